@@ -61,7 +61,7 @@ $(NODE_BUILT): $(CORE) $(NODESRC) package.json node_modules/.installed
 .PHONY: clean
 clean: ##! remove everything that was built or installed in this folder
 	rm -rf target dist .venv node_modules examples/server/express/node_modules bench/.venv bench/node_modules bench/out
-	rm -rf tests/migration/.venv tests/migration/node_modules tests/frameworks/.venv tests/frameworks/node/node_modules
+	rm -rf docs/.venv scripts/site/overrides/assets tests/migration/.venv tests/migration/node_modules tests/frameworks/.venv tests/frameworks/node/node_modules
 	rm -rf bindings-node/dist bindings-python/python/redlock/_native.*.so
 
 ##@ Tests
@@ -78,7 +78,7 @@ test-slow: build-release ##! run the slow tier: tests that need real seconds or 
 	@$(PY) scripts/test --slow
 
 .PHONY: test-acl
-test-acl: build ## run the tests that use a server as a user with only the permissions of docs/security.md
+test-acl: build ## run the tests that use a server as a user with only the permissions of docs/operate/security.md
 	@scripts/test-acl
 
 .PHONY: test-servers
@@ -98,12 +98,12 @@ check-targets: ## check that the crate compiles for Windows, macOS, ARM and musl
 	@scripts/targets
 
 .PHONY: test-migration
-test-migration: build ## test against eight other lock libraries on the same keys (docs/migrating-from.md)
+test-migration: build ## test against eight other lock libraries on the same keys (docs/migrate)
 	@tests/migration/setup
 	$(PY) -m pytest tests/migration
 
 .PHONY: test-replay
-test-replay: build ## replay the test cases of other Node.js lock libraries (docs/migrating-from.md)
+test-replay: build ## replay the test cases of other Node.js lock libraries (docs/contributing/replayed-tests.md)
 	node --test --test-reporter=spec $(wildcard tests/node/replay/*.test.mjs)
 
 .PHONY: test-frameworks
@@ -118,7 +118,7 @@ test-frameworks-node: build ## fetch Express, Fastify, NestJS, BullMQ and node-c
 
 .PHONY: simulate mutants
 SEEDS ?= 200000
-simulate: ## simulate SEEDS schedules of the algorithm in virtual time (docs/testing.md)
+simulate: ## simulate SEEDS schedules of the algorithm in virtual time (docs/contributing/testing.md)
 	SEEDS=$(SEEDS) cargo test --release -p redlock-native --lib all_guarantees -- --nocapture
 mutants: ## run mutation tests against the simulation
 	@SEEDS=$(SEEDS) scripts/mutants
@@ -159,16 +159,16 @@ stubs:
 
 .PHONY: bench
 BENCH ?=
-bench: build-release ##! compare with ten other libraries and write docs/benchmarks.md (20 minutes; BENCH=--quick: 3 minutes, writes nothing)
+bench: build-release ##! compare with ten other libraries and write docs/benchmarks.md and bench/results.md (20 minutes; BENCH=--quick: 3 minutes, writes nothing)
 	@bench/run $(BENCH)
 
 .PHONY: bench-waiting
-bench-waiting: ## measure waiting, failing nodes and held leases (docs/speed.md)
+bench-waiting: ## measure waiting, failing nodes and held leases (bench/measurements.md)
 	cargo build --quiet --release -p redlock-tests --example waits
 	@python3 bench/waits.py
 
 .PHONY: bench-routes
-bench-routes: build-release ## measure what Sentinel and Cluster add to an acquire and release (docs/speed.md)
+bench-routes: build-release ## measure what Sentinel and Cluster add to an acquire and release (bench/measurements.md)
 	cargo build --quiet --release -p redlock-tests --example waits
 	@python3 bench/routes.py
 
@@ -207,12 +207,18 @@ soak-services-node: build ## kill a Node.js cluster, a BullMQ worker and Redis f
 
 .PHONY: measure-loss
 CUTS ?= 20
-measure-loss: build ## cut holders off CUTS times each way and measure how soon they are notified (docs/testing.md)
+measure-loss: build ## cut holders off CUTS times each way and measure how soon they are notified (docs/contributing/testing.md)
 	RUNS=$(CUTS) REDLOCK_TEST_TIER=all $(PY) -m pytest -q -s tests/cross/test_told.py tests/cross/test_loss.py
 
 .PHONY: measure-cluster
-measure-cluster: build ## fail a Redis Cluster over CUTS times under a holder and move its slot 50 times (docs/cluster.md)
+measure-cluster: build ## fail a Redis Cluster over CUTS times under a holder and move its slot 50 times (docs/operate/cluster.md)
 	RUNS=$(CUTS) REDLOCK_TEST_TIER=all $(PY) -m pytest -q -s tests/cross/test_cluster.py
+
+##@ Documentation
+
+.PHONY: docs
+docs: ##! build the documentation site into target/site and check its links (installs mkdocs into docs/.venv)
+	@scripts/docs
 
 ##@ Packages
 

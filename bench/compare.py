@@ -137,7 +137,8 @@ def about(options: argparse.Namespace, kept: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     reader = argparse.ArgumentParser(
-        prog="bench/run", description="Measures, and writes docs/benchmarks.md."
+        prog="bench/run",
+        description="Measures, and writes docs/benchmarks.md and bench/results.md.",
     )
     reader.add_argument("--rounds", type=int, default=3, help="how often each program runs (3)")
     reader.add_argument("--seconds", type=float, default=0.4, help="how long each time (0.4)")

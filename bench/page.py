@@ -1,4 +1,4 @@
-"""Writes docs/benchmarks.md and its charts from the results of a run, and prints which goals it met.
+"""Writes docs/benchmarks.md, its charts and bench/results.md from a run, and prints which goals it met.
 
 `--dry`: only prints the goals of a quick run.
 """
@@ -18,8 +18,9 @@ from figures import BY_NAME, Figures, p50, rate
 from goals import goals
 from programs import ROOT
 
-DOCS = ROOT / "docs"
-TEXT = Path(__file__).parent / "page.md"
+DOCS, BENCH = ROOT / "docs", Path(__file__).parent
+#: The text of each page, and where it goes.
+PAGES = {BENCH / "page.md": DOCS / "benchmarks.md", BENCH / "tables.md": BENCH / "results.md"}
 
 
 def goal_table(figures: Figures) -> str:
@@ -61,7 +62,7 @@ def draw(figures: Figures) -> None:
     curves = {name: points for name, points in growth.of_callers(figures).items() if points}
     if curves:
         lines(
-            DOCS / "benchmarks-callers.svg",
+            BENCH / "callers.svg",
             "Pairs per second by the number of callers, one node",
             curves,
             "callers",
@@ -105,7 +106,8 @@ def about(figures: Figures) -> str:
     )
 
 
-def page(figures: Figures) -> str:
+def pages(figures: Figures) -> dict[Path, str]:
+    """Returns the text of each page."""
     all_goals = goals(figures)
     met = sum(goal.met is True for goal in all_goals)
     missed = sum(goal.met is False for goal in all_goals)
@@ -130,11 +132,14 @@ def page(figures: Figures) -> str:
         "growth": growth.in_words(figures),
         "growth-leases": growth.leases_table(figures),
     }
-    text = TEXT.read_text()
-    for name, part in parts.items():
-        text = text.replace(f"{{{{{name}}}}}", part.rstrip("\n"))
-    assert "{{" not in text, "a part of the page is not written"
-    return text
+    written = {}
+    for template, page in PAGES.items():
+        text = template.read_text()
+        for name, part in parts.items():
+            text = text.replace(f"{{{{{name}}}}}", part.rstrip("\n"))
+        assert "{{" not in text, "a part of the page is not written"
+        written[page] = text
+    return written
 
 
 def main() -> None:
@@ -142,7 +147,8 @@ def main() -> None:
     figures = Figures(json.loads((QUICK if dry else RESULTS).read_text()))
     if not dry:
         draw(figures)
-        (DOCS / "benchmarks.md").write_text(page(figures))
+        for page, text in pages(figures).items():
+            page.write_text(text)
     for goal in goals(figures):
         if dry and goal.figure is None:
             continue

@@ -1,4 +1,4 @@
-"""Waiting, failing nodes and held leases: the figures of docs/speed.md.
+"""Waiting, failing nodes and held leases: the figures of bench/measurements.md.
 
 waits.py [handoff|contend|hold|frozen|spread]...
 """

@@ -3,22 +3,22 @@
 import { shown } from "./native.js";
 
 /** The report of one node. */
-interface Word {
+interface Report {
   url: string;
   state: string;
   error?: string;
 }
 
 /** A message without addresses, and the nodes, which keep them. */
-export interface Said {
+export interface CleanMessage {
   message: string;
-  nodes: Word[];
+  nodes: Report[];
 }
 
 /** Core lists the reports of the nodes after this text. */
 const FAILED = / nodes? failed(?=; )/;
 /** An error that a node reports about the program's options. Its URL comes first. */
-const TOLD = /^((?:rediss?|unix|memory)[+a-z]*:\/\/\S*): (.*)$/s;
+const OPTION_ERROR = /^((?:rediss?|unix|memory)[+a-z]*:\/\/\S*): (.*)$/s;
 /**
  * Matches URLs, and hosts or IP addresses with a port. `redis://host:port` is part of an explanation and
  * `user_script:12` is a line of a script, so neither matches.
@@ -26,7 +26,7 @@ const TOLD = /^((?:rediss?|unix|memory)[+a-z]*:\/\/\S*): (.*)$/s;
 const ADDRESSES =
   /\b(?:rediss?|unix)[+a-z]*:\/\/(?!host)\S+|(?:\[[\da-f:.%]+\]|(?<![\w.-])(?!user_script:)[\w.-]+):\d{1,5}\b|\b\d{1,3}(?:\.\d{1,3}){3}\b/gi;
 /** Words before a host at the end of a sentence. */
-const BEFORE = "to|at|from|host|reach|resolve|look up";
+const PREPOSITIONS = "to|at|from|host|reach|resolve|look up";
 
 /**
  * Removes addresses from a message and numbers the nodes by their position. Error texts of a server may contain
@@ -35,37 +35,44 @@ const BEFORE = "to|at|from|host|reach|resolve|look up";
  */
 export function withoutAddresses(
   message: string,
-  nodes: readonly Word[],
+  nodes: readonly Report[],
   resource: string | undefined,
-): Said {
+): CleanMessage {
   if (nodes.length > 0) {
     const head = FAILED.exec(message);
     const text = head ? message.slice(0, head.index + head[0].length) : "the nodes failed";
-    const words = nodes.map(({ error, state }) => plain(error ?? state, nodes));
-    const listed = words.map((word, place) => `; node ${place + 1}: ${word}`);
+    const texts = nodes.map(({ error, state }) => replaceAddresses(error ?? state, nodes));
+    const listed = texts.map((word, index) => `; node ${index + 1}: ${word}`);
     return { message: text + listed.join(""), nodes: [...nodes] };
   }
   // Messages contain the key on one line and shortened.
   const key = `${shown(resource ?? "")}: `;
-  const [, url, error] = (message.startsWith(key) && TOLD.exec(message.slice(key.length))) || [];
+  const [, url, error] =
+    (message.startsWith(key) && OPTION_ERROR.exec(message.slice(key.length))) || [];
   if (url === undefined || error === undefined) return { message, nodes: [] };
   const node = { url, state: "fault", error };
-  return { message: `${key}a node cannot be used: ${plain(error, [node])}`, nodes: [node] };
+  return {
+    message: `${key}a node cannot be used: ${replaceAddresses(error, [node])}`,
+    nodes: [node],
+  };
 }
 
 /** Replaces addresses, including hosts without a port. */
-function plain(text: string, nodes: readonly Word[]): string {
-  const places = new RegExp([...nodes.flatMap(placesOf), ADDRESSES.source].join("|"), "gi");
-  return text.replace(places, "(address)");
+function replaceAddresses(text: string, nodes: readonly Report[]): string {
+  const addresses = new RegExp(
+    [...nodes.flatMap(addressPatterns), ADDRESSES.source].join("|"),
+    "gi",
+  );
+  return text.replace(addresses, "(address)");
 }
 
 /** Returns patterns for the path of a socket, or for the hosts of a URL. */
-function placesOf({ url }: Word): string[] {
+function addressPatterns({ url }: Report): string[] {
   const [scheme = "", rest = ""] = url.split(/:\/\/|\?/);
   if (scheme === "unix") return rest.length > 3 ? [`(?:unix://)?${escaped(rest)}`] : [];
   const [hosts = ""] = rest.split("/");
   const names = hosts.split(",").map((host) => /^\[([^\]]+)\]|^[^:]+/.exec(host));
-  return names.flatMap((found) => (found === null ? [] : [standing(found[1] ?? found[0])]));
+  return names.flatMap((found) => (found === null ? [] : [hostPattern(found[1] ?? found[0])]));
 }
 
 const escaped = (text: string) => text.replace(/\W/g, "\\$&");
@@ -74,7 +81,7 @@ const escaped = (text: string) => text.replace(/\W/g, "\\$&");
  * Returns a pattern that matches a host name. A name such as `failed` or `node` is also an ordinary word, so it only
  * matches where the text refers to a host.
  */
-function standing(host: string): string {
+function hostPattern(host: string): string {
   const name = escaped(host);
   const port = String.raw`(?::\d{1,5}\b)?`;
   // A suffix that makes it a longer name.
@@ -82,12 +89,12 @@ function standing(host: string): string {
   if (!/^(?:[a-z_]+|\w{1,3})$/i.test(host)) {
     return String.raw`(?<![\w.-])[\w.-]*?${name}[\w-]*${longer}*${port}`;
   }
-  const ways = [
+  const patterns = [
     String.raw`(?<=["'\`(])${name}(?=["'\`)])`,
     String.raw`(?<=@)${name}(?![\w-])`,
     `^${name}(?=:)`,
-    String.raw`(?<=\b(?:${BEFORE}) )${name}(?=[.,;:)]|$)`,
+    String.raw`(?<=\b(?:${PREPOSITIONS}) )${name}(?=[.,;:)]|$)`,
     String.raw`(?<![\w.-])${name}${longer}+`,
   ];
-  return `(?:${ways.join("|")})${port}`;
+  return `(?:${patterns.join("|")})${port}`;
 }

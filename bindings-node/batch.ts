@@ -14,23 +14,23 @@ export const calls = new Float64Array(CALLS * CALL_COLUMNS);
 /** The rows that the native part writes. */
 export const outcomes = new Float64Array(OUTCOMES * OUTCOME_COLUMNS);
 
-/** The value of an outcome that failed. As with any result that is not a number, the failure is beside the rows. */
+/** The value of an outcome that failed. As with any result that is not a number, the failure is a side value. */
 export const FAILURE = Number.POSITIVE_INFINITY;
 
 /** One name of a lock, or several, in the form that the native part expects. */
 export type Names = string | string[];
 
-/** Writes a call of this operation. `of` is the number of an option set or of a lease. */
+/** Writes a call of this operation. `target` is the number of an option set or of a lease. */
 export function writeCall(
   row: number,
   operation: number,
-  of: number,
+  target: number,
   slot: number,
   argument: number,
 ): void {
   const at = row * CALL_COLUMNS;
   calls[at] = operation;
-  calls[at + 1] = of;
+  calls[at + 1] = target;
   calls[at + 2] = slot;
   calls[at + 3] = argument;
 }

@@ -11,8 +11,8 @@ export const PLATFORMS = [
   "win32-x64-msvc",
 ];
 
-/** The facts about this process and the failed load. */
-export interface Facts {
+/** The data about this process and the failed load. */
+export interface LoadFailure {
   platform: string;
   arch: string;
   /** Whether the system's C library is musl. */
@@ -28,81 +28,81 @@ export interface Facts {
 }
 
 /** Returns the package name of this platform, or undefined if there is none. */
-export function wanted({ platform, arch, musl }: Facts): string | undefined {
+export function platformPackage({ platform, arch, musl }: LoadFailure): string | undefined {
   const suffix = { linux: musl ? "-musl" : "-gnu", win32: "-msvc" }[platform] ?? "";
   return PLATFORMS.find((each) => each === `${platform}-${arch}${suffix}`);
 }
 
 /** Returns the error message for a program that cannot load the package. */
-export function explanation(facts: Facts): string {
-  const { platform, arch, musl, node, version } = facts;
+export function explanation(failure: LoadFailure): string {
+  const { platform, arch, musl, node, version } = failure;
   const here = `${platform}-${arch}${musl ? " with musl" : ""}`;
-  const there = `There are binaries for ${PLATFORMS.join(", ")}; this is ${here}, Node ${node}.`;
-  return `redlock-native ${version} cannot be loaded: ${cause(facts)}. ${there}`;
+  const there = `Binaries exist for ${PLATFORMS.join(", ")}. This is ${here}, Node.js ${node}.`;
+  return `cannot load redlock-native ${version}: ${explainCause(failure)}. ${there}`;
 }
 
 /** Returns the minimum length of a 64-bit ELF file, read from its first 64 bytes. 0 for other files. */
-export function endOfElf(head: Buffer): number {
+export function elfLength(head: Buffer): number {
   if (head.toString("latin1", 0, 6) !== "\x7fELF\x02\x01") return 0;
   // The section headers are at the end of the file.
   return Number(head.readBigUInt64LE(40)) + head.readUInt16LE(58) * head.readUInt16LE(60);
 }
 
 /** Creates the error that a loader would report for a truncated file. */
-export function cutShort(file: string, size: number, end: number): NodeJS.ErrnoException {
-  const text = `${file}: truncated: ${size} of at least ${end} bytes`;
+export function truncatedError(file: string, size: number, end: number): NodeJS.ErrnoException {
+  const text = `${file}: truncated (${size} of at least ${end} bytes)`;
   return Object.assign(new Error(text), { code: "ERR_DLOPEN_FAILED" });
 }
 
 /** The message for a binary that can be loaded but belongs to another version. */
 export function mismatch(version: string, found: unknown): string {
   const theirs = typeof found === "string" ? found : "an earlier version";
-  const same = "both must be of one version, as what they say to each other is private";
-  const way = "Install them together: remove node_modules and run npm ci";
-  return `redlock-native ${version} found the binary of ${theirs}: ${same}. ${way}`;
+  const rule = "Both must have the same version";
+  const action = "Remove node_modules and run npm ci";
+  return `redlock-native ${version} found the binary of ${theirs}. ${rule}. ${action}`;
 }
 
-function cause(facts: Facts): string {
-  const failed = facts.errors.find(({ code }) => code?.startsWith("ERR_DLOPEN"));
-  if (failed !== undefined) return unloadable(failed);
-  const denied = facts.errors.find(({ code }) => code === "ERR_ACCESS_DENIED");
+function explainCause(failure: LoadFailure): string {
+  const failed = failure.errors.find(({ code }) => code?.startsWith("ERR_DLOPEN"));
+  if (failed !== undefined) return explainUnloadable(failed);
+  const denied = failure.errors.find(({ code }) => code === "ERR_ACCESS_DENIED");
   if (denied !== undefined) {
-    return `Node's permission model lets nobody read the binary (${denied.message}). Add --allow-fs-read for node_modules, and --allow-addons`;
+    return `the permission model of Node.js does not allow reading the binary (${denied.message}). Add --allow-fs-read for node_modules, and --allow-addons`;
   }
-  return absent(facts);
+  return explainMissing(failure);
 }
 
 /** Explains a file that cannot be loaded. */
-function unloadable({ code, message }: NodeJS.ErrnoException): string {
+function explainUnloadable({ code, message }: NodeJS.ErrnoException): string {
   if (code === "ERR_DLOPEN_DISABLED") {
-    return "Node was started without the right to load native addons (by --permission, or --no-addons). Add --allow-addons, or leave --no-addons out";
+    return "Node.js was started without permission to load native addons (--permission or --no-addons). Add --allow-addons, or remove --no-addons";
   }
-  const [said] = message.split("\n");
+  const [text] = message.split("\n");
   if (/GLIBC/.test(message)) {
-    return `the system's C library is too old (${said}). It needs glibc 2.17 or newer`;
+    return `the system's C library is too old (${text}). glibc 2.17 or newer is required`;
   }
   const damaged =
     /ELF|too short|mach-o|architecture|Exec format|valid Win32|slice|truncated|self-register/i;
   if (damaged.test(message)) {
-    return `its binary is damaged, or of another platform (${said}). Remove node_modules and run npm ci here`;
+    return `its binary is damaged or belongs to another platform (${text}). Remove node_modules and run npm ci on this machine`;
   }
-  return `its binary cannot be loaded (${said})`;
+  return `the system cannot load its binary (${text})`;
 }
 
 /** Explains a file that is missing. */
-function absent(facts: Facts): string {
-  const { platform, arch, version, installed } = facts;
-  const platformPackage = wanted(facts);
-  if (platformPackage === undefined) return `there is no binary for ${platform}-${arch}`;
-  const name = `redlock-native-${platformPackage}`;
-  if (installed.includes(platformPackage)) {
-    return `${name} is installed, but its .node file is not there. A file tracer or a copy may have left it out: install it anew, or have it copied`;
+function explainMissing(failure: LoadFailure): string {
+  const { platform, arch, version, installed } = failure;
+  const suffix = platformPackage(failure);
+  if (suffix === undefined) return `there is no binary for ${platform}-${arch}`;
+  const name = `redlock-native-${suffix}`;
+  if (installed.includes(suffix)) {
+    return `${name} is installed, but its .node file is missing. A file tracer or a copy step may have omitted it. Install the package again, or include that file`;
   }
   if (installed.length > 0) {
     const others = installed.map((each) => `redlock-native-${each}`).join(", ");
-    return `node_modules was installed for another platform: it has ${others}, not ${name}. Run npm ci here, and keep node_modules out of what is copied (.dockerignore)`;
+    return `node_modules was installed for another platform (found ${others}, not ${name}). Run npm ci on this machine, and do not copy node_modules (.dockerignore)`;
   }
   const omitted = "Install without --omit=optional (--no-optional, --ignore-optional)";
-  const lockFile = `if a lock file from another platform lacks it, npm install ${name}@${version}`;
-  return `its optional dependency ${name} is not installed. ${omitted}; ${lockFile}; leave redlock-native out of bundles (external)`;
+  const lockFile = `If a lock file from another platform lacks it, run npm install ${name}@${version}`;
+  return `its optional dependency ${name} is not installed. ${omitted}. ${lockFile}. In a bundler, mark redlock-native as external`;
 }

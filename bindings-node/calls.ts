@@ -43,46 +43,46 @@ export async function failing(outcome: Failed): Promise<never> {
 /**
  * Awaits the release at the end of a scope. Unreachable nodes only cause a warning.
  *
- * `told` means that the program already got the error of the loss. It is then not thrown again.
+ * `alreadyThrown` means that the program already got the error of the loss. It is then not thrown again.
  */
-export async function endOfScope(
+export async function awaitScopeEnd(
   ending: Promise<unknown>,
   consequence: string,
-  told = false,
+  alreadyThrown = false,
 ): Promise<void> {
   try {
     await ending;
   } catch (error) {
     const { kind, message } = error as LockError;
-    if (kind === "lost" && told) return;
+    if (kind === "lost" && alreadyThrown) return;
     if (kind !== "unavailable") throw error;
-    warn(`${message}; ${consequence}`, consequence);
+    warn(`${message}. ${consequence}`, consequence);
   }
 }
 
 /** Runs a synchronous native call and converts its failures to exceptions. */
-export function attempt<T>(ask: () => T): T {
+export function attempt<T>(call: () => T): T {
   try {
-    return ask();
+    return call();
   } catch (thrown) {
     throw toError(thrown);
   }
 }
 
 /** The abort callbacks of each signal. They share one event listener, because Node.js warns about more than ten. */
-const hearers = new WeakMap<AbortSignal, Set<() => void>>();
+const abortListeners = new WeakMap<AbortSignal, Set<() => void>>();
 
-function hearersOf(signal: AbortSignal): Set<() => void> {
-  let set = hearers.get(signal);
+function listenersOf(signal: AbortSignal): Set<() => void> {
+  let set = abortListeners.get(signal);
   if (set === undefined) {
     set = new Set();
-    hearers.set(signal, set);
+    abortListeners.set(signal, set);
   }
   return set;
 }
 
 function abortAll(this: AbortSignal): void {
-  for (const hear of [...hearersOf(this)]) hear();
+  for (const listener of [...listenersOf(this)]) listener();
 }
 
 /** Returns the reason of an aborted signal. Signal classes of other packages may have none. */
@@ -96,16 +96,16 @@ export function reasonOf(signal: AbortSignal): unknown {
 }
 
 /** Registers a callback for the abort of the signal. The returned function removes it. */
-export function listen(signal: AbortSignal, hear: () => void): () => void {
-  const set = hearersOf(signal);
+export function listen(signal: AbortSignal, listener: () => void): () => void {
+  const set = listenersOf(signal);
   try {
     if (set.size === 0) signal.addEventListener("abort", abortAll);
   } catch (cause) {
-    throw new InvalidOption("the signal cannot be listened to: see the cause", { cause });
+    throw new InvalidOption("cannot listen to the signal (see the cause of this error)", { cause });
   }
-  set.add(hear);
+  set.add(listener);
   return () => {
-    set.delete(hear);
+    set.delete(listener);
     if (set.size > 0) return;
     try {
       signal.removeEventListener("abort", abortAll);

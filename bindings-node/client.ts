@@ -1,41 +1,41 @@
 /** The client, which combines nodes and options. */
 
-import { Bound, ByOptions, Shared } from "./bound.js";
-import { attempt, endOfScope, settled, unwrap } from "./calls.js";
-import type { Kept } from "./credentials.js";
+import { BoundLock, OptionCache, SharedOptions } from "./bound-lock.js";
+import { attempt, awaitScopeEnd, settled, unwrap } from "./calls.js";
+import type { CredentialsHandle } from "./credentials.js";
 import { InvalidOption } from "./errors.js";
-import { takenOver } from "./existing.js";
+import { readClients } from "./existing.js";
+import { printable, uncloneable } from "./inspect-format.js";
 import type { Lease } from "./lease.js";
-import { leasesOf } from "./listed.js";
+import { leasesOf } from "./lease-list.js";
 import { Lock } from "./lock.js";
-import { printable, uncloneable } from "./looks.js";
 import { NativeClient, type Stats } from "./native.js";
 import type { LockOptions, RedlockOptions, ShownOptions, UsingOptions } from "./options.js";
 import {
   CLIENT,
-  checked,
+  checkOptions,
   LOCK,
   nativeOptions,
-  noSignal,
+  rejectSignal,
   SHUTDOWN,
   shownOptions,
   USING,
 } from "./options.js";
 import { native } from "./runtime.js";
 import { type Body, bodyOf } from "./scope.js";
-import { isObject, NODE_REDLOCK_ACQUIRE, NODES, nameList, notOurs } from "./values.js";
+import { isObject, NODE_REDLOCK_ACQUIRE, NODES, nameList, wrongReceiver } from "./values.js";
 
-const UNCLONEABLE = uncloneable("a client", "make another one there");
+const UNCLONEABLE = uncloneable("a client", "Create a new one there");
 
 /** The private state of a client. */
 interface Parts {
   native: NativeClient;
   /** Keeps the `credentials` function alive for the client's connections. */
-  kept: Kept | undefined;
+  keepAlive: CredentialsHandle | undefined;
   /** The options that `toJSON` shows. The options themselves may contain secrets. */
   shown: ShownOptions;
   /** The option sets of the client's locks. */
-  sets: ByOptions<Shared>;
+  sets: OptionCache<SharedOptions>;
 }
 
 /**
@@ -62,17 +62,17 @@ export class Redlock {
    */
   constructor(nodes: string | readonly string[], options?: RedlockOptions) {
     const urls = nameList(nodes, NODES, "Redlock()");
-    const given = checked(options, CLIENT, "Redlock()");
+    const given = checkOptions(options, CLIENT, "Redlock()");
     const shown = shownOptions(given, CLIENT);
-    const [args, kept] = nativeOptions(given);
+    const [args, keepAlive] = nativeOptions(given);
     const client = attempt(() => new NativeClient(native(), urls, args));
-    this.#parts = { native: client, kept, shown, sets: new ByOptions() };
+    this.#parts = { native: client, keepAlive, shown, sets: new OptionCache() };
   }
 
   /** Returns the state of a client. Throws if a method was called on another object. */
-  static #of(client: Redlock): Parts {
+  static #partsOf(client: Redlock): Parts {
     if (isObject(client) && #parts in client) return client.#parts;
-    throw notOurs("Redlock", client);
+    throw wrongReceiver("Redlock", client);
   }
 
   /**
@@ -90,7 +90,7 @@ export class Redlock {
    * ```
    */
   static fromClient(clients: object | readonly object[], options?: RedlockOptions): Redlock {
-    return new Redlock(...takenOver(clients, checked(options, CLIENT, "fromClient()")));
+    return new Redlock(...readClients(clients, checkOptions(options, CLIENT, "fromClient()")));
   }
 
   /**
@@ -101,7 +101,7 @@ export class Redlock {
    * ```
    */
   get nodes(): string[] {
-    return Redlock.#of(this).native.nodes;
+    return Redlock.#partsOf(this).native.nodes;
   }
 
   /**
@@ -121,24 +121,24 @@ export class Redlock {
     options?: LockOptions<Fencing>,
   ): Lock<Fencing> {
     const list = nameList(names, "the name", "lock()");
-    return Redlock.#lock(Redlock.#of(this), list, checked(options, LOCK, "lock()"));
+    return Redlock.#lock(Redlock.#partsOf(this), list, checkOptions(options, LOCK, "lock()"));
   }
 
   /** Creates a lock. The names and types of the options were checked before, and core checks their values. */
   static #lock<Fencing extends boolean>(
-    { native, kept, sets }: Parts,
+    { native, keepAlive, sets }: Parts,
     names: string[],
     options: LockOptions,
   ): Lock<Fencing> {
     const make = () =>
-      new Shared(
+      new SharedOptions(
         attempt(() => native.optionSet(names, options)),
         options,
-        kept,
+        keepAlive,
       );
-    const shared = sets.of(options, make);
+    const shared = sets.getOrCreate(options, make);
     shared.check(names);
-    return new Lock<Fencing>(new Bound(shared, names));
+    return new Lock<Fencing>(new BoundLock(shared, names));
   }
 
   /** @internal node-redlock has this method. The error says what to write instead. */
@@ -169,7 +169,7 @@ export class Redlock {
     second: UsingOptions | Body<T>,
     third?: Body<T>,
   ): Promise<T> {
-    const parts = Redlock.#of(this);
+    const parts = Redlock.#partsOf(this);
     const [{ signal, ...options }, body] = bodyOf(second, third, USING, "using()");
     const list = nameList(names, "the name", "using()");
     return await Redlock.#lock(parts, list, options).run(body, { signal }, this.using);
@@ -191,7 +191,7 @@ export class Redlock {
     token: string,
     options?: LockOptions,
   ): Promise<Lease<false>> {
-    Redlock.#of(this);
+    Redlock.#partsOf(this);
     return await this.lock(names, options).continued(token, this.attach);
   }
 
@@ -207,8 +207,8 @@ export class Redlock {
    */
   async forceRelease(names: string | readonly string[]): Promise<boolean>;
   async forceRelease(names: string | readonly string[], none?: unknown): Promise<boolean> {
-    const ready = Redlock.#ready(this);
-    noSignal(none, "forceRelease()");
+    const ready = Redlock.#nativeOf(this);
+    rejectSignal(none, "forceRelease()");
     const list = nameList(names, "the name", "forceRelease()");
     return unwrap(await settled((slot) => ready.forceRelease(slot, list)));
   }
@@ -221,7 +221,7 @@ export class Redlock {
    * ```
    */
   stats(): Stats {
-    return Redlock.#ready(this).stats();
+    return Redlock.#nativeOf(this).stats();
   }
 
   /**
@@ -232,7 +232,7 @@ export class Redlock {
    * ```
    */
   leases(): Lease[] {
-    return leasesOf(Redlock.#ready(this).leases(), Redlock.#of(this).kept);
+    return leasesOf(Redlock.#nativeOf(this).leases(), Redlock.#partsOf(this).keepAlive);
   }
 
   /**
@@ -246,8 +246,8 @@ export class Redlock {
    */
   async releaseAll(): Promise<number>;
   async releaseAll(none?: unknown): Promise<number> {
-    const ready = Redlock.#ready(this);
-    noSignal(none, "releaseAll()");
+    const ready = Redlock.#nativeOf(this);
+    rejectSignal(none, "releaseAll()");
     return unwrap(await settled((slot) => ready.releaseAll(slot)));
   }
 
@@ -269,9 +269,9 @@ export class Redlock {
    */
   async shutdown(timeout?: number): Promise<number>;
   async shutdown(timeout = 10_000, none?: unknown): Promise<number> {
-    const ready = Redlock.#ready(this);
-    noSignal(none, "shutdown()");
-    const given = checked({ timeout }, SHUTDOWN, "shutdown()");
+    const ready = Redlock.#nativeOf(this);
+    rejectSignal(none, "shutdown()");
+    const given = checkOptions({ timeout }, SHUTDOWN, "shutdown()");
     const begin = (slot: number) => attempt(() => ready.shutdown(slot, given.timeout));
     return unwrap(await settled(begin));
   }
@@ -287,7 +287,7 @@ export class Redlock {
    * ```
    */
   close(): void {
-    Redlock.#ready(this).close();
+    Redlock.#nativeOf(this).close();
   }
 
   /**
@@ -299,8 +299,8 @@ export class Redlock {
    * ```
    */
   async [Symbol.asyncDispose](): Promise<void> {
-    Redlock.#of(this);
-    await endOfScope(this.shutdown(0), "the keys end with their ttl");
+    Redlock.#partsOf(this);
+    await awaitScopeEnd(this.shutdown(0), "The keys expire when their TTL ends");
   }
 
   /**
@@ -319,9 +319,9 @@ export class Redlock {
   }
 
   /** Returns the native client, after sending all recorded calls. */
-  static #ready(client: Redlock): NativeClient {
+  static #nativeOf(client: Redlock): NativeClient {
     native();
-    return Redlock.#of(client).native;
+    return Redlock.#partsOf(client).native;
   }
 }
 

@@ -20,22 +20,22 @@ export interface CallSite {
 }
 
 /** A method of this package. The caller's frame is below it. */
-export type Way = (...args: never[]) => unknown;
+export type Method = (...args: never[]) => unknown;
 
 /**
  * Time in ms within which acquires with the same options are attributed to the same call site. Only warnings show it.
  */
-const SAME_PLACE = 50;
+const SAME_SITE = 50;
 
 /** The call sites of acquires with the same options. Capturing one costs more than sending the request. */
-export class Sites {
-  readonly #last = new WeakMap<Way, CallSite>();
+export class CallSites {
+  readonly #last = new WeakMap<Method, CallSite>();
 
   /** Returns the call site below this method. Reuses the last one if it is recent. */
-  here(below: Way): CallSite {
+  capture(below: Method): CallSite {
     const at = now();
     let site = this.#last.get(below);
-    if (site === undefined || at - site.at > SAME_PLACE) {
+    if (site === undefined || at - site.at > SAME_SITE) {
       site = { at, uses: 0 };
       const limit = limitFrames(1);
       capture(site, below);
@@ -48,14 +48,14 @@ export class Sites {
 }
 
 /** Formats the caller's line for messages. */
-export function where(site: CallSite): string {
+export function formatCallSite(site: CallSite): string {
   const frame = firstFrame(site);
-  const other = `or by another acquire with the same options within ${SAME_PLACE} ms`;
+  const other = `or by another acquire with the same options within ${SAME_SITE} ms`;
   return site.uses === 1 ? frame : `${frame}, ${other}`;
 }
 
 /** The data that remains when the object of a lease was collected. */
-export interface Remains {
+export interface LeaseRecord {
   id: number;
   key: string;
   site: CallSite;
@@ -64,66 +64,66 @@ export interface Remains {
 /** The state behind a lease's object, which outlives it. */
 export interface Watched {
   /**
-   * Returns the data to keep for the lease, or undefined if it has ended. Afterwards the handle calls `overlook` when
+   * Returns the data to keep for the lease, or undefined if it has ended. Afterwards the handle calls `unwatchLease` when
    * it ends.
    */
-  register(): Remains | undefined;
+  register(): LeaseRecord | undefined;
 }
 
 /** A registered lease, with its object until that is collected. */
-interface Known<L extends object> {
+interface Registered<L extends object> {
   ref: WeakRef<L>;
-  remains: Remains;
+  remains: LeaseRecord;
 }
 
 /** The registered leases that have not ended, by number. */
-const known = new Map<number, Known<object>>();
+const known = new Map<number, Registered<object>>();
 
 /**
  * Handles a lease whose object was collected. It is not released, because the statement `lock.acquire()` must not
  * unlock immediately. Renewal ends, the key expires when its TTL ends, and a warning shows the call site.
  */
-const collected = new FinalizationRegistry<Remains>(({ id, key, site }) => {
+const collected = new FinalizationRegistry<LeaseRecord>(({ id, key, site }) => {
   // The lease was listed again, as another object.
   if (known.get(id)?.ref.deref() !== undefined) return;
   known.delete(id);
   forget(id);
   if (!native().leaseDetach(id)) return;
   warn(
-    `${shown(key)}: a lease was garbage-collected without release(); it is no longer renewed and ends with its ttl. Acquired at ${where(site)}`,
+    `${shown(key)}: a lease was garbage-collected without release(). It is no longer renewed and expires when its TTL ends. Acquired at ${formatCallSite(site)}`,
     "collected",
   );
 });
 
 /** Time in ms before a lease is registered. Until then this module keeps its object from collection. */
-const YOUNG = 50;
+const REGISTER_DELAY = 50;
 
 /**
  * Leases that are not registered yet. Most leases are released soon, and registering one costs as much as sending its
  * request.
  */
-let young: object[] = [];
+let newLeases: object[] = [];
 /** The state behind each of them. */
-let behind: Watched[] = [];
+let newStates: Watched[] = [];
 
 /** Watches a lease, to warn if it is collected while it is held. */
-export function watchOver(lease: object, watched: Watched): void {
-  if (young.length === 0) setTimeout(later.call, YOUNG).unref();
-  young.push(lease);
-  behind.push(watched);
+export function watchLease(lease: object, watched: Watched): void {
+  if (newLeases.length === 0) setTimeout(later.call, REGISTER_DELAY).unref();
+  newLeases.push(lease);
+  newStates.push(watched);
 }
 
 /** Stops watching a lease that has ended. */
-export function overlook(watched: Watched, id: number): void {
+export function unwatchLease(watched: Watched, id: number): void {
   collected.unregister(watched);
   known.delete(id);
 }
 
 function register(): void {
-  const leases = young;
-  const all = behind;
-  young = [];
-  behind = [];
+  const leases = newLeases;
+  const all = newStates;
+  newLeases = [];
+  newStates = [];
   for (const [at, lease] of leases.entries()) {
     const watched = all[at] as Watched;
     const remains = watched.register();
@@ -134,18 +134,18 @@ function register(): void {
 }
 
 /**
- * Returns the objects of these leases, as `acquire` returned them. `again` creates the object of a lease that was
+ * Returns the objects of these leases, as `acquire` returned them. `create` creates the object of a lease that was
  * collected. Skips leases that were not delivered to their caller yet.
  */
 export function objectsOf<L extends object>(
   ids: readonly number[],
-  again: (remains: Remains) => L,
+  create: (remains: LeaseRecord) => L,
 ): L[] {
   register();
   const found: L[] = [];
   for (const id of ids) {
-    const { ref, remains } = (known.get(id) as Known<L> | undefined) ?? {};
-    if (remains !== undefined) found.push(ref?.deref() ?? again(remains));
+    const { ref, remains } = (known.get(id) as Registered<L> | undefined) ?? {};
+    if (remains !== undefined) found.push(ref?.deref() ?? create(remains));
   }
   register();
   return found;

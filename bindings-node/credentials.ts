@@ -19,23 +19,23 @@ export type CredentialsSource = () => string | Credentials | PromiseLike<string 
  * Keeps a function alive for each object that needs it. The native part only knows its number, so that a cycle can be
  * collected.
  */
-export class Kept {
+export class CredentialsHandle {
   readonly number: number;
 
-  constructor(readonly ask: CredentialsSource) {
-    last += 1;
-    this.number = last;
+  constructor(readonly getCredentials: CredentialsSource) {
+    lastNumber += 1;
+    this.number = lastNumber;
     known.set(this.number, new WeakRef(this));
     collected.register(this, this.number);
   }
 }
 
-let last = 0;
-const known = new Map<number, WeakRef<Kept>>();
+let lastNumber = 0;
+const known = new Map<number, WeakRef<CredentialsHandle>>();
 const collected = new FinalizationRegistry<number>((number) => known.delete(number));
 
 /** The result for the native part: the reason for a failure, or user, password and lifetime. */
-export type Told = [
+export type CredentialsResult = [
   failure: string | undefined,
   username?: string | undefined,
   password?: string,
@@ -43,14 +43,14 @@ export type Told = [
 ];
 
 /** Calls the function with this number. */
-export async function asked(number: number): Promise<Told> {
-  const kept = known.get(number)?.deref();
-  if (kept === undefined) return ["cannot be asked: the client was collected"];
+export async function callCredentials(number: number): Promise<CredentialsResult> {
+  const handle = known.get(number)?.deref();
+  if (handle === undefined) return ["cannot be called: the client was garbage-collected"];
   try {
-    return read(await kept.ask());
+    return read(await handle.getCredentials());
   } catch (error) {
     // The text of the program's error may contain the secret.
-    return [`raised ${classOf(error)}, whose text is not shown`];
+    return [`threw ${classOf(error)} (message not shown)`];
   }
 }
 
@@ -62,7 +62,7 @@ function classOf(error: unknown): string {
   }
 }
 
-function read(given: unknown): Told {
+function read(given: unknown): CredentialsResult {
   if (typeof given === "string") return [undefined, undefined, given];
   if (typeof given === "object" && given !== null) {
     const { username, password, lifetime } = given as Partial<Credentials>;
@@ -72,7 +72,6 @@ function read(given: unknown): Told {
       return [undefined, username, password, lifetime];
     }
   }
-  return [
-    `gave a value of type ${typeof given}: it must be a password, or { username, password, lifetime in ms }`,
-  ];
+  const rule = "a password or { username, password, lifetime }, with lifetime in ms";
+  return [`must return ${rule} (got a value of type ${typeof given})`];
 }

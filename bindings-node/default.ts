@@ -1,14 +1,14 @@
 /** The default client, which the functions of the module use. */
 
-import { Bound, ByOptions, isUsual, Shared } from "./bound.js";
+import { BoundLock, isAlwaysValid, OptionCache, SharedOptions } from "./bound-lock.js";
 import { attempt } from "./calls.js";
-import { Sites } from "./collection.js";
-import type { Kept } from "./credentials.js";
+import { CallSites } from "./collection.js";
+import type { CredentialsHandle } from "./credentials.js";
 import { Lock } from "./lock.js";
 import { checkLock } from "./native.js";
 import {
   CONFIGURE,
-  checked,
+  checkOptions,
   LOCK,
   type LockOptions,
   nativeOptions,
@@ -21,9 +21,9 @@ import { type Body, bodyOf } from "./scope.js";
 import { NODES, nameList } from "./values.js";
 
 /** Counts how often the default client was chosen. Existing locks look it up again after a change. */
-let choice = 0;
+let generation = 0;
 /** Keeps the `credentials` function alive for the default client's connections. */
-let kept: Kept | undefined;
+let keepAlive: CredentialsHandle | undefined;
 
 /**
  * Sets the nodes of the default client, which `lock()` and `withLock()` use.
@@ -44,12 +44,12 @@ export function configure(
   nodes: string | readonly string[],
   options?: RedlockOptions & { replace?: boolean | undefined },
 ): void {
-  const { replace = false, ...rest } = checked(options, CONFIGURE, "configure()");
+  const { replace = false, ...rest } = checkOptions(options, CONFIGURE, "configure()");
   const urls = nameList(nodes, NODES, "configure()");
   const [args, credentials] = nativeOptions(rest);
   attempt(() => native().configure(urls, args, replace));
-  kept = credentials;
-  choice += 1;
+  keepAlive = credentials;
+  generation += 1;
 }
 
 /**
@@ -69,15 +69,15 @@ export function lock<Fencing extends boolean = false>(
   options?: LockOptions<Fencing>,
 ): Lock<Fencing> {
   const list = nameList(names, "the name", "lock()");
-  return described(list, checked(options, LOCK, "lock()"));
+  return createLock(list, checkOptions(options, LOCK, "lock()"));
 }
 
 /** The option sets of the default client. */
-const sets = new ByOptions<DefaultSet>();
+const sets = new OptionCache<DefaultSet>();
 
 class DefaultSet {
-  readonly sites = new Sites();
-  #last: { choice: number; shared: Shared } | undefined;
+  readonly sites = new CallSites();
+  #last: { generation: number; shared: SharedOptions } | undefined;
 
   constructor(readonly options: LockOptions) {}
 
@@ -85,36 +85,37 @@ class DefaultSet {
    * Returns the options with the default client. This is the configured client, or else the one that `REDLOCK_NODES` or
    * `REDIS_URL` names, or else Redis on this machine.
    */
-  bind(names: string[]): Shared {
+  bind(names: string[]): SharedOptions {
     const last = this.#last;
-    if (last?.choice === choice) {
+    if (last?.generation === generation) {
       last.shared.check(names);
       return last.shared;
     }
     const { REDLOCK_NODES, REDIS_URL } = process.env;
     const make = () => native().defaultOptionSet(names, this.options, REDLOCK_NODES, REDIS_URL);
-    const shared = new Shared(attempt(make), this.options, kept);
-    this.#last = { choice, shared };
+    const shared = new SharedOptions(attempt(make), this.options, keepAlive);
+    this.#last = { generation, shared };
     return shared;
   }
 }
 
-function described<Fencing extends boolean>(names: string[], options: LockOptions): Lock<Fencing> {
+function createLock<Fencing extends boolean>(names: string[], options: LockOptions): Lock<Fencing> {
   // Check the options now, although no client is chosen yet. The error then points to the line with the mistake.
   const check = () => attempt(() => checkLock(names, options));
-  const set = sets.of(options, () => {
+  const shared = sets.getOrCreate(options, () => {
     check();
     return new DefaultSet(options);
   });
-  if (!isUsual(names)) check();
-  let last: { choice: number; bound: Bound } | undefined;
+  if (!isAlwaysValid(names)) check();
+  let last: { generation: number; bound: BoundLock } | undefined;
   const bind = () => {
-    if (last?.choice !== choice) last = { choice, bound: new Bound(set.bind(names), names) };
+    if (last?.generation !== generation)
+      last = { generation, bound: new BoundLock(shared.bind(names), names) };
     return last.bound;
   };
   // Printing a lock must not choose a client.
-  const known = () => (last?.choice === choice ? last.bound : undefined);
-  return new Lock<Fencing>({ names, options, sites: set.sites, bind, known });
+  const known = () => (last?.generation === generation ? last.bound : undefined);
+  return new Lock<Fencing>({ names, options, sites: shared.sites, bind, known });
 }
 
 /**
@@ -143,5 +144,5 @@ export async function withLock<T>(
 ): Promise<T> {
   const [{ signal, ...options }, body] = bodyOf(second, third, USING, "withLock()");
   const list = nameList(names, "the name", "withLock()");
-  return await described(list, options).run(body, { signal }, withLock);
+  return await createLock(list, options).run(body, { signal }, withLock);
 }

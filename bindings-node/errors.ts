@@ -1,7 +1,7 @@
 /** The error classes. Each has a kind, and the kinds are the same in every language. */
 
 import { withoutAddresses } from "./addresses.js";
-import { limitFrames, Taken } from "./stack.js";
+import { CapturedStack, limitFrames } from "./stack.js";
 
 /** The report of one node. */
 export interface NodeReport {
@@ -70,12 +70,12 @@ export class LockError extends Error {
   readonly reason: LossReason | undefined;
   /** The reports of the nodes, if they caused the error. */
   readonly nodes: readonly NodeReport[];
-  readonly #taken: Taken;
+  readonly #captured: CapturedStack;
 
   constructor(message: string, details: LockErrorDetails = {}) {
     const limit = limitFrames(0);
     super(message, "cause" in details ? { cause: details.cause } : undefined);
-    this.#taken = new Taken(new.target, limit);
+    this.#captured = new CapturedStack(new.target, limit);
     try {
       Object.defineProperty(this, "stack", STACK);
     } catch {
@@ -93,7 +93,7 @@ export class LockError extends Error {
 
   /** @internal */
   static stackOf(error: LockError): unknown {
-    return #taken in error ? error.#taken.of(error) : undefined;
+    return #captured in error ? error.#captured.textFor(error) : undefined;
   }
 
   /** A literal in each class, because a bundler may rename the class itself. */
@@ -125,8 +125,8 @@ export class LockTimeout extends LockError {
  * @example
  * ```js
  * const lease = await client.lock("job", { ttl: 200, renew: false }).acquire();
- * const told = new Promise((resolve) => lease.onLost(resolve));
- * (await told).reason; // "expired"
+ * const lost = new Promise((resolve) => lease.onLost(resolve));
+ * (await lost).reason; // "expired"
  * ```
  */
 export class LockLost extends LockError {
@@ -199,7 +199,7 @@ export class InvalidOption extends LockError {
  *
  * @example
  * ```js
- * const error = new Unsupported("fsync needs WAITAOF, which the server does not know");
+ * const error = new Unsupported("fsync needs WAITAOF, which the server does not support");
  * error.code; // "ERR_REDLOCK_UNSUPPORTED"
  * ```
  */
@@ -278,8 +278,8 @@ function causeOf(nodes: readonly NodeReport[]): Error | undefined {
   if (faults.length === 0) return undefined;
   const limit = limitFrames(0);
   try {
-    const errors = faults.map(({ url, error }) => new Error(`${url}: ${error ?? "no answer"}`));
-    return errors.length === 1 ? errors[0] : new AggregateError(errors, "the nodes that failed");
+    const errors = faults.map(({ url, error }) => new Error(`${url}: ${error ?? "no reply"}`));
+    return errors.length === 1 ? errors[0] : new AggregateError(errors, "several nodes failed");
   } finally {
     limitFrames(limit);
   }

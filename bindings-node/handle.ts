@@ -5,29 +5,35 @@
 
 import type { Grant } from "./batch.js";
 import { attempt, failing, settled, unwrap } from "./calls.js";
-import { type CallSite, overlook, type Remains, type Watched, where } from "./collection.js";
-import type { Kept } from "./credentials.js";
+import {
+  type CallSite,
+  formatCallSite,
+  type LeaseRecord,
+  unwatchLease,
+  type Watched,
+} from "./collection.js";
+import type { CredentialsHandle } from "./credentials.js";
 import { InvalidOption, LockReleased, toError } from "./errors.js";
 import { forget, type Loss, lossOf } from "./loss.js";
 import { type Failure, shown } from "./native.js";
-import { checked, LOCK, type LockOptions, noSignal } from "./options.js";
+import { checkOptions, LOCK, type LockOptions, rejectSignal } from "./options.js";
 import { Failed } from "./pending.js";
 import { native, release } from "./runtime.js";
-import { isHeard, lossesAreHeard, traced } from "./trace.js";
+import { hasSubscribers, lossHasSubscribers, traced } from "./trace.js";
 
 /** The data that a lease shares with its lock. */
-export interface Locked {
+export interface LockInfo {
   readonly key: string;
   readonly keys: readonly string[];
   readonly ttl: number;
   /** Keeps the `credentials` function alive for the client's connections. */
-  readonly kept?: Kept | undefined;
+  readonly keepAlive?: CredentialsHandle | undefined;
 }
 
 /** The state behind a `Lease`. The public members of `Lease` document the members of the same name. */
 export class LeaseHandle implements Watched {
   readonly id: number;
-  readonly #lock: Locked;
+  readonly #lock: LockInfo;
   readonly #grant: Grant | undefined;
   readonly #site: CallSite | undefined;
   #token: string | undefined;
@@ -37,21 +43,21 @@ export class LeaseHandle implements Watched {
   #registered = false;
   #released = false;
   #loss: Loss | undefined;
-  #told = false;
+  #lossWasThrown = false;
   #entered = false;
 
-  constructor(id: number, lock: Locked, site?: CallSite, grant?: Grant) {
+  constructor(id: number, lock: LockInfo, site?: CallSite, grant?: Grant) {
     this.id = id;
     this.#lock = lock;
     this.#site = site;
     this.#grant = grant;
-    if (lossesAreHeard()) this.#loss = lossOf(id, lock.key);
+    if (lossHasSubscribers()) this.#loss = lossOf(id, lock.key);
   }
 
-  register(): Remains | undefined {
+  register(): LeaseRecord | undefined {
     if (this.#released || this.#site === undefined) return undefined;
     // Core logs the call site when the lease is held for a long time, or when its own client waits for it.
-    native().leaseCallSite(this.id, where(this.#site));
+    native().leaseCallSite(this.id, formatCallSite(this.#site));
     this.#registered = true;
     return { id: this.id, key: this.#lock.key, site: this.#site };
   }
@@ -73,19 +79,19 @@ export class LeaseHandle implements Watched {
     this.#fence ??= this.#grant?.fence || native().leaseFence(this.id);
     if (this.#fence !== null) return this.#fence;
     const { key } = this.#lock;
-    const text = "this lease has no fencing token. Make the lock with { fencing: true }";
-    const attached = "an attached lease has none, hand it over with the token";
-    throw new InvalidOption(`${shown(key)}: ${text}; ${attached}`, { resource: key });
+    const text = "this lease has no fencing token. Create the lock with { fencing: true }";
+    const attached = "An attached lease never has one, so send it with the token";
+    throw new InvalidOption(`${shown(key)}: ${text}. ${attached}`, { resource: key });
   }
 
   /** Whether the program already got an exception for the loss. */
-  get told(): boolean {
-    return this.#told;
+  get lossWasThrown(): boolean {
+    return this.#lossWasThrown;
   }
 
   /** Records a loss that is about to be thrown. */
-  #note({ kind, reason }: Failure): void {
-    if (kind === "lost" && reason !== undefined) this.#told = true;
+  #noteLoss({ kind, reason }: Failure): void {
+    if (kind === "lost" && reason !== undefined) this.#lossWasThrown = true;
   }
 
   /** The listeners for the loss of this lease. */
@@ -105,10 +111,10 @@ export class LeaseHandle implements Watched {
   ensureHeld(): void {
     const failure = native().leaseFailure(this.id);
     if (failure) {
-      this.#note(failure);
+      this.#noteLoss(failure);
       throw toError(failure);
     }
-    if (!this.held) throw this.#over();
+    if (!this.held) throw this.#releasedError();
   }
 
   /** Begins a scope that releases the lease at its end. */
@@ -117,7 +123,7 @@ export class LeaseHandle implements Watched {
     if (this.#entered) {
       const { key } = this.#lock;
       const text =
-        "this lease is already in a scope, which releases it: use it there without 'using'";
+        "this lease is already in a scope, which releases it. Use it there without 'using'";
       throw new InvalidOption(`${shown(key)}: ${text}`, { resource: key });
     }
     this.#entered = true;
@@ -125,64 +131,64 @@ export class LeaseHandle implements Watched {
 
   extend(ttl?: number): Promise<void> {
     const call = () => this.#extend(ttl);
-    return isHeard("extend") ? traced("extend", this.#lock, call) : call();
+    return hasSubscribers("extend") ? traced("extend", this.#lock, call) : call();
   }
 
   async #extend(given?: number): Promise<void> {
-    const { ttl } = checked<LockOptions>({ ttl: given }, LOCK, "extend()");
+    const { ttl } = checkOptions<LockOptions>({ ttl: given }, LOCK, "extend()");
     const begin = (slot: number) => {
-      if (!attempt(() => native().leaseExtend(slot, this.id, ttl))) throw this.#over();
+      if (!attempt(() => native().leaseExtend(slot, this.id, ttl))) throw this.#releasedError();
     };
     const outcome = await settled(begin);
-    if (outcome instanceof Failed) this.#note(outcome.failure);
+    if (outcome instanceof Failed) this.#noteLoss(outcome.failure);
     unwrap(outcome);
     this.#ttl = this.ttl;
   }
 
   release(none: unknown): Promise<void> {
-    if (!isHeard("release")) return this.#release(none);
+    if (!hasSubscribers("release")) return this.#release(none);
     return traced("release", this.#lock, () => this.#release(none));
   }
 
   #release(none: unknown): Promise<void> {
     return new Promise((resolve) => {
-      if (none !== undefined) noSignal(none, "release()");
+      if (none !== undefined) rejectSignal(none, "release()");
       if (this.#released) return resolve();
-      this.#remember();
+      this.#storeValues();
       release(this.id, (outcome) => {
         if (outcome instanceof Failed) {
-          this.#note(outcome.failure);
+          this.#noteLoss(outcome.failure);
           return resolve(failing(outcome));
         }
-        this.#end();
+        this.#markEnded();
         resolve();
       });
     });
   }
 
   detach(): boolean {
-    this.#remember();
+    this.#storeValues();
     const held = native().leaseDetach(this.id);
-    this.#end();
+    this.#markEnded();
     return held;
   }
 
-  #end(): void {
+  #markEnded(): void {
     this.#released = true;
-    if (this.#registered) overlook(this, this.id);
+    if (this.#registered) unwatchLease(this, this.id);
     forget(this.id);
   }
 
   /** Stores values that the native part only has while the lease is held. A grant already contains them. */
-  #remember(): void {
+  #storeValues(): void {
     if (this.#grant !== undefined) return;
     this.#token ??= this.token;
     this.#fence ??= native().leaseFence(this.id);
   }
 
-  #over(): LockReleased {
+  #releasedError(): LockReleased {
     const { key } = this.#lock;
-    const text = `${shown(key)}: the lease was released; nothing is held`;
+    const text = `${shown(key)}: the lease was released and is no longer held`;
     return new LockReleased(text, { resource: key });
   }
 }

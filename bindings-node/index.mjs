@@ -1,7 +1,7 @@
 // Re-exports the CommonJS build by name, so that both ways of loading share one copy of the package.
-import tried from "./dist/tried.js";
+import result from "./dist/loaded.js";
 
-if (tried.loaded === undefined) throw tried.thrown;
+if (result.loaded === undefined) throw result.thrown;
 
 export const {
   ClientClosed,
@@ -19,4 +19,4 @@ export const {
   Redlock,
   Unsupported,
   withLock,
-} = tried.loaded;
+} = result.loaded;

@@ -2,14 +2,14 @@
  * Distributed locks over Redis, on one node or on a quorum of independent nodes.
  *
  * The public modules, from the top down, are `default` (`lock`, `withLock`, `configure`), `client` (`Redlock`), `lock`
- * and `lease`. `scope` runs a body under a lock, and `bound` contains names and shared options.
+ * and `lease`. `scope` runs a body under a lock, and `bound-lock` contains names and shared options.
  *
  * Below them are `handle` (the state of a lease), `collection` and `loss` (collected and lost leases) and `calls`
  * (promises for native calls). `runtime` exchanges calls and outcomes with the native part, with `batch` and `pending`.
- * `trace`, `steps` and `warnings` notify the program. `options` and `values` check arguments. The others are
+ * `trace`, `events` and `warnings` notify the program. `options` and `values` check arguments. The others are
  * `credentials` and `errors`.
  *
- * `existing` with `ioredis`, `noderedis` and `places` reads the settings of other packages' clients.
+ * `existing` with `ioredis`, `noderedis` and `foreign-settings` reads the settings of other packages' clients.
  */
 
 import "./load.js";
@@ -30,6 +30,7 @@ export {
   QuorumUnavailable,
   Unsupported,
 } from "./errors.js";
+export type { LockConnection, LockRenewal } from "./events.js";
 export { Lease } from "./lease.js";
 export { Lock } from "./lock.js";
 export type { Inspection, NodeInspection, Stats } from "./native.js";
@@ -41,7 +42,6 @@ export type {
   UsingOptions,
 } from "./options.js";
 export type { Body } from "./scope.js";
-export type { LockConnection, LockRenewal } from "./steps.js";
 export type { LockCall, LockLoss } from "./trace.js";
 export { onWarning, type WarningListener } from "./warnings.js";
 

@@ -1,15 +1,15 @@
 /** The lease, which represents a lock that you hold. */
 
 import type { Grant } from "./batch.js";
-import { endOfScope } from "./calls.js";
-import { type CallSite, watchOver } from "./collection.js";
+import { awaitScopeEnd } from "./calls.js";
+import { type CallSite, watchLease } from "./collection.js";
 import type { LockLost } from "./errors.js";
-import { LeaseHandle, type Locked } from "./handle.js";
-import { printable, uncloneable } from "./looks.js";
-import { noSignal } from "./options.js";
-import { callback as checkedCallback, isObject, notOurs } from "./values.js";
+import { LeaseHandle, type LockInfo } from "./handle.js";
+import { printable, uncloneable } from "./inspect-format.js";
+import { rejectSignal } from "./options.js";
+import { checkCallback, isObject, wrongReceiver } from "./values.js";
 
-const UNCLONEABLE = uncloneable("a lease", "pass lease.token on and attach() to it there");
+const UNCLONEABLE = uncloneable("a lease", "Send lease.token and call attach() there");
 
 /**
  * A lock that you hold. `lock.acquire()` creates a lease and `release()` ends it.
@@ -36,16 +36,16 @@ export class Lease<Fencing extends boolean = boolean> {
   readonly #handle: LeaseHandle;
 
   /** @internal */
-  constructor(id: number, lock: Locked, site?: CallSite, grant?: Grant) {
+  constructor(id: number, lock: LockInfo, site?: CallSite, grant?: Grant) {
     this.#handle = new LeaseHandle(id, lock, site, grant);
     this.key = lock.key;
-    if (site !== undefined) watchOver(this, this.#handle);
+    if (site !== undefined) watchLease(this, this.#handle);
   }
 
   /** Returns the handle of a lease. Throws if a method was called on another object. */
-  static #of(lease: Lease): LeaseHandle {
+  static #handleOf(lease: Lease): LeaseHandle {
     if (isObject(lease) && #handle in lease) return lease.#handle;
-    throw notOurs("Lease", lease);
+    throw wrongReceiver("Lease", lease);
   }
 
   /**
@@ -57,7 +57,7 @@ export class Lease<Fencing extends boolean = boolean> {
    * ```
    */
   get keys(): string[] {
-    return Lease.#of(this).keys;
+    return Lease.#handleOf(this).keys;
   }
 
   /**
@@ -69,7 +69,7 @@ export class Lease<Fencing extends boolean = boolean> {
    * ```
    */
   get ttl(): number {
-    return Lease.#of(this).ttl;
+    return Lease.#handleOf(this).ttl;
   }
 
   /**
@@ -82,7 +82,7 @@ export class Lease<Fencing extends boolean = boolean> {
    * ```
    */
   get token(): string {
-    return Lease.#of(this).token;
+    return Lease.#handleOf(this).token;
   }
 
   /**
@@ -100,7 +100,7 @@ export class Lease<Fencing extends boolean = boolean> {
    * ```
    */
   get fencingToken(): Fencing extends true ? number : unknown {
-    return Lease.#of(this).fencingToken as Fencing extends true ? number : unknown;
+    return Lease.#handleOf(this).fencingToken as Fencing extends true ? number : unknown;
   }
 
   /**
@@ -112,7 +112,7 @@ export class Lease<Fencing extends boolean = boolean> {
    * ```
    */
   get held(): boolean {
-    return Lease.#of(this).held;
+    return Lease.#handleOf(this).held;
   }
 
   /**
@@ -124,7 +124,7 @@ export class Lease<Fencing extends boolean = boolean> {
    * ```
    */
   get remaining(): number {
-    return Lease.#of(this).remaining;
+    return Lease.#handleOf(this).remaining;
   }
 
   /**
@@ -140,7 +140,7 @@ export class Lease<Fencing extends boolean = boolean> {
    * ```
    */
   ensureHeld(): void {
-    Lease.#of(this).ensureHeld();
+    Lease.#handleOf(this).ensureHeld();
   }
 
   /**
@@ -159,8 +159,8 @@ export class Lease<Fencing extends boolean = boolean> {
    */
   extend(ttl?: number): Promise<void>;
   async extend(ttl?: number, none?: unknown): Promise<void> {
-    noSignal(none, "extend()");
-    await Lease.#of(this).extend(ttl);
+    rejectSignal(none, "extend()");
+    await Lease.#handleOf(this).extend(ttl);
   }
 
   /**
@@ -176,7 +176,7 @@ export class Lease<Fencing extends boolean = boolean> {
    */
   release(): Promise<void>;
   release(none?: unknown): Promise<void> {
-    return Lease.#of(this).release(none);
+    return Lease.#handleOf(this).release(none);
   }
 
   /**
@@ -193,7 +193,7 @@ export class Lease<Fencing extends boolean = boolean> {
    * ```
    */
   detach(): boolean {
-    return Lease.#of(this).detach();
+    return Lease.#handleOf(this).detach();
   }
 
   /**
@@ -212,15 +212,15 @@ export class Lease<Fencing extends boolean = boolean> {
    * ```
    */
   get signal(): AbortSignal {
-    return Lease.#of(this).loss.signal;
+    return Lease.#handleOf(this).loss.signal;
   }
 
   /**
    * Aborts the signal without affecting the lease.
    * @internal
    */
-  stop(reason: unknown): void {
-    Lease.#of(this).loss.stop(reason);
+  abortSignal(reason: unknown): void {
+    Lease.#handleOf(this).loss.stop(reason);
   }
 
   /**
@@ -231,13 +231,13 @@ export class Lease<Fencing extends boolean = boolean> {
    *
    * @example
    * ```js
-   * const told = new Promise((resolve) => lease.onLost(resolve));
+   * const lost = new Promise((resolve) => lease.onLost(resolve));
    * client.close();
-   * (await told).kind; // "lost"
+   * (await lost).kind; // "lost"
    * ```
    */
   onLost(callback: (error: LockLost) => void): () => void {
-    return Lease.#of(this).loss.listen(checkedCallback(callback, "onLost()"));
+    return Lease.#handleOf(this).loss.listen(checkCallback(callback, "onLost()"));
   }
 
   /**
@@ -274,19 +274,19 @@ export class Lease<Fencing extends boolean = boolean> {
    * ```
    */
   get [Symbol.asyncDispose](): () => Promise<void> {
-    const handle = Lease.#of(this);
+    const handle = Lease.#handleOf(this);
     handle.enter();
-    return () => this.end(handle.told);
+    return () => this.endScope(handle.lossWasThrown);
   }
 
   /** @internal */
-  enter(): void {
-    Lease.#of(this).enter();
+  enterScope(): void {
+    Lease.#handleOf(this).enter();
   }
 
   /** @internal */
-  async end(told = false): Promise<void> {
-    await endOfScope(this.release(), "the key ends with its ttl", told);
+  async endScope(lossWasThrown = false): Promise<void> {
+    await awaitScopeEnd(this.release(), "The key expires when its TTL ends", lossWasThrown);
   }
 }
 

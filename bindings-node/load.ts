@@ -2,16 +2,16 @@
 
 import { closeSync, fstatSync, openSync, readSync } from "node:fs";
 import { createRequire } from "node:module";
+import { outsideAsyncContext } from "./async-context.js";
 import {
-  cutShort,
-  endOfElf,
+  elfLength,
   explanation,
-  type Facts,
+  type LoadFailure,
   mismatch,
   PLATFORMS,
-  wanted,
+  platformPackage,
+  truncatedError,
 } from "./binary.js";
-import { outside } from "./outside.js";
 
 /** The error for a binary that cannot be used. Its cause is the error of the loader. */
 function unusable(text: string, cause?: unknown): Error {
@@ -23,10 +23,15 @@ function unusable(text: string, cause?: unknown): Error {
  * Describes a failed load. Requires the platform package again, because the loader passes on error texts without their
  * codes.
  */
-function facts(thrown: unknown): Facts {
-  const all = { ...here, musl: isMusl(), installed: PLATFORMS.filter((platform) => has(platform)) };
-  const platform = wanted(all);
-  if (platform === undefined || !has(platform)) return { ...all, errors: [thrown as Error] };
+function describeFailure(thrown: unknown): LoadFailure {
+  const all = {
+    ...here,
+    musl: isMusl(),
+    installed: PLATFORMS.filter((platform) => isInstalled(platform)),
+  };
+  const platform = platformPackage(all);
+  if (platform === undefined || !isInstalled(platform))
+    return { ...all, errors: [thrown as Error] };
   try {
     createRequire(__filename)(`redlock-native-${platform}`);
   } catch (error) {
@@ -57,7 +62,7 @@ function isMusl(): boolean {
 }
 
 /** Avoids `require`, because a bundler would try to resolve its argument. */
-function has(platform: string): boolean {
+function isInstalled(platform: string): boolean {
   return resolved(`redlock-native-${platform}/package.json`) !== undefined;
 }
 
@@ -82,15 +87,16 @@ function checkWhole(file: string): void {
     // The following load reports the reason.
     return;
   }
-  const end = endOfElf(head);
-  if (size < end) throw unusable(explanation({ ...here, errors: [cutShort(file, size, end)] }));
+  const end = elfLength(head);
+  if (size < end)
+    throw unusable(explanation({ ...here, errors: [truncatedError(file, size, end)] }));
 }
 
 const { platform, arch, version: node } = process;
 const { version } = require("../../package.json") as { version: string };
-const here: Facts = { platform, arch, musl: false, node, version, errors: [], installed: [] };
+const here: LoadFailure = { platform, arch, musl: false, node, version, errors: [], installed: [] };
 const [gnu, musl] = [false, true].map((musl) =>
-  resolved(`redlock-native-${wanted({ ...here, musl })}`),
+  resolved(`redlock-native-${platformPackage({ ...here, musl })}`),
 );
 // Detecting the C library needs a slow report, so this only happens if both packages are installed.
 const binary = musl !== undefined && (gnu === undefined || (gnu !== musl && isMusl())) ? musl : gnu;
@@ -98,8 +104,8 @@ if (binary !== undefined) checkWhole(binary);
 let found: unknown;
 try {
   // The first load creates the process-wide state of the native part, which must not keep the caller's async context.
-  ({ VERSION: found } = outside(() => require("./native.js") as { VERSION?: unknown }));
+  ({ VERSION: found } = outsideAsyncContext(() => require("./native.js") as { VERSION?: unknown }));
 } catch (thrown) {
-  throw unusable(explanation(facts(thrown)), thrown);
+  throw unusable(explanation(describeFailure(thrown)), thrown);
 }
 if (found !== version) throw unusable(mismatch(version, found));

@@ -1,19 +1,19 @@
 /** The lock, which describes what to lock. */
 
 import type { Grant } from "./batch.js";
-import type { Described } from "./bound.js";
+import type { LockDescription } from "./bound-lock.js";
 import { begin, cancelOn, failing, reasonOf, settled, unwrap } from "./calls.js";
-import type { CallSite, Way } from "./collection.js";
+import type { CallSite, Method } from "./collection.js";
+import { printable, uncloneable } from "./inspect-format.js";
 import { Lease } from "./lease.js";
-import { printable, uncloneable } from "./looks.js";
 import type { Inspection } from "./native.js";
 import {
   ACQUIRE,
   type AcquireOptions,
-  checked,
+  checkOptions,
   LOCK,
   type LockOptions,
-  noSignal,
+  rejectSignal,
   shownOptions,
   TRY,
   type TryAcquireOptions,
@@ -21,14 +21,14 @@ import {
 import { Failed } from "./pending.js";
 import { acquire, acquireAgain } from "./runtime.js";
 import { type Body, bodyOf, runUnder } from "./scope.js";
-import { isHeard, traced } from "./trace.js";
-import { isObject, notOurs, tokenText } from "./values.js";
+import { hasSubscribers, traced } from "./trace.js";
+import { checkToken, isObject, wrongReceiver } from "./values.js";
 
-type Asked<Fencing extends boolean> = Promise<Lease<Fencing> | null>;
+type Acquiring<Fencing extends boolean> = Promise<Lease<Fencing> | null>;
 /** The public method of the call, for error messages. The options of `using()` are already checked. */
 type Call = "acquire()" | "tryAcquire()" | "using()";
 
-const UNCLONEABLE = uncloneable("a lock", "make another one there, of its names and options");
+const UNCLONEABLE = uncloneable("a lock", "Create a new one there, with its names and options");
 
 /**
  * A description of what to lock, with names and options. It has no state, so you can share and reuse it.
@@ -42,17 +42,17 @@ const UNCLONEABLE = uncloneable("a lock", "make another one there, of its names 
 export class Lock<Fencing extends boolean = boolean> {
   /** @internal */
   readonly uncloneable = UNCLONEABLE;
-  readonly #described: Described;
+  readonly #description: LockDescription;
 
   /** @internal */
-  constructor(described: Described) {
-    this.#described = described;
+  constructor(description: LockDescription) {
+    this.#description = description;
   }
 
   /** Returns the description of a lock. Throws if a method was called on another object. */
-  static #of(lock: Lock): Described {
-    if (isObject(lock) && #described in lock) return lock.#described;
-    throw notOurs("Lock", lock);
+  static #descriptionOf(lock: Lock): LockDescription {
+    if (isObject(lock) && #description in lock) return lock.#description;
+    throw wrongReceiver("Lock", lock);
   }
 
   /**
@@ -64,7 +64,7 @@ export class Lock<Fencing extends boolean = boolean> {
    * ```
    */
   get names(): string[] {
-    return [...Lock.#of(this).names];
+    return [...Lock.#descriptionOf(this).names];
   }
 
   /**
@@ -76,7 +76,7 @@ export class Lock<Fencing extends boolean = boolean> {
    * ```
    */
   get key(): string {
-    return Lock.#of(this).bind().key;
+    return Lock.#descriptionOf(this).bind().key;
   }
 
   /**
@@ -88,7 +88,7 @@ export class Lock<Fencing extends boolean = boolean> {
    * ```
    */
   get keys(): string[] {
-    return Lock.#of(this).bind().keys;
+    return Lock.#descriptionOf(this).bind().keys;
   }
 
   /**
@@ -108,25 +108,29 @@ export class Lock<Fencing extends boolean = boolean> {
    * ```
    */
   acquire(options?: AcquireOptions): Promise<Lease<Fencing>> {
-    const site = Lock.#of(this).sites.here(this.acquire);
-    return this.#ask(options, site, "acquire()") as Promise<Lease<Fencing>>;
+    const site = Lock.#descriptionOf(this).sites.capture(this.acquire);
+    return this.#acquireTraced(options, site, "acquire()") as Promise<Lease<Fencing>>;
   }
 
   /** Acquires and publishes the call on its tracing channel. Only `tryAcquire()` can resolve with null. */
-  #ask(options: AcquireOptions | undefined, site: CallSite, call: Call): Asked<Fencing> {
-    if (!isHeard("acquire")) return this.#asked(options, site, call);
-    return traced("acquire", this, () => this.#asked(options, site, call));
+  #acquireTraced(
+    options: AcquireOptions | undefined,
+    site: CallSite,
+    call: Call,
+  ): Acquiring<Fencing> {
+    if (!hasSubscribers("acquire")) return this.#startAcquire(options, site, call);
+    return traced("acquire", this, () => this.#startAcquire(options, site, call));
   }
 
-  #asked(given: AcquireOptions | undefined, site: CallSite, call: Call): Asked<Fencing> {
+  #startAcquire(given: AcquireOptions | undefined, site: CallSite, call: Call): Acquiring<Fencing> {
     return new Promise((resolve, reject) => {
-      const once = call === "tryAcquire()";
-      const options = call === "using()" ? given : checked(given, once ? TRY : ACQUIRE, call);
+      const isTry = call === "tryAcquire()";
+      const options = call === "using()" ? given : checkOptions(given, isTry ? TRY : ACQUIRE, call);
       const { signal, wait }: AcquireOptions = options ?? {};
       if (signal?.aborted) throw reasonOf(signal);
-      const bound = Lock.#of(this).bind();
+      const bound = Lock.#descriptionOf(this).bind();
       let forget: (() => void) | undefined;
-      const hear = (slot: number) => {
+      const listenForAbort = (slot: number) => {
         if (signal !== undefined) forget = cancelOn(signal, slot, reject);
       };
       const receive = (outcome: unknown) => {
@@ -136,18 +140,19 @@ export class Lock<Fencing extends boolean = boolean> {
         const grant = outcome as Grant;
         const again = acquireAgain(grant, receive);
         if (again === undefined) resolve(new Lease<Fencing>(grant.id, bound, site, grant));
-        else hearAgain(again);
+        else listenAgain(again);
       };
-      const hearAgain = (slot: number) => {
+      const listenAgain = (slot: number) => {
         try {
-          hear(slot);
+          listenForAbort(slot);
         } catch (thrown) {
           reject(thrown);
         }
       };
       const { native, number } = bound.shared;
-      if (once) hear(begin((slot) => native.tryAcquire(slot, bound.named), receive));
-      else hear(acquire(number, bound.named, wait, receive));
+      if (isTry)
+        listenForAbort(begin((slot) => native.tryAcquire(slot, bound.nativeNames), receive));
+      else listenForAbort(acquire(number, bound.nativeNames, wait, receive));
     });
   }
 
@@ -167,8 +172,8 @@ export class Lock<Fencing extends boolean = boolean> {
    * ```
    */
   tryAcquire(options?: TryAcquireOptions): Promise<Lease<Fencing> | null> {
-    const site = Lock.#of(this).sites.here(this.tryAcquire);
-    return this.#ask(options, site, "tryAcquire()");
+    const site = Lock.#descriptionOf(this).sites.capture(this.tryAcquire);
+    return this.#acquireTraced(options, site, "tryAcquire()");
   }
 
   /**
@@ -190,7 +195,7 @@ export class Lock<Fencing extends boolean = boolean> {
   async using<T>(body: Body<T, Fencing>): Promise<T>;
   async using<T>(options: AcquireOptions, body: Body<T, Fencing>): Promise<T>;
   async using<T>(first: AcquireOptions | Body<T, Fencing>, last?: Body<T, Fencing>): Promise<T> {
-    Lock.#of(this);
+    Lock.#descriptionOf(this);
     const [options, body] = bodyOf(first, last, ACQUIRE, "using()");
     return await this.run(body, options, this.using);
   }
@@ -199,9 +204,9 @@ export class Lock<Fencing extends boolean = boolean> {
    * Runs `using` with options that are already checked.
    * @internal
    */
-  run<T>(body: Body<T, Fencing>, options: AcquireOptions, below: Way): Promise<T> {
-    const site = Lock.#of(this).sites.here(below);
-    const acquiring = this.#ask(options, site, "using()") as Promise<Lease<Fencing>>;
+  run<T>(body: Body<T, Fencing>, options: AcquireOptions, method: Method): Promise<T> {
+    const site = Lock.#descriptionOf(this).sites.capture(method);
+    const acquiring = this.#acquireTraced(options, site, "using()") as Promise<Lease<Fencing>>;
     return runUnder(acquiring, body, options);
   }
 
@@ -226,17 +231,17 @@ export class Lock<Fencing extends boolean = boolean> {
    */
   async attach(token: string): Promise<Lease<false>>;
   async attach(token: string, none?: unknown): Promise<Lease<false>> {
-    Lock.#of(this);
-    noSignal(none, "attach()");
+    Lock.#descriptionOf(this);
+    rejectSignal(none, "attach()");
     return await this.continued(token, this.attach);
   }
 
   /** @internal */
-  async continued(token: string, below: Way): Promise<Lease<false>> {
-    const site = Lock.#of(this).sites.here(below);
-    const text = tokenText(token);
-    const bound = Lock.#of(this).bind();
-    const begin = (slot: number) => bound.shared.native.attach(slot, bound.named, text);
+  async continued(token: string, method: Method): Promise<Lease<false>> {
+    const site = Lock.#descriptionOf(this).sites.capture(method);
+    const text = checkToken(token);
+    const bound = Lock.#descriptionOf(this).bind();
+    const begin = (slot: number) => bound.shared.native.attach(slot, bound.nativeNames, text);
     return new Lease(unwrap<Grant>(await settled(begin)).id, bound, site);
   }
 
@@ -252,9 +257,9 @@ export class Lock<Fencing extends boolean = boolean> {
    */
   async inspect(): Promise<Inspection>;
   async inspect(none?: unknown): Promise<Inspection> {
-    noSignal(none, "inspect()");
-    const bound = Lock.#of(this).bind();
-    return unwrap(await settled((slot) => bound.shared.native.inspect(slot, bound.named)));
+    rejectSignal(none, "inspect()");
+    const bound = Lock.#descriptionOf(this).bind();
+    return unwrap(await settled((slot) => bound.shared.native.inspect(slot, bound.nativeNames)));
   }
 
   /**
@@ -268,9 +273,9 @@ export class Lock<Fencing extends boolean = boolean> {
    */
   toJSON(): { names: string[]; key?: string; options: LockOptions<Fencing> } {
     // Logging a Proxy of a lock must not throw.
-    if (!(#described in this)) return {} as never;
-    const options = shownOptions(Lock.#of(this).options, LOCK) as LockOptions<Fencing>;
-    const key = Lock.#of(this).known()?.key;
+    if (!(#description in this)) return {} as never;
+    const options = shownOptions(Lock.#descriptionOf(this).options, LOCK) as LockOptions<Fencing>;
+    const key = Lock.#descriptionOf(this).known()?.key;
     const found = key === undefined ? {} : { key };
     return { names: this.names, ...found, options };
   }

@@ -4,8 +4,8 @@ import { AsyncResource } from "node:async_hooks";
 import { type LockLost, toError } from "./errors.js";
 import type { Failure } from "./native.js";
 import { native, unwatch, watch } from "./runtime.js";
-import { tellOfLoss } from "./trace.js";
-import { listens, throwLater } from "./warnings.js";
+import { publishLoss } from "./trace.js";
+import { addLossListener, throwLater } from "./warnings.js";
 
 /** The listeners for the loss of one lease. It does not refer to the lease's object, which can still be collected. */
 export class Loss {
@@ -15,22 +15,22 @@ export class Loss {
   readonly #callbacks = new Set<(error: LockLost) => void>();
   readonly #key: string;
   /** Set while the program listens, so that the loss does not cause a warning. Call it to stop. */
-  #unheard: ((lost: boolean) => void) | undefined;
-  #over = false;
+  #stopListening: ((lost: boolean) => void) | undefined;
+  #ended = false;
 
   constructor(key: string) {
     this.#key = key;
   }
 
-  /** Updates `#unheard` after a listener was added or removed, or when the lease has ended. */
-  heed(over = this.#over, lost = false): void {
-    this.#over = over;
+  /** Updates `#stopListening` after a listener was added or removed, or when the lease has ended. */
+  updateListening(ended = this.#ended, lost = false): void {
+    this.#ended = ended;
     const listening = this.#controller !== undefined || this.#callbacks.size > 0;
-    if (listening && !over) {
-      this.#unheard ??= listens(this.#key);
+    if (listening && !ended) {
+      this.#stopListening ??= addLossListener(this.#key);
     } else {
-      this.#unheard?.(lost);
-      this.#unheard = undefined;
+      this.#stopListening?.(lost);
+      this.#stopListening = undefined;
     }
   }
 
@@ -41,7 +41,7 @@ export class Loss {
       this.#controller = controller;
       this.#abort = AsyncResource.bind((reason: unknown) => controller.abort(reason));
       if (this.#error !== undefined) controller.abort(this.#error);
-      this.heed();
+      this.updateListening();
     }
     return this.#controller.signal;
   }
@@ -53,14 +53,14 @@ export class Loss {
   }
 
   /** Notifies the listeners of the loss. */
-  tell(error: LockLost): void {
+  notify(error: LockLost): void {
     this.#error = error;
-    this.heed(true, true);
-    tellOfLoss(this.#key, error);
+    this.updateListening(true, true);
+    publishLoss(this.#key, error);
     this.#abort?.(error);
-    for (const called of this.#callbacks) {
+    for (const bound of this.#callbacks) {
       try {
-        called(error);
+        bound(error);
       } catch (thrown) {
         // The other callbacks must still run.
         throwLater(thrown);
@@ -74,18 +74,18 @@ export class Loss {
    * asynchronous context. The returned function removes it.
    */
   listen(callback: (error: LockLost) => void): () => void {
-    const called = AsyncResource.bind(callback);
-    this.#callbacks.add(called);
-    this.heed();
+    const bound = AsyncResource.bind(callback);
+    this.#callbacks.add(bound);
+    this.updateListening();
     const error = this.#error;
     if (error !== undefined) {
       queueMicrotask(() => {
-        if (this.#callbacks.delete(called)) called(error);
+        if (this.#callbacks.delete(bound)) bound(error);
       });
     }
     return () => {
-      this.#callbacks.delete(called);
-      this.heed();
+      this.#callbacks.delete(bound);
+      this.updateListening();
     };
   }
 }
@@ -95,7 +95,7 @@ const watches = new Map<number, Loss>();
 
 /** Stops watching a lease that has ended and can no longer be lost. */
 export function forget(id: number): void {
-  watches.get(id)?.heed(true);
+  watches.get(id)?.updateListening(true);
   if (watches.delete(id)) unwatch(id);
 }
 
@@ -105,14 +105,14 @@ export function lossOf(id: number, key: string): Loss {
   if (known !== undefined) return known;
   const loss = new Loss(key);
   const failure = native().leaseFailure(id);
-  const told = (failure: Failure) => {
+  const onLoss = (failure: Failure) => {
     watches.delete(id);
     unwatch(id);
-    loss.tell(toError(failure) as LockLost);
+    loss.notify(toError(failure) as LockLost);
   };
   // A released lease is not held either, but that is not a loss.
-  if (failure?.reason) told(failure);
-  else if (!failure && watch(id, told)) watches.set(id, loss);
-  else loss.heed(true);
+  if (failure?.reason) onLoss(failure);
+  else if (!failure && watch(id, onLoss)) watches.set(id, loss);
+  else loss.updateListening(true);
   return loss;
 }

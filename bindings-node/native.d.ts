@@ -73,7 +73,7 @@ export declare class Runtime {
    */
   defaultOptionSet(names: Array<string>, options: object, redlockNodes?: string | undefined | null, redisUrl?: string | undefined | null): OptionSet
   /** Passes on the credentials that the function returned for this request, or why it returned none. */
-  giveCredentials(question: number, failure?: string | undefined | null, username?: string | undefined | null, password?: string | undefined | null, lifetime?: number | undefined | null): void
+  returnCredentials(question: number, failure?: string | undefined | null, username?: string | undefined | null, password?: string | undefined | null, lifetime?: number | undefined | null): void
   /** Whether the lease is valid now. */
   leaseHeld(id: number): boolean
   /** Milliseconds for which the lease is certainly valid. */
@@ -114,12 +114,12 @@ export declare class Runtime {
    * `calls` and `outcomes` are rows of numbers. `settle` is called with the number of outcomes to read, and with the
    * values beside them, if there are any.
    */
-  constructor(calls: Float64Array, outcomes: Float64Array, settle: (rows: number, beside?: unknown[]) => void)
+  constructor(calls: Float64Array, outcomes: Float64Array, settle: (rows: number, sideValues?: unknown[]) => void)
   /**
    * Sets the topics whose steps this thread receives from now on, as a sum of 1 `acquire`, 2 `lease`, 4 `node` and 8
    * `client`.
    */
-  wantSteps(topics: number): void
+  wantEvents(topics: number): void
 }
 
 /**
@@ -272,7 +272,7 @@ export interface Stats {
 }
 
 /** A background event of core. */
-export interface Step {
+export interface CoreEvent {
   /** `acquire`, `lease`, `node` or `client`. */
   topic: string
   /** The message, with names in braces for the parts that differ between events of this kind. */
@@ -286,7 +286,7 @@ export interface Step {
 }
 
 /** Not the outcome of a call, but a step for subscribers. */
-export declare const STEP: number
+export declare const EVENT: number
 
 /** The version of the package that these rows belong to. Another version may use other rows. */
 export declare const VERSION: string

@@ -1,38 +1,45 @@
 /** Reads the connection settings of node-redis clients. */
 
 import type { CredentialsSource } from "./credentials.js";
-import { InvalidOption } from "./errors.js";
+import {
+  type ClientSettings,
+  type ConnectionSettings,
+  parseUrl,
+  rejected,
+  type Settings,
+  toSettings,
+  unsupported,
+} from "./foreign-settings.js";
 import type { RedlockOptions } from "./options.js";
-import { type Found, type Place, refused, type Settings, settingsOf, urlOf } from "./places.js";
 
-const words = (text: string) => new Set(text.split(/\s+/));
+const nameSet = (text: string) => new Set(text.split(/\s+/));
 
 /**
  * Settings that do not affect a lock, such as how commands are sent, values are read, and the number of connections.
  */
-const NOTHING =
-  words(`RESP clientInfoTag clientSideCache commandOptions commands commandsQueueMaxLength
+const IGNORED =
+  nameSet(`RESP clientInfoTag clientSideCache commandOptions commands commandsQueueMaxLength
   disableClientInfo disableOfflineQueue emitInvalidate functions isolationPoolOptions legacyMode maintEndpointType
   maintNotifications maintRelaxedCommandTimeout maintRelaxedSocketTimeout modules pingInterval scripts unstableResp3`);
 /** Settings of a socket that do not affect a lock, such as keepalive and reconnects. */
-const SOCKET_NOTHING = words(
+const SOCKET_IGNORED = nameSet(
   `keepAlive keepAliveInitialDelay noDelay reconnectStrategy socketTimeout`,
 );
-const READ = words(`credentialsProvider database name password readonly socket url username`);
-const SOCKET_READ = words("connectTimeout family host path port tls");
+const SUPPORTED = nameSet(
+  `credentialsProvider database name password readonly socket url username`,
+);
+const SOCKET_SUPPORTED = nameSet("connectTimeout family host path port tls");
 /** Settings of a socket that decide which server is used, and have no counterpart. */
-const SOCKET_REFUSED = ["lookup", "localAddress", "localPort"];
+const SOCKET_REJECTED = ["lookup", "localAddress", "localPort"];
 /** Settings of a cluster or a Sentinel service that do not affect a lock. */
-const GROUP =
-  words(`RESP clientSideCache commandOptions commands defaults functions masterPoolSize maxCommandRediscovers
+const GROUP_SETTINGS =
+  nameSet(`RESP clientSideCache commandOptions commands defaults functions masterPoolSize maxCommandRediscovers
   maxCommandRedirections minimizeConnections modules name nodeAddressMap nodeClientOptions passthroughClientErrorEvents
   replicaPoolSize reserveClient rootNodes scanInterval scripts sentinelClientOptions sentinelRootNodes useReplicas`);
 const CONNECT_TIMEOUT = 5_000;
-const PRIVATE =
-  "keeps its settings to itself: give what createSentinel, createCluster or createClient was given, as it is";
 
 /** Returns undefined for an object that is not a node-redis client. */
-export function nodeRedisPlace(client: Settings, given: RedlockOptions): Found | undefined {
+export function readNodeRedis(client: Settings, given: RedlockOptions): ClientSettings | undefined {
   const group = (client._options ?? client) as Settings;
   if (Array.isArray(group.rootNodes)) return cluster(group, group.rootNodes, given);
   if (Array.isArray(group.sentinelRootNodes)) {
@@ -44,18 +51,19 @@ export function nodeRedisPlace(client: Settings, given: RedlockOptions): Found |
     return single(options as Settings, given);
   }
   if (!commands) return undefined;
-  throw new InvalidOption(
-    `fromClient(): node-redis' cluster of version 4, pool or sentinel ${PRIVATE}`,
+  throw rejected(
+    "node-redis pools, sentinels and version 4 clusters do not expose their settings",
+    "Pass the options of createSentinel or createCluster, or a client of createClient",
   );
 }
 
-function single(written: Settings, given: RedlockOptions): Found {
+function single(written: Settings, given: RedlockOptions): ClientSettings {
   const own = withUrl(written);
-  const socket = settingsOf(own.socket);
-  if (own.readonly) throw refused("readonly", "a lock needs the primary");
-  for (const name of SOCKET_REFUSED) if (socket[name]) throw refused(`socket.${name}`);
+  const socket = toSettings(own.socket);
+  if (own.readonly) throw unsupported("readonly", "A lock needs the primary");
+  for (const name of SOCKET_REJECTED) if (socket[name]) throw unsupported(`socket.${name}`);
   const { tls, connectTimeout } = socket;
-  const place: Place = {
+  const settings: ConnectionSettings = {
     hosts: [socket],
     scheme: "",
     path: socket.path,
@@ -64,59 +72,67 @@ function single(written: Settings, given: RedlockOptions): Found {
     db: own.database,
     family: socket.family,
     clientName: own.name,
-    nodeTimeout: settingsOf(own.commandOptions).timeout,
+    nodeTimeout: toSettings(own.commandOptions).timeout,
     connectTimeout: connectTimeout === CONNECT_TIMEOUT ? undefined : connectTimeout,
-    tls: tls ? trust(socket) : undefined,
+    tls: tls ? tlsSettings(socket) : undefined,
   };
-  return { place, left: unknown(own, socket, Boolean(tls)), provider: providerOf(own, given) };
+  return {
+    settings,
+    ignored: unknownSettings(own, socket, Boolean(tls)),
+    provider: providerOf(own, given),
+  };
 }
 
-function cluster(group: Settings, written: unknown[], given: RedlockOptions): Found {
-  if (group.nodeAddressMap) throw refused("nodeAddressMap");
-  const defaults = settingsOf(group.defaults);
-  const shared = settingsOf(defaults.socket);
+function cluster(group: Settings, written: unknown[], given: RedlockOptions): ClientSettings {
+  if (group.nodeAddressMap) throw unsupported("nodeAddressMap");
+  const defaults = toSettings(group.defaults);
+  const shared = toSettings(defaults.socket);
   const nodes = written.map((each) => {
-    const own = withUrl(settingsOf(each));
+    const own = withUrl(toSettings(each));
     return single(
-      { ...defaults, ...own, url: undefined, socket: { ...shared, ...settingsOf(own.socket) } },
+      { ...defaults, ...own, url: undefined, socket: { ...shared, ...toSettings(own.socket) } },
       given,
     );
   });
   const [first] = nodes;
-  if (first === undefined) throw refused("cluster without rootNodes", "one at least");
-  for (const other of nodes) sameWay(first.place, other.place);
-  const hosts = nodes.flatMap(({ place }) => place.hosts);
-  const left = [...unnamed(group), ...nodes.flatMap((node) => node.left)];
-  return { ...first, place: { ...first.place, hosts, db: 0, scheme: "+cluster" }, left };
+  if (first === undefined) throw rejected("the cluster has no rootNodes", "Add at least one");
+  for (const other of nodes) assertSameSettings(first.settings, other.settings);
+  const hosts = nodes.flatMap(({ settings }) => settings.hosts);
+  const ignored = [...unknownGroupSettings(group), ...nodes.flatMap((node) => node.ignored)];
+  return { ...first, settings: { ...first.settings, hosts, db: 0, scheme: "+cluster" }, ignored };
 }
 
-function service(group: Settings, sentinels: unknown[], given: RedlockOptions): Found {
-  if (group.nodeAddressMap) throw refused("nodeAddressMap");
-  const servers = single(settingsOf(group.nodeClientOptions), given);
-  const own = single(settingsOf(group.sentinelClientOptions), given);
-  if (JSON.stringify(servers.place.tls) !== JSON.stringify(own.place.tls)) {
-    throw refused(
-      "way to the sentinels, by other TLS settings than to its servers,",
-      "the same for both",
+function service(group: Settings, sentinels: unknown[], given: RedlockOptions): ClientSettings {
+  if (group.nodeAddressMap) throw unsupported("nodeAddressMap");
+  const servers = single(toSettings(group.nodeClientOptions), given);
+  const own = single(toSettings(group.sentinelClientOptions), given);
+  if (JSON.stringify(servers.settings.tls) !== JSON.stringify(own.settings.tls)) {
+    throw rejected(
+      "the TLS settings of the sentinels and of their servers differ",
+      "Use the same for both",
     );
   }
-  const place: Place = {
-    ...servers.place,
-    hosts: sentinels.map(settingsOf),
+  const settings: ConnectionSettings = {
+    ...servers.settings,
+    hosts: sentinels.map(toSettings),
     path: undefined,
     service: group.name,
-    sentinelUsername: own.place.username,
-    sentinelPassword: own.place.password,
+    sentinelUsername: own.settings.username,
+    sentinelPassword: own.settings.password,
     scheme: "+sentinel",
   };
-  return { ...servers, place, left: [...unnamed(group), ...servers.left, ...own.left] };
+  return {
+    ...servers,
+    settings,
+    ignored: [...unknownGroupSettings(group), ...servers.ignored, ...own.ignored],
+  };
 }
 
 /** Applies a URL that node-redis has not parsed yet. As in node-redis, it overrides the other settings. */
 function withUrl(own: Settings): Settings {
   if (typeof own.url !== "string") return own;
-  const url = urlOf(own.url);
-  const socket: Record<string, unknown> = { ...settingsOf(own.socket) };
+  const url = parseUrl(own.url);
+  const socket: Record<string, unknown> = { ...toSettings(own.socket) };
   if (url.protocol === "unix:") socket.path = decodeURIComponent(url.pathname);
   else socket.host = decodeURIComponent(url.hostname).replace(/^\[|\]$/g, "");
   if (url.port) socket.port = Number(url.port);
@@ -130,8 +146,8 @@ function withUrl(own: Settings): Settings {
 }
 
 /** Returns the TLS settings of a socket. */
-function trust(socket: Settings): Settings {
-  const other = (name: string) => SOCKET_READ.has(name) || SOCKET_NOTHING.has(name);
+function tlsSettings(socket: Settings): Settings {
+  const other = (name: string) => SOCKET_SUPPORTED.has(name) || SOCKET_IGNORED.has(name);
   return Object.fromEntries(Object.entries(socket).filter(([name]) => !other(name)));
 }
 
@@ -141,10 +157,7 @@ function providerOf(own: Settings, given: RedlockOptions): CredentialsSource | u
   if (provider === undefined || own.password || given.credentials !== undefined) return undefined;
   const { credentials } = provider;
   if (typeof credentials !== "function") {
-    throw refused(
-      "credentialsProvider, which tells of new credentials by itself,",
-      "give credentials",
-    );
+    throw unsupported("streaming credentialsProvider", "Set credentials to a function");
   }
   let known = sources.get(provider);
   if (known === undefined) {
@@ -160,24 +173,24 @@ function providerOf(own: Settings, given: RedlockOptions): CredentialsSource | u
 /** One function for each provider, so that nodes with the same provider share it. */
 const sources = new WeakMap<object, CredentialsSource>();
 
-function sameWay(first: Place, other: Place): void {
-  const way = ({ hosts, ...rest }: Place) => JSON.stringify(rest);
-  if (way(first) === way(other)) return;
-  throw refused("rootNodes, whose settings differ,", "one setting for all of them, as defaults");
+function assertSameSettings(first: ConnectionSettings, other: ConnectionSettings): void {
+  const comparable = ({ hosts, ...rest }: ConnectionSettings) => JSON.stringify(rest);
+  if (comparable(first) === comparable(other)) return;
+  throw rejected("the settings of the rootNodes differ", "Set them once, in defaults");
 }
 
-function unknown(own: Settings, socket: Settings, tls: boolean): string[] {
-  const left = Object.keys(own).filter(
-    (name) => own[name] && !NOTHING.has(name) && !READ.has(name),
+function unknownSettings(own: Settings, socket: Settings, tls: boolean): string[] {
+  const ignored = Object.keys(own).filter(
+    (name) => own[name] && !IGNORED.has(name) && !SUPPORTED.has(name),
   );
-  if (tls) return left;
-  const more = Object.keys(socket).filter((name) => socket[name] && !SOCKET_READ.has(name));
+  if (tls) return ignored;
+  const more = Object.keys(socket).filter((name) => socket[name] && !SOCKET_SUPPORTED.has(name));
   return [
-    ...left,
-    ...more.filter((name) => !SOCKET_NOTHING.has(name)).map((name) => `socket.${name}`),
+    ...ignored,
+    ...more.filter((name) => !SOCKET_IGNORED.has(name)).map((name) => `socket.${name}`),
   ];
 }
 
-function unnamed(group: Settings): string[] {
-  return Object.keys(group).filter((name) => group[name] && !GROUP.has(name));
+function unknownGroupSettings(group: Settings): string[] {
+  return Object.keys(group).filter((name) => group[name] && !GROUP_SETTINGS.has(name));
 }

@@ -1,10 +1,17 @@
 /** Checks the names and types of options. Core checks their values. */
 
 import { isUint8Array } from "node:util/types";
-import { type CredentialsSource, Kept } from "./credentials.js";
+import { CredentialsHandle, type CredentialsSource } from "./credentials.js";
 import { InvalidOption } from "./errors.js";
 import { clientOptions, insteadOf, lockOptions, type OptionRow, shown } from "./native.js";
-import { attemptTo, isList, isSignal, kindOf, LONE_SURROGATE, printed } from "./values.js";
+import {
+  describeType,
+  formatValue,
+  isList,
+  isSignal,
+  LONE_SURROGATE,
+  readValue,
+} from "./values.js";
 
 /** Options of a client. Times are in ms, rounded to whole numbers. */
 export interface RedlockOptions {
@@ -132,36 +139,39 @@ export const USING: Rules = { ...LOCK, signal: "signal" };
 export const SHUTDOWN: Rules = { timeout: "milliseconds" };
 
 /** The shared result of calls without options. */
-const NONE = Object.freeze({});
+const NO_OPTIONS = Object.freeze({});
 
 /**
  * Returns a copy of the options, after checking each name and the type of each value.
  *
  * Reads each value once, because a getter may return a different one the next time.
  */
-export function checked<T extends object>(given: T | undefined, rules: Rules, call: string): T {
-  if (given === undefined) return NONE as T;
+export function checkOptions<T extends object>(
+  given: T | undefined,
+  rules: Rules,
+  call: string,
+): T {
+  if (given === undefined) return NO_OPTIONS as T;
   if (typeof given === "number") {
     const instead = Object.hasOwn(rules, "ttl") ? "ttl" : "wait";
-    const way = Object.hasOwn(rules, instead)
-      ? `Write { ${instead}: ${given} }; ${instead} is in milliseconds`
-      : `There are: ${Object.keys(rules).join(", ")}`;
-    throw new InvalidOption(`${call}: ${given} stands where options belong. ${way}`);
+    const action = Object.hasOwn(rules, instead)
+      ? `To set ${instead} in milliseconds, pass { ${instead}: ${given} }`
+      : validOptions(rules);
+    throw new InvalidOption(`${call}: options must be an object (got ${given}). ${action}`);
   }
   if (typeof given !== "object" || given === null || isList(given, call)) {
-    const known = Object.keys(rules).join(", ");
     throw new InvalidOption(
-      `${call}: options must be an object, not ${kindOf(given)}. There are: ${known}`,
+      `${call}: options must be an object (got ${describeType(given)}). ${validOptions(rules)}`,
     );
   }
-  const names = attemptTo(() => Object.keys(given), call, "options");
+  const names = readValue(() => Object.keys(given), call, "options");
   if (names.length === 0) checkEmpty(given, call);
   for (const name of names) {
     if (!Object.hasOwn(rules, name)) throw unknownOption(name, rules, call);
   }
   const read: Record<string, unknown> = {};
   for (const [name, kind] of Object.entries(rules)) {
-    const value = attemptTo(() => Reflect.get(given, name), call, name);
+    const value = readValue(() => Reflect.get(given, name), call, name);
     if (value === undefined) continue;
     checkValue(name, value, kind, call);
     read[name] = kind === "milliseconds" ? Math.round(value as number) : value;
@@ -171,11 +181,11 @@ export function checked<T extends object>(given: T | undefined, rules: Rules, ca
 
 /** Rejects a signal, a `Map` or another object without options, which would have no effect. */
 function checkEmpty(given: object, call: string): void {
-  if (isSignal(given)) throw strayed("a signal stands where options belong", call);
-  const tag = attemptTo(() => Object.prototype.toString.call(given), call, "options");
+  if (isSignal(given)) throw misplacedSignal("options must be an object (got a signal)", call);
+  const tag = readValue(() => Object.prototype.toString.call(given), call, "options");
   if (tag === "[object Object]" || tag === "[object Module]") return;
-  const way = "Its properties are not read as options: give an object, { ttl: 10_000 }";
-  throw new InvalidOption(`${call}: options are ${kindOf(given)}. ${way}`);
+  const rule = "options must be a plain object such as { ttl: 10_000 }";
+  throw new InvalidOption(`${call}: ${rule} (got ${describeType(given)})`);
 }
 
 /** Options as `toJSON` shows them. */
@@ -199,58 +209,61 @@ export function shownOptions(options: object, rules: Rules): ShownOptions {
 }
 
 /** The error for a signal in the wrong place, where it would have no effect. */
-function strayed(what: string, call: string): InvalidOption {
-  const text =
-    "A signal is for one acquire, tryAcquire, using or withLock: give it there as { signal }";
-  return new InvalidOption(`${call}: ${what}. ${text}`);
+function misplacedSignal(what: string, call: string): InvalidOption {
+  const action = "Pass a signal as { signal } to acquire, tryAcquire, using or withLock";
+  return new InvalidOption(`${call}: ${what}. ${action}`);
 }
 
 /** Throws if a call that accepts no signal received one, because it would have no effect. */
-export function noSignal(given: unknown, call: string): void {
+export function rejectSignal(given: unknown, call: string): void {
   if (typeof given !== "object" || given === null) return;
-  const inside = attemptTo(() => isSignal(given) || Reflect.has(given, "signal"), call, "options");
-  if (inside) throw strayed("it takes no signal", call);
+  const inside = readValue(() => isSignal(given) || Reflect.has(given, "signal"), call, "options");
+  if (inside) throw misplacedSignal("this call does not accept a signal", call);
 }
 
 function unknownOption(name: string, rules: Rules, call: string): InvalidOption {
-  if (name === "signal") return strayed("it takes no signal", call);
+  if (name === "signal") return misplacedSignal("this call does not accept a signal", call);
   const instead = insteadOf(name);
   if (instead !== null) {
-    return new InvalidOption(`${call}: ${name} is another library's option. ${instead}`);
+    return new InvalidOption(`${call}: ${name} is an option of another library. ${instead}`);
   }
-  const known = Object.keys(rules).join(", ");
-  return new InvalidOption(`${call}: there is no option ${shown(name)}. There are: ${known}`);
+  return new InvalidOption(`${call}: unknown option ${shown(name)}. ${validOptions(rules)}`);
+}
+
+function validOptions(rules: Rules): string {
+  return `Valid options: ${Object.keys(rules).join(", ")}`;
 }
 
 function checkValue(name: string, value: unknown, kind: Kind, call: string): void {
   // Text in place of a certificate or a key may be the key itself.
-  const seen = kind === "pem" && typeof value === "string" ? "a string" : printed(value);
+  const seen = kind === "pem" && typeof value === "string" ? "a string" : formatValue(value);
   const fail = (rule: string) =>
-    new InvalidOption(`${call}: ${name} is ${seen}: it must be ${rule}`);
+    new InvalidOption(`${call}: ${name} must be ${rule} (got ${seen})`);
   if (kind === "milliseconds") {
     // Numbers below 1, such as 0.5, are probably seconds.
     const rounded = typeof value === "number" && (value === 0 || Math.abs(value) >= 1);
-    if (!rounded) throw fail(`a number, 0 or at least 1; ${name} is in milliseconds`);
+    if (!rounded) throw fail("a number of milliseconds, 0 or at least 1");
   } else if (kind === "count") {
     if (!Number.isInteger(value)) throw fail("a whole number");
   } else if (kind === "signal") {
-    if (!attemptTo(() => isSignal(value), call, name)) throw fail("an AbortSignal");
+    if (!readValue(() => isSignal(value), call, name)) throw fail("an AbortSignal");
   } else if (kind === "function") {
     // The value is not shown, because it may be the secret itself.
-    if (typeof value !== kind) throw new InvalidOption(`${call}: ${name} is no function`);
+    if (typeof value === kind) return;
+    throw new InvalidOption(`${call}: ${name} must be a function (got ${describeType(value)})`);
   } else if (kind === "pem" && isUint8Array(value)) {
     return;
   } else if (typeof value !== (kind === "pem" ? "string" : kind)) {
-    throw fail(kind === "pem" ? "a string, the path of a PEM file, or its bytes" : `a ${kind}`);
+    throw fail(kind === "pem" ? "the path of a PEM file, or its bytes" : `a ${kind}`);
   } else if (typeof value === "string" && LONE_SURROGATE.test(value)) {
-    throw fail("text without a lone surrogate");
+    throw fail("valid Unicode, without a lone surrogate");
   }
 }
 
 /** Converts a client's options for the native part. Also returns what must stay alive for them. */
-export function nativeOptions(options: RedlockOptions): [object, Kept | undefined] {
+export function nativeOptions(options: RedlockOptions): [object, CredentialsHandle | undefined] {
   const { credentials, ...rest } = options;
   if (credentials === undefined) return [rest, undefined];
-  const kept = new Kept(credentials);
-  return [{ ...rest, credentials: kept.number }, kept];
+  const handle = new CredentialsHandle(credentials);
+  return [{ ...rest, credentials: handle.number }, handle];
 }

@@ -57,6 +57,8 @@ function packMain(platforms) {
   const file = join(scratch, "package", "package.json");
   const { devDependencies, scripts, napi, ...published } = readJson(file);
   writeJson(file, { ...published, optionalDependencies: platforms });
+  // The repository's README begins with Python.
+  copyFileSync(join(root, "bindings-node", "README.md"), join(scratch, "package", "README.md"));
   console.log(pack(join(scratch, "package"), target));
 }
 
@@ -64,7 +66,8 @@ mkdirSync(target, { recursive: true });
 rmSync(scratch, { recursive: true, force: true });
 try {
   const platforms = packPlatforms();
-  if (Object.keys(platforms).length === 0) throw new Error("nothing is built: npm run build");
+  if (Object.keys(platforms).length === 0)
+    throw new Error("no binary was built. Run npm run build first");
   packMain(platforms);
 } finally {
   rmSync(scratch, { recursive: true, force: true });

@@ -28,7 +28,7 @@ export function vacate(slot: number): void {
 }
 
 /** Replaces the receiver of a slot. */
-export function hearInstead(slot: number, receiver: Receiver): void {
+export function replaceReceiver(slot: number, receiver: Receiver): void {
   waiting[slot] = receiver;
 }
 

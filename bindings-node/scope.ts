@@ -3,7 +3,7 @@
 import { listen, reasonOf } from "./calls.js";
 import { InvalidOption } from "./errors.js";
 import type { Lease } from "./lease.js";
-import { type AcquireOptions, checked, type Rules } from "./options.js";
+import { type AcquireOptions, checkOptions, type Rules } from "./options.js";
 
 /** The function that runs while the lock is held. It receives the lease. */
 export type Body<T, Fencing extends boolean = boolean> = (
@@ -21,10 +21,10 @@ export function bodyOf<T, Fencing extends boolean, Options extends object>(
   call: string,
 ): [Options, Body<T, Fencing>] {
   if (typeof options === "function") {
-    if (body === undefined) return [checked<Options>(undefined, rules, call), options];
-    throw new InvalidOption(`${call}: options go before the function to run`);
+    if (body === undefined) return [checkOptions<Options>(undefined, rules, call), options];
+    throw new InvalidOption(`${call}: the options must come before the function to run`);
   }
-  const found = checked(options, rules, call);
+  const found = checkOptions(options, rules, call);
   if (typeof body === "function") return [found, body];
   throw new InvalidOption(`${call}: the last argument must be the function to run`);
 }
@@ -40,7 +40,7 @@ export async function runUnder<T, Fencing extends boolean>(
   { signal }: AcquireOptions,
 ): Promise<T> {
   const lease = await acquiring;
-  lease.enter();
+  lease.enterScope();
   let result: T;
   try {
     result = await (signal === undefined ? body(lease) : runUntil(signal, lease, body));
@@ -49,7 +49,7 @@ export async function runUnder<T, Fencing extends boolean>(
     await lease.release().catch(() => undefined);
     throw error;
   }
-  await lease.end();
+  await lease.endScope();
   return result;
 }
 
@@ -59,7 +59,7 @@ async function runUntil<T, Fencing extends boolean>(
   body: Body<T, Fencing>,
 ): Promise<T> {
   if (signal.aborted) throw reasonOf(signal);
-  const forget = listen(signal, () => lease.stop(reasonOf(signal)));
+  const forget = listen(signal, () => lease.abortSignal(reasonOf(signal)));
   try {
     return await body(lease);
   } finally {

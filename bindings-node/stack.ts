@@ -3,7 +3,7 @@
 import { dirname, join, sep } from "node:path";
 
 /** A captured stack. Creating its text is expensive, so this happens when it is read. */
-export class Taken {
+export class CapturedStack {
   #source: { stack?: unknown } | undefined = {};
   #text: unknown;
   readonly #limit: number;
@@ -11,13 +11,13 @@ export class Taken {
   /** Captures the stack from the caller of `below` down. `limit` is the program's stack trace limit. */
   constructor(below: abstract new (...args: never[]) => unknown, limit: number) {
     this.#limit = limit;
-    limitFrames(limit + OURS);
+    limitFrames(limit + MAX_OWN_FRAMES);
     capture(this.#source as object, below as never);
     limitFrames(limit);
   }
 
   /** Returns the stack of this error as text. */
-  of({ name, message }: Error): unknown {
+  textFor({ name, message }: Error): unknown {
     if (this.#source !== undefined) {
       this.#text = trimmed(`${name}: ${message}`, this.#source.stack, this.#limit);
       this.#source = undefined;
@@ -57,11 +57,11 @@ export function firstFrame(target: { readonly stack?: unknown }): string {
     const [, frame] = /^\s+at (.*)$/m.exec(stack as string) ?? [];
     if (frame !== undefined) return frame;
   } catch {}
-  return "a line that Error.prepareStackTrace does not tell";
+  return "an unknown line (hidden by Error.prepareStackTrace)";
 }
 
 /** Maximum number of frames of this package at the top of an error. */
-const OURS = 6;
+const MAX_OWN_FRAMES = 6;
 
 /** The folder of this package's files. Nothing is removed in a program's bundle, where the frames are the program's. */
 const folder =
@@ -69,7 +69,7 @@ const folder =
     ? dirname(__filename) + sep
     : undefined;
 
-const isOurs = (frame: string) => folder !== undefined && frame.includes(folder);
+const isOwnFrame = (frame: string) => folder !== undefined && frame.includes(folder);
 
 /**
  * Removes the frames of this package. Returns a stack that the program's `prepareStackTrace` created unchanged, unless
@@ -79,8 +79,8 @@ function trimmed(header: string, stack: unknown, limit: number): unknown {
   if (typeof stack !== "string") return stack;
   const frames = stack.split("\n").filter((line) => /^\s+at /.test(line));
   const first = frames.findIndex(
-    (frame) => !isOurs(frame) && !/[( ](node:|<anonymous>)/.test(frame),
+    (frame) => !isOwnFrame(frame) && !/[( ](node:|<anonymous>)/.test(frame),
   );
-  const theirs = first >= 0 && frames.slice(0, first).some(isOurs) ? frames.slice(first) : frames;
-  return [header, ...theirs.slice(0, limit)].join("\n");
+  const rest = first >= 0 && frames.slice(0, first).some(isOwnFrame) ? frames.slice(first) : frames;
+  return [header, ...rest.slice(0, limit)].join("\n");
 }

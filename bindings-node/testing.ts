@@ -6,7 +6,7 @@ import { type Lease, type LockOptions, Redlock, type RedlockOptions } from "./in
 import { advanceMemory, failMemory } from "./native.js";
 
 /** Maximum time, in ms, that `lose` and `advance` wait until holders are notified. */
-const TOLD = 1_000;
+const NOTIFY_TIMEOUT = 1_000;
 
 /** Resolves when the lease is lost. */
 function loss(lease: Lease): Promise<void> {
@@ -14,13 +14,13 @@ function loss(lease: Lease): Promise<void> {
 }
 
 /**
- * Waits for the losses, at most `TOLD`. A wait for a loss does not keep the process alive, and never ends if the lease
+ * Waits for the losses, at most `NOTIFY_TIMEOUT`. A wait for a loss does not keep the process alive, and never ends if the lease
  * is released.
  */
-async function allOrLate(told: Promise<void>[]): Promise<void> {
+async function waitForLosses(losses: Promise<void>[]): Promise<void> {
   const stop = new AbortController();
-  const late = sleep(TOLD, undefined, { signal: stop.signal }).catch(() => undefined);
-  await Promise.race([Promise.all(told), late]);
+  const late = sleep(NOTIFY_TIMEOUT, undefined, { signal: stop.signal }).catch(() => undefined);
+  await Promise.race([Promise.all(losses), late]);
   stop.abort();
 }
 
@@ -86,10 +86,10 @@ export class TestRedlock extends Redlock {
   async lose(names: string | readonly string[]): Promise<boolean> {
     const { keys } = this.lock(names);
     const held = this.leases().filter((lease) => lease.keys.some((key) => keys.includes(key)));
-    const told = held.map(loss);
-    const there = await this.forceRelease(names);
-    await allOrLate(told);
-    return there;
+    const losses = held.map(loss);
+    const wasHeld = await this.forceRelease(names);
+    await waitForLosses(losses);
+    return wasHeld;
   }
 
   /**
@@ -108,9 +108,9 @@ export class TestRedlock extends Redlock {
    */
   async advance(ms: number): Promise<void> {
     const held = this.leases();
-    const told = held.map(loss);
+    const losses = held.map(loss);
     advanceMemory(this.#node, ms);
-    await allOrLate(told.filter((_, at) => !held[at]?.held));
+    await waitForLosses(losses.filter((_, at) => !held[at]?.held));
   }
 
   /**

@@ -19,7 +19,7 @@ export interface LockCall {
   error?: unknown;
 }
 
-/** The message of the channel `redlock:lost`. */
+/** The message of the channel `redlock:lossChannel`. */
 export interface LockLoss {
   /** The Redis key. */
   key: string;
@@ -33,10 +33,10 @@ const calls = {
   extend: tracingChannel<unknown, LockCall>("redlock:extend"),
   release: tracingChannel<unknown, LockCall>("redlock:release"),
 };
-const lost: Channel = channel("redlock:lost");
+const lossChannel: Channel = channel("redlock:lost");
 
 /** Whether the channel of these calls has subscribers. */
-export function isHeard(name: keyof typeof calls): boolean {
+export function hasSubscribers(name: keyof typeof calls): boolean {
   const { start, end, asyncStart, asyncEnd, error } = calls[name] as Calls;
   if (start.hasSubscribers || end.hasSubscribers || error.hasSubscribers) return true;
   return asyncStart.hasSubscribers || asyncEnd.hasSubscribers;
@@ -45,12 +45,12 @@ export function isHeard(name: keyof typeof calls): boolean {
 /** Runs a call and publishes it on its tracing channel. */
 export function traced<T>(
   name: keyof typeof calls,
-  of: { readonly key: string },
+  lock: { readonly key: string },
   call: () => Promise<T>,
 ): Promise<T> {
   let key: string;
   try {
-    key = of.key;
+    key = lock.key;
   } catch {
     // No client could be chosen. The call reports the error.
     return call();
@@ -58,20 +58,20 @@ export function traced<T>(
   return calls[name].tracePromise(call, { key });
 }
 
-/** Whether the channel `redlock:lost` has subscribers. */
-export function lossesAreHeard(): boolean {
-  return lost.hasSubscribers;
+/** Whether the channel `redlock:lossChannel` has subscribers. */
+export function lossHasSubscribers(): boolean {
+  return lossChannel.hasSubscribers;
 }
 
 /** Publishes the loss of a lease. */
-export function tellOfLoss(key: string, error: LockLost): void {
-  if (lost.hasSubscribers) lost.publish({ key, error } satisfies LockLoss);
+export function publishLoss(key: string, error: LockLost): void {
+  if (lossChannel.hasSubscribers) lossChannel.publish({ key, error } satisfies LockLoss);
 }
 
 const debug = debuglog("redlock");
 
 /** Prints lines on stderr, if `NODE_DEBUG` requests them. */
-function print(): void {
+function printEvents(): void {
   for (const [name, to] of Object.entries(calls)) {
     const begun = new WeakMap<object, number>();
     const took = (call: object) => Math.round(performance.now() - (begun.get(call) ?? 0));
@@ -95,10 +95,10 @@ function print(): void {
       error: () => undefined,
     });
   }
-  lost.subscribe((loss) => {
+  lossChannel.subscribe((loss) => {
     const { key, error } = loss as LockLoss;
     debug("lost %s: %s", key, error.message);
   });
 }
 
-if (debug.enabled) print();
+if (debug.enabled) printEvents();

@@ -3,42 +3,46 @@
 import { InvalidOption } from "./errors.js";
 import { shown } from "./native.js";
 
-/** The description of the `nodes` argument in messages. */
-export const NODES = "nodes (URLs such as redis://host:6379)";
+/** The name of the `nodes` argument in messages. */
+export const NODES = "nodes";
 /** The message for a call that node-redlock has. */
 export const NODE_REDLOCK_ACQUIRE =
-  "redlock.acquire(resources, duration) is node-redlock's. Write redlock.lock(names, { ttl }).acquire()";
+  "redlock.acquire(resources, duration) is an API of node-redlock. Use redlock.lock(names, { ttl }).acquire()";
 
 /** Reads a value. An error of a getter or a Proxy becomes the cause of an `InvalidOption`. */
-export function attemptTo<T>(read: () => T, call: string, what: string): T {
+export function readValue<T>(read: () => T, call: string, what: string): T {
   try {
     return read();
   } catch (cause) {
-    throw new InvalidOption(`${call}: ${what} cannot be read: see the cause`, { cause });
+    throw new InvalidOption(`${call}: cannot read ${what} (see the cause of this error)`, {
+      cause,
+    });
   }
 }
 
 /** Even this check throws for a revoked Proxy. */
 export function isList(value: unknown, call: string): value is unknown[] {
-  return attemptTo(() => Array.isArray(value), call, "the argument");
+  return readValue(() => Array.isArray(value), call, "the argument");
 }
 
 /** Recognizes a signal by its properties, because test runners have a separate AbortSignal class. */
 export function isSignal(value: unknown): value is AbortSignal {
   if (typeof value !== "object" || value === null) return false;
   const { aborted, addEventListener, removeEventListener } = value as Partial<AbortSignal>;
-  const listens = [addEventListener, removeEventListener];
-  return typeof aborted === "boolean" && listens.every((method) => typeof method === "function");
+  const addLossListener = [addEventListener, removeEventListener];
+  return (
+    typeof aborted === "boolean" && addLossListener.every((method) => typeof method === "function")
+  );
 }
 
-export function printed(value: unknown): string {
-  if (["object", "function"].includes(typeof value)) return kindOf(value);
+export function formatValue(value: unknown): string {
+  if (["object", "function"].includes(typeof value)) return describeType(value);
   if (typeof value === "bigint") return `${value}n, a BigInt`;
   return typeof value === "string" ? shown(JSON.stringify(value)) : String(value);
 }
 
 /** Describes the type of a value without its content. */
-export function kindOf(value: unknown): string {
+export function describeType(value: unknown): string {
   if (typeof value !== "object" || value === null) return value === null ? "null" : typeof value;
   try {
     return `an object of class ${shown(value.constructor?.name ?? "none")}`;
@@ -53,12 +57,12 @@ export const LONE_SURROGATE = /\p{Surrogate}/u;
 /** Returns one or several names as a new list. Reads each name once. */
 export function nameList(names: unknown, what: string, call: string): string[] {
   // Most locks have one name. A growing list would reserve memory for 16 more.
-  if (!isList(names, call)) return [nameText(names, what, call)];
+  if (!isList(names, call)) return [checkName(names, what, call)];
   const list: string[] = [];
-  for (let at = 0; at < attemptTo(() => names.length, call, what); at += 1) {
+  for (let at = 0; at < readValue(() => names.length, call, what); at += 1) {
     list.push(
-      nameText(
-        attemptTo(() => names[at], call, what),
+      checkName(
+        readValue(() => names[at], call, what),
         what,
         call,
       ),
@@ -67,26 +71,32 @@ export function nameList(names: unknown, what: string, call: string): string[] {
   return list;
 }
 
-function nameText(name: unknown, what: string, call: string): string {
+function checkName(name: unknown, what: string, call: string): string {
   if (typeof name === "string" && !LONE_SURROGATE.test(name)) return name;
-  const wrong = typeof name === "string" ? "one with a lone surrogate" : kindOf(name);
-  const theirs = what === NODES && isObject(name);
-  const way = theirs ? ". Redlock.fromClient() takes clients of ioredis and node-redis" : "";
-  const rule = `${what} must be a string or a list of strings`;
-  throw new InvalidOption(`${call}: ${rule}, not ${wrong}${way}`);
+  const rule =
+    what === NODES
+      ? "nodes must be a URL such as redis://127.0.0.1:6379, or an array of URLs"
+      : `${what} must be a string or an array of strings`;
+  const isClient = what === NODES && isObject(name);
+  const action = isClient ? ". For ioredis and node-redis clients, use Redlock.fromClient()" : "";
+  throw new InvalidOption(`${call}: ${rule} (got ${invalidText(name)})${action}`);
 }
 
 /** Checks the token of a lease. */
-export function tokenText(token: unknown): string {
+export function checkToken(token: unknown): string {
   if (typeof token === "string" && !LONE_SURROGATE.test(token)) return token;
-  const wrong = typeof token === "string" ? "one with a lone surrogate" : kindOf(token);
-  throw new InvalidOption(`attach(): the token must be a string, not ${wrong}`);
+  throw new InvalidOption(`attach(): the token must be a string (got ${invalidText(token)})`);
+}
+
+/** Describes a value that is not text, or that UTF-8 cannot encode. */
+function invalidText(value: unknown): string {
+  return typeof value === "string" ? "a string with a lone surrogate" : describeType(value);
 }
 
 /** Checks a callback. */
-export function callback<T>(given: T, call: string): T {
+export function checkCallback<T>(given: T, call: string): T {
   if (typeof given === "function") return given;
-  throw new InvalidOption(`${call}: ${printed(given)} stands where a function belongs`);
+  throw new InvalidOption(`${call}: the callback must be a function (got ${formatValue(given)})`);
 }
 
 /** Returns whether the value can be searched for private names. */
@@ -95,8 +105,8 @@ export function isObject(value: unknown): value is object {
 }
 
 /** The error for a method that was called on an object of another class. */
-export function notOurs(kind: string, given: unknown): InvalidOption {
-  const way = "Call it on the object itself: lock.acquire(), not const { acquire } = lock";
-  const text = `a method of ${kind} was called on ${kindOf(given)}, or on a Proxy. ${way}`;
-  return new InvalidOption(text);
+export function wrongReceiver(kind: string, given: unknown): InvalidOption {
+  const text = `a method of ${kind} was called on ${describeType(given)} or on a Proxy`;
+  const action = "Call it on the object, as in lock.acquire(), not as const { acquire } = lock";
+  return new InvalidOption(`${text}. ${action}`);
 }

@@ -3,26 +3,26 @@
 import { nextTick } from "node:process";
 import { setTimeout } from "node:timers";
 import { weakly } from "./native.js";
-import { callback } from "./values.js";
+import { checkCallback } from "./values.js";
 
 /** The name and code of the warnings. */
 const KIND = { name: "RedlockWarning", code: "REDLOCK" };
-/** Maximum number of warnings of a kind within `MOMENT`. Others are only counted. */
-const MOST = 10;
+/** Maximum number of warnings of a kind within `PERIOD`. Others are only counted. */
+const MAX_PER_KIND = 10;
 /** Milliseconds. */
-const MOMENT = 1_000;
+const PERIOD = 1_000;
 /** Maximum number of long-hold warnings that are remembered, so that each call site is reported once. */
-const PLACES = 1_000;
+const MAX_CALL_SITES = 1_000;
 
 /** Receives a warning. Its `name` is `RedlockWarning` and its `code` is `REDLOCK`. */
 export type WarningListener = (warning: Error & { code: string }) => void;
 
-let listener: WarningListener | null = null;
+let activeListener: WarningListener | null = null;
 
 /**
- * Calls `told` for the warnings of all clients, instead of `process.emitWarning`.
- * @param told The listener. With null, warnings go to `process.emitWarning` again.
- * @throws `InvalidOption` if `told` is not a function or null.
+ * Calls `listener` for the warnings of all clients, instead of `process.emitWarning`.
+ * @param listener The function to call. With null, warnings go to `process.emitWarning` again.
+ * @throws `InvalidOption` if `listener` is not a function or null.
  *
  * @example
  * ```js
@@ -30,11 +30,11 @@ let listener: WarningListener | null = null;
  * onWarning(null);
  * ```
  */
-export function onWarning(told: WarningListener | null): void {
-  listener = told === null ? null : callback(told, "onWarning()");
+export function onWarning(listener: WarningListener | null): void {
+  activeListener = listener === null ? null : checkCallback(listener, "onWarning()");
 }
 
-function say(text: string): void {
+function emit(text: string): void {
   const warning = new Error(text) as Error & { code: string };
   // An assignment would throw if the program has frozen `Error.prototype`.
   for (const [name, value] of Object.entries(KIND)) {
@@ -46,92 +46,92 @@ function say(text: string): void {
     });
   }
   try {
-    if (listener === null) process.emitWarning(warning);
-    else listener(warning);
+    if (activeListener === null) process.emitWarning(warning);
+    else activeListener(warning);
   } catch (thrown) {
     throwLater(thrown);
   }
 }
 
-/** Rethrows an error of the program's code as an uncaught exception, as `EventTarget` does for its listeners. */
+/** Rethrows an error of the program's code as an uncaught exception, as `EventTarget` does for its lossListeners. */
 export function throwLater(thrown: unknown): void {
   nextTick(() => {
     throw thrown;
   });
 }
 
-/** The warnings of one kind within the current `MOMENT`. */
-interface Said {
+/** The warnings of one kind within the current `PERIOD`. */
+interface WarningCount {
   count: number;
   last: string;
 }
 
-const moment = new Map<string, Said>();
+const counts = new Map<string, WarningCount>();
 
 /** Emits a warning, unless its kind has reached the limit. */
 export function warn(text: string, kind = text): void {
-  const said = moment.get(kind);
-  if (said === undefined) {
-    if (moment.size === 0) setTimeout(later.call, MOMENT).unref();
-    moment.set(kind, { count: 1, last: text });
+  const current = counts.get(kind);
+  if (current === undefined) {
+    if (counts.size === 0) setTimeout(later.call, PERIOD).unref();
+    counts.set(kind, { count: 1, last: text });
   } else {
-    said.count += 1;
-    said.last = text;
-    if (said.count > MOST) return;
+    current.count += 1;
+    current.last = text;
+    if (current.count > MAX_PER_KIND) return;
   }
-  say(text);
+  emit(text);
 }
 
-function sumUp(): void {
-  const over = [...moment.values()].filter(({ count }) => count > MOST);
-  moment.clear();
-  recent.clear();
-  for (const { count, last } of over) {
-    say(`${last}; and ${count - MOST - 1} more such warnings within ${MOMENT / 1000} s`);
+function emitSummary(): void {
+  const limited = [...counts.values()].filter(({ count }) => count > MAX_PER_KIND);
+  counts.clear();
+  reportedLosses.clear();
+  for (const { count, last } of limited) {
+    emit(`${last} (and ${count - MAX_PER_KIND - 1} more such warnings within ${PERIOD / 1000} s)`);
   }
 }
 
-/** The timer must not keep this copy of the package alive, which `sumUp` belongs to. */
-const later = { sumUp, call: weakly(sumUp) };
+/** The timer must not keep this copy of the package alive, which `emitSummary` belongs to. */
+const later = { emitSummary, call: weakly(emitSummary) };
 
 const LOST = "lease lost key=";
-const LONG = "held for more than ten times its ttl";
+const LONG = "held for more than ten times its TTL";
 /** The long-hold warnings that were already emitted. */
-const places = new Set<string>();
+const reportedHolds = new Set<string>();
 
 /**
  * Emits a warning of core. Skips a loss if the program is notified of it otherwise, and a long hold that was reported
  * before.
  */
-export function pass(text: string): void {
+export function emitCoreWarning(text: string): void {
   const [message = text] = text.split(/ (?:key|node|nodes)=/, 1);
   if (text.startsWith(LOST)) {
     const at = text.lastIndexOf(" reason=");
     const key = text.slice(LOST.length, at);
-    if (told.has(key) || recent.has(key)) return;
+    if (lossListeners.has(key) || reportedLosses.has(key)) return;
   }
   if (message.startsWith(LONG)) {
-    if (places.has(message)) return;
-    if (places.size < PLACES) places.add(message);
+    if (reportedHolds.has(message)) return;
+    if (reportedHolds.size < MAX_CALL_SITES) reportedHolds.add(message);
   }
   const [kind = message] = message.split(": ", 1);
   warn(text, kind);
 }
 
 /** Number of listeners for the loss of leases, by key. */
-const told = new Map<string, number>();
-/** Keys whose loss was reported to a listener within the current `MOMENT`. */
-const recent = new Set<string>();
+const lossListeners = new Map<string, number>();
+/** Keys whose loss was reported to a listener within the current `PERIOD`. */
+const reportedLosses = new Set<string>();
 
 /** Registers a listener for the loss of a lease on this key. Call the returned function to remove it. */
-export function listens(key: string): (lost: boolean) => void {
-  told.set(key, (told.get(key) ?? 0) + 1);
+export function addLossListener(key: string): (lost: boolean) => void {
+  lossListeners.set(key, (lossListeners.get(key) ?? 0) + 1);
   return (lost) => {
-    const left = (told.get(key) ?? 1) - 1;
-    if (left === 0) told.delete(key);
-    else told.set(key, left);
+    const left = (lossListeners.get(key) ?? 1) - 1;
+    if (left === 0) lossListeners.delete(key);
+    else lossListeners.set(key, left);
     if (!lost) return;
-    if (moment.size === 0 && recent.size === 0) setTimeout(later.call, MOMENT).unref();
-    recent.add(key);
+    if (counts.size === 0 && reportedLosses.size === 0) setTimeout(later.call, PERIOD).unref();
+    reportedLosses.add(key);
   };
 }

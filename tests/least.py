@@ -1,4 +1,4 @@
-"""`make test-acl`: clients log in as a user with only the rights that docs/security.md lists."""
+"""`make test-acl`: clients log in as a user with only the rights that docs/operate/security.md lists."""
 
 import os
 from pathlib import Path

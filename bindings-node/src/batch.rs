@@ -2,7 +2,7 @@
 //!
 //! Crossing between JavaScript and Rust costs more than the work of most acquires and releases. JavaScript therefore
 //! writes calls into one array and crosses once for many of them. The outcomes return in the other array. Values that
-//! are not numbers are passed beside the rows, in order.
+//! are not numbers are passed as side values, in order.
 
 use std::ptr::NonNull;
 
@@ -19,7 +19,7 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// argument.
 #[napi]
 pub const CALL_COLUMNS: u32 = 4;
-/// Acquires a lock with an option set. The names are beside the row. The argument is `wait`, or NaN for the lock's own
+/// Acquires a lock with an option set. The names are a side value. The argument is `wait`, or NaN for the lock's own
 /// option.
 #[napi]
 pub const ACQUIRE: u32 = 0;
@@ -40,16 +40,16 @@ pub const LOSS: i32 = -2;
 /// Not the outcome of a call, but a request to call the credentials function with this number.
 #[napi]
 pub const CREDENTIALS: i32 = -3;
-/// Not the outcome of a call, but a step for subscribers.
+/// Not the outcome of a call, but an event for subscribers.
 #[napi]
-pub const STEP: i32 = -4;
+pub const EVENT: i32 = -4;
 
 /// One call, as JavaScript wrote it.
 pub(crate) struct Call {
     /// `ACQUIRE` or `RELEASE`.
     pub(crate) operation: u32,
     /// Number of an option set or of a lease.
-    pub(crate) of: Number,
+    pub(crate) target: Number,
     /// The slot that receives the outcome.
     pub(crate) slot: u32,
     /// The argument, if there is one.
@@ -69,9 +69,9 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// A result that is beside the rows.
-    pub(crate) const ANSWER: f64 = f64::NAN;
-    /// A failure that is beside the rows.
+    /// A result that is a side value.
+    pub(crate) const SIDE_VALUE: f64 = f64::NAN;
+    /// A failure that is a side value.
     pub(crate) const FAILURE: f64 = f64::INFINITY;
 
     /// A row without a lease.
@@ -86,12 +86,12 @@ impl Row {
 }
 
 /// The memory of an array that JavaScript owns. It stays alive while JavaScript calls Rust or is called by it.
-struct Shared {
+struct SharedArray {
     first: NonNull<f64>,
     numbers: usize,
 }
 
-impl Shared {
+impl SharedArray {
     fn new(array: &Float64ArraySlice<'_>) -> Self {
         let numbers: &[f64] = array;
         Self { first: NonNull::from(numbers).cast(), numbers: numbers.len() }
@@ -112,18 +112,18 @@ impl Shared {
 /// Rust holds no reference to them, because that would keep their module alive. JavaScript attaches them to the
 /// `Runtime` and to the `settle` callback (`runtime.ts`), so they exist whenever either side calls the other.
 pub(crate) struct Batch {
-    calls: Shared,
-    outcomes: Shared,
+    calls: SharedArray,
+    outcomes: SharedArray,
 }
 
 impl Batch {
     /// Uses these arrays.
     pub(crate) fn new(calls: &Float64ArraySlice<'_>, outcomes: &Float64ArraySlice<'_>) -> Self {
-        Self { calls: Shared::new(calls), outcomes: Shared::new(outcomes) }
+        Self { calls: SharedArray::new(calls), outcomes: SharedArray::new(outcomes) }
     }
 
     /// Returns how many outcomes fit.
-    pub(crate) fn room(&self) -> usize {
+    pub(crate) fn capacity(&self) -> usize {
         self.outcomes.numbers / OUTCOME_COLUMNS as usize
     }
 
@@ -136,9 +136,14 @@ impl Batch {
     pub(crate) fn call(&self, at: usize) -> Option<Call> {
         let row = self.calls.row(at, CALL_COLUMNS)?.cast::<[f64; CALL_COLUMNS as usize]>();
         // SAFETY: JavaScript does not run during this read.
-        let [operation, of, slot, argument] = unsafe { row.read() };
+        let [operation, target, slot, argument] = unsafe { row.read() };
         let argument = (!argument.is_nan()).then_some(argument);
-        Some(Call { operation: operation as u32, of: of as Number, slot: slot as u32, argument })
+        Some(Call {
+            operation: operation as u32,
+            target: target as Number,
+            slot: slot as u32,
+            argument,
+        })
     }
 
     /// Writes an outcome into this row, if the row exists.

@@ -9,7 +9,7 @@ use napi_derive::napi;
 use crate::batch::{ACQUIRE, RELEASE};
 use crate::lock::Names;
 use crate::outcome::Outcome;
-use crate::runtime::{Local, Runtime};
+use crate::runtime::{Runtime, ThreadState};
 
 #[napi]
 impl Runtime {
@@ -22,15 +22,15 @@ impl Runtime {
     )]
     pub fn sender<'env>(&self, env: &'env Env) -> napi::Result<Function<'env, Sent<'env>, ()>> {
         // A weak reference, because the function must not keep alive what it belongs to.
-        let local = Rc::downgrade(&self.local);
+        let thread = Rc::downgrade(&self.thread);
         env.create_function_from_closure("send", move |call| {
             let rows: u32 = call.get(0)?;
             // Names of a single row are not in a list, because reading an element costs more than reading the name.
             let names = |at| {
                 if rows == 1 { call.get(1) } else { call.get::<Object<'_>>(1)?.get_element(at) }
             };
-            if let Some(local) = local.upgrade() {
-                send(&local, rows, names);
+            if let Some(thread) = thread.upgrade() {
+                send(&thread, rows, names);
             }
             Ok(())
         })
@@ -39,29 +39,29 @@ impl Runtime {
     /// Cancels a call, so that its slot is not settled and no key remains. False if it was already settled.
     #[napi(catch_unwind)]
     pub fn cancel(&self, slot: u32) -> bool {
-        self.local.cancel(slot)
+        self.thread.cancel(slot)
     }
 }
 
-/// The number of rows, and the names beside them.
+/// The number of rows, and their names.
 type Sent<'env> = FnArgs<(u32, Object<'env>)>;
 
-fn send(local: &Local, rows: u32, names: impl Fn(u32) -> napi::Result<Names>) {
-    let _asks = local.asks();
-    for (at, call) in (0..rows).map_while(|at| Some((at, local.batch.call(at as usize)?))) {
+fn send(thread: &ThreadState, rows: u32, names: impl Fn(u32) -> napi::Result<Names>) {
+    let _deferred = thread.defer_sending();
+    for (at, call) in (0..rows).map_while(|at| Some((at, thread.batch.call(at as usize)?))) {
         let acquire = || match names(at) {
-            Ok(names) => local.acquire(call.slot, call.of, names, call.argument),
-            Err(_) => local.enqueue(call.slot, async { Outcome::Broken }),
+            Ok(names) => thread.acquire(call.slot, call.target, names, call.argument),
+            Err(_) => thread.enqueue(call.slot, async { Outcome::Broken }),
         };
         let begin = || match call.operation {
             ACQUIRE => acquire(),
-            RELEASE => local.release(call.slot, call.of),
-            _ => local.enqueue(call.slot, async { Outcome::Broken }),
+            RELEASE => thread.release(call.slot, call.target),
+            _ => thread.enqueue(call.slot, async { Outcome::Broken }),
         };
         // A call that panics must not stop the others from being sent.
         if catch_unwind(AssertUnwindSafe(begin)).is_err() {
-            local.enqueue(call.slot, async { Outcome::Broken });
+            thread.enqueue(call.slot, async { Outcome::Broken });
         }
     }
-    local.wake();
+    thread.wake();
 }

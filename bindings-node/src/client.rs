@@ -8,18 +8,18 @@ use napi_derive::napi;
 use redlock::Redlock;
 use redlock::ffi::{self, Unit};
 
-use crate::credentials::asker;
+use crate::credentials::callback_source;
 use crate::errors::throw;
 use crate::lock::OptionSet;
 use crate::options::{client_args, lock_args};
 use crate::outcome::Outcome;
-use crate::runtime::{Local, Runtime};
+use crate::runtime::{Runtime, ThreadState};
 use crate::stats::Stats;
 
 /// A client for one set of nodes.
 #[napi]
 pub struct NativeClient {
-    local: Rc<Local>,
+    thread: Rc<ThreadState>,
     client: Redlock,
 }
 
@@ -33,11 +33,11 @@ impl NativeClient {
         nodes: Vec<String>,
         options: Object<'_>,
     ) -> napi::Result<Self> {
-        let local = &runtime.local;
-        let args = client_args(&options, |source| asker(local, source))?;
+        let thread = &runtime.thread;
+        let args = client_args(&options, |source| callback_source(thread, source))?;
         let client = ffi::client(nodes, &args);
         let client = client.map_err(|error| throw(env, &error))?;
-        Ok(Self { local: runtime.local.clone(), client })
+        Ok(Self { thread: runtime.thread.clone(), client })
     }
 
     /// The URLs of the nodes, without passwords.
@@ -55,27 +55,28 @@ impl NativeClient {
     /// Creates an option set for locks of this client. Checks the options, and the names of the first lock.
     #[napi(catch_unwind)]
     pub fn option_set(&self, names: Vec<String>, options: Object<'_>) -> napi::Result<OptionSet> {
-        OptionSet::describe(&self.local, &self.client, names, &options)
+        OptionSet::describe(&self.thread, &self.client, names, &options)
     }
 
     /// Deletes the lock. Settles with whether it was held.
     #[napi(catch_unwind)]
     pub fn force_release(&self, slot: u32, names: Vec<String>) {
         let release = self.client.force_release(names);
-        self.local.start(slot, release.map(|done| done.map_or_else(Outcome::Failed, Outcome::Yes)));
+        self.thread
+            .start(slot, release.map(|done| done.map_or_else(Outcome::Failed, Outcome::Yes)));
     }
 
     /// Returns the numbers of the leases that this client holds now.
     #[napi(catch_unwind)]
     pub fn leases(&self) -> Vec<i64> {
-        self.local.held.ids_of(&self.client.leases())
+        self.thread.held.ids_of(&self.client.leases())
     }
 
     /// Releases all leases. Settles with the number of released leases.
     #[napi(catch_unwind)]
     pub fn release_all(&self, slot: u32) {
-        let _asks = self.local.asks();
-        self.local.start(slot, self.client.release_all().map(counted));
+        let _deferred = self.thread.defer_sending();
+        self.thread.start(slot, self.client.release_all().map(counted));
     }
 
     /// Shuts the client down. Settles with the number of leases that were still held at the timeout. Throws for an
@@ -84,9 +85,9 @@ impl NativeClient {
     pub fn shutdown(&self, slot: u32, timeout: f64) -> napi::Result<()> {
         let timeout = Unit::Milliseconds
             .duration("timeout", timeout)
-            .map_err(|error| throw(self.local.env, &error))?;
-        let _asks = self.local.asks();
-        self.local.start(slot, self.client.shutdown(timeout).map(counted));
+            .map_err(|error| throw(self.thread.env, &error))?;
+        let _deferred = self.thread.defer_sending();
+        self.thread.start(slot, self.client.shutdown(timeout).map(counted));
         Ok(())
     }
 
@@ -114,11 +115,11 @@ impl Runtime {
     ) -> napi::Result<()> {
         let configure = |client: Redlock| {
             let nodes = client.nodes();
-            self.local.default_client.configure(client, &nodes, replace)
+            self.thread.default_client.configure(client, &nodes, replace)
         };
-        let args = client_args(&options, |source| asker(&self.local, source))?;
+        let args = client_args(&options, |source| callback_source(&self.thread, source))?;
         let configured = ffi::client(nodes, &args).and_then(configure);
-        configured.map(drop).map_err(|error| throw(self.local.env, &error))
+        configured.map(drop).map_err(|error| throw(self.thread.env, &error))
     }
 
     /// Creates an option set for locks of the default client, which is then in use. If no client was chosen, creates it
@@ -132,12 +133,12 @@ impl Runtime {
         redis_url: Option<String>,
     ) -> napi::Result<OptionSet> {
         let make = || {
-            let nodes = ffi::default_nodes(redlock_nodes, redis_url);
+            let nodes = ffi::default_nodes(redlock_nodes, redis_url)?;
             ffi::client(nodes, &ffi::ClientArgs::of_client(Unit::Milliseconds))
         };
-        let client = self.local.default_client.get(make, Redlock::nodes);
-        let client = client.map_err(|error| throw(self.local.env, &error))?;
-        OptionSet::describe(&self.local, &client, names, &options)
+        let client = self.thread.default_client.get(make, Redlock::nodes);
+        let client = client.map_err(|error| throw(self.thread.env, &error))?;
+        OptionSet::describe(&self.thread, &client, names, &options)
     }
 }
 

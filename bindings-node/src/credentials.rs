@@ -10,39 +10,43 @@ use redlock::ffi::{Answer, Ask, Credentials, Unit};
 
 use crate::number::Number;
 use crate::outcome::{Ended, Outcome};
-use crate::runtime::{Local, Runtime};
+use crate::runtime::{Runtime, ThreadState};
 
 /// Requests credentials from the function with this number, through its event loop.
-struct Asker {
+struct CallbackSource {
     source: Number,
     push: Box<dyn Fn(Ended) + Send + Sync>,
 }
 
-impl Ask for Asker {
+impl Ask for CallbackSource {
     fn ask(&self, answer: Answer) {
         // If the event loop has ended, the answer is dropped, which reports an error.
-        (self.push)(Ended { slot: 0, number: self.source, outcome: Outcome::Asked(answer) });
+        (self.push)(Ended {
+            slot: 0,
+            number: self.source,
+            outcome: Outcome::CredentialsRequest(answer),
+        });
     }
 }
 
 /// Returns the source of credentials for the function that JavaScript identifies by this number.
-pub(crate) fn asker(local: &Local, source: Number) -> Arc<dyn Ask> {
-    Arc::new(Asker { source, push: Box::new(local.pusher()) })
+pub(crate) fn callback_source(thread: &ThreadState, source: Number) -> Arc<dyn Ask> {
+    Arc::new(CallbackSource { source, push: Box::new(thread.pusher()) })
 }
 
 #[napi]
 impl Runtime {
     /// Passes on the credentials that the function returned for this request, or why it returned none.
     #[napi(catch_unwind)]
-    pub fn give_credentials(
+    pub fn return_credentials(
         &self,
-        question: u32,
+        request: u32,
         failure: Option<String>,
         username: Option<String>,
         password: Option<String>,
         lifetime: Option<f64>,
     ) {
-        let Some(answer) = self.local.take_question(question) else { return };
+        let Some(answer) = self.thread.take_credentials_request(request) else { return };
         answer.give(given(failure, username, password, lifetime));
     }
 }

@@ -90,7 +90,8 @@ impl Failure {
     pub(crate) fn internal() -> Self {
         Self {
             kind: "internal".to_owned(),
-            message: "redlock: an internal error ended this call; please report it".to_owned(),
+            message: "an internal error in redlock ended this call. Please report this bug"
+                .to_owned(),
             resource: None,
             waited: None,
             remaining: None,

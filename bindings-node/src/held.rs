@@ -11,7 +11,7 @@ use redlock::ffi::{self, Job};
 
 use crate::number::Number;
 
-struct Entry {
+struct HeldLease {
     lease: LeaseHandle,
     /// Waits for the loss, if JavaScript watches the lease. Ends with the entry.
     watch: Option<Job>,
@@ -19,12 +19,12 @@ struct Entry {
 
 /// The leases by number.
 #[derive(Default)]
-pub(crate) struct Held(RefCell<HashMap<Number, Entry>>);
+pub(crate) struct Held(RefCell<HashMap<Number, HeldLease>>);
 
 impl Held {
     /// Adds a lease.
     pub(crate) fn insert(&self, id: Number, lease: LeaseHandle) {
-        self.0.borrow_mut().insert(id, Entry { lease, watch: None });
+        self.0.borrow_mut().insert(id, HeldLease { lease, watch: None });
     }
 
     /// Removes a lease that has ended or is no longer used here.
@@ -34,12 +34,16 @@ impl Held {
 
     /// Returns the lease with this number.
     pub(crate) fn get(&self, id: Number) -> Option<LeaseHandle> {
-        self.ask(id, LeaseHandle::clone)
+        self.read(id, LeaseHandle::clone)
     }
 
     /// Reads a value of the lease with this number.
-    pub(crate) fn ask<T>(&self, id: Number, question: impl FnOnce(&LeaseHandle) -> T) -> Option<T> {
-        self.0.borrow().get(&id).map(|entry| question(&entry.lease))
+    pub(crate) fn read<T>(
+        &self,
+        id: Number,
+        read_value: impl FnOnce(&LeaseHandle) -> T,
+    ) -> Option<T> {
+        self.0.borrow().get(&id).map(|entry| read_value(&entry.lease))
     }
 
     /// Stores the job that waits for the loss of this lease, for as long as the lease is held here.

@@ -13,14 +13,14 @@ use crate::errors::{exact_millis, throw};
 use crate::number::Number;
 use crate::options::lock_args;
 use crate::outcome::Outcome;
-use crate::runtime::{Local, Runtime};
+use crate::runtime::{Runtime, ThreadState};
 
 /// One name of a lock, or several.
 pub(crate) struct Names(redlock::Names);
 
 impl Names {
     /// Converts the names that a method of a class received.
-    fn of(given: Either<String, Vec<String>>) -> Self {
+    fn from_js(given: Either<String, Vec<String>>) -> Self {
         Self(match given {
             Either::A(name) => name.into(),
             Either::B(names) => names.into(),
@@ -36,31 +36,31 @@ impl Names {
 impl FromNapiValue for Names {
     unsafe fn from_napi_value(env: sys::napi_env, value: sys::napi_value) -> napi::Result<Self> {
         // Most names are short, and reading them into a buffer takes one native call instead of three.
-        let (mut room, mut length) = ([0_u8; 256], 0);
-        // SAFETY: at most `room.len()` bytes are written.
+        let (mut buffer, mut length) = ([0_u8; 256], 0);
+        // SAFETY: at most `buffer.len()` bytes are written.
         let status = unsafe {
             sys::napi_get_value_string_utf8(
                 env,
                 value,
-                room.as_mut_ptr().cast(),
-                room.len(),
+                buffer.as_mut_ptr().cast(),
+                buffer.len(),
                 &raw mut length,
             )
         };
         // A text that does not fit is cut after a whole character, which leaves at most four bytes of the buffer
         // unused.
         if status == sys::Status::napi_ok
-            && length + 4 < room.len()
-            && let Ok(name) = str::from_utf8(&room[..length])
+            && length + 4 < buffer.len()
+            && let Ok(name) = str::from_utf8(&buffer[..length])
         {
             return Ok(Self(name.into()));
         }
         // SAFETY: the caller fulfils the contract of `from_napi_value`.
-        unsafe { Either::from_napi_value(env, value) }.map(Self::of)
+        unsafe { Either::from_napi_value(env, value) }.map(Self::from_js)
     }
 }
 
-impl Local {
+impl ThreadState {
     /// Acquires the lock on these names with the option set of this number. It is sent together with the calls around
     /// it.
     pub(crate) fn acquire(&self, slot: u32, set: Number, names: Names, wait: Option<f64>) {
@@ -69,7 +69,7 @@ impl Local {
         let acquire =
             usize::try_from(set).ok().and_then(|set| self.option_sets.borrow().get(set).map(new));
         match acquire {
-            Some(Ok(acquire)) => self.ask(slot, acquire),
+            Some(Ok(acquire)) => self.enqueue_acquire(slot, acquire),
             Some(Err(error)) => self.enqueue(slot, async { Outcome::Failed(error) }),
             None => self.enqueue(slot, async { Outcome::Broken }),
         }
@@ -82,12 +82,12 @@ impl Runtime {
     /// `wait` of the first attempt. Only valid while outcomes are delivered. False for any other lease.
     #[napi(catch_unwind)]
     pub fn acquire_again(&self, slot: u32, id: i64) -> bool {
-        let Some(acquire) = self.local.delivered(id) else {
+        let Some(acquire) = self.thread.delivered(id) else {
             return false;
         };
-        self.local.held.remove(id).map(|lease| lease.detach());
-        self.local.ask(slot, acquire);
-        self.local.wake();
+        self.thread.held.remove(id).map(|lease| lease.detach());
+        self.thread.enqueue_acquire(slot, acquire);
+        self.thread.wake();
         true
     }
 }
@@ -96,7 +96,7 @@ impl Runtime {
 /// share.
 #[napi]
 pub struct OptionSet {
-    local: Rc<Local>,
+    thread: Rc<ThreadState>,
     /// The lock for which the set was created. Other locks are copies of it with other names.
     lock: redlock::Lock,
     number: usize,
@@ -105,21 +105,21 @@ pub struct OptionSet {
 impl OptionSet {
     /// Creates a set that JavaScript can identify by its number. Checks all options, and these names.
     pub(crate) fn describe(
-        local: &Rc<Local>,
+        thread: &Rc<ThreadState>,
         client: &Redlock,
         names: Vec<String>,
         options: &Object<'_>,
     ) -> napi::Result<Self> {
         let lock = ffi::lock(client, names, &lock_args(options)?);
-        let lock = lock.map_err(|error| throw(local.env, &error))?;
-        let number = local.option_sets.borrow_mut().insert(lock.clone());
-        Ok(Self { local: Rc::clone(local), lock, number })
+        let lock = lock.map_err(|error| throw(thread.env, &error))?;
+        let number = thread.option_sets.borrow_mut().insert(lock.clone());
+        Ok(Self { thread: Rc::clone(thread), lock, number })
     }
 }
 
 impl Drop for OptionSet {
     fn drop(&mut self) {
-        self.local.option_sets.borrow_mut().try_remove(self.number);
+        self.thread.option_sets.borrow_mut().try_remove(self.number);
     }
 }
 
@@ -146,30 +146,31 @@ impl OptionSet {
     /// Throws if the names are invalid.
     #[napi(catch_unwind)]
     pub fn check(&self, names: Either<String, Vec<String>>) -> napi::Result<()> {
-        let checked = ffi::check_names(&Names::of(names).with(&self.lock));
-        checked.map_err(|error| throw(self.local.env, &error))
+        let checked = ffi::check_names(&Names::from_js(names).with(&self.lock));
+        checked.map_err(|error| throw(self.thread.env, &error))
     }
 
     /// Acquires in a single round. Settles with a lease, or with null if another client holds the lock.
     #[napi(catch_unwind)]
     pub fn try_acquire(&self, slot: u32, names: Either<String, Vec<String>>) {
-        self.local.ask(slot, Acquire::once(&Names::of(names).with(&self.lock)));
-        self.local.wake();
+        self.thread.enqueue_acquire(slot, Acquire::once(&Names::from_js(names).with(&self.lock)));
+        self.thread.wake();
     }
 
     /// Settles with the lease of this token.
     #[napi(catch_unwind)]
     pub fn attach(&self, slot: u32, names: Either<String, Vec<String>>, token: String) {
         let attached = |lease: redlock::Lease| Outcome::Attached(lease.into_handle());
-        let attach = Names::of(names).with(&self.lock).attach(&token);
-        self.local.start(slot, attach.map(move |done| done.map_or_else(Outcome::Failed, attached)));
+        let attach = Names::from_js(names).with(&self.lock).attach(&token);
+        self.thread
+            .start(slot, attach.map(move |done| done.map_or_else(Outcome::Failed, attached)));
     }
 
     /// Settles with an `Inspection`.
     #[napi(catch_unwind)]
     pub fn inspect(&self, slot: u32, names: Either<String, Vec<String>>) {
         let seen = |seen| Outcome::Inspection(Box::new(seen));
-        let inspect = Names::of(names).with(&self.lock).inspect();
-        self.local.start(slot, inspect.map(move |done| done.map_or_else(Outcome::Failed, seen)));
+        let inspect = Names::from_js(names).with(&self.lock).inspect();
+        self.thread.start(slot, inspect.map(move |done| done.map_or_else(Outcome::Failed, seen)));
     }
 }

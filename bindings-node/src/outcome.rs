@@ -5,9 +5,9 @@ use napi::sys;
 use redlock::ffi::{Answer, Record};
 
 use crate::errors::Failure;
+use crate::event::CoreEvent;
 use crate::inspection::Inspection;
 use crate::number::Number;
-use crate::step::Step;
 
 /// A call that has ended.
 pub(crate) struct Ended {
@@ -42,9 +42,9 @@ pub enum Outcome {
     /// A warning for the program. Not the outcome of a call.
     Warning(String),
     /// A background event, and how many were dropped before it. Not the outcome of a call.
-    Step(Box<Record>, usize),
+    Event(Box<Record>, usize),
     /// A request for credentials. Not the outcome of a call.
-    Asked(Answer),
+    CredentialsRequest(Answer),
     /// The future panicked.
     Broken,
 }
@@ -64,7 +64,7 @@ impl ToNapiValue for Outcome {
                 Self::Acquired(_)
                 | Self::Attached(_)
                 | Self::Released(_)
-                | Self::Asked(_)
+                | Self::CredentialsRequest(_)
                 | Self::Done => Null::to_napi_value(env, Null),
                 Self::Yes(yes) => bool::to_napi_value(env, yes),
                 Self::Count(count) => u32::to_napi_value(env, count),
@@ -73,8 +73,8 @@ impl ToNapiValue for Outcome {
                     ToNapiValue::to_napi_value(env, Failure::from(&error))
                 }
                 Self::Warning(text) => String::to_napi_value(env, text),
-                Self::Step(step, dropped) => {
-                    ToNapiValue::to_napi_value(env, Step::of(&step, dropped))
+                Self::Event(record, dropped) => {
+                    ToNapiValue::to_napi_value(env, CoreEvent::from_record(&record, dropped))
                 }
                 Self::Broken => ToNapiValue::to_napi_value(env, Failure::internal()),
             }

@@ -11,13 +11,13 @@ impl Runtime {
     #[napi(js_name = "__panicForTests", skip_typescript, catch_unwind)]
     pub fn panic_for_tests(&self, slot: Option<u32>) -> napi::Result<()> {
         let Some(slot) = slot else { panic!("a deliberate panic") };
-        self.local.start(slot, async { panic!("a deliberate panic in a future") });
+        self.thread.start(slot, async { panic!("a deliberate panic in a future") });
         Ok(())
     }
 
     /// Sets the last number. The next call gets the number after it.
     #[napi(js_name = "__setLastNumberForTests", skip_typescript, catch_unwind)]
     pub fn set_last_number_for_tests(&self, number: i64) {
-        self.local.set_last_number(number);
+        self.thread.set_last_number(number);
     }
 }

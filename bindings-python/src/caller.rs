@@ -72,7 +72,7 @@ impl Caller {
         warn::<PyRuntimeWarning>(
             py,
             &format!(
-                "{key}: {who} holds it already{whence}: {NOT_REENTRANT}, so this waits for itself"
+                "{key}: {who} already holds it{whence}. {NOT_REENTRANT}, so this call waits for itself"
             ),
         )
     }

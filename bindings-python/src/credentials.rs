@@ -128,7 +128,7 @@ impl Ask for Asker {
             Python::try_attach(|py| {
                 let answer = Arc::new(Mutex::new(Some(answer)));
                 if let Err(error) = begin(py, &weak, &answer) {
-                    give(&answer, Err(format!("cannot be asked: {}", class_of(py, &error))));
+                    give(&answer, Err(format!("cannot be called: {}", class_of(py, &error))));
                 }
             });
         };
@@ -148,7 +148,7 @@ fn give(owed: &Owed, given: Result<Credentials, String>) {
 fn begin(py: Python<'_>, weak: &Py<PyWeakrefReference>, owed: &Owed) -> PyResult<()> {
     static MODULE: Once<Py<PyModule>> = Once::new();
     let Some(source) = weak.bind(py).upgrade_as::<Source>()? else {
-        give(owed, Err("cannot be asked: the client was collected".to_owned()));
+        give(owed, Err("cannot be called: the client was collected".to_owned()));
         return Ok(());
     };
     let module = MODULE.get_or_try_init(py, || {
@@ -180,7 +180,9 @@ fn read(told: &Bound<'_, PyTuple>) -> Result<Credentials, String> {
     if answer.hasattr("__await__").unwrap_or_default() {
         // Else it would be warned of as never awaited.
         let _ = answer.call_method0("close");
-        return Err("gave an awaitable: no event loop runs where it is asked".to_owned());
+        return Err(
+            "returned an awaitable, but no event loop runs in the thread that calls it".to_owned()
+        );
     }
     credentials(&answer)
 }
@@ -208,7 +210,8 @@ fn credentials(answer: &Bound<'_, PyAny>) -> Result<Credentials, String> {
         let wrong = || odd(&format!("a lifetime of type {}", args::class(lifetime)));
         let seconds = args::seconds("lifetime", Some(lifetime)).ok().flatten().ok_or_else(wrong)?;
         let duration = Unit::Seconds.duration("lifetime", seconds);
-        found = found.lifetime(duration.map_err(|_| "gave a lifetime that is no time".to_owned())?);
+        found = found
+            .lifetime(duration.map_err(|_| "returned a lifetime that is not a time".to_owned())?);
     }
     Ok(found)
 }
@@ -226,13 +229,11 @@ fn word(what: &str, value: &Bound<'_, PyAny>) -> Result<String, String> {
         let bytes = value.cast::<PyBytes>().ok()?.as_bytes();
         str::from_utf8(bytes).ok().map(str::to_owned)
     });
-    text.ok_or_else(|| {
-        format!("gave a {what} that is not UTF-8, as which it is sent: choose one that is, best of letters of ASCII")
-    })
+    text.ok_or_else(|| format!("returned a {what} that is not UTF-8. Use ASCII characters"))
 }
 
 fn odd(what: &str) -> String {
     format!(
-        "gave {what}: it must be a password, (user, password) or (user, password, lifetime in seconds)"
+        "returned {what}: it must be a password, (user, password) or (user, password, lifetime in seconds)"
     )
 }

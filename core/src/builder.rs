@@ -35,7 +35,7 @@ use crate::node::{ConnectionInfo, taken_over};
 /// assert_eq!(client.lock("job").key(), "app:job");
 /// # Ok(()) }
 /// ```
-#[must_use = "build makes the client"]
+#[must_use = "build creates the client"]
 pub struct Builder(pub(crate) Settings);
 
 impl Builder {

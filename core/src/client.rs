@@ -195,8 +195,9 @@ impl Redlock {
     /// still held are released, and their holders are notified of a loss with reason `revoked`. With a `timeout` of zero
     /// both happen at the call.
     ///
-    /// Ends when the nodes have confirmed every delete, or after `node_timeout`. A node that cannot be reached and has
-    /// pending deletes gets until `timeout` to return.
+    /// Ends when the nodes have confirmed every delete, or `node_timeout` after the deletes were sent. A node that cannot
+    /// be reached and has pending deletes gets until `timeout` to return. If a server does not reply, the call thus takes
+    /// up to `timeout` plus `node_timeout`.
     ///
     /// # Errors
     ///

@@ -97,7 +97,7 @@ impl Settings {
         let nodes =
             self.nodes.iter().map(|node| Address::parse(node)).collect::<Result<Vec<_>>>()?;
         if nodes.is_empty() {
-            return Err(Error::invalid("no nodes were given: a client needs at least one URL"));
+            return Err(Error::invalid("no nodes were given. A client needs at least one URL"));
         }
         self.check_times()?;
         if self.client_name.as_deref().is_some_and(|name| !client_name::fits(name)) {
@@ -140,10 +140,13 @@ impl Settings {
     fn check_times(&self) -> Result<()> {
         if self.node_timeout.is_some_and(|timeout| timeout.is_zero()) {
             let option = spelled("node_timeout");
-            return Err(Error::invalid(format!("{option} is 0: every node needs time to answer")));
+            return Err(Error::invalid(format!("{option} must be above 0 (got 0)")));
         }
         if self.connect_timeout.is_some_and(|timeout| timeout.is_zero()) {
-            return Err(Error::invalid(format!("{} must be above 0", spelled("connect_timeout"))));
+            return Err(Error::invalid(format!(
+                "{} must be above 0 (got 0)",
+                spelled("connect_timeout")
+            )));
         }
         let times = [
             ("node_timeout", self.node_timeout),
@@ -186,15 +189,13 @@ impl Config {
         let rule = rule.or_else(|| {
             // Several changes in one step require a script.
             let why = if fencing {
-                "fencing needs a script, which counts and stores the token in one step: turn scripts on for this \
-                 client, or fencing off"
+                "fencing needs a script. Turn scripts on for this client, or turn fencing off"
             } else if keys.len() > 1 {
-                "several names in one lock need a script, which takes all of them or none: turn scripts on for this \
-                 client, or lock one name"
+                "several names in one lock need a script. Turn scripts on for this client, or lock one name"
             } else {
                 return None;
             };
-            (self.scripts == Some(false)).then(|| format!("scripts is off, and {why}"))
+            (self.scripts == Some(false)).then(|| format!("scripts is off, but {why}"))
         });
         rule.map_or(Ok(()), |rule| Err(Error::invalid(rule).about(&keys.join(", "))))
     }
@@ -212,7 +213,9 @@ fn check_distinct(nodes: &[Address]) -> Result<()> {
         None => Ok(()),
         Some(twice) => {
             let url = twice.redacted();
-            let text = format!("node {url} is given twice: a quorum needs independent nodes");
+            let text = format!(
+                "node {url} is given twice. A quorum needs independent nodes, so list each node once"
+            );
             Err(Error::invalid(text))
         }
     }
@@ -226,7 +229,7 @@ fn check_durability(nodes: &[Address], durability: Durability) -> Result<()> {
     let min_replicas = durability.min_replicas;
     if min_replicas > MOST_REPLICAS {
         let (option, most) = (spelled("min_replicas"), MOST_REPLICAS);
-        let text = format!("{option} is {min_replicas}: it must be at most {most}");
+        let text = format!("{option} must be at most {most} (got {min_replicas})");
         return Err(Error::invalid(text));
     }
     let memory = nodes.iter().find(|node| matches!(node, Address::Memory(_)));
@@ -235,7 +238,7 @@ fn check_durability(nodes: &[Address], durability: Durability) -> Result<()> {
         if min_replicas > 0 { ("min_replicas", "replicas") } else { ("fsync", "disk") };
     let (option, url) = (spelled(option), memory.redacted());
     Err(Error::invalid(format!(
-        "{option} is given, and {url} has no {lacks}: leave it out, or use Redis servers"
+        "{option} is set, but {url} has no {lacks}. Remove the option, or use Redis servers"
     )))
 }
 
@@ -252,8 +255,8 @@ fn one_time(
         let Some(given) = of(node) else { continue };
         if chosen.is_some_and(|chosen| chosen != given.value) {
             return Err(Error::invalid(format!(
-                "the parameter {} of node {} says something else than {}, or than another node's: it is one for \
-                 all nodes; give it once",
+                "the parameter {} of node {} differs from {} or from the parameter of another node. It applies to all \
+                 nodes, so set it once",
                 given.by,
                 node.redacted(),
                 spelled(name)
@@ -274,7 +277,8 @@ fn with_shared(nodes: Vec<Address>, shared: &Shared) -> Result<Vec<Address>> {
         let urls = nodes.iter().map(Address::redacted).collect::<Vec<_>>().join(" ");
         log::event!(
             Warn, Client, { nodes: urls },
-            "{option} is off: whoever answers is taken for the server, and hears what is said to it, passwords too",
+            "{option} is off, so the server's certificate is not verified. An attacker could read everything that is \
+             sent to it, including passwords",
             option = spelled("tls_verify")
         );
     }

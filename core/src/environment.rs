@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::{Error, Result};
 use crate::log;
+use crate::node::Address;
 
 /// The kind of client that uses the default nodes. It selects the wording of the log message.
 #[derive(Clone, Copy)]
@@ -17,7 +18,7 @@ pub(crate) enum Asker {
 
 /// Returns the nodes that the environment of this process configures.
 pub(crate) fn nodes() -> Result<Vec<String>> {
-    Ok(named(variable("REDLOCK_NODES")?, variable("REDIS_URL")?, Asker::FromEnv))
+    named(variable("REDLOCK_NODES")?, variable("REDIS_URL")?, Asker::FromEnv)
 }
 
 fn variable(name: &str) -> Result<Option<String>> {
@@ -25,26 +26,27 @@ fn variable(name: &str) -> Result<Option<String>> {
         Ok(value) => Ok(Some(value)),
         Err(VarError::NotPresent) => Ok(None),
         // The value is not shown, because it may contain a password.
-        Err(VarError::NotUnicode(_)) => {
-            Err(Error::invalid(format!("{name} is no text in UTF-8: it must be URLs of nodes")))
-        }
+        Err(VarError::NotUnicode(_)) => Err(Error::invalid(format!(
+            "{name} is not valid UTF-8. It must contain the URLs of the nodes"
+        ))),
     }
 }
 
 /// Returns the nodes of `REDLOCK_NODES`, otherwise that of `REDIS_URL`, otherwise the local server.
 ///
 /// `REDLOCK_NODES` contains URLs separated by white space, or by commas that a scheme follows. The caller passes the
-/// values, because another language may have its own view of the environment.
+/// values, because another language may have its own view of the environment. An error names the variable of an invalid
+/// URL.
 pub(crate) fn named(
     redlock_nodes: Option<String>,
     redis_url: Option<String>,
     asker: Asker,
-) -> Vec<String> {
+) -> Result<Vec<String>> {
     // An empty variable counts as unset, because many tools unset variables this way.
     let given = redlock_nodes.filter(|nodes| !nodes.trim().is_empty());
     let Some(given) = given else {
         let url = redis_url.filter(|url| !url.trim().is_empty());
-        return vec![url.unwrap_or_else(|| local(asker))];
+        return checked("REDIS_URL", vec![url.unwrap_or_else(|| local(asker))]);
     };
     let mut nodes: Vec<String> = Vec::new();
     // Removes quotes around the whole value, which a shell would have removed.
@@ -60,7 +62,17 @@ pub(crate) fn named(
             _ => nodes.push(part.to_owned()),
         }
     }
-    nodes
+    checked("REDLOCK_NODES", nodes)
+}
+
+/// Returns the URLs if they are valid.
+fn checked(variable: &str, nodes: Vec<String>) -> Result<Vec<String>> {
+    for node in &nodes {
+        Address::parse(node).map_err(|error| {
+            Error::invalid(format!("the environment variable {variable} is wrong: {error}"))
+        })?;
+    }
+    Ok(nodes)
 }
 
 /// Returns the URL of the local server and warns once. In production this is a mistake: every machine would lock for

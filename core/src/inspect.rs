@@ -131,7 +131,7 @@ fn word(
         Some(Ok(Some(holder))) => (NodeState::Held, Some(holder), guarded),
         Some(Ok(None)) => (NodeState::Free, None, guarded),
         Some(Err(fault)) => (NodeState::Fault, None, Some(fault.to_string())),
-        None => (NodeState::Fault, None, Some("no answer in time".to_owned())),
+        None => (NodeState::Fault, None, Some("no reply in time".to_owned())),
     };
     NodeInspection {
         url: node.url().to_owned(),

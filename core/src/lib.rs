@@ -62,6 +62,7 @@ mod log;
 mod record;
 #[cfg_attr(not(feature = "tracing"), path = "silent_spans.rs")]
 mod spans;
+mod throttle;
 
 mod background;
 #[cfg_attr(

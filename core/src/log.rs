@@ -236,7 +236,7 @@ fn emit(place: &Place, say: impl FnOnce(Option<Id>)) {
 
 /// Logs the number of dropped events.
 fn count(dropped: u64) {
-    tracing::warn!(target: "redlock", dropped, "events were dropped: the subscriber was too slow for them");
+    tracing::warn!(target: "redlock", dropped, "events were dropped because the subscriber is too slow");
 }
 
 /// The exit hook. Waits for the last events, unless the subscriber is too slow.

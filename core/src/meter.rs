@@ -209,7 +209,7 @@ fn publish(total: &Stats) {
     }
     guarded(|| counter!("redlock_releases_total").absolute(total.released));
     guarded(|| counter!("redlock_reconnects_total").absolute(total.reconnects));
-    #[allow(clippy::cast_precision_loss, reason = "nobody has so many")]
+    #[allow(clippy::cast_precision_loss, reason = "the counts are far below 2^53")]
     let (held, waiting) = (total.held as f64, total.waiting as f64);
     guarded(|| gauge!("redlock_held").set(held));
     guarded(|| gauge!("redlock_waiting").set(waiting));
@@ -220,8 +220,8 @@ fn describe() {
     describe_counter!("redlock_acquires_total", "Acquires that ended, by outcome.");
     describe_counter!("redlock_renewals_total", "Renewals, by whether a quorum confirmed them.");
     describe_counter!("redlock_losses_total", "Leases that were lost, by reason.");
-    describe_counter!("redlock_releases_total", "Leases that their owner gave back.");
-    describe_counter!("redlock_reconnects_total", "Connections that were opened anew.");
+    describe_counter!("redlock_releases_total", "Leases that their owner released.");
+    describe_counter!("redlock_reconnects_total", "Connections that were opened again.");
     describe_gauge!("redlock_held", "Leases that are held now.");
     describe_gauge!("redlock_waiting", "Acquires that are under way now.");
     let (wait, hold) = ("redlock_wait_duration_seconds", "redlock_hold_duration_seconds");

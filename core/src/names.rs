@@ -77,11 +77,11 @@ impl<S: AsRef<str>, const N: usize> From<&[S; N]> for Names {
 /// Checks the number and the length of the names, and that they differ.
 pub(crate) fn check_names(names: &[String]) -> Result<()> {
     if names.is_empty() {
-        return Err(Error::invalid("no name was given: a lock needs at least one"));
+        return Err(Error::invalid("no name was given. A lock needs at least one"));
     }
     if names.len() > MAX_NAMES {
         let text = format!(
-            "{} names were given: at most {MAX_NAMES} can be one lock; lock a common name instead",
+            "a lock can have at most {MAX_NAMES} names (got {}). Lock a common name instead",
             names.len()
         );
         return Err(Error::invalid(text));
@@ -89,11 +89,11 @@ pub(crate) fn check_names(names: &[String]) -> Result<()> {
     let mut seen = HashSet::with_capacity(if names.len() > 1 { names.len() } else { 0 });
     for name in names {
         if name.is_empty() {
-            return Err(Error::invalid("a name is empty: every lock needs a name of its own"));
+            return Err(Error::invalid("a name is empty. Every lock needs a name"));
         }
         if name.len() > MAX_NAME {
             let text = format!(
-                "a name has {} bytes: at most 65536 are allowed; use a hash of it as the name",
+                "a name must have at most 65536 bytes (got {}). Use a hash of it as the name",
                 name.len()
             );
             return Err(Error::invalid(text));
@@ -101,7 +101,7 @@ pub(crate) fn check_names(names: &[String]) -> Result<()> {
         // The lock would wait for itself.
         if names.len() > 1 && !seen.insert(name) {
             return Err(Error::invalid(format!(
-                "the name {:?} is given twice: give each once",
+                "the name {:?} is given twice. List each name once",
                 shown(name)
             )));
         }

@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use crate::error::{Error, Result, seconds};
-use crate::spelling::spelled;
+use crate::error::{Error, Result};
+use crate::spelling::{spelled, spelled_time};
 
 /// The minimum TTL. With a shorter one, a scheduling delay alone could end a lease.
 pub const MIN_TTL: Duration = Duration::from_millis(100);
@@ -40,14 +40,14 @@ impl Unit {
         let (name, endless) = (spelled(name), self.endless(name));
         if value.is_nan() || value < 0.0 {
             let rule =
-                format!("{name} is {value}: it must be a number of {unit}, 0 or more{endless}");
+                format!("{name} must be a number of {unit}, 0 or more (got {value}){endless}");
             return Err(Error::invalid(rule));
         }
         // `None` also if the value exceeds the range of a duration.
         Duration::try_from_secs_f64(value * scale).ok().filter(|time| *time <= MAX_TIME).ok_or_else(
             || {
                 Error::invalid(format!(
-                    "{name} is {value} {unit}: at most ten years make sense{endless}"
+                    "{name} must be at most ten years (got {value} {unit}){endless}"
                 ))
             },
         )
@@ -129,8 +129,9 @@ impl Options {
         if let Some(max_hold) = self.max_hold
             && max_hold < MIN_TTL
         {
-            let (option, max_hold) = (spelled("max_hold"), seconds(max_hold));
-            let text = format!("{option} is {max_hold}: at least 0.1 s are needed");
+            let (option, least) = (spelled("max_hold"), spelled_time(MIN_TTL));
+            let text =
+                format!("{option} must be at least {least} (got {})", spelled_time(max_hold));
             return Err(Error::invalid(text));
         }
         check_min_hold(self.min_hold, "ttl", self.ttl)?;
@@ -138,10 +139,10 @@ impl Options {
         // If a vote may take the whole TTL, no time is left of the lease.
         if self.node_timeout().is_zero() || self.node_timeout() >= self.ttl {
             return Err(Error::invalid(format!(
-                "{} is {}: it must be above 0 and below the ttl of {}",
+                "{} must be above 0 and below the ttl of {} (got {})",
                 spelled("node_timeout"),
-                seconds(self.node_timeout()),
-                seconds(self.ttl)
+                spelled_time(self.ttl),
+                spelled_time(self.node_timeout())
             )));
         }
         Ok(())
@@ -157,8 +158,9 @@ pub(crate) fn longest_vote(fsync: bool) -> Duration {
 /// Rejects times that would overflow, here or in a server.
 pub(crate) fn check_time(name: &str, time: Duration) -> Result<()> {
     if time > MAX_TIME {
-        let text = format!("{} is {}: at most ten years make sense", spelled(name), seconds(time));
-        let way_out = if name == "wait" { "; leave it out to wait for ever" } else { "" };
+        let (option, time) = (spelled(name), spelled_time(time));
+        let text = format!("{option} must be at most ten years (got {time})");
+        let way_out = if name == "wait" { ". Omit it to wait forever" } else { "" };
         return Err(Error::invalid(format!("{text}{way_out}")));
     }
     Ok(())
@@ -172,18 +174,18 @@ pub(crate) fn check_ttl(ttl: Duration, guard: Duration, unit: Unit) -> Result<()
     if ttl < MIN_TTL {
         let unit = match unit {
             Unit::Duration => String::new(),
-            number => format!("; ttl is in {}", number.word()),
+            number => format!(". ttl is in {}", number.word()),
         };
-        let text = format!("ttl is {}: at least 0.1 s (100 ms) are needed{unit}", seconds(ttl));
-        return Err(Error::invalid(text));
+        let (least, ttl) = (spelled_time(MIN_TTL), spelled_time(ttl));
+        return Err(Error::invalid(format!("ttl must be at least {least} (got {ttl}){unit}")));
     }
     // An error and not a shorter TTL, because the caller would rely on the longer one.
     if !guard.is_zero() && ttl > guard {
         return Err(Error::invalid(format!(
-            "ttl is {}, above {option} ({}): a restarted node could vote while such a lease lives. \
-             Shorten the ttl and let renewal extend it, or raise {option} on every client",
-            seconds(ttl),
-            seconds(guard),
+            "ttl must be at most {option}, which is {} (got {}). Otherwise a restarted node could grant a second \
+             lease. Shorten the ttl and let renewal extend it, or raise {option} on every client",
+            spelled_time(guard),
+            spelled_time(ttl),
             option = spelled("restart_guard")
         )));
     }
@@ -196,8 +198,8 @@ pub(crate) fn check_min_hold(min_hold: Duration, bound: &str, lives: Duration) -
         return Ok(());
     }
     let (option, bound) = (spelled("min_hold"), spelled(bound));
-    let (min_hold, lives) = (seconds(min_hold), seconds(lives));
+    let (min_hold, lives) = (spelled_time(min_hold), spelled_time(lives));
     Err(Error::invalid(format!(
-        "{option} is {min_hold}, above {bound} ({lives}): no key lives longer than that. Choose a longer {bound}"
+        "{option} must be at most {bound}, which is {lives} (got {min_hold}). Choose a longer {bound}"
     )))
 }

@@ -96,7 +96,7 @@ async fn ended(lease: Lease) -> Result<()> {
 
 fn say_unconfirmed(error: &Error) {
     let key = error.resource().unwrap_or_default();
-    log::event!(Warn, Lease, { key: key }, "the key lives out its ttl: {why}", why = error);
+    log::event!(Warn, Lease, { key: key }, "the key expires when its TTL ends: {why}", why = error);
 }
 
 /// The future of an awaited lock.

@@ -1,17 +1,11 @@
 import { Redlock } from "redlock-native";
 
-// A lock in this process, for first steps. A real one: redis://127.0.0.1:6379
-const client = new Redlock(["memory://"]);
+const client = new Redlock("memory://"); // your server: redis://127.0.0.1:6379
 
-// Describes the lock; nothing is sent yet.
-const lock = client.lock("orders:42", { ttl: 10_000, wait: 5_000 });
-
-// Holds it for the block: renewed in the background, released at the end.
-await lock.using(async (lease) => {
+await client.using("orders:42", { ttl: 10_000, wait: 5_000 }, async (lease) => {
+  // Renewed in the background until the function ends.
   console.log("holding", lease.key);
-
-  // Throws LockLost when the lease has ended: ask before you write.
-  lease.ensureHeld();
+  lease.ensureHeld(); // throws LockLost if the lease has ended
 });
 
 console.log("released");

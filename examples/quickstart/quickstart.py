@@ -1,16 +1,10 @@
 import redlock
 
-# A lock in this process, for first steps. A real one: redis://127.0.0.1:6379
-client = redlock.Redlock(["memory://"])
+client = redlock.Redlock("memory://")  # your server: redis://127.0.0.1:6379
 
-# Describes the lock; nothing is sent yet.
-lock = client.lock("orders:42", ttl=10, wait=5)
-
-# Holds it for the block: renewed in the background, released at the end.
-with lock.acquire() as lease:
+with client.lock("orders:42", ttl=10, wait=5) as lease:
+    # Renewed in the background until the block ends.
     print("holding", lease.key)
-
-    # Raises LockLost when the lease has ended: ask before you write.
-    lease.ensure_held()
+    lease.ensure_held()  # raises LockLost if the lease has ended
 
 print("released")

@@ -1,4 +1,4 @@
-"""Detects by trial which features of a server redlock can use: one column of the table in docs/operations.md.
+"""Detects by trial which features of a server redlock can use: one column of the table in docs/operate/servers.md.
 
 As a program, it prints the whole table for the given servers.
 """
@@ -101,7 +101,7 @@ def column(program: str) -> tuple[str, list[str]]:
 
 
 def table(programs: list[str]) -> str:
-    """Returns the table in the format of docs/operations.md."""
+    """Returns the table in the format of docs/operate/servers.md."""
     columns = [column(program) for program in programs]
     lines = ["| | " + " | ".join(name for name, _ in columns) + " |"]
     lines.append("|---" * (len(columns) + 1) + "|")

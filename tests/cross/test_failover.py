@@ -1,7 +1,8 @@
 """Sentinel fails over under a holder in each language: the holder at each time, and how soon the old holder is
 notified.
 
-RUNS=7 (make soak-failover) repeats each case that often in each language, and prints the table of docs/testing.md.
+RUNS=7 (make soak-failover) repeats each case that often in each language, and prints the table of
+docs/contributing/testing.md.
 """
 
 import os
@@ -141,7 +142,8 @@ def test_a_holder_cut_off_with_its_primary_keeps_what_others_get_without(
         holder, contender = cut_off(language, service, name, stack, {})
         taken = contender.receive()
         assert taken["ok"], taken
-        # The limit stated in docs/sentinel.md: the holder gets no notification, and its primary continues to run.
+        # The limit stated in docs/operate/sentinel.md: the holder gets no notification, and its primary
+        # continues to run.
         assert holder.must("held")["held"]
 
 

@@ -1,4 +1,4 @@
-"""Every test that docs/faults.md and docs/operations.md name exists in the given file."""
+"""Every test that docs/contributing/faults.md and setups.md name exists in the given file."""
 
 import re
 
@@ -8,7 +8,7 @@ FILES = ["tests/python/*.py", "tests/cross/*.py", "tests/node/*.mjs", "tests/rus
 
 
 def test_every_test_that_the_list_names_exists() -> None:
-    table = (ROOT / "docs" / "faults.md").read_text()
+    table = (ROOT / "docs/contributing/faults.md").read_text()
     rows = [line for line in table.splitlines() if line.startswith("| ")]
     named = {name for row in rows for name in re.findall("`([^`]+)`", row.rsplit(" | ", 1)[1])}
     assert len(named) > 60
@@ -17,9 +17,9 @@ def test_every_test_that_the_list_names_exists() -> None:
     assert not missing
 
 
-def test_every_test_that_operations_names_is_in_its_file() -> None:
+def test_every_test_of_a_setup_is_in_its_file() -> None:
     """Checks references of the form `file`: `test`, `test` and so on."""
-    page = (ROOT / "docs" / "operations.md").read_text()
+    page = (ROOT / "docs/contributing/setups.md").read_text()
     found = 0
     for match in re.finditer(
         r"`([a-z_]+\.(?:rs|py))`(?: in `([a-z/]+)`)?:\s+((?:`\w+`(?:, )?)+)", page

@@ -1,4 +1,4 @@
-"""docs/operations.md describes each server as it was tested."""
+"""docs/operate/servers.md describes each server as it was tested."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 from .features import FEATURES, column
 
-PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
+PAGE = Path(__file__).parents[2] / "docs/operate/servers.md"
 
 
 @pytest.mark.slow("renewal beyond a ttl, for each feature of a server")

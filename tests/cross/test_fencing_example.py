@@ -10,7 +10,7 @@ import pytest
 from .agents import ROOT
 from .servers import Server
 
-PAGE = (ROOT / "docs/fencing.md").read_text()
+PAGE = (ROOT / "docs/concepts/fencing.md").read_text()
 # An older holder's token, the newer one's twice, and the late write of the older holder.
 WRITES = [("old", 9, True), ("new", 10, True), ("new again", 10, True), ("too late", 9, False)]
 

@@ -1,4 +1,4 @@
-"""One command fills in the project's home: in the metadata of three packages and in the README's links."""
+"""One command writes the repository's address into the metadata and the READMEs of three packages."""
 
 import json
 import re
@@ -12,8 +12,9 @@ import pytest
 
 from .agents import ROOT
 
+READMES = ["core/README.md", "bindings-python/README.md", "bindings-node/README.md"]
 FILES = ["Cargo.toml", "core/Cargo.toml", "pyproject.toml", "package.json", "README.md"]
-FILES += ["scripts/home"]
+FILES += [*READMES, "scripts/home", "scripts/readmes"]
 FIRST, SECOND = "https://example.org/locks/redlock", "https://example.net/redlock-moved"
 
 
@@ -48,11 +49,14 @@ def test_one_command_fills_it_in_everywhere(tree: Path) -> None:
         assert urls.keys() >= {"Repository", "Documentation", "Changelog"}
         manifest = json.loads((tree / "package.json").read_text())
         assert manifest["repository"]["url"] == f"git+{address}.git"
-        links = re.findall(r"\]\(([^)#]+)[^)]*\)", (tree / "README.md").read_text())
-        assert len(links) > 20
+        links = []
+        for name in READMES:
+            links += re.findall(r"\]\(([^)#]+)[^)]*\)", (tree / name).read_text())
+        assert len(links) > 60
         for link in [*links, urls["Documentation"], urls["Changelog"]]:
             if link.startswith(address):
-                assert (ROOT / link.removeprefix(f"{address}/blob/main/")).exists(), link
+                path = re.sub("^/(blob|raw)/main/", "", link.removeprefix(address))
+                assert (ROOT / path).exists(), link
             else:
                 assert re.match("https?:", link), f"leads nowhere on a package index: {link}"
     # No other metadata of the packages changed.

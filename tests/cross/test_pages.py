@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,26 +19,59 @@ RUN = {
     "python": ([sys.executable, "-W", "error", "-c"], r"^ *print\(.*\)  # (.*)$"),
     "js": (["node", "--input-type=module", "--eval"], r"^ *console\.log\(.*\); // (.*)$"),
 }
-#: Run by tests/node/pages.test.mjs, which compiles `ts` first, and by cargo and test_readme.py.
-ELSEWHERE = {"README.md": {"rust"}, "docs/node.md": {"ts"}, "docs/rust.md": {"rust"}}
-PAGES = ["README.md", "docs/python.md", "docs/node.md", "docs/rust.md"]
+#: Not programs: diagrams, shell commands and output.
+OTHERS = {"", "mermaid", "sh", "text"}
+#: Run by tests/node/pages.test.mjs, which compiles `ts` first, by cargo, and by test_fencing_example.py.
+ELSEWHERE = {
+    "docs/node.md": {"ts"},
+    "docs/rust.md": {"rust"},
+    "docs/concepts/fencing.md": {"lua", "sql"},
+}
+#: Their blocks are files, which tests/frameworks runs.
+FILES = {"docs/frameworks.md"}
+#: The quickstart of each language. test_readme.py runs the Rust one.
+QUICKSTARTS = {
+    re.sub(r"\A//! .*\n\n", "", file.read_text()): file.suffix
+    for file in (ROOT / "examples/quickstart").iterdir()
+}
+SAID = "holding lock:orders:42\nreleased\n"
+
+
+def pages() -> list[str]:
+    found = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    names = [str(page.relative_to(ROOT)) for page in found if ".venv" not in page.parts]
+    return [name for name in names if name not in FILES]
 
 
 def blocks(page: str) -> list[tuple[str, str]]:
-    return re.findall(r"^```(\w*)\n(.*?)^```$", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+    """Returns the language and the code of each block. In a tab, blocks are indented."""
+    text = (ROOT / page).read_text()
+    found = re.findall(r"^( *)```(\w*)\n(.*?)^\1```$", text, re.MULTILINE | re.DOTALL)
+    return [(language, textwrap.dedent(code)) for _, language, code in found]
 
 
 def programs() -> Iterator[object]:
-    for page in PAGES:
+    for page in pages():
         for number, (language, code) in enumerate(blocks(page), 1):
             if language in RUN:
                 yield pytest.param(page, language, code, id=f"{page}-{number}")
 
 
 def test_every_block_is_run_by_some_test() -> None:
-    for page in PAGES:
-        languages = {language for language, _ in blocks(page)}
-        assert languages <= {*RUN, *ELSEWHERE.get(page, ())}, page
+    found = 0
+    for page in pages():
+        for language, code in blocks(page):
+            found += 1
+            known = {*RUN, *OTHERS, *ELSEWHERE.get(page, ())}
+            assert language in known or code in QUICKSTARTS, (page, code)
+            # Output can only be that of the program before it.
+            assert language != "text" or code == SAID, (page, code)
+    assert found > 80
+
+
+def test_the_quickstart_is_on_its_pages() -> None:
+    for page in ("README.md", "docs/index.md", "docs/get-started/quickstart.md"):
+        assert QUICKSTARTS.keys() <= {code for _, code in blocks(page)}, page
 
 
 @pytest.mark.parametrize(("page", "language", "code"), [*programs()])
@@ -57,5 +91,4 @@ def test_a_block_does_what_it_says(page: str, language: str, code: str, tmp_path
         )
     assert ran.returncode == 0, ran.stderr
     claims = re.findall(printing, code, re.MULTILINE)
-    # The longer examples of the README have no such comments. test_readme.py knows their output.
-    assert ran.stdout.splitlines() == claims or (page == "README.md" and not claims)
+    assert ran.stdout.splitlines() == (SAID.splitlines() if code in QUICKSTARTS else claims)

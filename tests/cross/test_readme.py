@@ -33,10 +33,28 @@ def test_readme_shows_the_file(extension: str) -> None:
 
 
 def test_same_words_in_three_languages() -> None:
-    """The comments differ only where the languages do: throw, raise, fail, and block, drop."""
+    """The comments differ only where the languages do: throw, raise, fail, and block, function, drop."""
     comments = [re.findall(r"(?:#|//) (.*)", example(extension)) for extension in FENCES]
     assert len({len(each) for each in comments}) == 1
-    assert len({tuple(each[:2]) for each in comments}) == 1
+    assert len({each[0] for each in comments}) == 1
+
+
+def test_readmes_of_the_packages_are_current() -> None:
+    """scripts/readmes generates them."""
+    done = subprocess.run([ROOT / "scripts/readmes", "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_comparison_says_the_same_on_its_page() -> None:
+    page = rows((ROOT / "docs/concepts/comparison.md").read_text())
+    table = section("README.md", "redlock-native").split("\n\n")
+    (table,) = [part for part in table if part.startswith("| |")]
+    assert rows(table).items() <= page.items()
+    assert len(rows(table)) > 8
+
+
+def test_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 130
 
 
 def run(extension: str, source: str, folder: Path) -> str:
@@ -65,7 +83,8 @@ def test_over_a_real_server(extension: str, five: list[Server]) -> None:
     assert five[0].get("lock:orders:42") is None
 
 
-PAGES = [ROOT / "README.md", ROOT / "tests/README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = [page for page in sorted((ROOT / "docs").rglob("*.md")) if ".venv" not in page.parts]
+PAGES = [ROOT / "README.md", *ROOT.glob("*/README.md"), *DOCS]
 PAGES += [ROOT / name for name in ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")]
 
 
@@ -91,13 +110,16 @@ def test_every_table_is_whole(page: Path) -> None:
 
 
 def test_every_option_has_a_row() -> None:
-    documented = set(re.findall(r"`(\w+)`", " ".join(rows(section("README.md", "Options")))))
+    documented = set(
+        re.findall(r"`(\w+)`", " ".join(rows((ROOT / "docs/reference/options.md").read_text())))
+    )
     given = {*inspect.signature(redlock.Redlock).parameters}
     given |= {*inspect.signature(redlock.Redlock.lock).parameters}
     assert documented == given - {"self", "name", "nodes", "args", "kwargs"}
 
 
-def test_every_kind_and_reason_has_a_row_of_troubleshooting() -> None:
+def test_every_kind_and_reason_has_a_heading_of_troubleshooting() -> None:
+    """An error can then be linked to by its code and reason."""
     errors = tomllib.loads((ROOT / "tests/vectors/errors.toml").read_text())["error"]
     files = [file.read_text() for file in (ROOT / "core/src").rglob("*.rs")]
     (core,) = [text for text in files if "pub enum LossReason" in text]
@@ -105,15 +127,16 @@ def test_every_kind_and_reason_has_a_row_of_troubleshooting() -> None:
     reasons = re.findall(r'Self::\w+ => "(\w+)"', words)
     assert len(reasons) == 9
     expected = {f"`{error['kind']}`" for error in errors} - {"`lost`"}
-    expected |= {f"`lost`: `{reason}`" for reason in reasons} | {"code (`kind` in Node.js)"}
-    assert rows(section("docs/troubleshooting.md", "Troubleshooting")).keys() == expected
+    expected |= {f"`lost`: `{reason}`" for reason in reasons}
+    text = section("docs/operate/troubleshooting.md", "Errors")
+    assert set(re.findall("^### (.*)$", text, re.MULTILINE)) == expected
 
 
 def test_other_libraries_options_are_refused_with_ours() -> None:
     """The library recognizes every option that the migration table lists for Python."""
     client = redlock.Redlock("memory://")
     for option, ours in {"timeout": "ttl", "blocking_timeout": "wait", "blocking": "wait"}.items():
-        row = rows(section("docs/migrating-from.md", "Which option is which"))
+        row = rows(section("docs/migrate/index.md", "Which option is which"))
         assert any(f"`{option}" in first and f"`{ours}" in rest[-1] for first, rest in row.items())
         with pytest.raises(redlock.InvalidOption, match=rf"Use.* {ours}\b"):
             client.lock("job", **{option: 1})  # type: ignore[arg-type]

@@ -8,8 +8,8 @@ import { describe, test } from "./testing.mjs";
 const shared = serverForSuite();
 const listeners = (signal) => getEventListeners(signal, "abort").length;
 
-describe("an acquire with a signal", () => {
-  test("that is aborted already sends nothing", async () => {
+describe("acquire with a signal", () => {
+  test("sends nothing if the signal is already aborted", async () => {
     const { server } = shared;
     const clientName = fresh();
     const redlock = new Redlock(server.url, { clientName });
@@ -20,7 +20,7 @@ describe("an acquire with a signal", () => {
     assert.equal(listeners(signal), 0);
   });
 
-  test("stops waiting with the signal's reason, removes its listener and leaves no key", async () => {
+  test("rejects with the signal's reason, removes its listener and leaves no key", async () => {
     const { server } = shared;
     const redlock = new Redlock(server.url);
     const lock = redlock.lock(fresh(), { ttl: 60_000 });
@@ -40,7 +40,7 @@ describe("an acquire with a signal", () => {
     await (await lock.tryAcquire()).release();
   });
 
-  test("aborted at any moment of the round leaves no key", async () => {
+  test("leaves no key when aborted at any time during the round", async () => {
     const { server } = shared;
     const redlock = new Redlock(server.url);
     await (await redlock.lock(fresh()).acquire()).release();
@@ -77,7 +77,7 @@ describe("an acquire with a signal", () => {
     await lease.release();
   });
 
-  test("keeps the user's onabort, and no listener once it has the lease", async () => {
+  test("keeps the user's onabort and removes its own listener after the grant", async () => {
     const lock = new Redlock("memory://").lock(fresh());
     const controller = new AbortController();
     let told = 0;
@@ -92,7 +92,7 @@ describe("an acquire with a signal", () => {
     await lease.release();
   });
 
-  test("a cancelled waiter does not block those behind it", async () => {
+  test("a cancelled waiter does not block later waiters", async () => {
     const lock = new Redlock("memory://").lock(fresh());
     const lease = await lock.acquire();
     const controller = new AbortController();

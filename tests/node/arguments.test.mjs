@@ -57,10 +57,10 @@ async function refused(call, args, says, never) {
   }
 }
 
-describe("other libraries' options name ours:", () => {
+describe("options of other libraries are rejected with a replacement:", () => {
   for (const { library, call, options } of rows.foreign) {
     for (const { name, value, says, never } of options) {
-      test(`${name} of ${library}, given to ${call}`, async () => {
+      test(`${call} rejects ${name} of ${library}`, async () => {
         const args = [...CALLS[call].needed, { [name]: value }];
         await refused(call, args, [name, ...says.map(camel)], never);
       });
@@ -68,20 +68,20 @@ describe("other libraries' options name ours:", () => {
   }
 });
 
-describe("wrong types are refused:", () => {
+describe("options of a wrong type are rejected:", () => {
   for (const { call, options, wrong, says } of rows.type) {
     for (const option of options) {
       test(`${option} of ${call}`, async () => {
         for (const value of [...wrong, null, () => 1]) {
           const args = [...CALLS[call].needed, { [camel(option)]: value }];
-          await refused(call, args, [`${camel(option)} is `, ...says]);
+          await refused(call, args, [`${camel(option)} must be `, ...says]);
         }
       });
     }
   }
 });
 
-describe("values in the wrong place are refused:", () => {
+describe("misplaced values are rejected:", () => {
   const ofLease = ["extend", "on_lost"];
   for (const row of rows.argument) {
     test(row.about, async () => {
@@ -95,40 +95,43 @@ describe("values in the wrong place are refused:", () => {
     });
   }
 
-  test("options that are no object", () => {
+  test("options must be an object", () => {
     for (const options of [[1000], null, "10s", () => 1]) {
       assert.throws(() => client().lock("job", options), refusal(["options must be an object"]));
     }
   });
 
-  test("names that are no text", () => {
+  test("names must be strings", () => {
     for (const names of [undefined, null, ["a", null], "\ud800", ["a", "b\udc80"]]) {
       assert.throws(() => client().lock(names), refusal(["the name must be a string"]));
     }
   });
 
-  test("a connection where a URL belongs; what is in it is not shown", () => {
+  test("a client object in place of a URL is rejected without showing it", () => {
     class Redis {
       options = { password: "secret" };
       toString = () => "secret";
     }
-    const words = ["URLs such as redis://", "not an object of class Redis"];
-    words.push("Redlock.fromClient() takes clients of ioredis");
+    const words = ["a URL such as redis://", "got an object of class Redis"];
+    words.push("use Redlock.fromClient()");
     for (const nodes of [new Redis(), [new Redis()]]) {
       assert.throws(() => new Redlock(nodes), refusal(words, ["secret"]));
     }
   });
 
-  test("a fraction of a millisecond, which is how seconds look", () => {
-    assert.throws(() => client().lock("job", { ttl: 0.5 }), refusal(["ttl is in milliseconds"]));
+  test("a fraction of a millisecond is rejected", () => {
+    assert.throws(
+      () => client().lock("job", { ttl: 0.5 }),
+      refusal(["must be a number of milliseconds", "got 0.5"]),
+    );
   });
 
-  test("a BigInt, by that name", async () => {
-    const words = ["ttl is 5000n, a BigInt", "must be a number"];
+  test("a BigInt is rejected and shown as a BigInt", async () => {
+    const words = ["ttl must be a number", "got 5000n, a BigInt"];
     assert.throws(() => client().lock("job", { ttl: 5000n }), refusal(words));
   });
 
-  test("an object whose properties are no options", async () => {
+  test("objects without option properties are rejected", async () => {
     const lists = [
       new Map([["ttl", 5000]]),
       new Set(),
@@ -136,7 +139,7 @@ describe("values in the wrong place are refused:", () => {
       new Date(),
     ];
     for (const given of [...lists, Promise.resolve({ ttl: 5000 }), new Number(5000)]) {
-      const words = refusal([`an object of class ${given.constructor.name}`, "give an object"]);
+      const words = refusal([`an object of class ${given.constructor.name}`, "a plain object"]);
       assert.throws(() => client().lock("job", given), words);
       assert.throws(() => lock("job", given), words);
       assert.throws(() => new Redlock("memory://", given), words);
@@ -145,12 +148,12 @@ describe("values in the wrong place are refused:", () => {
     }
   });
 
-  test("a signal that is none", async () => {
-    const words = refusal(["signal is", "AbortSignal"]);
+  test("a signal must be an AbortSignal", async () => {
+    const words = refusal(["signal must be an AbortSignal"]);
     await assert.rejects(client().lock("job").acquire({ signal: {} }), words);
   });
 
-  test("using without a function", async () => {
+  test("using needs a function", async () => {
     for (const args of [["a"], ["a", {}], ["a", { ttl: 1000 }, 5]]) {
       await assert.rejects(client().using(...args), refusal(["using()", "function to run"]));
       await assert.rejects(withLock(...args), refusal(["withLock()", "function to run"]));
@@ -158,17 +161,17 @@ describe("values in the wrong place are refused:", () => {
   });
 });
 
-describe("a signal where none is taken, and options in a wrong place, send nothing:", () => {
+describe("misplaced signals and options are rejected before anything is sent:", () => {
   const { signal } = new AbortController();
-  const text = "A signal is for one acquire, tryAcquire, using or withLock";
+  const text = "Pass a signal as { signal } to acquire, tryAcquire, using or withLock";
   const CALLS = {
     "lock()": () => lock("job", { signal }),
     "client.lock()": () => client().lock("job", { ttl: 1000, signal }),
-    "the signal itself for a lock's options": () => client().lock("job", signal),
-    "the signal itself for acquire's": () => client().lock("job").acquire(signal),
-    "the signal itself for tryAcquire's": () => client().lock("job").tryAcquire(signal),
-    "the signal itself for using's": () => client().using("job", signal, body),
-    "the signal itself for lock.using's": () => client().lock("job").using(signal, body),
+    "a signal as the options of a lock": () => client().lock("job", signal),
+    "a signal as the options of acquire": () => client().lock("job").acquire(signal),
+    "a signal as the options of tryAcquire": () => client().lock("job").tryAcquire(signal),
+    "a signal as the options of client.using": () => client().using("job", signal, body),
+    "a signal as the options of lock.using": () => client().lock("job").using(signal, body),
     "new Redlock()": () => new Redlock("memory://", { signal }),
     "configure()": () => configure("memory://", { signal }),
     "client.attach()": () => client().attach("job", "token", { signal }),
@@ -182,7 +185,7 @@ describe("a signal where none is taken, and options in a wrong place, send nothi
     test(name, () => assert.rejects(async () => use(), refusal([text])));
   }
 
-  test("release() and extend(), which leave the lease as it is", async () => {
+  test("release() and extend() reject a signal and keep the lease", async () => {
     const lease = await new Redlock("memory://").lock(fresh()).acquire();
     for (const use of [() => lease.release({ signal }), () => lease.extend(1000, signal)]) {
       await assert.rejects(use, refusal([text]));
@@ -191,16 +194,16 @@ describe("a signal where none is taken, and options in a wrong place, send nothi
     await lease.release();
   });
 
-  test("an option that tryAcquire has not", async () => {
-    const words = refusal(["tryAcquire()", "wait", "There are: signal"]);
+  test("tryAcquire rejects an option that it does not have", async () => {
+    const words = refusal(["tryAcquire()", "wait", "Valid options: signal"]);
     await assert.rejects(client().lock("job").tryAcquire({ wait: 5 }), words);
   });
 
-  test("options behind the body", async () => {
+  test("options after the body are rejected", async () => {
     for (const use of [(...args) => client().using(...args), withLock]) {
       await assert.rejects(
         () => use("job", body, { wait: 0 }),
-        refusal(["options go before the function"]),
+        refusal(["options must come before the function"]),
       );
       await assert.rejects(() => use(undefined, body), refusal(["the name must be"]));
       await assert.rejects(() => use(undefined), refusal(["the last argument must be"]));
@@ -210,15 +213,18 @@ describe("a signal where none is taken, and options in a wrong place, send nothi
         .lock("job")
         .using(...args);
     await assert.rejects(use(undefined), refusal(["using()", "the last argument must be"]));
-    await assert.rejects(use(body, { wait: 0 }), refusal(["options go before the function"]));
+    await assert.rejects(
+      use(body, { wait: 0 }),
+      refusal(["options must come before the function"]),
+    );
     await assert.rejects(client().attach("job", ""), refusal(["token is empty"]));
   });
 });
 
-describe("one server under two urls", () => {
+describe("one server behind two URLs", () => {
   const shared = serverForSuite();
   const rights = unlessLeast("+select, for a database");
-  test("is refused once connected, by the server's own run_id", rights, async () => {
+  test("is rejected after connecting, by the server's run_id", rights, async () => {
     const { server } = shared;
     const nodes = [server.url, `redis://localhost:${server.port}`, `${server.url}/1`];
     const twice = new Redlock(nodes, { restartGuard: 0 }).lock(fresh(), { wait: 500 });
@@ -226,7 +232,7 @@ describe("one server under two urls", () => {
   });
 });
 
-test("times that are calculated are rounded to the millisecond", async () => {
+test("calculated times are rounded to milliseconds", async () => {
   const redlock = new Redlock(`memory://${fresh()}`, { nodeTimeout: 0.57 * 1000 });
   assert.equal(redlock.toJSON().options.nodeTimeout, 570);
   const described = redlock.lock(fresh(), { ttl: 1.1 * 1000, wait: 10_000 / 3, maxHold: 1e7 / 3 });
@@ -238,7 +244,7 @@ test("times that are calculated are rounded to the millisecond", async () => {
   assert.equal(await redlock.shutdown(0.57 * 1000 - 569), 1);
 });
 
-test("a class that is called without new says which one", () => {
+test("calling a class without new names the class", () => {
   assert.throws(() => Redlock("memory://"), {
     message: "Class constructor Redlock cannot be invoked without 'new'",
   });

@@ -6,7 +6,7 @@ import { test } from "./testing.mjs";
 
 const shared = serverForSuite();
 
-test("many callers on names of their own all get and release", async () => {
+test("many callers with different names all acquire and release", async () => {
   const redlock = new Redlock(shared.server.url);
   const locks = Array.from({ length: 64 }, () => redlock.lock(fresh("many")));
   const rounds = async (lock) => {
@@ -21,7 +21,7 @@ test("many callers on names of their own all get and release", async () => {
   assert.deepEqual(redlock.leases(), []);
 });
 
-test("more calls and outcomes at once than fit into one crossing all arrive", async () => {
+test("more calls and outcomes than fit into one batch all arrive", async () => {
   const redlock = new Redlock("memory://");
   const names = Array.from({ length: 2000 }, () => fresh("crowd"));
   const leases = await Promise.all(names.map((name) => redlock.lock(name).acquire()));
@@ -38,7 +38,7 @@ test("more calls and outcomes at once than fit into one crossing all arrive", as
   assert.equal(redlock.leases().length, 0);
 });
 
-test("the outcome of a cancelled call never passes for that of the call after it", async () => {
+test("the outcome of a cancelled call does not settle the next call", async () => {
   const redlock = new Redlock("memory://");
   for (let round = 0; round < 20; round++) {
     const controller = new AbortController();
@@ -56,7 +56,7 @@ test("the outcome of a cancelled call never passes for that of the call after it
   }
 });
 
-test("a lease whose caller is cancelled by another lease's caller is given back", async () => {
+test("a lease is released if another lease's caller cancels its acquire", async () => {
   const redlock = new Redlock("memory://");
   for (const acquire of ["acquire", "tryAcquire"]) {
     const controller = new AbortController();
@@ -73,7 +73,7 @@ test("a lease whose caller is cancelled by another lease's caller is given back"
   }
 });
 
-test("many callers on one name never overlap, and are served in their order", async () => {
+test("many callers of one name are served one at a time and in order", async () => {
   const lock = new Redlock(shared.server.url).lock(fresh());
   const order = [];
   let inside = 0;
@@ -91,7 +91,7 @@ test("many callers on one name never overlap, and are served in their order", as
   assert.deepEqual(order, numbers);
 });
 
-test("a lease that expired while the thread was blocked is tried again, not handed out", async () => {
+test("a lease that expired while the thread was blocked is acquired again", async () => {
   const lock = new Redlock(shared.server.url).lock(fresh(), { ttl: 150, renew: false });
   await (await lock.acquire()).release();
   const call = lock.acquire();
@@ -103,7 +103,7 @@ test("a lease that expired while the thread was blocked is tried again, not hand
   await lease.release();
 });
 
-test("the caller of one lease cannot make the next one's expire unseen", async () => {
+test("a slow caller cannot make the next caller's lease expire unnoticed", async () => {
   const redlock = new Redlock("memory://");
   const held = [];
   const call = async () => {
@@ -115,7 +115,7 @@ test("the caller of one lease cannot make the next one's expire unseen", async (
   assert.deepEqual(held, [true, true, true]);
 });
 
-test("an acquire that is tried again has one budget of wait, and ends with LockTimeout", async () => {
+test("a repeated acquire shares one wait and ends with LockTimeout", async () => {
   const { server } = shared;
   const lock = new Redlock(server.url).lock(fresh(), { ttl: 150, renew: false, wait: 1200 });
   await (await lock.acquire()).release();

@@ -24,14 +24,14 @@ const WAYS = {
 const client = new Redlock(`memory://${fresh()}`);
 const lock = client.lock(fresh());
 const OBJECTS = {
-  lease: [await lock.acquire(), /a lease belongs to its thread: pass lease\.token on and attach/],
-  lock: [lock, /a lock belongs to its thread: make another one there, of its names and options/],
-  client: [client, /a client belongs to its thread: make another one there/],
-  "client for a test": [new TestRedlock(), /a client belongs to its thread/],
+  lease: [await lock.acquire(), /a lease cannot be copied to another thread\. Send lease\.token/],
+  lock: [lock, /a lock cannot be copied to another thread\. Create a new one there/],
+  client: [client, /a client cannot be copied to another thread\. Create a new one there/],
+  "client for a test": [new TestRedlock(), /a client cannot be copied to another thread/],
 };
 
 for (const [way, copy] of Object.entries(WAYS)) {
-  describe(`${way} refuses`, () => {
+  describe(`${way} rejects`, () => {
     for (const [kind, [object, words]] of Object.entries(OBJECTS)) {
       test(`a ${kind}`, () => {
         for (const value of [object, { object }, [object]]) {

@@ -13,7 +13,7 @@ before(async () => {
 });
 after(() => server?.stop());
 
-test("a function is asked at each connect, and may be async", async () => {
+test("the function is called at each connect and may be async", async () => {
   let asked = 0;
   const credentials = async () => {
     asked += 1;
@@ -31,7 +31,7 @@ test("a function is asked at each connect, and may be async", async () => {
   client.close();
 });
 
-test("the open connection logs in again before a lifetime ends", async () => {
+test("the open connection logs in again before the lifetime ends", async () => {
   let asked = 0;
   const credentials = () => {
     asked += 1;
@@ -49,19 +49,27 @@ test("the open connection logs in again before a lifetime ends", async () => {
   client.close();
 });
 
-describe("who gives none is a fault in time:", () => {
+describe("a function without valid credentials is a node error within the timeout:", () => {
   const throwing = () => {
     throw new TypeError("s3cret");
   };
   const rows = [
-    ["throws", throwing, "credentials raised TypeError, whose text is not shown"],
-    ["rejects", async () => throwing(), "credentials raised TypeError"],
-    ["hangs", () => new Promise(() => undefined), "credentials gave no answer within 1.500 s"],
-    ["gives nothing", () => undefined, "gave a value of type undefined"],
-    ["gives nonsense", () => ({ password: 7 }), "gave a value of type object"],
-    ["gives an empty one", () => "", "gave an empty password"],
-    ["gives a short one", () => ({ password: "s3cret", lifetime: 5 }), "less than a second"],
-    ["gives a wrong one", () => ({ username: "app", password: "x-s3cret" }), "WRONGPASS"],
+    ["throws", throwing, "credentials threw TypeError (message not shown)"],
+    ["rejects", async () => throwing(), "credentials threw TypeError"],
+    [
+      "never settles",
+      () => new Promise(() => undefined),
+      "credentials did not return within 1.500 s",
+    ],
+    ["returns undefined", () => undefined, "got a value of type undefined"],
+    ["returns an invalid object", () => ({ password: 7 }), "got a value of type object"],
+    ["returns an empty password", () => "", "returned an empty password"],
+    [
+      "returns a lifetime that is too short",
+      () => ({ password: "s3cret", lifetime: 5 }),
+      "less than a second",
+    ],
+    ["returns a wrong password", () => ({ username: "app", password: "x-s3cret" }), "WRONGPASS"],
   ];
   for (const [about, credentials, words] of rows) {
     test(about, async () => {
@@ -77,7 +85,7 @@ describe("who gives none is a fault in time:", () => {
   }
 });
 
-test("what is wrong at once is said at once", () => {
+test("invalid credentials options are rejected by the constructor", () => {
   const refused = (nodes, credentials, ...words) =>
     assert.throws(
       () => new Redlock(nodes, { credentials }),
@@ -88,7 +96,7 @@ test("what is wrong at once is said at once", () => {
         return true;
       },
     );
-  refused(url, "s3cret", "credentials", "no function");
+  refused(url, "s3cret", "credentials must be a function (got string)");
   const node = "redis://:s3cret@127.0.0.1:1";
-  refused(node, () => "s3cret", "credentials is given", "redis://127.0.0.1:1");
+  refused(node, () => "s3cret", "credentials is set", "redis://127.0.0.1:1");
 });

@@ -31,7 +31,7 @@ test("every class is a LockError with its own kind and name", () => {
   assert.equal("cause" in new LockLost("text"), false);
 });
 
-test("a bundler that renames the classes changes no error's name", () => {
+test("a bundler that renames the classes does not change error names", () => {
   const classes = Object.entries(redlock).filter(([, value]) => value.prototype instanceof Error);
   assert.equal(classes.length, 8);
   for (const [name, Class] of classes) {
@@ -47,7 +47,7 @@ test("a bundler that renames the classes changes no error's name", () => {
   }
 });
 
-test("QuorumUnavailable lists every node's own error, without passwords", async () => {
+test("QuorumUnavailable lists the error of each node without passwords", async () => {
   const [one, two] = [await freePort(), await freePort()];
   const urls = [`redis://user:secret@127.0.0.1:${one}`, `redis://127.0.0.1:${two}`, "memory://"];
   const lock = new Redlock(urls, { restartGuard: 0 }).lock(fresh(), { wait: 0, ttl: 1000 });
@@ -68,7 +68,7 @@ test("QuorumUnavailable lists every node's own error, without passwords", async 
   });
 });
 
-test("a rejection's stack shows the line that acquired", async () => {
+test("the stack of a rejection shows the line of the acquire", async () => {
   const lock = new Redlock("memory://").lock(fresh(), { wait: 0 });
   const lease = await lock.acquire();
   async function theCaller() {
@@ -82,7 +82,7 @@ test("a rejection's stack shows the line that acquired", async () => {
   await lease.release();
 });
 
-test("a refused option's stack shows the line that gave it", () => {
+test("the stack of an invalid option shows the line that passed it", () => {
   function theCaller() {
     new Redlock("memory://").lock("res", { ttl: 1 });
   }

@@ -9,7 +9,7 @@ import * as redis4 from "redis-4";
 import * as redis5 from "redis-5";
 import { Redlock } from "redlock-native";
 import { fresh, refusal, Server } from "./helper.mjs";
-import { allSlots } from "./replay/places.mjs";
+import { allSlots } from "./replay/clients.mjs";
 import { after, before, describe, test } from "./testing.mjs";
 
 const IOREDIS = { 5: Redis5, 6: Redis };
@@ -29,7 +29,7 @@ after(() => Promise.all([server, cluster].map((each) => each?.stop())));
 const installed = (name) =>
   JSON.parse(readFileSync(new URL(`../../node_modules/${name}/package.json`, import.meta.url)));
 
-test("they are what their names say", () => {
+test("the installed packages have the expected major versions", () => {
   const names = { "ioredis-5": "5", ioredis: "6", "redis-4": "4", "redis-5": "5", redis: "6" };
   for (const [name, major] of Object.entries(names)) {
     assert.equal(installed(name).version.split(".")[0], major, name);
@@ -75,13 +75,13 @@ for (const [major, Client] of Object.entries(IOREDIS)) {
   describe(`ioredis ${major}`, () => {
     const lazy = (options) => new Client({ lazyConnect: true, ...options });
 
-    test("address, user, database and name", () =>
+    test("adopts address, user, database and name", () =>
       taken(lazy({ port: server.port, db: 2, connectionName: "mine", ...login })));
 
-    test("by its URL", () =>
+    test("adopts a URL", () =>
       taken(new Client(url(), { lazyConnect: true, connectionName: "mine" })));
 
-    test("one in use goes on as it was", async () => {
+    test("does not affect the client that it reads", async () => {
       const theirs = new Client({ port: server.port, db: 2, connectionName: "theirs", ...login });
       assert.equal(await theirs.ping(), "PONG");
       const client = Redlock.fromClient(theirs);
@@ -91,7 +91,7 @@ for (const [major, Client] of Object.entries(IOREDIS)) {
       theirs.disconnect();
     });
 
-    test("services and clusters", () => {
+    test("adopts Sentinel services and clusters", () => {
       const sentinels = [{ host: "a", port: 1 }, { host: "b" }];
       const service = lazy({ sentinels, name: "s", db: 3, sentinelPassword: "p" });
       assert.deepEqual(Redlock.fromClient(service).nodes, ["redis+sentinel://a:1,b:26379/s/3"]);
@@ -102,7 +102,7 @@ for (const [major, Client] of Object.entries(IOREDIS)) {
       assert.deepEqual(Redlock.fromClient(cluster).nodes, ["redis+cluster://a:1,b:2"]);
     });
 
-    test("a cluster that is there", () =>
+    test("connects to a real cluster", () =>
       takenInCluster(
         new Client.Cluster([{ host: "127.0.0.1", port: cluster.port }], {
           lazyConnect: true,
@@ -110,7 +110,7 @@ for (const [major, Client] of Object.entries(IOREDIS)) {
         }),
       ));
 
-    test("its defaults are known: no word is said", async () => {
+    test("emits no warning for default settings", async () => {
       const use = () => Redlock.fromClient([lazy({}), lazy({ db: 1 })]).lock("job", { ttl: 300 });
       assert.deepEqual(await said(use), []);
     });
@@ -119,12 +119,12 @@ for (const [major, Client] of Object.entries(IOREDIS)) {
 
 for (const [major, { createClient, createCluster }] of Object.entries(NODE_REDIS)) {
   describe(`node-redis ${major}`, () => {
-    test("address, user, database and name", () =>
+    test("adopts address, user, database and name", () =>
       taken(createClient({ socket: { port: server.port }, database: 2, name: "mine", ...login })));
 
-    test("by its URL", () => taken(createClient({ url: url(), name: "mine" })));
+    test("adopts a URL", () => taken(createClient({ url: url(), name: "mine" })));
 
-    test("one in use goes on as it was", async () => {
+    test("does not affect the client that it reads", async () => {
       const theirs = createClient({ socket: { port: server.port }, database: 2, ...login });
       await theirs.connect();
       const client = Redlock.fromClient(theirs);
@@ -135,29 +135,29 @@ for (const [major, { createClient, createCluster }] of Object.entries(NODE_REDIS
       await theirs.disconnect();
     });
 
-    test("clusters", () => {
+    test("adopts clusters", () => {
       const given = { rootNodes: [{ url: "redis://a:1" }, { socket: { host: "b" } }] };
       const nodes = ["redis+cluster://a:1,b:6379"];
       const made = () => Redlock.fromClient(createCluster(given)).nodes;
       // The oldest release does not expose the given settings.
       if (major === "4")
-        assert.throws(made, refusal(["version 4", "what createSentinel, createCluster"]));
+        assert.throws(made, refusal(["version 4", "options of createSentinel or createCluster"]));
       else assert.deepEqual(made(), nodes);
       assert.deepEqual(Redlock.fromClient(given).nodes, nodes);
     });
 
-    test("a cluster that is there", () => {
+    test("connects to a real cluster", () => {
       const rootNodes = [{ socket: { host: "127.0.0.1", port: cluster.port } }];
       const given = { rootNodes, defaults: login };
       return takenInCluster(major === "4" ? given : createCluster(given));
     });
 
-    test("services: by what createSentinel is given", () => {
+    test("adopts the options of createSentinel", () => {
       const given = { name: "s", sentinelRootNodes: [{ host: "a", port: 1 }] };
       assert.deepEqual(Redlock.fromClient(given).nodes, ["redis+sentinel://a:1/s"]);
     });
 
-    test("its defaults are known: no word is said", async () => {
+    test("emits no warning for default settings", async () => {
       const use = () => Redlock.fromClient(createClient({ url: url() })).lock("job", { ttl: 300 });
       assert.deepEqual(await said(use), []);
     });

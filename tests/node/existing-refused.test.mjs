@@ -17,20 +17,20 @@ const PEM = "-----BEGIN s3cret";
 const streaming = { type: "streaming-credentials-provider", subscribe: () => undefined };
 const asks = () => ({ type: "async-credentials-provider", credentials: async () => ({}) });
 
-describe("refused, and what to give instead:", () => {
+describe("rejects with a replacement:", () => {
   const secured = (tls) => lazy({ host: "h", tls });
   const rows = [
     ["a URL", "redis://:s3cret@a", "of class|string"],
     ["null", null, "null"],
-    ["a pool", createClientPool({ url: "redis://a" }), "keeps its settings to itself"],
+    ["a pool", createClientPool({ url: "redis://a" }), "do not expose their settings"],
     [
       "a sentinel",
       createSentinel({ name: "s", sentinelRootNodes: [{ host: "a", port: 1 }] }),
       "createSentinel",
     ],
     ["another object", { password: "s3cret" }, "Object"],
-    ["none", [], "no client is given"],
-    ["one among others", [lazy({}), undefined], "undefined"],
+    ["an empty list", [], "list of clients is empty"],
+    ["one invalid client in a list", [lazy({}), undefined], "undefined"],
     ["ca", secured({ ca: PEM }), "tls.ca.*tlsCa"],
     ["cert", secured({ cert: PEM }), "tls.cert.*tlsCert"],
     ["key", secured({ key: PEM }), "tls.key.*tlsKey"],
@@ -39,7 +39,7 @@ describe("refused, and what to give instead:", () => {
     ["ciphers", secured({ ciphers: "s3cret" }), "tls.ciphers"],
     ["minVersion", secured({ minVersion: "TLSv1.3" }), "tls.minVersion"],
     ["another host for TLS", secured({ host: "s3cret" }), "tls.host"],
-    ["keyPrefix", lazy({ keyPrefix: "s3cret:" }), "keyPrefix.*give keyPrefix"],
+    ["keyPrefix", lazy({ keyPrefix: "s3cret:" }), "keyPrefix.*Set keyPrefix"],
     ["readOnly", lazy({ readOnly: true }), "primary"],
     ["readonly", createClient({ readonly: true }), "primary"],
     ["replicas", lazy({ sentinels: [{ host: "a" }], name: "s", role: "slave" }), "primary"],
@@ -67,7 +67,7 @@ describe("refused, and what to give instead:", () => {
     [
       "a provider that streams",
       createClient({ credentialsProvider: streaming }),
-      "give credentials",
+      "Set credentials",
     ],
     [
       "two providers",
@@ -94,17 +94,20 @@ describe("refused, and what to give instead:", () => {
     });
   }
 
-  test("what a getter throws is the cause", () => {
+  test("an error of a getter becomes the cause", () => {
     const theirs = Object.defineProperty({}, "isCluster", { get: () => assert.fail("s3cret") });
-    assert.throws(() => Redlock.fromClient(theirs), refusal(["cannot be read"], ["s3cret"]));
+    assert.throws(
+      () => Redlock.fromClient(theirs),
+      refusal(["cannot read the client"], ["s3cret"]),
+    );
   });
 
-  test("an option that does not exist", () => {
+  test("an unknown option is rejected", () => {
     assert.throws(() => Redlock.fromClient(lazy({}), { ttl: 1 }), refusal(["ttl"]));
   });
 });
 
-test("a way out is a way out", () => {
+test("the suggested replacements work", () => {
   const named = { tlsServerName: "a.b" };
   nodesOf(lazy({ tls: { checkServerIdentity: () => undefined } }), named);
   nodesOf(
@@ -122,69 +125,85 @@ test("a way out is a way out", () => {
 
 const lazyUrl = (url) => new Redis(url, { lazyConnect: true });
 /** Returns a secret when it is converted to a string. */
-const says = new Proxy({}, { get: () => "s3cret" });
-const oddities = [
+const secretProxy = new Proxy({}, { get: () => "s3cret" });
+const UNREADABLE = [
   ["half a character", () => "s3cret\udcff"],
   ["a word", () => "s3cret"],
   ["a symbol", () => Symbol("s3cret")],
   ["an object without a prototype", () => Object.assign(Object.create(null), { s3cret: 1 })],
   ["an object with a text", () => ({ toString: () => "s3cret" })],
   ["a list", () => ["s3cret"]],
-  ["a proxy", () => says],
+  ["a proxy", () => secretProxy],
 ];
 
-describe("never shown, whatever is wrong with it:", () => {
+describe("rejects without showing the value:", () => {
   const bytes = Buffer.from([0x73, 0x33, 0x63, 0x72, 0x65, 0x74, 0xff]);
   const hosts = ["evil@other", "one/2", "one,two", "a b", "u:s3cret@h", "u:s3cret", "[::1]"];
   const rows = [
-    ...hosts.map((host) => [`the host ${host}`, raw({ host }), "host, a string.* is no host's"]),
-    ["a host that is none", raw({ host: { name: "s3cret" } }), "host is an object of class Object"],
-    ["a port", raw({ host: "h", port: "6379/s3cret" }), "port, string, is no whole number"],
-    ["a db", raw({ host: "h", db: "s3cret" }), "db, string, is no whole number"],
-    ["a password in bytes", lazy({ password: bytes }), "password is no UTF-8: it must be text"],
-    ["a user in bytes", lazy({ username: bytes, password: "p" }), "username is no UTF-8"],
-    ["bytes of node-redis", createClient({ password: bytes }), "password is no UTF-8"],
+    ...hosts.map((host) => [
+      `the host ${host}`,
+      raw({ host }),
+      "host must be a host name or an IP address",
+    ]),
+    [
+      "a host that is an object",
+      raw({ host: { name: "s3cret" } }),
+      "host must be UTF-8 text .got an object of class Object",
+    ],
+    ["a port", raw({ host: "h", port: "6379/s3cret" }), "port must be a whole number .got string"],
+    ["a db", raw({ host: "h", db: "s3cret" }), "db must be a whole number .got string"],
+    ["a password in bytes", lazy({ password: bytes }), "password must be UTF-8 text"],
+    ["a user in bytes", lazy({ username: bytes, password: "p" }), "username must be UTF-8"],
+    ["bytes of node-redis", createClient({ password: bytes }), "password must be UTF-8"],
     [
       "a password of the sentinels",
       raw({ sentinels: [{ host: "a" }], name: "s", sentinelPassword: bytes }),
-      "sentinels' password is no UTF-8",
+      "sentinels' password must be UTF-8",
     ],
-    ["half a character", raw({ password: "s3cret\ud800" }), "password is no UTF-8"],
-    ["an object", raw({ password: { s3cret: "s3cret" } }), "password is an object of class Object"],
-    ["a symbol", raw({ password: Symbol("s3cret") }), "password is symbol"],
+    ["half a character", raw({ password: "s3cret\ud800" }), "password must be UTF-8"],
+    [
+      "an object",
+      raw({ password: { s3cret: "s3cret" } }),
+      "password must be UTF-8 text .got an object of class Object",
+    ],
+    ["a symbol", raw({ password: Symbol("s3cret") }), "password must be UTF-8 text .got symbol"],
     ...[
       "valkey://u:s3cret@h:1",
       "foo://u:s3cret@h",
       "valkey://:s3cret@h/2",
       "valkey:/u:s3cret@h",
-    ].map((url) => [`${url} of ioredis`, lazyUrl(url), "path, .*absolute path.*write redis://"]),
+    ].map((url) => [
+      `${url} of ioredis`,
+      lazyUrl(url),
+      "path must be the absolute path.*use redis://",
+    ]),
     ...["//s3cret/sock", "/s3cret@h", "s3cret/sock", "@s3cret", "/tmp/\n@s3cret"].flatMap(
       (path) => [
-        [`the path ${path}`, raw({ path }), "path, .*absolute path"],
+        [`the path ${path}`, raw({ path }), "path must be the absolute path"],
         [
           `the path ${path} of node-redis`,
           { options: { socket: { path } }, sendCommand: () => undefined },
-          "path, .*absolute path",
+          "path must be the absolute path",
         ],
       ],
     ),
     [
       "a path in a URL of node-redis",
       createClient({ url: "unix:////u:s3cret@h" }),
-      "path, .*absolute path",
+      "path must be the absolute path",
     ],
     ...["commandTimeout", "connectTimeout", "family"].flatMap((name) =>
-      oddities.map(([what, value]) => [
+      UNREADABLE.map(([what, value]) => [
         `${what} as ${name}`,
         raw({ [name]: value() }),
-        `${name}, .* must be (a time|4, 6 or 0)`,
+        `${name} must be (a time|4, 6 or 0)`,
       ]),
     ),
-    ["a least version of TLS", raw({ tls: { minVersion: says } }), "tls.minVersion"],
+    ["a least version of TLS", raw({ tls: { minVersion: secretProxy } }), "tls.minVersion"],
     [
-      "what a getter of a host throws",
+      "an error of a host getter",
       raw(Object.defineProperty({}, "host", { get: () => assert.fail("no") })),
-      "cannot be read: see the cause",
+      "cannot read the client",
     ],
     [
       "a URL of a cluster's server",

@@ -49,7 +49,7 @@ async function say({ say, first = "", then }, words, socket) {
   if (then === "close") socket.end();
 }
 
-function politely({ to }, words) {
+function validReply({ to }, words) {
   switch (words[0]) {
     case "HELLO":
       return to === "AUTH" ? "-NOPROTO unsupported protocol\r\n" : "%1\r\n$5\r\nproto\r\n:3\r\n";
@@ -68,14 +68,14 @@ function politely({ to }, words) {
   }
 }
 
-/** The server of a row. While `sick` is false, it grants every request. */
+/** The server of a row. While `failing` is false, it grants every request. */
 export class Fake {
   #server = createServer((socket) => this.#converse(socket).catch(() => socket.destroy()));
   #sockets = new Set();
 
-  constructor(row, sick = true) {
+  constructor(row, failing = true) {
     this.row = row;
-    this.sick = sick;
+    this.failing = failing;
   }
 
   async start() {
@@ -89,14 +89,14 @@ export class Fake {
     this.#sockets.add(socket);
     socket.on("error", () => undefined);
     socket.on("close", () => this.#sockets.delete(socket));
-    if (this.row.to === "connect" && this.sick) await say(this.row, [], socket);
+    if (this.row.to === "connect" && this.failing) await say(this.row, [], socket);
     for await (const words of commands(socket)) {
       // The client checks this right when it connects. The rows apply to the later commands.
       const trial = words.some((word) => word.includes("redlock-rights"));
-      if (words[0] === this.row.to && !trial && this.sick) {
+      if (words[0] === this.row.to && !trial && this.failing) {
         this.said = true;
         await say(this.row, words, socket);
-      } else socket.write(politely(this.row, words));
+      } else socket.write(validReply(this.row, words));
     }
   }
 

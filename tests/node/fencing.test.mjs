@@ -15,7 +15,7 @@ function increasing(tokens) {
 
 for (const [kind, url] of Object.entries(kinds)) {
   describe(kind, () => {
-    test("tokens of two clients increase from lease to lease", async () => {
+    test("tokens of two clients increase with each lease", async () => {
       const [nodes, name] = [url(), fresh()];
       const clients = [new Redlock(nodes), new Redlock(nodes)];
       const tokens = [];
@@ -27,7 +27,7 @@ for (const [kind, url] of Object.entries(kinds)) {
       increasing(tokens);
     });
 
-    test("tokens follow the order of holding when many wait", async () => {
+    test("tokens follow the order of the holders when many wait", async () => {
       const [nodes, name] = [url(), fresh()];
       const tokens = [];
       const turn = async (client) => {
@@ -39,7 +39,7 @@ for (const [kind, url] of Object.entries(kinds)) {
       increasing(tokens);
     });
 
-    test("an extension and a release leave the token as it is", async () => {
+    test("extend and release do not change the token", async () => {
       const lease = await new Redlock(url()).lock(fresh(), { fencing: true }).acquire();
       const token = lease.fencingToken;
       await lease.extend(20_000);
@@ -48,7 +48,7 @@ for (const [kind, url] of Object.entries(kinds)) {
       assert.equal(lease.fencingToken, token);
     });
 
-    test("a token that was first asked for after the release is there", async () => {
+    test("the token can first be read after the release", async () => {
       const lease = await new Redlock(url()).lock(fresh(), { fencing: true }).tryAcquire();
       await lease.release();
       increasing([lease.fencingToken]);
@@ -56,7 +56,7 @@ for (const [kind, url] of Object.entries(kinds)) {
   });
 }
 
-test("a lease that was not asked to have one says how to ask", async () => {
+test("a lease without a token explains the fencing option", async () => {
   const described = new Redlock("memory://").lock(fresh());
   const lease = await described.acquire();
   const refusal = { kind: "invalid", name: "InvalidOption", resource: described.key };
@@ -85,7 +85,7 @@ test("several names share one token", async () => {
   increasing(tokens);
 });
 
-test("over a quorum tokens increase too", async () => {
+test("tokens increase over a quorum", async () => {
   const redlock = new Redlock([1, 2, 3].map(() => `memory://${fresh()}`));
   const described = redlock.lock(fresh(), { fencing: true });
   const tokens = [];
@@ -95,7 +95,7 @@ test("over a quorum tokens increase too", async () => {
   increasing(tokens);
 });
 
-test("the default client's functions know the option", async () => {
+test("the functions of the default client accept the option", async () => {
   configure(`memory://${fresh()}`);
   const name = fresh();
   const first = await withLock(name, { fencing: true }, (lease) => lease.fencingToken);
@@ -104,7 +104,7 @@ test("the default client's functions know the option", async () => {
   assert.throws(() => lock(name, { fencing: 1 }), { kind: "invalid", message: /fencing/ });
 });
 
-test("a name whose fence cannot be beside it is refused at once", () => {
+test("a name whose fence key would be in another slot is rejected", () => {
   const redlock = new Redlock("memory://");
   assert.throws(() => redlock.lock("a}b", { fencing: true }), { kind: "invalid" });
   assert.equal(redlock.lock("a}b").key, "lock:a}b");

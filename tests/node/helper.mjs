@@ -18,7 +18,7 @@ import { after, before } from "./testing.mjs";
 const run = promisify(execFile);
 
 const rights = readFileSync(new URL("../vectors/rights.txt", import.meta.url), "utf8");
-/** A user with only the rights that docs/security.md lists. `make test-acl` makes clients log in as this user. */
+/** A user with only the rights that docs/operate/security.md lists. `make test-acl` makes clients log in as this user. */
 const USER = ["--user", "least", "on", ">s3cret-word", ...rights.trim().split(" ")];
 const LOGIN = "REDLOCK_TEST_ACL" in process.env ? "least:s3cret-word@" : "";
 /** For a test that needs a right which that user does not have. */

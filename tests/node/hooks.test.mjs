@@ -4,7 +4,7 @@ import { Redlock } from "redlock-native";
 import { eventually, fresh, program } from "./helper.mjs";
 import { describe, test } from "./testing.mjs";
 
-const UNKNOWN = /acquired at a line that Error\.prepareStackTrace does not tell/;
+const UNKNOWN = /acquired at an unknown line \(hidden by Error\.prepareStackTrace\)/;
 const KNOWN = /acquired at .*hooks\.mjs:\d+:\d+/;
 
 /** What the program does, and which line its messages name. */
@@ -43,13 +43,13 @@ async function check(how, line, flags) {
   assert.match(found.warnings[0].message, /lease lost key=lock:warned/);
 }
 
-describe("a program's hook or global", { concurrency: 4 }, () => {
+describe("survives a program's hook or changed global:", { concurrency: 4 }, () => {
   for (const [how, line] of Object.entries(HOOKS)) test(how, () => check(how, line, []));
   test("--frozen-intrinsics", () => check("none", KNOWN, ["--frozen-intrinsics", "--no-warnings"]));
 });
 
-describe("a signal of another package that throws", () => {
-  const odd = (parts) => ({
+describe("a foreign signal that throws", () => {
+  const foreignSignal = (parts) => ({
     aborted: false,
     addEventListener: () => undefined,
     removeEventListener: () => undefined,
@@ -59,16 +59,16 @@ describe("a signal of another package that throws", () => {
     throw new Error("from the signal");
   };
 
-  test("when it is not listened to any more: other outcomes of the same turn arrive", async () => {
+  test("in removeEventListener does not affect other outcomes", async () => {
     const client = new Redlock(`memory://${fresh()}`);
-    const signal = odd({ removeEventListener: fail });
+    const signal = foreignSignal({ removeEventListener: fail });
     const acquiring = Array.from({ length: 8 }, () => client.lock(fresh()).acquire({ signal }));
     const leases = await Promise.all(acquiring);
     await Promise.all(leases.map((lease) => lease.release()));
     assert.equal(client.stats().released, 8);
   });
 
-  test("when its reason is read: the call ends and leaves no key", async () => {
+  test("when its reason is read ends the call and leaves no key", async () => {
     const client = new Redlock(`memory://${fresh()}`);
     const lock = client.lock(fresh());
     const lease = await lock.acquire();
@@ -82,11 +82,11 @@ describe("a signal of another package that throws", () => {
     await (await lock.tryAcquire()).release();
   });
 
-  test("when it is asked whether it is aborted after the call began: no key stays", async () => {
+  test("when aborted is read after the start leaves no key", async () => {
     const client = new Redlock(`memory://${fresh()}`);
     const lock = client.lock(fresh());
     let asked = 0;
-    const signal = Object.defineProperty(odd({}), "aborted", {
+    const signal = Object.defineProperty(foreignSignal({}), "aborted", {
       get() {
         asked += 1;
         if (asked > 2) fail();
@@ -102,10 +102,10 @@ describe("a signal of another package that throws", () => {
   });
 });
 
-test("a credentials function that throws what cannot be read fails the connection at once", async () => {
-  const odd = Object.create(Error.prototype, { constructor: { value: null } });
+test("a credentials function that throws an unreadable value fails the connection", async () => {
+  const unreadable = Object.create(Error.prototype, { constructor: { value: null } });
   const credentials = () => {
-    throw odd;
+    throw unreadable;
   };
   const client = new Redlock("redis://127.0.0.1:1", { credentials });
   const failed = await client

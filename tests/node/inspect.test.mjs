@@ -12,7 +12,7 @@ after(() => server.stop());
 
 const dead = async () => `redis://127.0.0.1:${await freePort()}`;
 
-test("nobody could be asked: QuorumUnavailable with each node's fault, never 'free'", async () => {
+test("inspect throws QuorumUnavailable if no node replies", async () => {
   for (const nodes of [[await dead()], [server.url, await dead(), await dead()]]) {
     const lock = new Redlock(nodes, { restartGuard: 0 }).lock(fresh());
     await assert.rejects(lock.inspect(), (error) => {
@@ -27,7 +27,7 @@ test("nobody could be asked: QuorumUnavailable with each node's fault, never 'fr
   }
 });
 
-test("a dead minority is a fault among the nodes", async () => {
+test("inspect lists a failed minority among the nodes", async () => {
   const nodes = [server.url, "memory://", await dead()];
   const lock = new Redlock(nodes, { restartGuard: 0 }).lock(fresh());
   const seen = await lock.inspect();

@@ -19,7 +19,7 @@ for (const [kind, url] of [
 ]) {
   slow(
     "it counts what 90,000 calls leave behind",
-    `${kind}: memory, files, threads, handles and listeners stay as they are`,
+    `${kind}: memory, files, threads, handles and listeners do not grow`,
     async (context) => {
       const ended = await program("cycles", [url(), ROUNDS], {
         flags: ["--expose-gc"],

@@ -29,13 +29,13 @@ const PUBLIC = [
   "withLock",
 ];
 
-test("require and import give the same classes under the same names", () => {
+test("require and import return the same classes and names", () => {
   assert.deepEqual(Object.keys(esm).sort(), PUBLIC);
   assert.deepEqual(Object.keys(cjs).sort(), PUBLIC);
   for (const [name, value] of Object.entries(esm)) assert.equal(value, cjs[name]);
 });
 
-test("import alone starts no thread and keeps no process", async () => {
+test("importing starts no thread and does not keep the process alive", async () => {
   const code = `
     require("redlock-native");
     console.log(require("fs").readdirSync("/proc/self/task")
@@ -45,7 +45,7 @@ test("import alone starts no thread and keeps no process", async () => {
   assert.equal(stdout.trim(), "0");
 });
 
-test("the default client is the one that the environment names, looked up at each acquire", async () => {
+test("the default client uses the environment and is looked up per acquire", async () => {
   const code = `
     const { lock } = require("redlock-native");
     const described = lock("a", { wait: 0 });
@@ -54,6 +54,27 @@ test("the default client is the one that the environment names, looked up at eac
   const env = { ...process.env, REDLOCK_NODES: "", REDIS_URL: "redis://127.0.0.1:1" };
   const { stdout } = await run(process.execPath, ["-e", code], { cwd: root, env, timeout: 10_000 });
   assert.equal(stdout, "true\n");
+});
+
+test("a variable with an invalid URL is named", async () => {
+  const code = `
+    const { lock } = require("redlock-native");
+    lock("a").acquire().catch((error) => console.log(error.code, error.message))`;
+  for (const variable of ["REDIS_URL", "REDLOCK_NODES"]) {
+    const env = {
+      ...process.env,
+      REDIS_URL: "",
+      REDLOCK_NODES: "",
+      [variable]: "redis://b:s3cret",
+    };
+    const { stdout } = await run(process.execPath, ["-e", code], {
+      cwd: root,
+      env,
+      timeout: 10_000,
+    });
+    assert.ok(stdout.includes(`the environment variable ${variable} is wrong: `), stdout);
+    assert.ok(!stdout.includes("s3cret"), stdout);
+  }
 });
 
 async function compile(project) {

@@ -11,7 +11,7 @@ for (const [kind, url] of Object.entries(kinds)) {
   describe(kind, () => {
     const client = (options) => new Redlock(url(), options);
 
-    test("acquire gives a lease that is held until its release", async () => {
+    test("acquire returns a lease that is held until its release", async () => {
       const name = fresh();
       const lock = client().lock(name, { ttl: 5000 });
       const lease = await lock.acquire();
@@ -34,7 +34,7 @@ for (const [kind, url] of Object.entries(kinds)) {
       assert.equal(lease.signal.aborted, false);
     });
 
-    test("two holders exclude each other; the second gets it after the release", async () => {
+    test("a second client acquires the lock only after the release", async () => {
       const redlock = client();
       const lock = redlock.lock(fresh());
       const first = await lock.acquire();
@@ -54,7 +54,7 @@ for (const [kind, url] of Object.entries(kinds)) {
       await lease.release();
     });
 
-    test("wait is over: LockTimeout names key, time and the holder's rest", async () => {
+    test("LockTimeout has the key, the waited time and the remaining time", async () => {
       const redlock = client();
       const lock = redlock.lock(fresh(), { ttl: 5000, wait: 150 });
       const lease = await lock.acquire();
@@ -73,7 +73,7 @@ for (const [kind, url] of Object.entries(kinds)) {
       await lease.release();
     });
 
-    test("acquire({ wait }) overrides the lock's", async () => {
+    test("acquire({ wait }) overrides the wait of the lock", async () => {
       const redlock = client();
       const lock = redlock.lock(fresh(), { wait: 0 });
       const first = await lock.acquire();
@@ -83,7 +83,7 @@ for (const [kind, url] of Object.entries(kinds)) {
       await (await second).release();
     });
 
-    test("tryAcquire is null while somebody else holds it", async () => {
+    test("tryAcquire returns null while another client holds the lock", async () => {
       const lock = client().lock(fresh());
       const lease = await lock.tryAcquire();
       assert.equal(lease.held, true);
@@ -94,7 +94,7 @@ for (const [kind, url] of Object.entries(kinds)) {
       await again.release();
     });
 
-    test("extend lengthens and never shortens", async () => {
+    test("extend never shortens the lease", async () => {
       const lock = client().lock(fresh(), { ttl: 1000, renew: false });
       const lease = await lock.acquire();
       await lease.extend(20_000);
@@ -105,7 +105,7 @@ for (const [kind, url] of Object.entries(kinds)) {
       await lease.release();
     });
 
-    test("renewal keeps it beyond its ttl, without it the lease ends", async () => {
+    test("renewal keeps a lease beyond its ttl, and renew: false lets it expire", async () => {
       const redlock = client();
       const renewed = await redlock.lock(fresh(), { ttl: 1500 }).acquire();
       const single = await redlock.lock(fresh(), { ttl: 1500, renew: false }).acquire();
@@ -116,7 +116,7 @@ for (const [kind, url] of Object.entries(kinds)) {
       await renewed.release();
     });
 
-    test("maxHold ends it in spite of renewal", async () => {
+    test("maxHold ends the lease despite renewal", async () => {
       const lease = await client().lock(fresh(), { ttl: 300, maxHold: 500 }).acquire();
       await eventually(() => assert.equal(lease.held, false), 3000);
       assert.throws(() => lease.ensureHeld(), { kind: "lost", reason: "max_hold" });
@@ -135,7 +135,7 @@ for (const [kind, url] of Object.entries(kinds)) {
       });
     });
 
-    test("several names are one lease", async () => {
+    test("several names share one lease", async () => {
       const redlock = client();
       const [a, b, c] = [fresh(), fresh(), fresh()];
       const both = await redlock.lock([a, b]).acquire();
@@ -148,13 +148,13 @@ for (const [kind, url] of Object.entries(kinds)) {
       assert.deepEqual(redlock.lock([a, b]).keys, [`lock:${a}`, `lock:${b}`]);
     });
 
-    test("keyPrefix goes before the name, exactly", async () => {
+    test("the key is exactly keyPrefix and the name", async () => {
       const name = fresh();
       assert.equal(client({ keyPrefix: "" }).lock(name).key, name);
       assert.equal(client({ keyPrefix: "app:" }).lock(name).key, `app:${name}`);
     });
 
-    test("inspect tells held, rest and each node's answer", async () => {
+    test("inspect returns held, remaining and the report of each node", async () => {
       const lock = client().lock(fresh(), { ttl: 5000 });
       const free = await lock.inspect();
       assert.equal(free.held, false);
@@ -169,7 +169,7 @@ for (const [kind, url] of Object.entries(kinds)) {
       await lease.release();
     });
 
-    test("forceRelease takes it from its holder", async () => {
+    test("forceRelease revokes the lease of the holder", async () => {
       const redlock = client();
       const name = fresh();
       assert.equal(await redlock.forceRelease(name), false);
@@ -179,7 +179,7 @@ for (const [kind, url] of Object.entries(kinds)) {
       await (await redlock.lock(name).tryAcquire()).release();
     });
 
-    test("leases lists what is held, releaseAll ends it", async () => {
+    test("leases lists the held leases and releaseAll ends them", async () => {
       const redlock = client();
       const one = await redlock.lock(fresh()).acquire();
       const two = await redlock.lock(fresh()).acquire();
@@ -191,7 +191,7 @@ for (const [kind, url] of Object.entries(kinds)) {
       assert.deepEqual(redlock.leases(), []);
     });
 
-    test("attach takes a lease over by its token", async () => {
+    test("attach continues a lease by its token", async () => {
       const nodes = url();
       const name = fresh();
       const lease = await new Redlock(nodes).lock(name, { ttl: 5000 }).acquire();
@@ -203,7 +203,7 @@ for (const [kind, url] of Object.entries(kinds)) {
       await assert.rejects(other.lock(name).attach(lease.token), { kind: "lost" });
     });
 
-    test("detach ends a lease here and leaves the key", async () => {
+    test("detach ends the lease locally and keeps the key", async () => {
       const redlock = client();
       const name = fresh();
       const lease = await redlock.lock(name, { ttl: 1000 }).acquire();
@@ -225,7 +225,7 @@ for (const [kind, url] of Object.entries(kinds)) {
       const lease = await lock.acquire();
       const attached = await lock.attach(lease.token);
       assert.equal(lease.detach(), true);
-      assert.throws(() => attached.fencingToken, /hand it over with the token/);
+      assert.throws(() => attached.fencingToken, /send it with the token/);
       await attached.release();
       const later = await lock.acquire();
       assert.ok(later.fencingToken > lease.fencingToken);
@@ -247,7 +247,7 @@ for (const [kind, url] of Object.entries(kinds)) {
   });
 }
 
-test("the key holds the token and nothing else, and goes with the release", async () => {
+test("the key contains only the token and is deleted by the release", async () => {
   const { server } = shared;
   const lease = await new Redlock(server.url).lock(fresh(), { ttl: 5000 }).acquire();
   assert.equal(await server.cli("GET", lease.key), lease.token);
@@ -258,7 +258,7 @@ test("the key holds the token and nothing else, and goes with the release", asyn
   assert.equal(await server.cli("EXISTS", lease.key), "0");
 });
 
-test("a release after expiry leaves the next holder's key alone", async () => {
+test("a release after expiry keeps the next holder's key", async () => {
   const { server } = shared;
   const redlock = new Redlock(server.url);
   const lock = redlock.lock(fresh(), { ttl: 200, renew: false });

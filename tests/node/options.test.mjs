@@ -7,13 +7,16 @@ import { describe, test } from "./testing.mjs";
 const client = new Redlock("memory://");
 
 describe("a lock's options", () => {
-  test("a name that every object has is not an option", () => {
+  test("properties of every object are not options", () => {
     for (const options of [{ toString: 1 }, { __proto__: { a: 1 }, constructor: 1 }]) {
-      assert.throws(() => client.lock("res", options), { kind: "invalid", message: /no option/ });
+      assert.throws(() => client.lock("res", options), {
+        kind: "invalid",
+        message: /unknown option/,
+      });
     }
   });
 
-  test("undefined means not given", async () => {
+  test("undefined means that the option is not set", async () => {
     const options = { ttl: undefined, wait: undefined, renew: undefined, maxHold: undefined };
     const lease = await client.lock(fresh(), options).acquire({ wait: undefined });
     assert.ok(lease.remaining > 9000);
@@ -41,12 +44,12 @@ describe("arguments of calls", () => {
     await lease.release();
   });
 
-  test("a token is not made up", async () => {
+  test("attach rejects an unknown token", async () => {
     await assert.rejects(client.attach(fresh(), "no-token"), { kind: /invalid|lost/ });
   });
 });
 
-test("configure is refused once the default client is in use, unless it replaces", async () => {
+test("configure needs replace once the default client is in use", async () => {
   configure("memory://first", { keyPrefix: "one:" });
   configure("memory://second", { keyPrefix: "two:" });
   const described = lock(fresh());

@@ -51,7 +51,7 @@ function asserted(code) {
 
 const found = await documented();
 
-describe("the documentation in the types", () => {
+describe("the examples in the type definitions run:", () => {
   for (const { owner, name, example } of found.filter((each) => each.example)) {
     test(`${owner}.${name}`, async () => {
       const client = new redlock.Redlock("memory://");
@@ -89,7 +89,7 @@ function isPublic({ owner, name, line }) {
   return CLASSES.includes(owner) && name !== "constructor" && !/^(#|\}|\/|\*)/.test(line) && name;
 }
 
-test("the TypeScript of docs/node.md compiles and does what it says", async () => {
+test("the TypeScript of docs/node.md compiles and behaves as described", async () => {
   const page = await readFile(join(root, "docs", "node.md"), "utf8");
   const blocks = [...page.matchAll(/^```ts\n([\s\S]*?)^```$/gm)].map(([, code]) => code);
   assert.ok(blocks.length > 0);

@@ -4,7 +4,7 @@ import * as redlock from "redlock-native";
 import { program } from "./helper.mjs";
 import { test } from "./testing.mjs";
 
-test("a panic is an exception, in a call as in a future, and nothing else stops", async () => {
+test("a panic in a call or a future becomes an exception", async () => {
   // A backtrace of Node.js takes longer than the TTL of the other lease.
   const env = { RUST_BACKTRACE: "0" };
   const { code, stderr, lines } = await program("panics", [], { env });
@@ -22,7 +22,7 @@ test("a panic is an exception, in a call as in a future, and nothing else stops"
   assert.equal(stderr.match(/panicked at/g)?.length, 6, stderr);
 });
 
-test("the package exports no way to panic", () => {
+test("the package does not export the functions that panic", () => {
   assert.ok(Object.keys(redlock).length > 5);
   for (const name of Object.keys(redlock)) assert.doesNotMatch(name, /panic/i);
 });

@@ -9,7 +9,7 @@ const shared = serverForSuite();
 
 slow(
   "leases expire and are renewed in real time, which the collector takes part of",
-  "a collected lease is not released: renewal ends, and a warning says where it came from",
+  "a collected lease stops renewing and a warning shows its call site",
   async () => {
     const { server } = shared;
     const { code, stderr, lines } = await program("gc", [server.url], { flags: ["--expose-gc"] });
@@ -23,7 +23,7 @@ slow(
 
 slow(
   "it measures when a process ends",
-  "a lease that is merely held does not keep the process",
+  "a held lease does not keep the process alive",
   async () => {
     const { server } = shared;
     const started = performance.now();
@@ -38,7 +38,7 @@ slow(
   },
 );
 
-test("an unresolved acquire keeps the process, and so does an unresolved release", async () => {
+test("a pending acquire or release keeps the process alive", async () => {
   const { server } = shared;
   const options = { ttl: 60_000, renew: false };
   const lease = await new Redlock(server.url).lock("waited", options).acquire();
@@ -58,7 +58,7 @@ test("an unresolved acquire keeps the process, and so does an unresolved release
   assert.match(lines[1], /^[0-9a-f]{32}$/);
 });
 
-test("an aborted acquire keeps it no longer", async () => {
+test("an aborted acquire does not keep the process alive", async () => {
   const { server } = shared;
   const lease = await new Redlock(server.url).lock("given-up").acquire();
   const { code, stderr, lines } = await program("aborts", [server.url]);

@@ -16,7 +16,7 @@ before(async () => {
 });
 after(() => Promise.all([primary, replica].map((server) => server?.stop())));
 
-test("what is granted is on the replica", async () => {
+test("a granted key is on the replica", async () => {
   const redlock = new Redlock(primary.url, { minReplicas: 1 });
   for (let at = 0; at < 20; at += 1) {
     const lease = await redlock.lock(fresh(), { ttl: 5000 }).acquire();
@@ -42,7 +42,7 @@ test("a primary without its replica grants and renews nothing", async () => {
   redlock.close();
 });
 
-test("what is granted survives the server's crash", async () => {
+test("a granted key survives a crash of the server", async () => {
   const server = await Server.start(["--appendonly", "yes", "--appendfsync", "everysec"]);
   const redlock = new Redlock(server.url, { fsync: true });
   const lock = redlock.lock(fresh(), { ttl: 60_000 });
@@ -58,7 +58,7 @@ test("what is granted survives the server's crash", async () => {
   await server.stop();
 });
 
-test("other kinds of values are refused", () => {
+test("values of a wrong type are rejected", () => {
   for (const [options, words] of [
     [{ minReplicas: "1" }, ["minReplicas", "whole number"]],
     [{ minReplicas: true }, ["minReplicas", "whole number"]],
@@ -66,6 +66,6 @@ test("other kinds of values are refused", () => {
     [{ fsync: 1 }, ["fsync", "boolean"]],
   ])
     assert.throws(() => new Redlock("redis://127.0.0.1:1", options), refusal(words));
-  const memory = refusal(["fsync is given, and memory://x has no disk"]);
+  const memory = refusal(["fsync is set, but memory://x has no disk"]);
   assert.throws(() => new Redlock("memory://x", { fsync: true }), memory);
 });

@@ -17,7 +17,7 @@ assert.ok(calm.length > 40 && calm.length < rows.length);
 const patience = ({ cause }) => (cause.length > 0 ? 9000 : 400);
 
 /** The call fails with the cause in the row. */
-async function faults(call, cause) {
+async function failsWith(call, cause) {
   await assert.rejects(call(), (error) => {
     assert.equal(error.name, "QuorumUnavailable", String(error));
     const [node] = error.nodes;
@@ -30,8 +30,8 @@ async function faults(call, cause) {
   });
 }
 
-/** Plays the scene with the server of each row. */
-function each(about, some, scene, options) {
+/** Runs the scenario with the server of each row. */
+function each(about, some, scenario, options) {
   describe(about, options, () => {
     for (const row of some) {
       test(row.about, async () => {
@@ -41,7 +41,7 @@ function each(about, some, scene, options) {
           connectTimeout: 2000,
         });
         try {
-          await scene(row, redlock, fake);
+          await scenario(row, redlock, fake);
           assert.ok(!inspect(redlock, { depth: null }).includes("s3cret"));
         } finally {
           redlock.close();
@@ -53,14 +53,14 @@ function each(about, some, scene, options) {
 }
 
 each(
-  "an acquire ends after its wait",
+  "acquire ends after its wait",
   calm,
-  (_, redlock) => faults(() => redlock.lock("job", { wait: 1000 }).acquire(), []),
+  (_, redlock) => failsWith(() => redlock.lock("job", { wait: 1000 }).acquire(), []),
   { concurrency: true },
 );
 
 each(
-  "a plain attempt that is answered oddly is not believed, and a script asked instead",
+  "after an invalid reply to a plain SET the client sends a script",
   attempts,
   async (_, redlock, fake) => {
     // On a busy machine the first connection may outlast its vote. Then the client sends the script first.
@@ -76,41 +76,41 @@ each(
 );
 
 each(
-  "whatever is asked says the cause",
+  "every command reports the cause",
   calm,
   async (row, redlock) => {
     const lock = redlock.lock("job");
     await Promise.all([
-      faults(() => lock.inspect(), row.cause),
-      faults(() => lock.tryAcquire(), row.cause),
-      faults(() => redlock.attach("job", "token"), row.cause),
-      faults(() => redlock.forceRelease("job"), row.cause),
+      failsWith(() => lock.inspect(), row.cause),
+      failsWith(() => lock.tryAcquire(), row.cause),
+      failsWith(() => redlock.attach("job", "token"), row.cause),
+      failsWith(() => redlock.forceRelease("job"), row.cause),
     ]);
   },
   { concurrency: FEW },
 );
 
 each(
-  "a lease is neither extended nor released by an odd answer",
+  "an invalid reply neither extends nor releases a lease",
   calm.filter(({ to }) => to === "EVALSHA"),
   async (row, redlock, fake) => {
-    fake.sick = false;
+    fake.failing = false;
     const lease = await redlock.lock("job", { ttl: 30_000, renew: false }).acquire();
-    fake.sick = true;
-    await faults(() => lease.extend(30_000), row.cause);
+    fake.failing = true;
+    await failsWith(() => lease.extend(30_000), row.cause);
     assert.equal(lease.held, true);
-    await faults(() => lease.release(), row.cause);
+    await failsWith(() => lease.release(), row.cause);
   },
   { concurrency: FEW },
 );
 
 each(
-  "no answer costs memory, and no flood another server's lease",
+  "an endless reply does not use much memory or affect other servers",
   rows.filter((row) => !calm.includes(row) || row.say.includes("000000")),
   async (row, redlock) => {
     const beside = await new Redlock(shared.server.url).lock(fresh(), { ttl: 2000 }).acquire();
     const before = process.memoryUsage.rss();
-    await faults(() => redlock.lock("job").tryAcquire(), row.cause);
+    await failsWith(() => redlock.lock("job").tryAcquire(), row.cause);
     assert.ok(process.memoryUsage.rss() - before < 100 * MB);
     beside.ensureHeld();
     await beside.release();

@@ -26,7 +26,7 @@ const aborted = (signal) =>
 describe("using()", () => {
   const redlock = new Redlock("memory://");
 
-  test("gives the body's result and releases", async () => {
+  test("returns the result of the body and releases", async () => {
     const name = fresh();
     let seen;
     const result = await redlock.using(name, { ttl: 1000 }, async (lease) => {
@@ -40,7 +40,7 @@ describe("using()", () => {
     await redlock.using(name, () => undefined);
   });
 
-  test("keeps the body's error and releases", async () => {
+  test("rejects with the error of the body and releases", async () => {
     const name = fresh();
     const failure = new Error("body");
     const thrower = () => {
@@ -50,11 +50,11 @@ describe("using()", () => {
     await (await redlock.lock(name).tryAcquire()).release();
   });
 
-  test("a body that released itself is fine", async () => {
+  test("accepts a body that released the lease", async () => {
     await redlock.using(fresh(), (lease) => lease.release());
   });
 
-  test("an acquire that fails runs no body", async () => {
+  test("does not run the body if the acquire fails", async () => {
     const name = fresh();
     const lease = await redlock.lock(name).acquire();
     let ran = false;
@@ -68,7 +68,7 @@ describe("using()", () => {
 });
 
 describe("a loss", () => {
-  test("aborts lease.signal with LockLost, once the key is gone", async () => {
+  test("aborts lease.signal with LockLost when the key is deleted", async () => {
     const { server } = shared;
     const lease = await new Redlock(server.url).lock(fresh(), { ttl: 600 }).acquire();
     const { signal } = lease;
@@ -89,7 +89,7 @@ describe("a loss", () => {
     assert.equal(await server.cli("EXISTS", lease.key), "0");
   });
 
-  test("a signal first asked for after the loss is aborted already", async () => {
+  test("aborts a signal that is first read after the loss", async () => {
     const lock = new Redlock("memory://").lock(fresh(), { ttl: 100, renew: false });
     const lease = await lock.acquire();
     await eventually(() => assert.equal(lease.held, false));
@@ -97,7 +97,7 @@ describe("a loss", () => {
     assert.equal(lease.signal.reason.reason, "expired");
   });
 
-  test("is not what a release under way is", async () => {
+  test("is not reported for a release in progress", async () => {
     const lease = await new Redlock("memory://").lock(fresh()).acquire();
     const releasing = lease.release();
     block(50);
@@ -107,7 +107,7 @@ describe("a loss", () => {
     assert.equal(lease.signal.aborted, false);
   });
 
-  test("aborts at the end of validity when the server is gone", async () => {
+  test("aborts at the end of the validity if the server is unreachable", async () => {
     const server = await Server.start();
     const lease = await new Redlock(server.url).lock(fresh(), { ttl: 800 }).acquire();
     await server.stop();
@@ -116,7 +116,7 @@ describe("a loss", () => {
     assert.equal(lease.held, false);
   });
 
-  test("using() rejects with LockLost when the body did not fail", async () => {
+  test("makes using() reject with LockLost if the body succeeded", async () => {
     const { server } = shared;
     const redlock = new Redlock(server.url);
     const body = async ({ key, signal }) => {
@@ -130,7 +130,7 @@ describe("a loss", () => {
     });
   });
 
-  test("using() keeps the body's own error, and hands on signal.reason", async () => {
+  test("does not replace the error of the body", async () => {
     const { server } = shared;
     const redlock = new Redlock(server.url);
     const failure = new Error("body");
@@ -153,7 +153,7 @@ describe("a loss", () => {
 });
 
 describe("Symbol.asyncDispose", () => {
-  test("of a lease releases it", async () => {
+  test("releases a lease", async () => {
     const redlock = new Redlock("memory://");
     const lock = redlock.lock(fresh());
     const lease = await lock.acquire();
@@ -162,7 +162,7 @@ describe("Symbol.asyncDispose", () => {
     await (await lock.tryAcquire()).release();
   });
 
-  test("of a lost lease rejects with LockLost", async () => {
+  test("rejects with LockLost for a lost lease", async () => {
     const redlock = new Redlock("memory://");
     const name = fresh();
     const lease = await redlock.lock(name).acquire();
@@ -179,7 +179,7 @@ describe("Symbol.asyncDispose", () => {
     release: (lease) => assert.rejects(lease.release(), { kind: "lost" }),
   };
   for (const [verb, fails] of Object.entries(KNOWN)) {
-    test(`of a lease whose loss ${verb} threw rejects no second time; using() does`, async () => {
+    test(`does not repeat a loss that ${verb} threw, unlike using()`, async () => {
       const redlock = new Redlock("memory://");
       const name = fresh();
       const lease = await redlock.lock(name).acquire();
@@ -198,7 +198,7 @@ describe("Symbol.asyncDispose", () => {
     });
   }
 
-  test("after ensureHeld of a lease that was released is a release that does nothing", async () => {
+  test("does nothing for a released lease after ensureHeld", async () => {
     const lease = await new Redlock("memory://").lock(fresh()).acquire();
     const dispose = lease[Symbol.asyncDispose];
     await lease.release();
@@ -207,7 +207,7 @@ describe("Symbol.asyncDispose", () => {
     await dispose();
   });
 
-  test("await using of a lease that is over does not run the body", async () => {
+  test("await using of an ended lease does not run the body", async () => {
     const redlock = new Redlock("memory://");
     const name = fresh();
     const ended = {
@@ -226,7 +226,7 @@ describe("Symbol.asyncDispose", () => {
     }
   });
 
-  test("await using of a lease in another scope is refused, and the outer one goes on", async () => {
+  test("await using in a second scope is rejected and keeps the outer scope", async () => {
     const redlock = new Redlock("memory://");
     const refused = async (lease) => {
       const inner = enter(lease, () => assert.fail("entered again"));
@@ -241,7 +241,7 @@ describe("Symbol.asyncDispose", () => {
     assert.equal((await redlock.lock(fresh()).using(refused)).held, false);
   });
 
-  test("of a lease whose server is gone warns, where release() rejects", async (context) => {
+  test("warns if the server is unreachable, where release() rejects", async (context) => {
     const server = await Server.start();
     const redlock = new Redlock(server.url);
     const explicit = await redlock.lock(fresh(), { ttl: 5000 }).acquire();
@@ -255,7 +255,7 @@ describe("Symbol.asyncDispose", () => {
     assert.equal(code, "REDLOCK");
   });
 
-  test("of a client shuts it down", async () => {
+  test("shuts a client down", async () => {
     const redlock = new Redlock("memory://");
     await redlock[Symbol.asyncDispose]();
     await assert.rejects(redlock.lock(fresh()).acquire(), { kind: "closed" });

@@ -25,7 +25,7 @@ function check(error, words) {
 }
 
 for (const { about, nodes, says } of secrets.refused) {
-  test(`what is refused is not quoted: ${about}`, () => {
+  test(`a rejected value is not quoted: ${about}`, () => {
     assert.throws(
       () => new Redlock(nodes),
       (error) => error.kind === "invalid" && check(error, says),
@@ -34,7 +34,7 @@ for (const { about, nodes, says } of secrets.refused) {
 }
 
 for (const { about, options, says } of secrets.tls) {
-  test(`what is no path is not quoted: ${about}`, () => {
+  test(`a value that is not a path is not quoted: ${about}`, () => {
     const named = Object.entries(options).map(([name, text]) => [camel(`tls_${name}`), text]);
     assert.throws(
       () => new Redlock("rediss://127.0.0.1:1", Object.fromEntries(named)),
@@ -44,7 +44,7 @@ for (const { about, options, says } of secrets.tls) {
 }
 
 for (const { about, nodes } of secrets.accepted) {
-  test(`what is accepted is not shown: ${about}`, async () => {
+  test(`an accepted secret is not shown: ${about}`, async () => {
     const redlock = new Redlock(nodes);
     const lock = redlock.lock("job", { wait: 0 });
     await assert.rejects(lock.acquire(), (error) => check(error, []));
@@ -55,7 +55,7 @@ for (const { about, nodes } of secrets.accepted) {
 }
 
 for (const row of secrets.said) {
-  test(`what a server says: ${row.about}`, async () => {
+  test(`a server's error text: ${row.about}`, async () => {
     const fake = await new Fake(row).start();
     const redlock = new Redlock(fake.url, { nodeTimeout: 3000 });
     try {
@@ -69,7 +69,7 @@ for (const row of secrets.said) {
 }
 
 for (const { about, name, shown } of secrets.name) {
-  test(`a name stays on one line and is kept as it is: ${about}`, async () => {
+  test(`a name is shown on one line and stored unchanged: ${about}`, async () => {
     const warnings = [];
     const listen = (warning) => warnings.push(warning.message);
     process.on("warning", listen);

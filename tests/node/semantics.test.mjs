@@ -15,7 +15,7 @@ import { describe, test } from "./testing.mjs";
 const shared = serverForSuite();
 const kinds = { "memory://": () => "memory://", "redis://": () => shared.server.url };
 
-test("a lock only describes: nothing is sent, and only a lease can be released", async () => {
+test("creating a lock sends nothing, and only a lease can be released", async () => {
   const clientName = fresh();
   const described = new Redlock(shared.server.url, { clientName }).lock(["a", "b"]);
   assert.equal(described.key, "lock:a, lock:b");
@@ -25,7 +25,7 @@ test("a lock only describes: nothing is sent, and only a lease can be released",
   await assertNotConnected(shared.server, clientName);
 });
 
-test("a lock of the default client, made before configure, is of the client configured later", async () => {
+test("a lock created before configure uses the client configured later", async () => {
   const early = lock(fresh());
   configure("memory://", { keyPrefix: "later:" });
   const lease = await early.acquire();
@@ -35,7 +35,7 @@ test("a lock of the default client, made before configure, is of the client conf
 
 for (const [kind, url] of Object.entries(kinds)) {
   describe(kind, () => {
-    test("one Lock may be entered by many at once", async () => {
+    test("many callers can use one Lock at once", async () => {
       const described = new Redlock(url()).lock(fresh());
       let [inside, most, entered] = [0, 0, 0];
       const work = () =>
@@ -51,7 +51,7 @@ for (const [kind, url] of Object.entries(kinds)) {
       assert.equal(entered, 20);
     });
 
-    test("a stale holder's scope that ends later leaves the next holder alone", async () => {
+    test("the end of an expired holder's scope keeps the next holder's lock", async () => {
       const redlock = new Redlock(url());
       const name = fresh();
       const described = redlock.lock(name);
@@ -74,7 +74,7 @@ for (const [kind, url] of Object.entries(kinds)) {
       assert.equal((await described.inspect()).held, false);
     });
 
-    test("LockTimeout names the place of this client that holds it", async () => {
+    test("LockTimeout shows the line of this client that holds the lock", async () => {
       const described = new Redlock(url()).lock(fresh(), { wait: 200 });
       async function theHolder() {
         return await described.acquire();
@@ -91,19 +91,19 @@ for (const [kind, url] of Object.entries(kinds)) {
     });
 
     test("extend sets the ttl of later renewals", async () => {
-      const lease = await new Redlock(url()).lock(fresh(), { ttl: 1000 }).acquire();
-      await lease.extend(4000);
+      const lease = await new Redlock(url()).lock(fresh(), { ttl: 2000 }).acquire();
+      await lease.extend(6000);
       // A renewal lengthens it by more than the TTL of the acquire could.
       let least = lease.remaining;
       await eventually(() => {
         const { remaining } = lease;
         least = Math.min(least, remaining);
-        assert.ok(remaining > least && remaining > 1000, `${remaining} ms`);
+        assert.ok(remaining > least && remaining > 2000, `${remaining} ms`);
       });
       await lease.release();
     });
 
-    test("a second release does nothing; after a loss every release rejects", async () => {
+    test("a second release does nothing, but after a loss each release rejects", async () => {
       const redlock = new Redlock(url());
       const name = fresh();
       const first = await redlock.lock(name).acquire();
@@ -118,7 +118,7 @@ for (const [kind, url] of Object.entries(kinds)) {
       }
     });
 
-    test("one round never overtakes a waiter of this process in the line of the name that refused it", async () => {
+    test("tryAcquire does not overtake a waiter of this process", async () => {
       const redlock = new Redlock(url());
       const [free, taken] = [fresh(), fresh()];
       const held = await redlock.lock(taken).acquire();
@@ -135,13 +135,13 @@ for (const [kind, url] of Object.entries(kinds)) {
       await assertRefused(described);
       await assert.rejects(described.acquire({ wait: 0 }), {
         kind: "timeout",
-        message: /others in this process were first/,
+        message: /other callers in this process were first/,
       });
       await held.release();
       await (await first).release();
     });
 
-    test("onLost of a lease that is lost already is called soon, not inside of the call", async () => {
+    test("onLost of a lost lease is called soon, but not synchronously", async () => {
       const redlock = new Redlock(url());
       const name = fresh();
       const lease = await redlock.lock(name).acquire();
@@ -155,7 +155,7 @@ for (const [kind, url] of Object.entries(kinds)) {
 
     // It runs once for each place, and this one covers all nodes.
     if (kind !== "memory://") return;
-    test("a lease held for long is warned of once, with its place", async (context) => {
+    test("a lease held for long causes one warning with its call site", async (context) => {
       const warned = context.mock.method(process, "emitWarning", () => undefined);
       const redlock = new Redlock(url());
       const lease = await redlock.lock(fresh(), { ttl: 4500 }).acquire();

@@ -44,7 +44,7 @@ before(async () => {
 });
 after(() => Promise.all([primary, replica, sentinel].map((server) => server?.stop())));
 
-test("clients of ioredis and node-redis that go there by Sentinel are taken over", async () => {
+test("adopts ioredis and node-redis clients that use Sentinel", async () => {
   const { username, password } = new URL(primary.url);
   const login = username ? { username, password } : {};
   const sentinels = [{ host: "127.0.0.1", port: sentinel.port }];
@@ -62,7 +62,7 @@ test("clients of ioredis and node-redis that go there by Sentinel are taken over
   }
 });
 
-test("a failover is followed", async () => {
+test("follows a failover", async () => {
   const host = `127.0.0.1:${sentinel.port}`;
   const login = new URL(primary.url).username ? `${primary.url.split("//")[1].split("@")[0]}@` : "";
   const redlock = new Redlock(`redis+sentinel://${login}${host}/service`);

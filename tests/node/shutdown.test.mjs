@@ -34,7 +34,7 @@ function running(redlock, name, options = {}) {
 
 for (const [kind, url] of Object.entries(kinds)) {
   describe(kind, () => {
-    test("releaseAll() tells the bodies that run, before anybody else holds", async () => {
+    test("releaseAll() notifies running bodies before another client acquires", async () => {
       const [node, name] = [url(), fresh()];
       const [redlock, other] = [new Redlock(node), new Redlock(node)];
       const { entered, leave, scope, told } = running(redlock, name);
@@ -59,7 +59,7 @@ for (const [kind, url] of Object.entries(kinds)) {
       await next.release();
     });
 
-    test("a body's own release is no loss", async () => {
+    test("the body's own release is not a loss", async () => {
       const redlock = new Redlock(url());
       let signal;
       const scope = redlock.using(fresh(), async (lease) => {
@@ -73,7 +73,7 @@ for (const [kind, url] of Object.entries(kinds)) {
       assert.equal(signal.aborted, false);
     });
 
-    test("a release by the other lease of its token is a loss with reason revoked", async () => {
+    test("a release by another lease with the same token is a loss (revoked)", async () => {
       const redlock = new Redlock(url());
       const name = fresh();
       const first = await redlock.lock(name).acquire();
@@ -85,7 +85,7 @@ for (const [kind, url] of Object.entries(kinds)) {
       await eventually(() => assert.deepEqual(told, ["revoked"]));
     });
 
-    test("shutdown() lets acquires that wait finish", async () => {
+    test("shutdown() lets waiting acquires finish", async () => {
       const node = url();
       const [redlock, other] = [new Redlock(node), new Redlock(node)];
       const name = fresh();
@@ -125,7 +125,7 @@ for (const [kind, url] of Object.entries(kinds)) {
       }
     });
 
-    test("shutdown() lets bodies end, and resolves with 0", async () => {
+    test("shutdown() waits for running bodies and resolves with 0", async () => {
       const node = url();
       const redlock = new Redlock(node);
       const name = fresh();
@@ -146,7 +146,7 @@ for (const [kind, url] of Object.entries(kinds)) {
       assert.equal(await redlock.shutdown(), 0);
     });
 
-    test("shutdown() takes back what is left after its timeout", async () => {
+    test("shutdown() releases the remaining leases at its timeout", async () => {
       const node = url();
       const redlock = new Redlock(node);
       const name = fresh();
@@ -178,7 +178,7 @@ for (const [kind, url] of Object.entries(kinds)) {
   });
 }
 
-test("without a server shutdown() rejects in time, and the end of a scope warns", async (context) => {
+test("without a server shutdown() rejects in time and a scope warns", async (context) => {
   const server = await Server.start();
   const [one, two] = [new Redlock(server.url), new Redlock(server.url)];
   await one.lock(fresh(), { ttl: 60_000 }).acquire();
@@ -189,15 +189,15 @@ test("without a server shutdown() rejects in time, and the end of a scope warns"
   const warned = context.mock.method(process, "emitWarning", () => undefined);
   await two[Symbol.asyncDispose]();
   const texts = warned.mock.calls.map((call) => call.arguments[0].message);
-  const ours = texts.filter((text) => text.includes("the keys end with their ttl"));
+  const ours = texts.filter((text) => text.includes("The keys expire when their TTL ends"));
   assert.equal(ours.length, 1, texts.join("\n"));
   assert.ok(ours[0].includes(lease.key));
 });
 
-test("a timeout that is none", async () => {
+test("shutdown() rejects an invalid timeout", async () => {
   const redlock = new Redlock("memory://");
   for (const timeout of [-1, 0.5, "1s", null, {}, Number.NaN, 10n]) {
-    await assert.rejects(redlock.shutdown(timeout), refusal(["timeout is ", "must be"]));
+    await assert.rejects(redlock.shutdown(timeout), refusal(["timeout", "must be"]));
   }
   await assert.rejects(
     redlock.shutdown(Number.POSITIVE_INFINITY),
@@ -206,8 +206,8 @@ test("a timeout that is none", async () => {
   await redlock.using(fresh(), () => undefined);
 });
 
-test("shutdown() keeps the process until it is done", async () => {
-  const { code, stderr, lines } = await program("ends", [shared.server.url]);
+test("shutdown() keeps the process alive until it is done", async () => {
+  const { code, stderr, lines } = await program("shuts-down", [shared.server.url]);
   assert.equal(code, 0, stderr);
   assert.deepEqual(lines, ["told revoked", "took 1 back"]);
   assert.equal(await shared.server.cli("EXISTS", "lock:ends"), "0");

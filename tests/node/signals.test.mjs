@@ -31,7 +31,7 @@ const WAYS = {
 
 for (const [way, call] of Object.entries(WAYS)) {
   describe(`${way} with a signal`, () => {
-    test("stops waiting with its reason, and runs no body", async () => {
+    test("rejects with its reason and does not run the body", async () => {
       const name = fresh();
       const lease = await redlock.lock(name).acquire();
       const controller = new AbortController();
@@ -45,7 +45,7 @@ for (const [way, call] of Object.entries(WAYS)) {
       await free(name);
     });
 
-    test("that is aborted already sends nothing", async () => {
+    test("sends nothing if it is already aborted", async () => {
       const reason = new Error("no");
       const name = fresh();
       const body = () => assert.fail("the body must not run");
@@ -53,7 +53,7 @@ for (const [way, call] of Object.entries(WAYS)) {
       await free(name);
     });
 
-    test("aborts lease.signal with its reason while the body runs; the lease stays held", async () => {
+    test("aborts lease.signal while the body runs and keeps the lease", async () => {
       const name = fresh();
       const controller = new AbortController();
       const reason = new Error("stop");
@@ -74,7 +74,7 @@ for (const [way, call] of Object.entries(WAYS)) {
       await free(name);
     });
 
-    test("leaves what to do to the body; and a signal first asked for later is aborted", async () => {
+    test("does not stop the body, and aborts a lease.signal that is read later", async () => {
       const name = fresh();
       const controller = new AbortController();
       const result = await call(name, controller.signal, async (lease) => {
@@ -85,7 +85,7 @@ for (const [way, call] of Object.entries(WAYS)) {
       await free(name);
     });
 
-    test("is not listened to once the body has ended", async () => {
+    test("has no listener after the body has ended", async () => {
       const controller = new AbortController();
       let seen;
       await call(fresh(), controller.signal, (lease) => {
@@ -99,7 +99,7 @@ for (const [way, call] of Object.entries(WAYS)) {
   });
 }
 
-test("a loss after the caller's abort is told to onLost; the signal keeps the first reason", async () => {
+test("a loss after the abort reaches onLost and keeps the signal's reason", async () => {
   const name = fresh();
   const controller = new AbortController();
   const alive = setInterval(() => undefined, 1000);
@@ -114,7 +114,7 @@ test("a loss after the caller's abort is told to onLost; the signal keeps the fi
   clearInterval(alive);
 });
 
-test("an abort between grant and body gives the lease back", async () => {
+test("an abort between grant and body releases the lease", async () => {
   const name = fresh();
   const controller = new AbortController();
   const first = redlock.lock(fresh()).acquire();
@@ -129,7 +129,7 @@ test("an abort between grant and body gives the lease back", async () => {
   await free(name);
 });
 
-test("many bodies under one signal: one listener, and each is told", async () => {
+test("many bodies share one listener of a signal and each is aborted", async () => {
   const controller = new AbortController();
   let entered = 0;
   const bodies = Array.from({ length: 30 }, () =>
@@ -145,7 +145,7 @@ test("many bodies under one signal: one listener, and each is told", async () =>
   assert.deepEqual(await Promise.all(bodies), Array(30).fill("all"));
 });
 
-test("a body's error that an odd signal causes still releases", async () => {
+test("an error that an invalid signal causes in the body releases the lease", async () => {
   const name = fresh();
   let calls = 0;
   const addEventListener = () => {
@@ -154,12 +154,12 @@ test("a body's error that an odd signal causes still releases", async () => {
   };
   const signal = { aborted: false, addEventListener, removeEventListener: () => undefined };
   const refused = redlock.using(name, { signal }, () => assert.fail("the body must not run"));
-  await assert.rejects(refused, refusal(["cannot be listened to"]));
+  await assert.rejects(refused, refusal(["cannot listen to the signal"]));
   await free(name);
 });
 
 describe("tryAcquire with a signal", () => {
-  test("that is aborted already rejects with its reason", async () => {
+  test("rejects with its reason if it is already aborted", async () => {
     const name = fresh();
     const reason = new Error("no");
     const refused = redlock.lock(name).tryAcquire({ signal: AbortSignal.abort(reason) });
@@ -167,7 +167,7 @@ describe("tryAcquire with a signal", () => {
     await free(name);
   });
 
-  test("ends the round of a node that does not answer, and leaves no key", async () => {
+  test("ends the round of a silent node and leaves no key", async () => {
     const server = await Server.start();
     try {
       const frozen = new Redlock(server.url, { nodeTimeout: 5000 });
@@ -198,7 +198,7 @@ describe("tryAcquire with a signal", () => {
     }
   });
 
-  test("gives the lease, or null, when nothing aborts, and forgets the signal", async () => {
+  test("returns the lease or null and removes its listener", async () => {
     const { signal } = new AbortController();
     const described = new Redlock(shared.server.url).lock(fresh());
     const lease = await described.tryAcquire({ signal });

@@ -8,7 +8,7 @@ const shared = serverForSuite();
 
 describe("stats", () => {
   for (const kind of ["memory://", "redis://"]) {
-    test(`what became of acquires and leases, over ${kind}`, async () => {
+    test(`counts the ends of acquires and leases over ${kind}`, async () => {
       const client = new Redlock(kind === "memory://" ? kind : shared.server.url);
       const lock = client.lock(fresh(), { renew: false });
       const lease = await lock.acquire();
@@ -38,7 +38,7 @@ describe("stats", () => {
     });
   }
 
-  test("memory without a name is each client's own", async () => {
+  test("an unnamed memory node belongs to one client", async () => {
     const name = fresh();
     const [one, two] = [new Redlock("memory://"), new Redlock("memory://")];
     const lease = await one.lock(name).acquire();

@@ -8,7 +8,7 @@ import { test } from "./testing.mjs";
 
 const here = new URL(".", import.meta.url);
 
-test("a test that hangs fails by name, also in a background job, where SIGINT is ignored", async () => {
+test("a hanging test fails by name, also where SIGINT is ignored", async () => {
   const { NODE_TEST_CONTEXT, ...env } = { ...process.env, REDLOCK_TEST_PATIENCE: "300" };
   const program = fileURLToPath(new URL("programs/hangs.mjs", here));
   const command = 'trap "" INT TERM HUP QUIT; exec "$0" --test --test-reporter=tap "$1"';
@@ -26,7 +26,7 @@ test("a test that hangs fails by name, also in a background job, where SIGINT is
   assert.match(said, /\bok \d+ - this one goes on/);
 });
 
-test("every file takes its tests from testing.mjs", () => {
+test("every test file uses testing.mjs", () => {
   const files = readdirSync(here).filter((name) => name.endsWith(".test.mjs"));
   assert.ok(files.length > 30);
   for (const name of files) {

@@ -82,25 +82,25 @@ const unavailable = (word) => (error) => {
 };
 
 describe("rediss://", () => {
-  test("a server of the right authority is trusted", () =>
+  test("a server with a certificate of tlsCa is trusted", () =>
     locks(server, { tlsCa: file("ca.crt") }));
 
-  test("a server of another authority is not, and the error says so", async () => {
+  test("a server with another authority's certificate is rejected", async () => {
     await assert.rejects(
       locks(server, { tlsCa: file("other-ca.crt") }),
-      unavailable(/name its CA with tlsCa \(.*UnknownIssuer/),
+      unavailable(/Set tlsCa to its CA \(.*UnknownIssuer/),
     );
     await assert.rejects(locks(server), unavailable(/./));
   });
 
-  test("tlsServerName is the name that the certificate must carry", async () => {
+  test("the certificate must contain tlsServerName", async () => {
     const tlsCa = file("ca.crt");
     await locks(server, { tlsCa, tlsServerName: "redis.test" });
     const wrong = locks(server, { tlsCa, tlsServerName: "other.test" });
-    await assert.rejects(wrong, unavailable(/tlsServerName says which one is right.*other\.test/));
+    await assert.rejects(wrong, unavailable(/Set tlsServerName to the expected name.*other\.test/));
   });
 
-  test("what a program has in memory is as good as files", async () => {
+  test("certificates and keys can be passed as bytes", async () => {
     const tlsCa = await readFile(file("ca.crt"));
     await locks(server, { tlsCa });
     await locks(server, { tlsCa: new Uint8Array(tlsCa) });
@@ -113,17 +113,17 @@ describe("rediss://", () => {
     await locks(strict, { tlsCa, tlsCert, tlsKey });
     await assert.rejects(locks(server, { tlsCa: Buffer.from(file("ca.crt")) }), {
       kind: "invalid",
-      message: /^tlsCa is given as bytes: .*a path is text/,
+      message: /^cannot use the bytes of tlsCa: .*Pass a path as text/,
     });
   });
 
-  test("tlsCert and tlsKey show who we are, where the server asks", async () => {
+  test("tlsCert and tlsKey authenticate the client", async () => {
     const tlsCa = file("ca.crt");
     await locks(strict, { tlsCa, tlsCert: file("client.crt"), tlsKey: file("client.key") });
     await assert.rejects(locks(strict, { tlsCa }), unavailable(/CertificateRequired/));
   });
 
-  test("clients of ioredis and node-redis are taken over: the name, and whether to verify", async () => {
+  test("adopts servername and rejectUnauthorized of ioredis and node-redis", async () => {
     const port = Number(new URL(server.tlsUrl).port);
     const clients = (tls) => [
       new Redis({ host: "127.0.0.1", port, tls, lazyConnect: true }),
@@ -144,7 +144,7 @@ describe("rediss://", () => {
     for (const theirs of clients({})) await assert.rejects(locked(theirs), unavailable(/./));
   });
 
-  test("who is asked not to look believes it, and says so once", async () => {
+  test("tlsVerify: false accepts any certificate and warns once", async () => {
     // A separate server for the warnings, which no other client of this test trusts.
     const strangers = new Redlock(strict.tlsUrl, { tlsCa: file("other-ca.crt"), tlsVerify: true });
     await assert.rejects(strangers.lock(fresh(), { wait: 0 }).acquire(), { kind: "unavailable" });
@@ -159,33 +159,33 @@ describe("rediss://", () => {
     for (const made of [strangers, client]) made.close();
   });
 
-  test("a mark at the begin of a file is not minded", async () => {
+  test("a byte-order mark at the start of a file is ignored", async () => {
     await locks(server, { tlsCa: file("marked.crt") });
     await locks(server, { tlsCa: await readFile(file("marked.crt")) });
   });
 
-  test("configure takes the options too", async () => {
+  test("configure accepts the TLS options", async () => {
     configure(server.tlsUrl, { tlsCa: file("ca.crt") });
     assert.equal(await withLock(fresh(), ({ held }) => held), true);
   });
 });
 
-test("what cannot be used is refused when the client is made", () => {
+test("unusable certificates and keys are rejected by the constructor", () => {
   const tlsCa = () => file("ca.crt");
   const bad = [
-    [{ tlsCa: file("tls_ca.pem") }, /^tlsCa is .*tls_ca\.pem/],
+    [{ tlsCa: file("tls_ca.pem") }, /^cannot use tlsCa \(.*tls_ca\.pem/],
     [{ tlsCa: file("ca.key") }, /no PEM certificate/],
     [{ tlsCa: tlsCa(), tlsCert: file("client.crt") }, /tlsKey/],
     [{ tlsCa: tlsCa(), tlsKey: file("client.key") }, /tlsCert/],
     [{ tlsCa: tlsCa(), tlsCert: file("client.crt"), tlsKey: file("none.key") }, /none\.key/],
-    [{ tlsCa: tlsCa(), tlsServerName: "no name" }, /no name/],
+    [{ tlsCa: tlsCa(), tlsServerName: "no name" }, /not a name/],
     [
       { tlsCa: tlsCa(), tlsCert: file("client.crt"), tlsKey: file("ca.key") },
-      /tlsKey is .*ca\.key: it is not the key of the first certificate in tlsCert/,
+      /cannot use tlsKey \(.*ca\.key\): it is not the key of the first certificate in tlsCert/,
     ],
     [{ tlsCa: tlsCa(), tlsCert: file("client.crt"), tlsKey: file("locked.key") }, /encrypted/],
     [{ tlsCa: file("wide.crt") }, /UTF-16/],
-    [{ tlsCa: 7 }, /tlsCa is 7.*string/],
+    [{ tlsCa: 7 }, /tlsCa must be the path of a PEM file, or its bytes \(got 7\)/],
   ];
   for (const [options, message] of bad) {
     assert.throws(() => new Redlock(server.tlsUrl, options), { kind: "invalid", message });

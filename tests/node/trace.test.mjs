@@ -34,7 +34,7 @@ function hear(name) {
 }
 
 describe("channels", () => {
-  test("acquire: begin and end, with the key and the lease", async () => {
+  test("acquire: start and end with the key and the lease", async () => {
     const heard = hear("acquire");
     const redlock = client();
     const lease = await redlock.lock(["a", "b"]).acquire();
@@ -47,7 +47,7 @@ describe("channels", () => {
     assert.equal(heard.told.length, 4);
   });
 
-  test("acquire: why it failed, and null of a tryAcquire", async () => {
+  test("acquire: the error, or null for a refused tryAcquire", async () => {
     const redlock = client();
     const lease = await redlock.lock("job").acquire();
     const heard = hear("acquire");
@@ -74,7 +74,7 @@ describe("channels", () => {
     }
   });
 
-  test("lost: of leases that were acquired since", async () => {
+  test("lost: leases that were acquired after the subscription", async () => {
     const redlock = client();
     const told = [];
     const listen = (loss) => told.push(loss);
@@ -87,7 +87,7 @@ describe("channels", () => {
     redlock.close();
   });
 
-  test("renewals in the background, while somebody listens", async () => {
+  test("renew: background renewals while there is a subscriber", async () => {
     const redlock = client();
     const lease = await redlock.lock("kept", { ttl: 1_500 }).acquire();
     const told = [];
@@ -107,7 +107,7 @@ describe("channels", () => {
     redlock.close();
   });
 
-  test("a renewal that no quorum confirmed, of all keys of the lease", async () => {
+  test("renew: an unconfirmed renewal with all keys of the lease", async () => {
     const told = [];
     const listen = (renewal) => told.push(renewal);
     const server = await Server.start();
@@ -134,7 +134,7 @@ describe("channels", () => {
     }
   });
 
-  test("connections: one that is there, an outage once, and its end", async () => {
+  test("connect: a connection, one message per outage, and its end", async () => {
     const told = [];
     const listen = (connection) => told.push(connection);
     diagnostics.subscribe("redlock:connect", listen);
@@ -165,7 +165,7 @@ describe("channels", () => {
 
   slow(
     "it blocks a thread for real seconds, while short leases are renewed",
-    "a listener that throws, or that blocks its thread, costs no lease",
+    "a subscriber that throws or blocks its thread does not lose leases",
     async () => {
       const { code, stderr, lines } = await program("listens");
       assert.equal(code, 0, stderr);
@@ -173,7 +173,7 @@ describe("channels", () => {
     },
   );
 
-  test("a store that is bound to a call holds while it runs", async () => {
+  test("a store that is bound to a channel is set during the call", async () => {
     const store = new AsyncLocalStorage();
     const channel = diagnostics.tracingChannel("redlock:acquire");
     channel.start.bindStore(store, ({ key }) => `span of ${key}`);
@@ -187,7 +187,7 @@ describe("channels", () => {
   });
 });
 
-test("the spans of docs/node.md are OpenTelemetry's", async () => {
+test("the example of docs/node.md creates OpenTelemetry spans", async () => {
   const exporter = new InMemorySpanExporter();
   trace.setGlobalTracerProvider(
     new BasicTracerProvider({ spanProcessors: [new SimpleSpanProcessor(exporter)] }),
@@ -222,7 +222,7 @@ test("the spans of docs/node.md are OpenTelemetry's", async () => {
   ]);
 });
 
-test("NODE_DEBUG=redlock prints what happens, on stderr", async () => {
+test("NODE_DEBUG=redlock prints events on stderr", async () => {
   const { code, stderr } = await program("debugs", [], { env: { NODE_DEBUG: "redlock" } });
   assert.equal(code, 0, stderr);
   for (const line of [

@@ -4,7 +4,7 @@ import { Redlock } from "redlock-native";
 import { camel, refusal, serverForSuite, silentNodesForSuite, table } from "./helper.mjs";
 import { describe, test } from "./testing.mjs";
 
-describe("parameters of other clients are understood or refused by name:", () => {
+describe("URL parameters of other clients are supported or rejected by name:", () => {
   const silent = silentNodesForSuite(1);
   const { url: rows } = table("urls");
   assert.ok(rows.length > 30);
@@ -22,10 +22,10 @@ describe("parameters of other clients are understood or refused by name:", () =>
   }
 });
 
-describe("on a server", () => {
+describe("with a server", () => {
   const shared = serverForSuite();
 
-  test("a name and a database reach it", async () => {
+  test("client_name and db are sent", async () => {
     const url = `redis://127.0.0.1:${shared.server.port}`;
     const clients = [
       new Redlock(`${url}?db=3&client_name=by-url`),

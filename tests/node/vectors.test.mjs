@@ -23,9 +23,13 @@ const options = (given) =>
 /** Removes the rows that apply only to seconds. */
 const ours = (rows) => rows.filter(({ seconds, milliseconds }) => milliseconds || !seconds);
 
+/** Converts the names and times of a message to the notation of this language. */
+const spelled = (text) =>
+  camel(text).replace(/(\d+(?:\.\d+)?) s\b/g, (_, time) => `${Math.round(time * 1000)} ms`);
+
 function check(call, { error, never }) {
   if (error === undefined) return call();
-  assert.throws(call, refusal(error.map(camel), never));
+  assert.throws(call, refusal(error.map(spelled), never));
 }
 
 describe("options of a lock are checked before anything is sent:", () => {
@@ -60,7 +64,7 @@ describe("options of a client are checked before anything is sent:", () => {
   }
 });
 
-describe("what needs a script is refused where there are none:", () => {
+describe("features that need scripts are rejected with scripts: false:", () => {
   const silent = silentNodesForSuite(1);
   for (const row of scriptless) {
     test(row.about, () => {
@@ -70,7 +74,7 @@ describe("what needs a script is refused where there are none:", () => {
   }
 });
 
-test("options that are in order reach the node: the proof that the tests above could fail", async () => {
+test("valid options reach the node, so the tests above can fail", async () => {
   const silent = await silentNodes();
   const client = new Redlock(`redis://127.0.0.1:${silent.ports[0]}`);
   await assert.rejects(client.lock("job", { ttl: 100, wait: 0 }).acquire(), {
@@ -80,7 +84,7 @@ test("options that are in order reach the node: the proof that the tests above c
   silent.stop();
 });
 
-describe("warnings come once:", () => {
+describe("warnings are emitted once:", () => {
   for (const { about, milliseconds, warning } of locks.filter((row) => row.warning)) {
     test(about, async (context) => {
       const warned = context.mock.method(process, "emitWarning", () => undefined);
@@ -99,7 +103,7 @@ describe("warnings come once:", () => {
   }
 });
 
-test("errors: class, kind, code, base", () => {
+test("each error has its class, kind, code and base class", () => {
   const classes = new Map(Object.entries(redlock));
   const rows = table("errors").error;
   for (const row of rows) {
@@ -113,7 +117,7 @@ test("errors: class, kind, code, base", () => {
   assert.equal(known.length, rows.length);
 });
 
-describe("a closed client refuses", () => {
+describe("a closed client rejects", () => {
   for (const verb of table("errors").after_close) {
     test(verb, async () => {
       const client = new Redlock("memory://");
@@ -134,7 +138,7 @@ describe("a closed client refuses", () => {
   }
 });
 
-describe("a lease is not entered after", () => {
+describe("a lease cannot be entered after", () => {
   for (const verb of table("errors").not_entered_after) {
     test(verb, async () => {
       const client = new Redlock("memory://");
@@ -148,7 +152,7 @@ describe("a lease is not entered after", () => {
   }
 });
 
-describe("keys that are no lock of ours:", () => {
+describe("keys with other data:", () => {
   const shared = serverForSuite();
   for (const { about, set, kind, says } of table("keys").key) {
     test(about, async () => {

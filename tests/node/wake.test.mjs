@@ -55,7 +55,7 @@ const byHand = (command) => async (name) => {
 };
 
 const holders = {
-  "a release by us in another process": anotherProcess,
+  "a release in another process": anotherProcess,
   DEL: byHand(["DEL"]),
   FLUSHDB: byHand(["FLUSHDB"]),
   FLUSHALL: byHand(["FLUSHALL"]),
@@ -70,7 +70,7 @@ for (const [how, hold] of Object.entries(holders)) {
   });
 }
 
-slow("it compares durations", "a waiter wakes when the holder's ttl ends", async () => {
+slow("it compares durations", "a waiter wakes when the holder's TTL ends", async () => {
   const name = fresh();
   const lock = new Redlock(shared.server.url).lock(name);
   await (await lock.acquire()).release(); // connected
@@ -86,7 +86,7 @@ slow("it compares durations", "a waiter wakes when the holder's ttl ends", async
   assert.ok(Math.min(...took) < 450, String(took));
 });
 
-test("a waiter goes on when the server restarts without its data", async () => {
+test("a waiter acquires the lock after the server restarts without data", async () => {
   const server = await Server.start();
   try {
     const name = fresh();
@@ -129,7 +129,7 @@ async function poll(server, url) {
   }
 }
 
-slow("it compares durations", "a server without RESP3 is polled often", async () => {
+slow("it compares durations", "a server without RESP3 is polled frequently", async () => {
   const server = await Server.start(["--rename-command", "HELLO", ""]);
   try {
     const name = fresh();
@@ -143,7 +143,7 @@ slow("it compares durations", "a server without RESP3 is polled often", async ()
   }
 });
 
-test("a server without RESP3 is polled, and a warning says so once", async () => {
+test("a server without RESP3 is polled, with one warning", async () => {
   const server = await Server.start(["--rename-command", "HELLO", ""]);
   try {
     const said = await poll(server, server.url);
@@ -155,7 +155,7 @@ test("a server without RESP3 is polled, and a warning says so once", async () =>
 });
 
 test(
-  "a user without the CLIENT command polls, and a warning says so once",
+  "a user without the CLIENT command polls, with one warning",
   unlessLeast("a user of its own"),
   async () => {
     const server = await Server.start();

@@ -23,7 +23,7 @@ async function laterWarning() {
 }
 
 describe("onWarning", () => {
-  test("hears of a warning instead of the process", async (context) => {
+  test("receives a warning instead of the process", async (context) => {
     const emitted = context.mock.method(process, "emitWarning", () => undefined);
     const [redlock, name] = [client(), fresh()];
     await redlock.lock(name).acquire();
@@ -37,7 +37,7 @@ describe("onWarning", () => {
     assert.equal(emitted.mock.callCount(), 0);
   });
 
-  test("takes a function, or null", () => {
+  test("accepts a function or null", () => {
     for (const wrong of [undefined, "console.log", {}]) {
       assert.throws(() => onWarning(wrong), refusal(["onWarning()", "function"]));
     }
@@ -50,7 +50,7 @@ describe("a loss", () => {
     "lease.signal": (lease) => lease.signal,
   };
   for (const [name, listen] of Object.entries(ways)) {
-    test(`that ${name} tells is no warning`, async () => {
+    test(`that ${name} reports is not a warning`, async () => {
       const redlock = client();
       const [one, other] = [fresh(), fresh()];
       listen(await redlock.lock(one).acquire());
@@ -62,7 +62,7 @@ describe("a loss", () => {
     });
   }
 
-  test("that nobody listens for any more is one again", async () => {
+  test("causes a warning after its listener was removed", async () => {
     const [redlock, name] = [client(), fresh()];
     const lease = await redlock.lock(name).acquire();
     lease.onLost(() => undefined)();
@@ -70,7 +70,7 @@ describe("a loss", () => {
     await eventually(() => assert.equal(losses(name).length, 1));
   });
 
-  test("of a later lease on the same key is one, whoever listened to the one before", async () => {
+  test("of a later lease on the same key causes a warning", async () => {
     const [redlock, name] = [client(), fresh()];
     const first = await redlock.lock(name).acquire();
     first.onLost(() => undefined);
@@ -83,7 +83,7 @@ describe("a loss", () => {
 });
 
 // The tests before this one had few losses, and all of them were warned of.
-test("of thousands of a kind a few are said, and how many more there were", async () => {
+test("thousands of warnings of a kind are limited and counted", async () => {
   const lost = () => heard.filter(({ message }) => message.startsWith("lease lost "));
   const before = lost().length;
   const redlock = client();
@@ -92,7 +92,7 @@ test("of thousands of a kind a few are said, and how many more there were", asyn
   redlock.close();
   const more = () =>
     lost().flatMap(({ message }) => {
-      const [, count] = / and (\d+) more such warnings within 1 s$/.exec(message) ?? [];
+      const [, count] = / \(and (\d+) more such warnings within 1 s\)$/.exec(message) ?? [];
       return count === undefined ? [] : [Number(count)];
     });
   // Each second has ten warnings, then the last one with the count of the others. On a busy machine it takes several
@@ -103,7 +103,7 @@ test("of thousands of a kind a few are said, and how many more there were", asyn
   assert.ok(seconds > 0 && lost().length <= 11 * (seconds + 1), `${lost().length} in ${seconds} s`);
 });
 
-test("an outage is one warning, however many acquires fail", async () => {
+test("an outage causes one warning for any number of failed acquires", async () => {
   const server = await Server.start();
   const redlock = new Redlock(server.url);
   await redlock.using("before", () => undefined);
@@ -130,7 +130,7 @@ test("an outage is one warning, however many acquires fail", async () => {
   await server.stop();
 });
 
-test("a long hold is warned of once for each place", async () => {
+test("a long hold causes one warning per call site", async () => {
   const redlock = client();
   // Acquires with the same options within a short time count as one call site.
   const lock = (name, ttl = 4_500) => redlock.lock(name, { ttl });

@@ -70,7 +70,7 @@ function oneEach(answers) {
 
 slow(
   "100 callers in waves of a real second",
-  "one server: 1 of 100 gets the lock, in each wave",
+  "one server process: 1 of 100 requests acquires the lock",
   async () => {
     oneEach(await waves([await listen(shared.server.url, fresh())]));
   },
@@ -78,7 +78,7 @@ slow(
 
 slow(
   "100 callers in waves of a real second",
-  "three servers: 1 of 100 gets the lock, in each wave",
+  "three server processes: 1 of 100 requests acquires the lock",
   async () => {
     const { url } = shared.server;
     const name = fresh();

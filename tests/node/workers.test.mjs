@@ -15,7 +15,7 @@ function start(task, name) {
 }
 
 describe("a worker thread", () => {
-  test("acquires and releases, beside the main thread, and ends by itself", async () => {
+  test("acquires and releases beside the main thread and then exits", async () => {
     const name = fresh();
     const redlock = new Redlock(shared.server.url);
     const workers = [1, 2, 3].map(() => start("use", name));
@@ -45,7 +45,7 @@ describe("a worker thread", () => {
     await (await lock.tryAcquire()).release();
   });
 
-  test("terminated while it holds: nobody renews, the key goes with its ttl", async () => {
+  test("terminated while it holds stops renewing, and the key expires", async () => {
     const { server } = shared;
     const name = fresh();
     const worker = start("hold", name);
@@ -59,7 +59,7 @@ describe("a worker thread", () => {
 
   slow(
     "it ends workers at many real moments",
-    "terminated in the middle of traffic, many times, leaves this thread working",
+    "terminated often under load does not affect this thread",
     async () => {
       const name = fresh();
       for (let round = 0; round < 10; round++) {
@@ -74,7 +74,7 @@ describe("a worker thread", () => {
 
   slow(
     "it counts what many workers leave behind",
-    "started and ended many times, in every way, leaves nothing behind",
+    "started and ended many times leaks nothing",
     async () => {
       const options = { flags: ["--expose-gc"], timeout: 60_000 };
       const ended = await program("threads", [shared.server.url, 20], options);

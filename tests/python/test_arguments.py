@@ -233,9 +233,9 @@ def test_a_wait_that_others_take_for_forever_names_none(
     call: Callable[..., Any], wait: float
 ) -> None:
     client = redlock.Redlock("memory://")
-    with pytest.raises(redlock.InvalidOption, match=r"^wait is .*\. wait=None waits forever$"):
+    with pytest.raises(redlock.InvalidOption, match=r"^wait must be .*\. wait=None waits forever$"):
         client.lock("job", wait=wait)
-    with pytest.raises(redlock.InvalidOption, match=r"wait is .*\. wait=None waits forever$"):
+    with pytest.raises(redlock.InvalidOption, match=r"wait must be .*\. wait=None waits forever$"):
         call(client.lock("job"), "acquire", wait=wait)
     with pytest.raises(redlock.InvalidOption) as caught:
         client.lock("job", ttl=wait)

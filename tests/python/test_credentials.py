@@ -92,18 +92,18 @@ class Awaitable:
         (fails, "credentials raised ValueError, whose text is not shown"),
         (
             lambda: threading.Event().wait(3) or "s3cret",
-            "credentials gave no answer within 1.500 s",
+            "credentials did not return within 1.500 s",
         ),
-        (lambda: None, "gave a value of type NoneType"),
-        (lambda: ("s3cret",), "gave 1 values: it must be a password, (user, password) or"),
-        (lambda: {"password": "s3cret"}, "gave a value of type dict"),
-        (lambda: ("app", "s3cret", "soon"), "gave a lifetime of type str"),
-        (lambda: ("app", "s3cret", float("nan")), "gave a lifetime that is no time"),
-        (lambda: ["app", 5], "gave a password of type int"),
-        (lambda: b"s3cret\xff", "gave a password that is not UTF-8"),
+        (lambda: None, "returned a value of type NoneType"),
+        (lambda: ("s3cret",), "returned 1 values: it must be a password, (user, password) or"),
+        (lambda: {"password": "s3cret"}, "returned a value of type dict"),
+        (lambda: ("app", "s3cret", "soon"), "returned a lifetime of type str"),
+        (lambda: ("app", "s3cret", float("nan")), "returned a lifetime that is not a time"),
+        (lambda: ["app", 5], "returned a password of type int"),
+        (lambda: b"s3cret\xff", "returned a password that is not UTF-8"),
         (lambda: ("app", "s3cret", 0), "a lifetime of less than a second"),
-        (lambda: "", "gave an empty password"),
-        (Awaitable, "gave an awaitable"),
+        (lambda: "", "returned an empty password"),
+        (Awaitable, "returned an awaitable"),
         (lambda: ("app", "wrong-s3cret"), "WRONGPASS"),
     ],
 )
@@ -128,7 +128,7 @@ async def coroutine() -> str:
     [
         ("redis://127.0.0.1", coroutine, ["coroutine function", "asyncio.run"]),
         ("redis://127.0.0.1", "s3cret", ["credentials is of type str", "function"]),
-        ("redis://:s3cret@127.0.0.1:1", fails, ["credentials is given", "redis://127.0.0.1:1"]),
+        ("redis://:s3cret@127.0.0.1:1", fails, ["credentials is set", "redis://127.0.0.1:1"]),
     ],
 )
 def test_what_is_wrong_at_once_is_said_at_once(node: str, ask: Any, words: list[str]) -> None:

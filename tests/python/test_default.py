@@ -78,6 +78,18 @@ print([node.url for node in look(redlock.lock("x")).nodes])
 
 
 @ways
+@pytest.mark.parametrize("variable", ["REDIS_URL", "REDLOCK_NODES"])
+def test_a_variable_with_an_invalid_url_is_named(way: str, variable: str) -> None:
+    code = """
+try: held(redlock.lock("x"))
+except redlock.InvalidOption as error: print(error)
+"""
+    out = output(way + code, **{variable: "redis://b:s3cret"})
+    assert out.startswith(f"the environment variable {variable} is wrong: ")
+    assert "s3cret" not in out
+
+
+@ways
 def test_the_choice_is_logged_once_and_redacted(way: str, redis_server: Server) -> None:
     code = """
 import logging, sys

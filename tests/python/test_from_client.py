@@ -168,7 +168,7 @@ def test_the_settings_of_sentinels_and_clusters() -> None:
 
 def test_time_outs_that_somebody_gave_are_taken_over(library: Any) -> None:
     assert Redlock.from_client(library()).lock("job", ttl=2).ttl == 2
-    with pytest.raises(redlock.InvalidOption, match=r"node_timeout is 3\.000 s"):
+    with pytest.raises(redlock.InvalidOption, match=r"node_timeout must be .*\(got 3 s\)"):
         Redlock.from_client(library(socket_timeout=3.0)).lock("job", ttl=2)
     ours = Redlock.from_client(library(socket_timeout=3.0), node_timeout=0.5)
     assert ours.lock("job", ttl=2).ttl == 2

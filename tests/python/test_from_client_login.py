@@ -90,15 +90,15 @@ def test_what_a_provider_gives_is_sent_as_redis_py_sends_it(
 @pytest.mark.parametrize(
     ("provider", "encoding", "words"),
     [
-        (Provider("latin", "s3cret\u00e4"), "latin-1", "gave a password that is not UTF-8"),
-        (Provider("latin", b"s3cret\xe4"), "utf-8", "gave a password that is not UTF-8"),
-        (Provider(b"s3cret\xe4", b"s3cret"), "utf-8", "gave a user that is not UTF-8"),
-        (Provider("utf", "s3cret\udce4"), "utf-8", "gave a password that is not UTF-8"),
+        (Provider("latin", "s3cret\u00e4"), "latin-1", "returned a password that is not UTF-8"),
+        (Provider("latin", b"s3cret\xe4"), "utf-8", "returned a password that is not UTF-8"),
+        (Provider(b"s3cret\xe4", b"s3cret"), "utf-8", "returned a user that is not UTF-8"),
+        (Provider("utf", "s3cret\udce4"), "utf-8", "returned a password that is not UTF-8"),
         (Provider("utf", "s3cret\u00e4"), "ascii", "raised UnicodeEncodeError"),
-        (Provider("utf", "s3cret", "s3cret", 4), "utf-8", "gave 4 values"),
-        (Provider("s3cret", None), "utf-8", "gave a password of type NoneType"),
-        (Provider("s3cret", True), "utf-8", "gave a password of type bool"),
-        (Provider(), "utf-8", "gave 0 values"),
+        (Provider("utf", "s3cret", "s3cret", 4), "utf-8", "returned 4 values"),
+        (Provider("s3cret", None), "utf-8", "returned a password of type NoneType"),
+        (Provider("s3cret", True), "utf-8", "returned a password of type bool"),
+        (Provider(), "utf-8", "returned 0 values"),
     ],
 )
 def test_what_a_provider_gives_and_cannot_be_sent_is_said_and_not_shown(

@@ -221,7 +221,7 @@ def test_an_attached_lease_has_no_fencing_token(
     lease = lock.acquire()
     attached = call(lock, "attach", lease.token)
     assert lease.detach()
-    with pytest.raises(redlock.InvalidOption, match="hand it over with the token"):
+    with pytest.raises(redlock.InvalidOption, match="send it with the token"):
         _ = attached.fencing_token
     call(attached, "release")
     with lock.acquire() as later:

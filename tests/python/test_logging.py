@@ -62,7 +62,7 @@ def flush(kept: Kept) -> None:
     client = redlock.Redlock("memory://")
     with client.lock("flush", ttl=2 * 3600 + said):
         pass
-    kept.until("a ttl above one hour")
+    kept.until("the ttl is above one hour")
     kept.records = [record for record in kept.records if "above one hour" not in record.msg]
 
 
@@ -98,10 +98,10 @@ def test_who_is_waited_for_and_what_differs_stand_apart_from_the_words(kept: Kep
     with client.lock("job", ttl=30), ThreadPoolExecutor(1) as other:
         waiting = other.submit(client.lock("job", wait=0.05).acquire)
         assert isinstance(waiting.exception(), redlock.LockTimeout)
-    (waits,) = kept.until("waiting: somebody else holds it")
+    (waits,) = kept.until("waiting: it is already held")
     assert waits.msg == "waiting: %s key=%s remaining_ms=%s"
     assert 0 < vars(waits)["remaining_ms"] <= 30_500
-    assert vars(waits)["holder"].startswith("somebody else holds it")
+    assert vars(waits)["holder"].startswith("it is already held")
 
 
 def turn_on_by_disabling(on: bool) -> None:

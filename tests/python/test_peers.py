@@ -1,4 +1,4 @@
-"""Errors of other lock libraries that no other file here tests. docs/faults.md has the list."""
+"""Errors of other lock libraries that no other file here tests. docs/contributing/faults.md has the list."""
 
 import asyncio
 import threading

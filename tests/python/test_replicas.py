@@ -95,5 +95,5 @@ def test_other_kinds_of_values_are_refused(option: dict[str, object], words: str
 
 
 def test_memory_has_no_disk() -> None:
-    with pytest.raises(redlock.InvalidOption, match="fsync is given, and memory://x has no disk"):
+    with pytest.raises(redlock.InvalidOption, match="fsync is set, but memory://x has no disk"):
         redlock.Redlock("memory://x", fsync=True)

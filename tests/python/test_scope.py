@@ -234,9 +234,7 @@ def test_the_body_s_exception_stands(
 
 
 #: How LockTimeout names the holder, in the core's text.
-OWN = (
-    r"this (thread|task) holds it itself, acquired at .*test_scope\.py:\d+: a lock is not reentrant"
-)
+OWN = r"this (thread|task) already holds it, acquired at .*test_scope\.py:\d+\. Locks are not reentrant"
 #: The same client, but another thread or task.
 ANOTHERS = r"this client holds it, acquired at .*test_scope\.py:\d+$"
 
@@ -247,8 +245,8 @@ def test_waiting_for_oneself_is_warned_of(client: redlock.Redlock, name: str) ->
         with (
             pytest.warns(
                 RuntimeWarning,
-                match=rf"lock:{name}: this thread holds it already, acquired at .*test_scope\.py:\d+: "
-                "a lock is not reentrant, so this waits for itself",
+                match=rf"lock:{name}: this thread already holds it, acquired at .*test_scope\.py:\d+\. "
+                "Locks are not reentrant, so this call waits for itself",
             ) as warned,
             pytest.raises(redlock.LockTimeout, match=OWN) as caught,
         ):
@@ -307,8 +305,8 @@ def test_a_thread_whose_exit_stack_holds_it_is_warned_of(
     with contextlib.ExitStack() as stack:
         stack.enter_context(lock)
         with (
-            pytest.warns(RuntimeWarning, match="this thread holds it already"),
-            pytest.raises(redlock.LockTimeout, match="this thread holds it itself"),
+            pytest.warns(RuntimeWarning, match="this thread already holds it"),
+            pytest.raises(redlock.LockTimeout, match="this thread already holds it"),
         ):
             lock.acquire()
 
@@ -345,7 +343,7 @@ def test_a_task_that_waits_for_itself_is_warned_of(client: redlock.Redlock, name
         lock = client.lock(name)
         async with lock:
             with (
-                pytest.warns(RuntimeWarning, match="this task holds it already.*not reentrant"),
+                pytest.warns(RuntimeWarning, match="this task already holds it.*not reentrant"),
                 pytest.raises(redlock.LockTimeout, match=OWN),
             ):
                 await lock.aacquire(wait=0.1)

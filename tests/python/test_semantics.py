@@ -205,14 +205,14 @@ def test_one_round_never_overtakes_a_local_waiter(
         def stands_in_line() -> bool:
             with pytest.raises(redlock.LockTimeout) as refused:
                 call(lock, "acquire", wait=0)
-            return "others in this process were first" in str(refused.value)
+            return "other callers in this process were first" in str(refused.value)
 
         eventually(stands_in_line)
         # The waiter releases what it acquired in the round that refused it.
         free = eventually(lambda: call(client.lock(f"{name}-free"), "try_acquire"))
         call(free, "release")
         assert call(lock, "try_acquire") is None
-        with pytest.raises(redlock.LockTimeout, match="others in this process were first"):
+        with pytest.raises(redlock.LockTimeout, match="other callers in this process were first"):
             call(lock, "acquire", wait=0)
         held.release()
         first.result(10).release()

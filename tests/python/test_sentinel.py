@@ -36,6 +36,6 @@ def test_a_failover_is_followed_sync_and_async(service: Service, name: str) -> N
 def test_who_knows_no_such_service_says_so(service: Service, name: str) -> None:
     with (
         redlock.Redlock(service.url() + "-2") as client,
-        pytest.raises(redlock.InvalidOption, match="know no service service-2"),
+        pytest.raises(redlock.InvalidOption, match="do not know the service service-2"),
     ):
         client.lock(name).acquire()

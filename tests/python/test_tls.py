@@ -101,7 +101,9 @@ def test_what_a_program_has_in_memory_is_as_good_as_files(
     locks(call, server.tls_url, tls_ca=ca)
     assert "UnknownIssuer" in refused(call, server.tls_url, tls_ca=read("other-ca.crt"))
     locks(call, strict.tls_url, tls_ca=ca, tls_cert=read("client.crt"), tls_key=read("client.key"))
-    with pytest.raises(redlock.InvalidOption, match=r"tls_ca is given as bytes.*a path is text"):
+    with pytest.raises(
+        redlock.InvalidOption, match=r"cannot use the bytes of tls_ca: .*Pass a path as text"
+    ):
         redlock.Redlock(server.tls_url, tls_ca=str(folder / "ca.crt").encode())
     with pytest.raises(redlock.InvalidOption, match=r"tls_ca is of type bytearray.*or its bytes"):
         redlock.Redlock(server.tls_url, tls_ca=bytearray(ca))  # type: ignore[arg-type]
@@ -137,10 +139,10 @@ def test_configure_takes_the_options_too(folder: Path, server: Secured) -> None:
         ({"tls_ca": "ca.crt", "tls_cert": "client.crt"}, "tls_key"),
         ({"tls_ca": "ca.crt", "tls_key": "client.key"}, "tls_cert"),
         ({"tls_ca": "ca.crt", "tls_cert": "client.crt", "tls_key": "none.key"}, "none.key"),
-        ({"tls_ca": "ca.crt", "tls_server_name": "no name"}, "no name"),
+        ({"tls_ca": "ca.crt", "tls_server_name": "no name"}, "not a name"),
         (
             {"tls_ca": "ca.crt", "tls_cert": "client.crt", "tls_key": "ca.key"},
-            "tls_key is .*ca.key: it is not the key of the first certificate in tls_cert",
+            r"cannot use tls_key \(.*ca\.key\): it is not the key of the first certificate in tls_cert",
         ),
         ({"tls_ca": "ca.crt", "tls_cert": "client.crt", "tls_key": "locked.key"}, "encrypted"),
         ({"tls_ca": "wide.crt"}, "UTF-16"),

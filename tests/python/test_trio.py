@@ -342,7 +342,7 @@ def test_tasks_are_told_apart(run: Any, client: redlock.Redlock, name: str) -> N
     async def main() -> None:
         async with lock:
             with (
-                pytest.warns(RuntimeWarning, match="this task holds it already"),
+                pytest.warns(RuntimeWarning, match="this task already holds it"),
                 pytest.raises(redlock.LockTimeout, match="not reentrant"),
             ):
                 await lock.aacquire()

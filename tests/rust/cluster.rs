@@ -48,9 +48,9 @@ async fn detects_cluster_mode_on_first_connect() {
     };
     let one = |server: &Server, scheme: &str| format!("{scheme}://127.0.0.1:{}", server.port);
     let error = says(&[one(&cluster.masters[0], "redis")]).await;
-    assert!(error.contains("use redis+cluster://host:port"), "{error}");
+    assert!(error.contains("Use redis+cluster://host:port"), "{error}");
     let error = says(&[one(&alone, "redis+cluster")]).await;
-    assert!(error.contains("use redis://host:port"), "{error}");
+    assert!(error.contains("Use redis://host:port"), "{error}");
     let twice: Vec<String> =
         cluster.masters.iter().map(|master| one(master, "redis+cluster")).collect();
     let error = says(&twice).await;

@@ -106,5 +106,5 @@ async fn adopts_tls_and_its_verification() {
     locks(of(true)).await.unwrap();
     // Settings that both sides specify must be equal.
     let error = locks(of(true).tls(TlsOptions::new().verify(true))).await.unwrap_err();
-    assert!(error.to_string().contains("say different things"), "{error}");
+    assert!(error.to_string().contains("differ. Use only one"), "{error}");
 }

@@ -105,14 +105,14 @@ async fn failing_callback_is_an_error_in_time_without_secrets() {
         std::future::pending::<()>().await;
         Ok::<_, ()>(Credentials::new("s3cret"))
     });
-    unavailable(hanging.build().unwrap(), "credentials gave no answer within 1.500 s").await;
+    unavailable(hanging.build().unwrap(), "credentials did not return within 1.500 s").await;
     let blocking = builder().credentials(async || {
         std::thread::sleep(Duration::from_secs(5));
         Ok::<_, ()>(Credentials::new("s3cret"))
     });
-    unavailable(blocking.build().unwrap(), "credentials gave no answer within 1.500 s").await;
+    unavailable(blocking.build().unwrap(), "credentials did not return within 1.500 s").await;
     let empty = builder().credentials(async || Ok::<_, ()>(Credentials::new("")));
-    unavailable(empty.build().unwrap(), "credentials gave an empty password").await;
+    unavailable(empty.build().unwrap(), "credentials returned an empty password").await;
     let short = builder()
         .credentials(async || Ok::<_, ()>(Credentials::new("s3cret").lifetime(millis(10))));
     unavailable(short.build().unwrap(), "a lifetime of less than a second").await;
@@ -149,7 +149,7 @@ async fn refuses_callback_together_with_a_url_password() {
         let error = made.build().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid);
         let text = error.to_string();
-        assert!(text.contains("credentials is given, and node redis://127.0.0.1:1 has"), "{text}");
+        assert!(text.contains("credentials is set, but node redis://127.0.0.1:1 has"), "{text}");
         assert!(!text.contains("s3cret"), "{text}");
     }
 }

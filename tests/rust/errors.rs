@@ -36,7 +36,7 @@ async fn error_source_ends_at_the_node_without_io_error() {
     let lock = lock.node_timeout(millis(100)).wait(millis(150));
     let error = lock.acquire().await.unwrap_err();
     let source = error.source().expect("the node's error");
-    assert!(source.to_string().contains("no answer within 0.100 s"), "{source}");
+    assert!(source.to_string().contains("no reply within 0.100 s"), "{source}");
     assert!(source.source().is_none());
     let memory = Redlock::builder(["memory://errors"]).build().unwrap().lock("job");
     let _held = memory.acquire().await.unwrap();
@@ -47,7 +47,7 @@ async fn error_source_ends_at_the_node_without_io_error() {
 async fn durations_in_errors_have_a_unit() {
     let redlock = Redlock::builder(["memory://errors"]).build().unwrap();
     let error = redlock.lock("unit").ttl(millis(10)).acquire().await.unwrap_err().to_string();
-    assert!(error.ends_with("ttl is 0.010 s: at least 0.1 s (100 ms) are needed"), "{error}");
+    assert!(error.ends_with("ttl must be at least 0.1 s (got 0.01 s)"), "{error}");
     let lease = redlock.lock("unit").acquire().await.unwrap();
     let error = lease.extend(millis(10)).await.unwrap_err().to_string();
     assert!(!error.contains("in seconds"), "{error}");

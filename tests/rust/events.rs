@@ -215,7 +215,7 @@ fn logs_each_step_with_values_and_a_short_token() {
     let left = milliseconds(&events_with("renewed", 1)[0], "remaining_ms");
     assert!(left > 100.0 && left <= 600.0, "{left}");
     assert!(milliseconds(&events_with("released", 1)[0], "held_ms") > 100.0);
-    let waits = events_with("waiting: somebody else holds it", 1);
+    let waits = events_with("waiting: it is already held", 1);
     assert_eq!(waits.len(), 1, "once: {waits:?}");
     assert!(milliseconds(&waits[0], "remaining_ms") <= 600.0);
     assert_eq!(events_with("connected", 1)[0].name, "redlock::node");
@@ -233,7 +233,7 @@ fn logs_once_that_a_caller_waits_behind_others() {
         let first = tokio::spawn(redlock.lock("line").wait(millis(8000)).acquire());
         tokio::task::spawn_blocking(|| events_with("waiting: somebody", 1)).await.unwrap();
         let behind = tokio::spawn(redlock.lock("line").wait(millis(8000)).acquire());
-        let waits = || events_with("waiting: others in this process", 1);
+        let waits = || events_with("waiting: other callers in this process", 1);
         let waits_logged = tokio::task::spawn_blocking(waits).await.unwrap();
         assert_eq!(waits_logged.len(), 1, "{waits_logged:?}");
         held.release().await.unwrap();
@@ -267,10 +267,10 @@ fn logs_an_outage_at_growing_intervals() {
             }
         });
         // Behind all records so far.
-        let flushes = current_events("a ttl above one hour").len();
+        let flushes = current_events("the ttl is above one hour").len();
         let ttl = Duration::from_secs(7200 * (flushes as u64 + 1));
         block_on(redlock.lock("flush").ttl(ttl).try_acquire()).unwrap_err();
-        events_with("a ttl above one hour", flushes + 1);
+        events_with("the ttl is above one hour", flushes + 1);
         current_events("unavailable for ").len()
     };
     // (From 1 s, 10 s and 60 s on, then each 300 s.)
@@ -319,6 +319,32 @@ fn node_that_fails_again_at_once_continues_its_outage() {
         (2, 2),
         "1 s and 10 s of 60"
     );
+}
+
+#[test]
+fn frequent_outages_are_logged_at_growing_intervals() {
+    let _turn = turn(LevelFilter::INFO);
+    let clock = TestClock::new();
+    let redlock = TestRedlock::with_clock(&clock).unwrap();
+    block_on(async {
+        for _ in 0..100 {
+            redlock.fail();
+            redlock.lock("job").try_acquire().await.unwrap_err();
+            clock.advance(millis(2000)).await;
+            redlock.lock("job").try_acquire().await.unwrap_err();
+            redlock.recover();
+            drop(redlock.lock("job").try_acquire().await.unwrap());
+            clock.advance(millis(4000)).await;
+        }
+        // Behind all records so far.
+        drop(redlock.lock("flush").ttl(Duration::from_secs(7200)).try_acquire().await.unwrap());
+    });
+    events_with("the ttl is above one hour", 1);
+    // At 2, 8, 14, 20, 32, 50, 86, 152, 284 and 542 s.
+    let records = current_events("unavailable for ");
+    assert_eq!((records.len(), current_events("available again after ").len()), (10, 10));
+    let last = &records[9].fields["message"];
+    assert!(last.contains("(42 similar records were omitted before)"), "{last}");
 }
 
 #[test]

@@ -52,5 +52,5 @@ async fn fsync_and_min_replicas_require_replica_fsync() {
     let both = builder([primary.url()]).fsync(true).min_replicas(1).build().unwrap();
     let error = refused(&both).await;
     let cause = error.nodes()[0].error.clone().unwrap();
-    assert!(cause.contains("reached 0 of 1 disks of replicas within 0.800 s"), "{cause}");
+    assert!(cause.contains("reached 0 of 1 replica disks within 0.800 s"), "{cause}");
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use redlock::Redlock;
 use redlock::testing::{Clock, Instant, Sleep, SystemClock};
 
-use crate::support::{Proxy, Server, millis};
+use crate::support::{Mode, Proxy, Server, millis};
 
 /// The machine's clock, which can jump ahead.
 #[derive(Clone, Default)]
@@ -117,4 +117,22 @@ async fn keeps_an_idle_connection_that_replies() {
         lock.acquire().await.unwrap().release().await.unwrap();
     }
     assert_eq!(idle.proxy.connections.load(Ordering::Relaxed), before);
+}
+
+#[tokio::test]
+async fn keeps_an_idle_connection_over_a_slow_network() {
+    let (server, clock) = (Server::start(), Jumping::default());
+    let proxy = Proxy::to(server.port);
+    proxy.set(Mode::LongestDelay);
+    let builder = Redlock::builder([proxy.url()]).clock(Arc::new(clock.clone()));
+    let redlock =
+        builder.node_timeout(millis(20_000)).connect_timeout(millis(60_000)).build().unwrap();
+    let lock = redlock.lock("job").ttl(Duration::from_secs(3600));
+    let lease = lock.acquire().await.unwrap();
+    // A slow attempt to connect may have had others in parallel.
+    let before = proxy.connections.load(Ordering::Relaxed);
+    clock.jump(60);
+    lease.extend(Duration::from_secs(3600)).await.unwrap();
+    assert_eq!(proxy.connections.load(Ordering::Relaxed), before);
+    assert_eq!(redlock.stats().reconnects, 0);
 }

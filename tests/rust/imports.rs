@@ -1,7 +1,7 @@
 //! A module calls only the modules below it. The test reads the imports of every source file, and one list of the
 //! order.
 //!
-//! `docs/architecture.md` shows the same list. An upward import is either a mistake or a reason to move a module.
+//! `docs/contributing/architecture.md` shows the same list. An upward import is either a mistake or a reason to move a module.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -101,6 +101,7 @@ const CORE: &[&str] = &[
     "node::redis",
     "node::redis::ways",
     "node::redis::connection",
+    "node::redis::notices",
     "node::redis::reconnect",
     "node::redis::keeper::events",
     "node::redis::keeper",
@@ -109,6 +110,7 @@ const CORE: &[&str] = &[
     "node::redis::lane::waiting",
     "node::redis::lane",
     "node::redis::lane::receipt",
+    "node::redis::features",
     "node::redis::ears",
     "node::redis::session::reading",
     "node::redis::session",
@@ -188,6 +190,7 @@ const CORE: &[&str] = &[
     "log",
     "listener",
     "record",
+    "throttle",
     "clock::ahead",
     "clock",
     "background",
@@ -390,9 +393,9 @@ fn core_modules_call_only_lower_modules() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The modules of a folder in the order of `docs/architecture.md`.
+/// The modules of a folder in the order of `docs/contributing/architecture.md`.
 pub(crate) fn documented(folder: &str) -> Vec<String> {
-    let text = fs::read_to_string(root().join("docs/architecture.md")).unwrap();
+    let text = fs::read_to_string(root().join("docs/contributing/architecture.md")).unwrap();
     let heading = format!("## Source layout of `{folder}`\n");
     let (_, section) = text.split_once(&heading).unwrap_or_else(|| panic!("no {heading}"));
     let section = section.split("\n## ").next().unwrap_or_default();
@@ -402,7 +405,11 @@ pub(crate) fn documented(folder: &str) -> Vec<String> {
 
 #[test]
 fn architecture_page_shows_the_same_order() {
-    assert_eq!(documented("core/src"), CORE, "docs/architecture.md and the list disagree");
+    assert_eq!(
+        documented("core/src"),
+        CORE,
+        "docs/contributing/architecture.md and the list disagree"
+    );
 }
 
 #[test]

@@ -154,7 +154,11 @@ fn native_code_uses_only_error_classes_of_python() {
 #[test]
 fn architecture_page_shows_the_python_order() {
     for (folder, order) in [("bindings-python/src", RUST), ("bindings-python/python", PYTHON)] {
-        assert_eq!(documented(folder), order, "docs/architecture.md and the list disagree");
+        assert_eq!(
+            documented(folder),
+            order,
+            "docs/contributing/architecture.md and the list disagree"
+        );
     }
 }
 

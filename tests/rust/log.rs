@@ -20,7 +20,7 @@ use tracing::{Event, Metadata, Subscriber, span};
 use tracing_core::span::Current;
 
 use support::{
-    Gateway, Proxy, RIGHTS, Server, block_on, client, eventually_blocking, millis, within,
+    Gateway, Proxy, RIGHTS, Server, Verdict, block_on, client, eventually_blocking, millis, within,
 };
 
 /// What the subscriber does with an event.
@@ -303,8 +303,8 @@ fn endless_wait_is_logged_at_doubling_intervals() {
             let waited: f64 = after.split(' ').next().unwrap().parse().unwrap();
             assert!((least..least * 2.0).contains(&waited), "{line}");
             assert!(line.contains("lock:patient"), "{line}");
-            assert!(line.contains("somebody else holds it, for 7"), "{line}");
-            assert!(line.contains("no wait was given"), "{line}");
+            assert!(line.contains("it is already held, and expires in 7"), "{line}");
+            assert!(line.contains("wait is not set"), "{line}");
         }
         first.abort();
         behind.abort();
@@ -356,9 +356,9 @@ fn long_holds_of_thousands_are_logged_up_to_a_limit() {
             lease.extend(millis(100)).await.unwrap();
             leases.push(lease);
         }
-        lines_with("ten times its ttl", 100);
+        lines_with("ten times its TTL", 100);
         tokio::time::sleep(millis(500)).await;
-        assert_eq!(lines_with("ten times its ttl", 100).len(), 100);
+        assert_eq!(lines_with("ten times its TTL", 100).len(), 100);
     });
 }
 
@@ -399,9 +399,59 @@ fn logs_unsupported_proxy_commands_in_one_record() {
     block_on(async {
         redlock.lock("job").acquire().await.unwrap().release().await.unwrap();
     });
-    let lines = lines_with("a proxy before it, does not support", 1);
+    let lines = lines_with("a proxy in front of it, does not support", 1);
     assert_eq!(lines.len(), 1, "{lines:?}");
     for word in ["WARN", "HELLO", "CLIENT SETNAME", "CLIENT TRACKING", "SCRIPT LOAD", "EVAL"] {
         assert!(lines[0].contains(word), "{word}: {lines:?}");
+    }
+}
+
+#[test]
+fn logs_lost_and_recovered_server_features() {
+    let _turn = Turn::take();
+    let server = Server::start();
+    let left = Arc::new(AtomicU64::new(2));
+    let closes = Arc::clone(&left);
+    let one_less = |left: u64| left.checked_sub(1);
+    let gateway = Gateway::to(server.port, move |words, _| {
+        let is_left = || closes.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_ok();
+        if words[0] == "HELLO" && is_left() { Verdict::Close } else { Verdict::Pass }
+    });
+    // Records that follow each other closely would be omitted.
+    let builder = Redlock::builder([gateway.url()]).clock(Arc::new(FastClock));
+    let redlock = builder.node_timeout(Duration::from_secs(1000)).build().unwrap();
+    for count in 1..=3 {
+        left.store(2, Ordering::SeqCst);
+        server.ask("CLIENT KILL TYPE normal");
+        eprintln!("{:?}", block_on(redlock.lock("job").inspect()));
+        for words in
+            ["a proxy before it, does not support HELLO", "the server supports all commands now"]
+        {
+            assert_eq!(lines_with(words, count).len(), count);
+        }
+    }
+}
+
+#[test]
+fn logs_a_repeated_finding_of_connections_once() {
+    let _turn = Turn::take();
+    let server = Server::with(&["--maxmemory-policy", "allkeys-lru"]);
+    let builder = Redlock::builder([server.url()]).restart_guard(Duration::from_secs(36_000));
+    let redlock = builder.build().unwrap();
+    block_on(redlock.lock("job").inspect()).unwrap();
+    for count in 1..=10 {
+        server.ask("CLIENT KILL TYPE normal");
+        eventually_blocking("a new connection", || {
+            block_on(redlock.lock("job").inspect()).is_ok() && redlock.stats().reconnects >= count
+        });
+    }
+    // Behind all records so far.
+    let flush = redlock.lock("flush").ttl(Duration::from_secs(7200)).wait(Duration::ZERO);
+    block_on(flush.acquire()).unwrap_err();
+    lines_with("the ttl is above one hour", 1);
+    for words in ["may evict lock keys", "grants new leases in"] {
+        let node = format!(":{}", server.port);
+        let about = lines_with(words, 1).into_iter().filter(|line| line.contains(&node)).count();
+        assert_eq!(about, 1, "{words}");
     }
 }

@@ -49,13 +49,15 @@ async fn every_way_to_release_keeps_the_key() {
 async fn keeps_each_name_and_ignores_foreign_keys() {
     let server = Server::start();
     let redlock = client([&server]);
-    let lock = redlock.lock(["a", "b"]).ttl(TTL).min_hold(MIN_HOLD);
+    let lock = redlock.lock(["a", "b"]).ttl(TTL).min_hold(TTL / 2);
     let lease = lock.acquire().await.unwrap();
     server.ask("SET lock:b other PX 60000");
     let error = lease.release().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Lost, "{error}");
-    let (a, b) = (remaining_ttl(&server, "lock:a"), remaining_ttl(&server, "lock:b"));
-    assert!((1..=1600).contains(&a) && b > 50_000, "{a} {b}");
+    // The client may learn of the change to `b` before the release. It then releases `a` in the background.
+    eventually("`a` shortened", || (1..=10_000).contains(&remaining_ttl(&server, "lock:a"))).await;
+    let b = remaining_ttl(&server, "lock:b");
+    assert!(b > 20_000, "{b}");
 }
 
 /// Without scripts, in the dialects of Valkey and Redis 8.4.
@@ -109,7 +111,7 @@ async fn release_ends_both(one: Redlock, two: Redlock, left: impl Fn() -> Durati
     assert!(kept.len() > seen.nodes.len() / 2, "{seen:?}");
     assert_eq!(kept[0].token.as_deref(), Some(&token[..8]));
     let error = two.lock("tick").wait(Duration::ZERO).acquire().await.unwrap_err();
-    assert!(error.to_string().contains("it was released, and stays for"), "{error}");
+    assert!(error.to_string().contains("it was released, but its key stays for"), "{error}");
 }
 
 #[tokio::test]
@@ -160,7 +162,7 @@ async fn refuses_lifetimes_below_min_hold() {
     ] {
         let text = error.to_string();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{text}");
-        assert!(text.contains("min_hold is") && text.contains("no key lives longer"), "{text}");
+        assert!(text.contains("min_hold must be at most"), "{text}");
     }
 }
 

@@ -3,11 +3,38 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use std::time::Duration;
+
+use redlock::testing::{Clock, Instant, Sleep, SystemClock};
 use redlock::{Credentials, Error, ErrorKind, Redlock};
 
 use crate::support::{
-    Cluster, RIGHTS, SERVERS_PASSWORD, Sentinels, Server, builder, client, eventually, millis,
+    Cluster, Proxy, RIGHTS, SERVERS_PASSWORD, Sentinels, Server, builder, client, eventually,
+    millis,
 };
+
+/// A clock so slow that no second passes on it. Its timers take their usual time.
+struct Slow;
+
+impl Clock for Slow {
+    fn now(&self) -> Instant {
+        Instant::from_start(Duration::from_nanos(SystemClock.now().as_nanos() as u64 / 1000))
+    }
+
+    fn wall_micros(&self) -> u64 {
+        SystemClock.wall_micros()
+    }
+
+    fn sleep_until(&self, at: Instant) -> Sleep {
+        SystemClock.sleep_until(SystemClock.now() + at.since(self.now()))
+    }
+}
+
+/// How often the server has replied with this error.
+fn errors(server: &Server, code: &str) -> usize {
+    let count = server.info("errorstats", &format!("errorstat_{code}"));
+    count.map_or(0, |count| count.trim_start_matches("count=").parse().unwrap())
+}
 
 /// The error of an acquire that may wait forever.
 async fn error_of(redlock: &Redlock) -> Error {
@@ -36,7 +63,7 @@ async fn refused_login_or_database_ends_an_acquire_at_once() {
         (url_as(&server, "nobody:s3cret-wrong@"), "WRONGPASS"),
         (format!("{}?protocol=2", url_as(&server, ":s3cret-wrong@")), "WRONGPASS"),
         (url_as(&open, "app:s3cret-word@"), "may not run EVALSHA"),
-        (format!("{}/99", url_as(&open, "")), "database 99 cannot be selected"),
+        (format!("{}/99", url_as(&open, "")), "cannot select database 99"),
     ] {
         let redlock = Redlock::builder([url]).build().unwrap();
         for wait in [None, Some(millis(3_600_000))] {
@@ -71,7 +98,7 @@ async fn names_a_sentinel_port_without_showing_a_script() {
     assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
     let text = error.to_string();
     assert!(text.contains("it is a Redis Sentinel"), "{text}");
-    assert!(text.contains("use redis+sentinel://host:port/service"), "{text}");
+    assert!(text.contains("Use redis+sentinel://host:port/service"), "{text}");
     assert!(!text.contains("KEYS"), "{text}");
 }
 
@@ -149,4 +176,51 @@ async fn requests_new_credentials_after_a_refusal() {
         .unwrap();
     let error = error_of(&wrong).await;
     assert!(error.to_string().contains("WRONGPASS"), "{error}");
+}
+
+#[tokio::test]
+async fn brief_login_or_permission_change_ends_no_acquire() {
+    let server = Server::start();
+    let rights = |keys: &str| RIGHTS.replace("lock:", keys);
+    for (before, after, code) in [
+        (format!("on >s3cret-new {RIGHTS}"), ">s3cret-word".to_owned(), "WRONGPASS"),
+        (format!("on >s3cret-word {}", rights("other:")), RIGHTS.to_owned(), "NOPERM"),
+        (format!("on >s3cret-word {RIGHTS} -pttl"), RIGHTS.to_owned(), "NOPERM"),
+    ] {
+        assert_eq!(server.ask(&format!("ACL SETUSER app reset {before}")), "+OK");
+        let url = url_as(&server, "app:s3cret-word@");
+        let redlock = Redlock::builder([url]).clock(Arc::new(Slow)).build().unwrap();
+        let said = errors(&server, code);
+        let waiting = tokio::spawn(redlock.lock("job").acquire());
+        eventually("several refusals", || errors(&server, code) >= said + 4).await;
+        assert!(!waiting.is_finished(), "{code}");
+        assert_eq!(server.ask(&format!("ACL SETUSER app {after}")), "+OK");
+        waiting.await.unwrap().expect(code).release().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn wrong_server_ends_an_acquire_only_after_a_second() {
+    let (server, sentinels) = (Server::start(), Sentinels::start(1, 0));
+    let lacking = Server::with(&["--rename-command", "DEL", ""]);
+    for (wrong, kind) in
+        [(sentinels.ports[0], ErrorKind::Invalid), (lacking.port, ErrorKind::Unsupported)]
+    {
+        let proxy = Proxy::to(server.port);
+        let redlock = builder([proxy.url()]).clock(Arc::new(Slow)).build().unwrap();
+        redlock.lock("job").acquire().await.unwrap().release().await.unwrap();
+        proxy.redirect_to(wrong);
+        let before = proxy.connections.load(Ordering::SeqCst);
+        let waiting = tokio::spawn(redlock.lock("job").acquire());
+        let tries = || proxy.connections.load(Ordering::SeqCst) - before;
+        eventually("several attempts", || tries() >= 4).await;
+        assert!(!waiting.is_finished(), "{kind:?}");
+        proxy.redirect_to(server.port);
+        waiting.await.unwrap().unwrap().release().await.unwrap();
+        // If it stays, the acquire ends.
+        let redlock = builder([proxy.url()]).build().unwrap();
+        redlock.lock("job").acquire().await.unwrap().release().await.unwrap();
+        proxy.redirect_to(wrong);
+        assert_eq!(error_of(&redlock).await.kind(), kind);
+    }
 }

@@ -1,11 +1,12 @@
 //! Managed servers and proxies that lack commands or close connections. Each lack is reported at connect or has a
 //! substitute.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use redlock::{ErrorKind, Redlock};
 
+use crate::support::replicas::calls;
 use crate::support::{Gateway, Server, Verdict, client, eventually, millis};
 
 /// A lock is acquired, waited for, kept, inspected and released over this client.
@@ -21,6 +22,11 @@ async fn works(redlock: &Redlock, about: &str) {
     eventually("a waiter", || redlock.stats().waiting == 1).await;
     lease.release().await.unwrap();
     waiting.await.unwrap().unwrap().release().await.unwrap();
+    assert!(!redlock.force_release("job").await.unwrap(), "{about}");
+    let forced = lock.acquire().await.unwrap();
+    assert!(redlock.force_release("job").await.unwrap(), "{about}");
+    assert!(!lock.inspect().await.unwrap().held, "{about}");
+    drop(forced);
     let several = redlock.lock(["one", "two"]).fencing(true).acquire().await.unwrap();
     assert!(several.fencing_token().is_ok(), "{about}");
     several.release().await.unwrap();
@@ -37,8 +43,8 @@ async fn supports_a_proxy_that_closes_at_unknown_commands() {
     let redlock = over(&gateway);
     works(&redlock, "twemproxy").await;
     assert_eq!(redlock.stats().reconnects, 0);
-    // Twice `HELLO`, twice all questions, and the one that is used.
-    assert_eq!(gateway.connections.load(Ordering::Relaxed), 5);
+    // Twice `HELLO`, twice all questions, and the one that is used. Later connections only check for more features.
+    assert!(gateway.connections.load(Ordering::Relaxed) >= 5);
     assert_eq!(server.info("commandstats", "cmdstat_evalsha"), None);
     assert_eq!(server.ask("EXISTS lock:job"), ":0");
 }
@@ -64,7 +70,7 @@ async fn supports_a_proxy_with_custom_error_texts() {
         "-ERR unknown command 'x', with args beginning with: \r\n",
     ] {
         let gateway = Gateway::to(server.port, move |command, _| match &*command[0] {
-            "HELLO" | "CLIENT" | "SCRIPT" | "EVALSHA" | "INFO" => Verdict::Reply(words),
+            "HELLO" | "CLIENT" | "SCRIPT" | "EVALSHA" | "INFO" | "TIME" => Verdict::Reply(words),
             _ => Verdict::Pass,
         });
         works(&over(&gateway), words).await;
@@ -88,10 +94,10 @@ async fn sends_auth_before_hello_if_a_proxy_requires_it() {
     assert!(server.info("commandstats", "cmdstat_hello").is_some());
     let wrong = Redlock::builder([url("app:s3cret-wrong@")]).build().unwrap();
     let error = wrong.lock("job").acquire().await.unwrap_err().to_string();
-    assert!(error.contains("WRONGPASS") && !error.contains("put the password"), "{error}");
+    assert!(error.contains("WRONGPASS") && !error.contains("add the password"), "{error}");
     let none = Redlock::builder([url("")]).build().unwrap();
     let error = none.lock("job").acquire().await.unwrap_err().to_string();
-    assert!(error.contains("NOAUTH") && error.contains("put the password"), "{error}");
+    assert!(error.contains("NOAUTH") && error.contains("add the password"), "{error}");
 }
 
 #[tokio::test]
@@ -112,7 +118,7 @@ async fn sends_eval_without_script_load_and_evalsha() {
     ]);
     let error = client([&server]).lock("job").acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
-    assert!(error.to_string().contains("does not know EVAL, which every lock needs"), "{error}");
+    assert!(error.to_string().contains("does not support EVAL, which every lock needs"), "{error}");
 }
 
 #[tokio::test]
@@ -122,8 +128,69 @@ async fn names_a_missing_required_command_at_connect() {
         let redlock = client([&server]);
         let error = redlock.lock("job").wait(Duration::ZERO).acquire().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported, "{hidden}: {error}");
-        let words = format!("does not know {hidden}, which every lock needs");
+        let words = format!("does not support {hidden}, which every lock needs");
         assert!(error.to_string().contains(&words), "{hidden}: {error}");
         assert_eq!(server.ask("DBSIZE"), ":0", "{hidden}");
     }
+}
+
+/// Whether this is one of the first calls.
+fn is_early(left: &AtomicU32) -> bool {
+    let one_less = |left: u32| left.checked_sub(1);
+    left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok()
+}
+
+/// A proxy that gives this verdict on the first two commands with this name, and then passes everything on.
+fn twice(server: &Server, name: &'static str, verdict: Verdict) -> Gateway {
+    let left = AtomicU32::new(2);
+    Gateway::to(server.port, move |words, _| {
+        if words[0] == name && is_early(&left) { verdict } else { Verdict::Pass }
+    })
+}
+
+#[tokio::test]
+async fn node_votes_after_two_cut_handshakes() {
+    let server = Server::start();
+    let gateway = twice(&server, "INFO", Verdict::Close);
+    let redlock = Redlock::builder([gateway.url()]).restart_guard(millis(2000)).build().unwrap();
+    let lock = redlock.lock("job").ttl(millis(2000));
+    let error = lock.clone().wait(Duration::ZERO).acquire().await.unwrap_err();
+    assert!(error.to_string().contains("its uptime cannot be read"), "{error}");
+    lock.wait(millis(60_000)).acquire().await.unwrap().release().await.unwrap();
+    assert_eq!(redlock.stats().reconnects, 1);
+}
+
+#[tokio::test]
+async fn node_sends_pushes_after_two_cut_logins() {
+    let server = Server::start();
+    let gateway = twice(&server, "HELLO", Verdict::Close);
+    let redlock = over(&gateway);
+    let lease = redlock.lock("job").acquire().await.unwrap();
+    eventually("a connection with notifications", || redlock.stats().reconnects == 1).await;
+    // The connection was replaced between two commands.
+    lease.release().await.unwrap();
+    works(&redlock, "after that").await;
+    assert_eq!(redlock.stats().reconnects, 1);
+}
+
+#[tokio::test]
+async fn full_server_does_not_count_as_without_hello() {
+    const FULL: Verdict = Verdict::Dismiss("-ERR max number of clients reached\r\n");
+    let server = Server::start();
+    let at_hello = twice(&server, "HELLO", FULL);
+    // Two attempts are cut twice at `HELLO`, and have no room for the third connection.
+    let (hello, ping) = (AtomicU32::new(4), AtomicU32::new(2));
+    let at_ping = Gateway::to(server.port, move |words, _| match &*words[0] {
+        "HELLO" if is_early(&hello) => Verdict::Close,
+        "PING" if is_early(&ping) => FULL,
+        _ => Verdict::Pass,
+    });
+    for gateway in [at_hello, at_ping] {
+        let redlock = over(&gateway);
+        let lock = redlock.lock("job").wait(millis(60_000));
+        lock.acquire().await.unwrap().release().await.unwrap();
+        // It has worked with RESP3 from the beginning.
+        assert_eq!(redlock.stats().reconnects, 0);
+    }
+    assert_eq!(calls(&server, "hello"), 2);
 }

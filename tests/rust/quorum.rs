@@ -150,11 +150,11 @@ async fn restarted_server_rejects_first_votes_and_says_how_long() {
     let lock = guarded.lock("job").wait(Duration::ZERO);
     let error = lock.acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
-    assert!(error.to_string().contains("votes again in"), "{error}");
+    assert!(error.to_string().contains("grants new leases in"), "{error}");
     let seen = lock.inspect().await.unwrap();
     assert!(seen.nodes.iter().all(|node| node.state == NodeState::Free));
     let why = seen.nodes[0].error.clone().unwrap();
-    assert!(why.contains("votes again in"), "{why}");
+    assert!(why.contains("grants new leases in"), "{why}");
     let error = lock.clone().ttl(Duration::from_secs(31)).acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert!(error.to_string().contains("restart_guard"), "{error}");

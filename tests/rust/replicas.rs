@@ -87,5 +87,5 @@ async fn reports_missing_waitaof_command_at_connect() {
     let fsync = builder([server.url()]).fsync(true).build().unwrap();
     let error = fsync.lock("job").acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
-    assert!(error.to_string().contains("Redis 7.2 and Valkey have it"), "{error}");
+    assert!(error.to_string().contains("Redis 7.2 and Valkey support it"), "{error}");
 }

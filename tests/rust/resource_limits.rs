@@ -33,7 +33,7 @@ fn process_with_limited_resource() {
         let error = lock.acquire().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable);
         let text = error.to_string();
-        assert!(text.contains("background thread cannot be started"), "{text}");
+        assert!(text.contains("cannot start the background thread"), "{text}");
         assert!(text.contains("os error"), "{text}");
         lock.inspect().await.unwrap_err();
         redlock.force_release("job").await.unwrap_err();

@@ -28,7 +28,7 @@ fn refuses_a_runtime_without_io() {
     drop(ended);
     if cfg!(target_os = "linux") {
         assert!(refused(without.handle()).contains("enable_io"));
-        assert!(refused(&handle).contains("has ended"));
+        assert!(refused(&handle).contains("has shut down"));
     }
 }
 

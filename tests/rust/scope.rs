@@ -69,7 +69,7 @@ async fn acquire_within_overrides_wait() {
     let century = Duration::from_secs(100 * 365 * 24 * 3600);
     let error = lock.acquire_within(century).await.unwrap_err();
     assert_eq!((error.kind(), error.resource()), (ErrorKind::Invalid, Some("lock:waited")));
-    assert!(error.to_string().contains("leave it out to wait for ever"), "{error}");
+    assert!(error.to_string().contains("Omit it to wait forever"), "{error}");
     assert!(!node.called());
 }
 
@@ -190,6 +190,19 @@ fn reads_nodes_from_the_environment() {
     }
 }
 
+#[test]
+fn names_the_variable_with_an_invalid_url() {
+    for variable in ["REDIS_URL", "REDLOCK_NODES"] {
+        let out = with_variables(&[(variable, "redis://b:s3cret")]);
+        let output = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert!(
+            output.contains(&format!("the environment variable {variable} is wrong")),
+            "{output}"
+        );
+        assert!(!output.contains("s3cret"), "{output}");
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn invalid_utf8_in_the_environment_is_not_shown() {
@@ -201,7 +214,7 @@ fn invalid_utf8_in_the_environment_is_not_shown() {
     let out = this.env("REDIS_URL", OsStr::from_bytes(b"redis://secret\xff@a")).output().unwrap();
     let output = String::from_utf8_lossy(&out.stderr).into_owned();
     assert!(
-        output.contains("REDIS_URL is no text in UTF-8") && !output.contains("secret"),
+        output.contains("REDIS_URL is not valid UTF-8") && !output.contains("secret"),
         "{output}"
     );
 }

@@ -64,7 +64,7 @@ async fn reports_missing_conditional_delete_at_connect() {
     let error = redlock.lock("job").acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     assert!(
-        error.to_string().contains("scripts is off, and the server has neither DELIFEQ"),
+        error.to_string().contains("scripts is off, but the server has neither DELIFEQ"),
         "{error}"
     );
     assert_eq!(scriptless.count("SET"), 0, "a vote was sent");
@@ -198,7 +198,7 @@ async fn force_release_deletes_only_the_value_it_saw() {
     assert!(redlock.lock("job").inspect().await.unwrap().held);
     scriptless.set("lock:long", &"x".repeat(2000), millis(10_000));
     let error = redlock.force_release("long").await.unwrap_err();
-    assert!(error.to_string().contains("more than a kilobyte"), "{error}");
+    assert!(error.to_string().contains("more than one kilobyte"), "{error}");
     assert!(scriptless.get("lock:long").is_some());
     assert!(redlock.force_release("job").await.unwrap());
     assert_eq!((scriptless.get("lock:job"), scriptless.count("DEL")), (None, 0));
@@ -220,7 +220,7 @@ async fn lost_delete_is_sent_again() {
     }
 }
 
-/// The minimum rights of a user on Valkey 9: `docs/security.md`.
+/// The minimum rights of a user on Valkey 9: `docs/operate/security.md`.
 #[cfg(feature = "delifeq")]
 const MINIMUM_PERMISSIONS: &str =
     include_str!("../vectors/rights_without_scripts.txt").trim_ascii_end();

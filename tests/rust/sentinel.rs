@@ -136,7 +136,7 @@ async fn sentinel_and_server_passwords_are_separate_and_hidden() {
     let wrong_sentinel = right.replace("s3cret-sentinels", "s3cret-wrong");
     let wrong_server = right.replace(SERVERS_PASSWORD, "s3cret-wrong");
     for (url, says) in [
-        (no_sentinel, "no sentinel says where service-0 is"),
+        (no_sentinel, "no sentinel reports the address of service-0"),
         (wrong_sentinel, "WRONGPASS"),
         (wrong_server, "WRONGPASS"),
     ] {
@@ -155,7 +155,7 @@ async fn unknown_service_is_an_option_error() {
     let redlock = builder([url]).build().unwrap();
     let error = redlock.lock("job").acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
-    assert!(error.to_string().contains("know no service service-9"), "{error}");
+    assert!(error.to_string().contains("do not know the service service-9"), "{error}");
 }
 
 #[tokio::test]
@@ -173,6 +173,6 @@ async fn tls_applies_to_sentinels_and_servers() {
     for redlock in [stranger, plain] {
         let error = redlock.lock("job").wait(Duration::ZERO).acquire().await.unwrap_err();
         let cause = error.nodes()[0].error.clone().unwrap_or_default();
-        assert!(cause.contains("no sentinel says where service-0 is"), "{cause}");
+        assert!(cause.contains("no sentinel reports the address of service-0"), "{cause}");
     }
 }

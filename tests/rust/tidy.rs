@@ -171,11 +171,9 @@ fn files_named(table: &str) -> Vec<String> {
 }
 
 #[test]
-fn tests_of_repairs_exist_in_their_files() {
-    let text = fs::read_to_string(root().join("docs/testing.md")).unwrap();
-    let table = text.split("\n## Repairs").nth(1).unwrap().split("\n## ").next().unwrap();
-    let table = table.split("\n### ").next().unwrap();
-    let named = files_named(table);
+fn tests_of_regressions_exist_in_their_files() {
+    let text = fs::read_to_string(root().join("docs/contributing/regressions.md")).unwrap();
+    let named = files_named(&text);
     assert!(named.len() > 50, "only {named:?}");
     let tests = files(&root().join("tests"), &[".rs", ".py", ".mjs", ".toml"]);
     for name in named {
@@ -183,7 +181,7 @@ fn tests_of_repairs_exist_in_their_files() {
         let slow = name.replacen("rust/", "rust/slow/", 1);
         let ends = |path: &PathBuf| path.ends_with(&name) || path.ends_with(&slow);
         let there = root().join(&name).exists() || tests.iter().any(ends);
-        assert!(there, "docs/testing.md names {name}, which is nowhere");
+        assert!(there, "docs/contributing/regressions.md names {name}, which is nowhere");
     }
     assert_eq!(files_named("| 1 | `a.rs` | `rust/b.rs`: it, `c.py::d` |"), ["rust/b.rs", "c.py"]);
 }

@@ -81,7 +81,7 @@ fn default_client_reads_its_nodes() {
         ),
     ];
     for (nodes, url, expected) in cases {
-        assert_eq!(default_nodes(nodes, url), expected);
+        assert_eq!(default_nodes(nodes, url).unwrap(), expected);
     }
 }
 

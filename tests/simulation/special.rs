@@ -60,7 +60,7 @@ impl Scenario {
     }
 
     /// A cluster's master fails over. It never fails over to a former master, because a client that missed both
-    /// failovers would not notice them (docs/cluster.md).
+    /// failovers would not notice them (docs/operate/cluster.md).
     fn fail_over(&self, rng: &mut Rng, at: Time) -> Vec<Step> {
         let (node, mut steps) = (rng.usize(..self.nodes.len()), Vec::new());
         let longest = [20, 300, 2000].map(|ms| rng.u64(1..ms));

@@ -17,50 +17,50 @@ pub(crate) struct EventLoop {
     queue: Queue,
     wake: Wake,
     /// The callback for outcomes is gone.
-    deserted: AtomicBool,
-    /// The topics whose steps the program requested, one bit for each.
-    steps: AtomicU32,
-    /// Number of steps in the queue.
-    unseen: AtomicUsize,
-    /// Number of steps that were dropped since the last one was delivered.
+    ended: AtomicBool,
+    /// The topics whose events the program requested, one bit for each.
+    event_topics: AtomicU32,
+    /// Number of events in the queue.
+    queued_events: AtomicUsize,
+    /// Number of events that were dropped since the last one was delivered.
     dropped: AtomicUsize,
 }
 
-/// Maximum number of steps in the queue.
-const ROOM: usize = 10_000;
+/// Maximum number of events in the queue.
+const MAX_QUEUED_EVENTS: usize = 10_000;
 
 impl EventLoop {
     /// `wake` runs the function that reads the queue.
     pub(crate) fn new(queue: Queue, wake: Wake) -> Self {
-        let (deserted, steps) = (AtomicBool::new(false), AtomicU32::new(0));
-        let (unseen, dropped) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Self { queue, wake, deserted, steps, unseen, dropped }
+        let (ended, event_topics) = (AtomicBool::new(false), AtomicU32::new(0));
+        let (queued_events, dropped) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Self { queue, wake, ended, event_topics, queued_events, dropped }
     }
 
-    /// Sets the topics whose steps the event loop receives.
-    pub(super) fn want_steps(&self, topics: u32) {
-        self.steps.store(topics, Ordering::Relaxed);
+    /// Sets the topics whose events the event loop receives.
+    pub(super) fn want_events(&self, topics: u32) {
+        self.event_topics.store(topics, Ordering::Relaxed);
     }
 
-    /// Whether the event loop receives the steps of this topic.
-    pub(super) fn wants_steps(&self, topic: Topic) -> bool {
-        self.steps.load(Ordering::Relaxed) & (1 << topic as u32) != 0
+    /// Whether the event loop receives the events of this topic.
+    pub(super) fn wants_events(&self, topic: Topic) -> bool {
+        self.event_topics.load(Ordering::Relaxed) & (1 << topic as u32) != 0
     }
 
-    /// Queues a step and wakes the loop. Drops the step if the queue is full.
-    pub(super) fn push_step(&self, step: &Record) {
-        if self.unseen.fetch_add(1, Ordering::Relaxed) < ROOM {
-            let outcome = Outcome::Step(Box::new(step.clone()), 0);
+    /// Queues an event and wakes the loop. Drops the event if the queue is full.
+    pub(super) fn push_event(&self, event: &Record) {
+        if self.queued_events.fetch_add(1, Ordering::Relaxed) < MAX_QUEUED_EVENTS {
+            let outcome = Outcome::Event(Box::new(event.clone()), 0);
             self.push([Ended { slot: 0, number: 0, outcome }]);
         } else {
-            self.unseen.fetch_sub(1, Ordering::Relaxed);
+            self.queued_events.fetch_sub(1, Ordering::Relaxed);
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Removes a step from the count. Returns how many were dropped since the last one.
-    pub(super) fn saw_step(&self) -> usize {
-        self.unseen.fetch_sub(1, Ordering::Relaxed);
+    /// Removes an event from the count. Returns how many were dropped since the last one.
+    pub(super) fn event_delivered(&self) -> usize {
+        self.queued_events.fetch_sub(1, Ordering::Relaxed);
         self.dropped.swap(0, Ordering::Relaxed)
     }
 
@@ -97,17 +97,17 @@ impl EventLoop {
     }
 
     /// Sets whether to keep the process and the callback for outcomes alive. JavaScript thread only.
-    pub(crate) fn keep(&self, hearer: &Callback, on: bool) {
-        self.wake.keep(hearer, on);
+    pub(crate) fn keep(&self, settle_callback: &Callback, on: bool) {
+        self.wake.keep(settle_callback, on);
     }
 
     /// Marks the event loop as unable to receive outcomes.
-    pub(crate) fn desert(&self) {
-        self.deserted.store(true, Ordering::SeqCst);
+    pub(crate) fn mark_ended(&self) {
+        self.ended.store(true, Ordering::SeqCst);
     }
 
     /// Whether outcomes can be received.
     pub(crate) fn alive(&self) -> bool {
-        self.wake.alive() && !self.deserted.load(Ordering::SeqCst)
+        self.wake.alive() && !self.ended.load(Ordering::SeqCst)
     }
 }

@@ -20,24 +20,24 @@ pub(super) struct Host {
 }
 
 impl Host {
-    /// Uses this thread's event loop, which calls `look` when data is readable. `None` if that is not possible.
-    pub(super) fn here(
+    /// Uses this thread's event loop, which calls `on_readable` when data is readable. `None` if that is not possible.
+    pub(super) fn on_event_loop(
         uv: &'static Functions,
         env: Env,
-        look: impl Fn() + 'static,
+        on_readable: impl Fn() + 'static,
     ) -> Option<Self> {
         let driver = Driver::on_loop()?;
-        let watch = Watch::start(uv, env, driver.descriptor()?, look)?;
+        let watch = Watch::start(uv, env, driver.descriptor()?, on_readable)?;
         Some(Self { watch: Some(watch), driver })
     }
 
     /// Uses the background thread, which queues outcomes for this thread's event loop.
-    pub(super) fn elsewhere(event_loop: Arc<EventLoop>) -> Self {
+    pub(super) fn on_background_thread(event_loop: Arc<EventLoop>) -> Self {
         Self { watch: None, driver: Driver::start(move |outcomes| event_loop.push(outcomes)) }
     }
 
     /// Whether the futures run on this thread.
-    pub(super) fn is_here(&self) -> bool {
+    pub(super) fn is_on_event_loop(&self) -> bool {
         self.watch.is_some()
     }
 

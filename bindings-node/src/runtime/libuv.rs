@@ -80,7 +80,7 @@ functions! {
 }
 
 /// Returns the functions if this process is Node.js, with event loops of libuv.
-pub(super) fn of(env: Env) -> Option<&'static Functions> {
+pub(super) fn functions(env: Env) -> Option<&'static Functions> {
     static FOUND: OnceLock<Option<Functions>> = OnceLock::new();
     if !is_node(env) {
         return None;
@@ -96,14 +96,14 @@ pub(super) fn of(env: Env) -> Option<&'static Functions> {
 
 /// Runtimes that also claim to be Node.js. Bun has all names of libuv, but ends the process at the first call. Electron
 /// runs libuv's loop inside another one.
-const OTHERS: [&str; 4] = ["bun", "deno", "electron", "nw"];
+const OTHER_RUNTIMES: [&str; 4] = ["bun", "deno", "electron", "nw"];
 
 fn is_node(env: Env) -> bool {
     let process =
         env.get_global().and_then(|global| global.get_named_property::<Object>("process"));
     let versions = process.and_then(|process| process.get_named_property::<Object>("versions"));
     versions.is_ok_and(|versions| {
-        OTHERS.iter().all(|name| matches!(versions.has_named_property(name), Ok(false)))
+        OTHER_RUNTIMES.iter().all(|name| matches!(versions.has_named_property(name), Ok(false)))
     })
 }
 

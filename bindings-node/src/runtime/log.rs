@@ -1,4 +1,4 @@
-//! Events of core. Warnings go to `process.emitWarning`, and steps to the threads with subscribers.
+//! Events of core. Warnings go to `process.emitWarning`, and events to the threads with subscribers.
 
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 
@@ -10,20 +10,20 @@ use crate::outcome::{Ended, Outcome};
 /// The event loops that can emit a warning. Warnings belong to the process, so only the first live loop gets each.
 static LOOPS: Mutex<Vec<Weak<EventLoop>>> = Mutex::new(Vec::new());
 
-/// Adds an event loop for warnings and steps.
+/// Adds an event loop for warnings and other events.
 pub(crate) fn forward_to(event_loop: &Arc<EventLoop>) {
     static LISTEN: Once = Once::new();
-    LISTEN.call_once(|| ffi::listen(hear));
+    LISTEN.call_once(|| ffi::listen(on_event));
     alive().push(Arc::downgrade(event_loop));
-    want();
+    request_events();
 }
 
-/// Requests steps from core for the topics with subscribers, and only warnings for the others.
-pub(super) fn want() {
+/// Requests events from core for the topics with subscribers, and only warnings for the others.
+pub(super) fn request_events() {
     let loops: Vec<_> = alive().iter().filter_map(Weak::upgrade).collect();
     for topic in Topic::ALL {
-        let steps = loops.iter().any(|event_loop| event_loop.wants_steps(topic));
-        ffi::want(topic, Some(if steps { Level::Debug } else { Level::Warn }));
+        let wanted = loops.iter().any(|event_loop| event_loop.wants_events(topic));
+        ffi::want(topic, Some(if wanted { Level::Debug } else { Level::Warn }));
     }
 }
 
@@ -34,11 +34,11 @@ fn alive() -> MutexGuard<'static, Vec<Weak<EventLoop>>> {
 }
 
 /// Called on the thread of the event.
-fn hear(record: Record) {
+fn on_event(record: Record) {
     let loops: Vec<_> = alive().iter().filter_map(Weak::upgrade).collect();
     for event_loop in loops {
-        if event_loop.wants_steps(record.topic) {
-            event_loop.push_step(&record);
+        if event_loop.wants_events(record.topic) {
+            event_loop.push_event(&record);
         }
     }
     if record.level <= Level::Warn {

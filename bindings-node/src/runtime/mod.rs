@@ -12,9 +12,9 @@
 mod event_loop;
 mod host;
 mod libuv;
-mod local;
 mod log;
 mod outcomes;
+mod thread_state;
 mod turn;
 mod wake;
 mod watch;
@@ -28,61 +28,63 @@ use napi_derive::napi;
 use redlock::ffi;
 
 use self::event_loop::{EventLoop, Queue};
-pub(crate) use self::local::Local;
-use self::outcomes::pass_on;
+use self::outcomes::forward_warnings;
+pub(crate) use self::thread_state::ThreadState;
 use self::turn::Turns;
 use self::wake::{Callback, Resource, Wake};
 use crate::batch::Batch;
 use crate::outcome::Outcome;
 
-/// The number of written rows, and the values beside them.
+/// The number of written rows, and the side values.
 type Settled = FnArgs<(u32, Option<Vec<Outcome>>)>;
 
 /// The connection of one JavaScript thread to the native part.
 #[napi]
 pub struct Runtime {
     /// The state of the thread.
-    pub(crate) local: Rc<Local>,
+    pub(crate) thread: Rc<ThreadState>,
 }
 
 #[napi]
 impl Runtime {
     /// `calls` and `outcomes` are rows of numbers. `settle` is called with the number of outcomes to read, and with the
-    /// values beside them, if there are any.
+    /// side values, if there are any.
     #[napi(constructor, catch_unwind)]
     pub fn new(
         env: Env,
         calls: Float64ArraySlice<'_>,
         outcomes: Float64ArraySlice<'_>,
-        #[napi(ts_arg_type = "(rows: number, beside?: unknown[]) => void")] settle: Function<
+        #[napi(ts_arg_type = "(rows: number, sideValues?: unknown[]) => void")] settle: Function<
             Settled,
             (),
         >,
     ) -> napi::Result<Self> {
         let queue = Queue::default();
-        let slot: Rc<RefCell<Weak<Local>>> = Rc::default();
+        let slot: Rc<RefCell<Weak<ThreadState>>> = Rc::default();
         let (arrived, owner) = (Arc::clone(&queue), Rc::clone(&slot));
         let resource = Resource::new(env)?;
         let wake = Wake::new(env, &resource, move || match owner.borrow().upgrade() {
-            Some(local) => local.tell(),
-            None => pass_on(arrived.take(usize::MAX).0),
+            Some(thread) => thread.deliver(),
+            None => forward_warnings(arrived.take(usize::MAX).0),
         })?;
         let event_loop = Arc::new(EventLoop::new(queue, wake));
         log::forward_to(&event_loop);
-        let hearer = Callback::new(env, &settle)?;
+        let settle_callback = Callback::new(env, &settle)?;
         let (batch, turns) = (Batch::new(&calls, &outcomes), Turns::new(env, &resource.shown));
-        let new = |me: &Weak<Local>| Local::new(env, me.clone(), batch, event_loop, hearer, turns);
-        let local = Rc::new_cyclic(new);
-        *slot.borrow_mut() = Rc::downgrade(&local);
-        Ok(Self { local })
+        let new = |me: &Weak<ThreadState>| {
+            ThreadState::new(env, me.clone(), batch, event_loop, settle_callback, turns)
+        };
+        let thread = Rc::new_cyclic(new);
+        *slot.borrow_mut() = Rc::downgrade(&thread);
+        Ok(Self { thread })
     }
 
-    /// Sets the topics whose steps this thread receives from now on, as a sum of 1 `acquire`, 2 `lease`, 4 `node` and 8
+    /// Sets the topics whose events this thread receives from now on, as a sum of 1 `acquire`, 2 `lease`, 4 `node` and 8
     /// `client`.
     #[napi(catch_unwind)]
-    pub fn want_steps(&self, topics: u32) {
-        self.local.event_loop.want_steps(topics);
-        log::want();
+    pub fn want_events(&self, topics: u32) {
+        self.thread.event_loop.want_events(topics);
+        log::request_events();
     }
 }
 

@@ -6,60 +6,60 @@ use napi::bindgen_prelude::FnArgs;
 use redlock::LeaseHandle;
 use redlock::ffi::{Acquire, fence};
 
-use super::local::Local;
 use super::log;
-use crate::batch::{CREDENTIALS, LOSS, Row, STEP, WARNING, integers};
+use super::thread_state::ThreadState;
+use crate::batch::{CREDENTIALS, EVENT, LOSS, Row, WARNING, integers};
 use crate::number::{Number, column};
 use crate::outcome::{Ended, Outcome};
 use crate::pending::Call;
 
-impl Local {
+impl ThreadState {
     /// Delivers the queued outcomes.
-    pub(super) fn tell(&self) {
+    pub(super) fn deliver(&self) {
         // Get the function first, because it keeps the memory of the rows alive.
-        let Some(hearer) = self.hearer.get() else {
-            self.event_loop.desert();
-            return pass_on(self.event_loop.take_all());
+        let Some(settle_callback) = self.settle_callback.get() else {
+            self.event_loop.mark_ended();
+            return forward_warnings(self.event_loop.take_all());
         };
-        let outcomes = self.event_loop.take(self.batch.room());
+        let outcomes = self.event_loop.take(self.batch.capacity());
         if outcomes.is_empty() {
             // Another wake-up has already delivered them.
             return;
         }
-        self.hearer.call(&hearer, FnArgs::from(self.settle(outcomes)));
+        self.settle_callback.call(&settle_callback, FnArgs::from(self.settle(outcomes)));
     }
 
-    /// Writes the rows. Returns their number, and the values beside them, if there are any.
+    /// Writes the rows. Returns their number, and the side values, if there are any.
     fn settle(&self, outcomes: VecDeque<Ended>) -> (u32, Option<Vec<Outcome>>) {
         self.delivered.borrow_mut().clear();
-        let (mut rows, mut beside) = (0, Vec::new());
+        let (mut rows, mut side_values) = (0, Vec::new());
         for ended in outcomes {
             let Some((row, rest)) = self.row(ended) else { continue };
             self.batch.write(rows as usize, &row);
             rows += 1;
-            beside.extend(rest);
+            side_values.extend(rest);
         }
-        (rows, Some(beside).filter(|beside| !beside.is_empty()))
+        (rows, Some(side_values).filter(|side_values| !side_values.is_empty()))
     }
 
-    /// Returns the row of an outcome, and the value beside it. None for a cancelled call. Its outcome is dropped, which
+    /// Returns the row of an outcome, and its side value. None for a cancelled call. Its outcome is dropped, which
     /// releases its lease.
     fn row(&self, Ended { slot, number, outcome }: Ended) -> Option<(Row, Option<Outcome>)> {
         let outcome = match outcome {
-            Outcome::Asked(answer) => {
-                let question = self.questions.borrow_mut().insert(answer);
-                let question = u32::try_from(question).ok().map(Outcome::Count);
-                return Some((Row::numbered(CREDENTIALS.into(), number), question));
+            Outcome::CredentialsRequest(answer) => {
+                let request = self.credentials_requests.borrow_mut().insert(answer);
+                let request = u32::try_from(request).ok().map(Outcome::Count);
+                return Some((Row::numbered(CREDENTIALS.into(), number), request));
             }
             outcome => outcome,
         };
         match outcome {
             Outcome::Warning(_) => {
-                return Some((Row::plain(WARNING.into(), Row::ANSWER), Some(outcome)));
+                return Some((Row::plain(WARNING.into(), Row::SIDE_VALUE), Some(outcome)));
             }
-            Outcome::Step(step, _) => {
-                let step = Outcome::Step(step, self.event_loop.saw_step());
-                return Some((Row::plain(STEP.into(), Row::ANSWER), Some(step)));
+            Outcome::Event(event, _) => {
+                let event = Outcome::Event(event, self.event_loop.event_delivered());
+                return Some((Row::plain(EVENT.into(), Row::SIDE_VALUE), Some(event)));
             }
             Outcome::Lost(lease, _) => {
                 return Some((Row::numbered(LOSS.into(), lease), Some(outcome)));
@@ -68,7 +68,7 @@ impl Local {
         }
         let call = self.change(|calls| calls.settle(slot, number))?;
         let slot_column = f64::from(slot);
-        let beside = |value, outcome| Some((Row::plain(slot_column, value), Some(outcome)));
+        let with_value = |value, outcome| Some((Row::plain(slot_column, value), Some(outcome)));
         match outcome {
             Outcome::Acquired(granted) => self.acquired(slot, number, call, granted),
             Outcome::Attached(lease) => Some((self.lease_row(slot, number, lease), None)),
@@ -76,8 +76,8 @@ impl Local {
                 self.held.remove(lease);
                 Some((Row::plain(slot_column, 0.0), None))
             }
-            _ if outcome.is_failure() => beside(Row::FAILURE, outcome),
-            _ => beside(Row::ANSWER, outcome),
+            _ if outcome.is_failure() => with_value(Row::FAILURE, outcome),
+            _ => with_value(Row::SIDE_VALUE, outcome),
         }
     }
 
@@ -91,7 +91,7 @@ impl Local {
     ) -> Option<(Row, Option<Outcome>)> {
         let acquire = call.acquire?;
         let Some(accepted) = acquire.accept(granted) else {
-            self.ask(slot, acquire);
+            self.enqueue_acquire(slot, acquire);
             self.wake();
             return None;
         };
@@ -101,14 +101,14 @@ impl Local {
                 self.delivered.borrow_mut().push((number, acquire));
                 Some((self.lease_row(slot, number, lease.into_handle()), None))
             }
-            Ok(None) => plain(Row::ANSWER, Outcome::Done),
+            Ok(None) => plain(Row::SIDE_VALUE, Outcome::Done),
             Err(error) => plain(Row::FAILURE, Outcome::Failed(error)),
         }
     }
 
     /// Returns the acquire of a lease in the last delivered batch, if the lease has already ended.
     pub(crate) fn delivered(&self, lease: Number) -> Option<Acquire> {
-        if self.held.ask(lease, LeaseHandle::is_held)? {
+        if self.held.read(lease, LeaseHandle::is_held)? {
             return None;
         }
         let mut delivered = self.delivered.borrow_mut();
@@ -126,7 +126,7 @@ impl Local {
 
 /// Drops outcomes that JavaScript can no longer receive. Warnings belong to the process, so another copy of the package
 /// emits them.
-pub(super) fn pass_on(outcomes: VecDeque<Ended>) {
+pub(super) fn forward_warnings(outcomes: VecDeque<Ended>) {
     for ended in outcomes {
         if let Outcome::Warning(text) = ended.outcome {
             log::warn(text);

@@ -22,7 +22,7 @@ impl Turns {
     ///
     /// Call it where no `AsyncLocalStorage` has a store, because each turn would have that store.
     pub(super) fn new(env: Env, resource: &Object<'_>) -> Option<Self> {
-        let uv = libuv::of(env)?;
+        let uv = libuv::functions(env)?;
         let name = env.create_string("redlock").ok()?;
         let mut context = ptr::null_mut();
         // SAFETY: all values belong to the environment of this thread.

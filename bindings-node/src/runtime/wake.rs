@@ -152,10 +152,10 @@ impl Wake {
     }
 
     /// Keeps the process and the callback for outcomes alive, or stops doing so. JavaScript thread only.
-    pub(crate) fn keep(&self, hearer: &Callback, on: bool) {
+    pub(crate) fn keep(&self, settle_callback: &Callback, on: bool) {
         if self.needed.swap(on, Ordering::Relaxed) != on {
-            hearer.hold(on);
-            self.refer(hearer.env, on);
+            settle_callback.hold(on);
+            self.refer(settle_callback.env, on);
         }
     }
 
@@ -186,9 +186,9 @@ impl Resource {
     /// Creates the object for a wake-up that does not keep the process alive yet.
     pub(crate) fn new(env: Env) -> napi::Result<Self> {
         let needed = Arc::<AtomicBool>::default();
-        let said = Arc::clone(&needed);
+        let shared = Arc::clone(&needed);
         let has_ref = env.create_function_from_closure::<(), bool, _>("hasRef", move |_| {
-            Ok(said.load(Ordering::Relaxed))
+            Ok(shared.load(Ordering::Relaxed))
         })?;
         let mut resource = Object::new(&env)?;
         resource.set_named_property("hasRef", has_ref)?;

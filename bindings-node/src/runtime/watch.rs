@@ -17,14 +17,14 @@ use super::libuv::{Functions, Handle, POLL, READABLE};
 pub(super) struct Watch(Rc<Watched>);
 
 /// Space for the descriptor handle of any libuv version, in words of the widest alignment.
-type Room = [MaybeUninit<u128>; 32];
+type HandleSpace = [MaybeUninit<u128>; 32];
 
 /// The data that libuv refers to. libuv has one reference count until it reports that the handle is closed. Only used
 /// on the loop's thread.
 #[repr(C)]
 struct Watched {
     /// The first field, so that the handle has the same address as this struct.
-    handle: UnsafeCell<Room>,
+    handle: UnsafeCell<HandleSpace>,
     uv: &'static Functions,
     work: Box<dyn Fn()>,
     /// Reports the end of the environment, which then waits until the handle is closed.
@@ -46,7 +46,7 @@ impl Watch {
         let (status, size) = unsafe {
             ((uv.napi_get_uv_event_loop)(env.raw(), &raw mut event_loop), (uv.uv_handle_size)(POLL))
         };
-        if status != Status::napi_ok || event_loop.is_null() || size > size_of::<Room>() {
+        if status != Status::napi_ok || event_loop.is_null() || size > size_of::<HandleSpace>() {
             return None;
         }
         let watched = Rc::new(Watched {
@@ -56,21 +56,21 @@ impl Watch {
             hook: OnceCell::new(),
             closing: Cell::new(false),
         });
-        let lent = Rc::into_raw(Rc::clone(&watched));
+        let pointer = Rc::into_raw(Rc::clone(&watched));
         // SAFETY: this is the loop's thread, there is space for the handle, and it stays in place until it is closed.
-        if unsafe { (uv.uv_poll_init)(event_loop, lent.cast_mut().cast(), descriptor) } != 0 {
+        if unsafe { (uv.uv_poll_init)(event_loop, pointer.cast_mut().cast(), descriptor) } != 0 {
             // SAFETY: libuv did not keep the pointer.
-            drop(unsafe { Rc::from_raw(lent) });
+            drop(unsafe { Rc::from_raw(pointer) });
             return None;
         }
         // The handle must be closed from here on, which dropping `watch` does.
         let watch = Self(watched);
-        watch.begin(env, lent).then_some(watch)
+        watch.begin(env, pointer).then_some(watch)
     }
 
     /// Starts watching. Returns false if the loop cannot.
-    fn begin(&self, env: Env, lent: *const Watched) -> bool {
-        let (uv, handle) = (self.0.uv, lent.cast_mut().cast());
+    fn begin(&self, env: Env, pointer: *const Watched) -> bool {
+        let (uv, handle) = (self.0.uv, pointer.cast_mut().cast());
         let mut hook = ptr::null_mut();
         // SAFETY: the handle was initialised. `closed` takes its reference count back and removes the hook.
         unsafe {
@@ -78,7 +78,7 @@ impl Watch {
             let hooked = (uv.napi_add_async_cleanup_hook)(
                 env.raw(),
                 Some(environment_ends),
-                lent.cast_mut().cast(),
+                pointer.cast_mut().cast(),
                 &raw mut hook,
             );
             hooked == Status::napi_ok
@@ -96,10 +96,10 @@ impl Drop for Watch {
 
 impl Watched {
     /// Stops calling `work`. The loop frees the memory in its next turn.
-    fn close(&self, lent: *const Self) {
+    fn close(&self, pointer: *const Self) {
         if !self.closing.replace(true) {
             // SAFETY: the handle was initialised, and is closed once, on the loop's thread.
-            unsafe { (self.uv.uv_close)(lent.cast_mut().cast(), closed) };
+            unsafe { (self.uv.uv_close)(pointer.cast_mut().cast(), closed) };
         }
     }
 }

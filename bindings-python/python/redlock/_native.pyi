@@ -148,7 +148,7 @@ class Lease:
             >>> lease.release()
             >>> lease.ensure_held()
             Traceback (most recent call last):
-            redlock.LockReleased: lock:job: the lease was released; nothing is held
+            redlock.LockReleased: lock:job: the lease was released and is no longer held
         """
     def extend(self, /, ttl: "float | datetime.timedelta | None" = None) -> None:
         """

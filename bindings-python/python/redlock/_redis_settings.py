@@ -61,7 +61,7 @@ def refused(name: str) -> InvalidOption:
         if option
         else "write the node's URL, Redlock('rediss://...'), without it"
     )
-    return InvalidOption(f"the client's {name} has no counterpart in redlock: {way}")
+    return InvalidOption(f"the client's {name} has no equivalent in redlock: {way}")
 
 
 def read(

@@ -101,7 +101,7 @@ class LockReleased(LockLost):
     ...     pass
     >>> lease.extend()
     Traceback (most recent call last):
-    redlock.LockReleased: lock:job: the lease was released; nothing is held
+    redlock.LockReleased: lock:job: the lease was released and is no longer held
     """
 
     code = "released"
@@ -126,7 +126,7 @@ class InvalidOption(LockError, ValueError):
 
     >>> client.lock("job", ttl=0.01)
     Traceback (most recent call last):
-    redlock.InvalidOption: ttl is 0.010 s: at least 0.1 s (100 ms) are needed; ttl is in seconds...
+    redlock.InvalidOption: ttl must be at least 0.1 s (got 0.01 s). ttl is in seconds...
     """
 
     code = "invalid"

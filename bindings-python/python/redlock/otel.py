@@ -58,8 +58,8 @@ _COUNTERS: "dict[str, tuple[Callable[[Stats], _Counts], str]]" = {
     "redlock.acquires": (_acquires, "Acquires that ended, by outcome."),
     "redlock.renewals": (_renewals, "Renewals, by whether a quorum confirmed them."),
     "redlock.losses": (_losses, "Leases that were lost, by reason."),
-    "redlock.releases": (_plain("released"), "Leases that their owner gave back."),
-    "redlock.reconnects": (_plain("reconnects"), "Connections that were opened anew."),
+    "redlock.releases": (_plain("released"), "Leases that their owner released."),
+    "redlock.reconnects": (_plain("reconnects"), "Connections that were opened again."),
 }
 _GAUGES = {
     "redlock.held": (_plain("held"), "Leases that are held now."),

@@ -97,7 +97,7 @@ impl Lease {
     ///     >>> lease.release()
     ///     >>> lease.ensure_held()
     ///     Traceback (most recent call last):
-    ///     redlock.LockReleased: lock:job: the lease was released; nothing is held
+    ///     redlock.LockReleased: lock:job: the lease was released and is no longer held
     fn ensure_held(&self, py: Python<'_>) -> PyResult<()> {
         check(py, self.hold.ensure_held())
     }

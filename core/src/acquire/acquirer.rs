@@ -1,11 +1,12 @@
 //! What all acquires of a client in this process share.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::contention::Contention;
 use super::queue::Queue;
 use crate::clock::Clock;
 use crate::lease::Leases;
+use crate::throttle::{Omitted, Throttle};
 
 /// What all acquires of a client in this process share.
 pub(crate) struct Acquirer {
@@ -16,13 +17,21 @@ pub(crate) struct Acquirer {
     pub(super) queue: Arc<Queue>,
     /// How long rounds take, and what others want.
     pub(super) contention: Contention,
+    /// Limits the log records about grants that came too late.
+    late: Mutex<Throttle>,
 }
 
 impl Acquirer {
     /// Nobody waits yet, and nothing was learnt.
     pub(crate) fn new(leases: Arc<Leases>) -> Self {
         let contention = Contention::over(leases.nodes.list.len());
-        Self { leases, queue: Arc::default(), contention }
+        Self { leases, queue: Arc::default(), contention, late: Mutex::default() }
+    }
+
+    /// Whether to log that a grant came too late.
+    pub(super) fn logs_late_grant(&self) -> Option<Omitted> {
+        let now = self.clock().now();
+        self.late.lock().unwrap_or_else(PoisonError::into_inner).admit(now)
     }
 
     /// The client's clock.

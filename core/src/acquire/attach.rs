@@ -43,7 +43,7 @@ pub(crate) async fn attach(
         // A release of the token may have run behind the question: what is asked now goes behind it.
         lease.into_handle().detach();
     }
-    Err(request.invalid("its keys change all the time: who holds it?"))
+    Err(request.invalid("its keys changed during every attempt. Check which client holds it"))
 }
 
 /// One extend round under the token, as a lease's own renewal would make it.

@@ -31,6 +31,8 @@ pub(super) struct Attempt<'a> {
     last: Refusal,
     /// Too many nodes refuse what no retry can change.
     permanent: bool,
+    /// When the first of the last rounds was refused, all of which were.
+    refused_since: Option<Instant>,
     /// Since when the nodes have been no use: too many of them faults, or all too slow for the ttl.
     unavailable_since: Option<Instant>,
     pace: Pace,
@@ -54,6 +56,7 @@ impl<'a> Attempt<'a> {
             owner,
             last: Refusal::Queued,
             permanent: false,
+            refused_since: None,
             unavailable_since: None,
             pace: Pace::new(),
             outlook: Outlook::new(),
@@ -63,7 +66,7 @@ impl<'a> Attempt<'a> {
 
     /// The lease, or why there was none by the deadline.
     pub(super) async fn run(&mut self) -> Result<Lease> {
-        let Acquirer { leases, queue, contention } = self.acquirer;
+        let Acquirer { leases, queue, contention, .. } = self.acquirer;
         let (clock, keys) = (Arc::clone(&leases.nodes.clock), &self.request.keys);
         let ticket = queue.join(keys);
         if !ticket.asks() {
@@ -159,7 +162,10 @@ impl<'a> Attempt<'a> {
     fn note(&mut self, refusal: Refusal, cut: bool) {
         self.outlook.expect_less();
         let known = self.patience.was_queued() || !matches!(self.last, Refusal::Queued);
-        self.permanent = refusal.is_permanent(self.last.remedy());
+        let now = self.now();
+        let refused_since = self.refused_since.unwrap_or(now);
+        self.refused_since = refusal.is_refused().then_some(refused_since);
+        self.permanent = refusal.is_permanent(now.since(refused_since));
         if refusal.is_unavailable() && cut && known && !self.permanent {
             return;
         }
@@ -205,7 +211,8 @@ impl<'a> Attempt<'a> {
     /// Said once.
     fn say_unavailable(&mut self) {
         let lasted = self.unavailable_since.map_or(Duration::ZERO, |at| self.now().since(at));
-        self.patience.useless(self.request, &self.last, lasted);
+        let log_late = || self.acquirer.logs_late_grant();
+        self.patience.useless(self.request, &self.last, lasted, log_late);
     }
 
     /// The first in line says it for those behind: they wait for the same holder.

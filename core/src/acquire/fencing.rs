@@ -12,7 +12,7 @@ use crate::node::{Fencing, Vote, hash_tag};
 use crate::quorum::Collect;
 use crate::text::shown;
 
-/// What tells a fence key from its lock's; whoever repairs one by hand types it (docs/fencing.md).
+/// What tells a fence key from its lock's; whoever repairs one by hand types it (docs/concepts/fencing.md).
 const SUFFIX: &str = ":fence";
 
 /// The key beside a lock key that keeps its last fencing token: in the same hash slot, so that one script may
@@ -23,8 +23,8 @@ pub(crate) fn fence_key(key: &str) -> Result<String> {
         Some(_) => Ok(format!("{key}{SUFFIX}")),
         // In braces of ours, its tag would end at its own brace: another slot.
         None if key.contains('}') => Err(Error::invalid(format!(
-            "the key {:?} cannot have a fencing token: no other key can be put into its hash slot. \
-             Use a name without '}}', or with a hash tag: {{tag}}",
+            "the key {:?} cannot have a fencing token, because no other key can be placed in its hash slot. Use a \
+             name without '}}', or one with a hash tag such as {{tag}}",
             shown(key)
         ))),
         None => Ok(format!("{{{key}}}{SUFFIX}")),
@@ -36,8 +36,8 @@ pub(crate) fn check_lock_key(key: &str) -> Result<()> {
     match key.strip_suffix(SUFFIX) {
         // Without a tag of its own, `NAME:fence` is nobody's fence key: that one would be `{NAME}:fence`.
         Some(lock) if hash_tag(lock).is_some() => Err(Error::invalid(format!(
-            "the key {:?} is where the fencing tokens of another lock are kept: \
-             a name with a hash tag cannot end in {SUFFIX:?}",
+            "the key {:?} is reserved for the fencing tokens of another lock. A name with a hash tag cannot end in \
+             {SUFFIX:?}",
             shown(key)
         ))),
         _ => Ok(()),

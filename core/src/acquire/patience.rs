@@ -10,6 +10,7 @@ use crate::error::seconds;
 use crate::log;
 use crate::record::{Level, Topic};
 use crate::spans::Spans;
+use crate::throttle::Omitted;
 
 /// By then a wait without an end is said for the first time; each next time when it has lasted twice as long.
 const LONG: Duration = Duration::from_secs(30);
@@ -53,17 +54,25 @@ impl Patience {
     }
 
     /// Logs once that too few nodes could be used for as long as this. The nodes themselves log their outages, once for
-    /// all acquires. Where a quorum granted too late, no node failed, and this is the only record.
-    pub(super) fn useless(&mut self, request: &Request, last: &Refusal, lasted: Duration) {
+    /// all acquires. Where a quorum granted too late, no node failed. Such records are limited for all acquires.
+    pub(super) fn useless(
+        &mut self,
+        request: &Request,
+        last: &Refusal,
+        lasted: Duration,
+        log_late: impl FnOnce() -> Option<Omitted>,
+    ) {
         if self.useless || lasted < FALLBACK {
             return;
         }
         self.useless = true;
         let Some(error) = last.error(request, Some(lasted)) else { return };
-        if matches!(last, Refusal::Late(..)) {
+        let late = matches!(last, Refusal::Late(..)).then(log_late).flatten();
+        if let Some(omitted) = late {
             log::event!(
                 Warn, Acquire, { key: request.key() },
-                "every grant came too late, retrying until wait ends: {why}", why = error
+                "every grant arrived too late, retrying until wait ends: {why}",
+                why = format_args!("{error}{omitted}")
             );
         } else {
             log::event!(
@@ -87,7 +96,7 @@ impl Patience {
         let why = format!("{}{}", last.who_was_first().0, own());
         log::event!(
             Warn, Acquire, { key: request.key() },
-            "still waiting after {waited}, and no wait was given that would end it: {why}",
+            "still waiting after {waited}, because wait is not set: {why}",
             waited = seconds(waited), why = why,
         );
     }

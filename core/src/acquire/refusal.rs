@@ -8,12 +8,12 @@ use std::time::Duration;
 use super::request::Request;
 use crate::error::{Error, ErrorKind, NodeReport, seconds};
 use crate::lease::{Leases, Owner};
-use crate::node::{Remedy, Taken, Vote};
+use crate::node::{CONFIRMED_AFTER, Remedy, Taken, Vote};
 use crate::quorum::Collect;
 use crate::spelling::camel_case;
 
 /// What whoever waits for a lock of its own is told.
-pub const NOT_REENTRANT: &str = "a lock is not reentrant";
+pub const NOT_REENTRANT: &str = "Locks are not reentrant";
 
 /// Why there is no lease yet.
 pub(crate) enum Refusal {
@@ -65,23 +65,18 @@ impl Refusal {
         matches!(self, Self::Unavailable(..) | Self::Late(..))
     }
 
-    /// Whether no attempt can succeed before somebody changes the servers. `before`: the last round ended so.
-    ///
-    /// A refusal that a node has stated once counts if it is stated again.
-    pub(crate) fn is_permanent(&self, before: Option<Remedy>) -> bool {
-        let refused = |remedy| remedy >= Remedy::Refused;
-        match self.remedy() {
-            Some(Remedy::Refused) => before.is_some_and(refused),
-            Some(remedy) => remedy >= Remedy::Confirmed,
-            None => false,
-        }
+    /// Whether too many nodes refuse the user.
+    pub(crate) fn is_refused(&self) -> bool {
+        matches!(self, Self::Unavailable(_, remedy) if *remedy >= Remedy::Refused)
     }
 
-    /// Whether another attempt can succeed, where the nodes are why there is no lease.
-    pub(crate) fn remedy(&self) -> Option<Remedy> {
+    /// Whether no attempt can succeed before the servers are changed. `refused_for` is the time since the first of
+    /// consecutive rounds that were refused.
+    pub(crate) fn is_permanent(&self, refused_for: Duration) -> bool {
         match self {
-            Self::Unavailable(_, remedy) => Some(*remedy),
-            _ => None,
+            Self::Unavailable(_, Remedy::Refused) => refused_for >= CONFIRMED_AFTER,
+            Self::Unavailable(_, remedy) => *remedy >= Remedy::Confirmed,
+            _ => false,
         }
     }
 
@@ -101,25 +96,28 @@ impl Refusal {
     pub(crate) fn who_was_first(&self) -> (String, Option<Duration>) {
         match self {
             Self::Held(None, taken) | Self::Scouted(None, taken) if taken.kept => (
-                "it was released, and its key, which has no ttl any more, stays until it is deleted".to_owned(),
+                "it was released, but its key has no TTL and stays until it is deleted".to_owned(),
                 None,
             ),
             Self::Held(None, _) | Self::Scouted(None, _) => {
-                ("somebody else holds it, without a known end: its key has no ttl".to_owned(), None)
+                ("it is already held, and its key has no TTL".to_owned(), None)
             }
             Self::Held(Some(left), taken) | Self::Scouted(Some(left), taken) if taken.kept => {
                 let option = if camel_case() { "minHold" } else { "min_hold" };
                 (
-                    format!("it was released, and stays for {} by its {option}", seconds(*left)),
+                    format!(
+                        "it was released, but its key stays for {} because of {option}",
+                        seconds(*left)
+                    ),
                     Some(*left),
                 )
             }
             Self::Held(Some(left), _) | Self::Scouted(Some(left), _) => (
-                format!("somebody else holds it, for {} unless renewed", seconds(*left)),
+                format!("it is already held, and expires in {} unless renewed", seconds(*left)),
                 Some(*left),
             ),
-            Self::Split(_) => ("the votes stayed split".to_owned(), None),
-            _ => ("others in this process were first".to_owned(), None),
+            Self::Split(_) => ("no client won a majority (split vote)".to_owned(), None),
+            _ => ("other callers in this process were first".to_owned(), None),
         }
     }
 }
@@ -166,7 +164,7 @@ pub(super) fn own_holder(leases: &Leases, request: &Request, owner: Option<Owner
     own.map_or_else(String::new, |state| {
         let place = state.acquired_at();
         match owner.filter(|owner| state.owner.get() == Some(owner)) {
-            Some(Owner(who, _)) => format!("; {who} holds it itself{place}: {NOT_REENTRANT}"),
+            Some(Owner(who, _)) => format!("; {who} already holds it{place}. {NOT_REENTRANT}"),
             None => format!("; this client holds it{place}"),
         }
     })

@@ -114,7 +114,7 @@ impl Request {
         let (took, lives) = (seconds(took), seconds(self.asked_ttl()));
         let lasted = lasting(lasted);
         let what = format!(
-            "granted, but the answers took {took} and a lease of {lives} was over by then{lasted}"
+            "granted too late{lasted}, because the replies took {took} and the lease lasts only {lives}"
         );
         Error::unavailable(&self.key(), &what, nodes).with_late()
     }

@@ -178,9 +178,8 @@ impl Engine {
     pub(crate) async fn attach(&self, request: &Request, claim: &Claim) -> Result<Lease> {
         // No lease has such a token, but the value of a key may equal it.
         if claim.token.is_empty() || claim.token.starts_with(KEPT) {
-            let what =
-                if claim.token.is_empty() { "empty" } else { "of a lease that was released" };
-            let text = format!("the token is {what}: give that of the lease to go on with");
+            let what = if claim.token.is_empty() { "empty" } else { "that of a released lease" };
+            let text = format!("the token is {what}. Pass the token of the lease to attach to");
             return Err(request.invalid(&text));
         }
         let running = self.start(|| request.key())?;
@@ -269,7 +268,7 @@ impl Engine {
             && ttl.as_secs() > self.longest.fetch_max(ttl.as_secs(), Ordering::Relaxed)
         {
             log::event!(
-                Warn, Acquire, { key: request.key(), ttl: seconds(ttl) }, "a ttl above one hour: is the unit right?"
+                Warn, Acquire, { key: request.key(), ttl: seconds(ttl) }, "the ttl is above one hour. Check its unit"
             );
         }
     }

@@ -61,8 +61,11 @@ impl Engine {
             calls_end(&running, clock, end).await;
             // Done before the leases are released, so that no acquire that waits for one of them gets it.
             engine.enter(Phase::Closed);
-            let count = all_confirmed(take_all_back(&running)).await;
-            deletes_arrive(&running, clock, engine.config.node_timeout(), end).await;
+            let (sent, timeout) = (take_all_back(&running), engine.config.node_timeout());
+            // Both waits share one timeout, because a server that replies to no delete replies to nothing else.
+            let by = end.max(clock.now() + timeout);
+            let count = all_confirmed(sent).await;
+            deletes_arrive(&running, clock, timeout, (end, by)).await;
             engine.close();
             count
         }
@@ -96,12 +99,13 @@ async fn calls_end(running: &Running, clock: &dyn Clock, until: Instant) {
 /// Waits for the deletes, including those of leases that were released without waiting. A node replies in order, so its
 /// last reply covers all earlier commands.
 ///
-/// A node with pending deletes may become available again before `end`. For the other nodes, one reply is enough.
+/// A node with pending deletes may become available again before `end`. For the other nodes, one reply is enough. The
+/// wait ends at `by` in any case.
 async fn deletes_arrive(
     running: &Running,
     clock: &dyn Clock,
     node_timeout: Duration,
-    end: Instant,
+    (end, by): (Instant, Instant),
 ) {
     let nodes = &running.leases().nodes.list;
     let mut asked: Vec<_> = nodes.iter().collect();
@@ -111,7 +115,7 @@ async fn deletes_arrive(
         tokio::select! {
             biased;
             _ = last => {}
-            () = clock.sleep_until(clock.now() + node_timeout) => {}
+            () = clock.sleep_until(by.min(clock.now() + node_timeout)) => {}
         }
         // Asks the nodes with pending deletes again. They flush these deletes before they reply.
         asked.retain(|node| node.owes());

@@ -150,19 +150,21 @@ impl LossReason {
     /// The reason as messages explain it.
     pub(super) fn explanation(self) -> Cow<'static, str> {
         let text = match self {
-            Self::Expired => "its time was over before a renewal was confirmed",
-            Self::Taken => "another owner's token is on the key",
-            Self::Missing => "the key is gone: deleted, flushed, or the node lost its data",
+            Self::Expired => "it expired before a renewal was confirmed",
+            Self::Taken => "the key has the token of another owner",
+            Self::Missing => "the key is gone (deleted, flushed, or the node lost its data)",
             Self::Quorum => "fewer nodes than a quorum still have it",
             Self::MaxHold => return format!("it was held for {}", spelled("max_hold")).into(),
-            Self::Forked => "it belongs to the parent process; a forked child holds nothing",
+            Self::Forked => "it belongs to the parent process. A forked child holds no leases",
             Self::Closed => "its client was closed",
             Self::Revoked => {
                 let released = spelled("release_all");
-                let text = "shutdown or another lease of its token released it";
+                let text = "shutdown or another lease with its token released it";
                 return format!("{released}, {text}").into();
             }
-            Self::Internal => "redlock's own task for leases failed; please report it with the log",
+            Self::Internal => {
+                "an internal task of redlock failed. Please report this bug with the log"
+            }
         };
         text.into()
     }

@@ -103,7 +103,7 @@ impl Error {
 
     /// The owner released the lease or detached it, so no further operation is possible.
     pub(crate) fn released(key: &str) -> Self {
-        let text = format!("{}: the lease was released; nothing is held", shown(key));
+        let text = format!("{}: the lease was released and is no longer held", shown(key));
         Self::new(ErrorKind::Released, &text).about(key)
     }
 
@@ -122,10 +122,10 @@ impl Error {
         use fmt::Write;
         let faults = nodes.iter().filter(|node| node.state == NodeState::Fault).count();
         let who = match nodes.len() {
-            1 => "the node failed".to_owned(),
+            1 => "The node failed".to_owned(),
             count => format!("{faults} of {count} nodes failed"),
         };
-        let mut text = format!("{}: {what}: {who}", shown(key));
+        let mut text = format!("{}: {what}. {who}", shown(key));
         for node in &nodes {
             // Writing to a String cannot fail.
             let _ = match &node.error {
@@ -147,7 +147,7 @@ impl Error {
 
     /// No command can be sent: the system has no thread or no file descriptor for the background thread.
     pub(crate) fn no_thread(key: &str, error: &std::io::Error) -> Self {
-        let why = format!("the background thread cannot be started: {error}");
+        let why = format!("cannot start the background thread: {error}");
         let text = format!("{}: {why}", shown(key));
         let mut failure = Self::new(ErrorKind::Unavailable, &text).about(key);
         failure.0.source = Some(Arc::new(Source::new(why, Cause::of(error))));

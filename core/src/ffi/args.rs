@@ -83,7 +83,7 @@ impl<T> Args<T> {
         for (name, value) in &self.given {
             let row = self.table.iter().find(|row| row.name == *name);
             let row =
-                row.ok_or_else(|| Error::invalid(format!("no option is {}", spelled(name))))?;
+                row.ok_or_else(|| Error::invalid(format!("unknown option {}", spelled(name))))?;
             row.set(into, value, self.unit)?;
         }
         Ok(())

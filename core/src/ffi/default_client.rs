@@ -74,7 +74,7 @@ impl<C: Clone> DefaultClient<C> {
         let mut chosen = self.chosen();
         if chosen.as_ref().is_some_and(|chosen| chosen.used) && !replace {
             let replace = if camel_case() { "{ replace: true }" } else { "replace=True" };
-            let text = "the default client is in use already: configure() it before, or give";
+            let text = "the default client is already in use. Call configure() before its first use, or pass";
             return Err(Error::invalid(format!("{text} {replace}")));
         }
         let old = chosen.replace(Chosen { client, used: false });
@@ -96,7 +96,14 @@ fn say(nodes: &[String]) {
 }
 
 /// The nodes of the default client, according to these environment variables.
-pub fn default_nodes(redlock_nodes: Option<String>, redis_url: Option<String>) -> Vec<String> {
+///
+/// # Errors
+///
+/// `Invalid` if a URL breaks a rule. The error names the variable.
+pub fn default_nodes(
+    redlock_nodes: Option<String>,
+    redis_url: Option<String>,
+) -> Result<Vec<String>> {
     environment::named(redlock_nodes, redis_url, Asker::Default)
 }
 

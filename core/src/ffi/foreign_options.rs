@@ -20,7 +20,7 @@ fn ours(option: &str, unit: &str) -> Option<String> {
         // `timeout` is a TTL in redis-py, and a wait in other libraries.
         "timeout" => {
             format!(
-                "Use ttl for how long the lease lives, wait for how long to wait for it, in {unit}"
+                "Use ttl for the lifetime of the lease and wait for the maximum waiting time, both in {unit}"
             )
         }
         "expire"
@@ -29,7 +29,7 @@ fn ours(option: &str, unit: &str) -> Option<String> {
         | "lock_timeout"
         | "lockTimeout"
         | "internal_lock_timeout" => {
-            format!("Use ttl: how long the lease lives, in {unit}")
+            format!("Use ttl, the lifetime of the lease in {unit}")
         }
         "blocking_timeout"
         | "context_manager_timeout"
@@ -37,19 +37,22 @@ fn ours(option: &str, unit: &str) -> Option<String> {
         | "retry_count"
         | "acquireTimeout"
         | "acquireAttemptsLimit" => {
-            format!("Use wait: how long to go on trying, in {unit}; 0 tries once")
+            format!("Use wait, the maximum waiting time in {unit}. 0 tries once")
         }
         "blocking" | "context_manager_blocking" => {
-            "Use wait: 0 tries once, without it the waiting has no end".to_owned()
+            "Use wait. 0 tries once, and without wait the acquire waits forever".to_owned()
         }
-        "num_extensions" => format!("Use {max_hold}: it bounds the whole hold, in {unit}"),
+        "num_extensions" => format!("Use {max_hold}, the maximum hold time in {unit}"),
         "auto_renewal" | "automaticExtensionThreshold" | "refreshInterval" => {
             format!(
-                "Use renew: on by itself, at a third of the ttl. {max_hold} bounds the whole hold"
+                "Use renew, which is on by default and renews at a third of the ttl. {max_hold} limits the hold time"
             )
         }
         "onLockLost" => {
-            format!("Use {} of the lease: it is called when the lease is lost", spelled("on_lost"))
+            format!(
+                "Use {} of the lease, which is called when the lease is lost",
+                spelled("on_lost")
+            )
         }
         _ => return None,
     };
@@ -61,23 +64,24 @@ fn nothing(option: &str) -> Option<&'static str> {
     let text = match option {
         "sleep" | "retryDelay" | "retryJitter" | "retryInterval" | "retry_delay"
         | "retry_delay_min" | "retry_delay_max" => {
-            "Leave it out: waiters are woken, there is no pause to choose. wait is how long they go on"
+            "Remove it. Waiting callers are notified of a release, so there is no retry delay to set. wait limits the \
+             waiting time"
         }
         // redis-py keeps the token in a thread-local by default.
-        "thread_local" => "Leave it out: a lease is an object that may be handed to any thread",
-        "lock_class" => "Leave it out: there is one kind of lock",
+        "thread_local" => "Remove it. A lease is an object that any thread may use",
+        "lock_class" => "Remove it. There is only one kind of lock",
         // pottery uses this to distinguish a failed node from one that refused.
-        "raise_on_redis_errors" => "Leave it out: nodes that fail are always an error of their own",
+        "raise_on_redis_errors" => "Remove it. Failed nodes always cause a separate error",
         "raise_on_release_error" => {
-            "Leave it out: the end of a scope tells of a loss, unless the body's own error is under way"
+            "Remove it. The end of a scope reports a loss, unless the body failed with an error"
         }
-        "driftFactor" => "Leave it out: clock drift is always accounted for",
+        "driftFactor" => "Remove it. Clock drift is always taken into account",
         // A token chosen by the caller might not be unique.
         "id" | "token" | "lock_identifier" | "identifier" | "acquiredExternally" => {
-            "Use attach: it continues the lease that has this token"
+            "Use attach, which continues the lease with this token"
         }
         // python-redis-lock uses these for waking waiters.
-        "strict" | "signal_expire" => "Leave it out: waiters are woken by the server itself",
+        "strict" | "signal_expire" => "Remove it. The server notifies waiting callers",
         // The URL is the only place for a node's address and credentials.
         "host" | "port" | "db" | "username" | "password" | "ssl" => {
             "Write it into the node's URL: redis://[user:password@]host[:port][/db], or rediss:// for TLS"

@@ -57,50 +57,50 @@ pub const LOCK_OPTIONS: &[Row<Options>] = &[
         name: "ttl",
         kind: Kind::Time(|options, ttl| options.ttl = ttl),
         default: "10 s",
-        rule: "at least 100 ms, and over several nodes no more than restart_guard",
+        rule: "at least 100 ms, and with several nodes at most restart_guard",
         about: "how long the lease lives without renewal",
     },
     Row {
         name: "wait",
         kind: Kind::TimeOrForEver(|options, wait| options.wait = wait),
-        default: "for ever",
+        default: "forever",
         rule: "",
-        about: "how long an acquire may wait for somebody else; 0: one round",
+        about: "how long an acquire waits while the lock is held; 0 tries once",
     },
     Row {
         name: "renew",
         kind: Kind::Switch(|options, renew| options.renew = renew),
         default: "on",
         rule: "",
-        about: "whether to extend at a third of the ttl until released",
+        about: "whether to renew the lease at a third of its TTL until it is released",
     },
     Row {
         name: "max_hold",
         kind: Kind::Time(|options, max_hold| options.max_hold = Some(max_hold)),
-        default: "no bound",
+        default: "no limit",
         rule: "at least 100 ms",
-        about: "upper bound on the whole hold, at which the lease is lost",
+        about: "maximum hold time, after which the lease is lost",
     },
     Row {
         name: "min_hold",
         kind: Kind::Time(|options, min_hold| options.min_hold = min_hold),
         default: "0",
         rule: "at most the ttl, and max_hold",
-        about: "how long the key stays after the acquire, even if the lease is released before",
+        about: "minimum time to keep the key, even if the lease is released earlier",
     },
     Row {
         name: "node_timeout",
         kind: Kind::Time(|options, timeout| options.node_timeout = Some(timeout)),
         default: "the client's, else min(1 s, ttl / 5)",
         rule: "above 0 and below the ttl",
-        about: "how long to wait for one node's answer",
+        about: "how long to wait for the reply of one node",
     },
     Row {
         name: "fencing",
         kind: Kind::Switch(|options, fencing| options.fencing = fencing),
         default: "off",
         rule: "",
-        about: "whether to ask for a fencing token",
+        about: "whether to issue a fencing token",
     },
 ];
 
@@ -113,35 +113,35 @@ pub const CLIENT_OPTIONS: &[Row<Settings>] = &[
         kind: Kind::Text(|settings, prefix| settings.key_prefix = Some(prefix)),
         default: "lock:",
         rule: "",
-        about: "goes before every name; an empty one shares keys with other libraries",
+        about: "prefix of every key; an empty prefix shares keys with other libraries",
     },
     Row {
         name: "node_timeout",
         kind: Kind::Time(|settings, timeout| settings.node_timeout = Some(timeout)),
         default: "min(1 s, ttl / 5)",
         rule: "above 0",
-        about: "how long to wait for one node's answer",
+        about: "how long to wait for the reply of one node",
     },
     Row {
         name: "connect_timeout",
         kind: Kind::Time(|settings, timeout| settings.connect_timeout = Some(timeout)),
         default: "5 s",
         rule: "above 0",
-        about: "how long an attempt to connect may take: name lookup, TCP, TLS and login",
+        about: "maximum time of an attempt to connect, with name lookup, TCP, TLS and login",
     },
     Row {
         name: "restart_guard",
         kind: Kind::Time(|settings, guard| settings.restart_guard = Some(guard)),
-        default: "60 s over several nodes, else 0: no guard",
+        default: "60 s with several nodes, otherwise 0 (no guard)",
         rule: "the same on every client",
-        about: "over several nodes, one younger than this takes no first vote, and no ttl may exceed it",
+        about: "how long a restarted node grants no new lease, with several nodes; no ttl may exceed it",
     },
     Row {
         name: "min_replicas",
         kind: Kind::Count(|settings, replicas| settings.durability.min_replicas = replicas),
-        default: "0: the server's own word is enough",
+        default: "0 (no replica)",
         rule: "at most 100",
-        about: "so many replicas of a node must have a grant or an extension before it counts (WAIT)",
+        about: "number of replicas that must have a grant or an extension before it counts (WAIT)",
     },
     Row {
         name: "fsync",
@@ -153,14 +153,14 @@ pub const CLIENT_OPTIONS: &[Row<Settings>] = &[
     Row {
         name: "scripts",
         kind: Kind::Switch(|settings, scripts| settings.scripts = Some(scripts)),
-        default: "on, but for releases where the server has DELIFEQ (Valkey 9)",
-        rule: "off: DELIFEQ, or DELEX (Redis 8.4); one name per lock, and no fencing",
-        about: "whether locks are asked for by scripts (EVALSHA)",
+        default: "on, except for releases if the server supports DELIFEQ (Valkey 9)",
+        rule: "off needs DELIFEQ or DELEX (Redis 8.4), one name per lock, and no fencing",
+        about: "whether to use scripts (EVALSHA)",
     },
     Row {
         name: "tls_ca",
         kind: Kind::Pem(|settings, pem| settings.tls.ca = Some(pem)),
-        default: "the system's trust",
+        default: "the certificates that the system trusts",
         rule: "the path of a PEM file, or its bytes; for rediss:// only",
         about: "the certificates to trust",
     },
@@ -169,7 +169,7 @@ pub const CLIENT_OPTIONS: &[Row<Settings>] = &[
         kind: Kind::Pem(|settings, pem| settings.tls.cert = Some(pem)),
         default: "none",
         rule: "the path of a PEM file, or its bytes; with tls_key",
-        about: "the client's certificate chain, where the server asks for one",
+        about: "the client's certificate chain, if the server requires one",
     },
     Row {
         name: "tls_key",
@@ -183,28 +183,28 @@ pub const CLIENT_OPTIONS: &[Row<Settings>] = &[
         kind: Kind::Text(|settings, name| settings.tls.server_name = Some(name)),
         default: "the URL's host",
         rule: "for rediss:// only",
-        about: "the name that the server's certificate must carry",
+        about: "the name that the server's certificate must have",
     },
     Row {
         name: "tls_verify",
         kind: Kind::Switch(|settings, verify| settings.tls.verify = Some(verify)),
         default: "on",
-        rule: "for rediss:// only; off: not with tls_ca",
-        about: "whether the server must prove who it is",
+        rule: "for rediss:// only; not off with tls_ca",
+        about: "whether to verify the server's certificate",
     },
     Row {
         name: "client_name",
         kind: Kind::Text(|settings, name| settings.client_name = Some(name)),
         default: "redlock",
-        rule: "1 to 255 letters, digits and signs of ASCII, without spaces",
-        about: "what the connections are called in the server's CLIENT LIST and log",
+        rule: "1 to 255 printable ASCII characters without spaces",
+        about: "the name of the connections in the server's CLIENT LIST and log",
     },
     Row {
         name: "credentials",
         kind: Kind::Credentials(|settings, ask| settings.credentials = Some(ask)),
         default: "those of the URLs",
-        rule: "a function; not beside a user or a password in a URL",
-        about: "who says as whom to log in, asked at each connect and before what it said expires",
+        rule: "a function; not with a user or a password in a URL",
+        about: "callback that supplies the user and the password, called at each connect and before they expire",
     },
 ];
 
@@ -227,7 +227,12 @@ impl<T> Row<T> {
             (Kind::Text(set), Value::Text(text)) => set(into, text.clone()),
             (Kind::Pem(set), Value::Pem(pem)) => set(into, pem.clone()),
             (Kind::Credentials(set), Value::Credentials(ask)) => set(into, Arc::clone(ask)),
-            _ => return Err(Error::invalid(format!("{} is of another kind", spelled(self.name)))),
+            _ => {
+                return Err(Error::invalid(format!(
+                    "{} has a value of the wrong type",
+                    spelled(self.name)
+                )));
+            }
         }
         Ok(())
     }
@@ -243,6 +248,6 @@ fn whole(name: &str, number: f64) -> Result<u32> {
     )]
     whole.then_some(number as u32).ok_or_else(|| {
         let name = spelled(name);
-        Error::invalid(format!("{name} is {number}: it must be a whole number, 0 or more"))
+        Error::invalid(format!("{name} must be a whole number, 0 or more (got {number})"))
     })
 }

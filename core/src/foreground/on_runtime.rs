@@ -20,8 +20,8 @@ use crate::per_process::fork_generation;
 use reader::Reader;
 use shared::Shared;
 
-const NO_IO: &str = "the runtime has no I/O: build it with enable_io() or enable_all()";
-const OVER: &str = "the runtime has ended: give one that runs for as long as the client";
+const NO_IO: &str = "the runtime has no I/O driver. Build it with enable_io() or enable_all()";
+const OVER: &str = "the runtime has shut down. Pass one that runs as long as the client";
 
 /// A runtime that reads for its own tasks, for as long as this is there.
 pub(crate) struct OnRuntime(Arc<Shared>);

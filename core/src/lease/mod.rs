@@ -120,7 +120,7 @@ impl Lease {
     ///
     /// Use this for leases that outlive a scope or that are released explicitly. The bindings keep only handles,
     /// because garbage collectors drop objects at any time.
-    #[must_use = "without its handle nobody releases the lease any more"]
+    #[must_use = "without its handle the lease is never released"]
     pub fn into_handle(mut self) -> LeaseHandle {
         self.drops = Drops::Nothing;
         self.handle.clone()

@@ -79,7 +79,7 @@ fn say(state: &State, ttl: Duration, confirmed: bool) {
         log::event!(
             Debug, Lease, in state.place(),
             { key: state.key(), token: state.token_prefix(), remaining_ms: left },
-            "not renewed, which is tried until it ends"
+            "renewal failed, retrying until the lease expires"
         );
     }
 }
@@ -102,7 +102,8 @@ fn warn_if_long(state: &State) {
             return;
         }
         log::event!(
-            Warn, Lease, in state.place(), { key: state.key(), held: seconds(held) }, "held for more than ten times its ttl{place}",
+            Warn, Lease, in state.place(), { key: state.key(), held: seconds(held) }, "held for more than ten times \
+                its TTL{place}",
             place = place
         );
     }

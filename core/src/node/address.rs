@@ -25,7 +25,7 @@ impl Address {
     pub(crate) fn parse(text: &str) -> Result<Self> {
         let text = &*cleaned(text);
         let Some((scheme, rest)) = text.split_once("://") else {
-            return Err(invalid_url(text, "it has no scheme: write redis:// before host and port"));
+            return Err(invalid_url(text, "it has no scheme. Write redis:// before host and port"));
         };
         if let Some(rule) = misread(scheme, rest) {
             return Err(invalid_url(text, rule));
@@ -33,7 +33,7 @@ impl Address {
         match scheme {
             // These characters mean something in other URLs. In this one they have no meaning, so they are a mistake.
             "memory" if rest.contains(['@', '?', '#']) => {
-                Err(invalid_url(text, "a name in memory has no @, ? or #"))
+                Err(invalid_url(text, "the name of a memory node cannot contain @, ? or #"))
             }
             // `memory://` and `memory:///` are the same: a node that only this client uses.
             "memory" => Ok(Self::Memory(Memory::called(rest.trim_end_matches('/')))),

@@ -4,8 +4,7 @@
 pub(crate) const DEFAULT: &str = "redlock";
 
 /// The rule for a name, for error messages.
-pub(crate) const RULE: &str =
-    "must be 1 to 255 letters, digits and signs of ASCII: servers take no spaces in it";
+pub(crate) const RULE: &str = "must be 1 to 255 printable ASCII characters without spaces";
 
 /// Whether a server accepts the name. Redis refuses other characters, and a line break could forge a log line.
 pub(crate) fn fits(name: &str) -> bool {

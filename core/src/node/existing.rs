@@ -61,7 +61,7 @@ fn server(scheme: &str, host: &str, port: u16, settings: &RedisConnectionInfo) -
     // Any character that ends the host would change the destination, which would then receive the password.
     let named =
         if host.is_empty() { Err(()) } else { url.set_host(Some(&bracketed)).map_err(|_| ()) };
-    named.map_err(|()| refused("its host, which is no name or address,"))?;
+    named.map_err(|()| refused("its host, which is not a name or an address,"))?;
     let login = url
         .set_port(Some(port))
         .and_then(|()| url.set_username(settings.username().unwrap_or_default()))
@@ -76,14 +76,14 @@ fn server(scheme: &str, host: &str, port: u16, settings: &RedisConnectionInfo) -
 /// The error for a setting that determines the server or the trust in it and has no equivalent here.
 fn refused(what: &str) -> Error {
     Error::invalid(format!(
-        "{what} has no counterpart in redlock: write the node's URL, Redlock::builder([\"redis://...\"])"
+        "{what} has no equivalent in redlock. Pass the node's URL to Redlock::builder([\"redis://...\"])"
     ))
 }
 
 /// The error for certificates that cannot be read from the `redis` crate.
 pub(crate) fn unseen(url: &str) -> Error {
     Error::invalid(format!(
-        "node {url} has tls_params of its own, which the redis crate shows to nobody: give them again, \
+        "node {url} has tls_params, which the redis crate does not expose. Pass them again with \
          Builder::tls(TlsOptions::new().ca(...))"
     ))
 }

@@ -7,6 +7,7 @@
 use std::fmt;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::error::{Cause, ErrorKind};
 
@@ -23,6 +24,10 @@ pub(crate) struct Fault {
     cause: Option<Cause>,
 }
 
+/// A server must repeat a refusal after this time before it counts. Users, passwords and proxies may change at several
+/// places within some hundred milliseconds.
+pub(crate) const CONFIRMED_AFTER: Duration = Duration::from_secs(1);
+
 /// Whether another attempt can succeed, and what has to change before one can.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Remedy {
@@ -30,7 +35,7 @@ pub(crate) enum Remedy {
     Retry,
     /// Only after a change at the server, which refused this user, password or database once.
     Refused,
-    /// Only after a change at the server, which refused twice in a row.
+    /// Only after a change at the server, which has repeated its refusal after [`CONFIRMED_AFTER`].
     Confirmed,
     /// Not with this server or this key, because the server lacks a feature or the key holds data of another type.
     Unsupported,
@@ -85,14 +90,19 @@ impl Fault {
         Self { remedy: self.remedy.max(Remedy::Refused), ..self }
     }
 
-    /// Converts the error of a failed attempt to connect. A refusal counts as permanent only if the previous attempt
-    /// was refused too.
-    pub(crate) fn of_attempt(self, refused_before: bool) -> Self {
-        match self.remedy {
-            Remedy::Refused if refused_before => Self { remedy: Remedy::Confirmed, ..self },
-            Remedy::Refused => Self { remedy: Remedy::Retry, ..self },
-            _ => self,
-        }
+    /// Converts the error of a failed attempt to connect. `refused_for` is the time since the first of consecutive
+    /// attempts without a remedy. `worked` means that the node had a connection before.
+    pub(crate) fn of_attempt(self, refused_for: Duration, worked: bool) -> Self {
+        let remedy = match self.remedy {
+            Remedy::Refused if refused_for >= CONFIRMED_AFTER => Remedy::Confirmed,
+            Remedy::Refused => Remedy::Retry,
+            // The options were right, so another server may be there for a short time.
+            Remedy::Unsupported | Remedy::Invalid if worked && refused_for < CONFIRMED_AFTER => {
+                Remedy::Retry
+            }
+            remedy => remedy,
+        };
+        Self { remedy, ..self }
     }
 
     /// Prefixes the error with its origin.
@@ -130,6 +140,16 @@ impl Fault {
         }
     }
 
+    /// Returns what distinguishes it from other kinds of errors: our own text, and the code of the server's error. The
+    /// rest of that may differ each time.
+    pub(crate) fn kind(&self) -> (Arc<str>, Option<String>) {
+        let code = |quote: &Quote| match quote {
+            Quote::Raw(..) => None,
+            Quote::Redacted(words, _) => words.split_whitespace().next().map(str::to_owned),
+        };
+        (Arc::clone(&self.text), self.quote.as_deref().and_then(code))
+    }
+
     /// Whether another attempt can succeed.
     pub(crate) fn remedy(&self) -> Remedy {
         self.remedy
@@ -144,6 +164,35 @@ impl fmt::Display for Fault {
             // Without redaction nothing is shown, so that no secret leaks.
             Some(Quote::Raw(_, after)) => write!(f, "(unread){after}"),
             Some(Quote::Redacted(words, after)) => write!(f, "{words}{after}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_repeated_refusals_are_permanent() {
+        let soon = CONFIRMED_AFTER.saturating_sub(Duration::from_millis(1));
+        for (fault, worked, after, at_first, later) in [
+            (Fault::new(""), true, Duration::MAX, Remedy::Retry, Remedy::Retry),
+            (Fault::new("").refused(), false, soon, Remedy::Retry, Remedy::Confirmed),
+            (Fault::new("").refused(), true, soon, Remedy::Retry, Remedy::Confirmed),
+            (Fault::invalid(""), true, soon, Remedy::Retry, Remedy::Invalid),
+            (Fault::unsupported(""), true, soon, Remedy::Retry, Remedy::Unsupported),
+            // A node that never worked probably never will.
+            (Fault::invalid(""), false, Duration::ZERO, Remedy::Invalid, Remedy::Invalid),
+            (
+                Fault::unsupported(""),
+                false,
+                Duration::ZERO,
+                Remedy::Unsupported,
+                Remedy::Unsupported,
+            ),
+        ] {
+            assert_eq!(fault.clone().of_attempt(after, worked).remedy(), at_first, "{fault:?}");
+            assert_eq!(fault.of_attempt(CONFIRMED_AFTER, worked).remedy(), later);
         }
     }
 }

@@ -28,7 +28,7 @@ pub(crate) use ::redis::ConnectionInfo;
 pub(crate) use address::Address;
 pub(crate) use changes::{Change, Changes, Told};
 pub(crate) use existing::{taken_over, unseen};
-pub(crate) use fault::{Fault, Remedy};
+pub(crate) use fault::{CONFIRMED_AFTER, Fault, Remedy};
 pub(crate) use fencing::{Fencing, IMPOSSIBLE};
 pub(crate) use memory::MemoryNode;
 pub use memory::{advance_memory, fail_memory};

@@ -1,7 +1,7 @@
 //! Logs the outages of one node.
 //!
 //! All leases and acquires of the client report failed attempts to connect and missing replies here. An outage is
-//! logged once and then at growing intervals, regardless of the number of failed requests.
+//! logged once and then at growing intervals, regardless of the number of failed requests. So are frequent outages.
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,6 +11,7 @@ use std::time::Duration;
 use crate::clock::Instant;
 use crate::error::seconds;
 use crate::log;
+use crate::throttle::Throttle;
 
 /// The duration of an outage at its first log records.
 const FIRST_RECORDS: [Duration; 3] =
@@ -29,6 +30,8 @@ pub(crate) struct Outage {
     failing: AtomicBool,
     /// The current outage, or the last one.
     last: Mutex<Option<Last>>,
+    /// Limits the records of a node whose outages end and begin again.
+    throttle: Mutex<Throttle>,
 }
 
 /// One outage.
@@ -64,12 +67,15 @@ impl Outage {
             return;
         }
         outage.due = next_record(lasted);
+        let throttle = || self.throttle.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(omitted) = throttle().admit(now) else { return };
         outage.logged = true;
         // The lock is released first, because a log listener may call this client.
         drop(last);
         log::event!(
             Warn, Node, { node: url, outage_ms: lasted, failures: failures },
-            "unavailable for {lasted}, retrying: {fault}", lasted = seconds(lasted), fault = fault
+            "unavailable for {lasted}, retrying: {fault}",
+            lasted = seconds(lasted), fault = format_args!("{fault}{omitted}")
         );
     }
 

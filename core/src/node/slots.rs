@@ -38,8 +38,8 @@ pub(crate) fn several_slots(keys: &[String]) -> Option<String> {
         named.push("...".to_owned());
     }
     Some(format!(
-        "the names of one lock must be in one hash slot of a Redis Cluster, and these are not ({}): \
-         write what they have in common in braces, as in {{order}}:1 and {{order}}:2",
+        "all names of a lock must be in one hash slot of a Redis Cluster (got {}). Put their common part in braces, \
+         as in {{order}}:1 and {{order}}:2",
         named.join(", ")
     ))
 }

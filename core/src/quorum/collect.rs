@@ -162,7 +162,7 @@ impl<T> Collect<T> {
             },
             Some(Err(fault)) => (NodeState::Fault, Some(fault.to_string()), fault.cause()),
             None if self.silence_counts => {
-                (NodeState::Fault, Some(format!("no answer within {}", seconds(timeout))), None)
+                (NodeState::Fault, Some(format!("no reply within {}", seconds(timeout))), None)
             }
             None => (NodeState::Pending, None, None),
         })

@@ -11,7 +11,7 @@ use super::collect::{Collect, Counts};
 use crate::clock::Clock;
 use crate::error::{ErrorKind, NodeReport, NodeState, seconds};
 use crate::node::{Claim, Extension, Fault, Node, Remedy, Reply, VoteParams};
-use crate::spelling::spelled;
+use crate::spelling::{spelled, spelled_time};
 
 /// The nodes of one client.
 pub(crate) struct Nodes {
@@ -102,12 +102,12 @@ impl Nodes {
             let now = || self.clock.now();
             match answer {
                 Some(Ok(_)) => outage.replied(node.url(), now),
-                // A wrong option is not an outage. The caller gets the error.
-                Some(Err(fault)) if fault.permanent().is_some() => {}
+                // A wrong option or login is not an outage. The caller gets the error.
+                Some(Err(fault)) if fault.remedy() >= Remedy::Confirmed => {}
                 Some(Err(fault)) => outage.failed(node.url(), now(), fault),
                 None => {
                     if let Some(timeout) = timeout.filter(|_| votes.is_silence_counted()) {
-                        let fault = format!("no answer within {}", seconds(timeout));
+                        let fault = format!("no reply within {}", seconds(timeout));
                         outage.failed(node.url(), now(), &fault);
                     }
                 }
@@ -125,8 +125,8 @@ impl Nodes {
                     && !node.is_connected("")
                 {
                     let (option, most) =
-                        (spelled("connect_timeout"), seconds(self.connect_timeout));
-                    let _ = write!(error, ": still connecting ({option} is {most})");
+                        (spelled("connect_timeout"), spelled_time(self.connect_timeout));
+                    let _ = write!(error, ", still connecting ({option} is {most})");
                 }
                 NodeReport { url: node.url().to_owned(), state, error, cause }
             };

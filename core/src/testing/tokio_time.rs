@@ -20,10 +20,10 @@ use crate::error::{Error, Result};
 /// How many turns of the runtime woken tasks get to do their work, because each may wake another.
 const TURNS: u32 = 8;
 
-const NO_RUNTIME: &str = "no runtime of tokio's runs here: make the clock inside the test, as under \
-                          #[tokio::test(start_paused = true)], or take TestClock::new(), which needs none";
-const NO_TIMERS: &str = "the runtime of tokio's that runs here has no timers: build it with enable_time() or \
-                         enable_all(), or take TestClock::new(), which needs none";
+const NO_RUNTIME: &str = "no tokio runtime is running. Create the clock inside the test, as with \
+    #[tokio::test(start_paused = true)], or use TestClock::new(), which needs none";
+const NO_TIMERS: &str = "the current tokio runtime has no timers. Build it with enable_time() or enable_all(), or use \
+    TestClock::new(), which needs none";
 
 /// The time of one runtime. Copies are the same clock.
 #[derive(Clone)]

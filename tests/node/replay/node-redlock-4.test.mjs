@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redlock } from "redlock-native";
 import { eventually, fresh, refusal } from "../helper.mjs";
-import { ioredis, nodeRedis, over, serversForSuite } from "./places.mjs";
+import { ioredis, nodeRedis, over, serversForSuite } from "./clients.mjs";
 import { byCallback, failed, replaying } from "./replay.mjs";
 
 const LONG = 10_000;

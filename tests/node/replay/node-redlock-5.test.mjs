@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import { freePort, fresh, refusal } from "../helper.mjs";
-import { cluster, ioredis, over, serversForSuite } from "./places.mjs";
+import { cluster, ioredis, over, serversForSuite } from "./clients.mjs";
 import { failed, replaying } from "./replay.mjs";
 
 const { replay, told } = replaying("node-redlock 5.0.0-beta.2");

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import * as redlock from "redlock-native";
 import { eventually, fresh, refusal } from "../helper.mjs";
-import { ioredis, over, serversForSuite } from "./places.mjs";
+import { ioredis, over, serversForSuite } from "./clients.mjs";
 import { failed, replaying } from "./replay.mjs";
 
 const { Redlock } = redlock;

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { LockLost, LockTimeout, QuorumUnavailable, Redlock } from "redlock-native";
 import { eventually, fresh, refusal, Server } from "../helper.mjs";
 import { after } from "../testing.mjs";
-import { ioredis, nodeRedis, over, serversForSuite } from "./places.mjs";
+import { ioredis, nodeRedis, over, serversForSuite } from "./clients.mjs";
 import { failed, replaying } from "./replay.mjs";
 
 const { replay, told } = replaying("redlock-universal 0.8.5");

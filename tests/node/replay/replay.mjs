@@ -1,18 +1,21 @@
-// The test cases of other libraries, reproduced by meaning: one test for each, with its row in docs/migrating-from.md.
+// The test cases of other libraries, reproduced by meaning: one test for each, with its row in docs/contributing/replayed-tests.md.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { callbackify, promisify } from "node:util";
 import { test } from "../testing.mjs";
 
-const page = readFileSync(new URL("../../../docs/migrating-from.md", import.meta.url), "utf8");
+const page = readFileSync(
+  new URL("../../../docs/contributing/replayed-tests.md", import.meta.url),
+  "utf8",
+);
 export const VERDICTS = ["same", "better", "differs", "no equivalent"];
 
 /** The rows of one library's table. */
 function rowsOf(library) {
-  const [, part] = page.split(`#### ${library}\n`);
-  assert.ok(part, `docs/migrating-from.md has no table of ${library}`);
+  const [, part] = page.split(`### ${library}\n`);
+  assert.ok(part, `docs/contributing/replayed-tests.md has no table of ${library}`);
   const rows = part
-    .split("\n####")[0]
+    .split("\n###")[0]
     .split("\n## ")[0]
     .matchAll(/^\| (.+) \| (\d+) \| (.+) \|$/gm);
   return [...rows].map(([, what, cases, here]) => {
@@ -41,7 +44,7 @@ export function replaying(library, apart = { has: () => false }) {
     }
   }
   const told = () =>
-    test(`docs/migrating-from.md says so of ${library}`, () => {
+    test(`docs/contributing/replayed-tests.md says so of ${library}`, () => {
       assert.deepEqual(rowsOf(library), others.cases > 0 ? [...cases, others] : cases);
     });
   return { replay, told };

@@ -68,13 +68,13 @@ describe(`${RUNS} times`, () => {
 test("what is shipped does what the tree does", { timeout: 300_000 }, async (context) => {
   const files = [
     "abort",
-    "copies",
+    "package-copies",
     "errors",
     "lock",
-    "odd",
+    "invalid-values",
     "scope",
     "semantics",
-    "spelling",
+    "option-names",
     "secrets",
   ];
   context.diagnostic(`${await suite(...files)} tests passed`);

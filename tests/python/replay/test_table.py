@@ -1,4 +1,4 @@
-"""The table of docs/migrating-from.md matches these tests. UPDATE_TABLE=1 rewrites it."""
+"""The table of docs/contributing/replayed-tests.md matches these tests. UPDATE_TABLE=1 rewrites it."""
 
 import os
 from collections import defaultdict
@@ -17,7 +17,7 @@ from . import (
 )
 from .cases import ROWS, VERDICTS, Source
 
-PAGE = Path(__file__).parents[3] / "docs/migrating-from.md"
+PAGE = Path(__file__).parents[3] / "docs/contributing/replayed-tests.md"
 BEGIN, END = "<!-- of tests/python/replay -->", "<!-- end -->"
 SOURCES: list[Source] = [
     test_redis_py.THEIRS,

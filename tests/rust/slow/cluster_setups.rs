@@ -68,7 +68,7 @@ async fn promoted_unknown_replica_rejects_first_votes() {
         match lock.try_acquire().await {
             Ok(Some(_)) => break,
             Ok(None) => {}
-            Err(error) => seen |= error.to_string().contains("votes again in"),
+            Err(error) => seen |= error.to_string().contains("grants new leases in"),
         }
         assert!(begun.elapsed() < millis(20_000), "it never votes again");
         tokio::time::sleep(millis(50)).await;

@@ -26,7 +26,7 @@ async fn lease_too_short_for_its_network_fails_and_lets_others_in() {
     second.release().await.unwrap();
     let error = first.await.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-    assert!(error.to_string().contains("a lease of 0.120 s was over by then"), "{error}");
+    assert!(error.to_string().contains("the lease lasts only 0.120 s"), "{error}");
 }
 
 // Slow: two servers are frozen, and an upper bound on a duration is the subject.

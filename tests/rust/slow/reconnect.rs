@@ -111,7 +111,7 @@ async fn starts_a_new_guard(mode: Mode) {
         match lock.try_acquire().await {
             Ok(Some(_)) => break,
             Ok(None) => {}
-            Err(error) => seen |= error.to_string().contains("votes again in"),
+            Err(error) => seen |= error.to_string().contains("grants new leases in"),
         }
         assert!(Instant::now() < end, "it never votes again");
         tokio::time::sleep(millis(50)).await;

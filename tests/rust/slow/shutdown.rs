@@ -1,6 +1,6 @@
 //! How leases and clients end: released during a hold, in order, in a hurry, immediately.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::support::{Proxy, Server, builder, client, millis, servers};
 
@@ -24,6 +24,22 @@ async fn shutdown_waits_for_a_node_with_a_pending_delete() {
     proxy.refuse(false);
     tokio::time::timeout(millis(10_000), down).await.unwrap().unwrap().unwrap();
     assert_eq!(servers[2].ask("EXISTS lock:job"), ":0");
+}
+
+// Slow: a frozen server lets a timeout pass.
+#[tokio::test]
+async fn shutdown_waits_at_most_one_vote_for_a_frozen_server() {
+    let server = Server::start();
+    let redlock = builder([server.url()]).node_timeout(millis(2000)).build().unwrap();
+    let lease = redlock.lock("job").ttl(millis(60_000)).acquire().await.unwrap();
+    server.signal(libc::SIGSTOP);
+    let begun = Instant::now();
+    redlock.shutdown(Duration::ZERO).await.unwrap_err();
+    let took = begun.elapsed();
+    server.signal(libc::SIGCONT);
+    assert!(took >= millis(1900), "the server was not asked: {took:?}");
+    assert!(took < millis(3500), "{took:?}");
+    drop(lease);
 }
 
 /// Otherwise each client would check because the other one wrote, and its check would write again.

@@ -15,6 +15,8 @@ pub(crate) enum Verdict {
     Close,
     /// The proxy replies itself.
     Reply(&'static str),
+    /// The proxy replies itself, and closes the client's connection.
+    Dismiss(&'static str),
 }
 
 /// The proxy; it lives as long as the process.
@@ -85,6 +87,11 @@ fn serve(
                 return None;
             }
             Verdict::Reply(reply) => reply.as_bytes().to_vec(),
+            Verdict::Dismiss(reply) => {
+                let _ = (&*client).write_all(reply.as_bytes());
+                let _ = client.shutdown(std::net::Shutdown::Both);
+                return None;
+            }
             Verdict::Pass => {
                 (&upstream).write_all(&request).ok()?;
                 let mut reply = Vec::new();

@@ -22,6 +22,8 @@ pub(crate) enum Mode {
     Delay,
     /// Each reply arrives [`LONG_DELAY`] late.
     LongDelay,
+    /// Each reply arrives [`LONGEST_DELAY`] late.
+    LongestDelay,
     /// The uptime of each server is negative or not a number.
     Ageless,
     /// No server reports its run id.
@@ -30,6 +32,7 @@ pub(crate) enum Mode {
 
 pub(crate) const DELAY: Duration = Duration::from_millis(150);
 pub(crate) const LONG_DELAY: Duration = Duration::from_millis(400);
+pub(crate) const LONGEST_DELAY: Duration = Duration::from_millis(800);
 
 /// A TCP proxy in front of a server.
 pub(crate) struct Proxy {
@@ -77,9 +80,14 @@ impl Proxy {
                     mode == Mode::Blackhole as u8 || number <= there_to.load(Ordering::Relaxed)
                 };
                 let dropped = move |mode: u8| {
-                    if mode == Mode::Delay as u8 || mode == Mode::LongDelay as u8 {
-                        let long = mode == Mode::LongDelay as u8;
-                        std::thread::sleep(if long { LONG_DELAY } else { DELAY });
+                    let delays = [
+                        (Mode::Delay, DELAY),
+                        (Mode::LongDelay, LONG_DELAY),
+                        (Mode::LongestDelay, LONGEST_DELAY),
+                    ];
+                    let delay = delays.into_iter().find(|(delays, _)| mode == *delays as u8);
+                    if let Some((_, delay)) = delay {
+                        std::thread::sleep(delay);
                     }
                     mode == Mode::Blackhole as u8
                         || mode == Mode::DropReplies as u8

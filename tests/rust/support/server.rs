@@ -125,7 +125,7 @@ impl Drop for Server {
     }
 }
 
-/// The minimum rights of a user with access to all features: `docs/security.md`.
+/// The minimum rights of a user with access to all features: `docs/operate/security.md`.
 pub(crate) const RIGHTS: &str = include_str!("../../vectors/rights.txt").trim_ascii_end();
 
 /// `make test-acl` makes the clients of most tests log in as a user with the minimum rights.

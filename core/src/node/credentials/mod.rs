@@ -52,13 +52,13 @@ impl Credentials {
     /// Returns the rule that these credentials violate, if any.
     fn check(&self) -> Result<(), &'static str> {
         if self.password.is_empty() {
-            return Err("gave an empty password");
+            return Err("returned an empty password");
         }
         if self.username.as_deref() == Some("") {
-            return Err("gave an empty user");
+            return Err("returned an empty user");
         }
         if self.lifetime.is_some_and(|lifetime| lifetime < Duration::from_secs(1)) {
-            return Err("gave a lifetime of less than a second");
+            return Err("returned a lifetime of less than a second");
         }
         Ok(())
     }

@@ -21,7 +21,7 @@ const KEPT: Duration = Duration::from_secs(10);
 /// The number of recent secrets that are removed from a server's error text, which may repeat a replaced one.
 const RECENT: usize = 32;
 
-const NONE: &str = "gave no answer";
+const NONE: &str = "returned nothing";
 
 type Answer = Result<Granted, String>;
 
@@ -80,7 +80,7 @@ impl Provider {
         let option = spelled("credentials");
         let answered = tokio::time::timeout(within, self.ask()).await;
         let answer =
-            answered.unwrap_or_else(|_| Err(format!("gave no answer within {}", seconds(within))));
+            answered.unwrap_or_else(|_| Err(format!("did not return within {}", seconds(within))));
         answer.map_err(|why| Fault::new(format!("{option} {why}")))
     }
 

@@ -42,7 +42,7 @@ where
     Fut: Future<Output = Result<Credentials, E>>,
 {
     let runtime = Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| format!("cannot be asked: {error}"))?;
+    let runtime = runtime.map_err(|error| format!("cannot be called: {error}"))?;
     // The text of the error comes from the program and may contain the secret.
     let failed = |_| format!("failed with {}, whose text is not shown", type_name::<E>());
     runtime.block_on(async { ask().await }).map_err(failed)

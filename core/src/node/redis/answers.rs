@@ -62,7 +62,7 @@ pub(super) fn given_back<'a>(
 }
 
 /// The error for an extend of a released lease.
-pub(super) const GIVEN_BACK: &str = "the lease was given back meanwhile";
+pub(super) const GIVEN_BACK: &str = "the lease was released in the meantime";
 
 /// Replaces the owner that was read, unless the preceding `SET` succeeded. Otherwise the script must
 /// determine the result.

@@ -12,6 +12,7 @@ use redis::{Cmd, Value, cmd};
 
 use super::in_flight::{Command, Expects, Purpose};
 use super::packed::Packed;
+use super::refusal::is_unknown;
 use super::reply;
 use super::script::{ACQUIRE, EXTEND, FORCE, INSPECT, RELEASE, scripts};
 use crate::node::fencing::SLACK;
@@ -102,12 +103,35 @@ fn force_script(keys: &[String], by: u64) -> Command {
     let mut call = scripts()[FORCE].on(keys, 1);
     call.number(by);
     // If a server of a cluster redirects it, it starts again at the other server.
-    script_call(call, by.to_string().into(), forcing(keys), TIMEOUT)
+    script_call(call, by.to_string().into(), forcing(keys, |_, _| None), TIMEOUT)
 }
 
-/// Returns the purpose of both commands of a forced delete.
-fn forcing(keys: &[String]) -> Purpose {
-    Purpose::Force { keys: keys.into(), begin: force, then: force_by }
+/// Returns the purpose of each command of a forced delete. `then` builds the next one from the reply.
+fn forcing(keys: &[String], then: fn(&[String], &Value) -> Option<Command>) -> Purpose {
+    Purpose::Force { keys: keys.into(), begin: force, then }
+}
+
+/// Builds the delete, or reads the time in a script if a proxy does not support `TIME`.
+fn force_or_script(keys: &[String], answer: &Value) -> Option<Command> {
+    match answer {
+        Value::ServerError(error) if is_unknown(error) => Some(time_script(keys)),
+        _ => force_by(keys, answer),
+    }
+}
+
+/// Builds the script that reads the server's time, for a connection without `TIME`.
+fn time_script(keys: &[String]) -> Command {
+    let call = scripts()[FORCE].on(keys, 0);
+    let call = script_call(call, Arc::default(), forcing(keys, force_by), TIMEOUT);
+    Command { expects: Expects::Time, ..call }
+}
+
+/// Returns the same command for a connection that is closed at `TIME`.
+pub(super) fn without_time(command: &Command) -> Option<Command> {
+    match (&command.purpose, &command.expects) {
+        (Purpose::Force { keys, .. }, Expects::Time) => Some(time_script(keys)),
+        _ => None,
+    }
 }
 
 /// Builds the delete, which is valid until the server's clock has passed the caller's timeout.
@@ -171,7 +195,7 @@ pub(super) fn force(keys: &[String]) -> Command {
         bytes: cmd("TIME").get_packed_command(),
         // No other reply fits, so that a shifted one cannot become a deadline.
         expects: Expects::Time,
-        purpose: forcing(keys),
+        purpose: forcing(keys, force_or_script),
         timeout: TIMEOUT,
         untracked: false,
     }

@@ -16,6 +16,7 @@ use super::context::{Context, Home, Opening};
 use super::in_flight::InFlight;
 use super::keeper::{End, Keeper};
 use super::lane::Lane;
+use super::notices::Notices;
 use super::reconnect::Reconnect;
 use super::strays::Stray;
 use crate::clock::Instant;
@@ -26,6 +27,8 @@ use crate::node::{Change, Fault, Remedy};
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 /// The longest pause, and thus the time to detect that a server is available again, even without commands.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// The longest pause while a refusal is not confirmed, because callers wait for that.
+const DOUBTFUL_PAUSE: Duration = Duration::from_millis(250);
 /// A connection that lasted longer than this worked, so the next attempt follows without a pause.
 ///
 /// A connection that breaks directly after the handshake must not be reopened continuously.
@@ -39,19 +42,26 @@ pub(super) struct Connection {
     lane: Arc<Lane>,
     /// The state of the attempts to connect.
     reconnect: Reconnect,
-    /// Whether the missing features of the server were logged, which is done once.
-    degraded_said: bool,
+    /// What was logged about the server.
+    notices: Notices,
     /// Since when there has been no connection despite an attempt.
     outage: Option<Instant>,
-    /// Whether the server refused the last attempt to connect.
-    refused: bool,
+    /// When the server refused the first of the last attempts to connect, all of which it refused.
+    refused_since: Option<Instant>,
 }
 
 impl Connection {
     /// Creates the task's state. It does not connect.
     pub(super) fn new(context: Context, lane: Arc<Lane>) -> Self {
         let (context, reconnect) = (Home::of(context), Reconnect::default());
-        Self { context, lane, reconnect, degraded_said: false, outage: None, refused: false }
+        Self {
+            context,
+            lane,
+            reconnect,
+            notices: Notices::default(),
+            outage: None,
+            refused_since: None,
+        }
     }
 
     /// Runs until the client is gone and every command has its result. After a panic, the commands under way fail, and
@@ -63,7 +73,7 @@ impl Connection {
             // As before the first attempt: the next command waits for the connection instead of failing with the panic.
             self.reconnect.last = None;
             log::event!(
-                Error, Node, { node: &*self.context.target.url }, "the node's own task panicked, and begins anew"
+                Error, Node, { node: &*self.context.target.url }, "the node's task panicked and was restarted"
             );
             // Pauses, so that a repeated panic does not occupy the thread.
             tokio::time::sleep(FIRST_PAUSE).await;
@@ -88,25 +98,23 @@ impl Connection {
             let mut forgotten = false;
             let fault = match opened {
                 Ok(opening) => {
-                    self.refused = false;
+                    self.refused_since = None;
                     let opened = self.context.clock.now();
                     let end = self.serve(opening, &mut waiting).await;
                     self.context.link.closed();
                     // The client is gone, and every command has its result.
                     let End::Broken { fault, idle } = end else { return };
                     forgotten = idle;
-                    if self.context.clock.now().since(opened) > GOOD {
+                    if idle || self.context.clock.now().since(opened) > GOOD {
                         pause = Duration::ZERO;
                     }
                     // Notifications may have been lost.
                     self.context.watch.changed(Change::All);
                     fault
                 }
-                Err(fault) => {
-                    let refused = fault.remedy() == Remedy::Refused;
-                    fault.of_attempt(std::mem::replace(&mut self.refused, refused))
-                }
+                Err(fault) => self.judge(fault),
             };
+            let retries = fault.remedy() == Remedy::Retry;
             self.note(fault, &mut waiting);
             if forgotten {
                 // No command was sent over the idle connection, so new commands wait for the next one.
@@ -115,16 +123,36 @@ impl Connection {
             // Sent after the pending deletes, because another server may now own the key.
             self.context.target.say(Stray::Ended);
             // The pause doubles after each failure. At least half of it is random.
-            pause = (pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
+            let is_doubtful = retries && self.refused_since.is_some();
+            pause = (pause * 2)
+                .clamp(FIRST_PAUSE, if is_doubtful { DOUBTFUL_PAUSE } else { LONGEST_PAUSE });
         }
+    }
+
+    /// Decides whether the error of a failed attempt is permanent. A refusal must be repeated.
+    fn judge(&mut self, fault: Fault) -> Fault {
+        if fault.remedy() == Remedy::Retry {
+            self.refused_since = None;
+            return fault;
+        }
+        let now = self.context.clock.now();
+        let since = *self.refused_since.get_or_insert(now);
+        let fault = fault.of_attempt(now.since(since), self.context.link.was_open());
+        let confirmed = fault.remedy() > Remedy::Retry;
+        if confirmed
+            && self.reconnect.last.as_ref().is_none_or(|last| last.remedy() == Remedy::Retry)
+        {
+            // Callers that wait for their next attempt get the error now.
+            self.context.watch.changed(Change::All);
+        }
+        fault
     }
 
     /// Handles a missing connection: logs it, and fails the commands that wait for a connection.
     fn note(&mut self, fault: Fault, waiting: &mut Vec<InFlight>) {
         let (url, now) = (&*self.context.target.url, self.context.clock.now());
-        // Logged once, because the user has to change something before an attempt can succeed.
-        if fault.remedy() > Remedy::Refused && self.reconnect.last.as_ref() != Some(&fault) {
-            self.context.warn(&fault);
+        if fault.remedy() > Remedy::Refused {
+            self.notices.refused(&self.context, &fault);
         } else if self.outage.is_none() {
             log::event!(Debug, Node, { node: url, fault: fault.to_string() }, "no connection");
         }
@@ -146,18 +174,7 @@ impl Connection {
         context.link.opened(pushes, greeting.deletes_by, votes_from);
         context.link.outage.replied(&context.target.url, || context.clock.now());
         connected(context, self.outage.take());
-        if let Some(fault) = context.link.guard_fault(|| None, || context.clock.now()) {
-            context.warn(&fault);
-        }
-        if let Some((commands, effects)) = greeting.without.described()
-            && !std::mem::replace(&mut self.degraded_said, true)
-        {
-            log::event!(
-                Warn, Node, { node: &*context.target.url },
-                "the server, or a proxy before it, does not support {commands}: {effects}",
-                commands = commands, effects = effects,
-            );
-        }
+        self.notices.connected(context, greeting);
         context.target.say(Stray::Opened);
         // Recorded before the session starts, so that the next connection can close this one however it ends.
         self.reconnect.formers.add(greeting);

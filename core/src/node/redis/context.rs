@@ -2,6 +2,7 @@
 //!
 //! It belongs to the connection task alone. The node reads the state in [`super::link`].
 
+use std::fmt::Display;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +23,7 @@ use crate::clock::{Clock, Instant};
 use crate::foreground::OnRuntime;
 use crate::log;
 use crate::node::{Fault, Watch, slot};
+use crate::throttle::Throttle;
 
 /// The time after which every client has noticed a failover and left the old primary, which may have granted locks
 /// until then. Sentinels are polled every second and send an event earlier. In a cluster, a partitioned master stops
@@ -90,7 +92,9 @@ pub(super) struct Context {
     pub(super) commands: UnboundedReceiver<InFlight>,
     /// Deletes without a confirmation.
     pub(super) debts: Debts,
-    /// The run ID of the last server, if it reported one. `None` before the first connection.
+    /// Limits the log records about refused deletes.
+    pub(super) refused_deletes: Throttle,
+    /// The run ID of the last server that may have taken first votes, if it reported one. `None` before the first one.
     run_id: Option<Option<String>>,
     /// The time before which a server that replaced another one takes no first vote.
     not_before: Option<Instant>,
@@ -152,7 +156,19 @@ impl Context {
         let old = guard.map_or(Duration::ZERO, |guard| guard_time(guard) + HEARD);
         let finder = Arc::new(Finder::new(&target.route, old));
         let (news, run_id, not_before) = (finder.news(), None, None);
-        Self { target, finder, news, clock, watch, link, commands, debts, run_id, not_before }
+        Self {
+            target,
+            finder,
+            news,
+            clock,
+            watch,
+            link,
+            commands,
+            debts,
+            refused_deletes: Throttle::default(),
+            run_id,
+            not_before,
+        }
     }
 
     /// Refuses a command that cannot be sent. Commands are never queued across a reconnect, except as pending deletes.
@@ -234,11 +250,9 @@ impl Context {
             let old = self.clock.now() + (guard_time(guard) + HEARD).saturating_sub(age);
             self.not_before = self.not_before.max(Some(old));
         }
-        let known = self.run_id.replace(greeting.run_id.clone());
-        // A promoted replica may lack data of its predecessor, regardless of its age. Without a run ID, it may be
-        // another server.
-        if known.is_some_and(|known| known.is_none() || known != greeting.run_id) {
-            self.not_before = self.not_before.max(Some(self.clock.now() + guard_time(guard)));
+        // Without both, the server takes no first votes, so it does not matter which server it is.
+        if greeting.run_id.is_some() || greeting.votes_in.is_some() {
+            self.enter(greeting.run_id.clone());
         }
         match greeting.votes_in {
             // Without a guard, the age does not matter.
@@ -246,6 +260,18 @@ impl Context {
             Some(wait) => self.votes_in(wait),
             // An unknown age may be zero, after a restart.
             None => VotesFrom::Never,
+        }
+    }
+
+    /// Records which server may take first votes from now on. If it may be another one than before, it takes none for
+    /// the time of the guard.
+    pub(super) fn enter(&mut self, run_id: Option<String>) {
+        let known = self.run_id.replace(run_id);
+        // A promoted replica may lack data of its predecessor, regardless of its age. Without a run ID, it may be
+        // another server.
+        if known.is_some_and(|known| known.is_none() || Some(known) != self.run_id) {
+            let guard = guard_time(self.target.guard);
+            self.not_before = self.not_before.max(Some(self.clock.now() + guard));
         }
     }
 
@@ -258,12 +284,12 @@ impl Context {
     /// Logs that the login of the connection could not be renewed.
     pub(super) fn warn_of_login(&self, fault: Fault) {
         let fault = self.target.route.redact_fault(fault);
-        let text = format!("it cannot be logged in anew, which is tried until it ends: {fault}");
-        self.warn(&Fault::new(text));
+        let text = format!("cannot log in again, retrying until the login expires: {fault}");
+        self.warn(&text);
     }
 
     /// Logs a problem of the node.
-    pub(super) fn warn(&self, fault: &Fault) {
+    pub(super) fn warn(&self, fault: &dyn Display) {
         log::event!(Warn, Node, { node: &*self.target.url }, "{fault}", fault = fault);
     }
 }

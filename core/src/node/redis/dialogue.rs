@@ -10,7 +10,7 @@ use std::sync::Arc;
 use redis::Value;
 
 use super::answers::{GIVEN_BACK, denied_delete, fits, given_back, leads_to, lost_scripts};
-use super::commands::{ping, plain};
+use super::commands::{ping, plain, without_time};
 use super::confirm::Confirm;
 use super::context::Context;
 use super::debts::Retry;
@@ -54,8 +54,17 @@ pub(super) struct Dialogue {
     retry: Retry,
     /// Whether it was logged that the server refuses deletes.
     refusal_said: bool,
-    /// Whether commands wait until the server has replied to a probe.
-    probing: bool,
+    /// Why commands wait, if they do.
+    pause: Option<Pause>,
+}
+
+/// Why the commands of a connection wait.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pause {
+    /// A probe was sent after a silence and has no reply yet.
+    Probe,
+    /// Another connection is to replace this one.
+    Replacement,
 }
 
 impl Dialogue {
@@ -85,7 +94,7 @@ impl Dialogue {
             retry: Retry::default(),
             odd: 0,
             refusal_said: false,
-            probing: false,
+            pause: None,
             context,
         }
     }
@@ -99,12 +108,27 @@ impl Dialogue {
 
     /// Whether commands must wait, because a probe was sent after a silence and has no reply yet.
     pub(super) fn is_probing(&self) -> bool {
-        self.probing
+        self.pause == Some(Pause::Probe)
+    }
+
+    /// Lets all further commands wait for another connection.
+    pub(super) fn leave(&mut self) {
+        self.pause = Some(Pause::Replacement);
+    }
+
+    /// Whether another connection is to replace this one.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.pause == Some(Pause::Replacement)
+    }
+
+    /// Whether commands must wait, for the reply to a probe or for another connection.
+    pub(super) fn is_paused(&self) -> bool {
+        self.pause.is_some()
     }
 
     /// Sends a probe if there are commands and the connection was idle for long.
     pub(super) fn probe_if_idle(&mut self) {
-        if self.probing || self.context.commands.is_empty() {
+        if self.is_paused() || self.context.commands.is_empty() {
             return;
         }
         let now = self.context.clock.now();
@@ -112,7 +136,7 @@ impl Dialogue {
             self.context.link.set_used(now);
             return;
         }
-        self.probing = true;
+        self.pause = Some(Pause::Probe);
         self.ask(InFlight::unheard(Command { purpose: Purpose::Probe, ..ping() }));
     }
 
@@ -141,6 +165,11 @@ impl Dialogue {
     /// push changes of its keys.
     pub(super) fn ask(&mut self, mut in_flight: InFlight) {
         if let Some(command) = respelled(&in_flight.command, self.deletes_by) {
+            in_flight.command = command;
+        }
+        if self.without.extras
+            && let Some(command) = without_time(&in_flight.command)
+        {
             in_flight.command = command;
         }
         // Without tracking, no command needs the prefix that excludes it.
@@ -190,7 +219,7 @@ impl Dialogue {
         let mut in_flight = match self.pipeline.next() {
             Some(Question::Alone(in_flight)) => in_flight,
             Some(Question::Together(group)) => return self.answered_together(group, value),
-            None => return Some(Fault::new("the server answered what nobody asked")),
+            None => return Some(Fault::new("the server sent a reply without a command")),
         };
         // A read-only error comes from a replica that was the primary before. Another server is now the primary, and
         // this one would refuse all deletes.
@@ -258,7 +287,7 @@ impl Dialogue {
         match (&in_flight.command.purpose, self.unkilled) {
             (Purpose::Age, _) => self.read_age(&value),
             (Purpose::Probe, _) => {
-                self.probing = false;
+                self.pause = self.pause.filter(|pause| *pause != Pause::Probe);
                 self.context.link.set_used(self.context.clock.now());
             }
             (Purpose::Confirm, _) => self.confirm.answered(&value, self.context.clock.now()),
@@ -284,11 +313,13 @@ impl Dialogue {
         if fault.permanent().is_some() {
             return None;
         }
-        if !std::mem::replace(&mut self.refusal_said, true) {
-            let text = format!(
-                "a released key is not deleted yet; retrying until its ttl is over: {fault}"
-            );
-            self.context.warn(&Fault::new(text));
+        let now = self.context.clock.now();
+        if !std::mem::replace(&mut self.refusal_said, true)
+            && let Some(omitted) = self.context.refused_deletes.admit(now)
+        {
+            self.context.warn(&format_args!(
+                "a released key is not deleted yet, retrying until its TTL ends: {fault}{omitted}"
+            ));
         }
         if self.context.debts.is_empty() {
             self.retry = Retry::default();

@@ -61,8 +61,9 @@ impl Durability {
         let said = error.details().unwrap_or_default();
         let (option, name) = (spelled(self.option()), self.name());
         let why = if said.contains("unknown command") {
-            let from = if self.fsync { "Redis 7.2 and Valkey have it" } else { "Redis has it" };
-            format!("{option} needs {name}, which the server does not know ({from}): ")
+            let from =
+                if self.fsync { "Redis 7.2 and Valkey support it" } else { "Redis supports it" };
+            format!("{option} needs {name}, which the server does not support ({from}): ")
         } else if said.contains("appendonly is disabled") {
             format!("{option} needs a server that writes an append-only file (appendonly yes): ")
         } else {
@@ -86,7 +87,7 @@ impl Durability {
     /// Returns what the reply lacks, if anything. `waited` is how long the grant was held back.
     pub(super) fn shortfall(self, answer: &Value, waited: Duration) -> Option<Fault> {
         let Some((disks, replicas)) = self.counts(answer) else {
-            let before = format!("whether {} is met cannot be told: ", spelled(self.option()));
+            let before = format!("cannot determine whether {} is met: ", spelled(self.option()));
             return Some(Fault::new(before).saying(&words(answer), ""));
         };
         let within = seconds(waited);
@@ -95,7 +96,7 @@ impl Durability {
             return Some(Fault::new(text));
         }
         let least = self.min_replicas;
-        let places = if self.fsync { "disks of replicas" } else { "replicas" };
+        let places = if self.fsync { "replica disks" } else { "replicas" };
         (replicas < i64::from(least)).then(|| {
             Fault::new(format!("the grant reached {replicas} of {least} {places} within {within}"))
         })
@@ -127,7 +128,7 @@ mod tests {
             (Value::Int(3), None),
             (Value::Int(2), None),
             (Value::Int(1), Some("the grant reached 1 of 2 replicas within 0.200 s")),
-            (two.clone(), Some("whether min_replicas is met cannot be told: (unread)")),
+            (two.clone(), Some("cannot determine whether min_replicas is met: (unread)")),
         ] {
             assert_eq!(says(replicas.shortfall(&answer, waited)).as_deref(), fault, "{answer:?}");
         }
@@ -136,8 +137,8 @@ mod tests {
         for (answer, fault) in [
             (two, None),
             (counts([0, 1]), Some("the grant was not on the server's disk within 0.200 s")),
-            (counts([1, 0]), Some("the grant reached 0 of 1 disks of replicas within 0.200 s")),
-            (Value::Int(1), Some("whether fsync is met cannot be told: (unread)")),
+            (counts([1, 0]), Some("the grant reached 0 of 1 replica disks within 0.200 s")),
+            (Value::Int(1), Some("cannot determine whether fsync is met: (unread)")),
         ] {
             assert_eq!(says(disk.shortfall(&answer, waited)).as_deref(), fault, "{answer:?}");
         }

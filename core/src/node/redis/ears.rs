@@ -139,7 +139,7 @@ impl Ears {
             return line.tell(&cmd("PING").get_packed_command()).await.err();
         }
         (line.asked && line.silent > SILENCE + TICK)
-            .then(|| Fault::new("the server was silent on the connection that listens"))
+            .then(|| Fault::new("the server did not reply on the connection for notifications"))
     }
 
     /// The same login as the first one's.
@@ -162,7 +162,9 @@ impl Line {
         match tokio::time::timeout(SILENCE, told).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(Fault::new(format!("the connection broke: {error}")).by(&error)),
-            Err(_) => Err(Fault::new("the server reads nothing on the connection that listens")),
+            Err(_) => {
+                Err(Fault::new("the server does not read from the connection for notifications"))
+            }
         }
     }
 
@@ -185,7 +187,7 @@ impl Line {
         loop {
             match reader.next() {
                 Ok(None) if reader.partial() > LARGEST => {
-                    let text = "the server told more at once than a lock's key can be";
+                    let text = "the server sent a notification that is too large for a lock's key";
                     return Heard::Broken(Fault::new(text));
                 }
                 Ok(None) => break,
@@ -197,7 +199,9 @@ impl Line {
                 // That it is there.
                 Ok(Some(_)) => {}
                 Err(_) => {
-                    return Heard::Broken(Fault::new("the server did not speak Redis' protocol"));
+                    return Heard::Broken(Fault::new(
+                        "the server's data is not in the Redis protocol",
+                    ));
                 }
             }
         }
@@ -216,7 +220,9 @@ async fn listen(endpoint: &Endpoint, anew: bool) -> Opened {
         let login = granted.as_ref().map(|granted| endpoint.with_login(&granted.credentials));
         let endpoint = login.as_ref().unwrap_or(endpoint);
         let (mut talk, hello) = connect(endpoint, &mut Without::default()).await?;
-        let id = hello.flatten().ok_or_else(|| Fault::new("the server names no connections"))?;
+        let id = hello
+            .flatten()
+            .ok_or_else(|| Fault::new("the server does not report connection IDs"))?;
         // For whoever looks at it there; what it hears is of any database.
         let select = cmd("SELECT").arg(endpoint.db).clone();
         talk.ask(&[named(endpoint), select]).await?;

@@ -113,13 +113,15 @@ impl Endpoint {
     fn with_parameters(mut self, path: bool) -> std::result::Result<Self, String> {
         let Parameters { db, username, password, family, tls_by, .. } = (*self.parameters).clone();
         if path && db.is_some_and(|db| db != self.db) {
-            return Err("its path and its parameter db name two databases: write one".to_owned());
+            return Err(
+                "its path and its parameter db name different databases. Write only one".to_owned()
+            );
         }
         self.db = db.unwrap_or(self.db);
         let twice = (username.is_some() && self.username.is_some())
             || (password.is_some() && self.password.is_some());
         if twice {
-            return Err("a user or a password stands before the @ and after the ?: write it once"
+            return Err("a user or a password appears before the @ and after the ?. Write it once"
                 .to_owned());
         }
         self.username = self.username.or(username);
@@ -127,15 +129,15 @@ impl Endpoint {
         // Some clients then log in without a user, and redis-cli takes it for the password.
         if self.username.is_some() && self.password.as_deref().is_none_or(str::is_empty) {
             return Err(
-                "it has a user without a password: write user:pass@host, or :pass@host for a password alone"
+                "it has a user without a password. Write user:pass@host, or :pass@host for a password without a user"
                     .to_owned(),
             );
         }
         if let (Some(by), false) = (tls_by, self.is_tls()) {
-            return Err(format!("its parameter {by} is for TLS: write rediss:// for it"));
+            return Err(format!("its parameter {by} needs TLS. Use rediss://"));
         }
         if family.is_some() && matches!(self.place, Place::Unix(_)) {
-            return Err("a socket has no family of addresses: leave the parameter out".to_owned());
+            return Err("a Unix socket has no address family. Remove the parameter".to_owned());
         }
         Ok(self)
     }
@@ -190,7 +192,7 @@ impl Endpoint {
             return Ok(self);
         }
         Err(Error::invalid(format!(
-            "{} is given, and node {} has a user or a password in its URL: give one of them",
+            "{} is set, but node {} has a user or a password in its URL. Use only one of them",
             spelled("credentials"),
             self.redacted()
         )))

@@ -1,14 +1,15 @@
 //! Connects to a server, or through a proxy, that does not support every command.
 //!
-//! An unsupported command is detected by an error without a code, or by the end of the connection.
+//! An unsupported command is detected by an error without a code, or by the end of the connection. The latter may have
+//! another cause, so [`super::features`] checks it again later.
 
 use super::endpoint::Endpoint;
-use super::login::{log_in, log_in_without_hello};
+use super::login::{Protocol, log_in, log_in_without_hello};
 use super::stream::Stream;
 use super::talk::{Talk, cannot_connect};
 use crate::node::Fault;
 
-/// The features that a connection does not use, because the server, or a proxy before it, does not support them.
+/// The features that a connection does not use, because the server, or a proxy in front of it, does not support them.
 #[derive(Clone, Copy, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is one thing that may be missing")]
 pub(super) struct Without {
@@ -20,9 +21,19 @@ pub(super) struct Without {
     pub(super) tracking: bool,
     /// `SCRIPT LOAD` and `EVALSHA`. Scripts are sent in full.
     pub(super) digests: bool,
+    /// Whether the server may support one of them after all, because it did not report an unknown command.
+    pub(super) doubtful: bool,
 }
 
 impl Without {
+    /// Whether a feature is used that `other` does not use.
+    pub(super) fn improves(self, other: Self) -> bool {
+        (other.hello && !self.hello)
+            || (other.extras && !self.extras)
+            || (other.tracking && !self.tracking)
+            || (other.digests && !self.digests)
+    }
+
     /// Returns the missing commands and the consequences, or `None` if nothing is missing.
     pub(super) fn described(self) -> Option<(String, String)> {
         let missing = [
@@ -31,7 +42,7 @@ impl Without {
             (
                 self.tracking,
                 "CLIENT TRACKING",
-                Some("waiting locks poll, a holder learns of a loss at its next renewal"),
+                Some("waiting callers poll, and a loss is only detected at the next renewal"),
             ),
             (self.digests, "SCRIPT LOAD", Some("scripts are sent in full by EVAL")),
         ];
@@ -57,9 +68,11 @@ pub(super) async fn connect(
         let mut talk = open_stream(endpoint).await?;
         // Sent first and alone, because it determines the protocol of later replies.
         match log_in(&mut talk, endpoint).await {
-            Ok(hello) => {
-                without.hello = hello.is_none() && endpoint.parameters.protocol != Some(2);
-                return Ok((talk, hello));
+            Ok(Protocol::Resp3(id)) => return Ok((talk, Some(id))),
+            Ok(Protocol::Resp2) => return Ok((talk, None)),
+            Ok(Protocol::WithoutHello { doubtful }) => {
+                (without.hello, without.doubtful) = (true, without.doubtful || doubtful);
+                return Ok((talk, None));
             }
             Err(fault) if talk.hung_up => why = Some(fault),
             Err(fault) => return Err(fault),
@@ -67,16 +80,19 @@ pub(super) async fn connect(
     }
     let mut talk = open_stream(endpoint).await?;
     log_in_without_hello(&mut talk, endpoint).await.map_err(|fault| {
-        let hung_up = talk.hung_up && !endpoint.is_tls();
+        if !talk.hung_up {
+            return fault;
+        }
         let fault = why.unwrap_or(fault);
         // A server that expects TLS may close a plain connection without a reply.
-        if hung_up {
-            fault.hinting("if this is a TLS port, write rediss:// instead of redis://")
-        } else {
+        if endpoint.is_tls() {
             fault
+        } else {
+            fault.hinting("if this is a TLS port, write rediss:// instead of redis://")
         }
     })?;
-    without.hello = true;
+    // Only the end of a connection was the reason, unless an earlier call found another one.
+    without.doubtful |= !std::mem::replace(&mut without.hello, true);
     Ok((talk, None))
 }
 

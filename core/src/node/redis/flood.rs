@@ -50,7 +50,9 @@ impl Flood {
         // Checked immediately and not at the end of the window.
         (self.told > self.asked + SPARE).then(|| {
             let told = self.told;
-            Fault::new(format!("the server floods: it told of {told} changes within a second"))
+            Fault::new(format!(
+                "the server sent too many notifications ({told} changes within a second)"
+            ))
         })
     }
 }

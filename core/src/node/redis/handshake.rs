@@ -11,7 +11,7 @@ use super::endpoint::Endpoint;
 use super::fallback::{Without, connect};
 use super::login::{no_redis, refused};
 use super::native::Delete;
-use super::refusal::{has_code, is_unsupported, words};
+use super::refusal::{has_code, is_unsupported, text_of, words};
 use super::rights::Needs;
 use super::steps::{NAMED, Step, steps};
 use super::talk::Talk;
@@ -39,7 +39,7 @@ pub(super) struct Greeting {
     pub(super) login: Option<(Provider, Granted)>,
     /// How the server deletes without a script, if that is used.
     pub(super) deletes_by: Option<Delete>,
-    /// What the server, or a proxy before it, does not support.
+    /// What the server, or a proxy in front of it, does not support.
     pub(super) without: Without,
 }
 
@@ -78,6 +78,7 @@ async fn ask_all(endpoint: &Endpoint, primary: bool, needs: &Needs) -> Result<As
             }
             Err(_) if talk.hung_up && !without.extras => {
                 without.extras = hung_up;
+                without.doubtful |= hung_up;
                 hung_up = true;
             }
             Err(fault) => return Err(fault),
@@ -196,7 +197,7 @@ fn is_primary(role: &Value) -> Result<(), Fault> {
         Value::Array(parts) if parts.first().is_some_and(|role| words(role) == "master") => Ok(()),
         Value::Array(parts) => {
             let role = parts.first().map(words).unwrap_or_default();
-            Err(Fault::new("the sentinels name it as the primary, and its role is ")
+            Err(Fault::new("the sentinels report it as the primary, but its role is ")
                 .saying(&role, ""))
         }
         Value::ServerError(error) => Err(refused(error)),
@@ -204,16 +205,21 @@ fn is_primary(role: &Value) -> Result<(), Fault> {
     }
 }
 
+/// The errors of Redis and Valkey for a database that does not exist.
+const NO_DATABASE: [&str; 3] = [
+    "ERR DB index is out of range",
+    "ERR invalid DB index",
+    "ERR SELECT is not allowed in cluster mode",
+];
+
 /// The error of a server that refuses `SELECT`.
 fn no_database(db: i64, error: &ServerError) -> Fault {
-    let said = format!("{} {}", error.code(), error.details().unwrap_or_default());
+    let said = text_of(error);
     // Other errors with this code come from a proxy whose server is down.
-    let about_us =
-        ["index", "select", "database"].iter().any(|word| said.to_lowercase().contains(word));
-    if error.code() != "ERR" || !about_us {
+    if !NO_DATABASE.iter().any(|words| said.starts_with(words)) {
         return refused(error);
     }
-    let text = format!("database {db} cannot be selected; the server answered ");
+    let text = format!("cannot select database {db}; the server replied ");
     let hint = " (use a lower number, or raise `databases` in the server's configuration)";
     Fault::new(text).saying(&said, hint).refused()
 }
@@ -226,7 +232,7 @@ fn is_clustered(about: &str, endpoint: &Endpoint) -> Result<Option<bool>, Fault>
         Some("sentinel") => {
             let scheme = if endpoint.is_tls() { "rediss" } else { "redis" };
             Err(Fault::invalid(format!(
-                "it is a Redis Sentinel, which keeps no data: use {scheme}+sentinel://host:port/service"
+                "it is a Redis Sentinel, which stores no locks. Use {scheme}+sentinel://host:port/service"
             )))
         }
         mode => Ok(mode.map(|mode| mode == "cluster")),
@@ -257,7 +263,7 @@ pub(super) fn text(info: &Value) -> String {
 }
 
 /// Returns the value of a field of an `INFO` section.
-fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+pub(super) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     Some(line.trim())
 }

@@ -16,6 +16,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use super::context::{Home, Opening};
 use super::dialogue::Dialogue;
 use super::ears::Ears;
+use super::features::FeatureCheck;
 use super::in_flight::InFlight;
 use super::lane::Lane;
 use super::pipeline::TICK;
@@ -30,7 +31,7 @@ use crate::node::Fault;
 pub(super) enum End {
     /// The client is gone and everything was answered.
     Idle,
-    /// The connection is of no use any more. `idle`: that was found out by the probe after a silence, and commands wait.
+    /// The connection is of no use any more. `idle`: no command was sent any more, and commands wait for the next one.
     Broken { fault: Fault, idle: bool },
 }
 
@@ -51,6 +52,8 @@ pub(super) struct Keeper<'a> {
     renewal: Option<Renewal>,
     /// Where the server's own words come, once threads read the answers.
     ears: Ears,
+    /// Finds out whether a new connection would have more features.
+    features: FeatureCheck,
     /// What the server says by itself can come elsewhere.
     pushes: bool,
     /// Commands as they were counted at the last tick.
@@ -73,15 +76,18 @@ impl<'a> Keeper<'a> {
             login.map_or_else(|| found.endpoint.clone(), |login| found.endpoint.with_login(login));
         let renewal =
             greeting.login.and_then(|(provider, granted)| Renewal::of(provider, &granted));
-        let Talk { stream, reader, .. } = greeting.talk;
+        let Talk { stream, reader, round_trip, .. } = greeting.talk;
         let socket = Socket::of(stream).map_err(|error| cannot_connect(&error))?;
         let Some(context) = home.take() else { return Err(Fault::new(PANICKED)) };
         let (news, waiting) = (context.finder.news(), std::mem::take(waiting));
-        let dialogue = Dialogue::over(context, killed, greeting.deletes_by, greeting.without);
+        let features = FeatureCheck::new(&context.target, &found, greeting.without);
+        let mut dialogue = Dialogue::over(context, killed, greeting.deletes_by, greeting.without);
+        dialogue.pipeline.set_round_trip(round_trip.unwrap_or_default());
         let ears = Ears::none(endpoint, Arc::clone(&dialogue.hearer));
         // Until it is known better: this is what a panic leaves behind.
         let (end, pushes) = (Some(Fault::new(PANICKED)), greeting.pushes);
-        let keeper = Self { lane, home, found, news, renewal, ears, pushes, asked: 0, end };
+        let keeper =
+            Self { lane, home, found, news, renewal, ears, features, pushes, asked: 0, end };
         lane.lend(Session::new(dialogue, socket, reader), !pushes, |session| {
             session.dialogue.begin(waiting);
             // What it was asked so far its own task reads.
@@ -95,7 +101,7 @@ impl<'a> Keeper<'a> {
         let kept = self.keep().await;
         // Not by force: another thread may be in the middle of it, and suspended.
         let session = self.visit(Option::take).await;
-        let idle = session.as_ref().is_some_and(|session| session.dialogue.is_probing());
+        let idle = session.as_ref().is_some_and(|session| session.dialogue.is_paused());
         self.end = kept.err();
         let end = self.end.clone().map_or(End::Idle, |fault| End::Broken { fault, idle });
         self.take_home(session);
@@ -111,6 +117,9 @@ impl<'a> Keeper<'a> {
             let standing = self.attend().await?;
             if standing.idle {
                 return Ok(());
+            }
+            if standing.left {
+                return Err(Fault::new("replaced by a connection with more features"));
             }
             let (lane, watched) = (self.lane, self.lane.is_watched());
             let listed = standing.kept || !lane.is_threads();
@@ -132,6 +141,10 @@ impl<'a> Keeper<'a> {
                 }
                 // At once, not at the next failure: a primary that was left goes on answering for a while.
                 fault = self.news.left(&self.found) => Err(fault),
+                () = self.features.succeeds(), if !standing.gone => {
+                    self.of_session(Session::leave).await;
+                    Ok(())
+                }
                 _ = chores.tick(), if standing.chores => {
                     self.of_session(|session| session.dialogue.do_chores()).await;
                     Ok(())

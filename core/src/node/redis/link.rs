@@ -77,6 +77,11 @@ impl Link {
         self.pushes.load(Ordering::Relaxed)
     }
 
+    /// Whether there was a connection before.
+    pub(super) fn was_open(&self) -> bool {
+        self.opened.load(Ordering::Relaxed) > 0
+    }
+
     /// Returns how many connections replaced an earlier one.
     pub(super) fn reconnects(&self) -> u64 {
         self.opened.load(Ordering::Relaxed).saturating_sub(1)
@@ -115,14 +120,17 @@ impl Link {
             VotesFrom::Never => {
                 let option = spelled("restart_guard");
                 return Some(Fault::new(format!(
-                    "its uptime cannot be read (INFO), so it takes no first vote while {option} is on"
+                    "its uptime cannot be read (INFO), so it grants no new lease while {option} is on"
                 )));
             }
             VotesFrom::At(from) => not_before.map_or(from, |at| at.max(from)).since(now()),
         };
         (!left.is_zero()).then(|| {
             let (left, option) = (left.as_secs_f64(), spelled("restart_guard"));
-            Fault::new(format!("it restarted within {option}, or took another server's place, and votes again in {left:.1} s"))
+            Fault::new(format!(
+                "it restarted within {option} or replaced another server, and grants new leases in \
+                {left:.1} s"
+            ))
         })
     }
 

@@ -3,36 +3,51 @@
 use redis::{ServerError, Value, cmd};
 
 use super::endpoint::Endpoint;
-use super::refusal::{has_code, refusal, words};
+use super::refusal::{has_code, is_full, is_unknown, refusal, text_of, words};
 use super::talk::Talk;
 use crate::node::Fault;
 
-/// Logs in. With RESP3 it returns the connection's ID, if the server reports it. Without `HELLO` it uses RESP2, without
-/// notifications.
-pub(super) async fn log_in(
-    talk: &mut Talk,
-    endpoint: &Endpoint,
-) -> Result<Option<Option<i64>>, Fault> {
+/// The protocol of a connection.
+pub(super) enum Protocol {
+    /// RESP3, and the connection's ID, if the server reports it.
+    Resp3(Option<i64>),
+    /// RESP2, as the URL requires.
+    Resp2,
+    /// RESP2 without `HELLO`. `doubtful` means that the server may support it after all.
+    WithoutHello { doubtful: bool },
+}
+
+/// Logs in. Without `HELLO` it uses RESP2, without notifications.
+pub(super) async fn log_in(talk: &mut Talk, endpoint: &Endpoint) -> Result<Protocol, Fault> {
     if endpoint.parameters.protocol == Some(2) {
-        return authenticate(talk, endpoint).await.map(|()| None);
+        return authenticate(talk, endpoint).await.map(|()| Protocol::Resp2);
     }
-    let refusal = match hello(talk, endpoint, true).await? {
-        Ok(id) => return Ok(Some(id)),
+    let mut refusal = match hello(talk, endpoint, true).await? {
+        Ok(id) => return Ok(Protocol::Resp3(id)),
         Err(error) => error,
     };
+    if is_full(&refusal) {
+        return Err(no_room());
+    }
     // An error code refers to this login, so a wrong password is not sent twice. Other errors may mean that a server
     // before Redis 6, or a proxy, does not support the command, or not before `AUTH`.
-    let before_auth = refusal.code() == "NOAUTH" && endpoint.password.is_some();
+    let with_password = endpoint.password.is_some();
+    let before_auth = refusal.code() == "NOAUTH" && with_password;
+    let refused = if with_password { login_refused } else { refused };
     if has_code(&refusal) && refusal.code() != "NOPROTO" && !before_auth {
         return Err(refused(&refusal));
     }
     let logged_in = log_in_without_hello(talk, endpoint).await;
     // The first refusal explains more than the end of the connection after it.
     logged_in.map_err(|fault| if talk.hung_up { refused(&refusal) } else { fault })?;
-    if before_auth && let Ok(id) = hello(talk, endpoint, false).await? {
-        return Ok(Some(id));
+    if before_auth {
+        match hello(talk, endpoint, false).await? {
+            Ok(id) => return Ok(Protocol::Resp3(id)),
+            Err(error) => refusal = error,
+        }
     }
-    Ok(None)
+    let doubtful = refusal.code() != "NOPROTO" && !is_unknown(&refusal);
+    Ok(Protocol::WithoutHello { doubtful })
 }
 
 /// Requests RESP3, with or without the login.
@@ -52,11 +67,13 @@ async fn hello(
         // RESP3 requested, but the reply has the form of RESP2. Pushes are tried, and the ID is unknown.
         Value::Array(_) => Ok(Ok(None)),
         Value::ServerError(error) => Ok(Err(error)),
+        other if login && endpoint.password.is_some() => Err(login_answered(&other)),
         other => Err(no_redis(&other)),
     }
 }
 
-/// Logs in over a connection without support for `HELLO`. Any reply shows that the server works.
+/// Logs in over a connection without support for `HELLO`. Any reply shows that the server works, unless the server has
+/// no room for the connection.
 pub(super) async fn log_in_without_hello(
     talk: &mut Talk,
     endpoint: &Endpoint,
@@ -64,7 +81,10 @@ pub(super) async fn log_in_without_hello(
     if endpoint.password.is_some() {
         return authenticate(talk, endpoint).await;
     }
-    talk.ask(&[cmd("PING")]).await.map(drop)
+    match talk.ask(&[cmd("PING")]).await?.remove(0) {
+        Value::ServerError(error) if is_full(&error) => Err(no_room()),
+        _ => Ok(()),
+    }
 }
 
 /// Logs in with RESP2. The ID is requested later.
@@ -77,14 +97,57 @@ async fn authenticate(talk: &mut Talk, endpoint: &Endpoint) -> Result<(), Fault>
     auth.arg(password);
     match talk.ask(&[auth]).await?.remove(0) {
         Value::Okay => Ok(()),
-        Value::ServerError(error) => {
-            let fault = refused(&error);
-            // Before Redis 6, a wrong or superfluous password has no separate error code.
-            let about_us = error.details().unwrap_or_default().contains("password");
-            Err(if about_us { fault.refused() } else { fault })
-        }
-        other => Err(no_redis(&other)),
+        Value::ServerError(error) if is_full(&error) => Err(no_room()),
+        Value::ServerError(error) => Err(login_refused(&error)),
+        other => Err(login_answered(&other)),
     }
+}
+
+/// What the errors of Redis mean that refuse a login. The first three have no separate code.
+const REFUSALS: [(&str, &str); 7] = [
+    ("ERR invalid password", "the password is wrong"),
+    ("ERR Client sent AUTH, but no password is set", NO_PASSWORD),
+    ("ERR AUTH <password> called without any password configured", NO_PASSWORD),
+    ("WRONGPASS", "the user or the password is wrong, or the user is disabled"),
+    ("NOAUTH", "the login is missing"),
+    ("NOPERM", "the user may not log in here"),
+    ("DENIED", "the server is in protected mode"),
+];
+const NO_PASSWORD: &str =
+    "the server has no password; remove it from the node's URL, or add a user";
+/// Further codes that are shown. Any other word may be a part of the password.
+const CODES: [&str; 6] = ["BUSY", "CLUSTERDOWN", "ERR", "LOADING", "MASTERDOWN", "NOPROTO"];
+
+/// The error of a server that refuses a login. It does not show the server's text, which may repeat a part of the
+/// password, or the password in another spelling.
+pub(super) fn login_refused(error: &ServerError) -> Fault {
+    let text = text_of(error);
+    let known = REFUSALS.iter().find(|(words, _)| text.starts_with(words));
+    if let Some((words, meaning)) = known {
+        let code = words.split(' ').next().unwrap_or_default();
+        return Fault::new(format!("the server replied {code} ({meaning})")).refused();
+    }
+    let code = CODES.into_iter().find(|code| *code == error.code()).unwrap_or("an error");
+    Fault::new(format!(
+        "the server replied {code} to the login. Its text is not shown, because it may repeat the password"
+    ))
+}
+
+/// The error of a server that replies to a login with something else. It does not show the reply for the same reason.
+fn login_answered(value: &Value) -> Fault {
+    let kind = match value {
+        Value::SimpleString(_) | Value::BulkString(_) | Value::VerbatimString { .. } => "a text",
+        Value::Int(_) | Value::Double(_) => "a number",
+        _ => "another value",
+    };
+    Fault::new(format!(
+        "the server replied to the login with {kind}. Check that it is a Redis server"
+    ))
+}
+
+/// The error of a server that has no room for another connection.
+fn no_room() -> Fault {
+    Fault::new("the server replied ERR max number of clients reached")
 }
 
 /// Returns the server's ID of this connection. The next connection uses it to close this one.
@@ -98,11 +161,12 @@ fn own_id(words: &[(Value, Value)]) -> Option<i64> {
 
 /// The error of a server that refuses a required step.
 pub(super) fn refused(error: &ServerError) -> Fault {
-    refusal(&format!("{} {}", error.code(), error.details().unwrap_or_default()))
+    refusal(&text_of(error))
 }
 
 /// The error for a reply of another protocol. It shows the text, by which an HTTP server can be recognized.
 pub(super) fn no_redis(value: &Value) -> Fault {
     let said = words(value);
-    Fault::new("the greeting was answered by ").saying(&said, ": is it a Redis server?")
+    Fault::new("the server replied to the greeting with ")
+        .saying(&said, ". Check that it is a Redis server")
 }

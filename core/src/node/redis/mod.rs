@@ -19,6 +19,7 @@ mod durability;
 mod ears;
 mod endpoint;
 mod fallback;
+mod features;
 mod flood;
 mod formers;
 mod handshake;
@@ -29,6 +30,7 @@ mod lane;
 mod link;
 mod login;
 mod native;
+mod notices;
 mod packed;
 mod parts;
 mod pipeline;
@@ -158,7 +160,7 @@ impl RedisNode {
     }
 }
 
-const GONE: &str = "the client is closed, or the node's own task failed";
+const GONE: &str = "the client is closed, or the node's task failed";
 
 /// Builds a command that gets its reply as soon as there is a connection. It is never sent.
 fn ready(key: &str) -> Command {

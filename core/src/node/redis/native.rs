@@ -108,7 +108,7 @@ pub(super) fn kept(answer: &Value) -> Answer<Vote> {
     match reply::extension(answer)? {
         Extension::Extended => Ok(Vote::Granted(None)),
         Extension::Missing | Extension::Taken => {
-            Err(Fault::new("the key changed hands while it was asked for"))
+            Err(Fault::new("the key changed its owner during the request"))
         }
     }
 }
@@ -226,7 +226,7 @@ pub(super) fn forced(answer: &Value) -> Answer<bool> {
         Value::Array(parts) => match &parts[..] {
             [Value::Nil, _] => Ok(false),
             [Value::BulkString(_), _] => Err(Fault::unsupported(
-                "the key holds a value of more than a kilobyte, it is no lock: delete it by hand",
+                "the key has a value of more than one kilobyte, so it is not a lock. Delete it manually",
             )),
             _ => reply::count(answer),
         },

@@ -29,6 +29,9 @@ pub(super) const TICK: Duration = Duration::from_millis(250);
 ///
 /// The deadline of a vote does not close a connection. A single short TTL must not cost a long lease its connection.
 pub(super) const SILENCE: Duration = Duration::from_secs(1);
+/// The minimum time for the reply to a probe, and a multiple of the round-trip time. Probes have a shorter limit than other
+/// commands, because callers wait and a new connection takes time.
+const PROBE: (Duration, u32) = (Duration::from_millis(500), 3);
 /// The number of unsent bytes beyond which no more commands are taken, because the server does not read. A lower limit
 /// would slow down bursts.
 const FULL: usize = 4 << 20;
@@ -52,6 +55,10 @@ pub(super) struct Pipeline {
     /// How long nothing was read while commands were open. It is counted in ticks, so that a pause of this process does
     /// not count as the server's.
     silence: Duration,
+    /// The round-trip time of the handshake.
+    round_trip: Duration,
+    /// The longest time that a caller has waited for a vote.
+    longest_vote: Duration,
 }
 
 impl Pipeline {
@@ -67,7 +74,14 @@ impl Pipeline {
             asked: 0,
             answered: 0,
             silence: Duration::ZERO,
+            round_trip: Duration::ZERO,
+            longest_vote: Duration::ZERO,
         }
+    }
+
+    /// Sets the round-trip time of the handshake.
+    pub(super) fn set_round_trip(&mut self, round_trip: Duration) {
+        self.round_trip = round_trip;
     }
 
     /// Adds a command after all earlier ones. `last` means that no other command follows immediately.
@@ -77,6 +91,9 @@ impl Pipeline {
             self.silence = Duration::ZERO;
         }
         self.asked += 1;
+        if in_flight.command.purpose.is_vote() {
+            self.longest_vote = self.longest_vote.max(in_flight.command.timeout);
+        }
         if last && self.gathered.members.is_empty() {
             return self.send(in_flight);
         }
@@ -196,15 +213,22 @@ impl Pipeline {
     pub(super) fn count_silence(&mut self) -> Option<Fault> {
         self.silence += TICK;
         if self.open().any(|open| matches!(open.command.purpose, Purpose::Probe)) {
-            // Probes have a shorter limit, because callers wait and a new connection takes time.
-            let forgotten = "the server does not answer over a connection that was idle";
-            return (self.silence > TICK).then(|| Fault::new(forgotten));
+            let forgotten = "the server does not reply on a connection that was idle";
+            return (self.silence > self.probe_limit()).then(|| Fault::new(forgotten));
         }
         // A caller may wait longer, and the server then gets that time.
         let timeout = self.open().map(|open| open.command.timeout).max();
         let limit = timeout.unwrap_or_default().max(SILENCE);
-        (self.silence > limit + TICK)
-            .then(|| Fault::new(format!("the server was silent for {:.1} s", limit.as_secs_f64())))
+        (self.silence > limit + TICK).then(|| {
+            Fault::new(format!("the server sent nothing for {:.1} s", limit.as_secs_f64()))
+        })
+    }
+
+    /// Returns how long the server may take to reply to a probe. A slow network needs more than the minimum, but no caller
+    /// waits longer than for a vote.
+    fn probe_limit(&self) -> Duration {
+        let (least, round_trips) = PROBE;
+        (self.round_trip * round_trips).min(self.longest_vote.max(SILENCE)).max(least)
     }
 
     /// Ends the connection. Returns the commands without a reply, and whether any byte of each may have been sent.

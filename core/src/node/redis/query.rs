@@ -65,7 +65,7 @@ enum Set {
     Twice,
 }
 
-const TIME: &str = "must be a time above 0, ten years at most";
+const TIME: &str = "must be a time above 0 and at most ten years";
 /// The same limit as for the other time options.
 const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 const PATH: &str = "must be the path of a PEM file";
@@ -104,9 +104,13 @@ const UNDERSTOOD: &[Row] = &[
     row(&["connectTimeout"], TIME, |to, by, value| {
         fill(&mut to.connect_timeout, time(value, 1e-3).map(|value| Given { value, by }))
     }),
-    row(&["socket_keepalive"], "must be true: TCP keepalive is always on", |_, _, value| {
-        if yes(value) == Some(true) { Set::Done } else { Set::Wrong }
-    }),
+    row(
+        &["socket_keepalive"],
+        "must be true, because TCP keepalive is always on",
+        |_, _, value| {
+            if yes(value) == Some(true) { Set::Done } else { Set::Wrong }
+        },
+    ),
     for_tls(&["ssl_ca_certs"], PATH, |to, _, value| fill(&mut to.tls.ca, Some(value.into()))),
     for_tls(&["ssl_certfile"], PATH, |to, _, value| fill(&mut to.tls.cert, Some(value.into()))),
     for_tls(&["ssl_keyfile"], PATH, |to, _, value| fill(&mut to.tls.key, Some(value.into()))),
@@ -125,15 +129,15 @@ const UNDERSTOOD: &[Row] = &[
     }),
     for_tls(
         &["ssl_check_hostname"],
-        "must be true: where a certificate is for another name, tls_server_name says which one",
+        "must be true. If the certificate is for another name, set tls_server_name",
         |_, _, value| if yes(value) == Some(true) { Set::Done } else { Set::Wrong },
     ),
 ];
 
-const ONE: &str = "there is no pool of connections here: leave it out";
-const ALIVE: &str = "a dead connection is noticed by itself: leave it out";
-const AGAIN: &str = "what fails is tried again within wait: leave it out";
-const BYTES: &str = "no value is given out here: leave it out";
+const ONE: &str = "There is no connection pool. Remove it";
+const ALIVE: &str = "Dead connections are detected automatically. Remove it";
+const AGAIN: &str = "Failed attempts are retried within wait. Remove it";
+const BYTES: &str = "No values are read. Remove it";
 
 /// The unsupported parameters. Ignoring them would suggest that they have an effect.
 const INSTEAD: &[(&[&str], &str)] = &[
@@ -141,15 +145,15 @@ const INSTEAD: &[(&[&str], &str)] = &[
     (&["health_check_interval", "keepAlive", "idle_timeout"], ALIVE),
     (&["retry_on_timeout", "retry_on_error", "max_retries", "maxRetriesPerRequest"], AGAIN),
     (&["decode_responses", "encoding", "encoding_errors", "charset", "errors"], BYTES),
-    (&["ssl", "tls"], "write rediss:// instead of redis://"),
-    (&["ssl_ca_path", "ssl_ca_data"], "give ssl_ca_certs, the path of a PEM file"),
-    (&["verifyPeer"], "give ssl_cert_reqs=none or leave it out"),
-    (&["timeout", "write_timeout", "socket_read_timeout"], "give socket_timeout, in seconds"),
-    (&["lib_name", "libraryName", "libraryVersion", "lib_version"], "give client_name"),
-    (&["allowUsernameInURI"], "a user in a URL always counts here: leave it out"),
-    (&["key_prefix", "keyPrefix"], "it is an option of the client, for all nodes"),
-    (&["addr"], "write every server as a node of its own"),
-    (&["sentinelMasterId", "master_name"], "write redis+sentinel://host:port/service"),
+    (&["ssl", "tls"], "Write rediss:// instead of redis://"),
+    (&["ssl_ca_path", "ssl_ca_data"], "Use ssl_ca_certs, the path of a PEM file"),
+    (&["verifyPeer"], "Use ssl_cert_reqs=none, or remove it"),
+    (&["timeout", "write_timeout", "socket_read_timeout"], "Use socket_timeout, in seconds"),
+    (&["lib_name", "libraryName", "libraryVersion", "lib_version"], "Use client_name"),
+    (&["allowUsernameInURI"], "A user in a URL is always used. Remove it"),
+    (&["key_prefix", "keyPrefix"], "Set it as an option of the client, for all nodes"),
+    (&["addr"], "List every server as a separate node"),
+    (&["sentinelMasterId", "master_name"], "Write redis+sentinel://host:port/service"),
 ];
 
 /// Creates a parameter for all URLs.
@@ -179,7 +183,7 @@ pub(super) fn read(query: &str) -> Result<Parameters, String> {
         });
         let Some((row, known)) = known else { return Err(unknown(&name)) };
         if value.is_empty() {
-            return Err(format!("its parameter {known} is empty: leave it out"));
+            return Err(format!("its parameter {known} is empty. Remove it"));
         }
         match (row.set)(&mut found, known, &value) {
             Set::Done => {}
@@ -188,7 +192,7 @@ pub(super) fn read(query: &str) -> Result<Parameters, String> {
                 return Err(format!("its parameter {known} {rule}"));
             }
             Set::Twice => {
-                return Err(format!("its parameter {known} says what another one says already"));
+                return Err(format!("its parameter {known} repeats another parameter"));
             }
         }
         found.tls_by = found.tls_by.or(row.tls.then_some(known));
@@ -201,13 +205,13 @@ pub(super) fn read(query: &str) -> Result<Parameters, String> {
 fn unknown(name: &str) -> String {
     for (names, instead) in INSTEAD {
         if let Some(known) = names.iter().find(|known| **known == name) {
-            return format!("its parameter {known} has no meaning here: {instead}");
+            return format!("its parameter {known} is not supported. {instead}");
         }
     }
     let understood: Vec<&str> = UNDERSTOOD.iter().map(|row| row.names[0]).collect();
     let understood = understood.join(", ");
     format!(
-        "a parameter after the ? is unknown (of a password it is written %3F); there are: {understood}"
+        "a parameter after the ? is unknown (write ? in a password as %3F). Known parameters are {understood}"
     )
 }
 

@@ -18,7 +18,6 @@ use super::handshake::{self, Greeting};
 use super::in_flight::InFlight;
 use super::route::{Finder, Found};
 use crate::clock::Instant;
-use crate::log;
 use crate::node::Fault;
 
 /// A command that arrives this soon after the start of an attempt waits for its result, so that simultaneous commands
@@ -209,10 +208,12 @@ fn mistaken(endpoint: &Endpoint, clustered: bool) -> Fault {
     let scheme = if endpoint.is_tls() { "rediss" } else { "redis" };
     Fault::invalid(if clustered {
         format!(
-            "it is a server of a Redis Cluster, and has some of the keys only: use {scheme}+cluster://host:port"
+            "it is a server of a Redis Cluster and has only some of the keys. Use {scheme}+cluster://host:port"
         )
     } else {
-        format!("it is a server that stands alone, of no Redis Cluster: use {scheme}://host:port")
+        format!(
+            "it is a standalone server and not part of a Redis Cluster. Use {scheme}://host:port"
+        )
     })
 }
 
@@ -223,7 +224,11 @@ async fn open(target: Target, finder: Arc<Finder>, formers: Formers) -> Opened {
     opened.unwrap_or_else(|_| {
         let fault = handshake::too_long(within);
         // A server without TLS may wait for the rest of a supposed command.
-        Err(if target.route.is_tls() { fault.hinting("is this a TLS port?") } else { fault })
+        Err(if target.route.is_tls() {
+            fault.hinting("check whether this is a TLS port")
+        } else {
+            fault
+        })
     })
 }
 
@@ -246,14 +251,6 @@ async fn find_and_open(target: &Target, finder: &Finder, formers: &Formers) -> O
     }
     // Done before any other command, because nothing of the previous connection may arrive after it.
     let killed = formers.kill(&mut greeting).await?;
-    // A server without this field is accepted. Its user may lack the right to read it.
-    let eviction = greeting.eviction.as_deref().unwrap_or("noeviction");
-    if eviction != "noeviction" {
-        log::event!(
-            Warn, Node, { node: url.as_str(), maxmemory_policy: route.redact(eviction) },
-            "the server may evict lock keys when its memory is full: use noeviction"
-        );
-    }
     Ok(Opening { greeting, killed, found })
 }
 

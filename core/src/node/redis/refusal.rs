@@ -26,6 +26,30 @@ pub(super) fn has_code(error: &ServerError) -> bool {
     code != "ERR" && code.len() > 1 && code.bytes().all(|byte| byte.is_ascii_uppercase())
 }
 
+/// Whether the server, or a proxy before it, does not know the command, by the error texts of known servers and
+/// proxies.
+pub(super) fn is_unknown(error: &ServerError) -> bool {
+    const WORDS: [&str; 5] = [
+        "unknown command",
+        "unsupported command",
+        "invalid request",
+        "not available",
+        "not supported",
+    ];
+    let text = text_of(error).to_lowercase();
+    !has_code(error) && WORDS.iter().any(|words| text.contains(words))
+}
+
+/// Whether the server has no room for another connection. It then closes the connection, whatever the command.
+pub(super) fn is_full(error: &ServerError) -> bool {
+    text_of(error).starts_with("ERR max number of clients")
+}
+
+/// Returns the text of an error with its code.
+pub(super) fn text_of(error: &ServerError) -> String {
+    format!("{} {}", error.code(), error.details().unwrap_or_default())
+}
+
 /// Whether the reply may mean that the command is not supported.
 pub(super) fn is_unsupported(answer: &Value) -> bool {
     matches!(answer, Value::ServerError(error) if !has_code(error))
@@ -37,7 +61,7 @@ pub(super) fn without_arguments(text: &str) -> &str {
 }
 
 /// Explains the error of the fencing scripts.
-const FENCE_HINT: &str = " (no client can have stored the fencing token that it keeps there: docs/fencing.md, \"Repair\")";
+const FENCE_HINT: &str = " (it stores a fencing token that no client can have stored; see docs/concepts/fencing.md, \"Repair\")";
 
 /// Returns the error of a server, with a hint if its text is not enough.
 pub(super) fn refusal(text: &str) -> Fault {
@@ -46,27 +70,29 @@ pub(super) fn refusal(text: &str) -> Fault {
     let denied_in_script = text.contains("can't run this command") || text.contains("ACL failure");
     let hint = match code {
         _ if denied_in_script => {
-            " (its user lacks a right in scripts: GET, SET, DEL, PTTL, PEXPIRE; for fencing and releases by force TIME)"
+            " (its user lacks a right in scripts: GET, SET, DEL, PTTL, PEXPIRE, or TIME for fencing and forced \
+             releases)"
         }
         "WRONGTYPE" if camel_case() => {
-            " (the key holds data of another type, it is no lock: choose another name or keyPrefix)"
+            " (the key has data of another type, so it is not a lock; choose another name or keyPrefix)"
         }
         "WRONGTYPE" => {
-            " (the key holds data of another type, it is no lock: choose another name or key_prefix)"
+            " (the key has data of another type, so it is not a lock; choose another name or key_prefix)"
         }
         "NOPERM" => {
-            " (locks need EVALSHA, SCRIPT LOAD, GET, SET, PTTL, PEXPIRE and DEL on their keys, or other rights with scripts off: docs/security.md)"
+            " (locks need EVALSHA, SCRIPT LOAD, GET, SET, PTTL, PEXPIRE and DEL on their keys, or other rights with \
+             scripts off; see docs/operate/security.md)"
         }
-        "CLUSTERDOWN" => " (nobody has the key's hash slot now: docs/cluster.md)",
-        "NOAUTH" => " (put the password into the node's URL)",
+        "CLUSTERDOWN" => " (no server has the key's hash slot; see docs/operate/cluster.md)",
+        "NOAUTH" => " (add the password to the node's URL)",
         "READONLY" => " (the server is a replica)",
         "MOVED" | "ASK" | "CROSSSLOT" => {
-            " (this is a Redis Cluster: use redis+cluster://host:port)"
+            " (this is a Redis Cluster; use redis+cluster://host:port)"
         }
         "FENCE" => FENCE_HINT,
         _ => "",
     };
-    let answered = "the server answered ";
+    let answered = "the server replied ";
     let fault = match code {
         "WRONGTYPE" => Fault::unsupported(answered),
         "MOVED" | "ASK" | "CROSSSLOT" => Fault::invalid(answered),
@@ -93,12 +119,10 @@ pub(super) fn words(value: &Value) -> String {
             format!("({})", pairs.iter().map(pair).collect::<Vec<_>>().join(" "))
         }
         Value::Attribute { data, .. } => words(data),
-        Value::ServerError(error) => {
-            format!("{} {}", error.code(), error.details().unwrap_or_default())
-        }
+        Value::ServerError(error) => text_of(error),
         Value::Double(number) => number.to_string(),
         Value::Boolean(yes) => yes.to_string(),
-        _ => "a value of another kind".to_owned(),
+        _ => "a value of another type".to_owned(),
     }
 }
 
@@ -157,6 +181,6 @@ mod tests {
     fn unknown_command_error_hides_arguments() {
         let text = "ERR unknown command 'SCRIPT', with args beginning with: 'LOAD' '-- lua";
         let shown = refusal(text).redacted(str::to_owned).to_string();
-        assert_eq!(shown, "the server answered ERR unknown command 'SCRIPT'");
+        assert_eq!(shown, "the server replied ERR unknown command 'SCRIPT'");
     }
 }

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 use super::in_flight::{Command, Expects, InFlight, Purpose};
-use super::login::refused;
+use super::login::login_refused;
 use super::pipeline::SILENCE;
 use crate::node::Fault;
 use crate::node::credentials::{Credentials, Granted, Provider};
@@ -79,9 +79,13 @@ impl Renewal {
                         self.lifetime = granted.credentials.lifetime.unwrap_or(Duration::MAX);
                         self.stage = Stage::asking(&self.provider, in_time(granted));
                     }
-                    Ok(Ok(Value::ServerError(error))) => return Err(self.again(refused(&error))),
+                    Ok(Ok(Value::ServerError(error))) => {
+                        return Err(self.again(login_refused(&error)));
+                    }
                     Ok(Err(fault)) => return Err(self.again(fault)),
-                    _ => return Err(self.again(Fault::new("the login was not answered"))),
+                    _ => {
+                        return Err(self.again(Fault::new("the server did not reply to the login")));
+                    }
                 },
             }
         }

@@ -152,7 +152,7 @@ pub(super) fn unexpected(value: &Value) -> Fault {
     match value {
         Value::ServerError(_) => refusal(&words(value)),
         other => {
-            let before = "the server gave no answer that a lock can have: ";
+            let before = "the server sent an unexpected reply: ";
             Fault::new(before).saying(&words(other), "")
         }
     }

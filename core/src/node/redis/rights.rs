@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::durability::Durability;
 use super::native::Delete;
-use super::refusal::{has_code, is_unsupported, without_arguments};
+use super::refusal::{is_unknown, is_unsupported, without_arguments};
 use super::reply;
 use super::script::{INSPECT, scripts};
 use crate::node::Fault;
@@ -79,17 +79,17 @@ impl Needs {
         }
         if known.is_some() {
             return Err(Fault::unsupported(
-                "scripts is off, and PING does not say back what it is given, by which answers are told apart: leave \
-                 scripts on, or use a server that does",
+                "scripts is off, but PING does not return its argument, which is needed to match replies. Turn \
+                 scripts on, or use another server",
             ));
         }
         // The server is unsuitable only if it knows none of the commands. It may also be loading, or refuse this user.
-        let other = answers.iter().find(|(_, answer)| !is_unknown(answer));
+        let other = answers.iter().find(|(_, answer)| !is_unknown_command(answer));
         Err(other.map_or_else(
             || {
                 Fault::unsupported(
-                    "scripts is off, and the server has neither DELIFEQ (Valkey 9) nor DELEX (Redis 8.4), by which locks \
-                     are given back without one: leave scripts on, or use such a server",
+                    "scripts is off, but the server has neither DELIFEQ (Valkey 9) nor DELEX (Redis 8.4), which \
+                     release locks without a script. Turn scripts on, or use such a server",
                 )
             },
             |(by, answer)| denied(by.name(), answer).unwrap_or_else(|| reply::unexpected(answer)),
@@ -161,19 +161,9 @@ fn is_known(name: &str, answer: &Value) -> bool {
     }
 }
 
-/// Whether the server, or a proxy before it, does not know the command, by the error texts of known servers and
-/// proxies.
-fn is_unknown(answer: &Value) -> bool {
-    const WORDS: [&str; 5] = [
-        "unknown command",
-        "unsupported command",
-        "invalid request",
-        "not available",
-        "not supported",
-    ];
-    let Value::ServerError(error) = answer else { return false };
-    let text = format!("{} {}", error.code(), error.details().unwrap_or_default()).to_lowercase();
-    !has_code(error) && WORDS.iter().any(|words| text.contains(words))
+/// Whether the reply means that the server, or a proxy before it, does not know the command.
+fn is_unknown_command(answer: &Value) -> bool {
+    matches!(answer, Value::ServerError(error) if is_unknown(error))
 }
 
 /// Returns an error if the command is denied or unknown. A denied key does not matter, because the keys of locks may be
@@ -181,9 +171,9 @@ fn is_unknown(answer: &Value) -> bool {
 fn denied(name: &str, answer: &Value) -> Option<Fault> {
     let Value::ServerError(error) = answer else { return None };
     let details = error.details().unwrap_or_default();
-    if is_unknown(answer) {
+    if is_unknown(error) {
         let text = format!(
-            "the server does not know {name}, which every lock needs (a proxy, or rename-command, hides it): "
+            "the server does not support {name}, which every lock needs (a proxy or rename-command may hide it): "
         );
         return Some(Fault::unsupported(text).saying(without_arguments(details), ""));
     }
@@ -192,6 +182,6 @@ fn denied(name: &str, answer: &Value) -> Option<Fault> {
     // For `EXEC`, the denial is part of another error.
     ((error.code() == "NOPERM" || details.contains("NOPERM")) && about).then(|| {
         let text = format!("the node's user may not run {name}, which every lock needs: ");
-        Fault::new(text).saying(details, " (docs/security.md lists all rights)").refused()
+        Fault::new(text).saying(details, " (docs/operate/security.md lists all rights)").refused()
     })
 }

@@ -29,7 +29,7 @@ impl RunIds {
         // another node. Servers of a cluster do not move like that.
         let worked = address.is_empty() && servers.keys().any(|(worked, _)| worked == url);
         let fault = if worked { Fault::new(text) } else { Fault::invalid(text) };
-        Err(fault.saying(run_id, "): a quorum needs independent nodes"))
+        Err(fault.saying(run_id, "). A quorum needs independent nodes"))
     }
 }
 

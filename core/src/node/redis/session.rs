@@ -50,7 +50,7 @@ pub(super) struct Session {
 }
 
 /// What its own task wants to know of it.
-#[expect(clippy::struct_excessive_bools, reason = "each is an answer to a question of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each reply belongs to its own command")]
 pub(super) struct Standing {
     /// Answers are still to come.
     pub(super) open: bool,
@@ -58,6 +58,8 @@ pub(super) struct Standing {
     pub(super) gone: bool,
     /// The same, and everything was answered.
     pub(super) idle: bool,
+    /// Another connection is to replace it, and everything was answered.
+    pub(super) left: bool,
     /// There is something to do from time to time that nobody asks for.
     pub(super) chores: bool,
     /// Its own task is to read what comes.
@@ -95,7 +97,7 @@ impl Session {
     pub(super) fn write(&mut self) -> bool {
         let mut asked = false;
         self.dialogue.probe_if_idle();
-        if self.dialogue.is_probing() {
+        if self.dialogue.is_paused() {
             self.keep();
         }
         while self.broken.is_none() && self.more && self.has_room() {
@@ -116,7 +118,7 @@ impl Session {
 
     /// Whether more commands may be sent.
     fn has_room(&self) -> bool {
-        !self.dialogue.is_probing() && self.dialogue.pipeline.has_room()
+        !self.dialogue.is_paused() && self.dialogue.pipeline.has_room()
     }
 
     /// Writes what follows from what was read, and what waited for a probe if that is over; its own task reads those replies.
@@ -144,6 +146,12 @@ impl Session {
         self.dialogue.ask(in_flight);
         self.keep();
         self.write_on();
+    }
+
+    /// Takes no more commands, so that another connection can replace it once everything was answered.
+    pub(super) fn leave(&mut self) {
+        self.dialogue.leave();
+        self.keep();
     }
 
     /// Its own task reads until all that is asked by now is answered.
@@ -186,7 +194,7 @@ impl Session {
 
     /// Whether its own task has to do with it: it broke, or somebody has to wait for room to write.
     pub(super) fn wants_task(&self) -> bool {
-        self.broken.is_some() || !self.more || self.is_unwritten() || self.dialogue.is_probing()
+        self.broken.is_some() || !self.more || self.is_unwritten() || self.dialogue.is_paused()
     }
 
     /// Its own task is to read what comes.
@@ -200,6 +208,7 @@ impl Session {
         Standing {
             open,
             gone: !self.more,
+            left: self.dialogue.is_leaving() && !open && !unwritten,
             idle: !self.more && !open && !unwritten && !self.dialogue.has_refused_deletes(),
             chores: self.dialogue.has_chores(),
             kept: self.is_kept(),
@@ -221,7 +230,7 @@ impl Session {
 }
 
 /// What a panic leaves behind.
-pub(super) const PANICKED: &str = "the node's own task failed: this is a bug in redlock";
+pub(super) const PANICKED: &str = "the node's task failed. This is a bug in redlock";
 
 /// In the words of the system, which name no secret.
 fn broken(error: &io::Error) -> Fault {

@@ -209,7 +209,7 @@ impl Socket {
         self.wire.poll_writable(cx)
     }
 
-    #[expect(clippy::unused_self, reason = "the runtime finds out by itself")]
+    #[expect(clippy::unused_self, reason = "the runtime detects it")]
     pub(super) fn spent(&self, _: Interest) {}
 
     #[expect(clippy::unused_self, reason = "the runtime's for good")]

@@ -2,11 +2,14 @@
 //!
 //! No other command is sent yet, so replies need no queue. They have the order of the batch.
 
+use std::time::Duration;
+
 use redis::{Cmd, Value};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::reader::Reader;
 use super::stream::Stream;
+use crate::clock::{Clock, SystemClock};
 use crate::node::Fault;
 
 /// A longer reply does not belong to a handshake, and no memory is spent on it. `INFO` takes a few KiB.
@@ -20,18 +23,21 @@ pub(super) struct Talk {
     pub(super) reader: Reader,
     /// Whether the server closed the connection instead of replying. It may not support a command.
     pub(super) hung_up: bool,
+    /// The shortest time between a batch and its last reply. `None` before the first one.
+    pub(super) round_trip: Option<Duration>,
 }
 
 impl Talk {
     /// Starts on a new stream.
     pub(super) fn over(stream: Stream) -> Self {
-        Self { stream, reader: Reader::default(), hung_up: false }
+        Self { stream, reader: Reader::default(), hung_up: false, round_trip: None }
     }
 
     /// Sends all commands at once. Returns one reply for each, without pushes.
     ///
     /// If the future is dropped early, replies are outstanding and the connection cannot be used.
     pub(super) async fn ask(&mut self, commands: &[Cmd]) -> Result<Vec<Value>, Fault> {
+        let sent = SystemClock.now();
         self.tell(commands).await?;
         let mut answers = Vec::with_capacity(commands.len());
         while answers.len() < commands.len() {
@@ -41,6 +47,8 @@ impl Talk {
                 value => answers.push(value),
             }
         }
+        let took = SystemClock.now().since(sent);
+        self.round_trip = Some(self.round_trip.map_or(took, |shortest| shortest.min(took)));
         Ok(answers)
     }
 
@@ -82,7 +90,7 @@ impl Talk {
             match self.reader.next() {
                 Ok(Some(value)) => return Ok(value),
                 Ok(None) if self.reader.partial() > LARGEST => {
-                    return Err(Fault::new("the greeting was answered by too much"));
+                    return Err(Fault::new("the reply to the greeting is too large"));
                 }
                 Ok(None) => {
                     let unread = &mut self.reader.unread;
@@ -98,13 +106,15 @@ impl Talk {
                     }
                     if self.reader.partial() == 0 && is_tls_record(&self.reader.unread) {
                         return Err(Fault::new(
-                            "the server speaks TLS on this port: write rediss:// instead of redis://",
+                            "the server uses TLS on this port. Write rediss:// instead of redis://",
                         ));
                     }
                     self.reader.came(read);
                 }
                 Err(_) => {
-                    return Err(Fault::new("the greeting was not answered in Redis' protocol"));
+                    return Err(Fault::new(
+                        "the reply to the greeting is not in the Redis protocol",
+                    ));
                 }
             }
         }

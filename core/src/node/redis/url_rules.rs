@@ -7,7 +7,8 @@ use url::{Host, Url};
 use crate::error::Error;
 
 /// The valid forms, which end every error.
-const SCHEMES: &str = "use redis://[user:pass@]host[:port][/db], rediss:// for TLS, redis+sentinel://host,host/service, redis+cluster://host,host, unix:///path or memory://[name]";
+const SCHEMES: &str = "Use redis://[user:pass@]host[:port][/db], rediss:// for TLS, \
+    redis+sentinel://host,host/service, redis+cluster://host,host, unix:///path or memory://[name]";
 
 /// Refuses what the parser accepts and no node can mean. Returns the violated rule.
 ///
@@ -16,17 +17,17 @@ pub(super) fn check(url: &Url) -> std::result::Result<(), &'static str> {
     let unix = url.scheme() == "unix";
     let hosts = url.host_str().is_some_and(|host| !host.is_empty());
     if hosts && unix {
-        return Err("a path has no host: write three slashes");
+        return Err("a socket path has no host. Write three slashes");
     }
     if !hosts && !unix {
-        return Err("it names no host");
+        return Err("it has no host");
     }
     // Otherwise the end of the password would be resolved as a host, and shown in errors.
     if url.host_str().is_some_and(|host| host.contains('%')) {
-        return Err("its host has a %: is the @ after a password written as %40?");
+        return Err("its host contains a %. Do not write the @ before the host as %40");
     }
     if url.fragment().is_some() {
-        return Err("what follows the # is unknown");
+        return Err("it must not have a part after a #");
     }
     Ok(())
 }
@@ -51,11 +52,11 @@ pub(crate) fn cleaned(text: &str) -> Cow<'_, str> {
 /// the scheme.
 pub(crate) fn misread(scheme: &str, rest: &str) -> Option<&'static str> {
     if scheme.starts_with(['"', '\'']) || rest.ends_with(['"', '\'']) {
-        return Some("it has a quote at one end: remove it");
+        return Some("it has a quote at one end. Remove it");
     }
     if rest.contains("://") {
         return Some(
-            "it holds several URLs: give a list with one URL per node, or separate them by spaces in REDLOCK_NODES",
+            "it contains several URLs. Pass a list with one URL per node, or separate them by spaces in REDLOCK_NODES",
         );
     }
     // The path of a file may contain an `@`, and so may the value of a parameter.
@@ -66,10 +67,27 @@ pub(crate) fn misread(scheme: &str, rest: &str) -> Option<&'static str> {
         return None;
     }
     Some(match &behind[..1] {
-        "/" => "it has an @ behind a /: write / in a password as %2F",
-        "?" => "it has an @ behind a ?: write ? in a password as %3F",
-        _ => "it has an @ behind a #: write # in a password as %23",
+        "/" => "it has an @ after a /. Write / in a password as %2F",
+        "?" => "it has an @ after a ?. Write ? in a password as %3F",
+        _ => "it has an @ after a #. Write # in a password as %23",
     })
+}
+
+/// Refuses several hosts. The parser would take them for one name, and the first ones with a login for a password.
+fn check_one_host(login: &str, place: &str) -> std::result::Result<(), &'static str> {
+    if place.contains(',') {
+        return Err(
+            "it names several hosts. Pass a list with one URL per node, redis+sentinel://host,host/service for \
+             sentinels, or redis+cluster://host,host for a cluster",
+        );
+    }
+    let earlier = login.strip_suffix('@').unwrap_or_default();
+    if earlier.split_once('@').is_some_and(|(_, behind)| behind.contains(',')) {
+        return Err(
+            "it names several hosts with logins. Pass a list with one URL per node (write @ in a password as %40)",
+        );
+    }
+    Ok(())
 }
 
 /// Returns a URL with one host in the form that the parser accepts, and the host's zone.
@@ -82,6 +100,7 @@ pub(super) fn without_zone(
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, behind) = rest.split_at(end);
     let (login, place) = authority.split_at(authority.rfind('@').map_or(0, |at| at + 1));
+    check_one_host(login, place)?;
     if let Some((address, port)) = place.strip_prefix('[').and_then(|place| place.split_once(']')) {
         let Some((address, zone)) = address.split_once('%') else { return Ok((text.into(), None)) };
         let zone = zone.strip_prefix("25").filter(|zone| !zone.is_empty()).unwrap_or(zone);
@@ -115,12 +134,10 @@ pub(crate) fn invalid_url(text: &str, rule: &str) -> Error {
     } else {
         format!("a node ({scheme}://...)")
     };
-    Error::invalid(format!("{node} cannot be used: {rule}; {SCHEMES}"))
+    Error::invalid(format!("{node} cannot be used: {rule}. {SCHEMES}"))
 }
 
 /// Converts an error of the parser, whose text contains no part of the URL.
 pub(super) fn unreadable(error: url::ParseError) -> String {
-    format!(
-        "{error}, as far as it can be read; write @, :, / and the like in a password as %40, %3A, %2F"
-    )
+    format!("{error}. Write @, :, / and similar characters in a password as %40, %3A, %2F")
 }

@@ -49,7 +49,7 @@ impl Atlas {
     /// Logs that no server returned a map. Called once, not for every survey.
     pub(super) fn say_lost(&self, fault: &Fault) {
         let node = self.members.url();
-        log::event!(Info, Node, { node: node, fault: fault.to_string() }, "no map of the cluster");
+        log::event!(Info, Node, { node: node, fault: fault.to_string() }, "cannot read the cluster's slots");
     }
 
     /// Creates an empty state.

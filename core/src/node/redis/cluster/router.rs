@@ -60,7 +60,7 @@ impl Router {
         while AssertUnwindSafe(self.serve(&mut client)).catch_unwind().await.is_err() {
             log::event!(
                 Error, Node, { node: self.atlas.members.url() },
-                "the cluster's own task panicked, and goes on"
+                "the cluster task panicked and continues"
             );
             sleep(MOMENT).await;
         }
@@ -176,7 +176,7 @@ impl Router {
         match onward {
             Onward::Dropped => return,
             Onward::Late => {
-                let why = "its servers sent it from one to the other until its time was over";
+                let why = "the servers of the cluster redirected the command until it timed out";
                 let _ = in_flight.answer.send(Err(Fault::new(why)));
                 return;
             }

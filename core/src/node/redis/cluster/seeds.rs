@@ -27,12 +27,12 @@ impl Seeds {
         if login.trim_end_matches('@').contains('@') && login.contains(',') {
             return Err(invalid_url(
                 text,
-                "its user and password stand once, before the first host",
+                "its user and password must appear once, before the first host",
             ));
         }
         let endpoints = hosts.split(',').map(|host| {
             if host.is_empty() {
-                return Err(invalid_url(text, "it names no host"));
+                return Err(invalid_url(text, "it has no host"));
             }
             // The rules of a single host, with errors that show the given scheme.
             Endpoint::read(&format!("{alone}://{login}{host}{path}"))
@@ -40,7 +40,7 @@ impl Seeds {
         });
         let seeds = endpoints.collect::<Result<Vec<_>>>()?;
         if seeds.iter().any(|seed| seed.db != 0) {
-            return Err(invalid_url(text, "a Redis Cluster has the database 0 alone"));
+            return Err(invalid_url(text, "a Redis Cluster has only database 0"));
         }
         Ok(Self(seeds))
     }
@@ -142,9 +142,9 @@ mod tests {
     #[test]
     fn invalid_seed_errors_state_the_rule() {
         for (url, rule) in [
-            ("redis+cluster://", "it names no host"),
-            ("redis+cluster://a,,b", "it names no host"),
-            ("redis+cluster://a/1", "the database 0 alone"),
+            ("redis+cluster://", "it has no host"),
+            ("redis+cluster://a,,b", "it has no host"),
+            ("redis+cluster://a/1", "only database 0"),
             ("redis+cluster://a,b:x", "invalid port"),
             ("redis+cluster://s3cret@a", "user without a password"),
         ] {

@@ -162,12 +162,12 @@ async fn ask_one(member: Arc<Member>) -> Result<View, Fault> {
     let within = member.node.route.connect_timeout() + ANSWER;
     let answer = match timeout(within, answers).await {
         Ok(answers) => answers.and_then(|(slots, nodes)| view(&slots, &nodes, address)),
-        Err(_) => Err(Fault::new("it did not say in time which server has which slots")),
+        Err(_) => Err(Fault::new("it did not report the owners of the slots in time")),
     };
     match answer {
         // A cluster without known slots cannot be used.
         Ok(found) if found.ranges.is_empty() => {
-            Err(Fault::new("it knows of no server that has slots").of(&address.to_string()))
+            Err(Fault::new("it reports no server with slots").of(&address.to_string()))
         }
         Ok(found) => Ok(found),
         Err(fault) => Err(member.node.redact(fault).of(&address.to_string())),

@@ -84,7 +84,7 @@ async fn unknown_promoted_replica_is_guarded() {
     assert_eq!(guard_fault(&atlas, KEY), None, "the first map takes no slot from anybody");
     learn(&mut atlas, thirds([1, 2, 4], [&[], &[], &[]]));
     let fault = guard_fault(&atlas, KEY).expect("a server that was not known as the master");
-    assert!(fault.to_string().contains("took another server's place"), "{fault}");
+    assert!(fault.to_string().contains("replaced another server"), "{fault}");
     // The other servers kept their slots.
     assert_eq!(guard_fault(&atlas, "lock:job"), None);
 }

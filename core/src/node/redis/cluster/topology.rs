@@ -111,7 +111,7 @@ fn ranges(answer: &Value, from: &Address) -> Result<Vec<Range>, Fault> {
             let said = error.details().unwrap_or_default();
             Err(if said.contains("cluster support disabled") {
                 Fault::invalid(
-                    "it is a server that stands alone, of no Redis Cluster: use redis://host:port",
+                    "it is a standalone server and not part of a Redis Cluster. Use redis://host:port",
                 )
             } else {
                 reply::unexpected(answer)

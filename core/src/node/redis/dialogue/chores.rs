@@ -4,12 +4,12 @@ use redis::Value;
 
 use super::Dialogue;
 use crate::node::redis::commands::plain;
-use crate::node::redis::handshake::{text, votes_in};
+use crate::node::redis::handshake::{field, text, votes_in};
 use crate::node::redis::in_flight::{InFlight, Purpose};
 use crate::node::redis::steps::about;
 
-/// The number of chores after which an unreadable age is requested again, because the server's clock may have been
-/// corrected.
+/// The number of chores after which an unreadable age is requested again. The server's clock may have been corrected, or
+/// its user may have the right by now.
 const AGE: u32 = 5;
 
 impl Dialogue {
@@ -39,11 +39,10 @@ impl Dialogue {
 
     /// Handles the server's age. If it is readable now, the server votes once it is old enough.
     pub(super) fn read_age(&mut self, answer: &Value) {
-        if matches!(answer, Value::ServerError(_)) {
-            // The server will not report it later either.
+        let about = text(answer);
+        if let Some(wait) = votes_in(&about, self.context.target.guard) {
             self.ageless = false;
-        } else if let Some(wait) = votes_in(&text(answer), self.context.target.guard) {
-            self.ageless = false;
+            self.context.enter(field(&about, "run_id").map(str::to_owned));
             self.context.link.set_votes_from(self.context.votes_in(wait));
         }
     }

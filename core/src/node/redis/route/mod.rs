@@ -189,7 +189,7 @@ impl News {
         }
         let place = self.0.as_ref().and_then(|told| told.borrow().as_ref().map(Word::place));
         let place = place.unwrap_or_default();
-        Fault::new(format!("the sentinels name another primary, {place}"))
+        Fault::new(format!("the sentinels report another primary, {place}"))
     }
 
     /// Whether the sentinels name another server by now.

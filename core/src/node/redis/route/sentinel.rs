@@ -5,7 +5,7 @@ use std::time::Duration;
 use redis::{Cmd, Value, cmd};
 
 use super::super::endpoint::Endpoint;
-use super::super::login::log_in;
+use super::super::login::{Protocol, log_in};
 use super::super::stream::Stream;
 use super::super::talk::{Talk, cannot_connect};
 use super::word::Word;
@@ -27,7 +27,7 @@ impl Sentinel {
     pub(super) async fn open(endpoint: &Endpoint) -> Result<Self, Fault> {
         let stream = Stream::connect(endpoint).await.map_err(|error| cannot_connect(&error))?;
         let mut talk = Talk::over(stream);
-        let resp3 = log_in(&mut talk, endpoint).await?.is_some();
+        let resp3 = matches!(log_in(&mut talk, endpoint).await?, Protocol::Resp3(_));
         Ok(Self { talk, resp3 })
     }
 
@@ -56,7 +56,7 @@ impl Sentinel {
         match tokio::time::timeout(most, self.talk.next()).await {
             Ok(Ok(Value::ServerError(error))) => {
                 let said = error.details().unwrap_or_default();
-                Err(Fault::new("it said ").saying(said, ""))
+                Err(Fault::new("it replied ").saying(said, ""))
             }
             Ok(said) => said.map(drop),
             Err(_) => Ok(()),

@@ -126,11 +126,13 @@ impl Sentinels {
         let Some(word) = heard.newest() else {
             if heard.strangers == self.service.sentinels.len() {
                 // No retry can fix a wrong name.
-                return Err(Fault::invalid(format!("its sentinels know no service {name}")));
+                return Err(Fault::invalid(format!(
+                    "its sentinels do not know the service {name}"
+                )));
             }
             let why = heard.faults.join("; ");
-            let why = if why.is_empty() { "none has answered" } else { &why };
-            let fault = Fault::new(format!("no sentinel says where {name} is ({why})"));
+            let why = if why.is_empty() { "none has replied" } else { &why };
+            let fault = Fault::new(format!("no sentinel reports the address of {name} ({why})"));
             let all = heard.refused == self.service.sentinels.len();
             return Err(if all { fault.refused() } else { fault });
         };
@@ -139,7 +141,7 @@ impl Sentinels {
             return Ok(word.clone());
         }
         Err(Fault::new(format!(
-            "the sentinels that answer name a primary of {name} from before the last failover"
+            "the sentinels that replied report a primary of {name} from before the last failover"
         )))
     }
 
@@ -170,7 +172,7 @@ async fn attend(
     known: &Known,
     before: &mut Option<Word>,
 ) -> Result<(), Fault> {
-    let silent = |_| Fault::new("it was silent");
+    let silent = |_| Fault::new("it did not reply");
     let open = Sentinel::open(&service.sentinels[at]);
     let mut sentinel = timeout(service.connect_timeout(), open).await.map_err(silent)??;
     timeout(SILENCE, sentinel.listen()).await.map_err(silent)??;

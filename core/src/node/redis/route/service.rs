@@ -122,7 +122,7 @@ impl<'a> Parts<'a> {
     fn of(text: &'a str) -> Result<Self, &'static str> {
         let (scheme, rest) = text.split_once("://").unwrap_or_default();
         if rest.contains('#') {
-            return Err("what follows the # is unknown");
+            return Err("it must not have a part after a #");
         }
         let (rest, query) = rest.split_at(rest.find('?').unwrap_or(rest.len()));
         let (authority, path) = rest.split_once('/').ok_or(NO_SERVICE)?;
@@ -130,12 +130,12 @@ impl<'a> Parts<'a> {
         // Otherwise the hosts before the `@` would be taken for a password.
         if user.contains(',') {
             return Err(
-                "a user or a password has a comma (write %2C), or a host but the first has one",
+                "a user or a password contains a comma (write %2C), or appears after the first host",
             );
         }
         let hosts: Vec<_> = hosts.split(',').collect();
         if hosts.contains(&"") {
-            return Err("it names no sentinel, or has a comma too many");
+            return Err("it has no sentinel, or one comma too many");
         }
         let path = path.strip_suffix('/').unwrap_or(path);
         let (name, db) = path.split_at(path.find('/').unwrap_or(path.len()));
@@ -144,14 +144,16 @@ impl<'a> Parts<'a> {
         }
         // Sentinel's rule for names.
         if !name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_')) {
-            return Err("the service after the hosts has letters, digits, . - and _ alone");
+            return Err(
+                "the service name after the hosts must have only letters, digits, '.', '-' and '_'",
+            );
         }
         Ok(Self { tls: scheme.starts_with("rediss"), user, hosts, name, db, query })
     }
 }
 
 /// The error for a URL without a service name in its path.
-const NO_SERVICE: &str = "it names no service: write redis+sentinel://host,host/service";
+const NO_SERVICE: &str = "it has no service name. Write redis+sentinel://host,host/service";
 
 /// The user and password for the sentinels.
 type Own = (Option<String>, Option<String>);
@@ -188,7 +190,7 @@ fn sentinel(scheme: &str, host: &str, (user, password): &Own) -> Result<Endpoint
     let place = match endpoint.place {
         Place::Tcp(host, _) => Place::Tcp(host, port),
         Place::Tls(host, _) => Place::Tls(host, port),
-        Place::Unix(_) => return Err("a sentinel is a host and a port".into()),
+        Place::Unix(_) => return Err("a sentinel must be a host and a port".into()),
     };
     Ok(Endpoint { place, username: user.clone(), password: password.clone(), ..endpoint })
 }

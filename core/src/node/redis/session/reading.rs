@@ -129,12 +129,12 @@ impl Session {
             let fault = match self.reader.next() {
                 Ok(None) if self.reader.partial() > LARGEST => {
                     self.dialogue.read_long();
-                    Some(Fault::new("an answer is larger than any that a lock can have"))
+                    Some(Fault::new("a reply is larger than any that a lock needs"))
                 }
                 Ok(None) => return,
                 Ok(Some(Value::Push { kind, data })) => self.dialogue.hearer.pushed(&kind, &data),
                 Ok(Some(value)) => self.dialogue.answered(value),
-                Err(_) => Some(Fault::new("the server did not speak Redis' protocol")),
+                Err(_) => Some(Fault::new("the server's data is not in the Redis protocol")),
             };
             self.broken = fault;
         }

@@ -15,7 +15,7 @@ impl Tls {
     /// Returns an error that names the missing feature.
     pub(crate) fn load(_: &TlsOptions) -> Result<Self> {
         Err(Error::invalid(
-            "a node is to be reached by TLS, which this build of redlock-native has not: turn its feature `tls` on",
+            "a node uses TLS, which this build of redlock-native does not include. Enable its feature `tls`",
         ))
     }
 }

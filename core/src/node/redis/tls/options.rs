@@ -163,7 +163,7 @@ impl TlsOptions {
         match self.given().next() {
             None => Ok(()),
             Some(option) => Err(Error::invalid(format!(
-                "{} is given, but no node is reached by TLS: write rediss:// instead of redis://",
+                "{} is set, but no node uses TLS. Write rediss:// instead of redis://",
                 spelled(option)
             ))),
         }
@@ -184,7 +184,7 @@ impl TlsOptions {
         let beside = |option: &&str| !matches!(*option, "tls_config" | "tls_server_name");
         if let (Some(_), Some(option)) = (self.config_at(), self.given().find(beside)) {
             return Err(Error::invalid(format!(
-                "{} is given, and {}, which says that already: leave one out",
+                "{} is set together with {}, but already includes it. Remove one of them",
                 spelled("tls_config"),
                 spelled(option)
             )));
@@ -194,7 +194,7 @@ impl TlsOptions {
         }
         if self.ca.is_some() && !self.verifies() {
             return Err(Error::invalid(format!(
-                "{} is given and {} is off: a CA that nobody is asked for secures nothing. Leave one out",
+                "{} is set, but {} is off, so the CA is never used. Remove one of them",
                 spelled("tls_ca"),
                 spelled("tls_verify")
             )));
@@ -205,7 +205,7 @@ impl TlsOptions {
     /// The error for a certificate without its key, or the reverse.
     pub(super) fn apart() -> Error {
         let (cert, key) = (spelled("tls_cert"), spelled("tls_key"));
-        Error::invalid(format!("{cert} and {key} belong together: give both or none"))
+        Error::invalid(format!("{cert} and {key} must be set together"))
     }
 
     /// Combines the client's options with those of a URL. `url` names the node in errors.
@@ -234,7 +234,7 @@ pub(crate) fn one<T: Clone + PartialEq>(
 ) -> Result<Option<T>> {
     match (option, parameter) {
         (Some(ours), Some(theirs)) if ours != theirs => Err(Error::invalid(format!(
-            "{} and the parameter {by} of node {url} say different things: give one of them",
+            "{} and the parameter {by} of node {url} differ. Use only one of them",
             spelled(name)
         ))),
         (None, theirs) => Ok(theirs.cloned()),

@@ -18,7 +18,7 @@ const ENCRYPTED: [&[u8]; 2] = [b"-----BEGIN ENCRYPTED PRIVATE KEY-----", b"Proc-
 
 /// Returns all certificates of a file in order. A file without any is an error, because it would trust no server.
 pub(super) fn certificates(option: &str, pem: &Pem) -> Result<Vec<CertificateDer<'static>>> {
-    let none = || pem.unreadable(option, "it holds no PEM certificate");
+    let none = || pem.unreadable(option, "it contains no PEM certificate");
     let read = text(option, pem)?;
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&read).collect();
     found.ok().filter(|found| !found.is_empty()).ok_or_else(none)
@@ -30,10 +30,10 @@ pub(super) fn private_key(option: &str, pem: &Pem) -> Result<PrivateKeyDer<'stat
     PrivateKeyDer::from_pem_slice(&read).map_err(|_| {
         let has = |words: &&[u8]| read.windows(words.len()).any(|part| part == *words);
         let why = if ENCRYPTED.iter().any(has) {
-            "the private key in it is encrypted, and there is nowhere to give its passphrase: decrypt it \
-             (openssl pkey), and give the file to those alone who may use it"
+            "the private key in it is encrypted, and passphrases are not supported. Decrypt it (openssl pkey) and \
+             restrict access to the file"
         } else {
-            "it holds no PEM private key"
+            "it contains no PEM private key"
         };
         pem.unreadable(option, why)
     })
@@ -48,7 +48,7 @@ fn text<'a>(option: &str, pem: &'a Pem) -> Result<Cow<'a, [u8]>> {
         Held::Bytes(bytes) => Cow::from(bytes),
     };
     if WIDE.iter().any(|mark| read.starts_with(mark)) {
-        return Err(pem.unreadable(option, "it is written in UTF-16: save it as UTF-8"));
+        return Err(pem.unreadable(option, "it is in UTF-16. Save it as UTF-8"));
     }
     Ok(if read.starts_with(MARK) { Cow::from(read[MARK.len()..].to_vec()) } else { read })
 }

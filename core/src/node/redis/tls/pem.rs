@@ -56,13 +56,15 @@ impl Pem {
     pub(super) fn unreadable(&self, option: &str, why: &str) -> Error {
         let option = spelled(option);
         Error::invalid(match &self.0 {
-            Held::Bytes(_) => format!("{option} is given as bytes: {why}; a path is text"),
+            Held::Bytes(_) => {
+                format!("cannot use the bytes of {option}: {why}. Pass a path as text")
+            }
             Held::File(path) if path.to_string_lossy().contains("-----BEGIN") => {
                 format!(
-                    "{option} is the text of a PEM file: give the file's path instead, or the text as bytes"
+                    "{option} is the text of a PEM file. Pass the path of the file, or the text as bytes"
                 )
             }
-            Held::File(path) => format!("{option} is {}: {why}", shown_path(path)),
+            Held::File(path) => format!("cannot use {option} ({}): {why}", shown_path(path)),
         })
     }
 }

@@ -83,7 +83,7 @@ fn unfit(error: &rustls::Error, cert: &Pem, key: &Pem) -> Error {
         Bad::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
             let cert = spelled("tls_cert");
             let why = format!(
-                "it is not the key of the first certificate in {cert}: give the one that was made for it"
+                "it is not the key of the first certificate in {cert}. Pass the matching key"
             );
             key.unreadable("tls_key", &why)
         }
@@ -104,10 +104,10 @@ pub(crate) fn explained(error: &io::Error) -> String {
         Some(rustls::Error::InvalidCertificate(certificate)) => explained_certificate(certificate),
         Some(rustls::Error::AlertReceived(alert)) => explained_alert(*alert),
         Some(rustls::Error::InvalidMessage(_)) => {
-            "the server does not speak TLS on this port: use its TLS port, or a URL without TLS"
+            "the server does not use TLS on this port. Use its TLS port, or a URL without TLS"
         }
         None if error.kind() == io::ErrorKind::UnexpectedEof => {
-            "the server closed the connection during the handshake: is this its TLS port?"
+            "the server closed the connection during the handshake. Check that this is its TLS port"
         }
         _ => "",
     };
@@ -121,10 +121,10 @@ fn explained_alert(alert: AlertDescription) -> &'static str {
     use AlertDescription as Bad;
     match alert {
         Bad::CertificateRequired => {
-            "the server requires a client certificate: give tls_cert and tls_key"
+            "the server requires a client certificate. Set tls_cert and tls_key"
         }
         Bad::HandshakeFailure => {
-            "the server refused the handshake: it may require a client certificate (tls_cert and tls_key)"
+            "the server refused the handshake. It may require a client certificate (tls_cert and tls_key)"
         }
         Bad::BadCertificate
         | Bad::UnsupportedCertificate
@@ -132,7 +132,7 @@ fn explained_alert(alert: AlertDescription) -> &'static str {
         | Bad::CertificateExpired
         | Bad::CertificateUnknown
         | Bad::UnknownCA => {
-            "the server does not accept the client certificate: check tls_cert and who issued it"
+            "the server does not accept the client certificate. Check tls_cert and its issuer"
         }
         _ => "",
     }
@@ -149,24 +149,24 @@ fn explained_certificate(error: &CertificateError) -> &'static str {
             "the server's certificate is not valid yet, or this machine's clock is wrong"
         }
         Bad::UnknownIssuer => {
-            "the server's certificate was issued by nobody who is trusted: name its CA with tls_ca"
+            "the issuer of the server's certificate is not trusted. Set tls_ca to its CA"
         }
         // Checked before the other names, because it looks like a wrong name.
         Bad::NotValidForNameContext { presented, .. } if presented.is_empty() => {
-            "the server's certificate has no subjectAltName, and a common name (CN) alone does not count"
+            "the server's certificate has no subjectAltName, and a common name (CN) is not enough"
         }
         Bad::NotValidForName | Bad::NotValidForNameContext { .. } => {
-            "the server's certificate is for another name: tls_server_name says which one is right"
+            "the server's certificate is for another name. Set tls_server_name to the expected name"
         }
         Bad::InvalidPurpose | Bad::InvalidPurposeContext { .. } => {
             "the server's certificate is not for servers (extendedKeyUsage)"
         }
         // rustls distinguishes these two only in their debug text.
         Bad::Other(other) if format!("{other:?}").contains("UnsupportedCertVersion") => {
-            "the server's certificate is of version 1: version 3, with a subjectAltName, is needed"
+            "the server's certificate has version 1, but version 3 with a subjectAltName is required"
         }
         Bad::Other(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
-            "the server's certificate is that of a CA: it needs one of its own, issued by the CA"
+            "the server's certificate is that of a CA. The server needs a separate certificate, issued by the CA"
         }
         _ => "",
     }
@@ -176,7 +176,7 @@ fn explained_certificate(error: &CertificateError) -> &'static str {
 fn name(text: &str) -> Result<ServerName<'static>> {
     ServerName::try_from(text.to_owned()).map_err(|_| {
         let option = spelled("tls_server_name");
-        Error::invalid(format!("{option} is no name that a certificate can carry"))
+        Error::invalid(format!("{option} is not a name that a certificate can have"))
     })
 }
 
@@ -196,13 +196,13 @@ fn system_trust() -> Result<RootCertStore> {
     let found = rustls_native_certs::load_native_certs();
     trust.add_parsable_certificates(found.certs);
     if let (true, Some(error)) = (trust.is_empty(), found.errors.first()) {
-        let text = format!("TLS: the system's trusted certificates cannot be read: {error}");
+        let text = format!("cannot read the system's trusted certificates: {error}");
         return Err(Error::invalid(text));
     }
     if trust.is_empty() {
         let option = spelled("tls_ca");
         return Err(Error::invalid(format!(
-            "TLS: the system has no trusted certificates; name your own with {option}"
+            "the system has no trusted certificates. Set {option}"
         )));
     }
     Ok(trust)

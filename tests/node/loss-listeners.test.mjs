@@ -1,0 +1,179 @@
+// Which objects represent a lease, and who receives its loss: every registered listener once, and none after a release.
+import assert from "node:assert/strict";
+import { AsyncLocalStorage } from "node:async_hooks";
+import { once } from "node:events";
+import { Redlock } from "redlock-native";
+import { block, eventually, fresh, laterLoss } from "./helper.mjs";
+import { describe, test } from "./testing.mjs";
+
+async function heldLease() {
+  const redlock = new Redlock(`memory://${fresh()}`);
+  const name = fresh();
+  const lease = await redlock.lock(name, { fencing: true }).acquire();
+  return { redlock, name, lease };
+}
+
+test("leases() returns the same objects as acquire, new and old", async () => {
+  const { redlock, name, lease } = await heldLease();
+  // Its line is known once it is not new any more.
+  const refused = () => redlock.lock(name).acquire({ wait: 0 });
+  await eventually(() =>
+    assert.rejects(refused(), { message: /acquired at .*loss-listeners\.test/ }),
+  );
+  assert.equal(redlock.leases()[0], lease);
+  const tried = await redlock.lock(fresh()).tryAcquire();
+  const attached = await redlock.attach(name, lease.token);
+  assert.deepEqual(new Set(redlock.leases()), new Set([lease, tried, attached]));
+  attached.detach();
+  await redlock.using(fresh(), (used) => assert.ok(redlock.leases().includes(used)));
+  await tried.release();
+  assert.deepEqual(redlock.leases(), [lease]);
+  await lease.release();
+  assert.deepEqual(redlock.leases(), []);
+});
+
+test("leases() lists no lease before its caller receives it", async () => {
+  const redlock = new Redlock(`memory://${fresh()}`);
+  const handedOut = [];
+  const seen = [];
+  const acquire = async () => {
+    handedOut.push(await redlock.lock(fresh()).acquire());
+    seen.push([redlock.leases(), [...handedOut]]);
+  };
+  const acquiring = [acquire(), acquire(), acquire()];
+  // All outcomes have arrived by then, and are delivered one after the other.
+  block(50);
+  await Promise.all(acquiring);
+  for (const [listed, known] of seen) assert.deepEqual(new Set(listed), new Set(known));
+  assert.equal(redlock.leases().length, 3);
+});
+
+test("every listener is notified of the loss in registration order", async () => {
+  const { redlock, name, lease } = await heldLease();
+  const told = [];
+  lease.onLost((error) => told.push(["one", error.kind]));
+  redlock.leases()[0].onLost((error) => told.push(["two", error.kind]));
+  const { signal } = lease;
+  await redlock.forceRelease(name);
+  await eventually(() => assert.ok(signal.aborted));
+  await laterLoss(redlock);
+  assert.deepEqual(told, [
+    ["one", "lost"],
+    ["two", "lost"],
+  ]);
+});
+
+test("a release is not a loss", async () => {
+  const { redlock, lease } = await heldLease();
+  const told = [];
+  lease.onLost((error) => told.push(error));
+  const { signal } = lease;
+  await lease.release();
+  await laterLoss(redlock);
+  redlock.close();
+  await laterLoss(new Redlock(`memory://${fresh()}`));
+  assert.deepEqual([told, signal.aborted], [[], false]);
+});
+
+const shared = new Redlock(`memory://${fresh()}`);
+
+describe("AsyncLocalStorage", () => {
+  const store = new AsyncLocalStorage();
+  const lost = async (register) => {
+    const name = fresh();
+    const lease = await shared.lock(name).acquire();
+    const told = register(lease);
+    await shared.forceRelease(name);
+    await told;
+    return told;
+  };
+  // Waiting for a loss does not keep a process alive.
+  const alive = async (work) => {
+    const timer = setInterval(() => undefined, 1000);
+    try {
+      return await work();
+    } finally {
+      clearInterval(timer);
+    }
+  };
+
+  test("onLost callbacks run with the store of their registration", async () => {
+    const seen = [];
+    await alive(() =>
+      lost(async (lease) => {
+        const on = (request) =>
+          store.run(
+            request,
+            () => new Promise((done) => lease.onLost(() => done(seen.push(store.getStore())))),
+          );
+        await Promise.all([on("one"), on("two")]);
+      }),
+    );
+    assert.deepEqual(seen, ["one", "two"]);
+  });
+
+  test("an onLost callback of a lost lease runs with its store", async () => {
+    const lease = await shared.lock(fresh(), { ttl: 100, renew: false }).acquire();
+    block(150);
+    const register = () => new Promise((resolve) => lease.onLost(() => resolve(store.getStore())));
+    assert.equal(await store.run("late", register), "late");
+  });
+
+  test("listeners of lease.signal run with the store of its first read", async () => {
+    const listen = (lease) =>
+      store.run("request", async () => {
+        const { signal } = lease;
+        return new Promise((resolve) =>
+          signal.addEventListener("abort", () => resolve(store.getStore())),
+        );
+      });
+    assert.equal(await alive(() => lost(listen)), "request");
+  });
+});
+
+describe("the function that onLost returns", () => {
+  test("removes only its own callback", async () => {
+    const name = fresh();
+    const lease = await shared.lock(name).acquire();
+    const told = [];
+    const same = () => told.push("same");
+    const remove = lease.onLost(same);
+    lease.onLost(same);
+    assert.equal(remove(), undefined);
+    remove();
+    const heard = new Promise((resolve) => lease.onLost(resolve));
+    const timer = setInterval(() => undefined, 1000);
+    await shared.forceRelease(name);
+    await heard;
+    clearInterval(timer);
+    assert.deepEqual(told, ["same"]);
+  });
+
+  test("removes a callback that would run soon", async () => {
+    const lease = await shared.lock(fresh(), { ttl: 100, renew: false }).acquire();
+    block(150);
+    const told = [];
+    lease.onLost(() => told.push("taken back"))();
+    await new Promise((resolve) => lease.onLost(resolve));
+    assert.deepEqual(told, []);
+  });
+
+  test("a callback that throws does not stop the other callbacks", async () => {
+    const name = fresh();
+    const lease = await shared.lock(name).acquire();
+    const failure = new Error("the callback's");
+    lease.onLost(() => {
+      throw failure;
+    });
+    const heard = new Promise((resolve) => lease.onLost(resolve));
+    const listening = process.listeners("uncaughtException");
+    process.removeAllListeners("uncaughtException");
+    const thrown = once(process, "uncaughtException");
+    const timer = setInterval(() => undefined, 1000);
+    await shared.forceRelease(name);
+    assert.equal((await heard).kind, "lost");
+    assert.equal((await thrown)[0], failure);
+    clearInterval(timer);
+    for (const listener of listening) process.on("uncaughtException", listener);
+  });
+});

@@ -1,0 +1,218 @@
+// redlock-native/testing: a separate client for a test, and the failures that it simulates.
+import assert from "node:assert/strict";
+import { createRequire } from "node:module";
+import { configure, lock, Redlock } from "redlock-native";
+import { TestRedlock } from "redlock-native/testing";
+import { assertRefused, block, waiting } from "./helper.mjs";
+import { describe, test } from "./testing.mjs";
+
+const require = createRequire(import.meta.url);
+
+/** A test with a separate client. */
+function isolated(name, body, options) {
+  test(name, async () => {
+    const redlock = new TestRedlock(options);
+    try {
+      await body(redlock);
+    } finally {
+      await redlock.shutdown(0);
+    }
+  });
+}
+
+describe("a test client", () => {
+  test("is a Redlock in ES modules and CommonJS", () => {
+    assert.ok(new TestRedlock() instanceof Redlock);
+    assert.equal(require("redlock-native/testing").TestRedlock, TestRedlock);
+    assert.throws(() => new TestRedlock({ ttl: 5 }), { kind: "invalid" });
+  });
+
+  isolated("shares its node only with clients that use its nodes", async (redlock) => {
+    const other = new TestRedlock();
+    const lease = await redlock.lock("job").acquire();
+    await other.using("job", (theirs) => assert.equal(theirs.held, true));
+    const same = new Redlock(redlock.nodes);
+    await assertRefused(same.lock("job"));
+    configure(redlock.nodes, { replace: true });
+    await assertRefused(lock("job"));
+    await lease.release();
+    await other.shutdown();
+  });
+});
+
+describe("advance():", () => {
+  isolated("leases with less time left are lost and the lock becomes free", async (redlock) => {
+    const theirs = await redlock.hold("theirs", { ttl: 20_000 });
+    const lease = await redlock.lock("job", { ttl: 10_000, renew: false }).acquire();
+    await redlock.advance(4000);
+    assert.ok(lease.remaining > 5000 && lease.remaining < 6000, `${lease.remaining}`);
+    await assertRefused(redlock.lock("job"));
+    const told = [];
+    lease.onLost((error) => told.push(error.reason));
+    await redlock.advance(6000);
+    assert.deepEqual(told, ["expired"]);
+    assert.deepEqual([lease.held, theirs.held], [false, true]);
+    await redlock.using("job", { wait: 0 }, (next) => assert.ok(next.held));
+    await redlock.advance(20_000);
+    assert.equal(theirs.held, false);
+  });
+
+  isolated("a waiter acquires the lock that expires", async (redlock) => {
+    await redlock.hold("job", { ttl: 100_000 });
+    const waiting = redlock.lock("job", { ttl: 100_000 }).acquire();
+    await redlock.advance(100_000);
+    const lease = await waiting;
+    assert.ok(lease.held);
+    await lease.release();
+  });
+
+  isolated("invalid times are rejected", async (redlock) => {
+    for (const wrong of [-1, Number.NaN, Number.POSITIVE_INFINITY]) {
+      await assert.rejects(redlock.advance(wrong), { kind: "invalid" });
+    }
+  });
+
+  test("other test clients are not affected", async () => {
+    const [redlock, other] = [new TestRedlock(), new TestRedlock()];
+    const lease = await other.lock("job", { renew: false }).acquire();
+    await redlock.advance(3_600_000);
+    assert.ok(lease.held);
+    await Promise.all([redlock.shutdown(), other.shutdown(0)]);
+  });
+});
+
+describe("hold():", () => {
+  isolated(
+    "the lock cannot be acquired until the other client releases it",
+    async (redlock) => {
+      const theirs = await redlock.hold("job", { ttl: 5000 });
+      assert.equal(theirs.key, "app:job");
+      await assertRefused(redlock.lock("job"));
+      await assert.rejects(redlock.lock("job", { wait: 20 }).acquire(), ({ kind, message }) => {
+        assert.equal(kind, "timeout");
+        assert.doesNotMatch(message, /this client holds it/);
+        return true;
+      });
+      const waiting = redlock.lock("job", { wait: 5000 }).acquire();
+      await theirs.release();
+      await (await waiting).release();
+    },
+    { keyPrefix: "app:" },
+  );
+
+  isolated("fails immediately if the lock is held", async (redlock) => {
+    const lease = await redlock.lock("job").acquire();
+    await assert.rejects(redlock.hold("job"), { kind: "timeout" });
+    assert.equal(lease.held, true);
+    await lease.release();
+  });
+});
+
+describe("lose():", () => {
+  isolated("the holder is notified in every way before it resolves", async (redlock) => {
+    const lease = await redlock.lock(["{a}1", "{a}2"]).acquire();
+    const kept = await redlock.lock("kept").acquire();
+    const told = [];
+    lease.onLost(({ reason }) => told.push(reason));
+    const { signal } = lease;
+    assert.equal(await redlock.lose("{a}2"), true);
+    assert.deepEqual([told, signal.aborted, lease.held], [["missing"], true, false]);
+    assert.throws(() => lease.ensureHeld(), { kind: "lost" });
+    assert.equal(kept.held, true);
+    await kept.release();
+  });
+
+  isolated("using() rejects with LockLost", async (redlock) => {
+    const work = redlock.using("job", async ({ signal }) => {
+      await redlock.lose("job");
+      assert.equal(signal.aborted, true);
+    });
+    await assert.rejects(work, { kind: "lost", reason: "missing" });
+  });
+
+  isolated("resolves for a lock that is free or being released", async (redlock) => {
+    assert.equal(await redlock.lose("job"), false);
+    const lease = await redlock.lock("job").acquire();
+    const releasing = lease.release();
+    await redlock.lose("job");
+    await releasing.catch(({ kind }) => assert.equal(kind, "lost"));
+  });
+});
+
+describe("fail():", () => {
+  isolated("every method rejects until the node recovers", async (redlock) => {
+    const lease = await redlock.lock("held", { ttl: 30_000 }).acquire();
+    redlock.fail();
+    const described = redlock.lock("job", { wait: 20 });
+    const verbs = [
+      () => described.acquire(),
+      () => described.tryAcquire(),
+      () => described.inspect(),
+    ];
+    verbs.push(
+      () => lease.extend(),
+      () => redlock.forceRelease("job"),
+      () => redlock.hold("job"),
+    );
+    for (const verb of verbs) {
+      await assert.rejects(verb, ({ kind, nodes }) => {
+        assert.equal(kind, "unavailable");
+        assert.deepEqual(
+          nodes.map(({ state, error }) => [state, error]),
+          [["fault", "a test has this node fail"]],
+        );
+        return true;
+      });
+    }
+    assert.equal(lease.held, true);
+    redlock.recover();
+    await lease.extend();
+    await (await described.acquire()).release();
+    await lease.release();
+  });
+
+  isolated("a waiter acquires the lock when the node recovers", async (redlock) => {
+    redlock.fail();
+    const acquiring = redlock.lock("job", { wait: 20_000 }).acquire();
+    await waiting(redlock);
+    await assert.rejects(redlock.lock("other").tryAcquire(), { kind: "unavailable" });
+    redlock.recover();
+    await (await acquiring).release();
+  });
+
+  isolated("a lease that cannot be renewed is lost before another acquire", async (redlock) => {
+    const lease = await redlock.lock("job", { ttl: 300 }).acquire();
+    const { signal } = lease;
+    redlock.fail();
+    const alive = setInterval(() => undefined, 1000);
+    await new Promise((resolve) => signal.addEventListener("abort", resolve));
+    clearInterval(alive);
+    assert.equal(signal.reason.reason, "expired");
+    redlock.recover();
+    await (await redlock.lock("job", { wait: 5000 }).acquire()).release();
+  });
+
+  isolated("a held lease stays held after the recovery", async (redlock) => {
+    const lease = await redlock.lock("job", { ttl: 30_000 }).acquire();
+    redlock.fail();
+    redlock.recover();
+    await assertRefused(new Redlock(redlock.nodes).lock("job"));
+    assert.equal(lease.held, true);
+    await lease.release();
+  });
+
+  test("shutdown and close end the simulated failures and holders", async () => {
+    const redlock = new TestRedlock();
+    await redlock.hold("other");
+    const lease = await redlock.lock("job").acquire();
+    redlock.fail();
+    assert.equal(await redlock.shutdown(0), 1);
+    block(5);
+    assert.equal(lease.held, false);
+    const [node] = redlock.nodes;
+    await (await new Redlock(node).lock("job").tryAcquire()).release();
+    const closed = new TestRedlock();
+    closed.close();
+    await assert.rejects(closed.hold("job"), { kind: "closed" });
+  });
+});
