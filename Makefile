@@ -119,14 +119,14 @@ test-frameworks-node: build ## fetch Express, Fastify, NestJS, BullMQ and node-c
 .PHONY: simulate mutants
 SEEDS ?= 200000
 simulate: ## simulate SEEDS schedules of the algorithm in virtual time (docs/contributing/testing.md)
-	SEEDS=$(SEEDS) cargo test --release -p redlock-native --lib nothing_promised -- --nocapture
+	SEEDS=$(SEEDS) cargo test --release -p redlock-native --lib all_guarantees -- --nocapture
 mutants: ## run mutation tests against the simulation
 	@SEEDS=$(SEEDS) scripts/mutants
 
 .PHONY: fuzz
 FUZZ ?= 10000000
 fuzz: build ## fuzz replies (FUZZ of them), one node of three, URLs and options
-	FUZZ=$(FUZZ) cargo test --release -p redlock-native --lib changed_replies -- --nocapture
+	FUZZ=$(FUZZ) cargo test --release -p redlock-native --lib mutated_replies -- --nocapture
 	FUZZ_S=60 cargo test -p redlock-tests --test alone -- fuzz --nocapture
 	FUZZ_URLS=300000 $(PY) -m pytest -q tests/python/test_fuzz.py
 	FUZZ_URLS=300000 node --test tests/node/fuzz.test.mjs

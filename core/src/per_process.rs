@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_made_once_unless_it_is_no_good_any_more() {
+    fn created_once_and_replaced_when_invalid() {
         let (value, count) = (PerProcess::new(), AtomicU32::new(0));
         let make = || Ok::<_, ()>(count.fetch_add(1, Ordering::Relaxed));
         assert!(value.get().is_none());
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_parent_made_is_neither_used_nor_dropped() {
+    fn parents_value_is_neither_used_nor_dropped() {
         let drops = Arc::new(AtomicU32::new(0));
         let parents = || {
             let generation = fork_generation().wrapping_sub(1);

@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_event_is_a_line_or_a_template() {
+    fn formats_event_as_line_or_template() {
         let record = Record {
             level: Level::Warn,
             topic: Topic::Lease,

@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_joined_by_capitals() {
+    fn converts_to_camel_case() {
         for (name, spelled) in [
             ("ttl", "ttl"),
             ("max_hold", "maxHold"),

@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_reason_has_its_own_counter() {
+    fn every_loss_reason_has_a_counter() {
         let counts = Counts::default();
         for (number, reason) in REASONS.into_iter().enumerate() {
             assert_eq!(reason as usize, number);

@@ -46,7 +46,7 @@ mod tests {
     use super::shown;
 
     #[test]
-    fn nothing_shown_can_forge_a_line_or_fill_a_screen() {
+    fn escapes_and_truncates_foreign_text() {
         assert_eq!(
             shown("job\r\nERROR \u{1b}[2J \u{202e}x"),
             "job\\r\\nERROR \\u{1b}[2J \\u{202e}x"

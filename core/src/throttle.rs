@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn frequent_records_are_admitted_at_growing_intervals_with_their_number() {
+    fn throttle_admits_records_at_growing_intervals() {
         let mut throttle = Throttle::default();
         let mut admitted = Vec::new();
         for second in 0..1300 {
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_is_logged_once_until_it_changes() {
+    fn logs_a_state_once_until_it_changes() {
         let mut notice = Notice::default();
         assert!(notice.begins("one", at(0)).is_some());
         assert!(notice.begins("one", at(1000)).is_none());

@@ -3,16 +3,16 @@
 use redlock::{ErrorKind, Redlock};
 
 #[test]
-fn a_lock_needs_no_feature() {
+fn works_without_features() {
     let client = Redlock::builder(["memory://"]).build().unwrap();
     let lease = client.lock("job").acquire_blocking().unwrap();
     assert!(client.lock("job").try_acquire_blocking().unwrap().is_none());
     lease.release_blocking().unwrap();
 }
 
-/// An address of this machine at which nobody is: nothing may be asked there before the error.
+/// No server listens at this address. The error must come before any connection.
 #[test]
-fn tls_is_there_or_is_refused_by_the_name_of_its_feature() {
+fn supports_tls_or_names_the_missing_feature() {
     for url in [
         "rediss://127.0.0.1:1",
         "valkeys://127.0.0.1:1",
@@ -20,7 +20,7 @@ fn tls_is_there_or_is_refused_by_the_name_of_its_feature() {
         "rediss+cluster://127.0.0.1:1",
     ] {
         let made = Redlock::builder([url]).build();
-        // A machine without trusted certificates is told that, in words of its own.
+        // A machine without trusted certificates gets a different error.
         let refused = made.err().filter(|error| error.to_string().contains("feature"));
         assert_eq!(refused.is_some(), cfg!(not(feature = "tls")), "{url}: {refused:?}");
         let Some(error) = refused else { continue };

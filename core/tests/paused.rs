@@ -1,4 +1,4 @@
-//! `TestClock::tokio`: in a runtime whose time is paused, waits, renewals and losses come as the test sleeps.
+//! `TestClock::tokio`: in a runtime whose time is paused, waits, renewals and losses follow the sleeps of the test.
 
 use std::time::Duration;
 

@@ -19,13 +19,13 @@ fn main() {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let mut agent = Agent { client, lease: None };
-    say(&json!({"ready": true, "pid": std::process::id()}));
+    print_reply(&json!({"ready": true, "pid": std::process::id()}));
     for line in std::io::stdin().lock().lines() {
         let command: Value = serde_json::from_str(&line.expect("a line")).expect("a JSON object");
         if command["do"] == "quit" {
             return;
         }
-        say(&runtime.block_on(agent.run(&command)));
+        print_reply(&runtime.block_on(agent.run(&command)));
     }
 }
 
@@ -42,9 +42,9 @@ impl Agent {
             Some("attach") => self.attach(command).await,
             Some("extend") => self.extend(command).await,
             Some("release") => self.release().await,
-            Some("detach") => Ok(json!({"held": self.hold().detach()})),
+            Some("detach") => Ok(json!({"held": self.handle().detach()})),
             Some("held") => Ok(
-                json!({"held": self.hold().is_held(), "remaining_ms": millis(self.hold().remaining())}),
+                json!({"held": self.handle().is_held(), "remaining_ms": millis(self.handle().remaining())}),
             ),
             Some("lost") => Ok(self.lost(command).await),
             other => panic!("no such command: {other:?}"),
@@ -73,20 +73,20 @@ impl Agent {
     }
 
     async fn extend(&mut self, command: &Value) -> Result<Value, Error> {
-        ffi::extend(&self.hold(), command["ttl_ms"].as_f64(), Unit::Milliseconds)?.await?;
-        Ok(json!({"remaining_ms": millis(self.hold().remaining())}))
+        ffi::extend(&self.handle(), command["ttl_ms"].as_f64(), Unit::Milliseconds)?.await?;
+        Ok(json!({"remaining_ms": millis(self.handle().remaining())}))
     }
 
     async fn release(&mut self) -> Result<Value, Error> {
-        self.hold().release().await?;
+        self.handle().release().await?;
         Ok(json!({}))
     }
 
     /// Measures the notification itself. `held` is read only after `lost` has completed.
     async fn lost(&mut self, command: &Value) -> Value {
-        let patience = Duration::from_millis(command["timeout_ms"].as_u64().expect("timeout_ms"));
-        let hold = self.hold();
-        let Ok(error) = tokio::time::timeout(patience, hold.lost()).await else {
+        let limit = Duration::from_millis(command["timeout_ms"].as_u64().expect("timeout_ms"));
+        let hold = self.handle();
+        let Ok(error) = tokio::time::timeout(limit, hold.lost()).await else {
             return json!({"ok": false, "code": "timeout", "message": "not lost"});
         };
         while hold.is_held() {
@@ -118,7 +118,7 @@ impl Agent {
         reply
     }
 
-    fn hold(&self) -> LeaseHandle {
+    fn handle(&self) -> LeaseHandle {
         self.lease.as_ref().expect("a lease").handle()
     }
 }
@@ -134,7 +134,7 @@ fn stamped(reply: Result<Value, Error>) -> Value {
     reply
 }
 
-fn say(reply: &Value) {
+fn print_reply(reply: &Value) {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{reply}").and_then(|()| out.flush()).expect("stdout");
 }

@@ -135,7 +135,7 @@ def test_two_holders_and_sanitizer_findings_never_run_again(
 
 
 def test_the_simulation_never_runs_again(tmp_path: Path) -> None:
-    test = "simulation::nothing_promised_is_broken"
+    test = "simulation::all_guarantees_hold"
     assert runner.run([suite("rust", tmp_path, 1, "a seed", test)]) == 1
     assert (tmp_path / "runs").read_text() == "x"
 

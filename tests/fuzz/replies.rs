@@ -17,7 +17,7 @@ const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 const SECRET: &str = "s3cret-word";
 
 /// The replies of a healthy server, and variants of them.
-const POLITE: [&str; 13] = [
+const CORRECT_REPLIES: [&str; 13] = [
     "*4\r\n:1\r\n:10000\r\n$0\r\n\r\n$32\r\n{token}\r\n",
     "*4\r\n:1\r\n:10000\r\n$16\r\n1700000000000000\r\n$32\r\n{token}\r\n",
     "*4\r\n:0\r\n:10000\r\n$0\r\n\r\n$32\r\n{token}\r\n",
@@ -83,8 +83,8 @@ fn change() -> impl Strategy<Value = Change> {
 /// Up to three replies of a server with up to four changes.
 fn changed() -> impl Strategy<Value = Vec<u8>> {
     let changes = vec((any::<Index>(), 0..40_usize, change()), 0..5);
-    (vec(select(&POLITE[..]), 1..4), changes).prop_map(|(said, changes)| {
-        let mut bytes = said.concat().replace("{token}", TOKEN).into_bytes();
+    (vec(select(&CORRECT_REPLIES[..]), 1..4), changes).prop_map(|(output, changes)| {
+        let mut bytes = output.concat().replace("{token}", TOKEN).into_bytes();
         for (at, length, change) in changes {
             let from = at.index(bytes.len() + 1);
             let to = (from + length).min(bytes.len());
@@ -107,11 +107,12 @@ fn server() -> Endpoint {
 }
 
 /// Checks the public text of an error.
-fn seen(fault: Fault, server: &Endpoint) -> Result<(), String> {
+fn check_error(fault: Fault, server: &Endpoint) -> Result<(), String> {
     let text = server.redact_fault(fault).to_string();
-    let obeyed = text.contains(|c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{202e}'));
-    if obeyed || text.contains(SECRET) || text.chars().count() > 500 {
-        return Err(format!("a fault says {text:?}"));
+    let has_control =
+        text.contains(|c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{202e}'));
+    if has_control || text.contains(SECRET) || text.chars().count() > 500 {
+        return Err(format!("an error shows {text:?}"));
     }
     Ok(())
 }
@@ -121,7 +122,7 @@ fn contains(bytes: &[u8], piece: &str) -> bool {
 }
 
 /// Whether these bytes are read as the number 1, with optional blanks around it.
-fn says_one(bytes: &[u8]) -> bool {
+fn reports_success(bytes: &[u8]) -> bool {
     let text = String::from_utf8_lossy(bytes);
     let mut numbers = text.split("\r\n").filter_map(|line| line.rsplit(':').next());
     numbers.any(|number| number.trim().parse() == Ok(1))
@@ -130,19 +131,19 @@ fn says_one(bytes: &[u8]) -> bool {
 fn read(value: &Value, bytes: &[u8], server: &Endpoint) -> Result<(), String> {
     let (echoed, exact) = (echoes(value, TOKEN), format!("{TOKEN}\r"));
     if echoed && !matches!(value, Value::ServerError(_)) && !contains(bytes, &exact) {
-        return Err("an echo that was not said".into());
+        return Err("an echo that the reply does not contain".into());
     }
     let granted = echoed && matches!(vote(value), Ok(Vote::Granted(_)));
-    if granted && !says_one(bytes) {
-        return Err("a grant that was not said".into());
+    if granted && !reports_success(bytes) {
+        return Err("a grant that the reply does not contain".into());
     }
     if owns(value) && *value == Value::BulkString(TOKEN.into()) && !contains(bytes, &exact) {
-        return Err("an owner that was not said".into());
+        return Err("an owner that the reply does not contain".into());
     }
     let whole = says_ours(value, TOKEN) && !matches!(value, Value::ServerError(_));
     let extended = extension(value) == Ok(Extension::Extended);
     if whole && (extended || released(value) == Ok(true)) && !contains(bytes, &exact) {
-        return Err("a release, or an extension, that was not said".into());
+        return Err("a release or extension that the reply does not contain".into());
     }
     let _ = sets(value);
     let faults = [
@@ -152,7 +153,7 @@ fn read(value: &Value, bytes: &[u8], server: &Endpoint) -> Result<(), String> {
         count(value).err(),
         holder(value).err(),
     ];
-    faults.into_iter().flatten().try_for_each(|fault| seen(fault, server))
+    faults.into_iter().flatten().try_for_each(|fault| check_error(fault, server))
 }
 
 /// Reads everything in these bytes.
@@ -172,22 +173,22 @@ fn memory() -> usize {
 
 /// Runs in a separate process, so that the memory of other tests does not count.
 #[test]
-fn changed_replies_are_never_taken_for_more_than_they_say() {
+fn mutated_replies_are_never_misread() {
     const ALONE: &str = "REDLOCK_TEST_FUZZ_ALONE";
     if std::env::var_os(ALONE).is_some() {
         return change_and_read();
     }
     let (_, module) = module_path!().split_once("::").unwrap();
-    let name = format!("{module}::changed_replies_are_never_taken_for_more_than_they_say");
+    let name = format!("{module}::mutated_replies_are_never_misread");
     let alone = std::process::Command::new(std::env::current_exe().unwrap())
         .args(["--exact", &name, "--nocapture"])
         .env(ALONE, "1")
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&alone.stdout).into_owned();
-    assert!(alone.status.success(), "{said}{}", String::from_utf8_lossy(&alone.stderr));
-    let counted = said.lines().find(|line| line.contains(" replies, "));
-    println!("{}", counted.expect("the count of what was read"));
+    let output = String::from_utf8_lossy(&alone.stdout).into_owned();
+    assert!(alone.status.success(), "{output}{}", String::from_utf8_lossy(&alone.stderr));
+    let counted = output.lines().find(|line| line.contains(" replies, "));
+    println!("{}", counted.expect("the number of replies"));
 }
 
 fn change_and_read() {

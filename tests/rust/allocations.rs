@@ -25,7 +25,7 @@ const PARTS: usize = 5;
 
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 static TRACING: AtomicBool = AtomicBool::new(false);
-static PLACES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+static CALL_SITES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 thread_local! {
     /// A backtrace allocates too.
@@ -40,7 +40,7 @@ static ALLOCATOR: Counting = Counting;
 // SAFETY: it forwards to the system's allocator and only counts in addition.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        note();
+        count_allocation();
         // SAFETY: the caller upholds the same contract.
         unsafe { System.alloc(layout) }
     }
@@ -51,19 +51,19 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn realloc(&self, place: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        note();
+        count_allocation();
         // SAFETY: the caller upholds the same contract.
         unsafe { System.realloc(place, layout, size) }
     }
 }
 
-fn note() {
+fn count_allocation() {
     COUNT.fetch_add(1, Ordering::Relaxed);
     if TRACING.load(Ordering::Relaxed) && !INSIDE.replace(true) {
         let trace = Backtrace::force_capture().to_string();
         let ours = trace.lines().filter(|line| line.contains("redlock") || line.contains("redis"));
         let place: Vec<_> = ours.filter(|line| !line.contains("allocations")).take(8).collect();
-        PLACES.lock().unwrap().push(place.join("\n"));
+        CALL_SITES.lock().unwrap().push(place.join("\n"));
         INSIDE.set(false);
     }
 }
@@ -90,7 +90,11 @@ async fn allocations<L: Borrow<Lock>>(lock: impl Fn() -> L) -> usize {
         turns(&lock, 10).await;
         TRACING.store(false, Ordering::Relaxed);
         let mut places: HashMap<String, usize> = HashMap::new();
-        PLACES.lock().unwrap().drain(..).for_each(|place| *places.entry(place).or_default() += 1);
+        CALL_SITES
+            .lock()
+            .unwrap()
+            .drain(..)
+            .for_each(|place| *places.entry(place).or_default() += 1);
         let mut places: Vec<_> = places.into_iter().collect();
         places.sort_by_key(|(_, times)| usize::MAX - times);
         places.iter().for_each(|(place, times)| println!("{times} in 10 turns:\n{place}\n"));
@@ -100,12 +104,12 @@ async fn allocations<L: Borrow<Lock>>(lock: impl Fn() -> L) -> usize {
 }
 
 /// One test at a time. The allocations of another test, including those of a panic, would be counted too.
-static ALONE: Mutex<()> = Mutex::new(());
+static SERIAL: Mutex<()> = Mutex::new(());
 
 #[tokio::test]
-#[allow(clippy::await_holding_lock, reason = "each test has a runtime of its own")]
-async fn an_acquire_and_a_release_allocate_little() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+#[allow(clippy::await_holding_lock, reason = "each test has a separate runtime")]
+async fn acquire_and_release_allocate_little() {
+    let _alone = SERIAL.lock().unwrap_or_else(PoisonError::into_inner);
     let server = Server::start();
     let redlock = client([&server]);
     let lock = redlock.lock("allocations");
@@ -117,8 +121,8 @@ async fn an_acquire_and_a_release_allocate_little() {
 }
 
 #[test]
-fn the_future_of_an_acquire_is_small() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+fn acquire_future_is_small() {
+    let _alone = SERIAL.lock().unwrap_or_else(PoisonError::into_inner);
     let lock = redlock::Redlock::builder(["memory://"]).build().unwrap().lock("size");
     let size = size_of_val(&lock.acquire());
     assert!(size <= 1088, "{size} bytes");

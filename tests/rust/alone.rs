@@ -9,5 +9,5 @@ mod fuzz;
 #[cfg(target_os = "linux")]
 mod limit;
 mod replies;
-mod scarce;
+mod resource_limits;
 mod support;

@@ -79,13 +79,13 @@ fn of_file(text: &str, exported: &BTreeSet<String>, found: &mut BTreeSet<String>
         let head = if private { line.split('(').next().unwrap() } else { line };
         if line.starts_with("pub ") || line.contains(" for ") {
             let before = lines[..at].iter().rev().take_while(|line| line.starts_with(['#', '/']));
-            let said = before.filter(|line| {
+            let head_lines = before.filter(|line| {
                 ["#[derive", "#[non_exhaustive", "#[must_use"]
                     .iter()
                     .any(|word| line.starts_with(word))
             });
-            let said: String = said.flat_map(|line| [*line, " "]).collect();
-            found.insert(format!("{of}: {said}{}", head.trim_end_matches(['{', ';']).trim()));
+            let head_lines: String = head_lines.flat_map(|line| [*line, " "]).collect();
+            found.insert(format!("{of}: {head_lines}{}", head.trim_end_matches(['{', ';']).trim()));
         }
         if !line.ends_with('{') || line.contains(" for ") {
             continue;
@@ -99,7 +99,7 @@ fn of_file(text: &str, exported: &BTreeSet<String>, found: &mut BTreeSet<String>
 }
 
 #[test]
-fn the_public_interface_is_the_one_that_is_committed() {
+fn public_api_matches_the_committed_list() {
     let (exported, mut found) = (exported(), BTreeSet::new());
     for path in files(&root().join("core/src"), &[".rs"]) {
         if !path.components().any(|part| part.as_os_str() == "ffi") {
@@ -118,7 +118,7 @@ fn the_public_interface_is_the_one_that_is_committed() {
     };
     assert!(
         now == committed,
-        "the crate's interface differs from {LIST}; if it is meant so, UPDATE_API=1 writes it anew, and CHANGELOG.md \
+        "the crate's interface differs from {LIST}; if that is intended, UPDATE_API=1 regenerates the list, and CHANGELOG.md \
          says it.\nnew:{}\ngone:{}",
         differs(&now, &committed),
         differs(&committed, &now)
@@ -126,7 +126,7 @@ fn the_public_interface_is_the_one_that_is_committed() {
 }
 
 #[test]
-fn items_are_read_as_they_are_written() {
+fn reads_items_from_rustdoc_text() {
     let text = "/// Doc.\n#[derive(Clone)]\npub struct Lock {\n    pub name: String,\n    secret: u8,\n}\n\nimpl Lock {\n    \
                 /// Doc.\n    pub fn ask<W>(\n        &self,\n        wait: W,\n    ) -> u8\n    where\n        W: Copy,\n    {\n        \
                 1\n    }\n\n    pub(crate) fn hidden(&self) {}\n}\n\nimpl Drop for Lock {\n    fn drop(&mut self) {}\n}\n";

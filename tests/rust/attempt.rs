@@ -14,7 +14,7 @@ fn names(error: &Error, word: &str) -> bool {
 }
 
 #[tokio::test]
-async fn a_free_key_takes_no_script_and_a_taken_one_does() {
+async fn runs_a_script_only_for_a_taken_key() {
     let server = Server::start();
     let (one, two) = (client([&server]), client([&server]));
     // The client connected before. Without the right it would get no connection.
@@ -33,7 +33,7 @@ async fn a_free_key_takes_no_script_and_a_taken_one_does() {
 }
 
 #[tokio::test]
-async fn a_key_that_is_no_lock_is_named_and_left_alone() {
+async fn names_and_preserves_a_key_of_another_type() {
     let server = Server::start();
     server.ask("HSET lock:job field value");
     let error = client([&server]).lock("job").acquire().await.unwrap_err();
@@ -42,7 +42,7 @@ async fn a_key_that_is_no_lock_is_named_and_left_alone() {
 }
 
 #[tokio::test]
-async fn an_error_of_the_set_reaches_the_caller() {
+async fn reports_an_error_of_set_to_the_caller() {
     let server = Server::with(&["--maxmemory", "1", "--maxmemory-policy", "noeviction"]);
     let error = client([&server]).lock("job").wait(millis(100)).acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
@@ -50,7 +50,7 @@ async fn an_error_of_the_set_reaches_the_caller() {
 }
 
 #[tokio::test]
-async fn a_full_server_refuses_and_still_lets_go() {
+async fn full_server_refuses_acquires_but_releases() {
     let server = Server::start();
     let redlock = client([&server]);
     let lease = redlock.lock("held").fencing(true).acquire().await.unwrap();
@@ -64,16 +64,16 @@ async fn a_full_server_refuses_and_still_lets_go() {
 }
 
 #[tokio::test]
-async fn its_holder_is_told_of_a_loss() {
+async fn push_notifies_the_holder_of_a_loss() {
     let server = Server::start();
     let lease = client([&server]).lock("job").acquire().await.unwrap();
     server.ask("DEL lock:job");
-    tokio::time::timeout(millis(3000), lease.lost()).await.expect("told long before a renewal");
+    tokio::time::timeout(millis(3000), lease.lost()).await.expect("notified long before a renewal");
 }
 
 /// A caller that gives up between the two questions sends no second one, because its delete would arrive before it.
 #[tokio::test]
-async fn one_that_is_given_up_leaves_no_key_whatever_was_under_way() {
+async fn cancelled_attempt_leaves_no_key_at_any_point() {
     let nodes = servers(3);
     let (one, two) = (client(&nodes), client(&nodes));
     for round in 0..60_u64 {
@@ -94,18 +94,18 @@ async fn one_that_is_given_up_leaves_no_key_whatever_was_under_way() {
 }
 
 /// A server that grants nothing and reports the last caller as the owner of each key.
-fn liar(to_set: &'static str) -> String {
+fn rogue_server(to_set: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}", listener.local_addr().unwrap());
-    crate::support::aside(move || {
+    crate::support::spawn_helper(move || {
         for stream in listener.incoming().flatten() {
-            std::thread::spawn(move || lie(to_set, stream));
+            std::thread::spawn(move || serve_rogue_replies(to_set, stream));
         }
     });
     url
 }
 
-fn lie(to_set: &str, mut stream: TcpStream) -> Option<()> {
+fn serve_rogue_replies(to_set: &str, mut stream: TcpStream) -> Option<()> {
     let mut asked = BufReader::new(stream.try_clone().unwrap());
     let mut token = String::new();
     loop {
@@ -128,10 +128,10 @@ fn lie(to_set: &str, mut stream: TcpStream) -> Option<()> {
 }
 
 #[tokio::test]
-async fn a_set_that_was_not_done_is_no_grant_whoever_owns_the_key_then() {
+async fn failed_set_is_not_a_grant_even_if_the_reply_names_us() {
     let client = |to_set| {
         // So short that there is time for a second question, and the cheap one comes first.
-        let builder = Redlock::builder([liar(to_set)]).node_timeout(millis(200));
+        let builder = Redlock::builder([rogue_server(to_set)]).node_timeout(millis(200));
         builder.build().unwrap()
     };
     for to_set in ["$-1\r\n", "_\r\n", "-OOM too much\r\n", "-READONLY a replica\r\n"] {

@@ -8,7 +8,7 @@ use redlock::ErrorKind;
 use crate::support::{Server, builder, client, eventually_blocking, millis};
 
 #[test]
-fn threads_without_a_runtime_take_turns() {
+fn blocking_threads_exclude_each_other() {
     let server = Server::start();
     let redlock = client([&server]);
     let lock = redlock.lock("job").ttl(millis(5000)).wait(millis(30_000));
@@ -30,7 +30,7 @@ fn threads_without_a_runtime_take_turns() {
 
 /// The background thread does the work that no thread waits for: renewals, notifications and deletes.
 #[test]
-fn what_nobody_waits_for_goes_on() {
+fn background_thread_does_work_without_a_waiting_thread() {
     let server = Server::start();
     let (one, two) = (client([&server]), client([&server]));
     let lease = one.lock("job").ttl(millis(600)).acquire_blocking().unwrap();
@@ -53,7 +53,7 @@ fn what_nobody_waits_for_goes_on() {
 
 /// A thread of a runtime blocks as well, and its runtime with it.
 #[tokio::test]
-async fn in_a_runtime_it_blocks_and_works() {
+async fn blocking_calls_work_inside_a_runtime() {
     let server = Server::start();
     let redlock = builder([server.url()]).build().unwrap();
     let lease = redlock.lock("job").acquire_blocking().unwrap();

@@ -11,7 +11,7 @@ fn client(cluster: &Cluster) -> Redlock {
 }
 
 #[tokio::test]
-async fn locks_of_all_slots_exclude_and_waiters_are_woken() {
+async fn excludes_and_wakes_waiters_in_every_slot() {
     let cluster = Cluster::start(3, false);
     // One seed is enough, because it reports the other servers.
     let seed = format!("redis+cluster://127.0.0.1:{}", cluster.masters[2].port);
@@ -36,7 +36,7 @@ async fn locks_of_all_slots_exclude_and_waiters_are_woken() {
 }
 
 #[tokio::test]
-async fn what_is_no_cluster_and_what_is_one_are_told_apart_at_the_first_connect() {
+async fn detects_cluster_mode_on_first_connect() {
     let (cluster, alone) = (Cluster::start(2, false), Server::start());
     let says = async |urls: &[String]| {
         let redlock = builder(urls).restart_guard(Duration::ZERO).build().unwrap();
@@ -47,18 +47,18 @@ async fn what_is_no_cluster_and_what_is_one_are_told_apart_at_the_first_connect(
         error.to_string()
     };
     let one = |server: &Server, scheme: &str| format!("{scheme}://127.0.0.1:{}", server.port);
-    let said = says(&[one(&cluster.masters[0], "redis")]).await;
-    assert!(said.contains("Use redis+cluster://host:port"), "{said}");
-    let said = says(&[one(&alone, "redis+cluster")]).await;
-    assert!(said.contains("Use redis://host:port"), "{said}");
+    let error = says(&[one(&cluster.masters[0], "redis")]).await;
+    assert!(error.contains("Use redis+cluster://host:port"), "{error}");
+    let error = says(&[one(&alone, "redis+cluster")]).await;
+    assert!(error.contains("Use redis://host:port"), "{error}");
     let twice: Vec<String> =
         cluster.masters.iter().map(|master| one(master, "redis+cluster")).collect();
-    let said = says(&twice).await;
-    assert!(said.contains("it is the same server as"), "{said}");
+    let error = says(&twice).await;
+    assert!(error.contains("it is the same server as"), "{error}");
 }
 
 #[tokio::test]
-async fn names_of_several_slots_are_refused_before_anything_connects() {
+async fn refuses_names_of_several_slots_before_connecting() {
     let redlock = builder(["redis+cluster://127.0.0.1:1"]).build().unwrap();
     let error = redlock.lock(["foo", "{user1000}"]).acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
@@ -70,7 +70,7 @@ async fn names_of_several_slots_are_refused_before_anything_connects() {
 }
 
 #[tokio::test]
-async fn shutdown_waits_for_a_delete_that_no_server_takes_now() {
+async fn shutdown_waits_for_a_delete_while_the_cluster_is_down() {
     let cluster = Cluster::start(2, false);
     let client = client(&cluster);
     let lease = client.lock("job").ttl(millis(60_000)).acquire().await.unwrap();

@@ -5,27 +5,27 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use redlock::{Credentials, ErrorKind, Redlock};
 
+use crate::support::{Certificates, locks, trusting};
 use crate::support::{Cluster, alone, free_port, millis};
-use crate::support::{Papers, locks, trusting};
 
 #[tokio::test]
-async fn a_cluster_over_tls() {
-    let papers = Papers::new();
+async fn connects_to_a_cluster_over_tls() {
+    let certificates = Certificates::new();
     let port = free_port();
-    let options = papers.options("server", "no", port);
+    let options = certificates.options("server", "no", port);
     let mut options: Vec<&str> = options.iter().map(String::as_str).collect();
     // Without it, Redis 7.0 reports the plain port to clients that use TLS.
     options.extend(["--tls-cluster", "yes"]);
     let _server = alone(&options);
     let url = format!("rediss+cluster://127.0.0.1:{port}");
-    locks(url.clone(), trusting(&papers.path("ca.crt"))).await.unwrap();
-    let error = locks(url, trusting(&papers.path("other-ca.crt"))).await.unwrap_err();
+    locks(url.clone(), trusting(&certificates.path("ca.crt"))).await.unwrap();
+    let error = locks(url, trusting(&certificates.path("other-ca.crt"))).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert!(error.to_string().contains("UnknownIssuer"), "{error}");
 }
 
 #[tokio::test]
-async fn each_of_a_cluster_s_servers_is_logged_in_to_as_the_program_says() {
+async fn logs_in_to_every_cluster_server_with_the_callback() {
     let cluster = Cluster::start(3, false);
     for master in &cluster.masters {
         assert_eq!(master.ask("ACL SETUSER app on >first ~* &* +@all"), "+OK");

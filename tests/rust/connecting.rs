@@ -16,7 +16,7 @@ fn slow_link() -> (Server, impl Fn(u64) -> Redlock) {
 }
 
 #[tokio::test]
-async fn a_cold_single_round_gets_the_connect_time_on_top_of_node_timeout() {
+async fn first_round_adds_connect_timeout_to_node_timeout() {
     let (server, cold) = slow_link();
     let lease = cold(750).lock("tried").try_acquire().await.unwrap().expect("free");
     let again = cold(750);
@@ -32,7 +32,7 @@ async fn a_cold_single_round_gets_the_connect_time_on_top_of_node_timeout() {
 }
 
 #[tokio::test]
-async fn connect_timeout_bounds_an_attempt() {
+async fn connect_timeout_limits_one_attempt() {
     let silent = Silent::listen();
     let redlock = builder([silent.url()]).connect_timeout(millis(200)).build().unwrap();
     let error = redlock.lock("job").try_acquire().await.unwrap_err();
@@ -40,7 +40,7 @@ async fn connect_timeout_bounds_an_attempt() {
 }
 
 #[tokio::test]
-async fn an_error_says_that_the_client_was_still_connecting() {
+async fn error_reports_an_unfinished_connect() {
     let silent = Silent::listen();
     let redlock = builder([silent.url()]).connect_timeout(millis(9000)).build().unwrap();
     let error = redlock.lock("job").wait(millis(150)).acquire().await.unwrap_err();

@@ -18,7 +18,7 @@ fn url(server: &Server) -> String {
 }
 
 #[tokio::test]
-async fn each_connection_asks_anew() {
+async fn every_connection_requests_credentials() {
     let server = guarded("first");
     let proxy = Proxy::to(server.port);
     let secret = Arc::new(Mutex::new("first".to_owned()));
@@ -49,7 +49,7 @@ async fn each_connection_asks_anew() {
 }
 
 #[tokio::test]
-async fn the_open_connection_logs_in_again_before_a_lifetime_ends() {
+async fn logs_in_again_before_credentials_expire() {
     let server = guarded("token-1");
     server.ask("ACL SETUSER app >token-2 >token-3 >token-4 >token-5 >token-6");
     let asked = Arc::new(AtomicUsize::new(0));
@@ -84,7 +84,7 @@ async fn the_open_connection_logs_in_again_before_a_lifetime_ends() {
 }
 
 #[tokio::test]
-async fn who_gives_none_is_a_fault_in_time_that_says_so_and_no_more() {
+async fn failing_callback_is_an_error_in_time_without_secrets() {
     let server = guarded("s3cret");
     let unavailable = async |redlock: Redlock, words: &str| {
         let lock = redlock.lock("job").node_timeout(millis(3000)).wait(Duration::ZERO);
@@ -122,7 +122,7 @@ async fn who_gives_none_is_a_fault_in_time_that_says_so_and_no_more() {
 }
 
 #[tokio::test]
-async fn an_answer_that_came_late_serves_the_next_attempt() {
+async fn late_credentials_serve_the_next_attempt() {
     let server = guarded("s3cret");
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
@@ -138,11 +138,11 @@ async fn an_answer_that_came_late_serves_the_next_attempt() {
         .unwrap();
     let lock = redlock.lock("job").wait(Duration::from_secs(20));
     lock.acquire().await.unwrap().release().await.unwrap();
-    assert!(asked.load(Ordering::SeqCst) <= 2, "each attempt asked anew and none had an answer");
+    assert!(asked.load(Ordering::SeqCst) <= 2, "each attempt requested credentials again");
 }
 
 #[tokio::test]
-async fn a_password_in_a_url_beside_it_is_refused() {
+async fn refuses_callback_together_with_a_url_password() {
     for node in ["redis://:s3cret@127.0.0.1:1", "redis://127.0.0.1:1?password=s3cret"] {
         let made =
             Redlock::builder([node]).credentials(async || Ok::<_, ()>(Credentials::new("x")));
@@ -156,14 +156,14 @@ async fn a_password_in_a_url_beside_it_is_refused() {
 
 /// The client logs in to a service's servers as the program specifies, including the new primary after a failover.
 #[tokio::test]
-async fn whoever_sentinel_names_is_logged_in_to_as_the_program_says() {
+async fn logs_in_to_each_primary_that_sentinel_reports() {
     let mut sentinels = Sentinels::start(1, 2);
     for server in &sentinels.services[0].servers {
         assert_eq!(server.ask("ACL SETUSER app on >first ~* &* +@all"), "+OK");
     }
     let old = sentinels.services[0].servers[0].port;
-    let word = Arc::new(Mutex::new("first"));
-    let now = Arc::clone(&word);
+    let password = Arc::new(Mutex::new("first"));
+    let now = Arc::clone(&password);
     let redlock = builder([sentinels.url(0)])
         .credentials(move || {
             let password = *now.lock().unwrap();
@@ -177,7 +177,7 @@ async fn whoever_sentinel_names_is_logged_in_to_as_the_program_says() {
     for server in &sentinels.services[0].servers {
         assert_eq!(server.ask("ACL SETUSER app resetpass >second"), "+OK");
     }
-    *word.lock().unwrap() = "second";
+    *password.lock().unwrap() = "second";
     sentinels.fail_over(0);
     let new = sentinels.wait_switched(0, old);
     eventually("logged in at the new primary", || {

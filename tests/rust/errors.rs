@@ -10,7 +10,7 @@ use redlock::{ErrorKind, Lease, LeaseHandle, Lock, NodeState, Redlock};
 use crate::support::{Silent, builder, free_port, millis};
 
 #[tokio::test]
-async fn behind_an_error_stands_what_the_system_said() {
+async fn error_source_is_the_io_error() {
     let url = format!("redis://:s3cret@127.0.0.1:{}", free_port());
     let redlock = builder([url]).build().unwrap();
     // The second time, the client already knows that it has no connection.
@@ -21,7 +21,7 @@ async fn behind_an_error_stands_what_the_system_said() {
             (error.kind(), error.nodes()[0].state),
             (ErrorKind::Unavailable, NodeState::Fault)
         );
-        let node = error.source().expect("the node's own word");
+        let node = error.source().expect("the node's error");
         assert!(node.to_string().starts_with("redis://127.0.0.1:"), "{node}");
         let system = node.source().and_then(|cause| cause.downcast_ref::<io::Error>());
         assert_eq!(system.map(io::Error::kind), Some(io::ErrorKind::ConnectionRefused), "{node}");
@@ -30,12 +30,12 @@ async fn behind_an_error_stands_what_the_system_said() {
 }
 
 #[tokio::test]
-async fn where_the_system_said_nothing_the_node_is_all_there_is() {
+async fn error_source_ends_at_the_node_without_io_error() {
     let node = Silent::listen();
     let lock = builder([node.url()]).build().unwrap().lock("job");
     let lock = lock.node_timeout(millis(100)).wait(millis(150));
     let error = lock.acquire().await.unwrap_err();
-    let source = error.source().expect("the node's own word");
+    let source = error.source().expect("the node's error");
     assert!(source.to_string().contains("no reply within 0.100 s"), "{source}");
     assert!(source.source().is_none());
     let memory = Redlock::builder(["memory://errors"]).build().unwrap().lock("job");
@@ -44,7 +44,7 @@ async fn where_the_system_said_nothing_the_node_is_all_there_is() {
 }
 
 #[tokio::test]
-async fn a_time_of_rust_has_its_unit_with_it() {
+async fn durations_in_errors_have_a_unit() {
     let redlock = Redlock::builder(["memory://errors"]).build().unwrap();
     let error = redlock.lock("unit").ttl(millis(10)).acquire().await.unwrap_err().to_string();
     assert!(error.ends_with("ttl must be at least 0.1 s (got 0.01 s)"), "{error}");
@@ -54,7 +54,7 @@ async fn a_time_of_rust_has_its_unit_with_it() {
 }
 
 #[tokio::test]
-async fn what_a_panic_interrupts_is_used_again() {
+async fn client_and_lock_work_after_a_panic() {
     fn usable<T: UnwindSafe + RefUnwindSafe + Send + Sync>() {}
     usable::<Redlock>();
     usable::<Lock>();
@@ -65,7 +65,7 @@ async fn what_a_panic_interrupts_is_used_again() {
     let lock = redlock.lock("job");
     let panicked = catch_unwind(|| {
         let _lease = lock.acquire_blocking().unwrap();
-        std::panic::resume_unwind(Box::new("a body's own"));
+        std::panic::resume_unwind(Box::new("a panic of the body"));
     });
     assert!(panicked.is_err());
     assert!(lock.try_acquire().await.unwrap().is_some(), "released on the way out");

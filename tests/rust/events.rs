@@ -27,7 +27,7 @@ type Fields = HashMap<&'static str, String>;
 
 /// An event or a span.
 #[derive(Clone, Debug)]
-struct Said {
+struct Entry {
     /// The target of an event, or the name of a span.
     name: &'static str,
     level: Level,
@@ -39,9 +39,9 @@ struct Said {
 
 static TURN: Mutex<()> = Mutex::new(());
 static WANTED: Mutex<LevelFilter> = Mutex::new(LevelFilter::DEBUG);
-static EVENTS: Mutex<Vec<Said>> = Mutex::new(Vec::new());
+static EVENTS: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
 /// Each with its number of handles.
-static SPANS: Mutex<Vec<(Said, usize, &'static Metadata<'static>)>> = Mutex::new(Vec::new());
+static SPANS: Mutex<Vec<(Entry, usize, &'static Metadata<'static>)>> = Mutex::new(Vec::new());
 /// The subscriber calls of each thread.
 static THREADS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
@@ -53,10 +53,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-struct Book;
+struct TestSubscriber;
 
-impl Book {
-    fn note(name: &'static str, level: Level, parent: Option<&Id>, contextual: bool) -> Said {
+impl TestSubscriber {
+    fn entry(name: &'static str, level: Level, parent: Option<&Id>, contextual: bool) -> Entry {
         let innermost = || ENTERED.with_borrow(|entered| entered.last().copied());
         let parent = parent.map(Id::into_u64).or_else(|| innermost().filter(|_| contextual));
         let mut within = Vec::new();
@@ -64,7 +64,7 @@ impl Book {
             let index = usize::try_from(parent).unwrap() - 1;
             within = [&[parent], &lock(&SPANS)[index].0.within[..]].concat();
         }
-        Said { name, level, fields: Fields::new(), within, closed: false }
+        Entry { name, level, fields: Fields::new(), within, closed: false }
     }
 
     fn called() {
@@ -73,13 +73,13 @@ impl Book {
     }
 }
 
-impl Visit for Said {
+impl Visit for Entry {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         self.fields.insert(field.name(), format!("{value:?}"));
     }
 }
 
-impl Subscriber for Book {
+impl Subscriber for TestSubscriber {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         metadata.target().starts_with("redlock")
     }
@@ -91,18 +91,18 @@ impl Subscriber for Book {
     fn event(&self, event: &Event<'_>) {
         Self::called();
         let (target, level) = (event.metadata().target(), *event.metadata().level());
-        let mut said = Self::note(target, level, event.parent(), event.is_contextual());
-        event.record(&mut said);
-        lock(&EVENTS).push(said);
+        let mut entry = Self::entry(target, level, event.parent(), event.is_contextual());
+        event.record(&mut entry);
+        lock(&EVENTS).push(entry);
     }
 
     fn new_span(&self, made: &Attributes<'_>) -> Id {
         Self::called();
         let (name, level) = (made.metadata().name(), *made.metadata().level());
-        let mut said = Self::note(name, level, made.parent(), made.is_contextual());
-        made.record(&mut said);
+        let mut entry = Self::entry(name, level, made.parent(), made.is_contextual());
+        made.record(&mut entry);
         let mut spans = lock(&SPANS);
-        spans.push((said, 1, made.metadata()));
+        spans.push((entry, 1, made.metadata()));
         Id::from_u64(spans.len() as u64)
     }
 
@@ -148,17 +148,17 @@ fn turn(wanted: LevelFilter) -> MutexGuard<'static, ()> {
     static ONCE: Once = Once::new();
     let turn = lock(&TURN);
     *lock(&WANTED) = wanted;
-    ONCE.call_once(|| tracing::subscriber::set_global_default(Book).unwrap());
+    ONCE.call_once(|| tracing::subscriber::set_global_default(TestSubscriber).unwrap());
     tracing::callsite::rebuild_interest_cache();
     lock(&EVENTS).clear();
     turn
 }
 
 /// The events with this text, once there are at least this many.
-fn said(words: &str, least: usize) -> Vec<Said> {
+fn events_with(words: &str, least: usize) -> Vec<Entry> {
     let mut found = Vec::new();
     eventually_blocking(words, || {
-        let is = |said: &&Said| said.fields["message"].starts_with(words);
+        let is = |entry: &&Entry| entry.fields["message"].starts_with(words);
         found = lock(&EVENTS).iter().filter(is).cloned().collect();
         found.len() >= least
     });
@@ -166,11 +166,11 @@ fn said(words: &str, least: usize) -> Vec<Said> {
 }
 
 /// The closed spans of this name and key, once there are at least this many.
-fn closed(name: &str, key: &str, least: usize) -> Vec<Said> {
+fn closed_spans(name: &str, key: &str, least: usize) -> Vec<Entry> {
     let mut found = Vec::new();
     eventually_blocking(name, || {
         let all: Vec<_> = lock(&SPANS).iter().map(|(span, ..)| span.clone()).collect();
-        let of = |span: &&Said| {
+        let of = |span: &&Entry| {
             span.name == name && span.fields.get("key").is_some_and(|found| found.contains(key))
         };
         found = all.iter().filter(of).filter(|span| span.closed).cloned().collect();
@@ -179,12 +179,12 @@ fn closed(name: &str, key: &str, least: usize) -> Vec<Said> {
     found
 }
 
-fn milliseconds(said: &Said, field: &str) -> f64 {
-    said.fields[field].parse().unwrap_or_else(|_| panic!("{field} of {said:?}"))
+fn milliseconds(entry: &Entry, field: &str) -> f64 {
+    entry.fields[field].parse().unwrap_or_else(|_| panic!("{field} of {entry:?}"))
 }
 
 #[test]
-fn each_step_of_a_lease_is_told_with_its_values_and_no_whole_token() {
+fn logs_each_step_with_values_and_a_short_token() {
     let _turn = turn(LevelFilter::DEBUG);
     let server = Server::start();
     let redlock = client([&server]);
@@ -192,19 +192,19 @@ fn each_step_of_a_lease_is_told_with_its_values_and_no_whole_token() {
     let token = block_on(async {
         let lease = redlock.lock("steps").ttl(millis(600)).acquire().await.unwrap();
         let waits = tokio::spawn(lock_of(millis(5000)).wait(millis(8000)).acquire());
-        tokio::task::spawn_blocking(|| said("renewed", 1)).await.unwrap();
+        tokio::task::spawn_blocking(|| events_with("renewed", 1)).await.unwrap();
         let token = lease.token().to_owned();
         lease.release().await.unwrap();
         let next = waits.await.unwrap().unwrap();
         assert!(next.into_handle().detach());
         token
     });
-    said("detached", 1);
-    let [granted, next] = &said("granted", 2)[..] else { panic!("two acquires") };
+    events_with("detached", 1);
+    let [granted, next] = &events_with("granted", 2)[..] else { panic!("two acquires") };
     for (event, target) in [
         (granted, "redlock::acquire"),
-        (&said("renewed", 1)[0], "redlock::lease"),
-        (&said("released", 1)[0], "redlock::lease"),
+        (&events_with("renewed", 1)[0], "redlock::lease"),
+        (&events_with("released", 1)[0], "redlock::lease"),
     ] {
         assert_eq!((event.level, event.name), (Level::DEBUG, target));
         assert!(event.fields["key"].contains("lock:steps"), "{event:?}");
@@ -212,20 +212,20 @@ fn each_step_of_a_lease_is_told_with_its_values_and_no_whole_token() {
     }
     assert!((milliseconds(granted, "ttl_ms") - 600.0).abs() < 1e-9);
     assert!(milliseconds(next, "waited_ms") > milliseconds(granted, "waited_ms"));
-    let left = milliseconds(&said("renewed", 1)[0], "remaining_ms");
+    let left = milliseconds(&events_with("renewed", 1)[0], "remaining_ms");
     assert!(left > 100.0 && left <= 600.0, "{left}");
-    assert!(milliseconds(&said("released", 1)[0], "held_ms") > 100.0);
-    let waits = said("waiting: it is already held", 1);
+    assert!(milliseconds(&events_with("released", 1)[0], "held_ms") > 100.0);
+    let waits = events_with("waiting: it is already held", 1);
     assert_eq!(waits.len(), 1, "once: {waits:?}");
     assert!(milliseconds(&waits[0], "remaining_ms") <= 600.0);
-    assert_eq!(said("connected", 1)[0].name, "redlock::node");
-    assert!(said("connected", 1)[0].fields["node"].contains("127.0.0.1"));
-    let whole = lock(&EVENTS).iter().any(|said| format!("{said:?}").contains(&token));
+    assert_eq!(events_with("connected", 1)[0].name, "redlock::node");
+    assert!(events_with("connected", 1)[0].fields["node"].contains("127.0.0.1"));
+    let whole = lock(&EVENTS).iter().any(|entry| format!("{entry:?}").contains(&token));
     assert!(!whole, "the token is a secret");
 }
 
 #[test]
-fn those_behind_others_of_their_client_are_told_of_once() {
+fn logs_once_that_a_caller_waits_behind_others() {
     let _turn = turn(LevelFilter::DEBUG);
     let redlock = Redlock::builder(["memory://"]).build().unwrap();
     block_on(async {
@@ -233,9 +233,9 @@ fn those_behind_others_of_their_client_are_told_of_once() {
         let first = tokio::spawn(redlock.lock("line").wait(millis(8000)).acquire());
         tokio::task::spawn_blocking(|| said("waiting: it is already held", 1)).await.unwrap();
         let behind = tokio::spawn(redlock.lock("line").wait(millis(8000)).acquire());
-        let waits = || said("waiting: other callers in this process", 1);
-        let told = tokio::task::spawn_blocking(waits).await.unwrap();
-        assert_eq!(told.len(), 1, "{told:?}");
+        let waits = || events_with("waiting: other callers in this process", 1);
+        let waits_logged = tokio::task::spawn_blocking(waits).await.unwrap();
+        assert_eq!(waits_logged.len(), 1, "{waits_logged:?}");
         held.release().await.unwrap();
         first.await.unwrap().unwrap().release().await.unwrap();
         behind.await.unwrap().unwrap().release().await.unwrap();
@@ -243,12 +243,12 @@ fn those_behind_others_of_their_client_are_told_of_once() {
 }
 
 /// The events that say this now.
-fn now(words: &str) -> Vec<Said> {
-    said(words, 0)
+fn current_events(words: &str) -> Vec<Entry> {
+    events_with(words, 0)
 }
 
 #[test]
-fn an_outage_is_logged_at_growing_intervals_however_many_acquires_fail() {
+fn logs_an_outage_at_growing_intervals() {
     let _turn = turn(LevelFilter::DEBUG);
     let clock = TestClock::new();
     let redlock = TestRedlock::with_clock(&clock).unwrap();
@@ -267,38 +267,40 @@ fn an_outage_is_logged_at_growing_intervals_however_many_acquires_fail() {
             }
         });
         // Behind all records so far.
-        let flushes = now("the ttl is above one hour").len();
+        let flushes = current_events("the ttl is above one hour").len();
         let ttl = Duration::from_secs(7200 * (flushes as u64 + 1));
         block_on(redlock.lock("flush").ttl(ttl).try_acquire()).unwrap_err();
-        said("the ttl is above one hour", flushes + 1);
-        now("unavailable for ").len()
+        events_with("the ttl is above one hour", flushes + 1);
+        current_events("unavailable for ").len()
     };
     // (From 1 s, 10 s and 60 s on, then each 300 s.)
     let records: Vec<usize> = [0, 2, 7, 2, 48, 2, 290, 12, 600].map(&mut advance).into();
     assert_eq!(records, [0, 1, 1, 2, 2, 3, 3, 4, 6]);
-    let failures: Vec<f64> =
-        now("unavailable for ").iter().map(|said| milliseconds(said, "failures")).collect();
+    let failures: Vec<f64> = current_events("unavailable for ")
+        .iter()
+        .map(|entry| milliseconds(entry, "failures"))
+        .collect();
     assert!(failures.is_sorted() && failures[0] > 100.0, "{failures:?}");
     redlock.recover();
     let lease = block_on(async {
         let (lease, ()) = tokio::join!(waits, clock.advance(Duration::from_secs(3)));
         lease.unwrap()
     });
-    let [back] = &said("available again after ", 1)[..] else { panic!("once") };
+    let [back] = &events_with("available again after ", 1)[..] else { panic!("once") };
     assert_eq!((back.level, back.name), (Level::INFO, "redlock::node"));
     assert!(milliseconds(back, "outage_ms") > 963_000.0, "{back:?}");
-    for record in now("unavailable for ") {
+    for record in current_events("unavailable for ") {
         assert_eq!((record.level, record.name), (Level::WARN, "redlock::node"));
         assert!(record.fields["message"].contains("a test has this node fail"), "{record:?}");
         assert!(record.fields["node"].starts_with("memory://"), "{record:?}");
     }
     block_on(lease.release()).unwrap();
-    let retries = said("retrying until wait ends", 1);
-    assert!(retries.iter().all(|said| said.level == Level::DEBUG), "{retries:?}");
+    let retries = events_with("retrying until wait ends", 1);
+    assert!(retries.iter().all(|entry| entry.level == Level::DEBUG), "{retries:?}");
 }
 
 #[test]
-fn a_node_that_fails_again_at_once_is_in_the_same_outage() {
+fn node_that_fails_again_at_once_continues_its_outage() {
     let _turn = turn(LevelFilter::DEBUG);
     let clock = TestClock::new();
     let redlock = TestRedlock::with_clock(&clock).unwrap();
@@ -311,12 +313,16 @@ fn a_node_that_fails_again_at_once_is_in_the_same_outage() {
             clock.advance(millis(500)).await;
         });
     }
-    let records = said("unavailable for ", 2).len();
-    assert_eq!((records, said("available again after ", 2).len()), (2, 2), "1 s and 10 s of 60");
+    let records = events_with("unavailable for ", 2).len();
+    assert_eq!(
+        (records, events_with("available again after ", 2).len()),
+        (2, 2),
+        "1 s and 10 s of 60"
+    );
 }
 
 #[test]
-fn frequent_outages_are_logged_at_growing_intervals_with_their_number() {
+fn frequent_outages_are_logged_at_growing_intervals() {
     let _turn = turn(LevelFilter::INFO);
     let clock = TestClock::new();
     let redlock = TestRedlock::with_clock(&clock).unwrap();
@@ -333,67 +339,67 @@ fn frequent_outages_are_logged_at_growing_intervals_with_their_number() {
         // Behind all records so far.
         drop(redlock.lock("flush").ttl(Duration::from_secs(7200)).try_acquire().await.unwrap());
     });
-    said("the ttl is above one hour", 1);
+    events_with("the ttl is above one hour", 1);
     // At 2, 8, 14, 20, 32, 50, 86, 152, 284 and 542 s.
-    let records = now("unavailable for ");
-    assert_eq!((records.len(), now("available again after ").len()), (10, 10));
+    let records = current_events("unavailable for ");
+    assert_eq!((records.len(), current_events("available again after ").len()), (10, 10));
     let last = &records[9].fields["message"];
     assert!(last.contains("(42 similar records were omitted before)"), "{last}");
 }
 
 #[test]
-fn an_outage_of_a_node_that_no_quorum_needs_is_logged() {
+fn logs_an_outage_of_a_minority_node() {
     let _turn = turn(LevelFilter::INFO);
     let mut servers = crate::support::servers(3);
     let redlock = client(&servers);
     block_on(async { drop(redlock.lock("outage").acquire().await.unwrap()) });
     servers[2].kill();
     // Nothing is asked of it meanwhile.
-    let [record] = &said("unavailable for ", 1)[..] else { panic!("once") };
+    let [record] = &events_with("unavailable for ", 1)[..] else { panic!("once") };
     assert_eq!(record.level, Level::WARN);
     assert!(record.fields["node"].contains(&servers[2].port.to_string()), "{record:?}");
     servers[2].restart();
-    let [back] = &said("available again after ", 1)[..] else { panic!("once") };
+    let [back] = &events_with("available again after ", 1)[..] else { panic!("once") };
     assert!(milliseconds(back, "outage_ms") >= 1000.0, "{back:?}");
     assert!(milliseconds(back, "failures") >= 2.0, "{back:?}");
 }
 
 #[test]
-fn an_outage_is_told_of_once_and_so_is_its_end() {
+fn logs_a_lost_connection_and_its_return_once() {
     let _turn = turn(LevelFilter::DEBUG);
     let mut server = Server::start();
     let redlock = client([&server]);
     block_on(async { drop(redlock.lock("outage").acquire().await.unwrap()) });
     server.kill();
-    said("no connection", 1);
+    events_with("no connection", 1);
     // Several attempts fail meanwhile.
     for _ in 0..3 {
         block_on(redlock.lock("outage").wait(millis(100)).acquire()).unwrap_err();
     }
     server.restart();
-    let [back] = &said("connected again", 1)[..] else { panic!("once") };
+    let [back] = &events_with("connected again", 1)[..] else { panic!("once") };
     assert_eq!(back.level, Level::DEBUG);
     assert!(milliseconds(back, "outage_ms") > 300.0, "{back:?}");
-    assert_eq!(said("no connection", 1).len(), 1);
-    assert_eq!(said("connected", 2).len(), 2, "with the one above");
+    assert_eq!(events_with("no connection", 1).len(), 1);
+    assert_eq!(events_with("connected", 2).len(), 2, "with the one above");
 }
 
 #[test]
-fn a_loss_is_told_in_the_request_that_holds_and_ends_its_span() {
+fn loss_is_logged_in_the_holders_span_and_ends_it() {
     let _turn = turn(LevelFilter::INFO);
     let redlock = Redlock::builder(["memory://"]).build().unwrap();
     let request = tracing::info_span!(target: "redlock", "request");
     let number = request.id().unwrap().into_u64();
     let lease = request.in_scope(|| block_on(redlock.lock("spans").acquire())).unwrap();
     drop(request);
-    let acquires = closed("redlock.acquire", "lock:spans", 1);
+    let acquires = closed_spans("redlock.acquire", "lock:spans", 1);
     assert_eq!((acquires[0].within[0], &*acquires[0].fields["outcome"]), (number, "\"granted\""));
     let open = lock(&SPANS).iter().any(|(span, ..)| span.name == "redlock.hold" && !span.closed);
     assert!(open, "it is held");
     block_on(redlock.force_release("spans")).unwrap();
-    let lost = said("lease lost", 1);
+    let lost = events_with("lease lost", 1);
     assert_eq!((lost[0].within.len(), lost[0].within[1]), (2, number), "{lost:?}");
-    let held = closed("redlock.hold", "lock:spans", 1);
+    let held = closed_spans("redlock.hold", "lock:spans", 1);
     assert_eq!(held[0].within, [number]);
     assert_eq!(held[0].fields["token"].len(), 8 + 2);
     drop(lease);
@@ -403,16 +409,16 @@ fn a_loss_is_told_in_the_request_that_holds_and_ends_its_span() {
         redlock.lock("taken").wait(Duration::ZERO).acquire().await.unwrap_err();
         assert!(redlock.lock("taken").try_acquire().await.unwrap().is_none());
     });
-    let spans = closed("redlock.acquire", "lock:taken", 3);
+    let spans = closed_spans("redlock.acquire", "lock:taken", 3);
     let outcomes: Vec<_> = spans.iter().map(|span| &*span.fields["outcome"]).collect();
     assert_eq!(outcomes, ["\"granted\"", "\"timeout\"", "\"refused\""]);
-    closed("redlock.hold", "lock:taken", 1);
+    closed_spans("redlock.hold", "lock:taken", 1);
     let threads = lock(&THREADS);
     assert!(!threads.iter().any(|name| name == "redlock"), "never on the thread of the I/O");
 }
 
 #[test]
-fn whoever_wants_errors_alone_gets_no_spans_and_no_steps() {
+fn level_error_gets_no_spans_and_no_steps() {
     let _turn = turn(LevelFilter::ERROR);
     let redlock = Redlock::builder(["memory://"]).build().unwrap();
     let before = lock(&SPANS).len();

@@ -40,36 +40,36 @@ pub(crate) fn rows() -> (Vec<Row>, Vec<Row>) {
     table().reply.into_iter().partition(|row| row.then.as_deref() != Some("again"))
 }
 
-/// Grants every request until `fall_ill` is called.
+/// Grants every request until `misbehave` is called.
 pub(crate) struct Fake {
     port: u16,
-    sick: Arc<AtomicBool>,
+    misbehaves: Arc<AtomicBool>,
     granted: Arc<AtomicBool>,
     /// Each connection holds a weak reference.
     open: Arc<()>,
 }
 
 impl Fake {
-    pub(crate) fn start(row: &Row, sick: bool) -> Self {
+    pub(crate) fn start(row: &Row, misbehaves: bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let sick = Arc::new(AtomicBool::new(sick));
-        let (row, is_sick, open) = (row.clone(), Arc::clone(&sick), Arc::new(()));
+        let misbehaves = Arc::new(AtomicBool::new(misbehaves));
+        let (row, shared, open) = (row.clone(), Arc::clone(&misbehaves), Arc::new(()));
         let granted = Arc::<AtomicBool>::default();
         let has_granted = Arc::clone(&granted);
         let connection = Arc::downgrade(&open);
-        crate::support::aside(move || {
+        crate::support::spawn_helper(move || {
             for stream in listener.incoming().flatten() {
-                let (row, sick) = (row.clone(), Arc::clone(&is_sick));
+                let (row, misbehaves) = (row.clone(), Arc::clone(&shared));
                 let granted = Arc::clone(&has_granted);
                 let connection = connection.clone();
                 std::thread::spawn(move || {
-                    let _ = converse(&row, &sick, &granted, stream);
+                    let _ = serve(&row, &misbehaves, &granted, stream);
                     drop(connection);
                 });
             }
         });
-        Self { port, sick, granted, open }
+        Self { port, misbehaves, granted, open }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -85,33 +85,33 @@ impl Fake {
         self.granted.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn fall_ill(&self) {
-        self.sick.store(true, Ordering::Relaxed);
+    pub(crate) fn misbehave(&self) {
+        self.misbehaves.store(true, Ordering::Relaxed);
     }
 }
 
-fn converse(
+fn serve(
     row: &Row,
-    sick: &AtomicBool,
+    misbehaves: &AtomicBool,
     granted: &AtomicBool,
     mut stream: TcpStream,
 ) -> Option<()> {
     let mut asked = BufReader::new(stream.try_clone().ok()?);
-    if row.to == "connect" && sick.load(Ordering::Relaxed) {
-        say(row, &[], &mut stream)?;
+    if row.to == "connect" && misbehaves.load(Ordering::Relaxed) {
+        write_reply(row, &[], &mut stream)?;
     }
     loop {
         let words = command(&mut asked)?;
         // The client checks this right when it connects. The rows apply to the later commands.
-        let trial = words.iter().any(|word| word.contains("redlock-rights"));
-        if words[0] == row.to && !trial && sick.load(Ordering::Relaxed) {
-            say(row, &words, &mut stream)?;
+        let probe = words.iter().any(|word| word.contains("redlock-rights"));
+        if words[0] == row.to && !probe && misbehaves.load(Ordering::Relaxed) {
+            write_reply(row, &words, &mut stream)?;
         } else {
             // A release has no TTL after its token.
             if words[0] == "EVALSHA" && words.len() > 5 {
                 granted.store(true, Ordering::Relaxed);
             }
-            stream.write_all(politely(row, &words).as_bytes()).ok()?;
+            stream.write_all(correct_reply(row, &words).as_bytes()).ok()?;
         }
     }
 }
@@ -141,7 +141,7 @@ fn bulk(words: &[String]) -> String {
     format!("${}\r\n{echo}\r\n", echo.len())
 }
 
-fn say(row: &Row, words: &[String], stream: &mut TcpStream) -> Option<()> {
+fn write_reply(row: &Row, words: &[String], stream: &mut TcpStream) -> Option<()> {
     let text = row.say.replace("{bulk}", &bulk(words)).replace("{asked}", &words.join(" "));
     stream.write_all(row.first.as_bytes()).ok()?;
     if row.then.as_deref() == Some("again") {
@@ -154,7 +154,7 @@ fn say(row: &Row, words: &[String], stream: &mut TcpStream) -> Option<()> {
     (row.then.as_deref() != Some("close")).then_some(())
 }
 
-fn politely(row: &Row, words: &[String]) -> String {
+fn correct_reply(row: &Row, words: &[String]) -> String {
     match words[0].as_str() {
         "HELLO" if row.to == "AUTH" => "-NOPROTO unsupported protocol version\r\n".into(),
         "HELLO" => "%1\r\n$5\r\nproto\r\n:3\r\n".into(),

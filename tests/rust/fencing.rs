@@ -9,9 +9,9 @@ use redlock::{ErrorKind, Redlock};
 use crate::support::{Server, client, millis, servers};
 
 /// The system's clock with a wall clock that is off by some hours.
-struct Skewed(i64);
+struct SkewedClock(i64);
 
-impl Clock for Skewed {
+impl Clock for SkewedClock {
     fn now(&self) -> Instant {
         SystemClock.now()
     }
@@ -27,10 +27,10 @@ impl Clock for Skewed {
 
 fn skewed(nodes: &[Server], hours: i64) -> Redlock {
     let builder = Redlock::builder(nodes.iter().map(Server::url)).restart_guard(Duration::ZERO);
-    builder.clock(Arc::new(Skewed(hours))).build().unwrap()
+    builder.clock(Arc::new(SkewedClock(hours))).build().unwrap()
 }
 
-async fn increases(clients: Vec<Redlock>, rounds: usize) {
+async fn assert_tokens_increase(clients: Vec<Redlock>, rounds: usize) {
     let mut last = 0;
     for round in 0..rounds {
         let redlock = &clients[round % clients.len()];
@@ -45,17 +45,17 @@ async fn increases(clients: Vec<Redlock>, rounds: usize) {
 }
 
 #[tokio::test]
-async fn tokens_increase_on_one_node_and_on_several_with_clocks_hours_apart() {
+async fn tokens_increase_with_clocks_hours_apart() {
     let one = servers(1);
-    increases(vec![skewed(&one, 0), skewed(&one, 7), skewed(&one, -7)], 60).await;
+    assert_tokens_increase(vec![skewed(&one, 0), skewed(&one, 7), skewed(&one, -7)], 60).await;
     let five = servers(5);
-    increases(vec![skewed(&five, -3), skewed(&five, 0), skewed(&five, 9)], 60).await;
+    assert_tokens_increase(vec![skewed(&five, -3), skewed(&five, 0), skewed(&five, 9)], 60).await;
     let memory = || Redlock::builder(["memory://fence"]).build().unwrap();
-    increases(vec![memory(), memory()], 20).await;
+    assert_tokens_increase(vec![memory(), memory()], 20).await;
 }
 
 #[tokio::test]
-async fn tokens_increase_when_every_lease_has_another_minority_dead() {
+async fn tokens_increase_with_changing_dead_minorities() {
     let nodes = servers(5);
     let redlock = client(&nodes);
     let lock = redlock.lock("job").ttl(millis(2000)).fencing(true).wait(millis(20_000));
@@ -73,7 +73,7 @@ async fn tokens_increase_when_every_lease_has_another_minority_dead() {
 }
 
 #[tokio::test]
-async fn a_quorum_that_disagrees_stores_the_largest_before_the_lease_is_returned() {
+async fn disagreeing_quorum_stores_the_largest_token_first() {
     let nodes = servers(3);
     let redlock = client(&nodes);
     let far = SystemClock.wall_micros() + 3_600_000_000;
@@ -90,7 +90,7 @@ async fn a_quorum_that_disagrees_stores_the_largest_before_the_lease_is_returned
 }
 
 #[tokio::test]
-async fn the_fence_outlives_the_lock_and_keeps_every_digit() {
+async fn fence_key_outlives_the_lock_and_keeps_every_digit() {
     let server = Server::start();
     let redlock = client([&server]);
     let lease = redlock.lock("job").fencing(true).acquire().await.unwrap();
@@ -115,7 +115,7 @@ async fn several_names_share_the_largest_token_under_each() {
 }
 
 #[tokio::test]
-async fn a_token_nobody_asked_for_is_an_error_and_so_is_a_name_without_a_slot() {
+async fn fencing_needs_the_option_and_a_name_with_a_slot() {
     let redlock = Redlock::builder(["memory://nofence"]).build().unwrap();
     let lease = redlock.lock("job").acquire().await.unwrap();
     assert_eq!(lease.fencing_token().unwrap_err().kind(), ErrorKind::Invalid);
@@ -125,7 +125,7 @@ async fn a_token_nobody_asked_for_is_an_error_and_so_is_a_name_without_a_slot() 
 }
 
 #[tokio::test]
-async fn a_token_that_no_client_can_have_stored_is_that_nodes_fault() {
+async fn impossible_stored_token_is_an_error_of_its_node() {
     let nodes = crate::support::servers(3);
     let redlock = crate::support::client(&nodes);
     let next = async || {

@@ -19,44 +19,46 @@ fn lock(client: &Redlock, ttl: f64, wait: f64) -> Lock {
 }
 
 /// Provides no credentials.
-struct Nobody;
+struct NoCredentials;
 
-impl redlock::ffi::Ask for Nobody {
+impl redlock::ffi::Ask for NoCredentials {
     fn ask(&self, _: redlock::ffi::Answer) {}
 }
 
-fn any<T>(kind: &Kind<T>) -> Value {
+fn valid_value<T>(kind: &Kind<T>) -> Value {
     match kind {
         Kind::Time(_) | Kind::TimeOrForEver(_) | Kind::TimeOrNull(_) => Value::Number(20.0),
         Kind::Count(_) => Value::Number(2.0),
         Kind::Switch(_) => Value::Switch(true),
         Kind::Text(_) => Value::Text("text".into()),
         Kind::Pem(_) => Value::Pem("file.pem".into()),
-        Kind::Credentials(_) => Value::Credentials(std::sync::Arc::new(Nobody)),
+        Kind::Credentials(_) => Value::Credentials(std::sync::Arc::new(NoCredentials)),
     }
 }
 
 /// Options of TLS, of replicas and of disks.
-fn beyond_memory(name: &str) -> bool {
+fn unsupported_by_memory(name: &str) -> bool {
     name.starts_with("tls_") || ["min_replicas", "fsync"].contains(&name)
 }
 
 #[test]
-fn each_option_of_the_table_is_taken_and_only_as_what_it_is() {
+fn option_table_accepts_only_its_types() {
     let names = vec!["job".to_owned()];
     for row in LOCK_OPTIONS {
         assert!(!row.about.is_empty() && !row.default.is_empty(), "{}", row.name);
         let args = LockArgs::of_lock(Unit::Seconds).with("ttl", Some(60.0));
-        let taken = ffi::check_lock(&names, &args.clone().with(row.name, Some(any(&row.kind))));
+        let taken =
+            ffi::check_lock(&names, &args.clone().with(row.name, Some(valid_value(&row.kind))));
         taken.unwrap_or_else(|error| panic!("{}: {error}", row.name));
         let error = ffi::check_lock(&names, &args.with(row.name, Some("text".to_owned())));
         assert_eq!(error.unwrap_err().code(), "invalid", "{}", row.name);
     }
     for row in CLIENT_OPTIONS {
-        let args = ClientArgs::of_client(Unit::Seconds).with(row.name, Some(any(&row.kind)));
+        let args =
+            ClientArgs::of_client(Unit::Seconds).with(row.name, Some(valid_value(&row.kind)));
         // An option that this kind of node does not support is refused, which shows that it arrived.
         let made = ffi::client(vec!["memory://table".into()], &args);
-        assert_eq!(made.is_err(), beyond_memory(row.name), "{}", row.name);
+        assert_eq!(made.is_err(), unsupported_by_memory(row.name), "{}", row.name);
         if let Err(error) = made {
             assert!(error.to_string().contains(row.name), "{error}");
         }
@@ -66,7 +68,7 @@ fn each_option_of_the_table_is_taken_and_only_as_what_it_is() {
 }
 
 #[test]
-fn options_are_checked_before_there_is_a_client() {
+fn checks_options_before_a_client_exists() {
     let check = |name: &str, ttl: f64| {
         let args = LockArgs::of_lock(Unit::Milliseconds).with("ttl", Some(ttl));
         ffi::check_lock(&[name.to_owned()], &args.with("fencing", Some(true)))
@@ -80,7 +82,7 @@ fn options_are_checked_before_there_is_a_client() {
 }
 
 #[tokio::test]
-async fn a_lease_that_ended_before_its_caller_ran_is_asked_for_again_within_one_budget() {
+async fn expired_lease_is_acquired_again_within_its_wait() {
     let lock = lock(&client("late"), 100.0, 60_000.0);
     let acquire = Acquire::new(&lock, None, Unit::Milliseconds, None).unwrap();
     assert!(acquire.may_wait());
@@ -100,7 +102,7 @@ async fn a_lease_that_ended_before_its_caller_ran_is_asked_for_again_within_one_
 }
 
 #[tokio::test]
-async fn one_round_is_tried_again_too_and_waits_for_nobody() {
+async fn expired_try_acquire_is_tried_again_without_waiting() {
     let lock = lock(&client("once"), 100.0, 60_000.0);
     let once = Acquire::once(&lock);
     assert!(!once.may_wait());
@@ -108,6 +110,6 @@ async fn one_round_is_tried_again_too_and_waits_for_nobody() {
     std::thread::sleep(Duration::from_millis(120));
     assert!(once.accept(granted).is_none());
     let lease = once.accept(once.ask().await).unwrap().unwrap().expect("it is free");
-    assert!(Acquire::once(&lock).ask().await.unwrap().is_none(), "somebody holds it");
+    assert!(Acquire::once(&lock).ask().await.unwrap().is_none(), "another client holds it");
     lease.release().await.unwrap();
 }

@@ -13,9 +13,9 @@ use crate::fake::command;
 use crate::support::millis;
 
 /// Pseudo-random numbers that are the same for the same seed.
-struct Dice(u64);
+struct Random(u64);
 
-impl Dice {
+impl Random {
     fn below(&mut self, end: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -24,22 +24,24 @@ impl Dice {
     }
 }
 
-static SAID: AtomicUsize = AtomicUsize::new(0);
+static REPLIES: AtomicUsize = AtomicUsize::new(0);
 static PANICS: AtomicUsize = AtomicUsize::new(0);
 
 /// Speaks the Redis protocol, but only approximately after the handshake.
-fn liar() -> String {
+fn rogue_server() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    crate::support::aside(move || {
+    crate::support::spawn_helper(move || {
         for (number, stream) in listener.incoming().flatten().enumerate() {
-            std::thread::spawn(move || lie(stream, Dice(number as u64 * 7919 + 1)));
+            std::thread::spawn(move || {
+                serve_random_replies(stream, Random(number as u64 * 7919 + 1))
+            });
         }
     });
     format!("redis://user:s3cret-word@127.0.0.1:{port}")
 }
 
-fn lie(mut stream: TcpStream, mut dice: Dice) -> Option<()> {
+fn serve_random_replies(mut stream: TcpStream, mut random: Random) -> Option<()> {
     let mut asked = std::io::BufReader::new(stream.try_clone().ok()?);
     loop {
         let words = command(&mut asked)?;
@@ -56,24 +58,24 @@ fn lie(mut stream: TcpStream, mut dice: Dice) -> Option<()> {
         };
         let mut bytes = answer.into_bytes();
         if words[0] == "EVALSHA" && !trial {
-            SAID.fetch_add(1, Ordering::Relaxed);
-            change(&mut bytes, &mut dice);
+            REPLIES.fetch_add(1, Ordering::Relaxed);
+            change(&mut bytes, &mut random);
         }
         stream.write_all(&bytes).ok()?;
     }
 }
 
-fn change(bytes: &mut Vec<u8>, dice: &mut Dice) {
-    let at = dice.below(bytes.len());
-    match dice.below(10) {
-        0 => bytes[at] ^= 1 << dice.below(8),
+fn change(bytes: &mut Vec<u8>, random: &mut Random) {
+    let at = random.below(bytes.len());
+    match random.below(10) {
+        0 => bytes[at] ^= 1 << random.below(8),
         1 => bytes.truncate(at),
         2 => drop(bytes.splice(at..at, *b"s3cret-word\r\n")),
         3 => *bytes = b"-WRONGTYPE s3cret-word \x1b[2J\r\n".to_vec(),
-        4 => *bytes = format!("-{} s3cret-word\r\n", "x".repeat(dice.below(5000))).into_bytes(),
+        4 => *bytes = format!("-{} s3cret-word\r\n", "x".repeat(random.below(5000))).into_bytes(),
         5 => {
             // Sends many pushes, for single keys and for all.
-            SAID.fetch_add(2000, Ordering::Relaxed);
+            REPLIES.fetch_add(2000, Ordering::Relaxed);
             let key = b">2\r\n$10\r\ninvalidate\r\n*1\r\n$9\r\nlock:kept\r\n".repeat(1000);
             let all = b">2\r\n$10\r\ninvalidate\r\n_\r\n".repeat(1000);
             drop(bytes.splice(0..0, [key, all].concat()));
@@ -105,7 +107,7 @@ async fn bounded<T: std::fmt::Debug>(call: impl Future<Output = Result<T>>) -> R
     outcome
 }
 
-async fn annoy(redlock: Redlock, over: Arc<AtomicBool>) {
+async fn acquire_in_vain(redlock: Redlock, over: Arc<AtomicBool>) {
     let taken = redlock.lock("taken").wait(Duration::ZERO);
     while !over.load(Ordering::Relaxed) {
         let granted = bounded(taken.acquire()).await;
@@ -119,7 +121,7 @@ async fn annoy(redlock: Redlock, over: Arc<AtomicBool>) {
 }
 
 #[tokio::test]
-async fn one_node_that_says_anything_changes_nothing() {
+async fn random_replies_of_one_node_change_nothing() {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         PANICS.fetch_add(1, Ordering::Relaxed);
@@ -129,13 +131,15 @@ async fn one_node_that_says_anything_changes_nothing() {
     let honest = ["memory://fuzz-a".to_owned(), "memory://fuzz-b".to_owned()];
     let other = Redlock::builder(honest.clone()).restart_guard(Duration::ZERO).build().unwrap();
     let _taken = other.lock("taken").acquire().await.unwrap();
-    let all = [honest.to_vec(), vec![liar()]].concat();
+    let all = [honest.to_vec(), vec![rogue_server()]].concat();
     let client = || Redlock::builder(all.clone()).restart_guard(Duration::ZERO).build().unwrap();
     let clients: Vec<Redlock> = (0..16).map(|_| client()).collect();
     let kept = clients[0].lock("kept").ttl(millis(2000)).acquire().await.unwrap();
     let (before, over) = (rss(), Arc::new(AtomicBool::new(false)));
-    let tasks: Vec<_> =
-        clients.iter().map(|one| tokio::spawn(annoy(one.clone(), Arc::clone(&over)))).collect();
+    let tasks: Vec<_> = clients
+        .iter()
+        .map(|one| tokio::spawn(acquire_in_vain(one.clone(), Arc::clone(&over))))
+        .collect();
     let end = Instant::now() + Duration::from_secs(seconds);
     while Instant::now() < end {
         assert!(kept.is_held(), "{:?}", kept.lost_reason());
@@ -151,5 +155,5 @@ async fn one_node_that_says_anything_changes_nothing() {
     }
     assert!(kept.is_held());
     assert_eq!(PANICS.load(Ordering::Relaxed), 0);
-    println!("{} replies and pushes", SAID.load(Ordering::Relaxed));
+    println!("{} replies and pushes", REPLIES.load(Ordering::Relaxed));
 }

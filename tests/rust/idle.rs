@@ -11,9 +11,9 @@ use crate::support::{Mode, Proxy, Server, millis};
 
 /// The machine's clock, which can jump ahead.
 #[derive(Clone, Default)]
-struct Jumping(Arc<AtomicU64>);
+struct JumpingClock(Arc<AtomicU64>);
 
-impl Jumping {
+impl JumpingClock {
     fn jump(&self, seconds: u64) {
         self.0.fetch_add(seconds, Ordering::SeqCst);
     }
@@ -23,7 +23,7 @@ impl Jumping {
     }
 }
 
-impl Clock for Jumping {
+impl Clock for JumpingClock {
     fn now(&self) -> Instant {
         SystemClock.now() + self.ahead()
     }
@@ -40,13 +40,13 @@ impl Clock for Jumping {
 struct Idle {
     server: Server,
     proxy: Proxy,
-    clock: Jumping,
+    clock: JumpingClock,
     redlock: Redlock,
 }
 
 impl Idle {
     async fn connected() -> Self {
-        let (server, clock) = (Server::start(), Jumping::default());
+        let (server, clock) = (Server::start(), JumpingClock::default());
         let proxy = Proxy::to(server.port);
         let builder = Redlock::builder([proxy.url()]).clock(Arc::new(clock.clone()));
         let redlock = builder.node_timeout(millis(4000)).build().unwrap();
@@ -62,7 +62,7 @@ impl Idle {
 }
 
 #[tokio::test]
-async fn a_call_that_finds_a_forgotten_connection_uses_a_new_one() {
+async fn call_replaces_a_forgotten_connection() {
     let idle = Idle::connected().await;
     let lock = idle.redlock.lock("job").wait(Duration::ZERO);
     idle.forgotten_after(60);
@@ -77,7 +77,7 @@ async fn a_call_that_finds_a_forgotten_connection_uses_a_new_one() {
 
 /// Each case has a new client, because a connection that was opened during a lease sends commands for it at some time.
 #[tokio::test]
-async fn a_lease_that_finds_a_forgotten_connection_uses_a_new_one() {
+async fn lease_replaces_a_forgotten_connection() {
     let held = async || {
         let idle = Idle::connected().await;
         let lock = idle.redlock.lock("job").ttl(Duration::from_secs(3600)).renew(false);
@@ -95,7 +95,7 @@ async fn a_lease_that_finds_a_forgotten_connection_uses_a_new_one() {
 }
 
 #[test]
-fn a_thread_that_waits_by_itself_survives_a_forgotten_connection() {
+fn blocking_thread_replaces_a_forgotten_connection() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let idle = runtime.block_on(Idle::connected());
     let lock = idle.redlock.lock("job").wait(Duration::ZERO).ttl(Duration::from_secs(3600));
@@ -108,7 +108,7 @@ fn a_thread_that_waits_by_itself_survives_a_forgotten_connection() {
 }
 
 #[tokio::test]
-async fn an_idle_connection_that_still_answers_is_kept() {
+async fn keeps_an_idle_connection_that_replies() {
     let idle = Idle::connected().await;
     let before = idle.proxy.connections.load(Ordering::Relaxed);
     for _ in 0..5 {
@@ -120,7 +120,7 @@ async fn an_idle_connection_that_still_answers_is_kept() {
 }
 
 #[tokio::test]
-async fn an_idle_connection_over_a_slow_network_is_kept() {
+async fn keeps_an_idle_connection_over_a_slow_network() {
     let (server, clock) = (Server::start(), Jumping::default());
     let proxy = Proxy::to(server.port);
     proxy.set(Mode::LongestDelay);

@@ -390,7 +390,7 @@ pub(crate) fn wrong(order: &[&str], modules: &Modules) -> Vec<String> {
 }
 
 #[test]
-fn a_module_of_the_core_calls_only_what_is_below_it() {
+fn core_modules_call_only_lower_modules() {
     let wrong = wrong(CORE, &modules(&root().join("core/src")));
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
@@ -406,7 +406,7 @@ pub(crate) fn documented(folder: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_documents_show_the_same_order() {
+fn architecture_page_shows_the_same_order() {
     assert_eq!(
         documented("core/src"),
         CORE,
@@ -415,7 +415,7 @@ fn the_documents_show_the_same_order() {
 }
 
 #[test]
-fn an_arrow_up_is_found_however_it_is_written() {
+fn finds_every_form_of_upward_call() {
     let made_up = |texts: [(&str, &str); 5]| -> Modules {
         let path = |name: &str| name.split("::").map(str::to_owned).collect();
         texts.iter().map(|(name, text)| (path(name), (*text).to_owned())).collect()

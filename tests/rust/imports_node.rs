@@ -98,13 +98,13 @@ fn wrong_files(order: &[&str], texts: &BTreeMap<String, String>) -> Vec<String> 
 }
 
 #[test]
-fn a_module_of_the_node_binding_calls_only_what_is_below_it() {
+fn node_modules_call_only_lower_modules() {
     let wrong = wrong(RUST, &modules(&root().join("bindings-node/src")));
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
-fn a_file_of_the_node_binding_calls_only_what_is_below_it() {
+fn node_files_call_only_lower_files() {
     let mut texts = BTreeMap::new();
     for path in files(&root().join("bindings-node"), &[".ts"]) {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
@@ -118,7 +118,7 @@ fn a_file_of_the_node_binding_calls_only_what_is_below_it() {
 }
 
 #[test]
-fn the_documents_show_the_orders_of_the_node_binding() {
+fn architecture_page_shows_the_node_order() {
     for (folder, order) in [("bindings-node/src", RUST), ("bindings-node", TYPESCRIPT)] {
         assert_eq!(
             documented(folder),
@@ -129,7 +129,7 @@ fn the_documents_show_the_orders_of_the_node_binding() {
 }
 
 #[test]
-fn an_arrow_up_between_files_is_found_however_it_is_written() {
+fn finds_every_form_of_upward_typescript_import() {
     let made_up = |lower: &str| {
         let texts = [("a.ts", "import { b } from \"./b.js\";\n"), ("b.ts", lower)];
         texts.map(|(name, text)| (name.to_owned(), text.to_owned())).into()

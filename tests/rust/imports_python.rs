@@ -128,13 +128,13 @@ fn wrong_files(order: &[&str], texts: &BTreeMap<String, String>) -> Vec<String> 
 }
 
 #[test]
-fn a_module_of_the_python_binding_calls_only_what_is_below_it() {
+fn python_modules_call_only_lower_modules() {
     let wrong = wrong(RUST, &modules(&root().join("bindings-python/src")));
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
-fn a_file_of_the_python_package_calls_only_what_is_below_it() {
+fn python_files_call_only_lower_files() {
     let mut texts = BTreeMap::new();
     for path in files(&root().join("bindings-python/python/redlock"), &[".py"]) {
         let name = path.file_stem().unwrap().to_string_lossy().into_owned();
@@ -145,7 +145,7 @@ fn a_file_of_the_python_package_calls_only_what_is_below_it() {
 }
 
 #[test]
-fn native_code_names_only_the_classes_of_python_s_errors() {
+fn native_code_uses_only_error_classes_of_python() {
     for path in files(&root().join("bindings-python/src"), &[".rs"]) {
         let text = fs::read_to_string(&path).unwrap();
         for line in text.lines().filter(|line| !line.trim().starts_with("//")) {
@@ -156,7 +156,7 @@ fn native_code_names_only_the_classes_of_python_s_errors() {
 }
 
 #[test]
-fn the_documents_show_the_orders_of_the_python_binding() {
+fn architecture_page_shows_the_python_order() {
     for (folder, order) in [("bindings-python/src", RUST), ("bindings-python/python", PYTHON)] {
         assert_eq!(
             documented(folder),
@@ -167,7 +167,7 @@ fn the_documents_show_the_orders_of_the_python_binding() {
 }
 
 #[test]
-fn an_arrow_up_between_python_files_is_found_however_it_is_written() {
+fn finds_every_form_of_upward_python_import() {
     let made_up = |lower: &str| {
         let texts = [("a", "from redlock.b import f\n"), ("b", lower)];
         texts.map(|(name, text)| (name.to_owned(), text.to_owned())).into()

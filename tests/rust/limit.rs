@@ -13,7 +13,7 @@ const LIMIT: Duration = Duration::from_secs(300);
 /// A caller that sets one of these chose the duration.
 const CHOSEN: [&str; 4] = ["SEEDS", "RUNS", "FUZZ", "FUZZ_S"];
 /// Interval of the checks.
-const LOOK: Duration = Duration::from_millis(200);
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -33,7 +33,7 @@ fn watch() {
     let limit = limit.map_or(LIMIT, Duration::from_secs_f64);
     let mut since = HashMap::new();
     loop {
-        std::thread::sleep(LOOK);
+        std::thread::sleep(CHECK_INTERVAL);
         let running = tests();
         since.retain(|test, _| running.contains(test));
         for test in running {
@@ -57,20 +57,20 @@ fn tests() -> Vec<(String, String)> {
 }
 
 #[test]
-fn hangs_if_asked_to() {
+fn hangs_if_requested() {
     if std::env::var_os("REDLOCK_TEST_HANG").is_some() {
         std::thread::sleep(Duration::from_secs(60));
     }
 }
 
 #[test]
-fn a_test_that_hangs_is_named() {
+fn names_a_test_that_hangs() {
     let mut this = std::process::Command::new(std::env::current_exe().unwrap());
-    let hangs = this.args(["limit::hangs_if_asked_to", "limit::nothing", "--test-threads=2"]);
+    let hangs = this.args(["limit::hangs_if_requested", "limit::nothing", "--test-threads=2"]);
     CHOSEN.iter().for_each(|name| _ = hangs.env_remove(name));
     let done = hangs.env("REDLOCK_TEST_HANG", "1").env("REDLOCK_TEST_LIMIT", "0.5").output();
     let done = done.unwrap();
     assert_eq!(done.status.code(), Some(101));
-    let said = String::from_utf8(done.stderr).unwrap();
-    assert!(said.contains("test limit::hangs_if took longer than 500ms"), "{said}");
+    let output = String::from_utf8(done.stderr).unwrap();
+    assert!(output.contains("test limit::hangs_if took longer than 500ms"), "{output}");
 }

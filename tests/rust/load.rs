@@ -9,19 +9,19 @@ use redlock::ErrorKind;
 use crate::support::{Proxy, Server, builder, client, eventually, millis};
 
 #[tokio::test]
-async fn a_foreign_value_of_megabytes_is_held_like_any_other() {
+async fn large_foreign_value_counts_as_held() {
     let server = Server::start();
     let proxy = Proxy::to(server.port);
     let redlock = builder([proxy.url()]).build().unwrap();
     let lease = redlock.lock("other").ttl(Duration::from_secs(30)).acquire().await.unwrap();
-    server.ask("SET lock:job somebody-else");
+    server.ask("SET lock:job foreign-data");
     server.ask("SETRANGE lock:job 3000000 x");
     let lock = redlock.lock("job").wait(millis(300));
     let error = lock.acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
     assert!(lock.try_acquire().await.unwrap().is_none());
     let seen = lock.inspect().await.unwrap();
-    assert!(seen.held && seen.nodes[0].token.as_deref() == Some("somebody"), "{seen:?}");
+    assert!(seen.held && seen.nodes[0].token.as_deref() == Some("foreign-"), "{seen:?}");
     assert_eq!(proxy.connections.load(Ordering::Relaxed), 1);
     lease.release().await.unwrap();
     assert!(redlock.force_release("job").await.unwrap());
@@ -29,7 +29,7 @@ async fn a_foreign_value_of_megabytes_is_held_like_any_other() {
 }
 
 #[tokio::test]
-async fn as_many_names_as_there_may_be_do_not_block_their_server() {
+async fn maximum_number_of_names_does_not_block_the_server() {
     let server = Server::start();
     let (one, two) = (client([&server]), client([&server]));
     let names: Vec<String> = (0..1000).map(|at| format!("{{t}}{at}")).collect();
@@ -40,9 +40,9 @@ async fn as_many_names_as_there_may_be_do_not_block_their_server() {
     lease.extend(Duration::from_secs(60)).await.unwrap();
     let left: i64 = server.ask("PTTL lock:{t}999").trim_start_matches(':').parse().unwrap();
     assert!(left > 50_000, "{left}");
-    let told = lease.lost();
+    let lost = lease.lost();
     server.ask("DEL lock:{t}500");
-    tokio::time::timeout(millis(3000), told).await.expect("each key is tracked");
+    tokio::time::timeout(millis(3000), lost).await.expect("each key is tracked");
     lease.release().await.unwrap_err();
     // The release of a lost lease also deletes its remaining keys.
     eventually("999 keys are deleted", || server.ask("DBSIZE") == ":1000").await;
@@ -50,14 +50,14 @@ async fn as_many_names_as_there_may_be_do_not_block_their_server() {
     for command in ["get", "getrange"] {
         let calls = server.info("commandstats", &format!("cmdstat_{command}"));
         let calls =
-            calls.as_deref().and_then(|said| said.strip_prefix("calls=")?.split(',').next());
+            calls.as_deref().and_then(|stats| stats.strip_prefix("calls=")?.split(',').next());
         let calls: u32 = calls.map_or(0, |calls| calls.parse().unwrap());
         assert!(calls < 100, "{calls} calls of {command}");
     }
 }
 
 #[tokio::test]
-async fn one_of_many_names_that_is_no_lock_is_named_and_left_alone() {
+async fn names_and_preserves_one_of_many_foreign_keys() {
     let server = Server::start();
     server.ask("HSET lock:b field value");
     let lock = client([&server]).lock(["a", "b", "c"]);
@@ -68,7 +68,7 @@ async fn one_of_many_names_that_is_no_lock_is_named_and_left_alone() {
 }
 
 #[tokio::test]
-async fn several_names_need_no_more_rights_than_one() {
+async fn several_names_need_no_extra_permissions() {
     let server = Server::start();
     server.ask("ACL SETUSER app on >pw resetkeys ~lock:* resetchannels -@all +evalsha +script|load +set +get +del +pttl +pexpire +time +client|tracking +info");
     let url = format!("redis://app:pw@127.0.0.1:{}", server.port);
@@ -86,7 +86,7 @@ fn remembered(server: &Server) -> String {
 }
 
 #[tokio::test]
-async fn a_server_is_left_nothing_to_remember() {
+async fn server_tracks_no_key_after_the_end() {
     let server = Server::start();
     let redlock = client([&server]);
     let lock = |at: usize| redlock.lock(format!("job-{at}")).ttl(millis(1000)).renew(false);

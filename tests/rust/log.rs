@@ -25,7 +25,7 @@ use support::{
 
 /// What the subscriber does with an event.
 #[derive(Clone, Copy, PartialEq)]
-enum Mood {
+enum Behaviour {
     Writes,
     /// Blocks like a logger with a full pipe, from the first line with this text on. Lines of an earlier test's client
     /// may still arrive.
@@ -34,7 +34,7 @@ enum Mood {
 }
 
 static TURN: Mutex<()> = Mutex::new(());
-static MOOD: Mutex<Mood> = Mutex::new(Mood::Writes);
+static BEHAVIOUR: Mutex<Behaviour> = Mutex::new(Behaviour::Writes);
 static CHANGED: Condvar = Condvar::new();
 static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 static SPAN: Mutex<Option<&'static Metadata<'static>>> = Mutex::new(None);
@@ -44,9 +44,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-struct Moody;
+struct TestHook;
 
-impl Subscriber for Moody {
+impl Subscriber for TestHook {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         metadata.target().starts_with("redlock")
     }
@@ -60,14 +60,14 @@ impl Subscriber for Moody {
         let parent = event.parent().map_or(0, span::Id::into_u64);
         write!(text.0, "{} span={parent} ", event.metadata().level()).unwrap();
         event.record(&mut text);
-        if std::env::var_os(LAST_WORDS).is_some() {
-            println!("heard: {}", text.0);
+        if std::env::var_os(LOG_AND_EXIT).is_some() {
+            println!("logged: {}", text.0);
         }
         lock(&LINES).push(text.0.clone());
-        let mut mood = lock(&MOOD);
-        assert!(*mood != Mood::Panics, "a subscriber that panics");
-        while matches!(*mood, Mood::BlocksAt(words) if text.0.contains(words)) {
-            mood = CHANGED.wait(mood).unwrap_or_else(PoisonError::into_inner);
+        let mut behaviour = lock(&BEHAVIOUR);
+        assert!(*behaviour != Behaviour::Panics, "a subscriber that panics");
+        while matches!(*behaviour, Behaviour::BlocksAt(words) if text.0.contains(words)) {
+            behaviour = CHANGED.wait(behaviour).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
@@ -107,7 +107,7 @@ impl Turn {
     fn take() -> Self {
         static ONCE: std::sync::Once = std::sync::Once::new();
         let turn = lock(&TURN);
-        ONCE.call_once(|| tracing::subscriber::set_global_default(Moody).unwrap());
+        ONCE.call_once(|| tracing::subscriber::set_global_default(TestHook).unwrap());
         lock(&LINES).clear();
         Self(turn)
     }
@@ -115,17 +115,17 @@ impl Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        mood(Mood::Writes);
+        set_behaviour(Behaviour::Writes);
     }
 }
 
-fn mood(next: Mood) {
-    *lock(&MOOD) = next;
+fn set_behaviour(next: Behaviour) {
+    *lock(&BEHAVIOUR) = next;
     CHANGED.notify_all();
 }
 
 /// The lines so far with this text, once there are at least this many.
-fn said(words: &str, least: usize) -> Vec<String> {
+fn lines_with(words: &str, least: usize) -> Vec<String> {
     let mut found = Vec::new();
     eventually_blocking(words, || {
         found = lock(&LINES).iter().filter(|line| line.contains(words)).cloned().collect();
@@ -135,7 +135,7 @@ fn said(words: &str, least: usize) -> Vec<String> {
 }
 
 #[test]
-fn one_that_blocks_delays_no_renewal_and_no_answer() {
+fn blocking_subscriber_delays_nothing() {
     let _turn = Turn::take();
     let server = Server::start();
     let redlock = client([&server]);
@@ -144,9 +144,9 @@ fn one_that_blocks_delays_no_renewal_and_no_answer() {
         let gone = redlock.lock("gone").ttl(millis(600)).acquire().await.unwrap();
         (kept.into_handle(), gone.into_handle())
     });
-    mood(Mood::BlocksAt("lock:gone"));
+    set_behaviour(Behaviour::BlocksAt("lock:gone"));
     server.ask("DEL lock:gone");
-    said("lock:gone", 1); // blocked from here on
+    lines_with("lock:gone", 1); // blocked from here on
     let before = redlock.stats().renewed;
     eventually_blocking("renewals", || redlock.stats().renewed >= before + 6);
     let again = redlock.clone();
@@ -163,10 +163,10 @@ fn one_that_blocks_delays_no_renewal_and_no_answer() {
 }
 
 #[test]
-fn one_that_blocks_as_its_caller_finds_out_of_a_loss_holds_up_nobody() {
+fn blocking_subscriber_does_not_delay_loss_detection() {
     let _turn = Turn::take();
     let redlock = Redlock::builder(["memory://blocked"]).build().unwrap();
-    mood(Mood::BlocksAt("lock:late"));
+    set_behaviour(Behaviour::BlocksAt("lock:late"));
     let hold = block_on(async {
         let lock = redlock.lock("late").ttl(millis(100)).renew(false);
         lock.acquire().await.unwrap().into_handle()
@@ -180,16 +180,16 @@ fn one_that_blocks_as_its_caller_finds_out_of_a_loss_holds_up_nobody() {
 }
 
 #[test]
-fn one_that_panics_ends_no_connection_and_no_lease() {
+fn panicking_subscriber_ends_no_connection_or_lease() {
     let _turn = Turn::take();
     let server = Server::start();
     let proxy = Proxy::to(server.port);
     let redlock = Redlock::builder([proxy.url()]).build().unwrap();
     let kept = block_on(redlock.lock("kept").ttl(millis(2000)).acquire()).unwrap();
     let lost = block_on(redlock.lock("lost").acquire()).unwrap();
-    mood(Mood::Panics);
+    set_behaviour(Behaviour::Panics);
     server.ask("DEL lock:lost");
-    said("lock:lost", 1);
+    lines_with("lock:lost", 1);
     drop(lost);
     proxy.reset();
     let before = redlock.stats().renewed;
@@ -200,10 +200,10 @@ fn one_that_panics_ends_no_connection_and_no_lease() {
 }
 
 #[test]
-fn what_has_no_room_is_dropped_and_counted() {
+fn full_log_queue_drops_and_counts_events() {
     let _turn = Turn::take();
     let redlock = Redlock::builder(["memory://flood"]).build().unwrap();
-    mood(Mood::BlocksAt("lease lost"));
+    set_behaviour(Behaviour::BlocksAt("lease lost"));
     let lost = 3000;
     let _holds = block_on(async {
         let mut holds = Vec::new();
@@ -213,7 +213,7 @@ fn what_has_no_room_is_dropped_and_counted() {
             redlock.force_release(format!("flood-{at}")).await.unwrap();
             if at == 0 {
                 // From now on, no line is written. The events that end these waits take no space in the queue.
-                said("lease lost", 1);
+                lines_with("lease lost", 1);
                 for _ in 0..2 * lost {
                     let quiet = redlock.lock("quiet").acquire().await.unwrap();
                     quiet.release().await.unwrap();
@@ -223,7 +223,7 @@ fn what_has_no_room_is_dropped_and_counted() {
         holds
     });
     eventually_blocking("leases whose keys are gone are lost", || redlock.leases().is_empty());
-    mood(Mood::Writes);
+    set_behaviour(Behaviour::Writes);
     let number = |line: &String| -> usize {
         let word = line.split_whitespace().find_map(|word| word.strip_prefix("dropped="));
         word.unwrap().parse().unwrap()
@@ -231,15 +231,15 @@ fn what_has_no_room_is_dropped_and_counted() {
     let (mut dropped, mut logged) = (0, 0);
     // The clients of other tests may log as well.
     eventually_blocking("each is logged or counted", || {
-        dropped = said("were dropped", 1).iter().map(number).sum();
-        logged = said("lease lost", 1).len();
+        dropped = lines_with("were dropped", 1).iter().map(number).sum();
+        logged = lines_with("lease lost", 1).len();
         logged + dropped >= lost
     });
     assert!(dropped > 100 && logged > 100, "{dropped} {logged}");
 }
 
 #[test]
-fn the_events_of_one_lease_keep_their_order_and_their_span() {
+fn events_of_a_lease_keep_order_and_span() {
     let _turn = Turn::take();
     let redlock = Redlock::builder(["memory://order"]).build().unwrap();
     let span = tracing::info_span!(target: "redlock", "a request");
@@ -250,8 +250,8 @@ fn the_events_of_one_lease_keep_their_order_and_their_span() {
     };
     block_on(redlock.force_release("order")).unwrap();
     let lines = {
-        said("lease lost", 1);
-        said("lock:order", 2)
+        lines_with("lease lost", 1);
+        lines_with("lock:order", 2)
     };
     assert!(lines[0].contains("above one hour") && lines[0].contains("span=7"), "{lines:?}");
     assert!(lines[1].contains("lease lost") && lines[1].contains("span=7"), "{lines:?}");
@@ -259,9 +259,9 @@ fn the_events_of_one_lease_keep_their_order_and_their_span() {
 }
 
 /// Time that runs a hundred times as fast.
-struct Fast;
+struct FastClock;
 
-impl Clock for Fast {
+impl Clock for FastClock {
     fn now(&self) -> redlock::testing::Instant {
         let nanos = u64::try_from(SystemClock.now().as_nanos()).unwrap();
         redlock::testing::Instant::from_start(Duration::from_nanos(nanos) * 100)
@@ -278,10 +278,10 @@ impl Clock for Fast {
 }
 
 #[test]
-fn a_wait_without_an_end_says_so_again_and_again_and_once_for_all_behind_it() {
+fn endless_wait_is_logged_at_doubling_intervals() {
     let _turn = Turn::take();
     let server = Server::start();
-    let fast = Redlock::builder([server.url()]).clock(Arc::new(Fast)).build().unwrap();
+    let fast = Redlock::builder([server.url()]).clock(Arc::new(FastClock)).build().unwrap();
     block_on(async {
         let lock = client(std::slice::from_ref(&server)).lock("patient");
         let lease = lock.ttl(Duration::from_secs(7200)).acquire().await.unwrap();
@@ -291,8 +291,13 @@ fn a_wait_without_an_end_says_so_again_and_again_and_once_for_all_behind_it() {
         };
         // The first waiter reports those behind it. A waiter with a timeout gets its error at that time.
         let (first, behind) = (waits(None), waits(None));
-        let lines = tokio::task::spawn_blocking(|| said("still waiting after", 2)).await.unwrap();
-        assert_eq!(said("still waiting after", 2).len(), 2, "one for each doubling: {lines:?}");
+        let lines =
+            tokio::task::spawn_blocking(|| lines_with("still waiting after", 2)).await.unwrap();
+        assert_eq!(
+            lines_with("still waiting after", 2).len(),
+            2,
+            "one for each doubling: {lines:?}"
+        );
         for (line, least) in lines.iter().zip([30.0, 60.0]) {
             let (_, after) = line.split_once("still waiting after ").unwrap();
             let waited: f64 = after.split(' ').next().unwrap().parse().unwrap();
@@ -306,13 +311,13 @@ fn a_wait_without_an_end_says_so_again_and_again_and_once_for_all_behind_it() {
         let (_, _) = (first.await, behind.await);
         // Its error has all details.
         waits(Some(Duration::from_secs(70))).await.unwrap().unwrap_err();
-        assert_eq!(said("still waiting after", 0).len(), 2);
+        assert_eq!(lines_with("still waiting after", 0).len(), 2);
         lease.release().await.unwrap();
     });
 }
 
 #[test]
-fn a_delete_that_one_of_several_servers_refuses_is_said_once() {
+fn logs_a_refused_delete_once() {
     let _turn = Turn::take();
     let servers: Vec<_> = (0..3).map(|_| Server::start()).collect();
     let urls = servers.iter().map(|server| {
@@ -327,11 +332,11 @@ fn a_delete_that_one_of_several_servers_refuses_is_said_once() {
             assert_eq!(servers[0].ask("ACL SETUSER app -evalsha"), "+OK");
             // A quorum has confirmed it.
             lease.release().await.unwrap();
-            said("is not deleted yet", 1);
+            lines_with("is not deleted yet", 1);
             assert_eq!(servers[0].ask(&format!("EXISTS lock:{name}")), ":1");
         }
     });
-    let lines = said("is not deleted yet", 1);
+    let lines = lines_with("is not deleted yet", 1);
     assert_eq!(lines.len(), 1, "{lines:?}");
     let line = &lines[0];
     assert!(line.starts_with("WARN") && line.contains("NOPERM"), "{line}");
@@ -339,7 +344,7 @@ fn a_delete_that_one_of_several_servers_refuses_is_said_once() {
 }
 
 #[test]
-fn of_thousands_that_are_held_for_long_some_are_named() {
+fn long_holds_of_thousands_are_logged_up_to_a_limit() {
     let _turn = Turn::take();
     let redlock = Redlock::builder(["memory://long"]).build().unwrap();
     block_on(async {
@@ -351,18 +356,18 @@ fn of_thousands_that_are_held_for_long_some_are_named() {
             lease.extend(millis(100)).await.unwrap();
             leases.push(lease);
         }
-        said("ten times its TTL", 100);
+        lines_with("ten times its TTL", 100);
         tokio::time::sleep(millis(500)).await;
-        assert_eq!(said("ten times its TTL", 100).len(), 100);
+        assert_eq!(lines_with("ten times its TTL", 100).len(), 100);
     });
 }
 
-const LAST_WORDS: &str = "LAST_WORDS";
+const LOG_AND_EXIT: &str = "LOG_AND_EXIT";
 
 /// The test below runs this in a process that ends right after its event.
 #[test]
-fn a_process_that_ends() {
-    if std::env::var_os(LAST_WORDS).is_none() {
+fn process_that_logs_and_exits() {
+    if std::env::var_os(LOG_AND_EXIT).is_none() {
         return;
     }
     let _turn = Turn::take();
@@ -372,11 +377,13 @@ fn a_process_that_ends() {
 }
 
 #[test]
-fn the_last_words_of_a_process_are_heard() {
+fn last_events_before_exit_are_logged() {
     for _ in 0..10 {
         let test = std::env::current_exe().unwrap();
         let mut child = std::process::Command::new(test);
-        child.args(["--exact", "a_process_that_ends", "--nocapture"]).env(LAST_WORDS, "1");
+        child
+            .args(["--exact", "process_that_logs_and_exits", "--nocapture"])
+            .env(LOG_AND_EXIT, "1");
         let out = child.output().unwrap();
         let out = String::from_utf8_lossy(&out.stdout).into_owned();
         assert!(out.contains("above one hour"), "{out}");
@@ -384,7 +391,7 @@ fn the_last_words_of_a_process_are_heard() {
 }
 
 #[test]
-fn what_a_proxy_does_not_support_is_logged_in_one_record() {
+fn logs_unsupported_proxy_commands_in_one_record() {
     let _turn = Turn::take();
     let server = Server::start();
     let gateway = Gateway::twemproxy(server.port);
@@ -392,7 +399,7 @@ fn what_a_proxy_does_not_support_is_logged_in_one_record() {
     block_on(async {
         redlock.lock("job").acquire().await.unwrap().release().await.unwrap();
     });
-    let lines = said("a proxy in front of it, does not support", 1);
+    let lines = lines_with("a proxy in front of it, does not support", 1);
     assert_eq!(lines.len(), 1, "{lines:?}");
     for word in ["WARN", "HELLO", "CLIENT SETNAME", "CLIENT TRACKING", "SCRIPT LOAD", "EVAL"] {
         assert!(lines[0].contains(word), "{word}: {lines:?}");
@@ -400,7 +407,7 @@ fn what_a_proxy_does_not_support_is_logged_in_one_record() {
 }
 
 #[test]
-fn features_are_logged_when_they_are_lost_and_found_again() {
+fn logs_lost_and_recovered_server_features() {
     let _turn = Turn::take();
     let server = Server::start();
     let left = Arc::new(AtomicU64::new(2));
@@ -411,7 +418,7 @@ fn features_are_logged_when_they_are_lost_and_found_again() {
         if words[0] == "HELLO" && is_left() { Verdict::Close } else { Verdict::Pass }
     });
     // Records that follow each other closely would be omitted.
-    let builder = Redlock::builder([gateway.url()]).clock(Arc::new(Fast));
+    let builder = Redlock::builder([gateway.url()]).clock(Arc::new(FastClock));
     let redlock = builder.node_timeout(Duration::from_secs(1000)).build().unwrap();
     for count in 1..=3 {
         left.store(2, Ordering::SeqCst);
@@ -427,7 +434,7 @@ fn features_are_logged_when_they_are_lost_and_found_again() {
 }
 
 #[test]
-fn what_each_connection_finds_again_is_logged_once() {
+fn logs_a_repeated_finding_of_connections_once() {
     let _turn = Turn::take();
     let server = Server::with(&["--maxmemory-policy", "allkeys-lru"]);
     let builder = Redlock::builder([server.url()]).restart_guard(Duration::from_secs(36_000));
@@ -442,10 +449,10 @@ fn what_each_connection_finds_again_is_logged_once() {
     // Behind all records so far.
     let flush = redlock.lock("flush").ttl(Duration::from_secs(7200)).wait(Duration::ZERO);
     block_on(flush.acquire()).unwrap_err();
-    said("the ttl is above one hour", 1);
+    lines_with("the ttl is above one hour", 1);
     for words in ["may evict lock keys", "grants new leases in"] {
         let node = format!(":{}", server.port);
-        let about = said(words, 1).into_iter().filter(|line| line.contains(&node)).count();
+        let about = lines_with(words, 1).into_iter().filter(|line| line.contains(&node)).count();
         assert_eq!(about, 1, "{words}");
     }
 }

@@ -5,59 +5,59 @@
 
 mod api;
 mod attempt;
+mod batching;
 mod blocking;
 mod cluster;
 mod cluster_setups;
 mod connecting;
+mod connection_info;
 mod crates;
 mod credentials;
-mod crowd;
-#[cfg(feature = "waitaof")]
-mod disks;
-mod endings;
 mod errors;
-mod existing;
 #[allow(dead_code, reason = "what is shared is used by the other tests")]
 mod fake;
-mod faults;
 mod fencing;
 mod ffi;
+#[cfg(feature = "waitaof")]
+mod fsync;
 mod idle;
 mod imports;
 mod imports_node;
 mod imports_python;
-mod keeping;
 #[cfg(target_os = "linux")]
 mod limit;
 mod load;
+mod min_hold;
 mod options;
+mod permanent_errors;
 mod polling;
 mod proxies;
 mod quorum;
-mod receiving;
-mod refusals;
 mod refused_deletes;
+mod renewal;
 mod replay;
 mod replicas;
 mod rights;
 #[cfg(unix)]
 mod runtime;
 #[cfg(unix)]
-mod runtime_over;
+mod runtime_lifecycle;
 mod scope;
+mod scriptless;
 mod scripts;
 mod secrets;
 mod sentinel;
+mod server_errors;
+mod shutdown;
 mod single;
-mod small;
 mod stats;
 mod support;
+mod task_budget;
 mod testing;
-mod tick;
+mod thread_reader;
 mod tidy;
 mod timing;
 mod tls;
-mod together;
 mod urls;
 mod vectors;
 mod waiting;

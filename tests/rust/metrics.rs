@@ -14,13 +14,13 @@ use std::time::Duration;
 
 use redlock::{ErrorKind, Redlock};
 
-use recorder::{Mood, Turn, block, called, described_names, mood, threads};
+use recorder::{Behaviour, Turn, block, called, described_names, set_behaviour, threads};
 use support::{Server, block_on, client, eventually_blocking, free_port, millis, within};
 
 const GRANTED: &str = "redlock_acquires_total outcome=granted";
 
 #[test]
-fn whatever_is_counted_is_heard_under_the_words_of_the_dashboard() {
+fn recorder_receives_every_metric_of_the_dashboard() {
     let turn = Turn::take();
     let server = Server::start();
     let redlock = client([&server]);
@@ -37,15 +37,15 @@ fn whatever_is_counted_is_heard_under_the_words_of_the_dashboard() {
         lease
     });
     let waiter = std::thread::spawn(move || lock.acquire_blocking().unwrap());
-    turn.hear("redlock_waiting", 1.0);
-    turn.hear("redlock_held", 1.0);
-    turn.hear_of("redlock_renewals_total outcome=confirmed");
+    turn.wait_for_growth("redlock_waiting", 1.0);
+    turn.wait_for_growth("redlock_held", 1.0);
+    turn.wait_for_any_growth("redlock_renewals_total outcome=confirmed");
     lease.release_blocking().unwrap();
     let second = waiter.join().unwrap();
     server.ask("DEL lock:job");
     block_on(second.handle().lost());
     drop(second);
-    turn.hear("redlock_waiting", 0.0);
+    turn.wait_for_growth("redlock_waiting", 0.0);
     for (name, number) in [
         (GRANTED, 3.0),
         ("redlock_acquires_total outcome=refused", 1.0),
@@ -60,37 +60,37 @@ fn whatever_is_counted_is_heard_under_the_words_of_the_dashboard() {
         ("redlock_hold_duration_seconds end=lost count", 1.0),
         ("redlock_hold_duration_seconds end=detached count", 1.0),
     ] {
-        turn.hear(name, number);
+        turn.wait_for_growth(name, number);
     }
-    assert!(turn.heard("redlock_wait_duration_seconds outcome=timeout") >= 0.1);
-    assert!(turn.heard("redlock_hold_duration_seconds end=released") >= 0.1);
+    assert!(turn.growth("redlock_wait_duration_seconds outcome=timeout") >= 0.1);
+    assert!(turn.growth("redlock_hold_duration_seconds end=released") >= 0.1);
     assert_eq!(described_names().len(), 9, "{:?}", described_names());
 }
 
 #[test]
-fn clients_are_added_up_and_what_one_did_stays_when_it_is_gone() {
+fn counts_of_closed_clients_stay_in_the_totals() {
     let turn = Turn::take();
     let server = Server::start();
     let redlock = client([&server]);
     redlock.lock("job").acquire_blocking().unwrap().release_blocking().unwrap();
     server.ask("CLIENT KILL TYPE normal SKIPME yes");
-    turn.hear_of("redlock_reconnects_total");
-    let reconnects = turn.heard("redlock_reconnects_total");
+    turn.wait_for_any_growth("redlock_reconnects_total");
+    let reconnects = turn.growth("redlock_reconnects_total");
     let away = Redlock::builder([format!("redis://127.0.0.1:{}", free_port())]).build().unwrap();
     block_on(away.lock("job").acquire_within(Duration::ZERO)).unwrap_err();
-    turn.hear("redlock_wait_duration_seconds outcome=unavailable count", 1.0);
+    turn.wait_for_growth("redlock_wait_duration_seconds outcome=unavailable count", 1.0);
     redlock.close();
     drop((away, redlock));
     let other = Redlock::builder(["memory://"]).build().unwrap();
     other.lock("job").acquire_blocking().unwrap().release_blocking().unwrap();
-    turn.hear(GRANTED, 2.0);
-    turn.hear("redlock_acquires_total outcome=unavailable", 1.0);
-    turn.hear("redlock_releases_total", 2.0);
-    assert!(turn.heard("redlock_reconnects_total") >= reconnects);
+    turn.wait_for_growth(GRANTED, 2.0);
+    turn.wait_for_growth("redlock_acquires_total outcome=unavailable", 1.0);
+    turn.wait_for_growth("redlock_releases_total", 2.0);
+    assert!(turn.growth("redlock_reconnects_total") >= reconnects);
 }
 
 #[test]
-fn one_that_blocks_delays_no_renewal_and_no_answer_and_misses_no_count() {
+fn blocking_recorder_delays_nothing_and_misses_no_count() {
     let turn = Turn::take();
     let server = Server::start();
     let redlock = client([&server]);
@@ -110,37 +110,37 @@ fn one_that_blocks_delays_no_renewal_and_no_answer_and_misses_no_count() {
             kept.release().await.unwrap();
         });
     });
-    mood(Mood::Records);
-    turn.hear(GRANTED, 5001.0);
+    set_behaviour(Behaviour::Records);
+    turn.wait_for_growth(GRANTED, 5001.0);
     // The queue is full of durations, which the next test must not receive. The last entry arrives last.
     let mut at = 0;
     eventually_blocking("a duration", || {
         at += 1;
         let last = redlock.lock(format!("last-{at}")).acquire_blocking().unwrap();
         assert!(last.into_handle().detach());
-        turn.heard("redlock_hold_duration_seconds end=detached count") > 0.0
+        turn.growth("redlock_hold_duration_seconds end=detached count") > 0.0
     });
 }
 
 #[test]
-fn one_that_panics_ends_no_lease_and_hears_the_rest_once_it_is_well() {
+fn panicking_recorder_ends_no_lease_and_gets_counts_later() {
     let turn = Turn::take();
     let server = Server::start();
     let redlock = client([&server]);
-    mood(Mood::Panics);
+    set_behaviour(Behaviour::Panics);
     let kept = redlock.lock("kept").ttl(millis(600)).acquire_blocking().unwrap();
     called(30);
     assert!(kept.is_held(), "{:?}", kept.lost_reason());
-    mood(Mood::Records);
+    set_behaviour(Behaviour::Records);
     // It was granted while the recorder received nothing.
-    turn.hear("redlock_held", 1.0);
-    turn.hear(GRANTED, 1.0);
+    turn.wait_for_growth("redlock_held", 1.0);
+    turn.wait_for_growth(GRANTED, 1.0);
     kept.release_blocking().unwrap();
-    turn.hear("redlock_held", 0.0);
+    turn.wait_for_growth("redlock_held", 0.0);
 }
 
 #[test]
-fn it_runs_on_a_thread_that_does_nothing_else() {
+fn recorder_has_a_separate_thread() {
     let _turn = Turn::take();
     let redlock = Redlock::builder(["memory://"]).build().unwrap();
     let held = redlock.lock("job").acquire_blocking().unwrap();

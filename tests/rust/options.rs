@@ -108,7 +108,7 @@ fn lock_args(unit: Unit, options: &BTreeMap<String, f64>) -> LockArgs {
 }
 
 #[test]
-fn lock_options_are_checked_before_anything_is_sent() {
+fn checks_lock_options_before_sending() {
     let silent = [Silent::listen(), Silent::listen(), Silent::listen()];
     for case in read::<OptionCases>("options").lock {
         let nodes = silent.iter().take(case.nodes.unwrap_or(1)).map(Silent::url).collect();
@@ -126,7 +126,7 @@ fn lock_options_are_checked_before_anything_is_sent() {
 }
 
 #[test]
-fn client_options_are_checked_before_anything_is_sent() {
+fn checks_client_options_before_sending() {
     let silent = Silent::listen();
     let here = |text: &String| text.replace("PORT", &silent.port().to_string());
     for case in read::<OptionCases>("options").client {
@@ -148,7 +148,7 @@ fn client_options_are_checked_before_anything_is_sent() {
 }
 
 #[test]
-fn what_needs_a_script_is_refused_where_there_are_none() {
+fn refuses_options_that_need_scripts() {
     let silent = Silent::listen();
     let args = ClientArgs::of_client(Unit::Seconds).with("scripts", Some(false));
     let redlock = redlock::ffi::client(vec![silent.url()], &args).unwrap();
@@ -161,7 +161,7 @@ fn what_needs_a_script_is_refused_where_there_are_none() {
 
 /// Rust's own API for options is checked when it is used, and equally early.
 #[tokio::test]
-async fn options_in_order_reach_the_node_and_others_do_not() {
+async fn only_valid_options_reach_the_node() {
     let silent = Silent::listen();
     let redlock = Redlock::builder([silent.url()]).build().unwrap();
     let short = redlock.lock("job").ttl(Duration::from_millis(99)).acquire().await.unwrap_err();
@@ -204,7 +204,7 @@ impl Subscriber for Lines {
 }
 
 #[tokio::test]
-async fn warnings_are_logged_once() {
+async fn logs_each_warning_once() {
     let lines = Lines::default();
     let _listening = tracing::subscriber::set_default(lines.clone());
     for case in read::<OptionCases>("options").lock.into_iter().filter(|c| !c.warning.is_empty()) {
@@ -223,12 +223,12 @@ async fn warnings_are_logged_once() {
             // A separate thread writes the log in order.
             let last = redlock.lock("last").ttl(Duration::from_secs(9 * 365 * 24 * 3600));
             last.acquire().await.unwrap().release().await.unwrap();
-            let heard =
+            let logged =
                 || lines.0.lock().unwrap().last().is_some_and(|line| line.contains("lock:last"));
-            eventually("the last line", heard).await;
-            let mut said = std::mem::take(&mut *lines.0.lock().unwrap());
-            said.pop();
-            let [line] = &said[..] else { panic!("{}: {said:?}", case.about) };
+            eventually("the last line", logged).await;
+            let mut output = std::mem::take(&mut *lines.0.lock().unwrap());
+            output.pop();
+            let [line] = &output[..] else { panic!("{}: {output:?}", case.about) };
             let words = case.warning.iter().chain([&"WARN".to_owned()]).all(|w| line.contains(w));
             assert!(words, "{}: {line}", case.about);
         }
@@ -258,20 +258,20 @@ struct Named {
 
 /// The compiler refuses them all, so a row has the reason. The text that the other languages show comes from the core.
 #[test]
-fn other_libraries_options_name_ours() {
+fn options_of_other_libraries_name_ours() {
     for Foreign { library, rust, options } in read::<Arguments>("arguments").foreign {
         assert!(!rust.is_empty());
         for Named { name, says } in options {
             let text = instead_of(&name, Unit::Seconds);
             assert_eq!(text.is_none(), library == "nobody", "{name}");
-            let said = |text: String| says.iter().all(|word| text.contains(word));
-            assert!(text.clone().is_none_or(said), "{name}: {text:?}");
+            let contains_all = |text: String| says.iter().all(|word| text.contains(word));
+            assert!(text.clone().is_none_or(contains_all), "{name}: {text:?}");
         }
     }
 }
 
 #[tokio::test]
-async fn what_the_compiler_lets_through_is_refused() {
+async fn refuses_invalid_values_of_valid_types() {
     let redlock = Redlock::builder(["memory://arguments"]).build().unwrap();
     let lease = redlock.lock("job").acquire().await.unwrap();
     let Arguments { r#type, argument, .. } = read("arguments");

@@ -48,7 +48,7 @@ async fn polls(server: &Server, url: String) {
     let _ = tracing::subscriber::set_global_default(Warnings);
     let redlock = Redlock::builder([url]).build().unwrap();
     for _ in 0..3 {
-        server.ask("SET lock:job somebody PX 60000");
+        server.ask("SET lock:job other PX 60000");
         let asked = || calls(server, "evalsha") + calls(server, "set");
         let before = asked();
         let waiting = tokio::spawn(redlock.lock("job").wait(millis(10_000)).acquire());
@@ -72,13 +72,13 @@ async fn polls(server: &Server, url: String) {
 }
 
 #[tokio::test]
-async fn a_server_without_resp3_is_polled() {
+async fn polls_a_server_without_resp3() {
     let server = Server::with(&["--rename-command", "HELLO", ""]);
     polls(&server, server.url()).await;
 }
 
 #[tokio::test]
-async fn a_user_without_the_client_command_polls() {
+async fn polls_as_user_without_client_command() {
     let server = Server::start();
     server.ask("ACL SETUSER app on >s3cret ~* +@all -client");
     polls(&server, server.url().replace("//", "//app:s3cret@")).await;

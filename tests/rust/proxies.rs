@@ -37,7 +37,7 @@ fn over(gateway: &Gateway) -> Redlock {
 }
 
 #[tokio::test]
-async fn a_proxy_that_closes_at_what_it_does_not_know_is_used_without_it() {
+async fn supports_a_proxy_that_closes_at_unknown_commands() {
     let server = Server::start();
     let gateway = Gateway::twemproxy(server.port);
     let redlock = over(&gateway);
@@ -50,7 +50,7 @@ async fn a_proxy_that_closes_at_what_it_does_not_know_is_used_without_it() {
 }
 
 #[tokio::test]
-async fn a_proxy_that_closes_at_client_setname_is_used_without_it() {
+async fn supports_a_proxy_that_closes_at_client_setname() {
     let server = Server::start();
     let gateway = Gateway::to(server.port, |words, _| match &*words[0] {
         "HELLO" => Verdict::Reply("-ERR unknown command 'HELLO'\r\n"),
@@ -61,7 +61,7 @@ async fn a_proxy_that_closes_at_client_setname_is_used_without_it() {
 }
 
 #[tokio::test]
-async fn a_proxy_that_refuses_in_its_own_words_is_used_without_what_it_refuses() {
+async fn supports_a_proxy_with_custom_error_texts() {
     let server = Server::start();
     for words in [
         "-ERR unsupported command\r\n",
@@ -78,7 +78,7 @@ async fn a_proxy_that_refuses_in_its_own_words_is_used_without_what_it_refuses()
 }
 
 #[tokio::test]
-async fn a_proxy_that_wants_auth_before_hello_gets_it() {
+async fn sends_auth_before_hello_if_a_proxy_requires_it() {
     let server = Server::with(&["--user", "app", "on", ">s3cret-word", "~*", "&*", "+@all"]);
     let gateway = Gateway::to(server.port, |command, logged_in| {
         if logged_in || command[0] == "AUTH" {
@@ -87,7 +87,7 @@ async fn a_proxy_that_wants_auth_before_hello_gets_it() {
             Verdict::Reply("-NOAUTH Authentication required.\r\n")
         }
     });
-    let url = |login: &str| format!("redis://{login}{}", gateway.place());
+    let url = |login: &str| format!("redis://{login}{}", gateway.address());
     let redlock = Redlock::builder([url("app:s3cret-word@")]).build().unwrap();
     works(&redlock, "AUTH").await;
     // With notifications, as over a connection that has begun with HELLO.
@@ -101,7 +101,7 @@ async fn a_proxy_that_wants_auth_before_hello_gets_it() {
 }
 
 #[tokio::test]
-async fn a_server_without_script_load_and_evalsha_is_sent_scripts_in_full() {
+async fn sends_eval_without_script_load_and_evalsha() {
     let server =
         Server::with(&["--rename-command", "EVALSHA", "", "--rename-command", "SCRIPT", ""]);
     works(&client([&server]), "EVAL").await;
@@ -122,7 +122,7 @@ async fn a_server_without_script_load_and_evalsha_is_sent_scripts_in_full() {
 }
 
 #[tokio::test]
-async fn a_command_that_every_lock_needs_and_nobody_knows_is_named_at_connect() {
+async fn names_a_missing_required_command_at_connect() {
     for hidden in ["SET", "PEXPIRE", "DEL", "PTTL", "GET"] {
         let server = Server::with(&["--rename-command", hidden, ""]);
         let redlock = client([&server]);
@@ -149,7 +149,7 @@ fn twice(server: &Server, name: &'static str, verdict: Verdict) -> Gateway {
 }
 
 #[tokio::test]
-async fn a_handshake_that_was_cut_twice_does_not_keep_the_node_from_voting() {
+async fn node_votes_after_two_cut_handshakes() {
     let server = Server::start();
     let gateway = twice(&server, "INFO", Verdict::Close);
     let redlock = Redlock::builder([gateway.url()]).restart_guard(millis(2000)).build().unwrap();
@@ -161,7 +161,7 @@ async fn a_handshake_that_was_cut_twice_does_not_keep_the_node_from_voting() {
 }
 
 #[tokio::test]
-async fn a_login_that_was_cut_twice_does_not_keep_the_node_from_notifying() {
+async fn node_sends_pushes_after_two_cut_logins() {
     let server = Server::start();
     let gateway = twice(&server, "HELLO", Verdict::Close);
     let redlock = over(&gateway);
@@ -174,7 +174,7 @@ async fn a_login_that_was_cut_twice_does_not_keep_the_node_from_notifying() {
 }
 
 #[tokio::test]
-async fn a_server_without_room_for_the_connection_is_not_one_without_hello() {
+async fn full_server_does_not_count_as_without_hello() {
     const FULL: Verdict = Verdict::Dismiss("-ERR max number of clients reached\r\n");
     let server = Server::start();
     let at_hello = twice(&server, "HELLO", FULL);

@@ -7,7 +7,7 @@ use redlock::{ErrorKind, NodeState};
 use crate::support::{Mode, Proxy, Server, builder, client, eventually, millis, servers};
 
 #[tokio::test]
-async fn a_dead_minority_changes_nothing() {
+async fn dead_minority_has_no_effect() {
     let mut nodes = servers(5);
     let (one, two) = (client(&nodes), client(&nodes));
     nodes[0].kill();
@@ -21,7 +21,7 @@ async fn a_dead_minority_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_dead_majority_is_unavailable_in_time_and_leaves_no_key() {
+async fn dead_majority_fails_in_time_and_leaves_no_key() {
     let mut nodes = servers(5);
     let redlock = client(&nodes);
     for node in &mut nodes[2..] {
@@ -39,12 +39,12 @@ async fn a_dead_majority_is_unavailable_in_time_and_leaves_no_key() {
 }
 
 #[tokio::test]
-async fn even_node_counts_work_and_a_tie_is_no_hang() {
+async fn even_node_counts_work_and_a_tie_fails_in_time() {
     for count in [2, 4] {
         let nodes = servers(count);
         let (one, two) = (client(&nodes), client(&nodes));
         for node in &nodes[..count / 2] {
-            node.ask("SET lock:job somebody PX 600");
+            node.ask("SET lock:job other PX 600");
         }
         assert!(one.lock("job").try_acquire().await.unwrap().is_none());
         let lease = one.lock("job").wait(millis(5000)).acquire().await.unwrap();
@@ -54,7 +54,7 @@ async fn even_node_counts_work_and_a_tie_is_no_hang() {
 }
 
 #[tokio::test]
-async fn split_votes_are_rolled_back_and_somebody_wins() {
+async fn split_votes_are_rolled_back_and_retried() {
     let nodes = servers(3);
     let mut contenders = Vec::new();
     for _ in 0..8 {
@@ -72,7 +72,7 @@ async fn split_votes_are_rolled_back_and_somebody_wins() {
 }
 
 #[tokio::test]
-async fn renewal_heals_a_node_that_lost_the_key() {
+async fn renewal_restores_a_lost_key() {
     let nodes = servers(3);
     let redlock = client(&nodes);
     // Long enough for a machine that loses a second. The missing vote is added long before the first renewal.
@@ -90,7 +90,7 @@ async fn renewal_heals_a_node_that_lost_the_key() {
 }
 
 #[tokio::test]
-async fn a_majority_that_lost_the_key_ends_the_lease_at_once() {
+async fn key_loss_on_a_majority_ends_the_lease_at_once() {
     let nodes = servers(3);
     let redlock = client(&nodes);
     let lease = redlock.lock("job").ttl(millis(30_000)).acquire().await.unwrap();
@@ -101,16 +101,19 @@ async fn a_majority_that_lost_the_key_ends_the_lease_at_once() {
     nodes[0].ask("DEL lock:job");
     let error = tokio::time::timeout(millis(5000), lease.lost()).await;
     if error.is_err() {
-        assert!(lease.is_held() && healed(&nodes, lease.token()) >= 2, "held without a quorum");
+        assert!(
+            lease.is_held() && nodes_with_key(&nodes, lease.token()) >= 2,
+            "held without a quorum"
+        );
     }
 }
 
-fn healed(nodes: &[Server], token: &str) -> usize {
+fn nodes_with_key(nodes: &[Server], token: &str) -> usize {
     nodes.iter().filter(|node| node.ask("GET lock:job") == token).count()
 }
 
 #[tokio::test]
-async fn a_holder_cut_off_is_told_before_anybody_can_hold() {
+async fn notifies_a_cut_off_holder_before_another_can_acquire() {
     let nodes = servers(3);
     let proxies: Vec<_> = nodes.iter().map(|node| Proxy::to(node.port)).collect();
     let cut =
@@ -125,9 +128,9 @@ async fn a_holder_cut_off_is_told_before_anybody_can_hold() {
         });
         let next = other.lock("job").wait(millis(20_000)).acquire().await.unwrap();
         assert!(!lease.is_held(), "two holders");
-        let (error, told) = lost.await.unwrap();
+        let (error, notified) = lost.await.unwrap();
         assert_eq!(error.reason(), Some("expired"));
-        assert!(told <= Instant::now());
+        assert!(notified <= Instant::now());
         next.release().await.unwrap();
         drop(lease);
         proxies.iter().for_each(|proxy| {
@@ -140,7 +143,7 @@ async fn a_holder_cut_off_is_told_before_anybody_can_hold() {
 }
 
 #[tokio::test]
-async fn a_young_server_takes_no_first_vote_and_says_when_it_will() {
+async fn restarted_server_rejects_first_votes_and_says_how_long() {
     let nodes = servers(3);
     let urls = nodes.iter().map(Server::url);
     let guarded = builder(urls).restart_guard(Duration::from_secs(30)).build().unwrap();
@@ -158,7 +161,7 @@ async fn a_young_server_takes_no_first_vote_and_says_when_it_will() {
 }
 
 #[tokio::test]
-async fn a_server_old_enough_votes_again() {
+async fn server_votes_again_after_the_restart_guard() {
     let nodes = servers(3);
     let urls = nodes.iter().map(Server::url);
     let guarded = builder(urls).restart_guard(millis(1500)).build().unwrap();
@@ -167,7 +170,7 @@ async fn a_server_old_enough_votes_again() {
 }
 
 #[tokio::test]
-async fn a_reset_connection_pays_its_owed_deletes_first() {
+async fn reset_connection_flushes_pending_deletes_first() {
     let server = Server::start();
     let proxy = Proxy::to(server.port);
     let redlock = builder([proxy.url()]).build().unwrap();

@@ -14,18 +14,18 @@ use crate::support::eventually_blocking;
 
 /// What the recorder does with a number.
 #[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Mood {
+pub(crate) enum Behaviour {
     Records,
     Blocks,
     Panics,
 }
 
 static TURN: Mutex<()> = Mutex::new(());
-static MOOD: Mutex<Mood> = Mutex::new(Mood::Records);
+static BEHAVIOUR: Mutex<Behaviour> = Mutex::new(Behaviour::Records);
 static BLOCKED: AtomicBool = AtomicBool::new(false);
 static CHANGED: Condvar = Condvar::new();
 /// By name and label: the number, or the sum of a histogram's values.
-static HEARD: Mutex<BTreeMap<String, f64>> = Mutex::new(BTreeMap::new());
+static VALUES: Mutex<BTreeMap<String, f64>> = Mutex::new(BTreeMap::new());
 /// How often it was called, by thread.
 static CALLS: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
 
@@ -33,7 +33,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-struct Moody;
+struct TestHook;
 
 /// One metric.
 struct Number(String);
@@ -42,20 +42,20 @@ impl Number {
     fn change(&self, change: impl FnOnce(&mut f64)) {
         let thread = std::thread::current().name().unwrap_or_default().to_owned();
         *lock(&CALLS).entry(thread).or_default() += 1;
-        let mut mood = lock(&MOOD);
-        assert!(*mood != Mood::Panics, "a recorder that panics");
-        while *mood == Mood::Blocks {
+        let mut behaviour = lock(&BEHAVIOUR);
+        assert!(*behaviour != Behaviour::Panics, "a recorder that panics");
+        while *behaviour == Behaviour::Blocks {
             BLOCKED.store(true, Ordering::Relaxed);
-            mood = CHANGED.wait(mood).unwrap_or_else(PoisonError::into_inner);
+            behaviour = CHANGED.wait(behaviour).unwrap_or_else(PoisonError::into_inner);
         }
-        drop(mood);
-        change(lock(&HEARD).entry(self.0.clone()).or_default());
+        drop(behaviour);
+        change(lock(&VALUES).entry(self.0.clone()).or_default());
     }
 }
 
 impl CounterFn for Number {
     fn increment(&self, _: u64) {
-        unreachable!("whole numbers are told");
+        unreachable!("counters are set by their absolute value");
     }
     fn absolute(&self, value: u64) {
         self.change(|number| *number = number.max(f64::from(u32::try_from(value).unwrap())));
@@ -64,10 +64,10 @@ impl CounterFn for Number {
 
 impl GaugeFn for Number {
     fn increment(&self, _: f64) {
-        unreachable!("whole numbers are told");
+        unreachable!("counters are set by their absolute value");
     }
     fn decrement(&self, _: f64) {
-        unreachable!("whole numbers are told");
+        unreachable!("counters are set by their absolute value");
     }
     fn set(&self, value: f64) {
         self.change(|number| *number = value);
@@ -77,7 +77,7 @@ impl GaugeFn for Number {
 impl HistogramFn for Number {
     fn record(&self, value: f64) {
         self.change(|number| *number += value);
-        *lock(&HEARD).entry(format!("{} count", self.0)).or_default() += 1.0;
+        *lock(&VALUES).entry(format!("{} count", self.0)).or_default() += 1.0;
     }
 }
 
@@ -87,10 +87,10 @@ fn number(key: &Key) -> Arc<Number> {
 }
 
 fn described(name: &KeyName, about: &SharedString) {
-    lock(&HEARD).insert(format!("{}: {about}", name.as_str()), 0.0);
+    lock(&VALUES).insert(format!("{}: {about}", name.as_str()), 0.0);
 }
 
-impl Recorder for Moody {
+impl Recorder for TestHook {
     fn describe_counter(&self, name: KeyName, _: Option<Unit>, about: SharedString) {
         described(&name, &about);
     }
@@ -123,51 +123,51 @@ impl Turn {
     pub(crate) fn take() -> Self {
         static ONCE: Once = Once::new();
         let turn = lock(&TURN);
-        ONCE.call_once(|| metrics::set_global_recorder(Moody).unwrap());
+        ONCE.call_once(|| metrics::set_global_recorder(TestHook).unwrap());
         // It receives nothing before the first lock. The end of the last test arrives within two flushes.
         let first = Redlock::builder(["memory://"]).build().unwrap();
         first.lock("first").acquire_blocking().unwrap().release_blocking().unwrap();
         called(42);
-        Self { before: lock(&HEARD).clone(), _turn: turn }
+        Self { before: lock(&VALUES).clone(), _turn: turn }
     }
 
     /// How much a number has grown.
-    pub(crate) fn heard(&self, name: &str) -> f64 {
-        let now = lock(&HEARD).get(name).copied().unwrap_or_default();
+    pub(crate) fn growth(&self, name: &str) -> f64 {
+        let now = lock(&VALUES).get(name).copied().unwrap_or_default();
         now - self.before.get(name).copied().unwrap_or_default()
     }
 
     /// Waits until a number has grown by this much.
-    pub(crate) fn hear(&self, name: &str, wanted: f64) {
+    pub(crate) fn wait_for_growth(&self, name: &str, wanted: f64) {
         self.until(name, &format!("{wanted}"), |number| (number - wanted).abs() < 1e-9);
     }
 
     /// Waits until a number has grown.
-    pub(crate) fn hear_of(&self, name: &str) {
+    pub(crate) fn wait_for_any_growth(&self, name: &str) {
         self.until(name, "something", |number| number > 0.5);
     }
 
     fn until(&self, name: &str, wanted: &str, good: impl Fn(f64) -> bool) {
         let what = format!("{name}: {wanted} more");
-        eventually_blocking(&what, || good(self.heard(name)));
+        eventually_blocking(&what, || good(self.growth(name)));
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        mood(Mood::Records);
+        set_behaviour(Behaviour::Records);
     }
 }
 
-pub(crate) fn mood(next: Mood) {
-    *lock(&MOOD) = next;
+pub(crate) fn set_behaviour(next: Behaviour) {
+    *lock(&BEHAVIOUR) = next;
     CHANGED.notify_all();
 }
 
 /// Makes the recorder block, and waits until it does.
 pub(crate) fn block() {
     BLOCKED.store(false, Ordering::Relaxed);
-    mood(Mood::Blocks);
+    set_behaviour(Behaviour::Blocks);
     eventually_blocking("it is called", || BLOCKED.load(Ordering::Relaxed));
 }
 
@@ -180,7 +180,7 @@ pub(crate) fn called(times: u64) {
 
 /// The names that were described.
 pub(crate) fn described_names() -> Vec<String> {
-    lock(&HEARD).keys().filter_map(|name| Some(name.split_once(": ")?.0.to_owned())).collect()
+    lock(&VALUES).keys().filter_map(|name| Some(name.split_once(": ")?.0.to_owned())).collect()
 }
 
 /// The threads on which it was called.

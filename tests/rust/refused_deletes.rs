@@ -13,7 +13,7 @@ const NO_DELETES: &str = "ACL SETUSER default -del -delex -delifeq";
 const DELETES: &str = "ACL SETUSER default +@all";
 
 /// A server that does not know one of the commands refuses the whole rule.
-fn tell(server: &Server, command: &str) {
+fn configure(server: &Server, command: &str) {
     if server.ask(command) != "+OK" {
         let known = command.replace(" -delex", "").replace(" -delifeq", "");
         assert_eq!(server.ask(&known), "+OK");
@@ -23,7 +23,7 @@ fn tell(server: &Server, command: &str) {
 /// The delete of the release is refused and stays pending.
 async fn refused_release(redlock: &Redlock, server: &Server, (begin, code): (&str, &str)) {
     let lease = redlock.lock("job").ttl(millis(600_000)).acquire().await.unwrap();
-    tell(server, begin);
+    configure(server, begin);
     let error = lease.release().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert!(error.to_string().contains(code) || code == "NOPERM", "{error}");
@@ -36,7 +36,7 @@ async fn retries_a_refused_release_until_the_server_deletes_the_key() {
         let server = Server::start();
         let redlock = client([&server]);
         refused_release(&redlock, &server, (begin, code)).await;
-        tell(&server, end);
+        configure(&server, end);
         eventually("the key is deleted", || server.ask("DBSIZE") == ":0").await;
     }
 }
@@ -67,7 +67,7 @@ async fn shutdown_waits_for_a_refused_delete() {
     refused_release(&redlock, &server, (begin, code)).await;
     let shutdown = tokio::spawn(async move { redlock.shutdown(millis(60_000)).await });
     tokio::task::yield_now().await;
-    tell(&server, end);
+    configure(&server, end);
     shutdown.await.unwrap().unwrap();
     assert_eq!(server.ask("DBSIZE"), ":0");
 }
@@ -79,7 +79,7 @@ async fn retries_a_refused_delete_after_the_client_is_dropped() {
     let (begin, end, code) = REFUSALS[0];
     refused_release(&redlock, &server, (begin, code)).await;
     drop(redlock);
-    tell(&server, end);
+    configure(&server, end);
     eventually("the key is deleted", || server.ask("DBSIZE") == ":0").await;
 }
 
@@ -93,11 +93,11 @@ async fn retries_a_refused_rollback() {
     eventually("on all nodes", || nodes.iter().all(|node| node.ask("EXISTS lock:job") == ":1"))
         .await;
     assert_eq!(nodes[2].ask("DEL lock:job"), ":1");
-    tell(&nodes[2], NO_DELETES);
+    configure(&nodes[2], NO_DELETES);
     let lock = redlock.lock("job").ttl(millis(600_000)).wait(millis(0));
     assert_eq!(lock.acquire().await.unwrap_err().kind(), ErrorKind::Timeout);
     eventually("the vote", || nodes[2].ask("EXISTS lock:job") == ":1").await;
-    tell(&nodes[2], DELETES);
+    configure(&nodes[2], DELETES);
     eventually("the vote is deleted", || nodes[2].ask("DBSIZE") == ":0").await;
     assert!(held.is_held());
 }

@@ -15,12 +15,12 @@ pub(crate) async fn refused(redlock: &Redlock) -> redlock::Error {
 }
 
 /// Waits for the delete, which may still be in flight when the call times out.
-pub(crate) async fn taken_back(server: &Server) {
+pub(crate) async fn wait_rolled_back(server: &Server) {
     eventually("no key", || server.ask("DBSIZE") == ":0").await;
 }
 
 #[tokio::test]
-async fn what_is_granted_is_on_the_replica() {
+async fn grant_is_on_the_replica() {
     let (primary, replica) = pair();
     let redlock = one_replica(primary.url());
     for at in 0..50 {
@@ -35,14 +35,14 @@ async fn what_is_granted_is_on_the_replica() {
 }
 
 #[tokio::test]
-async fn a_grant_that_no_replica_has_is_a_fault_and_is_taken_back() {
+async fn unreplicated_grant_is_an_error_and_rolled_back() {
     let primary = Server::start();
     let redlock = one_replica(primary.url());
     let error = refused(&redlock).await;
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     let cause = error.nodes()[0].error.clone().unwrap();
     assert!(cause.contains("reached 0 of 1 replicas within 0.800 s"), "{cause}");
-    taken_back(&primary).await;
+    wait_rolled_back(&primary).await;
     // The primary's reply alone is enough for a client that requires no replicas.
     let easy = builder([primary.url()]).build().unwrap();
     let lease = easy.lock("job").acquire().await.unwrap();
@@ -52,7 +52,7 @@ async fn a_grant_that_no_replica_has_is_a_fault_and_is_taken_back() {
 }
 
 #[tokio::test]
-async fn votes_that_come_together_share_one_question() {
+async fn concurrent_votes_share_one_wait_command() {
     let (primary, _replica) = pair();
     let redlock = one_replica(primary.url());
     redlock.lock("warm").acquire().await.unwrap().release().await.unwrap();
@@ -65,7 +65,7 @@ async fn votes_that_come_together_share_one_question() {
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_confirm_is_told_of_at_connect() {
+async fn reports_missing_wait_command_at_connect() {
     let without = Server::with(&["--rename-command", "WAIT", ""]);
     let error = one_replica(without.url()).lock("job").acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
@@ -82,7 +82,7 @@ async fn a_server_that_cannot_confirm_is_told_of_at_connect() {
 
 #[cfg(not(feature = "waitaof"))]
 #[tokio::test]
-async fn a_server_that_knows_of_no_disk_is_told_of_at_connect() {
+async fn reports_missing_waitaof_command_at_connect() {
     let server = Server::start();
     let fsync = builder([server.url()]).fsync(true).build().unwrap();
     let error = fsync.lock("job").acquire().await.unwrap_err();

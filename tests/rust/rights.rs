@@ -15,7 +15,7 @@ fn as_user(server: &Server, rights: &str) -> Redlock {
 }
 
 #[tokio::test]
-async fn the_least_rights_are_enough_for_everything() {
+async fn minimum_permissions_suffice() {
     let server = Server::start();
     server.ask("ACL LOG RESET");
     let redlock = as_user(&server, RIGHTS);
@@ -31,7 +31,7 @@ async fn the_least_rights_are_enough_for_everything() {
     // By push, not by polling.
     let both = tokio::time::timeout(millis(5000), waiting).await.unwrap().unwrap().unwrap();
     assert!(redlock.force_release("other").await.unwrap());
-    tokio::time::timeout(millis(5000), both.lost()).await.expect("told by push");
+    tokio::time::timeout(millis(5000), both.lost()).await.expect("notified by push");
     assert_eq!(both.release().await.unwrap_err().kind(), ErrorKind::Lost);
     let plain = redlock.lock("plain").acquire().await.unwrap();
     let attached = redlock.lock("plain").attach(plain.token()).await.unwrap();
@@ -43,7 +43,7 @@ async fn the_least_rights_are_enough_for_everything() {
 }
 
 #[tokio::test]
-async fn a_right_that_is_missing_is_named_at_once() {
+async fn names_a_missing_permission_at_once() {
     let server = Server::start();
     // Redis 6 can revoke whole commands only.
     let old =
@@ -68,7 +68,7 @@ async fn a_right_that_is_missing_is_named_at_once() {
 }
 
 #[tokio::test]
-async fn rights_of_a_feature_are_named_when_it_is_asked_for() {
+async fn names_a_feature_permission_when_it_is_used() {
     let server = Server::start();
     let redlock = as_user(&server, &format!("{RIGHTS} -time"));
     redlock.lock("job").acquire().await.unwrap().release().await.unwrap();

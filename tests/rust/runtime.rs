@@ -9,11 +9,11 @@ use futures_util::future::join_all;
 use redlock::Redlock;
 use tokio::runtime::Runtime;
 
-use crate::support::runtimes::{client_of, empties, in_task, pairs, runtimes};
+use crate::support::runtimes::{client_of, in_task, pairs, runtimes, wait_empty};
 use crate::support::{Server, builder};
 
 #[test]
-fn an_acquire_that_is_cancelled_leaves_no_key() {
+fn cancelled_acquire_leaves_no_key() {
     for runtime in runtimes() {
         let server = Server::start();
         let client = client_of(runtime.handle(), &server);
@@ -36,13 +36,13 @@ fn an_acquire_that_is_cancelled_leaves_no_key() {
             got
         });
         assert!(got < 400, "{got}");
-        empties(&server);
+        wait_empty(&server);
     }
 }
 
 /// Callers in different runtimes and threads. One at a time holds the lock.
 #[test]
-fn two_clients_in_two_runtimes_and_threads_take_turns() {
+fn clients_in_two_runtimes_exclude_each_other() {
     let server = Server::start();
     let [one, two] = runtimes();
     let clients = [client_of(one.handle(), &server), client_of(one.handle(), &server)];
@@ -52,7 +52,7 @@ fn two_clients_in_two_runtimes_and_threads_take_turns() {
         async move {
             for number in 0..40 {
                 let lease = lock.acquire().await.unwrap();
-                assert!(!inside.swap(true, Ordering::SeqCst), "two have it");
+                assert!(!inside.swap(true, Ordering::SeqCst), "two holders");
                 tokio::task::yield_now().await;
                 inside.store(false, Ordering::SeqCst);
                 lease.release().await.unwrap();
@@ -69,7 +69,7 @@ fn two_clients_in_two_runtimes_and_threads_take_turns() {
             all.spawn(|| {
                 for _ in 0..40 {
                     let lease = client.lock("job").acquire_blocking().unwrap();
-                    assert!(!inside.swap(true, Ordering::SeqCst), "two have it");
+                    assert!(!inside.swap(true, Ordering::SeqCst), "two holders");
                     inside.store(false, Ordering::SeqCst);
                     lease.release_blocking().unwrap();
                 }
@@ -94,6 +94,6 @@ fn many_tasks_over_several_nodes() {
             runtime.spawn(async move { pairs(&client, &format!("job-{number}"), 20).await })
         });
         runtime.block_on(join_all(tasks)).into_iter().for_each(Result::unwrap);
-        servers.iter().for_each(empties);
+        servers.iter().for_each(wait_empty);
     }
 }

@@ -16,7 +16,7 @@ fn memory() -> Redlock {
 }
 
 #[test]
-fn names_of_any_kind() {
+fn accepts_names_of_any_string_type() {
     let redlock = memory();
     let (one, several) = ("a".to_owned(), ["a".to_owned(), "b".to_owned()]);
     for lock in [redlock.lock(&one), redlock.lock(Cow::from("a")), redlock.lock(one.clone())] {
@@ -41,7 +41,7 @@ fn names_of_any_kind() {
 }
 
 #[tokio::test]
-async fn a_lock_is_awaited() -> Result<(), Error> {
+async fn lock_can_be_awaited() -> Result<(), Error> {
     let redlock = memory();
     let lock = redlock.lock("awaited").wait(millis(50));
     let lease = (&lock).await?;
@@ -52,7 +52,7 @@ async fn a_lock_is_awaited() -> Result<(), Error> {
 }
 
 #[tokio::test]
-async fn another_wait_for_one_acquire() {
+async fn acquire_within_overrides_wait() {
     let redlock = memory();
     let short = redlock.lock("waited").wait(Duration::ZERO);
     let lease = short.acquire_within(None).await.unwrap();
@@ -74,7 +74,7 @@ async fn another_wait_for_one_acquire() {
 }
 
 #[tokio::test]
-async fn a_body_gives_its_value_and_leaves_no_key() {
+async fn using_returns_the_value_and_leaves_no_key() {
     let server = Server::start();
     let lock = client([&server]).lock("body");
     let copy = lock.clone();
@@ -104,7 +104,7 @@ impl Drop for Dropped {
 }
 
 #[tokio::test]
-async fn a_body_is_stopped_when_its_lease_is_lost() {
+async fn loss_cancels_the_body() {
     let server = Server::start();
     let redlock = client([&server]);
     let stopped = Arc::new(AtomicBool::new(false));
@@ -122,7 +122,7 @@ async fn a_body_is_stopped_when_its_lease_is_lost() {
 }
 
 #[tokio::test]
-async fn a_body_that_ended_without_its_lock_is_lost() {
+async fn body_that_outlives_its_lease_returns_lost() {
     let redlock = memory();
     let lock = redlock.lock("late").ttl(millis(100)).renew(false);
     // It blocks the thread, so it cannot be cancelled.
@@ -132,7 +132,7 @@ async fn a_body_that_ended_without_its_lock_is_lost() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_dropped_leaves_no_key() {
+async fn dropped_body_leaves_no_key() {
     let server = Server::start();
     let lock = client([&server]).lock("body");
     let body = lock.using(async |_| std::future::pending::<()>().await);
@@ -143,7 +143,7 @@ async fn a_body_that_is_dropped_leaves_no_key() {
 }
 
 #[tokio::test]
-async fn a_release_that_nobody_confirms_costs_no_value() {
+async fn unconfirmed_release_keeps_the_value() {
     let mut server = Server::start();
     let lock = client([&server]).lock("body").ttl(millis(60_000));
     let value = lock.using(async |_| {
@@ -158,13 +158,14 @@ const NODES: &str = "REDLOCK_TEST_FROM_ENV";
 /// The output of this program with these variables set, which names its nodes.
 fn with_variables(variables: &[(&str, &str)]) -> Output {
     let mut this = Command::new(std::env::current_exe().unwrap());
-    this.args(["scope::nodes_by_the_environment", "--exact", "--nocapture"]).env(NODES, "1");
+    this.args(["scope::reads_nodes_from_the_environment", "--exact", "--nocapture"])
+        .env(NODES, "1");
     this.env_remove("REDLOCK_NODES").env_remove("REDIS_URL");
     this.envs(variables.iter().copied()).output().unwrap()
 }
 
 #[test]
-fn nodes_by_the_environment() {
+fn reads_nodes_from_the_environment() {
     if std::env::var_os(NODES).is_some() {
         let client = redlock::Builder::from_env().unwrap().key_prefix("app:").build().unwrap();
         assert_eq!(client.lock("job").key(), "app:job");
@@ -190,23 +191,30 @@ fn nodes_by_the_environment() {
 }
 
 #[test]
-fn a_variable_with_an_invalid_url_is_named() {
+fn names_the_variable_with_an_invalid_url() {
     for variable in ["REDIS_URL", "REDLOCK_NODES"] {
         let out = with_variables(&[(variable, "redis://b:s3cret")]);
-        let said = String::from_utf8_lossy(&out.stderr).into_owned();
-        assert!(said.contains(&format!("the environment variable {variable} is wrong")), "{said}");
-        assert!(!said.contains("s3cret"), "{said}");
+        let output = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert!(
+            output.contains(&format!("the environment variable {variable} is wrong")),
+            "{output}"
+        );
+        assert!(!output.contains("s3cret"), "{output}");
     }
 }
 
 #[cfg(unix)]
 #[test]
-fn an_environment_that_is_no_text_is_said_and_not_shown() {
+fn invalid_utf8_in_the_environment_is_not_shown() {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
     let mut this = Command::new(std::env::current_exe().unwrap());
-    this.args(["scope::nodes_by_the_environment", "--exact", "--nocapture"]).env(NODES, "1");
+    this.args(["scope::reads_nodes_from_the_environment", "--exact", "--nocapture"])
+        .env(NODES, "1");
     let out = this.env("REDIS_URL", OsStr::from_bytes(b"redis://secret\xff@a")).output().unwrap();
-    let said = String::from_utf8_lossy(&out.stderr).into_owned();
-    assert!(said.contains("REDIS_URL is not valid UTF-8") && !said.contains("secret"), "{said}");
+    let output = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(
+        output.contains("REDIS_URL is not valid UTF-8") && !output.contains("secret"),
+        "{output}"
+    );
 }

@@ -4,22 +4,22 @@ use std::time::Duration;
 
 use redlock::{ErrorKind, Redlock};
 
-use crate::small::{Knows, Small};
+use crate::scriptless::{Dialect, ScriptlessServer};
 use crate::support::{Server, Silent, eventually, millis};
 
-fn without(url: String) -> Redlock {
+fn scriptless_client(url: String) -> Redlock {
     Redlock::builder([url]).scripts(false).build().unwrap()
 }
 
 /// Whether the test server supports a conditional delete: Valkey 9 and Redis 8.4.
-fn deletes(server: &Server) -> bool {
+fn has_conditional_delete(server: &Server) -> bool {
     ["DELIFEQ none x", "DELEX none IFEQ x"].iter().any(|ask| server.ask(ask) == ":0")
 }
 
 /// Tests either dialect, selected by name.
-async fn every_verb(knows: Knows, name: &str) {
-    let small = Small::start(knows);
-    let (one, two) = (without(small.url()), without(small.url()));
+async fn check_all_commands(dialect: Dialect, name: &str) {
+    let scriptless = ScriptlessServer::start(dialect);
+    let (one, two) = (scriptless_client(scriptless.url()), scriptless_client(scriptless.url()));
     let lock = one.lock("job").ttl(millis(600));
     let lease = lock.acquire().await.unwrap();
     assert!(two.lock("job").try_acquire().await.unwrap().is_none());
@@ -36,58 +36,63 @@ async fn every_verb(knows: Knows, name: &str) {
     assert!(attached.detach());
     lease.release().await.unwrap();
     // A second delete cancels a vote that a busy machine answered late.
-    assert!(small.get("lock:job").is_none() && small.count(name) > 0);
+    assert!(scriptless.get("lock:job").is_none() && scriptless.count(name) > 0);
     assert!(!two.lock("job").inspect().await.unwrap().held);
     let lease = one.lock("job").acquire().await.unwrap();
     assert!(two.force_release("job").await.unwrap() && !two.force_release("job").await.unwrap());
-    assert_eq!(small.get("lock:job"), None);
+    assert_eq!(scriptless.get("lock:job"), None);
     drop(lease);
     for script in ["EVALSHA", "SCRIPT", "EVAL"] {
-        assert_eq!(small.count(script), 0, "{script}");
+        assert_eq!(scriptless.count(script), 0, "{script}");
     }
 }
 
 #[tokio::test]
-async fn every_verb_works_as_valkey_deletes() {
-    every_verb(Knows::DelIfEq, "DELIFEQ").await;
+async fn all_commands_work_with_delifeq() {
+    check_all_commands(Dialect::DelIfEq, "DELIFEQ").await;
 }
 
 #[tokio::test]
-async fn every_verb_works_as_redis_deletes() {
-    every_verb(Knows::DelEx, "DELEX").await;
+async fn all_commands_work_with_delex() {
+    check_all_commands(Dialect::DelEx, "DELEX").await;
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_delete_so_is_told_of_at_connect() {
-    let small = Small::start(Knows::Nothing);
-    let redlock = without(small.url());
+async fn reports_missing_conditional_delete_at_connect() {
+    let scriptless = ScriptlessServer::start(Dialect::Nothing);
+    let redlock = scriptless_client(scriptless.url());
     let error = redlock.lock("job").acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     assert!(
         error.to_string().contains("scripts is off, but the server has neither DELIFEQ"),
         "{error}"
     );
-    assert_eq!(small.count("SET"), 0, "a vote was sent");
+    assert_eq!(scriptless.count("SET"), 0, "a vote was sent");
     // A server that is still loading may support them.
-    let lock = without(Small::start(Knows::Loading).url()).lock("job").wait(Duration::ZERO);
+    let lock = scriptless_client(ScriptlessServer::start(Dialect::Loading).url())
+        .lock("job")
+        .wait(Duration::ZERO);
     let error = lock.acquire().await.unwrap_err();
     assert!(
         error.kind() == ErrorKind::Unavailable && error.to_string().contains("LOADING"),
         "{error}"
     );
     let real = Server::start();
-    let acquired = without(real.url()).lock("job").acquire().await;
+    let acquired = scriptless_client(real.url()).lock("job").acquire().await;
     match acquired {
-        Ok(lease) => assert!(deletes(&real) && lease.is_held()),
-        Err(error) => assert!(!deletes(&real) && error.kind() == ErrorKind::Unsupported, "{error}"),
+        Ok(lease) => assert!(has_conditional_delete(&real) && lease.is_held()),
+        Err(error) => assert!(
+            !has_conditional_delete(&real) && error.kind() == ErrorKind::Unsupported,
+            "{error}"
+        ),
     }
 }
 
 /// A user without the right to run scripts, and a client without the option.
 #[tokio::test]
-async fn without_the_option_a_user_without_scripts_is_refused() {
-    let small = Small::start(Knows::DelIfEq);
-    let redlock = Redlock::builder([small.url()]).build().unwrap();
+async fn user_without_script_permission_needs_the_option() {
+    let scriptless = ScriptlessServer::start(Dialect::DelIfEq);
+    let redlock = Redlock::builder([scriptless.url()]).build().unwrap();
     let error = redlock.lock("job").wait(Duration::ZERO).acquire().await.unwrap_err();
     let cause = error.nodes()[0].error.clone().unwrap();
     assert!(error.kind() == ErrorKind::Unavailable && cause.contains("NOPERM"), "{cause}");
@@ -95,9 +100,9 @@ async fn without_the_option_a_user_without_scripts_is_refused() {
 }
 
 #[tokio::test]
-async fn what_needs_a_script_is_refused_before_anything_is_sent() {
+async fn refuses_script_features_before_sending() {
     let silent = Silent::listen();
-    let redlock = without(silent.url());
+    let redlock = scriptless_client(silent.url());
     let fenced = redlock.lock("job").fencing(true).acquire().await.unwrap_err();
     let several = redlock.lock(["a", "b"]);
     let errors = [
@@ -117,16 +122,16 @@ async fn what_needs_a_script_is_refused_before_anything_is_sent() {
 
 /// The server loses one reply, so that all later ones are shifted. No caller gets the reply of another.
 #[tokio::test]
-async fn an_answer_to_another_question_is_none() {
+async fn rejects_a_shifted_reply() {
     for lost in ["DELIFEQ", "PING", "GETRANGE", "EXEC", "MULTI"] {
-        let small = Small::start(Knows::DelIfEq);
-        let redlock = without(small.url());
+        let scriptless = ScriptlessServer::start(Dialect::DelIfEq);
+        let redlock = scriptless_client(scriptless.url());
         let lock = |name: &str| redlock.lock(name).ttl(millis(2000)).renew(false);
         let (one, two) =
             (lock("one").acquire().await.unwrap(), lock("two").acquire().await.unwrap());
         // The server has lost the key of "two". The reply for "one" must not be taken for the reply for "two".
-        small.set("lock:two", "somebody", millis(10_000));
-        small.lose(&[lost]);
+        scriptless.set("lock:two", "other", millis(10_000));
+        scriptless.lose(&[lost]);
         let (first, second) = if matches!(lost, "DELIFEQ" | "PING") {
             tokio::join!(one.release(), two.release())
         } else {
@@ -142,92 +147,97 @@ async fn an_answer_to_another_question_is_none() {
 
 /// A whole reply is lost. The next one has the same shape and belongs to another lease.
 #[tokio::test]
-async fn the_next_release_s_answer_is_not_taken_for_this_one_s() {
-    let small = Small::start(Knows::DelIfEq);
-    let redlock = without(small.url());
+async fn rejects_the_reply_of_the_next_release() {
+    let scriptless = ScriptlessServer::start(Dialect::DelIfEq);
+    let redlock = scriptless_client(scriptless.url());
     let lock = |name: &str| redlock.lock(name).ttl(millis(2000)).renew(false).acquire();
     let (taken, ours) = (lock("taken").await.unwrap(), lock("ours").await.unwrap());
-    small.set("lock:taken", "somebody", millis(10_000));
-    small.lose(&["DELIFEQ", "PING"]);
+    scriptless.set("lock:taken", "other", millis(10_000));
+    scriptless.lose(&["DELIFEQ", "PING"]);
     let (first, _) = tokio::join!(taken.release(), ours.release());
     assert_eq!(first.unwrap_err().kind(), ErrorKind::Unavailable);
 }
 
 #[tokio::test]
-async fn an_extension_never_shortens_whoever_asked_for_the_longer_one() {
-    let small = Small::start(Knows::DelIfEq);
-    let (one, two) = (without(small.url()), without(small.url()));
+async fn extend_never_shortens_without_scripts() {
+    let scriptless = ScriptlessServer::start(Dialect::DelIfEq);
+    let (one, two) = (scriptless_client(scriptless.url()), scriptless_client(scriptless.url()));
     let lease = one.lock("job").ttl(millis(1000)).renew(false).acquire().await.unwrap();
     let attached = two.lock("job").ttl(millis(30_000)).renew(false);
     let attached = attached.attach(lease.token()).await.unwrap();
     lease.extend(millis(1000)).await.unwrap();
-    assert!(small.get("lock:job").unwrap().1 > millis(20_000), "{:?}", small.get("lock:job"));
+    assert!(
+        scriptless.get("lock:job").unwrap().1 > millis(20_000),
+        "{:?}",
+        scriptless.get("lock:job")
+    );
     attached.detach();
 }
 
 /// If the lease was taken over, a renewal must not extend the key of the other client.
 #[tokio::test]
-async fn an_extension_leaves_another_ones_key_alone() {
-    let small = Small::start(Knows::DelIfEq);
-    let redlock = without(small.url());
+async fn extend_does_not_touch_the_next_holders_key() {
+    let scriptless = ScriptlessServer::start(Dialect::DelIfEq);
+    let redlock = scriptless_client(scriptless.url());
     let lease = redlock.lock("job").ttl(millis(10_000)).renew(false).acquire().await.unwrap();
-    small.set("lock:job", "somebody", millis(900));
+    scriptless.set("lock:job", "other", millis(900));
     let error = lease.extend(millis(10_000)).await.unwrap_err();
     assert_eq!((error.kind(), error.reason()), (ErrorKind::Lost, Some("taken")), "{error}");
-    assert_eq!(small.count("PEXPIRE"), 0);
-    assert!(small.get("lock:job").unwrap().1 < millis(900));
+    assert_eq!(scriptless.count("PEXPIRE"), 0);
+    assert!(scriptless.get("lock:job").unwrap().1 < millis(900));
 }
 
 /// Deletes the value that was seen, not the value that exists when the delete arrives.
 #[tokio::test]
-async fn a_release_by_force_hits_nobody_who_came_later() {
-    let small = Small::start(Knows::DelIfEq);
-    let redlock = without(small.url());
-    small.set("lock:job", "first", millis(10_000));
+async fn force_release_deletes_only_the_value_it_saw() {
+    let scriptless = ScriptlessServer::start(Dialect::DelIfEq);
+    let redlock = scriptless_client(scriptless.url());
+    scriptless.set("lock:job", "first", millis(10_000));
     // The client connected before. The reply that names the holder is lost, so the repeated request is a different
     // question.
     assert!(redlock.lock("job").inspect().await.unwrap().held);
-    small.set("lock:long", &"x".repeat(2000), millis(10_000));
+    scriptless.set("lock:long", &"x".repeat(2000), millis(10_000));
     let error = redlock.force_release("long").await.unwrap_err();
     assert!(error.to_string().contains("more than one kilobyte"), "{error}");
-    assert!(small.get("lock:long").is_some());
+    assert!(scriptless.get("lock:long").is_some());
     assert!(redlock.force_release("job").await.unwrap());
-    assert_eq!((small.get("lock:job"), small.count("DEL")), (None, 0));
+    assert_eq!((scriptless.get("lock:job"), scriptless.count("DEL")), (None, 0));
 }
 
 /// The delete of a broken connection stays pending, and is sent in the dialect of the server that is then connected.
 #[tokio::test]
-async fn a_delete_that_was_lost_is_paid() {
-    for knows in [Knows::DelIfEq, Knows::DelEx] {
-        let small = Small::start(knows);
-        let redlock = without(small.url());
+async fn lost_delete_is_sent_again() {
+    for dialect in [Dialect::DelIfEq, Dialect::DelEx] {
+        let scriptless = ScriptlessServer::start(dialect);
+        let redlock = scriptless_client(scriptless.url());
         let lease = redlock.lock("job").ttl(millis(8000)).acquire().await.unwrap();
         // The connection breaks at the shifted reply. The delete was run, and is sent again.
-        small.lose(&["PING"]);
+        scriptless.lose(&["PING"]);
         let _ = lease.release().await;
-        let name = if knows == Knows::DelIfEq { "DELIFEQ" } else { "DELEX" };
-        eventually("a second delete", || small.count(name) >= 2).await;
-        assert_eq!(small.get("lock:job"), None);
+        let name = if dialect == Dialect::DelIfEq { "DELIFEQ" } else { "DELEX" };
+        eventually("a second delete", || scriptless.count(name) >= 2).await;
+        assert_eq!(scriptless.get("lock:job"), None);
     }
 }
 
 /// The minimum rights of a user on Valkey 9: `docs/operate/security.md`.
 #[cfg(feature = "delifeq")]
-const LEAST: &str = include_str!("../vectors/rights_without_scripts.txt").trim_ascii_end();
+const MINIMUM_PERMISSIONS: &str =
+    include_str!("../vectors/rights_without_scripts.txt").trim_ascii_end();
 
 /// A user without the right to run scripts on Valkey 9.
 #[cfg(feature = "delifeq")]
 fn as_user(server: &Server, rights: &str) -> Redlock {
     assert_eq!(server.ask(&format!("ACL SETUSER app reset on >s3cret-word {rights}")), "+OK");
     let url = format!("redis://app:s3cret-word@127.0.0.1:{}", server.port);
-    without(url)
+    scriptless_client(url)
 }
 
 #[cfg(feature = "delifeq")]
 #[tokio::test]
-async fn the_least_rights_are_enough_for_everything_without_scripts() {
+async fn minimum_permissions_suffice_without_scripts() {
     let server = Server::start();
-    let redlock = as_user(&server, LEAST);
+    let redlock = as_user(&server, MINIMUM_PERMISSIONS);
     let lock = redlock.lock("job").ttl(millis(600));
     let lease = lock.acquire().await.unwrap();
     eventually("renewals", || redlock.stats().renewed >= 4).await;
@@ -239,7 +249,7 @@ async fn the_least_rights_are_enough_for_everything_without_scripts() {
     // By push, not by polling.
     let next = tokio::time::timeout(millis(5000), waiting).await.unwrap().unwrap().unwrap();
     assert!(redlock.force_release("job").await.unwrap());
-    tokio::time::timeout(millis(5000), next.lost()).await.expect("told by push");
+    tokio::time::timeout(millis(5000), next.lost()).await.expect("notified by push");
     let plain = redlock.lock("plain").acquire().await.unwrap();
     redlock.lock("plain").attach(plain.token()).await.unwrap().detach();
     plain.release().await.unwrap();
@@ -250,10 +260,10 @@ async fn the_least_rights_are_enough_for_everything_without_scripts() {
 
 #[cfg(feature = "delifeq")]
 #[tokio::test]
-async fn a_right_that_is_missing_without_scripts_is_named_at_once() {
+async fn names_a_missing_permission_without_scripts() {
     let server = Server::start();
     for right in ["set", "getrange", "pttl", "pexpire", "multi", "exec", "ping", "delifeq"] {
-        let redlock = as_user(&server, &format!("{LEAST} -{right}"));
+        let redlock = as_user(&server, &format!("{MINIMUM_PERMISSIONS} -{right}"));
         let error = redlock.lock("job").wait(Duration::ZERO).acquire().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{right}: {error}");
         let cause = error.nodes()[0].error.clone().unwrap();
@@ -267,11 +277,11 @@ async fn a_right_that_is_missing_without_scripts_is_named_at_once() {
 
 /// By default, releases use the command that costs the server less. With `scripts(true)`, they use the script.
 #[tokio::test]
-async fn releases_take_the_cheaper_way_by_themselves() {
+async fn releases_use_the_cheaper_command_by_default() {
     let server = Server::start();
     let calls = |name: &str| {
-        let said = server.info("commandstats", &format!("cmdstat_{name}"))?;
-        said.strip_prefix("calls=")?.split(',').next()?.parse::<u32>().ok()
+        let stats = server.info("commandstats", &format!("cmdstat_{name}"))?;
+        stats.strip_prefix("calls=")?.split(',').next()?.parse::<u32>().ok()
     };
     let cheaper = server.ask("DELIFEQ none x") == ":0";
     for (scripts, native) in [(None, cheaper), (Some(true), false)] {
@@ -289,7 +299,7 @@ async fn releases_take_the_cheaper_way_by_themselves() {
 
 #[cfg(feature = "delifeq")]
 #[tokio::test]
-async fn a_right_to_the_cheaper_way_that_is_taken_away_costs_no_release() {
+async fn revoked_delifeq_falls_back_to_the_script() {
     let server = Server::start();
     assert_eq!(server.ask("ACL SETUSER app reset on >s3cret-word ~* &* +@all"), "+OK");
     let url = format!("redis://app:s3cret-word@127.0.0.1:{}", server.port);

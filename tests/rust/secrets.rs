@@ -58,16 +58,16 @@ fn check(about: &str, error: &Error, words: &[String]) {
     }
     let all = format!("{text} {error:?} {:?}", error.nodes());
     assert!(!all.contains("s3cret"), "{about}: {all}");
-    assert!(!all.contains(obeyed), "{about}: {all:?}");
+    assert!(!all.contains(is_control), "{about}: {all:?}");
     assert!(text.len() < 1000, "{about}: {text}");
 }
 
-fn obeyed(character: char) -> bool {
+fn is_control(character: char) -> bool {
     character.is_control() || matches!(character, '\u{2028}' | '\u{202e}')
 }
 
 #[test]
-fn what_is_refused_is_not_quoted() {
+fn refused_values_are_not_shown() {
     for Clients { about, nodes, says } in secrets().refused {
         let error = Redlock::builder(nodes).build().expect_err(&about);
         check(&about, &error, &says);
@@ -75,7 +75,7 @@ fn what_is_refused_is_not_quoted() {
 }
 
 #[test]
-fn what_is_no_path_is_not_quoted() {
+fn invalid_paths_are_not_shown() {
     for Tls { about, mut options, says } in secrets().tls {
         let mut tls = TlsOptions::new();
         for (name, set) in [
@@ -95,7 +95,7 @@ fn what_is_no_path_is_not_quoted() {
 }
 
 #[tokio::test]
-async fn what_is_accepted_is_not_shown() {
+async fn accepted_secrets_are_not_shown() {
     for Clients { about, nodes, .. } in secrets().accepted {
         let redlock = Redlock::builder(nodes).build().expect(&about);
         let lock = redlock.lock("job").wait(Duration::ZERO);
@@ -107,7 +107,7 @@ async fn what_is_accepted_is_not_shown() {
 }
 
 #[tokio::test]
-async fn what_a_server_says_is_shown_without_the_password_and_on_one_line() {
+async fn server_texts_are_shown_escaped_without_passwords() {
     for row in secrets().said {
         let fake = Fake::start(&row, true);
         let redlock = Redlock::builder([fake.url()]).node_timeout(millis(3000)).build().unwrap();
@@ -120,7 +120,7 @@ async fn what_a_server_says_is_shown_without_the_password_and_on_one_line() {
 }
 
 #[tokio::test]
-async fn names_are_shown_on_one_line_and_kept_as_they_are() {
+async fn names_are_shown_escaped_and_used_unchanged() {
     let server = Server::start();
     let redlock = client([&server]);
     for Named { about, name, shown } in secrets().name {
@@ -134,6 +134,6 @@ async fn names_are_shown_on_one_line_and_kept_as_they_are() {
         let lost = lease.lost().await;
         check(&about, &lost, std::slice::from_ref(&shown));
         let shown = format!("{lock:?} {lease:?}");
-        assert!(!shown.contains(obeyed), "{about}: {shown:?}");
+        assert!(!shown.contains(is_control), "{about}: {shown:?}");
     }
 }

@@ -5,18 +5,18 @@ use std::time::Duration;
 
 use redlock::{ErrorKind, LossReason, Redlock, TlsOptions};
 
-use crate::support::Papers;
+use crate::support::Certificates;
 use crate::support::{SERVERS_PASSWORD, Sentinels, builder, eventually, millis};
 
 /// The time of a failover, with a margin.
-const LONG: Duration = Duration::from_secs(30);
+const FAILOVER_LIMIT: Duration = Duration::from_secs(30);
 
 fn client(sentinels: &Sentinels) -> Redlock {
     builder([sentinels.url(0)]).build().unwrap()
 }
 
 #[tokio::test]
-async fn a_lease_is_on_the_primary_and_follows_it_through_a_failover() {
+async fn lease_follows_the_primary_through_a_failover() {
     let mut sentinels = Sentinels::start(1, 2);
     let old = sentinels.services[0].servers[0].port;
     let redlock = client(&sentinels);
@@ -34,7 +34,7 @@ async fn a_lease_is_on_the_primary_and_follows_it_through_a_failover() {
 }
 
 #[tokio::test]
-async fn a_holder_whose_key_was_not_replicated_is_told_at_the_switch() {
+async fn failover_notifies_holder_of_an_unreplicated_key() {
     let mut sentinels = Sentinels::start(1, 2);
     let old = sentinels.services[0].servers[0].port;
     let redlock = client(&sentinels);
@@ -45,7 +45,8 @@ async fn a_holder_whose_key_was_not_replicated_is_told_at_the_switch() {
         eventually("the replica has it", || replica.ask("DEL lock:job") == ":1").await;
     }
     sentinels.fail_over(0);
-    let lost = tokio::time::timeout(LONG, lease.lost()).await.expect("told at the switch");
+    let lost =
+        tokio::time::timeout(FAILOVER_LIMIT, lease.lost()).await.expect("notified at the switch");
     // The failover is not complete yet. The client waits only for the old primary to change its role.
     assert_eq!(lost.loss_reason(), Some(LossReason::Missing), "{lost}");
     let new = sentinels.wait_switched(0, old);
@@ -54,7 +55,7 @@ async fn a_holder_whose_key_was_not_replicated_is_told_at_the_switch() {
 }
 
 #[tokio::test]
-async fn a_lease_survives_the_death_of_the_primary() {
+async fn lease_survives_the_death_of_the_primary() {
     let mut sentinels = Sentinels::start(1, 2);
     let old = sentinels.services[0].servers[0].port;
     let redlock = client(&sentinels);
@@ -76,7 +77,7 @@ async fn a_lease_survives_the_death_of_the_primary() {
 }
 
 #[tokio::test]
-async fn a_delete_that_the_old_primary_never_confirmed_is_paid_at_the_new_one() {
+async fn unconfirmed_delete_is_sent_to_the_new_primary() {
     let mut sentinels = Sentinels::start(1, 2);
     let old = sentinels.services[0].servers[0].port;
     let redlock = client(&sentinels);
@@ -92,7 +93,7 @@ async fn a_delete_that_the_old_primary_never_confirmed_is_paid_at_the_new_one() 
 }
 
 #[tokio::test]
-async fn a_replica_that_is_named_as_the_primary_is_not_used() {
+async fn refuses_a_replica_reported_as_primary() {
     let mut sentinels = Sentinels::start(1, 1);
     let primary = sentinels.services[0].servers[0].port;
     let redlock = client(&sentinels);
@@ -104,11 +105,11 @@ async fn a_replica_that_is_named_as_the_primary_is_not_used() {
     let cause = error.nodes()[0].error.clone().unwrap_or_default();
     assert!(cause.contains("its role is slave"), "{cause}");
     sentinels.server(primary).ask("REPLICAOF NO ONE");
-    redlock.lock("job").wait(LONG).acquire().await.unwrap().release().await.unwrap();
+    redlock.lock("job").wait(FAILOVER_LIMIT).acquire().await.unwrap().release().await.unwrap();
 }
 
 #[tokio::test]
-async fn a_primary_that_is_demoted_ends_the_connection_and_keeps_no_delete() {
+async fn demoted_primary_is_left_and_gets_no_delete() {
     let mut sentinels = Sentinels::start(1, 1);
     let primary = sentinels.services[0].servers[0].port;
     let redlock = client(&sentinels);
@@ -126,7 +127,7 @@ async fn a_primary_that_is_demoted_ends_the_connection_and_keeps_no_delete() {
 }
 
 #[tokio::test]
-async fn passwords_of_sentinels_and_servers_are_two_and_neither_is_shown() {
+async fn sentinel_and_server_passwords_are_separate_and_hidden() {
     let sentinels = Sentinels::with(1, 1, Some("s3cret-sentinels"));
     let redlock = client(&sentinels);
     redlock.lock("job").acquire().await.unwrap().release().await.unwrap();
@@ -148,7 +149,7 @@ async fn passwords_of_sentinels_and_servers_are_two_and_neither_is_shown() {
 }
 
 #[tokio::test]
-async fn a_service_that_no_sentinel_knows_is_the_options_fault() {
+async fn unknown_service_is_an_option_error() {
     let sentinels = Sentinels::start(1, 1);
     let url = sentinels.url(0).replace("service-0", "service-9");
     let redlock = builder([url]).build().unwrap();
@@ -158,15 +159,15 @@ async fn a_service_that_no_sentinel_knows_is_the_options_fault() {
 }
 
 #[tokio::test]
-async fn tls_is_for_the_sentinels_and_for_the_servers() {
-    let papers = Papers::new();
-    let (_server, tls_port) = papers.server("no");
-    let sentinel = Sentinels::alone(tls_port, |name| papers.path(name));
+async fn tls_applies_to_sentinels_and_servers() {
+    let certificates = Certificates::new();
+    let (_server, tls_port) = certificates.server("no");
+    let sentinel = Sentinels::alone(tls_port, |name| certificates.path(name));
     let url = format!("rediss+sentinel://127.0.0.1:{}/service-0", sentinel.ports[0]);
-    let tls = TlsOptions::new().ca(papers.path("ca.crt"));
+    let tls = TlsOptions::new().ca(certificates.path("ca.crt"));
     let redlock = builder([url.clone()]).tls(tls).build().unwrap();
     redlock.lock("job").acquire().await.unwrap().release().await.unwrap();
-    let tls = TlsOptions::new().ca(papers.path("other-ca.crt"));
+    let tls = TlsOptions::new().ca(certificates.path("other-ca.crt"));
     let stranger = builder([url.clone()]).tls(tls).build().unwrap();
     let plain = builder([url.replace("rediss", "redis")]).build().unwrap();
     for redlock in [stranger, plain] {

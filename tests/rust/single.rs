@@ -23,7 +23,7 @@ async fn excludes(redlock: Redlock, other: Redlock) {
 }
 
 #[tokio::test]
-async fn memory_without_a_name_is_each_client_s_own() {
+async fn unnamed_memory_node_is_private_to_its_client() {
     let unnamed = || Redlock::builder(["memory://"]).build().unwrap();
     let (one, two) = (unnamed(), unnamed());
     let lease = one.lock("job").acquire().await.unwrap();
@@ -43,7 +43,7 @@ async fn two_clients_exclude_each_other() {
 }
 
 #[tokio::test]
-async fn the_key_is_prefix_plus_name_and_its_value_the_token() {
+async fn key_is_prefix_plus_name_and_value_is_the_token() {
     let server = Server::start();
     let redlock = builder([server.url()]).key_prefix("app:").build().unwrap();
     let lease = redlock.lock("job").ttl(millis(5000)).acquire().await.unwrap();
@@ -58,7 +58,7 @@ async fn the_key_is_prefix_plus_name_and_its_value_the_token() {
 }
 
 #[tokio::test]
-async fn several_names_are_all_or_nothing() {
+async fn several_names_are_acquired_all_or_none() {
     let server = Server::start();
     let (one, two) = (client([&server]), client([&server]));
     let lease = one.lock(["a", "b"]).acquire().await.unwrap();
@@ -85,7 +85,7 @@ async fn renewal_keeps_a_lease_beyond_its_ttl() {
 }
 
 #[tokio::test]
-async fn without_renewal_it_expires_and_never_touches_the_next_holder() {
+async fn expired_lease_does_not_touch_the_next_holder() {
     let server = Server::start();
     let (one, two) = (client([&server]), client([&server]));
     let stale = one.lock("job").ttl(millis(200)).renew(false).acquire().await.unwrap();
@@ -129,7 +129,7 @@ async fn max_hold_ends_a_renewed_lease() {
 }
 
 #[tokio::test]
-async fn a_dropped_acquire_leaves_no_key_and_no_place_in_the_line() {
+async fn dropped_acquire_leaves_no_key_and_no_queue_entry() {
     let server = Server::start();
     let (one, two) = (client([&server]), client([&server]));
     let lease = one.lock("job").acquire().await.unwrap();
@@ -149,7 +149,7 @@ async fn a_dropped_acquire_leaves_no_key_and_no_place_in_the_line() {
 }
 
 #[tokio::test]
-async fn a_dropped_lease_is_released_and_a_detached_one_is_not() {
+async fn dropped_lease_is_released_and_detached_lease_is_not() {
     let server = Server::start();
     let (one, two) = (client([&server]), client([&server]));
     drop(one.lock("job").acquire().await.unwrap());
@@ -159,11 +159,11 @@ async fn a_dropped_lease_is_released_and_a_detached_one_is_not() {
 }
 
 #[tokio::test]
-async fn waiters_are_woken_by_whoever_deletes_the_key() {
+async fn every_kind_of_key_deletion_wakes_waiters() {
     let server = Server::start();
     let redlock = client([&server]);
     for delete in ["DEL lock:job", "FLUSHALL", "PEXPIRE lock:job 0"] {
-        server.ask("SET lock:job somebody PX 60000");
+        server.ask("SET lock:job other PX 60000");
         let waiting = tokio::spawn(redlock.lock("job").wait(millis(10_000)).acquire());
         let tracked = || server.info("stats", "tracking_total_keys");
         eventually("it was refused", || tracked().as_deref() == Some("1")).await;
@@ -174,7 +174,7 @@ async fn waiters_are_woken_by_whoever_deletes_the_key() {
 }
 
 #[tokio::test]
-async fn a_holder_is_told_when_its_key_goes() {
+async fn holder_is_notified_when_its_key_changes() {
     let server = Server::start();
     let redlock = client([&server]);
     for (delete, reason) in
@@ -183,7 +183,7 @@ async fn a_holder_is_told_when_its_key_goes() {
         let lease = redlock.lock("job").ttl(millis(30_000)).acquire().await.unwrap();
         let lost = lease.lost();
         server.ask(delete);
-        let error = tokio::time::timeout(millis(2000), lost).await.expect("told by push");
+        let error = tokio::time::timeout(millis(2000), lost).await.expect("notified by push");
         assert_eq!(error.reason(), Some(reason), "{delete}");
         drop(lease);
         server.ask("DEL lock:job");
@@ -191,18 +191,18 @@ async fn a_holder_is_told_when_its_key_goes() {
 }
 
 #[tokio::test]
-async fn a_restarted_server_without_data_ends_the_lease() {
+async fn server_restart_without_data_ends_the_lease() {
     let mut server = Server::start();
     let redlock = client([&server]);
     let lease = redlock.lock("job").ttl(millis(30_000)).acquire().await.unwrap();
     server.kill();
     server.restart();
-    let error = tokio::time::timeout(millis(5000), lease.lost()).await.expect("told");
+    let error = tokio::time::timeout(millis(5000), lease.lost()).await.expect("notified");
     assert_eq!(error.reason(), Some("missing"));
 }
 
 #[tokio::test]
-async fn one_process_serves_its_waiters_in_order_of_arrival() {
+async fn process_serves_its_waiters_in_order_of_arrival() {
     let server = Server::start();
     let redlock = client([&server]);
     let lease = redlock.lock("job").acquire().await.unwrap();
@@ -226,7 +226,7 @@ async fn one_process_serves_its_waiters_in_order_of_arrival() {
 }
 
 #[tokio::test]
-async fn a_lost_reply_does_not_lock_the_caller_out() {
+async fn lost_reply_does_not_lock_out_the_caller() {
     let server = Server::start();
     let proxy = Proxy::to(server.port);
     let redlock = builder([proxy.url()]).build().unwrap();
@@ -241,7 +241,7 @@ async fn a_lost_reply_does_not_lock_the_caller_out() {
 }
 
 #[tokio::test]
-async fn a_script_flush_is_not_noticed() {
+async fn script_flush_has_no_effect() {
     let server = Server::start();
     let redlock = client([&server]);
     for _ in 0..3 {
@@ -288,7 +288,7 @@ async fn inspect_and_force_release() {
 }
 
 #[tokio::test]
-async fn close_ends_waiting_and_loses_leases_without_deleting() {
+async fn close_ends_waits_and_loses_leases_without_deleting() {
     let server = Server::start();
     let (one, two) = (client([&server]), client([&server]));
     let lease = one.lock("job").acquire().await.unwrap();
@@ -308,7 +308,7 @@ async fn close_ends_waiting_and_loses_leases_without_deleting() {
 }
 
 #[tokio::test]
-async fn release_all_releases_what_this_client_holds() {
+async fn release_all_releases_only_own_leases() {
     let server = Server::start();
     let redlock = client([&server]);
     let a = redlock.lock("a").acquire().await.unwrap().into_handle();
@@ -325,7 +325,7 @@ fn overwrite(server: &Server, name: &str) {
 }
 
 #[tokio::test]
-async fn a_key_that_becomes_another_type_is_lost_at_once_and_the_lease_leaves_no_other_key() {
+async fn key_type_change_loses_the_lease_and_deletes_other_keys() {
     let server = Server::start();
     let redlock = client([&server]);
     for names in [&["a"][..], &["a", "b", "c"]] {
@@ -340,7 +340,7 @@ async fn a_key_that_becomes_another_type_is_lost_at_once_and_the_lease_leaves_no
 }
 
 #[tokio::test]
-async fn a_release_gives_back_all_keys_but_the_one_that_became_another_type() {
+async fn release_deletes_all_keys_except_one_of_another_type() {
     let server = Server::start();
     // Without notifications, the release detects the loss.
     let redlock = builder([format!("{}?protocol=2", server.url())]).build().unwrap();
@@ -351,7 +351,7 @@ async fn a_release_gives_back_all_keys_but_the_one_that_became_another_type() {
         let lease = lock.acquire().await.unwrap();
         overwrite(&server, "a");
         assert_eq!(lease.release().await.unwrap_err().kind(), ErrorKind::Lost, "{names:?}");
-        eventually("the other keys are given back", || server.ask("DBSIZE") == left).await;
+        eventually("the other keys are deleted", || server.ask("DBSIZE") == left).await;
         if left == ":3" {
             assert!(server.ask("GET lock:b").starts_with("kept:"));
         }

@@ -9,31 +9,31 @@ mod support;
 
 mod slow {
     mod attempt;
-    mod back;
+    mod batching;
     mod cluster;
     mod cluster_setups;
     mod connecting;
-    mod endings;
-    mod faults;
-    mod keeping;
-    mod late;
-    mod leaks;
     #[cfg(target_os = "linux")]
-    mod looks;
+    mod event_loop;
+    mod late_delivery;
+    mod leaks;
+    mod min_hold;
     mod minority;
     mod proxies;
     mod pushes;
     mod quorum;
-    mod receiving;
+    mod reconnect;
+    mod renewal;
     mod replicas;
     #[cfg(unix)]
     mod runtime;
     #[cfg(unix)]
-    mod runtime_over;
+    mod runtime_lifecycle;
     mod sentinel;
-    mod tick;
+    mod server_errors;
+    mod shutdown;
+    mod thread_reader;
     mod tls_stall;
-    mod together;
     mod waiting;
     mod wake;
 }

@@ -15,7 +15,7 @@ fn lost(stats: &Stats, reason: LossReason) -> u64 {
 }
 
 #[tokio::test]
-async fn every_end_of_an_acquire_and_of_a_lease_is_counted_once() {
+async fn counts_every_outcome_once() {
     let server = Server::start();
     let redlock = client([&server]);
     assert_eq!((redlock.stats().granted, redlock.stats().lost.len()), (0, 9));
@@ -46,7 +46,7 @@ async fn every_end_of_an_acquire_and_of_a_lease_is_counted_once() {
 }
 
 #[tokio::test]
-async fn who_finds_a_lease_lost_finds_it_counted() {
+async fn loss_is_counted_before_it_is_visible() {
     let redlock = Redlock::builder(["memory://"]).build().unwrap();
     for round in 1..=1_000 {
         let lease = redlock.lock("job").acquire().await.unwrap();
@@ -63,15 +63,15 @@ async fn who_finds_a_lease_lost_finds_it_counted() {
 }
 
 #[tokio::test]
-async fn connections_that_were_opened_anew_and_nodes_that_are_away_are_counted() {
+async fn counts_reconnects_and_unavailable_nodes() {
     let server = Server::start();
     let redlock = client([&server]);
     redlock.lock("job").acquire().await.unwrap().release().await.unwrap();
     assert_eq!(redlock.stats().reconnects, 0);
     server.ask("CLIENT KILL TYPE normal SKIPME yes");
     eventually("a new connection", || redlock.stats().reconnects > 0).await;
-    let nobody = format!("redis://127.0.0.1:{}", free_port());
-    let away = Redlock::builder([nobody]).build().unwrap();
+    let closed_port = format!("redis://127.0.0.1:{}", free_port());
+    let away = Redlock::builder([closed_port]).build().unwrap();
     away.lock("job").wait(Duration::ZERO).acquire().await.unwrap_err();
     away.lock("job").try_acquire().await.unwrap_err();
     assert_eq!((away.stats().unavailable, away.stats().timed_out), (2, 0));
@@ -79,9 +79,9 @@ async fn connections_that_were_opened_anew_and_nodes_that_are_away_are_counted()
 
 /// The machine's clock, which panics once after this many reads.
 #[derive(Clone, Default)]
-struct Once(Arc<AtomicI64>);
+struct PanickingClock(Arc<AtomicI64>);
 
-impl Clock for Once {
+impl Clock for PanickingClock {
     fn now(&self) -> Instant {
         assert!(self.0.fetch_sub(1, Ordering::SeqCst) != 1, "the clock");
         SystemClock.now()
@@ -97,20 +97,20 @@ impl Clock for Once {
 }
 
 #[tokio::test]
-async fn a_clock_that_panics_does_not_come_between_an_end_and_the_word_of_it() {
+async fn panicking_clock_does_not_prevent_a_loss_notification() {
     for turn in 1..8 {
-        let clock = Once::default();
+        let clock = PanickingClock::default();
         let client =
             Redlock::builder(["memory://"]).clock(Arc::new(clock.clone())).build().unwrap();
         let lease = client.lock("job").renew(false).ttl(millis(60_000)).acquire().await.unwrap();
-        let told = tokio::spawn(lease.lost());
+        let notified = tokio::spawn(lease.lost());
         tokio::task::yield_now().await; // waiting now
         clock.0.store(turn, Ordering::SeqCst);
         let _ = catch_unwind(AssertUnwindSafe(|| client.close()));
         clock.0.store(0, Ordering::SeqCst);
         if !lease.is_held() {
-            let told = tokio::time::timeout(Duration::from_secs(10), told).await;
-            told.unwrap_or_else(|_| panic!("nobody was told after turn {turn}")).unwrap();
+            let notified = tokio::time::timeout(Duration::from_secs(10), notified).await;
+            notified.unwrap_or_else(|_| panic!("no notification after turn {turn}")).unwrap();
         }
     }
 }

@@ -1,14 +1,14 @@
 //! Throw-away servers, a misbehaving proxy, and small helpers.
 
 #[allow(dead_code, reason = "not every test program needs all of it")]
+pub(crate) mod batch;
+#[allow(dead_code, reason = "not every test program needs all of it")]
+mod certificates;
+#[allow(dead_code, reason = "not every test program needs all of it")]
 mod cluster;
 mod eventually;
 #[allow(dead_code, reason = "not every test program needs all of it")]
 mod gateway;
-#[allow(dead_code, reason = "not every test program needs all of it")]
-pub(crate) mod many;
-#[allow(dead_code, reason = "not every test program needs all of it")]
-mod papers;
 #[allow(dead_code, reason = "not every test program needs all of it")]
 mod proxy;
 #[allow(dead_code, reason = "not every test program needs all of it")]
@@ -26,13 +26,13 @@ use std::time::Duration;
 use redlock::{Builder, Redlock};
 
 #[allow(unused_imports, reason = "not every test program needs all of it")]
+pub(crate) use certificates::{Certificates, locks, trusting};
+#[allow(unused_imports, reason = "not every test program needs all of it")]
 pub(crate) use cluster::{Cluster, alone, member, wait};
 #[allow(unused_imports, reason = "not every test program needs all of it")]
 pub(crate) use eventually::{eventually, eventually_blocking};
 #[allow(unused_imports, reason = "not every test program needs all of it")]
 pub(crate) use gateway::{Gateway, Verdict};
-#[allow(unused_imports, reason = "not every test program needs all of it")]
-pub(crate) use papers::{Papers, locks, trusting};
 #[allow(unused_imports, reason = "not every test program needs all of it")]
 pub(crate) use proxy::{DELAY, Mode, Proxy};
 #[allow(unused_imports, reason = "not every test program needs all of it")]
@@ -60,7 +60,7 @@ pub(crate) fn servers(count: usize) -> Vec<Server> {
 
 /// Runs a proxy or similar helper until the process exits, on a thread with a separate name. With the name of its test,
 /// it would look like a test that does not end.
-pub(crate) fn aside(work: impl FnOnce() + Send + 'static) {
+pub(crate) fn spawn_helper(work: impl FnOnce() + Send + 'static) {
     std::thread::Builder::new().name("aside".into()).spawn(work).unwrap();
 }
 

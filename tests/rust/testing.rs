@@ -10,7 +10,7 @@ use crate::support::millis;
 const SECOND: Duration = Duration::from_secs(1);
 
 #[tokio::test]
-async fn somebody_else_holds_it_until_they_let_go() {
+async fn hold_simulates_another_holder() {
     let redlock = TestRedlock::new().unwrap();
     let theirs = redlock.hold("job").await.unwrap();
     assert!(redlock.lock("job").try_acquire().await.unwrap().is_none());
@@ -23,7 +23,7 @@ async fn somebody_else_holds_it_until_they_let_go() {
 }
 
 #[tokio::test]
-async fn a_lease_is_lost_now_and_its_holder_is_told() {
+async fn lose_notifies_the_holder_at_once() {
     let redlock = TestRedlock::new().unwrap();
     let (ours, other) = (redlock.lock("job"), redlock.lock("other"));
     let (lease, kept) = (ours.acquire().await.unwrap(), other.acquire().await.unwrap());
@@ -40,7 +40,7 @@ async fn a_lease_is_lost_now_and_its_holder_is_told() {
 }
 
 #[tokio::test]
-async fn a_node_that_fails_is_unavailable_until_it_recovers() {
+async fn failed_node_is_unavailable_until_recover() {
     let redlock = TestRedlock::with(|builder| builder.key_prefix("app:")).unwrap();
     let sharing = Redlock::builder(redlock.nodes()).build().unwrap();
     let lease = redlock.lock("job").acquire().await.unwrap();
@@ -56,7 +56,7 @@ async fn a_node_that_fails_is_unavailable_until_it_recovers() {
 }
 
 #[tokio::test]
-async fn two_tests_have_nothing_of_each_other() {
+async fn test_clients_are_isolated() {
     let (one, other) = (TestRedlock::new().unwrap(), TestRedlock::new().unwrap());
     let _lease = one.lock("job").acquire().await.unwrap();
     one.fail();
@@ -64,7 +64,7 @@ async fn two_tests_have_nothing_of_each_other() {
 }
 
 #[tokio::test]
-async fn time_passes_as_the_test_says() {
+async fn advance_and_jump_move_the_test_clock() {
     let clock = TestClock::new();
     let redlock = TestRedlock::with_clock(&clock).unwrap();
     let renewed = redlock.lock("renewed").acquire().await.unwrap();
@@ -85,7 +85,7 @@ async fn time_passes_as_the_test_says() {
 }
 
 #[tokio::test]
-async fn time_passes_at_once_by_either_clock() {
+async fn advance_works_with_either_clock() {
     let clock = TestClock::new();
     for redlock in [TestRedlock::new().unwrap(), TestRedlock::with_clock(&clock).unwrap()] {
         let lease = redlock.lock("job").acquire().await.unwrap();
@@ -98,7 +98,7 @@ async fn time_passes_at_once_by_either_clock() {
 }
 
 #[tokio::test]
-async fn who_waits_waits_by_the_same_clock() {
+async fn acquire_waits_by_the_test_clock() {
     let clock = TestClock::new();
     let redlock = TestRedlock::with_clock(&clock).unwrap();
     let theirs = redlock.hold("job").await.unwrap();

@@ -36,7 +36,7 @@ fn mentions(folder: &str, word: &str, allowed: &[&str]) {
 }
 
 #[test]
-fn each_dependency_stays_in_its_place() {
+fn each_dependency_is_used_only_where_allowed() {
     mentions("core/src", "redis::", &["core/src/node/"]);
     mentions(
         "core/src",
@@ -86,7 +86,7 @@ fn each_dependency_stays_in_its_place() {
 }
 
 #[test]
-fn files_stay_readable() {
+fn files_are_short() {
     // A file has one task, which rarely takes more lines than this.
     let folders = ["core/src", "bindings-python", "bindings-node", "tests/simulation"]
         .map(|sources| (sources, 400));
@@ -107,9 +107,9 @@ fn longest_function(text: &str) -> Option<(usize, String)> {
     let before = ["pub", "const", "async", "unsafe", "extern"];
     let begins = |line: &str| {
         let mut words = line.split_whitespace();
-        let said =
+        let is_qualifier =
             |word: &&str| before.iter().any(|known| word.starts_with(known)) || *word == "\"C\"";
-        words.find(|word| !said(word)) == Some("fn")
+        words.find(|word| !is_qualifier(word)) == Some("fn")
     };
     let starts = lines.iter().enumerate().filter(|(_, line)| begins(line) && !line.ends_with(';'));
     starts
@@ -122,7 +122,7 @@ fn longest_function(text: &str) -> Option<(usize, String)> {
 }
 
 #[test]
-fn functions_fit_on_a_screen() {
+fn functions_are_short() {
     for folder in ["core/src", "bindings-node/src", "bindings-python/src"] {
         for path in files(&root().join(folder), &[".rs"]) {
             let text = fs::read_to_string(&path).unwrap();
@@ -135,7 +135,7 @@ fn functions_fit_on_a_screen() {
 }
 
 #[test]
-fn one_version_everywhere() {
+fn version_is_the_same_everywhere() {
     let package = fs::read_to_string(root().join("package.json")).unwrap();
     let version = format!("\"version\": \"{}\"", env!("CARGO_PKG_VERSION"));
     assert!(package.contains(&version), "package.json and Cargo.toml disagree");
@@ -157,7 +157,7 @@ struct Edit {
 }
 
 #[test]
-fn every_mutant_still_fits() {
+fn every_mutant_matches_the_source() {
     let text = fs::read_to_string(root().join("tests/mutants.toml")).unwrap();
     for mutant in toml::from_str::<Mutants>(&text).unwrap().mutant {
         for edit in [Some(&mutant), mutant.also.as_deref()].into_iter().flatten() {
@@ -178,7 +178,7 @@ fn files_named(table: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_tests_of_regressions_are_where_the_table_says() {
+fn tests_of_regressions_exist_in_their_files() {
     let text = fs::read_to_string(root().join("docs/contributing/regressions.md")).unwrap();
     let named = files_named(&text);
     assert!(named.len() > 50, "only {named:?}");
@@ -195,7 +195,7 @@ fn the_tests_of_regressions_are_where_the_table_says() {
 
 /// If a process forks while another thread initialises or holds such a static, the child finds it locked forever.
 #[test]
-fn no_static_can_stay_locked_in_a_forked_child() {
+fn no_static_stays_locked_in_a_forked_child() {
     let locks = ["LazyLock<", "OnceLock<", ": Once ", "Mutex<"];
     let allowed = [
         // Set while the binding is loaded, and never initialised by a closure.

@@ -143,7 +143,7 @@ fn first_tier(listed: &[Allowed]) -> Vec<(String, String)> {
 }
 
 #[test]
-fn tier_one_does_not_wait_for_time() {
+fn first_tier_does_not_wait_for_time() {
     let text = fs::read_to_string(root().join("tests/timing.toml")).unwrap();
     let allowed = toml::from_str::<Timing>(&text).unwrap().allowed;
     let mut wrong: Vec<String> = Vec::new();
@@ -176,7 +176,7 @@ fn tier_one_does_not_wait_for_time() {
 }
 
 #[test]
-fn a_use_of_time_is_found_with_its_test() {
+fn finds_each_use_of_time_and_its_test() {
     let rust = "#[test]\nfn one() {\n    thread::sleep(a);\n    assert!(begun.elapsed() < b);\n}\n";
     assert_eq!(uses_of_time(rust), [("one".into(), 3), ("one".into(), 4)]);
     let paused = "#[tokio::test(start_paused = true)]\nasync fn one() {\n    sleep(a).await;\n}\n";

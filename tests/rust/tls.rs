@@ -6,20 +6,21 @@ use redlock::rustls::pki_types::{CertificateDer, pem::PemObject};
 use redlock::rustls::{self, ClientConfig, RootCertStore};
 use redlock::{ErrorKind, Redlock, TlsOptions};
 
-use crate::support::{Papers, Server, free_port, locks, trusting};
+use crate::support::{Certificates, Server, free_port, locks, trusting};
 
 #[tokio::test]
-async fn trust_name_and_client_certificate_decide() {
-    let papers = Papers::new();
-    let (_server, port) = papers.server("no");
-    let (_strict, strict_port) = papers.server("yes");
-    let (ca, other) = (papers.path("ca.crt"), papers.path("other-ca.crt"));
+async fn checks_trust_name_and_client_certificate() {
+    let certificates = Certificates::new();
+    let (_server, port) = certificates.server("no");
+    let (_strict, strict_port) = certificates.server("yes");
+    let (ca, other) = (certificates.path("ca.crt"), certificates.path("other-ca.crt"));
     let url = |port: u16| format!("rediss://127.0.0.1:{port}");
 
     locks(url(port), trusting(&ca)).await.unwrap();
     let named = trusting(&ca).server_name("redis.test");
     locks(url(port), named).await.unwrap();
-    let shown = trusting(&ca).cert(papers.path("client.crt")).key(papers.path("client.key"));
+    let shown =
+        trusting(&ca).cert(certificates.path("client.crt")).key(certificates.path("client.key"));
     locks(url(strict_port), shown).await.unwrap();
 
     let wrong_name = trusting(&ca).server_name("other.test");
@@ -39,11 +40,11 @@ async fn trust_name_and_client_certificate_decide() {
 }
 
 #[tokio::test]
-async fn a_port_with_tls_and_one_without_are_named() {
-    let papers = Papers::new();
-    let (_server, port) = papers.server("no");
+async fn names_ports_with_and_without_tls() {
+    let certificates = Certificates::new();
+    let (_server, port) = certificates.server("no");
     let plain = Server::start();
-    let tls = trusting(&papers.path("ca.crt"));
+    let tls = trusting(&certificates.path("ca.crt"));
     // Where no byte of the handshake ends a line, the server waits for more of what it takes for a command.
     let url = format!("rediss://127.0.0.1:{}", plain.port);
     let redlock = Redlock::builder([url]).tls(tls).connect_timeout(crate::support::millis(2000));
@@ -60,11 +61,11 @@ async fn a_port_with_tls_and_one_without_are_named() {
 }
 
 #[tokio::test]
-async fn a_server_that_replies_to_tls_in_plain_text_is_named() {
+async fn names_a_server_that_replies_in_plain_text() {
     use std::io::Write;
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    crate::support::aside(move || {
+    crate::support::spawn_helper(move || {
         for mut stream in listener.incoming().flatten() {
             let _ = stream.write_all(b"-ERR unknown command\r\n");
             let _ = std::io::Read::read(&mut stream, &mut [0; 4096]);
@@ -90,9 +91,9 @@ async fn one_server_is_not_called_a_quorum() {
 }
 
 /// A configuration made by the program, which trusts the certificates of this file.
-fn configured(papers: &Papers, ca: &str) -> ClientConfig {
+fn configured(certificates: &Certificates, ca: &str) -> ClientConfig {
     let mut trust = RootCertStore::empty();
-    for found in CertificateDer::pem_file_iter(papers.path(ca)).unwrap() {
+    for found in CertificateDer::pem_file_iter(certificates.path(ca)).unwrap() {
         trust.add(found.unwrap()).unwrap();
     }
     configuration(trust)
@@ -105,30 +106,31 @@ fn configuration(trust: RootCertStore) -> ClientConfig {
     config.with_root_certificates(trust).with_no_client_auth()
 }
 
-fn nobody() -> ClientConfig {
+fn config_without_trust() -> ClientConfig {
     configuration(RootCertStore::empty())
 }
 
 #[tokio::test]
-async fn what_a_program_has_in_memory_is_as_good_as_files() {
-    let papers = Papers::new();
-    let (_server, port) = papers.server("no");
-    let (_strict, strict_port) = papers.server("yes");
+async fn accepts_certificates_and_configurations_in_memory() {
+    let certificates = Certificates::new();
+    let (_server, port) = certificates.server("no");
+    let (_strict, strict_port) = certificates.server("yes");
     let url = |port: u16| format!("rediss://127.0.0.1:{port}");
-    let read = |name: &str| std::fs::read(papers.path(name)).unwrap();
+    let read = |name: &str| std::fs::read(certificates.path(name)).unwrap();
 
     let trusting = TlsOptions::new().ca(read("ca.crt"));
     locks(url(port), trusting.clone()).await.unwrap();
     let shown = trusting.clone().cert(read("client.crt")).key(read("client.key"));
     assert!(!format!("{shown:?}").contains("BEGIN"), "{shown:?}");
     locks(url(strict_port), shown).await.unwrap();
-    let named = TlsOptions::new().config(configured(&papers, "ca.crt")).server_name("redis.test");
+    let named =
+        TlsOptions::new().config(configured(&certificates, "ca.crt")).server_name("redis.test");
     locks(url(port), named).await.unwrap();
 
     for tls in [
         TlsOptions::new().ca(read("other-ca.crt")),
-        TlsOptions::new().config(configured(&papers, "other-ca.crt")),
-        TlsOptions::new().config(configured(&papers, "ca.crt")).server_name("other.test"),
+        TlsOptions::new().config(configured(&certificates, "other-ca.crt")),
+        TlsOptions::new().config(configured(&certificates, "ca.crt")).server_name("other.test"),
     ] {
         let error = locks(url(port), tls).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
@@ -137,44 +139,49 @@ async fn what_a_program_has_in_memory_is_as_good_as_files() {
 }
 
 #[tokio::test]
-async fn a_file_that_begins_with_a_mark_of_its_encoding_is_read() {
-    let papers = Papers::new();
-    let (_server, port) = papers.server("yes");
+async fn reads_certificate_files_with_a_byte_order_mark() {
+    let certificates = Certificates::new();
+    let (_server, port) = certificates.server("yes");
     let marked = |name: &str| {
-        let text = [b"\xef\xbb\xbf".to_vec(), std::fs::read(papers.path(name)).unwrap()].concat();
-        std::fs::write(papers.path("marked"), &text).unwrap();
+        let text =
+            [b"\xef\xbb\xbf".to_vec(), std::fs::read(certificates.path(name)).unwrap()].concat();
+        std::fs::write(certificates.path("marked"), &text).unwrap();
         text
     };
     let shown = |tls: TlsOptions| tls.cert(marked("client.crt")).key(marked("client.key"));
     let bytes = shown(TlsOptions::new().ca(marked("ca.crt")));
     locks(format!("rediss://127.0.0.1:{port}"), bytes).await.unwrap();
-    let file = shown(trusting(&papers.path("ca.crt")));
+    let file = shown(trusting(&certificates.path("ca.crt")));
     marked("ca.crt");
-    let file = file.ca(papers.path("marked"));
+    let file = file.ca(certificates.path("marked"));
     locks(format!("rediss://127.0.0.1:{port}"), file).await.unwrap();
 }
 
 #[test]
-fn two_configurations_are_not_taken_for_one() {
-    let (one, other) = (TlsOptions::new().config(nobody()), TlsOptions::new().config(nobody()));
+fn separate_tls_configurations_are_not_equal() {
+    let (one, other) = (
+        TlsOptions::new().config(config_without_trust()),
+        TlsOptions::new().config(config_without_trust()),
+    );
     assert!(one == one.clone() && one != other && one != TlsOptions::new());
 }
 
 #[tokio::test]
-async fn bad_tls_options_are_said_before_anything_is_sent() {
-    let papers = Papers::new();
+async fn checks_tls_options_before_sending() {
+    let certificates = Certificates::new();
     let url = || "rediss://127.0.0.1:1".to_owned();
-    let (cert, key) = (papers.path("client.crt"), papers.path("client.key"));
-    papers.openssl(
+    let (cert, key) = (certificates.path("client.crt"), certificates.path("client.key"));
+    certificates.openssl(
         "pkcs8 -topk8 -v2 aes-256-cbc -passout pass:s3cret -in client.key -out locked.key",
     );
-    papers.openssl("rsa -traditional -aes128 -passout pass:s3cret -in client.key -out old.key");
+    certificates
+        .openssl("rsa -traditional -aes128 -passout pass:s3cret -in client.key -out old.key");
     let wide: Vec<u8> = "\u{feff}-----BEGIN".encode_utf16().flat_map(u16::to_le_bytes).collect();
-    let trusted = || trusting(&papers.path("ca.crt"));
-    let read = |name: &str| std::fs::read(papers.path(name)).unwrap();
+    let trusted = || trusting(&certificates.path("ca.crt"));
+    let read = |name: &str| std::fs::read(certificates.path(name)).unwrap();
     for (tls, word) in [
         (trusting(Path::new("nowhere.pem")), "nowhere.pem"),
-        (trusting(&papers.path("ca.key")), "no PEM certificate"),
+        (trusting(&certificates.path("ca.key")), "no PEM certificate"),
         (trusted().cert(cert.clone()), "tls_key"),
         (trusted().key(key), "tls_cert"),
         (trusted().server_name("no name"), "not a name"),
@@ -182,16 +189,16 @@ async fn bad_tls_options_are_said_before_anything_is_sent() {
         (TlsOptions::new().ca(read("ca.key")), "no PEM certificate"),
         (trusted().cert(cert.clone()).key(read("client.crt")), "no PEM private key"),
         (
-            trusted().cert(cert.clone()).key(papers.path("ca.key")),
+            trusted().cert(cert.clone()).key(certificates.path("ca.key")),
             "not the key of the first certificate in tls_cert",
         ),
-        (trusted().cert(cert.clone()).key(papers.path("locked.key")), "encrypted"),
+        (trusted().cert(cert.clone()).key(certificates.path("locked.key")), "encrypted"),
         (trusted().cert(cert.clone()).key(read("locked.key")), "encrypted"),
-        (trusted().cert(cert.clone()).key(papers.path("old.key")), "encrypted"),
+        (trusted().cert(cert.clone()).key(certificates.path("old.key")), "encrypted"),
         (TlsOptions::new().ca(wide), "UTF-16"),
-        (trusted().config(nobody()), "tls_config is set together with tls_ca"),
+        (trusted().config(config_without_trust()), "tls_config is set together with tls_ca"),
         (
-            TlsOptions::new().config(nobody()).verify(false),
+            TlsOptions::new().config(config_without_trust()).verify(false),
             "tls_config is set together with tls_verify",
         ),
     ] {
@@ -202,10 +209,10 @@ async fn bad_tls_options_are_said_before_anything_is_sent() {
 }
 
 #[tokio::test]
-async fn tls_on_a_plain_port_and_the_reverse_are_faults_in_time() {
-    let papers = Papers::new();
-    let (server, port) = papers.server("no");
-    let ca = papers.path("ca.crt");
+async fn tls_mismatch_fails_in_time() {
+    let certificates = Certificates::new();
+    let (server, port) = certificates.server("no");
+    let ca = certificates.path("ca.crt");
     for (url, tls) in [
         (format!("rediss://127.0.0.1:{}", server.port), trusting(&ca)),
         (format!("redis://127.0.0.1:{port}"), TlsOptions::default()),
@@ -216,31 +223,31 @@ async fn tls_on_a_plain_port_and_the_reverse_are_faults_in_time() {
 }
 
 #[tokio::test]
-async fn a_refused_certificate_says_why_in_words() {
-    let papers = Papers::new();
+async fn refused_certificate_error_explains_why() {
+    let certificates = Certificates::new();
     let signed = "x509 -req -in server.csr -CA ca.crt -CAkey ca.key -CAcreateserial";
-    std::fs::write(papers.path("usage.ext"), "keyUsage=digitalSignature").unwrap();
-    papers.openssl(&format!("{signed} -days 2 -out first.crt"));
-    papers.openssl(&format!("{signed} -days 2 -extfile usage.ext -out bare.crt"));
-    papers.openssl(&format!("{signed} -days -1 -extfile server.ext -out old.crt"));
-    let named = |name: &str| trusting(&papers.path("ca.crt")).server_name(name);
+    std::fs::write(certificates.path("usage.ext"), "keyUsage=digitalSignature").unwrap();
+    certificates.openssl(&format!("{signed} -days 2 -out first.crt"));
+    certificates.openssl(&format!("{signed} -days 2 -extfile usage.ext -out bare.crt"));
+    certificates.openssl(&format!("{signed} -days -1 -extfile server.ext -out old.crt"));
+    let named = |name: &str| trusting(&certificates.path("ca.crt")).server_name(name);
     for (certificate, tls, words) in [
         ("first", named("redis.test"), ["version 1", "subjectAltName"]),
         ("bare", named("redis.test"), ["no subjectAltName", "common name (CN)"]),
         ("old", named("redis.test"), ["has expired", "clock"]),
         ("server", named("other.test"), ["another name", "tls_server_name"]),
-        ("server", trusting(&papers.path("other-ca.crt")), ["is not trusted", "tls_ca"]),
+        ("server", trusting(&certificates.path("other-ca.crt")), ["is not trusted", "tls_ca"]),
     ] {
-        let (_server, port) = papers.server_as(certificate, "no");
+        let (_server, port) = certificates.server_as(certificate, "no");
         let error = locks(format!("rediss://127.0.0.1:{port}"), tls).await.unwrap_err();
-        let said = error.to_string();
-        assert!(words.iter().all(|word| said.contains(word)), "{certificate}: {said}");
+        let text = error.to_string();
+        assert!(words.iter().all(|word| text.contains(word)), "{certificate}: {text}");
     }
 }
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_unix_socket_is_a_node() {
+async fn unix_socket_can_be_a_node() {
     let folder = std::env::temp_dir().join(format!("redlock-unix-{}", free_port()));
     std::fs::create_dir_all(&folder).unwrap();
     let socket = folder.join("redis.sock").to_string_lossy().into_owned();

@@ -8,7 +8,7 @@ use redlock::ffi::{ClientArgs, Unit};
 use redlock::{ErrorKind, Pem, Redlock, TlsOptions};
 use serde::Deserialize;
 
-use crate::support::{Papers, locks, trusting};
+use crate::support::{Certificates, locks, trusting};
 use crate::support::{Server, Silent, millis};
 use crate::vectors::read;
 
@@ -56,7 +56,7 @@ fn args(options: &BTreeMap<String, Word>) -> ClientArgs {
 }
 
 #[test]
-fn parameters_of_other_clients_are_understood_or_refused_by_name() {
+fn url_parameters_of_other_clients_are_read_or_refused() {
     let silent = Silent::listen();
     let here = |text: &String| text.replace("PORT", &silent.port().to_string());
     for case in read::<Cases>("urls").url {
@@ -90,7 +90,7 @@ fn listed(server: &Server, name: &str, of: &str) -> Option<String> {
 }
 
 #[tokio::test]
-async fn a_database_and_a_protocol_and_a_name_reach_the_server() {
+async fn database_protocol_and_name_reach_the_server() {
     let server = Server::start();
     let url = |query: &str| format!("redis://127.0.0.1:{}{query}", server.port);
     let client = |query: &str| Redlock::builder([url(query)]).build().unwrap();
@@ -111,7 +111,7 @@ async fn a_database_and_a_protocol_and_a_name_reach_the_server() {
 }
 
 #[tokio::test]
-async fn a_user_and_a_password_may_stand_behind_the_question_mark() {
+async fn accepts_user_and_password_as_url_parameters() {
     let server = Server::with(&["--user", "me", "on", ">s3cret", "~*", "+@all"]);
     let url = |query: &str| format!("redis://127.0.0.1:{}{query}", server.port);
     for (query, granted) in [("?username=me&password=s3cret", true), ("?user=me&pass=wrong", false)]
@@ -126,7 +126,7 @@ async fn a_user_and_a_password_may_stand_behind_the_question_mark() {
 }
 
 #[tokio::test]
-async fn times_and_families_of_a_url_bound_what_they_name() {
+async fn url_timeouts_and_families_take_effect() {
     let silent = Silent::listen();
     for (query, words) in [
         ("?socket_connect_timeout=0.125", " within 0.125 s"),
@@ -142,7 +142,7 @@ async fn times_and_families_of_a_url_bound_what_they_name() {
 }
 
 #[tokio::test]
-async fn a_node_timeout_of_two_urls_is_one() {
+async fn node_timeouts_of_all_urls_must_be_equal() {
     let silent = Silent::listen();
     let nodes = |first: &str, second: &str| {
         [format!("{}?{first}", silent.url()), format!("redis://127.0.0.1:1?{second}")]
@@ -163,13 +163,13 @@ async fn a_node_timeout_of_two_urls_is_one() {
 }
 
 #[tokio::test]
-async fn a_certificate_that_proves_nothing_is_believed_only_where_that_was_asked_for() {
-    let papers = Papers::new();
-    let (_server, port) = papers.server("no");
-    let (_strict, strict_port) = papers.server("yes");
+async fn unverified_certificate_needs_the_option() {
+    let certificates = Certificates::new();
+    let (_server, port) = certificates.server("no");
+    let (_strict, strict_port) = certificates.server("yes");
     // The certificate has an authority that this machine does not trust, and another name.
     let unverified = |name: &str| TlsOptions::new().verify(false).server_name(name);
-    let verified = trusting(&papers.path("ca.crt")).verify(true).server_name("other.test");
+    let verified = trusting(&certificates.path("ca.crt")).verify(true).server_name("other.test");
     let url = format!("rediss://127.0.0.1:{port}");
     let error = locks(url.clone(), verified).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
@@ -177,16 +177,18 @@ async fn a_certificate_that_proves_nothing_is_believed_only_where_that_was_asked
     locks(format!("{url}?ssl_cert_reqs=none"), TlsOptions::default()).await.unwrap();
     // The client certificate is sent nevertheless.
     let strict = format!("rediss://127.0.0.1:{strict_port}?skip_verify=1");
-    let shown = TlsOptions::new().cert(papers.path("client.crt")).key(papers.path("client.key"));
+    let shown = TlsOptions::new()
+        .cert(certificates.path("client.crt"))
+        .key(certificates.path("client.key"));
     assert!(locks(strict.clone(), TlsOptions::default()).await.is_err());
     locks(strict, shown).await.unwrap();
 }
 
 #[tokio::test]
-async fn the_files_of_a_url_are_those_of_the_options() {
-    let papers = Papers::new();
-    let (_strict, port) = papers.server("yes");
-    let path = |name: &str| papers.path(name).to_string_lossy().into_owned();
+async fn tls_files_in_a_url_equal_the_options() {
+    let certificates = Certificates::new();
+    let (_strict, port) = certificates.server("yes");
+    let path = |name: &str| certificates.path(name).to_string_lossy().into_owned();
     let url = format!(
         "rediss://127.0.0.1:{port}?ssl_ca_certs={}&ssl_certfile={}&ssl_keyfile={}&ssl_cert_reqs=required",
         path("ca.crt"),

@@ -41,9 +41,9 @@ fn tally() {
         (0..case.granted).for_each(|_| tally.grant());
         (0..case.refused).for_each(|_| tally.refuse());
         (0..case.faults).for_each(|_| tally.fault());
-        let said = (tally.met(), tally.can_be_met(), tally.denied(), tally.unavailable());
+        let result = (tally.met(), tally.can_be_met(), tally.denied(), tally.unavailable());
         let expected = (case.met, case.can_be_met, case.denied, case.unavailable);
-        assert_eq!(said, expected, "{tally:?}");
+        assert_eq!(result, expected, "{tally:?}");
     }
 }
 
@@ -63,7 +63,7 @@ fn validity() {
 }
 
 #[test]
-fn the_default_clients_nodes() {
+fn default_client_reads_its_nodes() {
     let some = |text: &str| Some(text.to_owned());
     let cases = [
         (None, None, vec!["redis://127.0.0.1:6379"]),
@@ -108,8 +108,8 @@ async fn error_codes() {
     let lease = redlock.lock("job").acquire().await.unwrap().into_handle();
     lease.release().await.unwrap();
     seen.push(lease.ensure_held().unwrap_err().code());
-    let nobody = Redlock::builder(["redis://127.0.0.1:1"]).build().unwrap();
-    seen.push(nobody.lock("job").wait(Duration::ZERO).acquire().await.unwrap_err().code());
+    let closed_port = Redlock::builder(["redis://127.0.0.1:1"]).build().unwrap();
+    seen.push(closed_port.lock("job").wait(Duration::ZERO).acquire().await.unwrap_err().code());
     seen.push(redlock.lock("").acquire().await.unwrap_err().code());
     let server = Server::start();
     server.ask("HSET lock:job field value");
@@ -154,7 +154,7 @@ struct KeyCase {
 }
 
 #[tokio::test]
-async fn keys_that_are_no_lock_of_ours() {
+async fn reports_foreign_keys_and_preserves_them() {
     let server = Server::start();
     for (number, case) in read::<Keys>("keys").key.into_iter().enumerate() {
         let lock = client([&server]).lock(format!("foreign-{number}")).wait(millis(100));
@@ -163,8 +163,8 @@ async fn keys_that_are_no_lock_of_ours() {
         let error: Error = lock.acquire().await.unwrap_err();
         assert_eq!(error.code(), case.kind, "{}: {error}", case.about);
         let text = error.to_string();
-        let said = [lock.key()].iter().chain(&case.says).all(|word| text.contains(word));
-        assert!(said, "{}: {text}", case.about);
+        let matches = [lock.key()].iter().chain(&case.says).all(|word| text.contains(word));
+        assert!(matches, "{}: {text}", case.about);
         assert_eq!(server.ask(&format!("DEBUG DIGEST-VALUE {}", lock.key())), before);
     }
 }

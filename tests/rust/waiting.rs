@@ -7,7 +7,7 @@ use redlock::ErrorKind;
 use crate::support::{client, millis, servers};
 
 #[tokio::test]
-async fn a_type_error_or_a_stranger_on_a_minority_is_no_unsupported_key() {
+async fn wrong_key_type_on_a_minority_is_not_unsupported() {
     let nodes = servers(3);
     nodes[0].ask("LPUSH lock:job data");
     let (one, two) = (client(&nodes), client(&nodes));
@@ -21,7 +21,7 @@ async fn a_type_error_or_a_stranger_on_a_minority_is_no_unsupported_key() {
 }
 
 #[tokio::test]
-async fn an_inspection_that_could_ask_too_few_says_so() {
+async fn inspect_without_a_quorum_is_an_error() {
     let mut nodes = servers(3);
     let redlock = client(&nodes);
     let lease = redlock.lock("job").acquire().await.unwrap();

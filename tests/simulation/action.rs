@@ -142,7 +142,7 @@ pub(super) enum Action {
         ttl: Option<u64>,
     },
     /// A node returns this fencing token once, or an administrator stored it there.
-    Lie {
+    WrongToken {
         node: usize,
         fence: u64,
         stored: bool,

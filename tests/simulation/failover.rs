@@ -9,7 +9,7 @@ use super::world::{Event, MS, World};
 impl World {
     /// A replica replies with READONLY.
     pub(super) fn refuse(&mut self, (client, epoch): Peer, node: usize, id: u64) {
-        let (answer, at) = (Answer::Refused, self.back(client, node));
+        let (answer, at) = (Answer::Refused, self.reply_time(client, node));
         self.at(at, Event::Answer { client, node, epoch, id, answer });
         // The client treats it as a broken connection.
         self.at(at, Event::Broken { client, node, epoch });
@@ -33,7 +33,7 @@ impl World {
         for client in 0..self.clocks.len() {
             let epoch = self.links[client][node].epoch;
             let at = now + self.rng.u64(0..=stale);
-            self.at(at, Event::Heard { client, node, epoch, down });
+            self.at(at, Event::ServerChanged { client, node, epoch, down });
         }
     }
 
@@ -41,9 +41,9 @@ impl World {
     pub(super) fn new_for(&self, node: usize) -> Duration {
         let Some(switched) = self.servers[node].switched else { return Duration::ZERO };
         let age = Duration::from_nanos(self.now - switched);
-        (self.guard.mul_f64(1.01) + HEARD).saturating_sub(age)
+        (self.guard.mul_f64(1.01) + NOTICE_TIME).saturating_sub(age)
     }
 }
 
 /// By then every client has left the old server: `context::HEARD`.
-pub(super) const HEARD: Duration = Duration::from_secs(2);
+pub(super) const NOTICE_TIME: Duration = Duration::from_secs(2);

@@ -13,14 +13,14 @@ impl Server {
         now: Time,
     ) -> Vec<(Peer, String)> {
         let expired = self.expire(now);
-        let mut told = self.changed(&expired, None);
+        let mut pushes = self.changed(&expired, None);
         if !self.keys.contains_key(key) {
             let end = ttl.map_or(NO_END, |ttl| self.clock_us(now) / 1000 + ttl);
             self.keys.insert(key.to_owned(), (FOREIGN.to_owned(), end));
             self.written(None);
-            told.extend(self.changed(&[key.to_owned()], None));
+            pushes.extend(self.changed(&[key.to_owned()], None));
         }
-        told
+        pushes
     }
 
     /// Stores a fencing token by hand that no rule allows.

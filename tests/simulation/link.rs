@@ -12,7 +12,7 @@ use crate::node::{Change, Claim, Confirm, Detour, Fault, Purpose};
 use super::clock::Time;
 use super::network::Reply;
 use super::request::{Answer, Request};
-use super::router::Stray;
+use super::router::ClusterMessage;
 use super::world::{Event, MS, World};
 
 /// A request without a reply.
@@ -52,13 +52,13 @@ impl Open {
     }
 
     /// A request whose reply no caller waits for.
-    pub(super) fn unheard(request: Request, owed: Duration) -> Self {
+    pub(super) fn without_caller(request: Request, owed: Duration) -> Self {
         Self::new(request, Duration::ZERO, owed, oneshot::channel().0)
     }
 }
 
 /// A pending delete, which the server has not confirmed.
-pub(super) struct Debt {
+pub(super) struct PendingDelete {
     request: Request,
     ttl: Duration,
     until: Option<Instant>,
@@ -100,7 +100,7 @@ pub(super) struct Link {
     /// The same for the slot that the server received from another one.
     pub(super) slot_from: Option<Instant>,
     pub(super) open: VecDeque<Open>,
-    pub(super) owed: VecDeque<Debt>,
+    pub(super) pending_deletes: VecDeque<PendingDelete>,
     /// Tokens whose vote was never sent. They need no delete.
     pub(super) unsent: BTreeSet<Arc<str>>,
     /// Grants that replicas must confirm before they count, if the client requires replicas.
@@ -108,13 +108,16 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn owe(&mut self, open: &Open) {
+    pub(super) fn record_delete(&mut self, open: &Open) {
         if let Open { request, purpose: Purpose::Delete { token, owed: ttl, until }, .. } = open
             && !self.unsent.contains(token)
-            && self.owed.iter().all(|debt| debt.request.gives_up() != request.gives_up())
+            && self
+                .pending_deletes
+                .iter()
+                .all(|pending| pending.request.gives_up() != request.gives_up())
         {
             let (request, ttl, until) = (request.clone(), *ttl, *until);
-            self.owed.push_back(Debt { request, ttl, until });
+            self.pending_deletes.push_back(PendingDelete { request, ttl, until });
         }
     }
 }
@@ -175,7 +178,7 @@ impl World {
         for open in std::mem::take(&mut link.open).into_iter().chain(held) {
             self.unanswered(client, node, open, "the connection broke");
         }
-        self.stray(client, node, Stray::Ended);
+        self.send_to_cluster(client, node, ClusterMessage::ConnectionChanged);
         self.at(now + pause, Event::Connect { client, node, epoch });
         if let Some(watch) = &self.watches[client] {
             watch.changed(Change::All);
@@ -217,11 +220,11 @@ impl World {
         if self.kills {
             link.killed = link.epoch;
         }
-        for Debt { request, ttl, until } in std::mem::take(&mut link.owed) {
+        for PendingDelete { request, ttl, until } in std::mem::take(&mut link.pending_deletes) {
             let until = until.unwrap_or(local + ttl);
             // In a cluster also later: a forwarded delete gets an expiry then, and a pending one has none here.
             if until > local || self.shards > 1 {
-                let mut open = Open::unheard(request, ttl);
+                let mut open = Open::without_caller(request, ttl);
                 if let Purpose::Delete { until: end, .. } = &mut open.purpose {
                     *end = Some(until);
                 }
@@ -231,16 +234,16 @@ impl World {
         if let Some(watch) = &self.watches[client] {
             watch.changed(Change::All);
         }
-        self.stray(client, node, Stray::Ended);
+        self.send_to_cluster(client, node, ClusterMessage::ConnectionChanged);
     }
 
     /// Records a pending delete here and, in a cluster, for the next owner of the key.
     pub(super) fn unanswered(&mut self, client: usize, node: usize, open: Open, why: &str) {
-        self.links[client][node].owe(&open);
+        self.links[client][node].record_delete(&open);
         match (&open.request, &open.purpose) {
             (request, Purpose::Delete { owed, until, .. }) => {
-                let debt = (request.clone(), *owed, *until, open.detour);
-                self.stray(client, node, Stray::Owed(debt));
+                let pending = (request.clone(), *owed, *until, open.detour);
+                self.send_to_cluster(client, node, ClusterMessage::PendingDelete(pending));
             }
             (Request::Ping { age }, _) => self.drained(client, node, *age, false),
             _ => {}

@@ -5,29 +5,30 @@
 //!
 //! | modules | contents |
 //! |---|---|
-//! | `scenario`, `action`, `chance`, `situations`, `special` | the events of a run: clients that acquire, hold, extend, cancel, pause and crash, and failures of nodes and connections |
+//! | `scenario`, `action`, `generator`, `situations`, `special` | the events of a run: clients that acquire, hold, extend, cancel, pause and crash, and failures of nodes and connections |
 //! | `play`, `start`, `steps`, `usage` | the run: tasks polled on one thread, steps applied to the world, lock operations of clients |
 //! | `world`, `clock` | virtual time and the clock of each client |
-//! | `simulated`, `network`, `answers`, `link`, `request` | a node as the algorithm sees it, and the network in both directions |
+//! | `simulated`, `network`, `replies`, `link`, `request` | a node as the algorithm sees it, and the network in both directions |
 //! | `server`, `hazards` | the behaviour of a node, and the changes made to it |
-//! | `stays` | keys that stay for a while after a release |
+//! | `min_hold` | keys that stay for a while after a release |
 //! | `router`, `slots` | a node that is a cluster: what its clients know of it, and how its slot moves |
 //! | `replicas`, `failover` | the data of a node's replicas, and their promotion |
 //! | `monitor`, `record`, `progress`, `view` | the promises of the design, checked after every step |
 
 mod action;
-mod answers;
-mod chance;
 mod clock;
 mod failover;
+mod generator;
 mod hazards;
 mod link;
+mod min_hold;
 mod monitor;
 mod network;
 mod play;
 mod progress;
 mod record;
 mod replicas;
+mod replies;
 mod request;
 mod router;
 mod scenario;
@@ -37,7 +38,6 @@ mod situations;
 mod slots;
 mod special;
 mod start;
-mod stays;
 mod steps;
 mod usage;
 mod view;
@@ -89,7 +89,7 @@ fn report(seed: u64, scenario: &Scenario, violation: &str) -> String {
 }
 
 /// Plays `count` seeds, starting at FIRST. No seed may break a promise.
-fn none(promise: Promise, count: u64) {
+fn check_seeds(promise: Promise, count: u64) {
     let first = std::env::var("FIRST").ok().and_then(|first| first.parse().ok()).unwrap_or(0);
     if let Some((seed, scenario, violation)) = search(promise, first, count) {
         panic!("{}", report(seed, &scenario, &violation));
@@ -98,17 +98,17 @@ fn none(promise: Promise, count: u64) {
 }
 
 /// Plays fewer seeds, for promises that need less coverage.
-fn none_of(promise: Promise) {
-    none(promise, seeds(300).min(20_000));
+fn check_fewer_seeds(promise: Promise) {
+    check_seeds(promise, seeds(300).min(20_000));
 }
 
 #[test]
-fn nothing_promised_is_broken() {
-    none(Promise::Kept, seeds(2000));
+fn all_guarantees_hold() {
+    check_seeds(Promise::Kept, seeds(2000));
 }
 
 #[test]
-fn what_is_not_promised_is_found() {
+fn finds_second_holders_where_nothing_is_guaranteed() {
     for promise in [
         Promise::KeysAreDeleted,
         Promise::NodesAreFlushed,
@@ -123,44 +123,44 @@ fn what_is_not_promised_is_found() {
 }
 
 #[test]
-fn servers_that_change_break_nothing() {
-    none_of(Promise::ServersChange);
+fn replaced_servers_break_no_guarantee() {
+    check_fewer_seeds(Promise::ServersChange);
 }
 
 #[test]
-fn what_replicas_confirmed_stays_when_servers_change() {
-    none_of(Promise::ReplicasConfirm);
+fn confirmed_writes_survive_replaced_servers() {
+    check_fewer_seeds(Promise::ReplicasConfirm);
 }
 
 #[test]
-fn slots_that_move_break_nothing() {
-    none_of(Promise::SlotsMove);
+fn moving_slots_break_no_guarantee() {
+    check_fewer_seeds(Promise::SlotsMove);
 }
 
 #[test]
-fn clusters_that_fail_over_break_nothing() {
-    none_of(Promise::ClustersFailOver);
+fn cluster_failovers_break_no_guarantee() {
+    check_fewer_seeds(Promise::ClustersFailOver);
 }
 
 #[test]
-fn what_survives_a_flush_is_promised() {
-    none_of(Promise::FlushesAreSurvived);
+fn flushes_break_no_guarantee() {
+    check_fewer_seeds(Promise::FlushesAreSurvived);
 }
 
 #[test]
-fn what_is_freed_by_force_is_free() {
-    none_of(Promise::FreedByForce);
+fn force_released_lock_is_free() {
+    check_fewer_seeds(Promise::ForceReleased);
 }
 
 #[test]
-fn fencing_tokens_catch_a_second_holder_after_a_delete_by_hand() {
-    none_of(Promise::TokensDespiteDeletes);
+fn fencing_tokens_increase_after_a_manual_delete() {
+    check_fewer_seeds(Promise::TokensDespiteDeletes);
 }
 
 #[test]
-fn who_takes_a_lock_over_and_over_leaves_it_to_others_now_and_then() {
+fn repeated_acquires_let_others_in() {
     for seed in 0..20 {
-        let scenario = Scenario::over_and_over(seed, 1);
+        let scenario = Scenario::repeated_acquires(seed, 1);
         if let Err(violation) = play::play(&scenario) {
             panic!("{}", report(seed, &scenario, &violation));
         }
@@ -168,7 +168,7 @@ fn who_takes_a_lock_over_and_over_leaves_it_to_others_now_and_then() {
 }
 
 #[test]
-fn a_free_lock_is_granted_within_little_more_than_a_round_however_often_it_is_taken() {
+fn free_lock_is_granted_within_about_one_round() {
     for seed in 0..20 {
         let scenario = Scenario::short_waits(seed, [1, 3][usize::from(seed % 2 == 1)]);
         if let Err(violation) = play::play(&scenario) {
@@ -178,7 +178,7 @@ fn a_free_lock_is_granted_within_little_more_than_a_round_however_often_it_is_ta
 }
 
 #[test]
-fn a_seed_plays_the_same_way_twice() {
+fn seed_replays_identically() {
     let mut lines = 0;
     for seed in 0..50 {
         let scenario = Scenario::from_seed(seed, Promise::Kept);

@@ -8,8 +8,8 @@ use crate::lease::{LeaseHandle, State};
 
 use super::action::Use;
 use super::clock::{Rate, Time};
-use super::progress::{LOOK, Sound, Waiting};
-use super::record::{LATE, Record, Valid};
+use super::progress::{CHECK_INTERVAL, Sound, Waiting};
+use super::record::{MAX_DELAY, Record, Valid};
 use super::scenario::Promise;
 use super::world::{MS, World};
 
@@ -105,8 +105,8 @@ impl Monitor {
         if !hold.is_held() {
             self.fail(format!("no validity: client {client} got {names:?} when its time was over"));
         }
-        self.everybody_was_told(client, &names, hold, now);
-        self.nobody_stays(client, &names, hold, now);
+        self.check_notified(client, &names, hold, now);
+        self.check_min_hold(client, &names, hold, now);
         if let Ok(token) = hold.fencing_token() {
             for name in &names {
                 if let Some(last) = self.exceeded(name, before).filter(|last| token <= *last) {
@@ -119,12 +119,12 @@ impl Monitor {
             }
         }
         self.granted_at.extend(names.iter().map(|name| (*name, now)));
-        let hold_end = how.max_hold.map(|max_hold| now + max_hold * MS * 101 / 100 + LATE);
+        let hold_end = how.max_hold.map(|max_hold| now + max_hold * MS * 101 / 100 + MAX_DELAY);
         self.live.push(Record {
             client,
             names,
             state: Arc::clone(&hold.0),
-            told: false,
+            notified: false,
             given_up: false,
             over_since: None,
             hold_end,
@@ -134,7 +134,7 @@ impl Monitor {
     }
 
     /// Every earlier holder of one of these names that runs knew before `now` that its lease was over.
-    fn everybody_was_told(&mut self, client: usize, names: &[&str], hold: &LeaseHandle, now: Time) {
+    fn check_notified(&mut self, client: usize, names: &[&str], hold: &LeaseHandle, now: Time) {
         if !self.promise.is_some_and(Promise::is_all) {
             return;
         }
@@ -142,25 +142,32 @@ impl Monitor {
             record.names.iter().any(|name| names.contains(name))
                 && record.state.params.claim.token != hold.0.params.claim.token
                 && !record.state.valid_at(self.clocks[record.client].local(now))
-                && !record.told
+                && !record.notified
                 && record.state.ended() != Some(false)
                 && now > self.paused_until[record.client]
         });
         if let Some(Record { client: other, .. }) = late {
-            self.fail(format!("told late: client {client} has {names:?}, client {other} not told"));
+            self.fail(format!(
+                "reported late: client {client} has {names:?}, client {other} not notified"
+            ));
         }
     }
 
     /// A holder was notified of the loss of its lease.
-    pub(super) fn told(&mut self, hold: &LeaseHandle, reason: Option<LossReason>, world: &World) {
+    pub(super) fn notified(
+        &mut self,
+        hold: &LeaseHandle,
+        reason: Option<LossReason>,
+        world: &World,
+    ) {
         let mut vain = None;
         for record in self.live.iter_mut().filter(|record| Arc::ptr_eq(&record.state, &hold.0)) {
-            record.told = true;
+            record.notified = true;
             // The client was paused between two checks.
-            let rested = world.now >= self.paused_until[record.client] + LOOK;
+            let rested = world.now >= self.paused_until[record.client] + CHECK_INTERVAL;
             if rested && reason == Some(LossReason::Expired) && record.is_sound(world) {
                 vain = Some(format!(
-                    "lost in vain: {:?} of client {}, which a quorum had all the time",
+                    "lost needlessly: {:?} of client {}, which a quorum had all the time",
                     record.names, record.client
                 ));
             }
@@ -223,17 +230,17 @@ impl Monitor {
                 }
                 failures.extend(record.overdue(now, runs(record.client)));
             } else {
-                failures.extend(record.untold(now, runs(record.client)));
+                failures.extend(record.unreported(now, runs(record.client)));
             }
         }
-        if matches!(self.promise, Some(Promise::TokensDespiteDeletes | Promise::FreedByForce)) {
+        if matches!(self.promise, Some(Promise::TokensDespiteDeletes | Promise::ForceReleased)) {
             failures.retain(|failure| !failure.starts_with("two holders"));
         }
         self.live.retain(|record| {
-            record.over_since.is_none() || !record.told && record.state.ended() != Some(false)
+            record.over_since.is_none() || !record.notified && record.state.ended() != Some(false)
         });
         for waiting in self.waiting.values() {
-            let allowance = self.paused[waiting.client] - waiting.paused + LATE;
+            let allowance = self.paused[waiting.client] - waiting.paused + MAX_DELAY;
             if runs(waiting.client) && waiting.due.is_some_and(|due| now > due + allowance) {
                 failures.push(format!(
                     "late: an acquire of client {} outlived its wait",

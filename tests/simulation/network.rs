@@ -75,7 +75,7 @@ impl World {
         let (epoch, at, incarnation) = (link.epoch, link.last_there, link.incarnation);
         let peer = (client, epoch);
         self.at(at, Event::Arrive { peer, node, incarnation, id, request, there: false });
-        self.ask_to_confirm(client, node);
+        self.request_confirmation(client, node);
     }
 
     pub(super) fn arrive(&mut self, event: Event) {
@@ -163,7 +163,7 @@ impl World {
             Request::Asking(inner) => (&**inner, true),
             request => (request, false),
         };
-        let (answer, told) = match (server.redirect(request, asks, now), request) {
+        let (answer, pushes) = match (server.redirect(request, asks, now), request) {
             (Some(redirect), _) => (Answer::Sent(redirect), Vec::new()),
             (None, Request::Slots { .. }) => {
                 let (owner, epoch) = server.sees(node);
@@ -175,21 +175,21 @@ impl World {
         self.log(|| {
             format!("{old}node {node} <- client {client}: {} -> {answer:?}", short(request))
         });
-        let at = self.back(client, node);
+        let at = self.reply_time(client, node);
         self.at(at, Event::Answer { client, node, epoch, id, answer });
-        self.tell(node, told);
+        self.send_pushes(node, pushes);
     }
 
     /// Notifies the clients that track these keys, and sends the write to the server's replicas.
-    pub(super) fn tell(&mut self, node: usize, told: Vec<(Peer, String)>) {
+    pub(super) fn send_pushes(&mut self, node: usize, pushes: Vec<(Peer, String)>) {
         self.replicate(node);
-        for ((client, epoch), key) in told {
-            let at = self.back(client, node);
+        for ((client, epoch), key) in pushes {
+            let at = self.reply_time(client, node);
             self.at(at, Event::Push { client, node, epoch, key });
         }
     }
 
-    pub(super) fn back(&mut self, client: usize, node: usize) -> Time {
+    pub(super) fn reply_time(&mut self, client: usize, node: usize) -> Time {
         let delay = self.delay(client, node);
         let link = &mut self.links[client][node];
         link.last_back = link.last_back.max(self.now + delay);

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
 
 use super::action::Use;
-use super::chance::plain;
 use super::clock::Time;
+use super::generator::plain;
 use super::monitor::Monitor;
-use super::progress::LOOK;
+use super::progress::CHECK_INTERVAL;
 use super::scenario::{BEGIN, Scenario};
 use super::server::Server;
 use super::slots::Slot;
@@ -94,7 +94,7 @@ impl<'a> Player<'a> {
         for (at, step) in scenario.steps.iter().enumerate() {
             world.at(step.at, Event::Step(at));
         }
-        world.at(BEGIN + LOOK, Event::Look);
+        world.at(BEGIN + CHECK_INTERVAL, Event::CheckProgress);
         drop(world);
         player
     }
@@ -163,17 +163,19 @@ impl<'a> Player<'a> {
         let mut monitor = self.monitor.lock().unwrap();
         let (now, paused) = (world.now, monitor.paused_until.clone());
         if world.storm {
-            monitor.fail("storm: the same delete over and over".to_owned());
+            monitor.fail("storm: the same delete repeatedly".to_owned());
         }
         monitor.check(now, |client| now >= paused[client] && !world.dead[client]);
     }
 
-    pub(super) fn look(&self) {
+    pub(super) fn check_progress(&self) {
         let mut world = self.world.lock().unwrap();
         let mut monitor = self.monitor.lock().unwrap();
         let (now, paused) = (world.now, monitor.paused_until.clone());
-        monitor.look(&world, |client| now >= paused[client] + LOOK && !world.dead[client]);
-        world.at(now + LOOK, Event::Look);
+        monitor.check_progress(&world, |client| {
+            now >= paused[client] + CHECK_INTERVAL && !world.dead[client]
+        });
+        world.at(now + CHECK_INTERVAL, Event::CheckProgress);
     }
 
     pub(super) fn pauses(&self, client: usize) -> bool {

@@ -13,16 +13,16 @@ use super::scenario::Promise;
 use super::server::FOREIGN;
 use super::world::{MS, World};
 
-pub(super) const LOOK: Time = 200 * MS;
+pub(super) const CHECK_INTERVAL: Time = 200 * MS;
 /// A waiter asks all nodes at each fallback, at most a second apart. A waiter behind another one asks once that one has
 /// asked. This allows two fallbacks, and half a second for courtesy delays, scouts and the interval of the check. Votes
 /// that time out add to it.
-const GRANTED: Time = 2_500 * MS;
+const GRANT_LIMIT: Time = 2_500 * MS;
 /// The same limit where contenders may split the votes repeatedly. By then one of them has the lock, and keys of
 /// abandoned leases have expired.
-const DECIDED: Time = 15_000 * MS;
+const SPLIT_VOTE_LIMIT: Time = 15_000 * MS;
 /// A delete whose connection is lost is sent again immediately.
-const LEFT: Time = 1_000 * MS;
+const LEFTOVER_LIMIT: Time = 1_000 * MS;
 
 /// An acquire in progress.
 pub(super) struct Waiting {
@@ -82,8 +82,8 @@ impl Record {
     /// Whether renewals must have kept the lease.
     pub(super) fn is_sound(&self, world: &World) -> bool {
         let Some(Sound { since: Some(since), least, longest }) = self.sound else { return false };
-        let long = world.now > since + longest + 3 * LOOK;
-        long && least >= 20 * world.latency && world.keeps(self, world.now - LOOK)
+        let long = world.now > since + longest + 3 * CHECK_INTERVAL;
+        long && least >= 20 * world.latency && world.keeps(self, world.now - CHECK_INTERVAL)
     }
 }
 
@@ -112,7 +112,7 @@ impl World {
 
     /// Whether a quorum could grant these names: they are free, or held for at most `left` ms.
     fn could_grant(&self, client: usize, names: &[&str], left: u64) -> bool {
-        self.quorum_of(client, self.now - LOOK, |node| {
+        self.quorum_of(client, self.now - CHECK_INTERVAL, |node| {
             let owner = |name| self.servers[self.place_of(node)].owner_at(name, self.now);
             names.iter().all(|name| owner(name).is_none_or(|(_, ends)| ends < left))
         })
@@ -137,30 +137,30 @@ impl World {
 
 impl Monitor {
     /// Checks everything that should make progress. `rested` reports which clients have run since the last check.
-    pub(super) fn look(&mut self, world: &World, rested: impl Fn(usize) -> bool) {
+    pub(super) fn check_progress(&mut self, world: &World, rested: impl Fn(usize) -> bool) {
         if !self.promise.is_some_and(Promise::is_all) {
             return;
         }
-        self.look_at_waiters(world, &rested);
+        self.check_waiters(world, &rested);
         for record in &mut self.live {
-            let keeps = rested(record.client) && world.keeps(record, world.now - LOOK);
+            let keeps = rested(record.client) && world.keeps(record, world.now - CHECK_INTERVAL);
             if let Some(sound) = &mut record.sound {
                 sound.since = if keeps { sound.since.or(Some(world.now)) } else { None };
             }
         }
         if world.kills {
-            self.look_for_what_is_left(world);
+            self.check_leftover_keys(world);
         }
     }
 
-    fn look_at_waiters(&mut self, world: &World, rested: &impl Fn(usize) -> bool) {
+    fn check_waiters(&mut self, world: &World, rested: &impl Fn(usize) -> bool) {
         let now = world.now;
         let held = self
             .live
             .iter()
             .filter(|record| record.state.valid_at(world.clocks[record.client].local(now)));
         let mut taken: BTreeSet<&str> = held.flat_map(|record| &record.names).copied().collect();
-        let lately = self.granted_at.iter().filter(|(_, at)| **at + LOOK >= now);
+        let lately = self.granted_at.iter().filter(|(_, at)| **at + CHECK_INTERVAL >= now);
         taken.extend(lately.map(|(name, _)| name));
         let ids: Vec<u64> = self.waiting.keys().copied().collect();
         let mut first: Vec<u64> = Vec::new();
@@ -186,15 +186,17 @@ impl Monitor {
             let over =
                 |since: Option<Time>, bound| since.is_some_and(|at| now > at + bound + patience);
             let (client, names) = (waiting.client, waiting.names.clone());
-            if over(waiting.free_since, GRANTED) || over(waiting.contested_since, DECIDED) {
+            if over(waiting.free_since, GRANT_LIMIT)
+                || over(waiting.contested_since, SPLIT_VOTE_LIMIT)
+            {
                 self.fail(format!("starved: client {client} waits for {names:?}, which are free"));
             }
         }
     }
 
     /// An abandoned key disappears soon on every node that its client can reach.
-    fn look_for_what_is_left(&mut self, world: &World) {
-        let since = world.now - LEFT;
+    fn check_leftover_keys(&mut self, world: &World) {
+        let since = world.now - LEFTOVER_LIMIT;
         // A promoted replica may restore keys that were deleted before its promotion. They expire when their TTL ends.
         let same = world.servers.iter().enumerate().filter(|(_, server)| server.switched.is_none());
         for (node, server) in same {

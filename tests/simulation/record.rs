@@ -12,7 +12,7 @@ pub(super) struct Record {
     pub(super) client: usize,
     pub(super) names: Vec<&'static str>,
     pub(super) state: Arc<State>,
-    pub(super) told: bool,
+    pub(super) notified: bool,
     /// The code that runs under the lease is ending it.
     pub(super) given_up: bool,
     pub(super) over_since: Option<Time>,
@@ -31,7 +31,7 @@ pub(super) struct Valid {
 }
 
 /// Maximum delay of a running client, which is what one step of virtual time can hide.
-pub(super) const LATE: Time = 25 * MS;
+pub(super) const MAX_DELAY: Time = 25 * MS;
 
 impl Record {
     /// The violation of a lease that is valid now, if there is one.
@@ -39,12 +39,12 @@ impl Record {
         if self.hold_end.is_some_and(|end| now > end) {
             return Some(format!("beyond max_hold: client {}", self.client));
         }
-        let untold = self.deleted.is_some_and(|due| now > due) && runs;
-        untold.then(|| format!("loss not told soon: client {}", self.client))
+        let unreported = self.deleted.is_some_and(|due| now > due) && runs;
+        unreported.then(|| format!("loss not reported soon: client {}", self.client))
     }
 
     /// The violation of a lease that is over, if there is one.
-    pub(super) fn untold(&mut self, now: Time, runs: bool) -> Option<String> {
+    pub(super) fn unreported(&mut self, now: Time, runs: bool) -> Option<String> {
         if !runs {
             self.over_since = None;
             return None;
@@ -52,9 +52,9 @@ impl Record {
         let since = *self.over_since.get_or_insert(now);
         let (names, client, released) = (&self.names, self.client, self.state.ended());
         if released == Some(false) && !self.given_up {
-            return Some(format!("loss not told: {names:?} released under {client}"));
+            return Some(format!("loss not reported: {names:?} released under {client}"));
         }
-        let late = released != Some(false) && !self.told && now > since + LATE;
-        late.then(|| format!("loss not told: {names:?} to client {client}"))
+        let late = released != Some(false) && !self.notified && now > since + MAX_DELAY;
+        late.then(|| format!("loss not reported: {names:?} to client {client}"))
     }
 }

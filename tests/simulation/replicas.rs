@@ -146,7 +146,7 @@ impl World {
             let Waiting { peer: (client, epoch), id, offset, behind, .. } = server.waits.remove(at);
             let answer = Answer::Confirmed(server.confirmed(offset));
             self.log(|| format!("node {node} -> client {client}: {answer:?}"));
-            let at = self.back(client, node);
+            let at = self.reply_time(client, node);
             self.at(at, Event::Answer { client, node, epoch, id, answer });
             behind.into_iter().for_each(|event| self.execute(event));
         }

@@ -86,7 +86,7 @@ pub(super) enum Redirect {
     Ask(usize),
     TryAgain,
     /// The server is cut off from its cluster.
-    Nobody,
+    Down,
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -14,31 +14,31 @@ use crate::node::{
 };
 
 use super::clock::Time;
-use super::failover::HEARD;
+use super::failover::NOTICE_TIME;
 use super::link::Open;
 use super::request::{Redirect, Request};
 use super::world::{Event, MS, World};
 
 /// A message from a connection to its cluster task.
-pub(super) enum Stray {
+pub(super) enum ClusterMessage {
     Redirected(Open, Redirect),
-    Told(Redirect),
-    Owed(Debt),
+    Redirect(Redirect),
+    PendingDelete(ForwardedDelete),
     /// A connection was closed or opened.
-    Ended,
+    ConnectionChanged,
     /// A request whose delay is over.
     Delayed(Open),
 }
 
 /// A pending delete for the slot's owner.
-pub(super) type Debt = (Request, Duration, Option<Instant>, Detour);
+pub(super) type ForwardedDelete = (Request, Duration, Option<Instant>, Detour);
 
 /// One client's knowledge of one cluster.
 pub(super) struct Cluster {
     members: BTreeMap<usize, Arc<Member<usize>>>,
     map: Map<usize>,
-    debts: Vec<Debt>,
-    strays: BTreeMap<u64, (usize, Stray)>,
+    pending_deletes: Vec<ForwardedDelete>,
+    messages: BTreeMap<u64, (usize, ClusterMessage)>,
     /// The survey in progress, and the reports of the servers.
     survey: Option<u64>,
     reports: Vec<(usize, (usize, u64))>,
@@ -50,14 +50,14 @@ pub(super) struct Cluster {
 /// All keys are in this slot.
 const SLOT: u16 = 0;
 /// Minimum time between two surveys.
-const BETWEEN: Time = 20 * MS;
+const SURVEY_INTERVAL: Time = 20 * MS;
 /// The minimum time while an error persists, and how long that lasts.
-const PAUSE: Time = 250 * MS;
-const FAILOVER: Time = 30_000 * MS;
+const ERROR_SURVEY_INTERVAL: Time = 250 * MS;
+const FAILOVER_DURATION: Time = 30_000 * MS;
 /// Maximum duration of a survey.
-const OTHERS: Time = 300 * MS;
+const SURVEY_TIMEOUT: Time = 300 * MS;
 /// Delay before a former owner is asked again whether it has replied to everything.
-const AGAIN: Time = 100 * MS;
+const DRAIN_INTERVAL: Time = 100 * MS;
 
 impl Cluster {
     /// Initially, the first of these has the slot.
@@ -70,14 +70,14 @@ impl Cluster {
         let map = Map::new(Arc::new(Member { address: None, node: usize::MAX }));
         let first = members.values().next().map(|member| (SLOT, Arc::clone(member)));
         let (map, _) = map.moved(first.into_iter()).unwrap();
-        let (debts, strays) = (Vec::new(), BTreeMap::new());
+        let (pending_deletes, messages) = (Vec::new(), BTreeMap::new());
         let (survey, reports, due, unsettled_until) = (None, Vec::new(), false, 0);
-        Self { members, map, debts, strays, survey, reports, due, unsettled_until }
+        Self { members, map, pending_deletes, messages, survey, reports, due, unsettled_until }
     }
 }
 
-fn release((request, owed, until, detour): Debt) -> Open {
-    let mut open = Open::unheard(request, owed);
+fn release((request, owed, until, detour): ForwardedDelete) -> Open {
+    let mut open = Open::without_caller(request, owed);
     if let Purpose::Delete { until: end, .. } = &mut open.purpose {
         *end = until;
     }
@@ -109,43 +109,50 @@ impl World {
     }
 
     /// Passes a message from a connection to its cluster task, if the node is a cluster.
-    pub(super) fn stray(&mut self, client: usize, place: usize, stray: Stray) {
+    pub(super) fn send_to_cluster(&mut self, client: usize, place: usize, message: ClusterMessage) {
         let (id, now) = (self.new_id(), self.clocks[client].local(self.now));
-        let later = match &stray {
-            Stray::Delayed(open) => pause(&open.detour, now),
+        let later = match &message {
+            ClusterMessage::Delayed(open) => pause(&open.detour, now),
             _ => Duration::ZERO,
         };
         let Some(cluster) = self.cluster(client, place) else { return };
-        cluster.strays.insert(id, (place, stray));
+        cluster.messages.insert(id, (place, message));
         let at = self.now + u64::try_from(later.as_nanos()).unwrap();
-        self.at(at, Event::Stray { client, place, id });
+        self.at(at, Event::ClusterMessage { client, place, id });
     }
 
     pub(super) fn route(&mut self, client: usize, place: usize, id: u64) {
-        let stray = self.cluster(client, place).and_then(|cluster| cluster.strays.remove(&id));
+        let message = self.cluster(client, place).and_then(|cluster| cluster.messages.remove(&id));
         let node = place % self.nodes();
-        match stray {
-            Some((from, Stray::Redirected(open, redirect))) => {
+        match message {
+            Some((from, ClusterMessage::Redirected(open, redirect))) => {
                 self.redirect(client, from, open, redirect);
             }
-            Some((_, Stray::Delayed(mut open))) => {
+            Some((_, ClusterMessage::Delayed(mut open))) => {
                 open.detour.asking = false;
                 rested(&mut open.detour);
                 let owner = self.owner(client, node);
                 self.send((client, owner), open);
             }
-            Some((from, Stray::Told(Redirect::Moved(to)))) => self.believe(client, from, to),
-            Some((_, Stray::Told(Redirect::Nobody))) => self.refused(client, place),
-            Some((_, Stray::Told(_) | Stray::Ended)) => self.survey(client, place, BETWEEN),
-            Some((from, Stray::Owed((request, owed, until, detour)))) => {
+            Some((from, ClusterMessage::Redirect(Redirect::Moved(to)))) => {
+                self.record_move(client, from, to)
+            }
+            Some((_, ClusterMessage::Redirect(Redirect::Down))) => self.refused(client, place),
+            Some((_, ClusterMessage::Redirect(_) | ClusterMessage::ConnectionChanged)) => {
+                self.survey(client, place, SURVEY_INTERVAL)
+            }
+            Some((from, ClusterMessage::PendingDelete((request, owed, until, detour)))) => {
                 let owner = self.owner(client, node);
                 if owner != from {
                     return self.send((client, owner), release((request, owed, until, detour)));
                 }
                 let until = until.unwrap_or(self.clocks[client].local(self.now) + owed);
-                let debts = self.cluster(client, place).map(|cluster| &mut cluster.debts);
-                let debt = (request, owed, Some(until), Detour::default());
-                debts.into_iter().for_each(|debts| debts.push(debt.clone()));
+                let pending_deletes =
+                    self.cluster(client, place).map(|cluster| &mut cluster.pending_deletes);
+                let pending = (request, owed, Some(until), Detour::default());
+                pending_deletes
+                    .into_iter()
+                    .for_each(|pending_deletes| pending_deletes.push(pending.clone()));
             }
             None => {}
         }
@@ -163,7 +170,7 @@ impl World {
         }
         let to = match redirect {
             Redirect::Moved(to) => {
-                self.believe(client, from, to);
+                self.record_move(client, from, to);
                 Some(self.owner(client, from % self.nodes()))
             }
             Redirect::Ask(to) => {
@@ -171,37 +178,37 @@ impl World {
                 Some(to)
             }
             Redirect::TryAgain => None,
-            Redirect::Nobody => {
+            Redirect::Down => {
                 self.refused(client, from);
                 None
             }
         };
         match to {
             Some(to) if onward == Onward::AtOnce => self.send((client, to), open),
-            _ => self.stray(client, from, Stray::Delayed(open)),
+            _ => self.send_to_cluster(client, from, ClusterMessage::Delayed(open)),
         }
     }
 
-    fn believe(&mut self, client: usize, from: usize, to: usize) {
+    fn record_move(&mut self, client: usize, from: usize, to: usize) {
         if self.owner(client, from % self.nodes()) == from {
             self.change(client, to);
-            self.survey(client, to, BETWEEN);
+            self.survey(client, to, SURVEY_INTERVAL);
         }
     }
 
     /// A server reports that it is cut off.
     fn refused(&mut self, client: usize, place: usize) {
-        let until = self.now + FAILOVER;
+        let until = self.now + FAILOVER_DURATION;
         if let Some(cluster) = self.cluster(client, place) {
             cluster.unsettled_until = until;
         }
-        self.survey(client, place, BETWEEN);
+        self.survey(client, place, SURVEY_INTERVAL);
     }
 
     /// This server has the slot now. It takes no first vote in it for a while, because it may lack the grants of
     /// another server.
     fn change(&mut self, client: usize, to: usize) {
-        let guard = (!self.guard.is_zero()).then(|| self.guard.mul_f64(1.01) + HEARD);
+        let guard = (!self.guard.is_zero()).then(|| self.guard.mul_f64(1.01) + NOTICE_TIME);
         let from = guard.map(|guard| self.clocks[client].local(self.now) + guard);
         let Some(cluster) = self.cluster(client, to) else { return };
         let member = Arc::clone(&cluster.members[&to]);
@@ -211,8 +218,8 @@ impl World {
         cluster.map = next;
         self.links[client][to].slot_from = from;
         let Some(cluster) = self.cluster(client, to) else { return };
-        for debt in std::mem::take(&mut cluster.debts) {
-            self.send((client, to), release(debt));
+        for pending in std::mem::take(&mut cluster.pending_deletes) {
+            self.send((client, to), release(pending));
         }
         losers.into_iter().for_each(|place| self.drain(client, place, age));
         if let Some(watch) = &self.watches[client] {
@@ -222,12 +229,12 @@ impl World {
 
     /// Sends a ping behind all requests to a former owner.
     pub(super) fn drain(&mut self, client: usize, place: usize, age: u64) {
-        self.send((client, place), Open::unheard(Request::Ping { age }, Duration::ZERO));
+        self.send((client, place), Open::without_caller(Request::Ping { age }, Duration::ZERO));
     }
 
     /// A former owner has replied to everything, or could not.
     pub(super) fn drained(&mut self, client: usize, place: usize, age: u64, answered: bool) {
-        let at = self.now + AGAIN;
+        let at = self.now + DRAIN_INTERVAL;
         if !answered {
             return self.at(at, Event::Drain { client, place, age });
         }
@@ -245,15 +252,15 @@ impl World {
     }
 
     /// Asks every server which one has the slot.
-    pub(super) fn ask_all(&mut self, client: usize, place: usize) {
-        let (survey, end) = (self.new_id(), self.now + OTHERS);
+    pub(super) fn query_all(&mut self, client: usize, place: usize) {
+        let (survey, end) = (self.new_id(), self.now + SURVEY_TIMEOUT);
         let Some(cluster) = self.cluster(client, place) else { return };
         (cluster.due, cluster.survey) = (false, Some(survey));
         cluster.reports.clear();
         let places: Vec<usize> = cluster.members.keys().copied().collect();
         for place in places {
             let question = Request::Slots { survey };
-            self.send((client, place), Open::unheard(question, Duration::ZERO));
+            self.send((client, place), Open::without_caller(question, Duration::ZERO));
         }
         self.at(end, Event::Surveyed { client, place, survey });
     }
@@ -292,7 +299,7 @@ impl World {
             self.change(client, owner);
         }
         if unsettled || ruling == Ruling::Disputed {
-            self.survey(client, place, PAUSE);
+            self.survey(client, place, ERROR_SURVEY_INTERVAL);
         }
     }
 }

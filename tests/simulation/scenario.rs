@@ -6,8 +6,8 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use super::action::{Action, Step, Use};
-use super::chance::plain;
 use super::clock::{Rate, Time};
+use super::generator::plain;
 use super::world::MS;
 
 /// The kinds of failures that a scenario may have.
@@ -24,7 +24,7 @@ pub(super) enum Promise {
     FlushesAreSurvived,
     /// An administrator deletes all keys of a lock by hand, and no other failure occurs. The lock must be free
     /// afterwards.
-    FreedByForce,
+    ForceReleased,
     /// Nodes restart without their data and vote immediately.
     NoGuard,
     /// Nodes fail over to another server. The last writes survive, except over a quorum with a guard.
@@ -85,7 +85,7 @@ impl Scenario {
             Promise::ReplicasConfirm | Promise::SlotsMove => pick(&mut rng, &[1, 1, 1, 3]),
             _ => pick(&mut rng, &[1, 2, 3, 3, 3, 4, 5, 5]),
         };
-        let steady = matches!(promise, Promise::FlushesAreSurvived | Promise::FreedByForce);
+        let steady = matches!(promise, Promise::FlushesAreSurvived | Promise::ForceReleased);
         let steady = steady || matches!(promise, Promise::ReplicasConfirm | Promise::SlotsMove);
         let fails_over = promise == Promise::ClustersFailOver;
         let amnesia =
@@ -126,7 +126,7 @@ impl Scenario {
         };
         this.fill(&mut rng, amnesia);
         this.steps.iter_mut().for_each(|step| step.bound_hopeless(this.latency));
-        this.some_stay(&mut Rng::with_seed(!seed));
+        this.add_min_holds(&mut Rng::with_seed(!seed));
         this.steps.sort_by_key(|step| step.at);
         if promise == Promise::ServersChange && amnesia || fails_over {
             this.fail_over_one_by_one();
@@ -135,7 +135,7 @@ impl Scenario {
     }
 
     /// One client acquires a lock repeatedly. Another client, which is farther from the nodes, must acquire it too.
-    pub(super) fn over_and_over(seed: u64, nodes: usize) -> Self {
+    pub(super) fn repeated_acquires(seed: u64, nodes: usize) -> Self {
         let (hold, wait) = (5, Some(10_000));
         let steps = [
             (0, Action::Slow { client: 1, node: 0, by: 3, ms: 1_000_000 }),
@@ -177,7 +177,7 @@ impl Scenario {
         let apart = Time::try_from(self.guard.mul_f64(1.01).as_nanos()).unwrap() + 4_100 * MS;
         let mut last = None;
         self.steps.retain(|step| match step.action {
-            Action::Lie { stored, .. } => !stored,
+            Action::WrongToken { stored, .. } => !stored,
             Action::Switch { .. } | Action::FailOver { .. } => {
                 let good = last.is_none_or(|last| step.at >= last + apart);
                 last = if good { Some(step.at) } else { last };

@@ -50,7 +50,7 @@ pub(super) struct Server {
     /// A fencing token was stored by hand. Every request for a token on this server fails with a separate error.
     pub(super) poisoned: bool,
     /// A value that it returns once in place of a fencing token.
-    pub(super) lie: Option<u64>,
+    pub(super) wrong_token: Option<u64>,
 }
 
 pub(super) type Keys = BTreeMap<String, (String, u64)>;
@@ -93,15 +93,15 @@ impl Server {
     }
 
     pub(super) fn changed(&mut self, keys: &[String], except: Option<Peer>) -> Vec<(Peer, String)> {
-        let mut told = Vec::new();
+        let mut pushes = Vec::new();
         for key in keys {
             for peer in self.tracked.remove(key).unwrap_or_default() {
                 if Some(peer) != except {
-                    told.push((peer, key.clone()));
+                    pushes.push((peer, key.clone()));
                 }
             }
         }
-        told
+        pushes
     }
 
     fn track(&mut self, keys: &[String], peer: Peer) {
@@ -121,16 +121,16 @@ impl Server {
         now: Time,
     ) -> (Answer, Vec<(Peer, String)>) {
         let expired = self.expire(now);
-        let mut told = self.changed(&expired, None);
+        let mut pushes = self.changed(&expired, None);
         let answer = match request {
             Request::Attempt { claim, ttl, .. } => self
-                .acquire(claim, *ttl, Fencing::Off, peer, now, &mut told)
+                .acquire(claim, *ttl, Fencing::Off, peer, now, &mut pushes)
                 .map_or(Answer::Refused, Answer::Vote),
             Request::Acquire { claim, ttl, fencing, .. } => self
-                .acquire(claim, *ttl, *fencing, peer, now, &mut told)
+                .acquire(claim, *ttl, *fencing, peer, now, &mut pushes)
                 .map_or(Answer::Refused, Answer::Vote),
             Request::Extend { claim, ttl, fencing, check } => {
-                let extension = self.extend(claim, *ttl, *fencing, peer, now, &mut told);
+                let extension = self.extend(claim, *ttl, *fencing, peer, now, &mut pushes);
                 // This includes an extend that lengthens nothing (`rewrite()`), because `WAIT` counts from this
                 // connection's last write.
                 if extension == Some(Extension::Extended) && !check {
@@ -138,7 +138,7 @@ impl Server {
                 }
                 extension.map_or(Answer::Refused, Answer::Extension)
             }
-            Request::Release { claim, stay } => self.release(claim, *stay, peer, now, &mut told),
+            Request::Release { claim, stay } => self.release(claim, *stay, peer, now, &mut pushes),
             // Handled by `World::wait` and the cluster, not here.
             Request::Wait { .. } | Request::Asking(_) | Request::Slots { .. } => Answer::Refused,
             Request::Ping { .. } => Answer::Pong,
@@ -149,11 +149,11 @@ impl Server {
                 if !there.is_empty() {
                     self.written(Some(peer));
                 }
-                told.extend(self.changed(&there, Some(peer)));
+                pushes.extend(self.changed(&there, Some(peer)));
                 Answer::Released(!there.is_empty())
             }
         };
-        (answer, told)
+        (answer, pushes)
     }
 
     pub(super) fn owner(&self, key: &str) -> Option<&str> {
@@ -167,7 +167,7 @@ impl Server {
         fencing: Fencing,
         peer: Peer,
         now: Time,
-        told: &mut Vec<(Peer, String)>,
+        pushes: &mut Vec<(Peer, String)>,
     ) -> Option<Vote> {
         let ms = self.clock_us(now) / 1000;
         let others = |key: &String| self.keys.get(key).filter(|(owner, _)| *owner != *claim.token);
@@ -180,14 +180,14 @@ impl Server {
             return Some(Vote::Held(left, taken));
         }
         let fence = self.fence(claim, fencing, now).ok()?;
-        let fence = fence.map(|fence| self.lie.take().unwrap_or(fence));
+        let fence = fence.map(|fence| self.wrong_token.take().unwrap_or(fence));
         let end = ms + u64::try_from(ttl.as_millis()).unwrap().max(1);
         for key in claim.keys.iter() {
             let kept = self.keys.get(key).map_or(0, |(_, end)| *end);
             self.keys.insert(key.clone(), (claim.token.to_string(), end.max(kept)));
         }
         self.written(Some(peer));
-        told.extend(self.changed(&claim.keys, Some(peer)));
+        pushes.extend(self.changed(&claim.keys, Some(peer)));
         self.track(&claim.keys, peer);
         Some(Vote::Granted(fence))
     }
@@ -199,7 +199,7 @@ impl Server {
         fencing: Fencing,
         peer: Peer,
         now: Time,
-        told: &mut Vec<(Peer, String)>,
+        pushes: &mut Vec<(Peer, String)>,
     ) -> Option<Extension> {
         let is_held = |owner: &&str| !owner.starts_with(KEPT);
         let owners: Vec<_> = claim.keys.iter().map(|key| self.owner(key).filter(is_held)).collect();
@@ -218,7 +218,7 @@ impl Server {
             {
                 entry.1 = end;
                 longer = true;
-                told.extend(self.changed(std::slice::from_ref(key), Some(peer)));
+                pushes.extend(self.changed(std::slice::from_ref(key), Some(peer)));
             }
         }
         if longer {

@@ -30,15 +30,15 @@ impl Server {
         asks: bool,
         now: Time,
     ) -> Option<Redirect> {
-        let told = self.expire(now);
-        debug_assert!(told.len() < usize::MAX);
+        let expired = self.expire(now);
+        debug_assert!(expired.len() < usize::MAX);
         let keys: Vec<&String> = match request {
             Request::Force { keys } => keys.iter().collect(),
             Request::Release { claim, .. } => claim.keys.iter().collect(),
             _ => request.keeps()?.keys.iter().chain(request.keeps()?.fences.iter()).collect(),
         };
         if self.cut_off {
-            return Some(Redirect::Nobody);
+            return Some(Redirect::Down);
         }
         let missing = keys.iter().filter(|key| !self.has(key)).count();
         match self.slot {
@@ -68,7 +68,7 @@ pub(super) enum Stage {
     Some,
     All,
     /// The new owner learns that it has the slot.
-    Told,
+    Assigned,
     /// The old owner and all others learn it too.
     Over,
     /// The replaced owner notices that it is cut off.
@@ -134,9 +134,9 @@ impl World {
             Stage::Some | Stage::All => {
                 let some = stage == Stage::Some;
                 self.move_keys(from, to, some);
-                self.stage(if some { Stage::All } else { Stage::Told }, from, to, length);
+                self.stage(if some { Stage::All } else { Stage::Assigned }, from, to, length);
             }
-            Stage::Told => {
+            Stage::Assigned => {
                 // Keys that arrived meanwhile are included. The old owner can receive no more, because it redirects
                 // every request with ASK.
                 self.move_keys(from, to, false);
@@ -171,23 +171,23 @@ impl World {
         }
     }
 
-    /// `MIGRATE`: moves each key with its remaining TTL. With `some`, each key moves by chance.
+    /// `MIGRATE`: moves each key with its remaining TTL. With `some`, each key moves by generator.
     fn move_keys(&mut self, from: usize, to: usize, some: bool) {
         let source = &mut self.servers[from];
         let keys: Vec<String> = source.keys.keys().chain(source.fences.keys()).cloned().collect();
-        let mut told = Vec::new();
+        let mut pushes = Vec::new();
         for key in keys {
             if some && self.rng.bool() {
                 continue;
             }
             if let Some(kept) = self.servers[from].keys.remove(&key) {
                 self.servers[to].keys.insert(key.clone(), kept);
-                told.extend(self.servers[from].changed(std::slice::from_ref(&key), None));
+                pushes.extend(self.servers[from].changed(std::slice::from_ref(&key), None));
             }
             if let Some(kept) = self.servers[from].fences.remove(&key) {
                 self.servers[to].fences.insert(key, kept);
             }
         }
-        self.tell(from, told);
+        self.send_pushes(from, pushes);
     }
 }

@@ -3,13 +3,13 @@
 use fastrand::Rng;
 
 use super::action::{Action, End, Step, Use};
-use super::chance::{pick, plain, some_time};
 use super::clock::Time;
+use super::generator::{pick, plain, some_time};
 use super::scenario::{BEGIN, Promise, Scenario};
 use super::world::MS;
 
 impl Scenario {
-    pub(super) fn unpromised(&mut self, rng: &mut Rng, length: u64, amnesia: bool) {
+    pub(super) fn unguaranteed_events(&mut self, rng: &mut Rng, length: u64, amnesia: bool) {
         let nodes = self.nodes.len();
         for _ in 0..4 {
             let at = some_time(rng, length);
@@ -35,7 +35,7 @@ impl Scenario {
                     let lost = amnesia || self.promise == Promise::LastWritesAreLost;
                     self.switch(rng, at, lost)
                 }
-                Promise::Kept | Promise::NoGuard | Promise::FreedByForce => Vec::new(),
+                Promise::Kept | Promise::NoGuard | Promise::ForceReleased => Vec::new(),
             };
             self.steps.extend(steps);
         }
@@ -83,7 +83,7 @@ impl Scenario {
     fn migrations(&self, rng: &mut Rng, at: Time) -> Vec<Step> {
         match rng.u8(..9) {
             0..3 => return self.overtaken(rng, at),
-            3 => return Self::asked_late(rng, at),
+            3 => return Self::late_redirected_vote(rng, at),
             _ => {}
         }
         let (client, node) = (self.some(rng).0, rng.usize(..self.nodes.len()));
@@ -112,7 +112,7 @@ impl Scenario {
     }
 
     /// A redirected vote arrives when its slot has left the server, and returns with the slot.
-    fn asked_late(rng: &mut Rng, at: Time) -> Vec<Step> {
+    fn late_redirected_vote(rng: &mut Rng, at: Time) -> Vec<Step> {
         let mut steps = Vec::new();
         let mut add = |ms: u64, action| steps.push(Step { at: at + ms * MS, action });
         add(0, Action::Migrate { node: 0, shard: 0, ms: 3 });
@@ -167,7 +167,7 @@ impl Scenario {
     }
 
     /// A long lease whose keys are deleted by hand, and a client that acquires the lock afterwards.
-    pub(super) fn freed_by_force(&mut self, rng: &mut Rng, length: u64) {
+    pub(super) fn force_released(&mut self, rng: &mut Rng, length: u64) {
         let ttl = rng.u64(3_000..20_000);
         let holder = Use { hold: 15_000, end: End::Drop, ..plain(ttl) };
         self.steps.push(Step { at: BEGIN, action: Action::Lock { client: 0, how: holder } });

@@ -21,9 +21,9 @@ impl Player<'_> {
             }
             Event::Arrive { .. } => world.arrive(event),
             Event::Thaw(node) => world.thaw(node),
-            Event::Stray { client, place, id } => world.route(client, place, id),
+            Event::ClusterMessage { client, place, id } => world.route(client, place, id),
             Event::Drain { client, place, age } => world.drain(client, place, age),
-            Event::Survey { client, place } => world.ask_all(client, place),
+            Event::Survey { client, place } => world.query_all(client, place),
             Event::Surveyed { client, place, survey } => world.surveyed(client, place, survey),
             Event::Migrates { stage, from, to, length } => world.migrates(stage, from, to, length),
             Event::Replicated { .. }
@@ -46,12 +46,12 @@ impl Player<'_> {
                 }
             }
             Event::Silent { client, node, epoch, id } => world.silent(client, node, epoch, id),
-            Event::Look => {
+            Event::CheckProgress => {
                 drop(world);
-                self.look();
+                self.check_progress();
             }
             Event::Connect { client, node, epoch } => world.connect(client, node, epoch),
-            Event::Heard { client, node, epoch, down } => {
+            Event::ServerChanged { client, node, epoch, down } => {
                 if world.is_current(client, node, epoch) {
                     world.cut(client, node, down);
                 }
@@ -128,15 +128,17 @@ impl Player<'_> {
             Action::Lag { node } => world.servers[node].lag(),
             Action::Switch { node, stale, down } => world.switch(node, stale * MS, down * MS),
             Action::Delete { node, name } => {
-                let told = world.servers[node].delete(Some(name), false);
-                world.tell(node, told);
+                let pushes = world.servers[node].delete(Some(name), false);
+                world.send_pushes(node, pushes);
             }
             Action::Foreign { node, name, ttl } => {
-                let told = world.servers[node].foreign(name, ttl, now);
-                world.tell(node, told);
+                let pushes = world.servers[node].foreign(name, ttl, now);
+                world.send_pushes(node, pushes);
             }
-            Action::Lie { node, fence, stored: false } => world.servers[node].lie = Some(fence),
-            Action::Lie { node, fence, stored: true } => {
+            Action::WrongToken { node, fence, stored: false } => {
+                world.servers[node].wrong_token = Some(fence)
+            }
+            Action::WrongToken { node, fence, stored: true } => {
                 let fences = ["a", "b"].map(|name| crate::acquire::fence_key(name).unwrap());
                 fences.iter().for_each(|key| world.servers[node].poison(key, fence));
             }
@@ -156,8 +158,8 @@ impl Player<'_> {
                 if careful && (paused || !world.survives_flush(node, &valid)) {
                     return;
                 }
-                let told = world.servers[node].delete(None, true);
-                world.tell(node, told);
+                let pushes = world.servers[node].delete(None, true);
+                world.send_pushes(node, pushes);
             }
         }
     }
@@ -174,8 +176,8 @@ impl Player<'_> {
         });
         for node in 0..world.servers.len() {
             if !by_force && lives(world, node) {
-                let told = world.servers[node].delete(Some("a"), false);
-                world.tell(node, told);
+                let pushes = world.servers[node].delete(Some("a"), false);
+                world.send_pushes(node, pushes);
             }
         }
     }

@@ -230,7 +230,7 @@ fn watch(client: &Client, hold: &LeaseHandle) {
     let task = async move {
         let reason = lost.await.loss_reason();
         let world = world.lock().unwrap();
-        monitor.lock().unwrap().told(&hold, reason, &world);
+        monitor.lock().unwrap().notified(&hold, reason, &world);
     };
     client.spawned.lock().unwrap().push(Spawned::Task(client.id, Box::pin(task)));
 }

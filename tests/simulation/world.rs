@@ -63,7 +63,7 @@ pub(super) enum Event {
         epoch: u32,
     },
     /// The client learns that the node has another server.
-    Heard {
+    ServerChanged {
         client: usize,
         node: usize,
         epoch: u32,
@@ -84,7 +84,7 @@ pub(super) enum Event {
         offset: u64,
     },
     /// A message to a cluster task from one of its connections.
-    Stray {
+    ClusterMessage {
         client: usize,
         place: usize,
         id: u64,
@@ -120,7 +120,7 @@ pub(super) enum Event {
         incarnation: u32,
     },
     Step(usize),
-    Look,
+    CheckProgress,
     Wake(u64),
     Resume(usize),
 }

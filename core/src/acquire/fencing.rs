@@ -89,7 +89,7 @@ mod tests {
     use crate::node::slot;
 
     #[test]
-    fn no_lock_has_the_key_of_anothers_fence() {
+    fn lock_key_cannot_be_a_fence_key() {
         for key in ["lock:job", "x{t}", "a{b", "{x}", "lock:a:fence", "{}:fence", "{}x"] {
             check_lock_key(key).unwrap();
             if let Ok(fence) = fence_key(key) {
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fence_is_in_the_slot_of_its_lock() {
+    fn fence_key_is_in_the_slot_of_its_lock() {
         for key in ["lock:job", "x{t}y", "a{b", "{x}", "{{x}", "lock:{a}:{b}"] {
             assert_eq!(slot(&fence_key(key).unwrap()), slot(key), "{key}");
         }

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn whichever_clock_runs_faster_is_followed() {
+    fn follows_the_faster_clock() {
         let slow = 11.0 / 12.0;
         for step in [1, 10, 250] {
             about(counted(&[(10_000, [1.0, 1.0])], step), 10_000.0);
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_between_the_two_readings_counts_once() {
+    fn pause_between_two_readings_counts_once() {
         let (furthest, time, pauses) =
             (Furthest::new(), Cell::new(5_000_000_000), Cell::new(false));
         let pass = |nanos: u64| time.set(time.get() + nanos);
@@ -207,22 +207,22 @@ mod tests {
     }
 
     #[test]
-    fn it_never_goes_back_whoever_reads() {
-        static TOLD: AtomicU64 = AtomicU64::new(0);
+    fn never_goes_back_with_concurrent_readers() {
+        static LARGEST: AtomicU64 = AtomicU64::new(0);
         static FURTHEST: Furthest = Furthest::new();
         static TIME: AtomicU64 = AtomicU64::new(1);
         let reader = || {
             let mut last = 0;
             for _ in 0..200_000 {
                 let read = || TIME.fetch_add(STRETCH / 20, Ordering::Relaxed);
-                let told = FURTHEST.now(read, || TIME.load(Ordering::Relaxed) / 2);
+                let reading = FURTHEST.now(read, || TIME.load(Ordering::Relaxed) / 2);
                 // Another thread may be a few readings ahead.
-                assert!(told + STRETCH / 2 >= last, "{told} after {last}");
-                last = told.max(last);
-                TOLD.fetch_max(told, Ordering::Relaxed);
+                assert!(reading + STRETCH / 2 >= last, "{reading} after {last}");
+                last = reading.max(last);
+                LARGEST.fetch_max(reading, Ordering::Relaxed);
             }
         };
         std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(reader))));
-        assert!(TOLD.load(Ordering::Relaxed) <= TIME.load(Ordering::Relaxed));
+        assert!(LARGEST.load(Ordering::Relaxed) <= TIME.load(Ordering::Relaxed));
     }
 }

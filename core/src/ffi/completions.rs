@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_loop_is_woken_once_for_many() {
+    fn wakes_the_loop_once_for_many() {
         let queue = Completions::new();
         assert!(!queue.must_wake(), "for nothing");
         queue.push([1, 2, 3]);
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_left_behind_whoever_pushes_meanwhile() {
+    fn concurrent_pushes_leave_nothing_behind() {
         const EACH: u32 = 20_000;
         let (queue, (bell, woken)) = (Completions::new(), channel());
         std::thread::scope(|scope| {

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_chosen_once_and_replaced_only_on_demand() {
+    fn set_once_and_replaced_only_on_demand() {
         let default = DefaultClient::new();
         assert_eq!(default.configure("first", &[], false).unwrap(), None);
         assert_eq!(default.configure("second", &[], false).unwrap(), Some("first"));
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_choice_the_first_use_makes_one() {
+    fn first_use_creates_a_default() {
         let default = DefaultClient::new();
         assert_eq!(default.get(|| Err("no nodes"), |_| Vec::new()), Err("no nodes"));
         assert_eq!(get(&default, "made"), "made");

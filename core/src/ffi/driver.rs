@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_together_comes_as_one_batch() {
+    fn concurrent_completions_form_one_batch() {
         let (driver, batches) = driver();
         for number in 0..100 {
             driver.enqueue(ready(number), 1000);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_panics_takes_no_other_along() {
+    fn panicking_job_does_not_affect_others() {
         let (driver, batches) = driver();
         driver.enqueue(async { panic!("on purpose") }, 1);
         driver.enqueue(ready(2), 3);
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_job_and_a_dropped_driver_end_their_futures() {
+    fn dropping_a_job_or_driver_drops_its_futures() {
         let (driver, batches) = driver();
         let alive = Arc::new(());
         let held = |alive: &Arc<()>| {

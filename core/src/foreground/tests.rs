@@ -18,10 +18,10 @@ use super::Poller;
 use super::{Here, Seat, Way, asked, wait};
 use crate::background;
 
-const LONG: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(20);
 
-/// A connection: what is read of it wakes whoever waits.
-struct Line {
+/// A connection whose received bytes wake the waiting task.
+struct FakeConnection {
     ours: UnixStream,
     /// How many bytes were read.
     read: AtomicUsize,
@@ -32,16 +32,27 @@ struct Line {
     waker: Mutex<Option<Waker>>,
 }
 
-/// And its other end.
-fn line(free: bool) -> (Arc<Line>, UnixStream) {
+/// Returns a connection and its other end.
+fn connection(free: bool) -> (Arc<FakeConnection>, UnixStream) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     ours.set_nonblocking(true).unwrap();
     let count = AtomicUsize::default;
     let (read, turns, helps, seated) = (count(), count(), count(), count());
-    (Arc::new(Line { ours, read, turns, helps, seated, free, waker: Mutex::default() }), theirs)
+    (
+        Arc::new(FakeConnection {
+            ours,
+            read,
+            turns,
+            helps,
+            seated,
+            free,
+            waker: Mutex::default(),
+        }),
+        theirs,
+    )
 }
 
-impl Way for Line {
+impl Way for FakeConnection {
     fn turn(&self, read: bool) -> bool {
         self.turns.fetch_add(1, Ordering::SeqCst);
         if read {
@@ -87,38 +98,42 @@ impl Way for Line {
     }
 }
 
-/// Asks, and ends once so many bytes were read.
-fn answer(line: &Arc<Line>, bytes: usize) -> impl Future<Output = ()> {
-    let line = Arc::clone(line);
+/// Sends a command, and completes once this many bytes were read.
+fn reply(connection: &Arc<FakeConnection>, bytes: usize) -> impl Future<Output = ()> {
+    let connection = Arc::clone(connection);
     let mut first = true;
     poll_fn(move |cx| {
         if std::mem::take(&mut first) {
-            assert!(asked(&line), "this thread waits");
+            assert!(asked(&connection), "this thread waits");
         }
-        *line.waker.lock().unwrap() = Some(cx.waker().clone());
-        if line.read.load(Ordering::SeqCst) >= bytes { Poll::Ready(()) } else { Poll::Pending }
+        *connection.waker.lock().unwrap() = Some(cx.waker().clone());
+        if connection.read.load(Ordering::SeqCst) >= bytes {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
     })
 }
 
 #[test]
-fn a_thread_that_waits_reads_by_itself_and_leaves_its_seat() {
-    let (line, mut theirs) = line(true);
+fn waiting_thread_reads_and_releases_the_reader_role() {
+    let (connection, mut theirs) = connection(true);
     let aside = thread::Builder::new().name("aside".into());
     let answers = aside.spawn(move || {
         thread::sleep(Duration::from_millis(30));
         theirs.write_all(b"x").unwrap();
         theirs
     });
-    assert!(wait(pin!(answer(&line, 1)), LONG).unwrap().is_ready());
+    assert!(wait(pin!(reply(&connection, 1)), LIMIT).unwrap().is_ready());
     drop(answers.unwrap().join());
-    assert_eq!(line.helps.load(Ordering::SeqCst), 0);
-    assert_eq!(line.seated.load(Ordering::SeqCst), 0, "it left");
+    assert_eq!(connection.helps.load(Ordering::SeqCst), 0);
+    assert_eq!(connection.seated.load(Ordering::SeqCst), 0, "the reader role is released");
 }
 
 #[test]
-fn without_the_seat_somebody_else_is_asked_and_wakes_it() {
-    let (line, _theirs) = line(false);
-    let other = Arc::clone(&line);
+fn thread_without_the_reader_role_is_woken_by_another() {
+    let (connection, _theirs) = connection(false);
+    let other = Arc::clone(&connection);
     let aside = thread::Builder::new().name("aside".into());
     let helper = aside.spawn(move || {
         while other.helps.load(Ordering::SeqCst) == 0 {
@@ -127,52 +142,53 @@ fn without_the_seat_somebody_else_is_asked_and_wakes_it() {
         other.read.store(1, Ordering::SeqCst);
         other.turn(true);
     });
-    assert!(wait(pin!(answer(&line, 1)), LONG).unwrap().is_ready());
+    assert!(wait(pin!(reply(&connection, 1)), LIMIT).unwrap().is_ready());
     helper.unwrap().join().unwrap();
 }
 
 #[test]
-fn what_is_asked_before_a_wait_or_without_one_goes_out() {
-    let (line, _theirs) = line(true);
-    assert!(!asked(&line), "nobody waits");
+fn commands_outside_a_wait_are_sent() {
+    let (connection, _theirs) = connection(true);
+    assert!(!asked(&connection), "no thread waits");
     let waits = Here::begin();
-    assert!(asked(&line) && asked(&line));
-    assert_eq!(line.turns.load(Ordering::SeqCst), 0);
+    assert!(asked(&connection) && asked(&connection));
+    assert_eq!(connection.turns.load(Ordering::SeqCst), 0);
     drop(waits);
-    let turns_and_helps = (line.turns.load(Ordering::SeqCst), line.helps.load(Ordering::SeqCst));
+    let turns_and_helps =
+        (connection.turns.load(Ordering::SeqCst), connection.helps.load(Ordering::SeqCst));
     assert_eq!(turns_and_helps, (1, 1));
-    assert!(!asked(&line));
+    assert!(!asked(&connection));
 }
 
 #[test]
-fn no_ring_is_lost() {
+fn no_wakeup_is_lost() {
     let (sender, receiver) = mpsc::channel::<Waker>();
     let aside = thread::Builder::new().name("aside".into());
     let done = Arc::new(AtomicUsize::new(0));
-    let rings = Arc::clone(&done);
-    let ringer = aside.spawn(move || {
+    let wakes = Arc::clone(&done);
+    let waking_thread = aside.spawn(move || {
         for waker in receiver {
-            rings.fetch_add(1, Ordering::SeqCst);
+            wakes.fetch_add(1, Ordering::SeqCst);
             waker.wake();
         }
     });
     for round in 1..=20_000 {
         let mut sent = false;
-        let rung = poll_fn(|cx| {
+        let woken = poll_fn(|cx| {
             if !std::mem::replace(&mut sent, true) {
                 sender.send(cx.waker().clone()).unwrap();
             }
             if done.load(Ordering::SeqCst) == round { Poll::Ready(()) } else { Poll::Pending }
         });
-        assert!(wait(pin!(rung), LONG).unwrap().is_ready(), "round {round}");
+        assert!(wait(pin!(woken), LIMIT).unwrap().is_ready(), "round {round}");
     }
     drop(sender);
-    ringer.unwrap().join().unwrap();
+    waking_thread.unwrap().join().unwrap();
 }
 
 #[test]
-fn time_is_kept_from_one_wait_to_the_next() {
-    // As a set that polls only what was woken itself.
+fn timers_continue_across_waits() {
+    // A set that polls only woken futures.
     let mut timers: FuturesUnordered<_> =
         [60, 120].into_iter().map(|ms| background::sleep(Duration::from_millis(ms))).collect();
     let begun = Instant::now();
@@ -186,7 +202,7 @@ fn time_is_kept_from_one_wait_to_the_next() {
 }
 
 #[test]
-fn a_wait_is_over_in_time() {
+fn wait_ends_at_its_limit() {
     let begun = Instant::now();
     assert!(
         wait(pin!(std::future::pending::<()>()), Duration::from_millis(30)).unwrap().is_pending()

@@ -99,19 +99,19 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_is_taken_again_and_again_is_known_once_it_has_lasted() {
+    fn detects_repeated_acquires_after_a_while() {
         let (again, job) = (Again::new(), keys("job"));
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for turn in 0..200 {
             let factor = again.has_lasted(&job, at(turn * 10), (SOON, LONG));
-            told.extend(factor.map(|factor| (turn, factor)));
+            reported.extend(factor.map(|factor| (turn, factor)));
             again.give_back(&job, at(turn * 10 + 10));
         }
-        assert_eq!(told, [(8, 1), (21, 2), (47, 4), (99, 8), (151, 8)]);
+        assert_eq!(reported, [(8, 1), (21, 2), (47, 4), (99, 8), (151, 8)]);
     }
 
     #[test]
-    fn who_pauses_in_between_has_not_taken_it_again() {
+    fn pause_between_acquires_resets_the_count() {
         let (again, job) = (Again::new(), keys("job"));
         for turn in 0..100 {
             assert_eq!(again.has_lasted(&job, at(turn * 60), (SOON, LONG)), None, "{turn}");

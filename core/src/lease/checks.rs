@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_check_alone_is_listened_to() {
+    fn new_check_cancels_the_previous_one() {
         let checks = Checks::default();
         let [first, second] = [(); 2].map(|()| Abortable::new(pending::<()>(), checks.listen()));
         assert_eq!(first.now_or_never(), Some(Err(Aborted)));

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn certificates_that_nobody_can_read_have_to_be_given_again() {
+    fn unreadable_certificates_must_be_passed_again() {
         let error = with_unseen_certificates().build().unwrap_err();
         let text = error.to_string();
         assert!(text.contains("rediss://127.0.0.1:2/1") && text.contains("tls_params"), "{text}");

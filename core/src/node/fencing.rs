@@ -81,7 +81,7 @@ mod tests {
     const NOW: u64 = 1_800_000_000_000_000;
 
     #[test]
-    fn nothing_is_built_on_what_no_client_can_have_stored() {
+    fn rejects_impossible_stored_tokens() {
         let most = NOW + LEAP;
         for (stored, asked, kept) in [
             (0, Fencing::Propose(NOW), Some(NOW)),

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slots_are_the_clusters_own() {
+    fn slots_equal_those_of_redis_cluster() {
         // As returned by `CLUSTER KEYSLOT`.
         for (key, is) in [
             ("", 0),
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn several_slots_are_named_with_the_way_out() {
+    fn error_names_slots_and_hash_tags() {
         let keys = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         assert_eq!(several_slots(&keys(&["lock:{a}:1", "lock:{a}:2"])), None);
         assert_eq!(several_slots(&keys(&["foo"])), None);

@@ -1,4 +1,4 @@
-//! `TestClock::tokio` and leases: waits, renewals and losses come as the test sleeps.
+//! `TestClock::tokio` and leases: waits, renewals and losses follow the sleeps of the test.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use tokio::time::{Instant, sleep};
 
 use super::{NEAR, SECOND, paused};
 
-/// So much of tokio's time is over since then, and no more.
-fn passed(since: Instant, time: Duration) {
+/// Checks that exactly this much of tokio's time has passed since then.
+fn assert_passed(since: Instant, time: Duration) {
     let passed = since.elapsed();
     assert!(passed + NEAR >= time && passed <= time + NEAR, "{passed:?} for {time:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_is_renewed_as_the_test_sleeps_and_one_that_is_not_ends() {
+async fn paused_time_renews_leases_and_expires_unrenewed_ones() {
     let redlock = paused();
     let renewed = redlock.lock("renewed").acquire().await.unwrap();
     let left = redlock.lock("left").renew(false).acquire().await.unwrap();
@@ -33,19 +33,19 @@ async fn a_lease_is_renewed_as_the_test_sleeps_and_one_that_is_not_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_loss_is_told_when_the_time_is_over_and_not_before() {
+async fn reports_a_loss_exactly_at_the_deadline() {
     let redlock = paused();
     let begun = Instant::now();
     let left = redlock.lock("left").renew(false).acquire().await.unwrap();
     let short = redlock.lock("short").max_hold(25 * SECOND).acquire().await.unwrap();
     assert_eq!(left.lost().await.loss_reason(), Some(LossReason::Expired));
-    passed(begun, 10 * SECOND);
+    assert_passed(begun, 10 * SECOND);
     assert_eq!(short.lost().await.loss_reason(), Some(LossReason::MaxHold));
-    passed(begun, 25 * SECOND);
+    assert_passed(begun, 25 * SECOND);
 }
 
 #[tokio::test(start_paused = true)]
-async fn nodes_that_fail_end_a_lease_with_its_ttl() {
+async fn failing_nodes_end_a_lease_at_its_ttl() {
     let redlock = paused();
     let lease = redlock.lock("job").acquire().await.unwrap();
     sleep(60 * SECOND).await;
@@ -53,7 +53,7 @@ async fn nodes_that_fail_end_a_lease_with_its_ttl() {
     let begun = Instant::now();
     let waiting = redlock.lock("other").wait(3 * SECOND).acquire().await.unwrap_err();
     assert_eq!(waiting.kind(), ErrorKind::Unavailable);
-    passed(begun, 3 * SECOND);
+    assert_passed(begun, 3 * SECOND);
     assert!(lease.is_held());
     assert_eq!(lease.lost().await.loss_reason(), Some(LossReason::Expired));
     assert!(begun.elapsed() > 6 * SECOND && begun.elapsed() <= 10 * SECOND);
@@ -62,34 +62,34 @@ async fn nodes_that_fail_end_a_lease_with_its_ttl() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_waits_by_the_same_time() {
+async fn acquire_waits_by_paused_time() {
     let redlock = paused();
     let theirs = redlock.hold("job").await.unwrap();
     let begun = Instant::now();
     let error = redlock.lock("job").wait(30 * SECOND).acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);
-    passed(begun, 30 * SECOND);
+    assert_passed(begun, 30 * SECOND);
     let lock = redlock.lock("job");
     let waiter = tokio::spawn(async move { lock.acquire().await });
     sleep(3600 * SECOND).await;
     assert!(!waiter.is_finished() && theirs.is_held());
     theirs.release().await.unwrap();
     assert!(waiter.await.unwrap().unwrap().is_held());
-    passed(begun, 3630 * SECOND);
+    assert_passed(begun, 3630 * SECOND);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_is_stopped_when_its_lease_ends() {
+async fn end_of_lease_cancels_the_body() {
     let redlock = paused();
     let begun = Instant::now();
     let lock = redlock.lock("job").max_hold(5 * SECOND);
     let error = lock.using(async |_| sleep(3600 * SECOND).await).await.unwrap_err();
     assert_eq!(error.loss_reason(), Some(LossReason::MaxHold));
-    passed(begun, 5 * SECOND);
+    assert_passed(begun, 5 * SECOND);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_thousand_in_a_row_each_have_their_hold() {
+async fn thousand_sequential_holds_keep_their_leases() {
     let redlock = paused();
     let begun = Instant::now();
     for turn in 0..1000 {
@@ -98,13 +98,13 @@ async fn a_thousand_in_a_row_each_have_their_hold() {
         assert!(lease.is_held(), "turn {turn}");
         lease.release().await.unwrap();
     }
-    passed(begun, 20_000 * SECOND);
+    assert_passed(begun, 20_000 * SECOND);
     let stats = redlock.stats();
     assert_eq!((stats.granted, stats.released, stats.held), (1000, 1000, 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_who_want_one_have_it_one_after_the_other() {
+async fn concurrent_waiters_acquire_one_at_a_time() {
     let redlock = paused();
     let begun = Instant::now();
     let turns = (0..50).map(|_| {
@@ -118,11 +118,11 @@ async fn many_who_want_one_have_it_one_after_the_other() {
     for turn in turns.collect::<Vec<_>>() {
         turn.await.unwrap();
     }
-    passed(begun, 1000 * SECOND);
+    assert_passed(begun, 1000 * SECOND);
 }
 
 #[tokio::test(start_paused = true)]
-async fn time_that_passes_at_once_passes_for_leases_alone() {
+async fn advance_moves_lease_time_without_tokio_time() {
     let clock = TestClock::tokio().unwrap();
     let redlock = TestRedlock::with_clock(&clock).unwrap();
     let lease = redlock.lock("job").acquire().await.unwrap();
@@ -134,7 +134,7 @@ async fn time_that_passes_at_once_passes_for_leases_alone() {
     assert!(begun.elapsed() <= SECOND);
     clock.advance(600 * SECOND).await;
     assert!(longer.is_held() && clock.elapsed() >= 611 * SECOND);
-    passed(begun, 600 * SECOND);
+    assert_passed(begun, 600 * SECOND);
     assert!(redlock.lose("longer").await.unwrap() && !longer.is_held());
     assert_eq!(longer.lost_reason(), Some(LossReason::Missing));
 }

@@ -1,4 +1,4 @@
-//! `TestClock::tokio` and the life of runtimes: one that ends, that nobody runs, that has no time.
+//! `TestClock::tokio` and runtimes that end, are not run, or have no timers.
 
 use std::cell::RefCell;
 use std::sync::mpsc::{Sender, channel};
@@ -20,8 +20,8 @@ fn unpaused() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// Until the lease was renewed once more, by the machine's clock.
-fn renewed_again(redlock: &Redlock, lease: &Lease) {
+/// Waits until the lease is renewed once more by the machine's clock.
+fn wait_renewed(redlock: &Redlock, lease: &Lease) {
     let before = redlock.stats().renewed;
     while redlock.stats().renewed == before {
         assert!(lease.is_held(), "{:?}", lease.lost_reason());
@@ -30,7 +30,7 @@ fn renewed_again(redlock: &Redlock, lease: &Lease) {
 }
 
 #[test]
-fn a_client_outlives_its_runtime() {
+fn client_outlives_its_runtime() {
     let ended = runtime();
     let (redlock, lease) = ended.block_on(async {
         let redlock = paused();
@@ -40,10 +40,10 @@ fn a_client_outlives_its_runtime() {
     });
     drop(ended);
     assert!(lease.is_held());
-    // By the machine's clock from now on, on the library's own thread: waited for, renewed, and lost.
+    // From now on, the background thread waits, renews and reports losses by the machine's clock.
     let lock = redlock.lock("job").wait(SECOND / 4);
     assert_eq!(lock.acquire_blocking().unwrap_err().kind(), ErrorKind::Timeout);
-    renewed_again(&redlock, &lease);
+    wait_renewed(&redlock, &lease);
     assert!(lease.is_held());
     lease.release_blocking().unwrap();
     let left = redlock.lock("left").ttl(SECOND / 4).renew(false).acquire_blocking().unwrap();
@@ -51,7 +51,7 @@ fn a_client_outlives_its_runtime() {
 }
 
 #[test]
-fn time_that_is_not_paused_is_the_machines() {
+fn unpaused_runtime_uses_machine_time() {
     unpaused().block_on(async {
         let redlock = paused();
         let lease = redlock.lock("job").ttl(9 * SECOND).acquire().await.unwrap();
@@ -65,7 +65,7 @@ fn time_that_is_not_paused_is_the_machines() {
 }
 
 #[test]
-fn time_that_passes_for_ever_ends_what_has_an_end() {
+fn endless_advance_expires_leases() {
     let ended = runtime();
     let (clock, lease) = ended.block_on(async {
         let clock = TestClock::tokio().unwrap();
@@ -83,7 +83,7 @@ fn time_that_passes_for_ever_ends_what_has_an_end() {
 }
 
 #[test]
-fn a_runtime_without_timers_is_refused() {
+fn refuses_runtime_without_timers() {
     let none = Builder::new_current_thread().build().unwrap();
     let error = none.block_on(async { TestClock::tokio().unwrap_err() });
     assert_eq!(error.kind(), ErrorKind::Invalid);
@@ -91,35 +91,35 @@ fn a_runtime_without_timers_is_refused() {
 }
 
 #[test]
-fn outside_of_a_runtime_it_says_what_to_do() {
+fn error_outside_a_runtime_suggests_start_paused() {
     let error = TestClock::tokio().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert!(error.to_string().contains("start_paused"), "{error}");
 }
 
-/// What a thread has until it ends, and tells then.
-struct Local {
+/// The state of a thread, which it sends when it ends.
+struct ThreadState {
     runtime: Option<Runtime>,
     kept: Option<(TestRedlock, Lease)>,
-    told: Sender<(TestRedlock, Lease, bool, ErrorKind)>,
+    sender: Sender<(TestRedlock, Lease, bool, ErrorKind)>,
 }
 
-impl Drop for Local {
+impl Drop for ThreadState {
     fn drop(&mut self) {
         let (redlock, lease) = self.kept.take().unwrap();
         let held = lease.is_held();
         drop(self.runtime.take());
         let error = redlock.lock("job").wait(NEAR).acquire_blocking().unwrap_err();
-        self.told.send((redlock, lease, held, error.kind())).unwrap();
+        self.sender.send((redlock, lease, held, error.kind())).unwrap();
     }
 }
 
 #[test]
-fn a_runtime_that_ends_with_its_thread_ends_as_others() {
-    thread_local!(static LOCAL: RefCell<Option<Local>> = const { RefCell::new(None) });
-    let (told, tells) = channel();
+fn client_outlives_a_runtime_in_a_thread_local() {
+    thread_local!(static LOCAL: RefCell<Option<ThreadState>> = const { RefCell::new(None) });
+    let (sender, receiver) = channel();
     let ends = thread::spawn(move || {
-        // Used before tokio's own, it is dropped after them.
+        // This value is used before tokio's thread locals, so it is dropped after them.
         LOCAL.with_borrow_mut(|local| assert!(local.is_none()));
         let runtime = runtime();
         let kept = runtime.block_on(async {
@@ -128,18 +128,18 @@ fn a_runtime_that_ends_with_its_thread_ends_as_others() {
             sleep(60 * SECOND).await;
             (redlock, lease)
         });
-        LOCAL.set(Some(Local { runtime: Some(runtime), kept: Some(kept), told }));
+        LOCAL.set(Some(ThreadState { runtime: Some(runtime), kept: Some(kept), sender }));
     });
     ends.join().unwrap();
-    let (redlock, lease, held, kind) = tells.recv().unwrap();
+    let (redlock, lease, held, kind) = receiver.recv().unwrap();
     assert!(held && kind == ErrorKind::Timeout);
-    renewed_again(&redlock, &lease);
+    wait_renewed(&redlock, &lease);
     assert!(lease.is_held());
     lease.release_blocking().unwrap();
 }
 
 #[test]
-fn waiting_ends_where_nobody_runs_the_runtime_and_time_goes_on() {
+fn wait_times_out_if_unpaused_runtime_is_not_run() {
     let idle = unpaused();
     let (redlock, lease) = idle.block_on(async {
         let redlock = paused();
@@ -154,7 +154,7 @@ fn waiting_ends_where_nobody_runs_the_runtime_and_time_goes_on() {
 }
 
 #[test]
-fn what_a_test_has_happen_comes_back_where_nobody_runs_the_runtime() {
+fn lose_and_advance_return_if_runtime_is_not_run() {
     let idle = runtime();
     let (redlock, lease) = idle.block_on(async {
         let redlock = paused();

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use super::{all_gone, all_have, on, three};
 use crate::support::{Server, eventually, free_port, millis};
 
-const LONG: Duration = Duration::from_secs(10);
+const TEN_SECONDS: Duration = Duration::from_secs(10);
 
 #[tokio::test]
 async fn lock_direct_unlock_fails() {
@@ -24,12 +24,12 @@ async fn lock_direct_unlock_fails() {
 #[tokio::test]
 async fn release_preserves_a_different_owner() {
     let (nodes, client) = three();
-    let lease = client.lock("lock:owner").ttl(LONG).acquire().await.unwrap();
+    let lease = client.lock("lock:owner").ttl(TEN_SECONDS).acquire().await.unwrap();
     all_have(&nodes, "lock:owner", lease.token());
     nodes.iter().for_each(|node| assert_eq!(node.ask("SET lock:owner new PX 10000"), "+OK"));
     assert_eq!(lease.release().await.unwrap_err().kind(), ErrorKind::Lost);
     // A delete that was sent after all arrives before anything that is sent later.
-    let after = client.lock("lock:after").ttl(LONG).acquire().await.unwrap();
+    let after = client.lock("lock:after").ttl(TEN_SECONDS).acquire().await.unwrap();
     all_have(&nodes, "lock:after", after.token());
     nodes.iter().for_each(|node| assert_eq!(node.ask("GET lock:owner"), "new"));
 }
@@ -38,7 +38,7 @@ async fn release_preserves_a_different_owner() {
 async fn cancelling_using_leaves_key() {
     let (nodes, client) = three();
     let (ready, entered) = oneshot::channel();
-    let using = client.lock("lock:cancelled").ttl(LONG * 60).using(async move |_| {
+    let using = client.lock("lock:cancelled").ttl(TEN_SECONDS * 60).using(async move |_| {
         ready.send(()).unwrap();
         std::future::pending::<()>().await;
     });
@@ -55,7 +55,7 @@ async fn cancelling_using_leaves_key() {
 #[tokio::test]
 async fn dropping_guard_leaves_key_until_ttl() {
     let (nodes, client) = three();
-    drop(client.lock("lock:dropped").ttl(LONG * 60).acquire().await.unwrap());
+    drop(client.lock("lock:dropped").ttl(TEN_SECONDS * 60).acquire().await.unwrap());
     all_gone(&nodes, "lock:dropped");
 
     // A caller that wants to keep the key requests it explicitly.
@@ -81,7 +81,7 @@ async fn lock_with_short_ttl_and_retries() {
 /// notified.
 async fn changed(by: &str, reason: LossReason) {
     let (nodes, client) = three();
-    let lock = client.lock("lock:job").ttl(LONG);
+    let lock = client.lock("lock:job").ttl(TEN_SECONDS);
     let lease = lock.acquire().await.unwrap();
     all_have(&nodes, "lock:job", lease.token());
     nodes[0].ask(by);
@@ -90,8 +90,8 @@ async fn changed(by: &str, reason: LossReason) {
         all_have(&nodes, "lock:job", lease.token());
     }
     // Time enough for a notification, if it were lost.
-    let told = tokio::time::timeout(millis(300), lease.lost()).await;
-    assert!(told.is_err() && lease.is_held() && lock.inspect().await.unwrap().held);
+    let notified = tokio::time::timeout(millis(300), lease.lost()).await;
+    assert!(notified.is_err() && lease.is_held() && lock.inspect().await.unwrap().held);
     assert!(on(&nodes).lock("lock:job").try_acquire().await.unwrap().is_none());
 
     // Repeated, because on a busy machine the first server may be repaired before the next one is changed.
@@ -101,8 +101,8 @@ async fn changed(by: &str, reason: LossReason) {
     })
     .await;
     // A check during the changes still finds the key on some servers.
-    let told = lease.lost_reason().unwrap();
-    assert!([reason, LossReason::Quorum].contains(&told), "{told:?}");
+    let found = lease.lost_reason().unwrap();
+    assert!([reason, LossReason::Quorum].contains(&found), "{found:?}");
 }
 
 #[tokio::test]
@@ -145,6 +145,6 @@ async fn is_freed_handles_redis_connection_failure() {
     nodes.iter_mut().for_each(Server::kill);
     // No node can reply, and the holder knows the end of its lease without a notification.
     assert_eq!(lock.inspect().await.unwrap_err().kind(), ErrorKind::Unavailable);
-    tokio::time::timeout(LONG, lease.lost()).await.expect("it is told");
+    tokio::time::timeout(TEN_SECONDS, lease.lost()).await.expect("it is notified");
     assert!(!lease.is_held());
 }

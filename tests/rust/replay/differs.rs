@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use super::{all_gone, all_have, three};
 use crate::support::millis;
 
-const LONG: Duration = Duration::from_secs(10);
+const TEN_SECONDS: Duration = Duration::from_secs(10);
 
 fn is_token(text: &str) -> bool {
     text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
@@ -24,10 +24,10 @@ async fn lock_get_unique_id() {
 async fn lock_lock() {
     let (nodes, client) = three();
     let name = "lock:stock:9/Größe\u{1f512}";
-    let lease = client.lock(name).ttl(LONG).acquire().await.unwrap();
+    let lease = client.lock(name).ttl(TEN_SECONDS).acquire().await.unwrap();
     assert_eq!(lease.key(), name);
     assert!(is_token(lease.token()));
-    assert!(lease.remaining() > Duration::ZERO && lease.remaining() < LONG);
+    assert!(lease.remaining() > Duration::ZERO && lease.remaining() < TEN_SECONDS);
     all_have(&nodes, name, lease.token());
 }
 

@@ -49,8 +49,8 @@ fn rows() -> Vec<Vec<String>> {
 }
 
 #[test]
-fn the_page_says_of_each_case_what_its_test_shows() {
-    let mut said = BTreeMap::new();
+fn page_lists_the_verdict_of_each_case() {
+    let mut verdicts = BTreeMap::new();
     for row in rows().iter().filter(|row| row.len() == 3 && row[0] != "behavior in their tests") {
         let here = &row[1];
         let says = |word: &str| here == word || here.starts_with(&format!("{word}: "));
@@ -59,14 +59,14 @@ fn the_page_says_of_each_case_what_its_test_shows() {
         assert!(here != word || *word == "same", "no reason: {here}");
         for case in row[2].split(", ") {
             let case = case.trim_matches('`').to_owned();
-            assert_eq!(said.insert(case, (*module).to_owned()), None, "{row:?}");
+            assert_eq!(verdicts.insert(case, (*module).to_owned()), None, "{row:?}");
         }
     }
-    assert_eq!(said, played());
+    assert_eq!(verdicts, played());
 }
 
 #[test]
-fn the_page_counts_them() {
+fn page_counts_match() {
     let played = played();
     let of = |module: &str| played.values().filter(|verdict| *verdict == module).count();
     let counts = VERDICTS.map(|(_, module)| of(module).to_string());
@@ -77,7 +77,7 @@ fn the_page_counts_them() {
 }
 
 #[test]
-fn no_case_of_theirs_is_left_out() {
+fn no_rslock_case_is_missing() {
     let played = played();
     let others = || THEIRS[1..].iter().map(|(start, _)| start);
     for (start, count) in THEIRS {

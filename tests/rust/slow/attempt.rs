@@ -6,7 +6,7 @@ use crate::support::{Mode, Proxy, Server, client, millis};
 
 // Slow: the waiter waits for longer than its TTL over a link that delays each reply.
 #[tokio::test]
-async fn a_link_too_slow_for_two_questions_waits_all_the_same() {
+async fn waits_on_a_link_too_slow_for_two_commands() {
     let server = Server::start();
     let proxy = Proxy::to(server.port);
     let slow = Redlock::builder([proxy.url()]).node_timeout(millis(250)).build().unwrap();

@@ -12,7 +12,7 @@ fn client(cluster: &Cluster) -> Redlock {
 
 // Slow: the slot moves for several TTLs.
 #[tokio::test]
-async fn a_lease_is_held_while_its_slot_moves_on() {
+async fn lease_is_held_while_its_slot_moves() {
     let cluster = Cluster::start(3, false);
     let (one, two) = (client(&cluster), client(&cluster));
     let lease = one.lock("job").ttl(millis(600)).acquire().await.unwrap();
@@ -37,7 +37,7 @@ async fn a_lease_is_held_while_its_slot_moves_on() {
 
 // Slow: a failover of a real cluster.
 #[tokio::test]
-async fn a_failover_by_hand_costs_no_lease() {
+async fn manual_failover_keeps_leases() {
     let cluster = Cluster::start(3, true);
     let (one, two) = (client(&cluster), client(&cluster));
     let lease = one.lock("job").ttl(millis(2000)).acquire().await.unwrap();
@@ -57,7 +57,7 @@ async fn a_failover_by_hand_costs_no_lease() {
 
 // Slow: a failover of a real cluster.
 #[tokio::test]
-async fn after_a_crash_the_new_master_has_the_lock_or_its_holder_is_told() {
+async fn crash_failover_keeps_the_lock_or_notifies_its_holder() {
     let mut cluster = Cluster::start(3, true);
     let (one, two) = (client(&cluster), client(&cluster));
     let kept = one.lock("{a}kept").ttl(millis(20_000)).acquire().await.unwrap();
@@ -71,7 +71,7 @@ async fn after_a_crash_the_new_master_has_the_lock_or_its_holder_is_told() {
     cluster.masters[owner].kill();
     cluster.replicas[owner].signal(libc::SIGCONT);
     let waiting = tokio::spawn(two.lock("{a}lost").wait(millis(20_000)).acquire());
-    tokio::time::timeout(millis(15_000), lost.lost()).await.expect("told of the loss");
+    tokio::time::timeout(millis(15_000), lost.lost()).await.expect("notified of the loss");
     waiting.await.unwrap().unwrap().release().await.unwrap();
     assert!(kept.is_held());
     assert!(two.lock("{a}kept").try_acquire().await.unwrap().is_none());
@@ -86,7 +86,7 @@ fn names_at(cluster: &Cluster, master: usize) -> impl Iterator<Item = String> {
 
 // Slow: a cluster with distant servers, and leases that are renewed for seconds.
 #[tokio::test]
-async fn a_master_that_is_cut_off_does_not_say_who_has_its_slots() {
+async fn cut_off_master_does_not_decide_slot_owners() {
     let (cluster, url) = Cluster::with_one_near();
     let client = builder([url]).build().unwrap();
     let name = names_at(&cluster, 0).next().unwrap();
@@ -125,7 +125,7 @@ async fn rate(cluster: &Cluster) -> u64 {
 
 // Slow: an upper bound on commands in a time is the subject.
 #[tokio::test]
-async fn a_cluster_that_is_down_is_asked_rarely() {
+async fn down_cluster_is_queried_rarely() {
     let cluster = Cluster::start(3, false);
     let client = client(&cluster);
     let (mut held, mut waiting) = (Vec::new(), Vec::new());
@@ -149,7 +149,7 @@ async fn a_cluster_that_is_down_is_asked_rarely() {
 
 // Slow: an upper bound on commands in a time is the subject.
 #[tokio::test]
-async fn a_slot_of_which_servers_disagree_disturbs_no_other() {
+async fn disputed_slot_does_not_affect_others() {
     let cluster = Cluster::start(3, false);
     let client = client(&cluster);
     let other = names_at(&cluster, 0).next().unwrap();

@@ -40,7 +40,7 @@ async fn several_clusters_are_a_quorum() {
 
 // Slow: the servers must be older than the restart guard.
 #[tokio::test]
-async fn a_replica_that_joined_unseen_takes_no_first_vote_when_it_takes_over() {
+async fn promoted_unknown_replica_rejects_first_votes() {
     let mut clusters: Vec<Server> = (0..3).map(|_| alone(&[])).collect();
     let replica = member(&[]);
     let guard = millis(3000);
@@ -63,30 +63,30 @@ async fn a_replica_that_joined_unseen_takes_no_first_vote_when_it_takes_over() {
     wait(|| master.info("replication", "role").as_deref() == Some("slave"));
     // Its vote is required.
     clusters[1].kill();
-    let (begun, mut said) = (Instant::now(), false);
+    let (begun, mut seen) = (Instant::now(), false);
     loop {
         match lock.try_acquire().await {
             Ok(Some(_)) => break,
             Ok(None) => {}
-            Err(error) => said |= error.to_string().contains("grants new leases in"),
+            Err(error) => seen |= error.to_string().contains("grants new leases in"),
         }
         assert!(begun.elapsed() < millis(20_000), "it never votes again");
         tokio::time::sleep(millis(50)).await;
     }
-    assert!(said, "no log line says why");
+    assert!(seen, "no log line says why");
     assert!(begun.elapsed() >= guard, "{:?}", begun.elapsed());
 }
 
 // Slow: a replica is frozen, and an upper bound on a duration is the subject.
 #[tokio::test]
-async fn what_a_cluster_s_replica_does_not_have_is_no_grant() {
+async fn unreplicated_cluster_vote_is_not_a_grant() {
     let cluster = Cluster::start(1, true);
     let client = Redlock::builder([cluster.url()]).min_replicas(1).build().unwrap();
     let lease = client.lock("job").ttl(millis(1500)).acquire().await.unwrap();
     assert_eq!(cluster.replicas[0].ask("DBSIZE"), ":1");
     cluster.replicas[0].signal(libc::SIGSTOP);
     let cut = Instant::now();
-    let error = tokio::time::timeout(millis(6000), lease.lost()).await.expect("told in time");
+    let error = tokio::time::timeout(millis(6000), lease.lost()).await.expect("notified in time");
     assert_eq!(error.reason(), Some("expired"), "{error}");
     assert!(cut.elapsed() < millis(1500), "{:?}", cut.elapsed());
     let lock = client.lock("other").node_timeout(millis(500)).wait(Duration::ZERO);

@@ -5,20 +5,20 @@ use std::time::Duration;
 
 use redlock::Redlock;
 
-use crate::support::{Server, aside, millis};
+use crate::support::{Server, millis, spawn_helper};
 
 /// Accepts connections, and passes on nothing for this long after each one.
-fn late(server: &Server, delay: Duration) -> String {
+fn delayed_proxy(server: &Server, delay: Duration) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}", listener.local_addr().unwrap());
     let port = server.port;
-    aside(move || {
+    spawn_helper(move || {
         for client in listener.incoming().flatten() {
-            aside(move || {
+            spawn_helper(move || {
                 std::thread::sleep(delay);
                 let server = TcpStream::connect(("127.0.0.1", port)).unwrap();
                 let copies = (client.try_clone().unwrap(), server.try_clone().unwrap());
-                aside(move || drop(std::io::copy(&mut &client, &mut &server)));
+                spawn_helper(move || drop(std::io::copy(&mut &client, &mut &server)));
                 drop(std::io::copy(&mut &copies.1, &mut &copies.0));
             });
         }
@@ -28,15 +28,15 @@ fn late(server: &Server, delay: Duration) -> String {
 
 // Slow: the connection takes longer than any test of the first tier may wait.
 #[tokio::test]
-async fn a_connection_that_takes_three_seconds_is_made() {
+async fn connects_over_a_link_with_three_seconds_delay() {
     let server = Server::start();
-    let url = late(&server, millis(3000));
+    let url = delayed_proxy(&server, millis(3000));
     let cold = |url: &str| Redlock::builder([url]).build().unwrap();
     let lock = cold(&url).lock("waits").wait(millis(20_000));
     lock.acquire().await.unwrap().release().await.unwrap();
     assert!(cold(&url).lock("once").try_acquire().await.unwrap().is_some());
     // Longer than the default.
-    let url = late(&server, millis(6000));
+    let url = delayed_proxy(&server, millis(6000));
     assert!(cold(&url).lock("late").try_acquire().await.is_err());
     for redlock in [
         Redlock::builder([&url]).connect_timeout(millis(9000)).build().unwrap(),

@@ -100,10 +100,10 @@ async fn nothing_grows() {
 fn alone(test: &str, url: &str) {
     let mut this = Command::new(std::env::current_exe().unwrap());
     let run = this.args([test, "--exact", "--nocapture"]).env(URL, url).output().unwrap();
-    let said = String::from_utf8_lossy(&run.stdout).into_owned();
+    let output = String::from_utf8_lossy(&run.stdout).into_owned();
     let complained = String::from_utf8_lossy(&run.stderr);
-    assert!(run.status.success() && said.contains("flat: "), "{said}{complained}");
-    println!("{said}");
+    assert!(run.status.success() && output.contains("flat: "), "{output}{complained}");
+    println!("{output}");
 }
 
 /// The exact number of allocated bytes that are not freed.
@@ -120,7 +120,7 @@ const COUNT: usize = 20_000;
 /// Leases of hours, each released immediately. None of their memory stays for the hour. `seen`: the renewal loop ran at
 /// every second one. Returns the remaining bytes.
 #[cfg(target_env = "gnu")]
-async fn hours(redlock: &Redlock, seen: bool) -> usize {
+async fn acquire_long_leases(redlock: &Redlock, seen: bool) -> usize {
     let lock = redlock.lock("job").ttl(Duration::from_secs(36_000));
     let other = redlock.lock("other");
     let _held = redlock.lock("held").ttl(Duration::from_secs(36_000)).acquire().await.unwrap();
@@ -142,13 +142,13 @@ async fn hours(redlock: &Redlock, seen: bool) -> usize {
 #[cfg(target_env = "gnu")]
 // Slow: memory is measured over thousands of acquires, in a separate process.
 #[tokio::test]
-async fn nothing_of_long_leases_waits_for_their_end() {
+async fn released_long_leases_leave_no_memory() {
     let Ok(url) = std::env::var(URL) else {
-        return alone("slow::leaks::nothing_of_long_leases_waits_for_their_end", "memory://");
+        return alone("slow::leaks::released_long_leases_leave_no_memory", "memory://");
     };
     let mut grown = Vec::new();
     for seen in [false, true] {
-        grown.push(hours(&Redlock::builder([&url]).build().unwrap(), seen).await);
+        grown.push(acquire_long_leases(&Redlock::builder([&url]).build().unwrap(), seen).await);
     }
     // If they were left behind, each would take 8 bytes without a wake-up and 48 with one. A list of at most 1,024
     // entries stays either way.

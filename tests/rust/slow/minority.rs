@@ -8,14 +8,14 @@ use crate::support::{Mode, Proxy, Server, builder, client, millis, servers};
 
 // Slow: a connection must stay silent until it is given up, and 11,000 pairs follow.
 #[tokio::test]
-async fn votes_that_were_never_sent_push_no_debt_out() {
+async fn unsent_votes_evict_no_pending_delete() {
     let nodes = servers(3);
     let proxy = Proxy::to(nodes[0].port);
     let urls = [proxy.url(), nodes[1].url(), nodes[2].url()];
     let redlock = builder(urls).restart_guard(Duration::ZERO).build().unwrap();
-    let lease = redlock.lock("owed").ttl(Duration::from_secs(300)).acquire().await.unwrap();
+    let lease = redlock.lock("pending").ttl(Duration::from_secs(300)).acquire().await.unwrap();
     let end = Instant::now() + millis(60_000);
-    while nodes[0].ask("EXISTS lock:owed") != ":1" {
+    while nodes[0].ask("EXISTS lock:pending") != ":1" {
         assert!(Instant::now() < end, "no vote");
         tokio::time::sleep(millis(5)).await;
     }
@@ -30,24 +30,26 @@ async fn votes_that_were_never_sent_push_no_debt_out() {
         join_all((0..100).map(cycle)).await;
         assert!(Instant::now() < end, "too slow");
     }
-    assert_eq!(nodes[0].ask("EXISTS lock:owed"), ":1");
+    assert_eq!(nodes[0].ask("EXISTS lock:pending"), ":1");
     proxy.set(Mode::Pass);
     proxy.reset();
     let end = Instant::now() + millis(8000);
-    while nodes[0].ask("EXISTS lock:owed") != ":0" {
-        assert!(Instant::now() < end, "the real debt is forgotten");
+    while nodes[0].ask("EXISTS lock:pending") != ":0" {
+        assert!(Instant::now() < end, "the pending delete is lost");
         tokio::time::sleep(millis(20)).await;
     }
 }
 
 fn scripts(server: &Server) -> u64 {
-    let said = server.info("commandstats", "cmdstat_evalsha").unwrap_or_default();
-    said.strip_prefix("calls=").map_or(0, |said| said.split(',').next().unwrap().parse().unwrap())
+    let stats = server.info("commandstats", "cmdstat_evalsha").unwrap_or_default();
+    stats
+        .strip_prefix("calls=")
+        .map_or(0, |stats| stats.split(',').next().unwrap().parse().unwrap())
 }
 
 // Slow: commands are counted for four seconds.
 #[tokio::test]
-async fn a_node_that_stays_down_has_no_lease_checked_again_and_again() {
+async fn dead_node_causes_no_repeated_checks() {
     let mut nodes = servers(3);
     let redlock = client(&nodes);
     let take = |at: usize| redlock.lock(format!("job-{at}")).ttl(Duration::from_secs(60)).acquire();

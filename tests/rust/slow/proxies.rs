@@ -7,7 +7,7 @@ use crate::support::{Proxy, Server, client, millis};
 
 // Slow: the lease is held for three times its TTL, over two connections.
 #[tokio::test]
-async fn a_server_without_client_info_and_ping_still_keeps_locks() {
+async fn keeps_leases_without_client_info_and_ping() {
     let hidden = ["CLIENT", "INFO", "PING", "GETRANGE", "MGET", "EXISTS", "HELLO"];
     let renamed: Vec<&str> =
         hidden.iter().flat_map(|name| ["--rename-command", name, ""]).collect();
@@ -29,7 +29,7 @@ async fn a_server_without_client_info_and_ping_still_keeps_locks() {
 
 // Slow: the server cuts connections that are idle for a second.
 #[tokio::test]
-async fn connections_that_are_cut_when_idle_cost_no_lease() {
+async fn closing_idle_connections_costs_no_lease() {
     let server = Server::with(&["--timeout", "1"]);
     let redlock = client([&server]);
     let lock = redlock.lock("job").ttl(millis(30_000));

@@ -21,7 +21,7 @@ impl Injector {
         let (port, upstream) = (listener.local_addr().unwrap().port(), server.port);
         let client: Arc<Mutex<Option<TcpStream>>> = Arc::default();
         let current = Arc::clone(&client);
-        crate::support::aside(move || {
+        crate::support::spawn_helper(move || {
             for mut there in listener.incoming().flatten() {
                 let mut back = TcpStream::connect(("127.0.0.1", upstream)).unwrap();
                 *current.lock().unwrap() = Some(there.try_clone().unwrap());
@@ -42,7 +42,7 @@ impl Injector {
         Self { port, client }
     }
 
-    fn say(&self, bytes: &[u8]) {
+    fn send(&self, bytes: &[u8]) {
         if let Some(client) = self.client.lock().unwrap().as_mut() {
             let _ = client.write_all(bytes);
         }
@@ -54,13 +54,13 @@ fn rss() -> usize {
     text.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 4096
 }
 
-fn invalidates(key: &str) -> String {
+fn invalidation(key: &str) -> String {
     format!(">2\r\n$10\r\ninvalidate\r\n*1\r\n${}\r\n{key}\r\n", key.len())
 }
 
 // Slow: 1,000 leases are renewed while a server sends pushes without a pause.
 #[tokio::test]
-async fn a_node_that_says_all_the_time_that_keys_changed_costs_no_lease_and_no_memory() {
+async fn flood_of_invalidations_costs_no_lease_or_memory() {
     const LEASES: usize = 1000;
     let nodes = servers(3);
     let injector = Injector::to(&nodes[0]);
@@ -73,14 +73,14 @@ async fn a_node_that_says_all_the_time_that_keys_changed_costs_no_lease_and_no_m
     let before = rss();
     let counts = redlock.clone();
     let flood = std::thread::spawn(move || {
-        injector.say(">2\r\n$10\r\ninvalidate\r\n_\r\n".repeat(300).as_bytes());
+        injector.send(">2\r\n$10\r\ninvalidate\r\n_\r\n".repeat(300).as_bytes());
         let (begun, mut round) = (Instant::now(), 0);
         // Until each was renewed meanwhile. If all were lost, no renewal would happen.
         while counts.stats().renewed < LEASES as u64 && begun.elapsed() < Duration::from_secs(40) {
             round += 1;
-            let ours = (0..LEASES).map(|at| invalidates(&format!("lock:job-{at}")));
-            let foreign = (0..LEASES).map(|at| invalidates(&format!("foreign-{round}-{at}")));
-            injector.say(ours.chain(foreign).collect::<String>().as_bytes());
+            let ours = (0..LEASES).map(|at| invalidation(&format!("lock:job-{at}")));
+            let foreign = (0..LEASES).map(|at| invalidation(&format!("foreign-{round}-{at}")));
+            injector.send(ours.chain(foreign).collect::<String>().as_bytes());
         }
         round
     });

@@ -8,7 +8,7 @@ use crate::support::{DELAY, Mode, Proxy, Server, builder, client, millis, server
 
 // Slow: an acquire tries for four seconds over slow links.
 #[tokio::test]
-async fn a_lease_too_short_for_its_network_is_unavailable_and_lets_the_next_one_on() {
+async fn lease_too_short_for_its_network_fails_and_lets_others_in() {
     let nodes = servers(3);
     let proxies: Vec<Proxy> = nodes.iter().map(|node| Proxy::to(node.port)).collect();
     let urls = proxies.iter().map(Proxy::url);
@@ -31,7 +31,7 @@ async fn a_lease_too_short_for_its_network_is_unavailable_and_lets_the_next_one_
 
 // Slow: two servers are frozen, and an upper bound on a duration is the subject.
 #[tokio::test]
-async fn a_frozen_minority_is_not_waited_for() {
+async fn does_not_wait_for_a_frozen_minority() {
     let nodes = servers(5);
     let redlock = client(&nodes);
     redlock.lock("warm").acquire().await.unwrap().release().await.unwrap();
@@ -52,13 +52,13 @@ async fn a_frozen_minority_is_not_waited_for() {
     }
 }
 
-fn healed(nodes: &[Server], token: &str) -> usize {
+fn nodes_with_key(nodes: &[Server], token: &str) -> usize {
     nodes.iter().filter(|node| node.ask("GET lock:job") == token).count()
 }
 
 // Slow: the server is frozen.
 #[tokio::test]
-async fn a_short_lease_does_not_cost_a_long_one_its_connection() {
+async fn short_lease_does_not_break_a_long_leases_connection() {
     let server = Server::start();
     let proxy = Proxy::to(server.port);
     let redlock = builder([proxy.url()]).build().unwrap();
@@ -78,7 +78,7 @@ async fn a_short_lease_does_not_cost_a_long_one_its_connection() {
 
 // Slow: the servers must be older than the restart guard.
 #[tokio::test]
-async fn rolling_restarts_leave_the_lease_on_every_node() {
+async fn rolling_restarts_keep_the_lease_on_every_node() {
     let mut nodes = servers(5);
     let guard = millis(500);
     let redlock = builder(nodes.iter().map(Server::url)).restart_guard(guard).build().unwrap();
@@ -95,7 +95,7 @@ async fn rolling_restarts_leave_the_lease_on_every_node() {
             tokio::time::sleep(millis(20)).await;
         }
     }
-    assert_eq!(healed(&nodes, lease.token()), 5);
+    assert_eq!(nodes_with_key(&nodes, lease.token()), 5);
     lease.release().await.unwrap();
 }
 
@@ -126,13 +126,13 @@ async fn amnesia(run: usize) {
             }
             Err(error) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}"),
         }
-        assert!(begun.elapsed() < millis(20_000), "nobody got it in run {run}");
+        assert!(begun.elapsed() < millis(20_000), "no client acquired it in run {run}");
     }
 }
 
 // Slow: the servers must be older than the restart guard, and are killed and restarted.
 #[tokio::test]
-async fn nodes_that_forgot_do_not_let_a_second_holder_in() {
+async fn nodes_without_data_admit_no_second_holder() {
     let runs = rounds(4);
     let mut done = 0;
     while done < runs {
@@ -146,7 +146,7 @@ async fn nodes_that_forgot_do_not_let_a_second_holder_in() {
 
 // Slow: the deletes must be milliseconds apart.
 #[tokio::test]
-async fn a_lock_that_is_deleted_on_one_node_after_the_other_is_not_put_back() {
+async fn deletes_on_successive_nodes_are_not_healed() {
     let nodes = servers(5);
     let redlock = client(&nodes);
     let lease = redlock.lock("job").acquire().await.unwrap();
@@ -158,8 +158,8 @@ async fn a_lock_that_is_deleted_on_one_node_after_the_other_is_not_put_back() {
         node.ask("DEL lock:job");
         tokio::time::sleep(millis(8)).await;
     }
-    let told = tokio::time::timeout(millis(3000), lease.lost()).await;
-    assert!(told.is_ok(), "put back before the last was deleted");
+    let notified = tokio::time::timeout(millis(3000), lease.lost()).await;
+    assert!(notified.is_ok(), "put back before the last was deleted");
 }
 
 fn rounds(most: usize) -> usize {

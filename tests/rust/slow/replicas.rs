@@ -10,7 +10,7 @@ use crate::support::{Proxy, builder, millis, without_scripts};
 /// The old primary is cut off from its replicas but not from its clients, and continues to grant.
 // Slow: a replica is frozen, and an upper bound on a duration is the subject.
 #[tokio::test]
-async fn a_primary_without_its_replica_renews_nobody() {
+async fn primary_without_its_replica_renews_no_lease() {
     let (primary, replica) = pair();
     let redlock = one_replica(primary.url());
     let easy = builder([primary.url()]).build().unwrap();
@@ -18,7 +18,7 @@ async fn a_primary_without_its_replica_renews_nobody() {
     let unaware = easy.lock("other").ttl(millis(1500)).acquire().await.unwrap();
     replica.signal(libc::SIGSTOP);
     let cut = Instant::now();
-    let error = tokio::time::timeout(millis(6000), lease.lost()).await.expect("told in time");
+    let error = tokio::time::timeout(millis(6000), lease.lost()).await.expect("notified in time");
     assert_eq!(error.reason(), Some("expired"), "{error}");
     // The last extension before the cut is shorter than this. From then on, the replica may expire the key.
     assert!(cut.elapsed() < millis(1500), "{:?}", cut.elapsed());
@@ -32,7 +32,7 @@ async fn a_primary_without_its_replica_renews_nobody() {
 /// A write of an earlier connection that no replica has must not be confirmed over a later connection without writes.
 // Slow: a replica is frozen.
 #[tokio::test]
-async fn an_extension_that_lengthens_nothing_is_not_confirmed_by_what_others_wrote() {
+async fn extension_without_a_write_is_not_confirmed() {
     let (primary, replica) = pair();
     let proxy = Proxy::to(primary.port);
     let redlock = one_replica(proxy.url());
@@ -65,7 +65,7 @@ async fn an_extension_that_lengthens_nothing_is_not_confirmed_by_what_others_wro
 /// Without replicas, each `WAIT` takes its full time on the server, and its connection waits behind it.
 // Slow: a replica is frozen, and an upper bound on a duration is the subject.
 #[tokio::test]
-async fn votes_that_cannot_be_confirmed_do_not_pile_up() {
+async fn unconfirmable_votes_do_not_accumulate() {
     let (primary, replica) = pair();
     let redlock = one_replica(primary.url());
     let held = redlock.lock("held").acquire().await.unwrap();
@@ -90,7 +90,7 @@ async fn votes_that_cannot_be_confirmed_do_not_pile_up() {
 
 // Slow: a replica is frozen for half a second.
 #[tokio::test]
-async fn a_neighbours_short_time_does_not_cut_a_vote_short() {
+async fn short_timeout_does_not_cut_off_another_vote() {
     let (primary, replica) = pair();
     let redlock = one_replica(primary.url());
     redlock.lock("warm").acquire().await.unwrap().release().await.unwrap();
@@ -115,7 +115,7 @@ async fn a_neighbours_short_time_does_not_cut_a_vote_short() {
 /// the other client check.
 // Slow: commands are counted for a second.
 #[tokio::test]
-async fn two_clients_of_one_token_leave_each_other_in_peace() {
+async fn two_clients_with_one_token_cause_no_check_loop() {
     let (primary, replica) = pair();
     let (one, two) = (one_replica(primary.url()), one_replica(primary.url()));
     let first = one.lock("job").ttl(millis(30_000)).acquire().await.unwrap();
@@ -131,6 +131,6 @@ async fn two_clients_of_one_token_leave_each_other_in_peace() {
     assert!(first.is_held() && second.is_held());
     assert_eq!(primary.ask("DEL lock:job"), ":1");
     for lease in [first, second] {
-        tokio::time::timeout(millis(2000), lease.lost()).await.expect("told by its check");
+        tokio::time::timeout(millis(2000), lease.lost()).await.expect("notified by its check");
     }
 }

@@ -19,7 +19,7 @@ fn switches() -> u64 {
 const COUNTED: &str = "COUNTED_PAIRS";
 
 #[cfg(target_os = "linux")]
-fn count_pairs() {
+fn counts_pairs_in_a_separate_process() {
     for runtime in runtimes() {
         let server = Server::start();
         let client = client_of(runtime.handle(), &server);
@@ -41,14 +41,14 @@ fn count_pairs() {
 #[cfg(target_os = "linux")]
 // Slow: the wake-ups of a thread are counted, which a busy machine disturbs.
 #[test]
-fn a_pair_wakes_no_other_thread() {
+fn pair_wakes_no_other_thread() {
     if std::env::var_os(COUNTED).is_some() {
-        return count_pairs();
+        return counts_pairs_in_a_separate_process();
     }
     let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", "slow::runtime::a_pair_wakes_no_other_thread", "--nocapture"]);
+    child.args(["--exact", "slow::runtime::pair_wakes_no_other_thread", "--nocapture"]);
     let ran = child.env(COUNTED, "1").output().unwrap();
-    let said = String::from_utf8_lossy(&ran.stdout);
-    assert!(ran.status.success(), "{said}{}", String::from_utf8_lossy(&ran.stderr));
-    assert_eq!(said.matches("counted").count(), runtimes().len(), "{said}");
+    let output = String::from_utf8_lossy(&ran.stdout);
+    assert!(ran.status.success(), "{output}{}", String::from_utf8_lossy(&ran.stderr));
+    assert_eq!(output.matches("counted").count(), runtimes().len(), "{output}");
 }

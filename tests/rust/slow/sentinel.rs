@@ -8,7 +8,7 @@ use redlock::{NodeState, Redlock};
 use crate::support::{Sentinels, builder, millis};
 
 /// The time of a failover, with a margin.
-const LONG: Duration = Duration::from_secs(30);
+const FAILOVER_LIMIT: Duration = Duration::from_secs(30);
 
 fn client(sentinels: &Sentinels) -> Redlock {
     builder([sentinels.url(0)]).build().unwrap()
@@ -16,7 +16,7 @@ fn client(sentinels: &Sentinels) -> Redlock {
 
 // Slow: the sentinels must be older than the restart guard.
 #[tokio::test]
-async fn a_quorum_of_services_keeps_a_new_primary_out_of_first_votes() {
+async fn quorum_of_services_excludes_a_new_primary_at_first() {
     let sentinels = Sentinels::start(3, 1);
     let urls = || (0..3).map(|service| sentinels.url(service));
     let guard = millis(8000);
@@ -24,7 +24,7 @@ async fn a_quorum_of_services_keeps_a_new_primary_out_of_first_votes() {
     let redlock = made();
     // The sentinels are young too. They cannot have known these primaries for longer than the guard.
     tokio::time::sleep(guard + millis(3500)).await;
-    let lease = redlock.lock("job").ttl(millis(5000)).wait(LONG).acquire().await.unwrap();
+    let lease = redlock.lock("job").ttl(millis(5000)).wait(FAILOVER_LIMIT).acquire().await.unwrap();
     let old = sentinels.services[0].servers[0].port;
     sentinels.fail_over(0);
     sentinels.wait_switched(0, old);

@@ -8,12 +8,12 @@ use futures_util::future::join_all;
 use redlock::Redlock;
 
 use crate::support::millis;
-use crate::support::{Papers, trusting};
+use crate::support::{Certificates, trusting};
 
 const NAME: usize = 12_000;
 
 /// How many bytes the buffers on the way to a server hold if it reads nothing.
-fn room() -> usize {
+fn buffer_capacity() -> usize {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     stream.set_nonblocking(true).unwrap();
@@ -29,15 +29,15 @@ fn room() -> usize {
 
 // Slow: a server is frozen 20 times.
 #[tokio::test]
-async fn what_was_asked_while_the_server_paused_is_sent_when_it_goes_on() {
-    let papers = Papers::new();
-    let (server, port) = papers.server("no");
+async fn requests_during_a_pause_are_sent_after_it() {
+    let certificates = Certificates::new();
+    let (server, port) = certificates.server("no");
     // Around that size, some of the last bytes stay in the TLS layer after all were written to it.
-    let middle = room() / (NAME + 200);
+    let middle = buffer_capacity() / (NAME + 200);
     let mut lost = Vec::new();
     for count in (middle.saturating_sub(45)..middle + 16).step_by(3) {
         let redlock = Redlock::builder([format!("rediss://127.0.0.1:{port}")])
-            .tls(trusting(&papers.path("ca.crt")))
+            .tls(trusting(&certificates.path("ca.crt")))
             .node_timeout(millis(2500))
             .build()
             .unwrap();
@@ -51,11 +51,11 @@ async fn what_was_asked_while_the_server_paused_is_sent_when_it_goes_on() {
         tokio::time::sleep(millis(200)).await;
         server.signal(libc::SIGCONT);
         let answers = join_all(asked).await;
-        let unheard = answers.iter().filter(|answer| !matches!(answer, Ok(Ok(Some(_))))).count();
-        if unheard > 0 {
-            lost.push((count, unheard));
+        let unanswered = answers.iter().filter(|answer| !matches!(answer, Ok(Ok(Some(_))))).count();
+        if unanswered > 0 {
+            lost.push((count, unanswered));
         }
         server.ask("FLUSHALL");
     }
-    assert!(lost.is_empty(), "of so many so many were never sent: {lost:?}");
+    assert!(lost.is_empty(), "never sent: {lost:?}");
 }

@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 
 use crate::support::{Server, client, millis, servers};
 
-const SOON: Duration = Duration::from_secs(4);
+const ACQUIRE_LIMIT: Duration = Duration::from_secs(4);
 
 fn memory() -> Redlock {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -17,95 +17,96 @@ fn memory() -> Redlock {
 }
 
 /// An acquire in progress that the nodes have refused by now.
-async fn waiting(lock: Lock) -> JoinHandle<redlock::Result<redlock::Lease>> {
+async fn spawn_waiter(lock: Lock) -> JoinHandle<redlock::Result<redlock::Lease>> {
     let acquire = tokio::spawn(lock.wait(Duration::from_secs(20)).acquire());
     tokio::time::sleep(millis(150)).await;
     assert!(!acquire.is_finished());
     acquire
 }
 
-async fn soon(lock: Lock) -> redlock::Lease {
-    tokio::time::timeout(SOON, lock.acquire()).await.expect("it was free").unwrap()
+async fn acquire_soon(lock: Lock) -> redlock::Lease {
+    tokio::time::timeout(ACQUIRE_LIMIT, lock.acquire()).await.expect("it was free").unwrap()
 }
 
 // Slow: waiters must have been refused, which no event shows.
 #[tokio::test]
-async fn a_waiter_for_two_names_holds_nobody_back_from_the_one_that_is_free() {
+async fn waiter_for_two_names_does_not_block_the_free_one() {
     let nodes = servers(3);
     for redlock in [client(&nodes[..1]), client(&nodes), memory()] {
         let a = redlock.lock("a").acquire().await.unwrap();
-        let both = waiting(redlock.lock(["a", "b"])).await;
+        let both = spawn_waiter(redlock.lock(["a", "b"])).await;
         // The holder of one lock tries to acquire the other.
-        let b = soon(redlock.lock("b")).await;
+        let b = acquire_soon(redlock.lock("b")).await;
         b.release().await.unwrap();
         let tried = redlock.lock("b").try_acquire().await.unwrap();
-        tried.expect("nobody has it").release().await.unwrap();
+        tried.expect("no client holds it").release().await.unwrap();
         a.release().await.unwrap();
-        drop(tokio::time::timeout(SOON, both).await.unwrap().unwrap().unwrap());
+        drop(tokio::time::timeout(ACQUIRE_LIMIT, both).await.unwrap().unwrap().unwrap());
     }
 }
 
 // Slow: waiters must have been refused, which no event shows.
 #[tokio::test]
-async fn a_waiter_that_waits_for_its_turn_holds_nobody_back() {
+async fn queued_waiter_does_not_block_free_names() {
     let server = Server::start();
     for redlock in [client([&server]), memory()] {
         let a = redlock.lock("a").acquire().await.unwrap();
-        let first = waiting(redlock.lock("a")).await;
+        let first = spawn_waiter(redlock.lock("a")).await;
         // Second in one queue, and first in the other.
-        let both = waiting(redlock.lock(["b", "a"])).await;
-        soon(redlock.lock("b")).await.release().await.unwrap();
+        let both = spawn_waiter(redlock.lock(["b", "a"])).await;
+        acquire_soon(redlock.lock("b")).await.release().await.unwrap();
         a.release().await.unwrap();
         first.await.unwrap().unwrap().release().await.unwrap();
-        drop(tokio::time::timeout(SOON, both).await.unwrap().unwrap().unwrap());
+        drop(tokio::time::timeout(ACQUIRE_LIMIT, both).await.unwrap().unwrap().unwrap());
     }
 }
 
 // Slow: waiters must have been refused, which no event shows.
 #[tokio::test]
-async fn arrival_order_stays_among_those_who_want_the_key_that_is_taken() {
+async fn waiters_for_a_taken_key_keep_their_order() {
     let server = Server::start();
     for redlock in [client([&server]), memory()] {
         let a = redlock.lock("a").acquire().await.unwrap();
-        let both = waiting(redlock.lock(["a", "b"])).await;
-        let late = waiting(redlock.lock("a")).await;
+        let both = spawn_waiter(redlock.lock(["a", "b"])).await;
+        let late = spawn_waiter(redlock.lock("a")).await;
         assert!(redlock.lock("a").try_acquire().await.unwrap().is_none());
         a.release().await.unwrap();
-        let lease = tokio::time::timeout(SOON, both).await.unwrap().unwrap().unwrap();
+        let lease = tokio::time::timeout(ACQUIRE_LIMIT, both).await.unwrap().unwrap().unwrap();
         tokio::time::sleep(millis(50)).await;
         assert!(!late.is_finished());
         lease.release().await.unwrap();
-        drop(tokio::time::timeout(SOON, late).await.unwrap().unwrap().unwrap());
+        drop(tokio::time::timeout(ACQUIRE_LIMIT, late).await.unwrap().unwrap().unwrap());
     }
 }
 
 // Slow: waiters must have been refused, which no event shows.
 #[tokio::test]
-async fn a_key_on_a_minority_starves_no_waiter() {
+async fn stale_key_on_a_minority_starves_no_waiter() {
     for stale in ["SET lock:job stale", "SET lock:job stale PX 60000"] {
         let nodes = servers(5);
         let (one, two) = (client(&nodes), client(&nodes));
         let lease = one.lock("job").acquire().await.unwrap();
-        let waiter = waiting(two.lock("job")).await;
+        let waiter = spawn_waiter(two.lock("job")).await;
         nodes[0].ask(stale);
         tokio::time::sleep(millis(150)).await;
         lease.release().await.unwrap();
-        let lease = tokio::time::timeout(SOON, waiter).await.expect("four of five are free");
+        let lease =
+            tokio::time::timeout(ACQUIRE_LIMIT, waiter).await.expect("four of five are free");
         lease.unwrap().unwrap().release().await.unwrap();
     }
 }
 
 // Slow: waiters must have been refused, which no event shows.
 #[tokio::test]
-async fn a_key_on_a_minority_starves_no_waiter_though_others_wake_it_all_the_time() {
+async fn frequent_wakeups_starve_no_waiter() {
     let nodes = servers(5);
     let (one, two) = (client(&nodes), client(&nodes));
     let lease = one.lock("job").acquire().await.unwrap();
-    let waiter = waiting(two.lock("job")).await;
+    let waiter = spawn_waiter(two.lock("job")).await;
     nodes[0].ask("SET lock:job stale PX 60000");
     tokio::time::sleep(millis(150)).await;
     lease.release().await.unwrap();
-    let end = Instant::now() + SOON;
+    let end = Instant::now() + ACQUIRE_LIMIT;
     let mut left = 60_000;
     while !waiter.is_finished() {
         assert!(Instant::now() < end, "four of five are free");
@@ -119,7 +120,7 @@ async fn a_key_on_a_minority_starves_no_waiter_though_others_wake_it_all_the_tim
 
 // Slow: a server is down for longer than the TTL.
 #[tokio::test]
-async fn wait_alone_decides_how_long_nodes_may_fail() {
+async fn only_wait_limits_retries_of_failing_nodes() {
     let mut server = Server::start();
     let redlock = client([&server]);
     redlock.lock("job").acquire().await.unwrap().release().await.unwrap();

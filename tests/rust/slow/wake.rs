@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::support::{Server, builder, millis};
 
 /// The shortest of three times from the delete to the acquire.
-async fn shortest(server: &Server) -> Duration {
+async fn shortest_wakeup(server: &Server) -> Duration {
     let redlock = builder([server.url()]).build().unwrap();
     let mut best = Duration::MAX;
     for _ in 0..3 {
@@ -23,15 +23,15 @@ async fn shortest(server: &Server) -> Duration {
 
 // Slow: an upper bound on a duration is the subject.
 #[tokio::test]
-async fn a_push_wakes_a_waiter_before_it_polls() {
-    let best = shortest(&Server::start()).await;
+async fn push_wakes_a_waiter_before_it_polls() {
+    let best = shortest_wakeup(&Server::start()).await;
     // Without pushes, a waiter checks again after half a second.
     assert!(best < millis(300), "{best:?}");
 }
 
 // Slow: an upper bound on a duration is the subject.
 #[tokio::test]
-async fn a_waiter_without_pushes_polls_often() {
-    let best = shortest(&Server::with(&["--rename-command", "HELLO", ""])).await;
+async fn waiter_without_pushes_polls_often() {
+    let best = shortest_wakeup(&Server::with(&["--rename-command", "HELLO", ""])).await;
     assert!(best < millis(250), "{best:?}");
 }

@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::aside;
+use super::spawn_helper;
 
 /// What becomes of a command.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -35,7 +35,7 @@ impl Gateway {
         let port = listener.local_addr().unwrap().port();
         let (connections, judge) = (Arc::<AtomicUsize>::default(), Arc::new(judge));
         let count = Arc::clone(&connections);
-        aside(move || {
+        spawn_helper(move || {
             for client in listener.incoming().flatten() {
                 count.fetch_add(1, Ordering::Relaxed);
                 let judge = Arc::clone(&judge);
@@ -63,7 +63,7 @@ impl Gateway {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    pub(crate) fn place(&self) -> String {
+    pub(crate) fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 }

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::aside;
 use super::server::url;
+use super::spawn_helper;
 
 /// How the proxy treats replies and requests.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -61,7 +61,7 @@ impl Proxy {
         let (mode, streams) = (Arc::clone(&proxy.mode), Arc::clone(&proxy.streams));
         let (connections, refuses) = (Arc::clone(&proxy.connections), Arc::clone(&proxy.refuses));
         let (leads_to, forgotten) = (Arc::clone(&proxy.leads_to), Arc::clone(&proxy.forgotten));
-        aside(move || {
+        spawn_helper(move || {
             for client in listener.incoming().flatten() {
                 let number = connections.fetch_add(1, Ordering::Relaxed) + 1;
                 if refuses.load(Ordering::Relaxed) {
@@ -79,7 +79,7 @@ impl Proxy {
                 let lost = move |mode: u8| {
                     mode == Mode::Blackhole as u8 || number <= there_to.load(Ordering::Relaxed)
                 };
-                let unheard = move |mode: u8| {
+                let dropped = move |mode: u8| {
                     let delays = [
                         (Mode::Delay, DELAY),
                         (Mode::LongDelay, LONG_DELAY),
@@ -94,7 +94,7 @@ impl Proxy {
                         || number <= back_to.load(Ordering::Relaxed)
                 };
                 std::thread::spawn(move || pump(client, upstream, &there, lost));
-                std::thread::spawn(move || pump(copies.1, copies.0, &back, unheard));
+                std::thread::spawn(move || pump(copies.1, copies.0, &back, dropped));
             }
         });
         proxy
@@ -109,7 +109,7 @@ impl Proxy {
     }
 
     /// Redirects new connections to another server, and closes all existing ones.
-    pub(crate) fn lead_to(&self, port: u16) {
+    pub(crate) fn redirect_to(&self, port: u16) {
         self.leads_to.store(port, Ordering::Relaxed);
         self.reset();
     }

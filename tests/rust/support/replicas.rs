@@ -17,7 +17,7 @@ pub(crate) fn one_replica(url: String) -> Redlock {
 
 /// How often the server has received this command.
 pub(crate) fn calls(server: &Server, command: &str) -> usize {
-    let said = server.info("commandstats", &format!("cmdstat_{command}"));
-    let number = |said: &str| said.strip_prefix("calls=")?.split(',').next()?.parse().ok();
-    said.as_deref().and_then(number).unwrap_or(0)
+    let stats = server.info("commandstats", &format!("cmdstat_{command}"));
+    let number = |stats: &str| stats.strip_prefix("calls=")?.split(',').next()?.parse().ok();
+    stats.as_deref().and_then(number).unwrap_or(0)
 }

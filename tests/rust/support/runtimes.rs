@@ -32,6 +32,6 @@ pub(crate) async fn pairs(client: &Redlock, name: &str, count: u32) {
     }
 }
 
-pub(crate) fn empties(server: &Server) {
+pub(crate) fn wait_empty(server: &Server) {
     eventually_blocking("no key", || server.ask("DBSIZE") == ":0");
 }

@@ -71,8 +71,9 @@ impl Sentinels {
 
     fn knows_all(&self, port: u16, service: &Service) -> bool {
         let replicas = (service.servers.len() - 1).to_string();
-        let told = |field| self.told(port, &service.name, field);
-        told("num-other-sentinels").as_deref() == Some("2") && told("num-slaves") == Some(replicas)
+        let field = |field| self.field(port, &service.name, field);
+        field("num-other-sentinels").as_deref() == Some("2")
+            && field("num-slaves") == Some(replicas)
     }
 
     fn end(&mut self) {
@@ -83,7 +84,7 @@ impl Sentinels {
     }
 
     /// A single sentinel that accepts only TLS and reports this port for `service-0`.
-    pub(crate) fn alone(primary: u16, papers: impl Fn(&str) -> PathBuf) -> Self {
+    pub(crate) fn alone(primary: u16, certificates: impl Fn(&str) -> PathBuf) -> Self {
         let port = free_port();
         let name = format!("redlock-sentinels-{}-{port}", std::process::id());
         let folder = std::env::temp_dir().join(name);
@@ -93,7 +94,7 @@ impl Sentinels {
         for (option, name) in
             [("cert-file", "server.crt"), ("key-file", "server.key"), ("ca-cert-file", "ca.crt")]
         {
-            lines.push(format!("tls-{option} {}", papers(name).display()));
+            lines.push(format!("tls-{option} {}", certificates(name).display()));
         }
         lines.push(format!("sentinel monitor service-0 127.0.0.1 {primary} 1"));
         let child = run(&folder.join("sentinel.conf"), &lines);
@@ -128,12 +129,12 @@ impl Sentinels {
         let mut client = Command::new("redis-cli");
         client.args(["-p", &port.to_string(), "--no-auth-warning"]);
         client.args(self.password.map(|password| ["-a", password]).into_iter().flatten());
-        let said = client.args(words).output().expect("redis-cli is needed by the tests");
-        String::from_utf8_lossy(&said.stdout).into_owned()
+        let output = client.args(words).output().expect("redis-cli is needed by the tests");
+        String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
     /// One field of a sentinel's reply about a service.
-    fn told(&self, port: u16, service: &str, field: &str) -> Option<String> {
+    fn field(&self, port: u16, service: &str, field: &str) -> Option<String> {
         let text = self.ask(port, &["SENTINEL", "MASTER", service]);
         let mut lines = text.lines();
         lines.find(|line| *line == field)?;

@@ -3,7 +3,7 @@
 use fastrand::Rng;
 
 use super::super::action::{Action, Also, End, Use};
-use super::super::chance::{pick, plain};
+use super::super::generator::{pick, plain};
 use super::super::scenario::Scenario;
 use super::{Scene, usual};
 
@@ -92,7 +92,7 @@ impl Scenario {
     }
 
     /// All leases of a client are released while their holders run, or the client is shut down.
-    pub(super) fn given_back(&self, rng: &mut Rng, scene: &mut Scene) {
+    pub(super) fn released_early(&self, rng: &mut Rng, scene: &mut Scene) {
         let (client, node) = self.some(rng);
         for _ in 0..rng.u8(1..=4) {
             let end = pick(rng, &[&End::Release, &End::Drop, &End::Keep]).clone();

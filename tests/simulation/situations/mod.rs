@@ -6,8 +6,8 @@ mod nodes;
 use fastrand::Rng;
 
 use super::action::{Action, Step, Use};
-use super::chance::{pick, plain, some_time};
 use super::clock::Time;
+use super::generator::{pick, plain, some_time};
 use super::scenario::Scenario;
 use super::world::MS;
 
@@ -47,9 +47,9 @@ impl Scenario {
                 5 => self.handed_over(rng, &mut scene),
                 6 => self.frozen(rng, &mut scene),
                 7 => self.killed(rng, &mut scene),
-                8 => self.lie(rng, &mut scene),
+                8 => self.wrong_token(rng, &mut scene),
                 9 => self.late_scouts(rng, &mut scene),
-                _ => self.given_back(rng, &mut scene),
+                _ => self.released_early(rng, &mut scene),
             }
             for _ in 0..rng.u8(..3) {
                 let ((client, node), ms) = (self.some(rng), rng.u64(1..600));

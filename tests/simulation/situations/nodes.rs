@@ -3,7 +3,7 @@
 use fastrand::Rng;
 
 use super::super::action::{Action, Use};
-use super::super::chance::{pick, plain};
+use super::super::generator::{pick, plain};
 use super::super::scenario::Scenario;
 use super::super::server::EPOCH_US;
 use super::Scene;
@@ -85,7 +85,7 @@ impl Scenario {
     }
 
     /// A node returns once a fencing token that no rule allows.
-    pub(super) fn lie(&self, rng: &mut Rng, scene: &mut Scene) {
+    pub(super) fn wrong_token(&self, rng: &mut Rng, scene: &mut Scene) {
         // The node that may also have foreign keys.
         let node = usize::from(!self.kills);
         // One is below 2^53 but later than any clock. The other one is a value that all clients accept.
@@ -94,7 +94,7 @@ impl Scenario {
             pick(rng, &[1 << 60, (1 << 53) + 1, 1 << 53, u64::MAX, u64::MAX - 1, far, near]);
         // Fewer than three nodes cannot form a quorum without the wrong node.
         if self.fencing && self.nodes.len() > 2 {
-            scene.add(0, Action::Lie { node, fence, stored: rng.bool() });
+            scene.add(0, Action::WrongToken { node, fence, stored: rng.bool() });
         }
         self.others(rng, scene, 2000);
         self.others(rng, scene, 2000);

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_that_nobody_asks_for_any_more_do_not_pile_up() {
+    fn expired_keys_do_not_accumulate() {
         let (mut keys, mut most) = (Keys::default(), 0);
         for number in 0..10_000_u64 {
             let now = Instant::from_start(Duration::from_millis(number));

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_is_owed_once_and_only_if_it_was_sent() {
+    fn records_a_sent_claim_once() {
         let (mut debts, now) = (Debts::default(), Instant::from_start(TTL));
         debts.owe(delete("a"), now);
         debts.owe(delete("b"), now);
@@ -229,14 +229,14 @@ mod tests {
     }
 
     #[test]
-    fn the_delay_between_retries_grows_up_to_its_limit() {
+    fn retry_delay_grows_up_to_its_limit() {
         let mut retry = Retry::default();
         let due: Vec<_> = (1..40).filter(|_| retry.is_due()).collect();
         assert_eq!(due, [1, 3, 7, 15, 23, 31, 39]);
     }
 
     #[test]
-    fn of_too_many_the_oldest_is_forgotten_and_none_by_time_but_on_demand() {
+    fn evicts_the_oldest_and_expires_only_on_demand() {
         let (mut debts, now) = (Debts::default(), Instant::from_start(TTL));
         let owed = (0..=MOST).filter_map(|at| debts.owe(delete(&at.to_string()), now));
         assert_eq!(owed.last(), Some(now + TTL));

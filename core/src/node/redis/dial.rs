@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn families_take_turns_and_no_address_comes_twice() {
+    fn alternates_address_families_without_duplicates() {
         let given = ["[::1]:1", "[::2]:1", "[::1]:1", "1.1.1.1:1", "[::3]:1", "2.2.2.2:1"];
         let turns = by_turns(given.into_iter().map(address));
         let expected = ["[::1]:1", "1.1.1.1:1", "[::2]:1", "2.2.2.2:1", "[::3]:1"];
@@ -120,7 +120,7 @@ mod tests {
 
     /// Creates a listener that does not accept and whose queue is full, so that the system drops new connections.
     #[cfg(unix)]
-    fn swallower() -> (TcpListener, std::net::TcpStream) {
+    fn full_listener() -> (TcpListener, std::net::TcpStream) {
         use std::os::fd::AsRawFd;
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         // SAFETY: the socket is open, and listening again only shortens its queue.
@@ -131,11 +131,11 @@ mod tests {
 
     #[cfg(unix)]
     #[tokio::test]
-    async fn an_address_that_swallows_packets_is_not_waited_for() {
-        let swallowers: Vec<_> = (0..3).map(|_| swallower()).collect();
+    async fn does_not_wait_for_an_address_that_drops_packets() {
+        let full_listeners: Vec<_> = (0..3).map(|_| full_listener()).collect();
         let (answers, gone) = (TcpListener::bind("127.0.0.1:0").unwrap(), address("127.0.0.1:1"));
         let mut addresses: VecDeque<_> =
-            swallowers.iter().map(|(listener, _)| listener.local_addr().unwrap()).collect();
+            full_listeners.iter().map(|(listener, _)| listener.local_addr().unwrap()).collect();
         let silent = addresses.clone();
         assert!(timeout(Duration::from_millis(600), first_of(silent)).await.is_err());
         addresses.extend([gone, answers.local_addr().unwrap()]);
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn where_nobody_answers_the_last_refusal_is_said() {
+    async fn reports_the_last_refusal() {
         let error =
             first_of([address("127.0.0.1:1"), address("[::1]:1")].into()).await.unwrap_err();
         assert_ne!(error.kind(), io::ErrorKind::NotFound, "{error}");

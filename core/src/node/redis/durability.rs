@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_as_many_as_were_asked_for_are_enough() {
+    fn requires_the_requested_number_of_copies() {
         let (waited, two) = (Duration::from_millis(200), Value::Array(vec![Value::Int(1); 2]));
         let replicas = Durability { min_replicas: 2, fsync: false };
         let says = |fault: Option<Fault>| fault.map(|fault| fault.to_string());
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn no_question_is_without_an_end() {
+    fn every_wait_command_has_a_timeout() {
         let bytes = |of: Durability| of.question(Duration::ZERO).get_packed_command();
         let replicas = bytes(Durability { min_replicas: 2, fsync: false });
         assert_eq!(replicas, b"*3\r\n$4\r\nWAIT\r\n$1\r\n2\r\n$1\r\n1\r\n");

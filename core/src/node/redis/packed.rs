@@ -105,7 +105,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn requests_are_as_the_redis_crate_writes_them(
+        fn requests_equal_those_of_the_redis_crate(
             words in prop::collection::vec(".{0,40}", 1..6), number: u64, small in 0..1000_u64,
         ) {
             let mut theirs = redis::Cmd::new();

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_answer_that_names_its_question_is_one() {
+    fn accepts_only_replies_that_echo_the_token() {
         let delete = Parts::pair(Asked::Delete, "ours");
         assert_eq!(
             whole(&delete, ":1\r\n$4\r\nours\r\n"),
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_anywhere_is_the_whole_answer_and_the_first_is_told() {
+    fn first_error_is_the_whole_reply() {
         let code = |value: Option<Value>| match value {
             Some(Value::ServerError(error)) => error.code().to_owned(),
             other => panic!("{other:?}"),
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_of_another_type_is_another_clients_to_what_changes_our_own() {
+    fn wrong_key_type_counts_as_another_owner() {
         let wrong = "-WRONGTYPE no\r\n$4\r\nours\r\n";
         let says = |number: i64| values(&format!("*2\r\n:{number}\r\n$4\r\nours\r\n")).pop();
         for (asked, number) in [(Asked::Delete, 0), (Asked::Shorten, 0), (Asked::Owner, -1)] {

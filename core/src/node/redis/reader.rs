@@ -122,7 +122,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// Feeds the pieces one after the other, and returns the replies after each.
-    fn said(
+    fn feed(
         pieces: &[&[u8]],
         mut next: impl FnMut(&[u8]) -> Vec<Result<Value, ()>>,
     ) -> Vec<String> {
@@ -135,7 +135,7 @@ mod tests {
         std::iter::from_fn(|| next().map_err(|_| ()).transpose()).take(50).collect()
     }
 
-    fn kinds() -> impl Strategy<Value = String> {
+    fn values() -> impl Strategy<Value = String> {
         let numbers = prop_oneof![any::<i64>().prop_map(|n| n.to_string()), "[-+]?[0-9 ]{0,22}"];
         let text = "[a-z\\r\\n]{0,40}".prop_map(|text| format!("${}\r\n{text}\r\n", text.len()));
         let leaf = prop_oneof![
@@ -156,8 +156,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_reads_what_the_redis_crate_reads(
-            stream in prop::collection::vec(kinds(), 1..8),
+        fn reads_the_same_as_the_redis_crate(
+            stream in prop::collection::vec(values(), 1..8),
             cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
             odd in prop::option::of((any::<prop::sample::Index>(), any::<u8>())),
         ) {
@@ -171,12 +171,12 @@ mod tests {
             cuts.sort_unstable();
             let pieces: Vec<&[u8]> = cuts.windows(2).map(|cut| &bytes[cut[0]..cut[1]]).collect();
             let mut ours = Reader::default();
-            let ours = said(&pieces, |piece| {
+            let ours = feed(&pieces, |piece| {
                 ours.unread.extend_from_slice(piece);
                 replies(|| ours.next())
             });
             let (mut codec, mut unread) = (ValueCodec::default(), BytesMut::new());
-            let theirs = said(&pieces, |piece| {
+            let theirs = feed(&pieces, |piece| {
                 unread.extend_from_slice(piece);
                 replies(|| codec.decode(&mut unread))
             });

@@ -133,7 +133,7 @@ mod tests {
     use crate::node::Remedy;
 
     #[test]
-    fn error_code_tells_permanent_faults() {
+    fn error_code_marks_permanent_errors() {
         for (text, kind) in [
             (
                 "WRONGTYPE Operation against a key holding the wrong kind of value",
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn only_refusals_of_the_user_are_permanent() {
+    fn only_user_refusals_are_permanent() {
         for (text, remedy) in [
             ("WRONGPASS invalid username-password pair or user is disabled.", Remedy::Refused),
             ("NOAUTH Authentication required.", Remedy::Refused),
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn the_arguments_of_an_unknown_command_are_not_shown() {
+    fn unknown_command_error_hides_arguments() {
         let text = "ERR unknown command 'SCRIPT', with args beginning with: 'LOAD' '-- lua";
         let shown = refusal(text).redacted(str::to_owned).to_string();
         assert_eq!(shown, "the server replied ERR unknown command 'SCRIPT'");

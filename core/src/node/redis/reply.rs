@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_token_itself_says_that_all_was_ours() {
+    fn only_the_token_confirms_ownership() {
         let text = |text: &str| Value::BulkString(text.into());
         let refused = Value::Array(vec![Value::Int(0), text("ours")]);
         assert!(says_ours(&text("ours"), "ours") && released(&text("ours")) == Ok(true));

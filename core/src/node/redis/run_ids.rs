@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_stands_and_a_liar_takes_nobody_along() {
+    fn first_run_id_stays_and_conflicts_fail_only_later_nodes() {
         let run_ids = RunIds::default();
         run_ids.enter("a", "", "one").unwrap();
         assert!(run_ids.enter("b", "", "one").unwrap_err().permanent().is_some());
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_has_many_servers_and_two_clusters_none_together() {
+    fn clusters_may_not_share_a_server() {
         let run_ids = RunIds::default();
         run_ids.enter("a", "a:1", "one").unwrap();
         run_ids.enter("a", "a:2", "two").unwrap();

@@ -122,7 +122,7 @@ mod tests {
     use super::Redirect;
 
     #[test]
-    fn a_cluster_that_is_down_says_so_to_scripts_in_other_words() {
+    fn recognizes_cluster_down_errors_of_scripts() {
         let read = |text: &str| Redirect::read(&parse_redis_value(text.as_bytes()).unwrap());
         for text in [
             "-CLUSTERDOWN The cluster is down\r\n",

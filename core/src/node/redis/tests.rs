@@ -26,7 +26,7 @@ pub(super) fn may_panic(command: &Command) {
 }
 
 /// Runs the work in a named thread. With the name of its test, it would look like a test that does not end.
-fn aside(work: impl FnOnce() + Send + 'static) {
+fn spawn_helper(work: impl FnOnce() + Send + 'static) {
     std::thread::Builder::new().name("aside".into()).spawn(work).unwrap();
 }
 
@@ -34,14 +34,14 @@ fn aside(work: impl FnOnce() + Send + 'static) {
 fn server() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}", listener.local_addr().unwrap());
-    aside(move || {
+    spawn_helper(move || {
         for mut stream in listener.incoming().flatten() {
-            aside(move || {
+            spawn_helper(move || {
                 let (mut buffer, mut text) = ([0; 4096], String::new());
                 while let Ok(count @ 1..) = stream.read(&mut buffer) {
                     text.push_str(&String::from_utf8_lossy(&buffer[..count]));
                     while let Some(words) = command(&mut text) {
-                        stream.write_all(answer(&words).as_bytes()).unwrap();
+                        stream.write_all(reply(&words).as_bytes()).unwrap();
                     }
                 }
             });
@@ -69,7 +69,7 @@ fn command(text: &mut String) -> Option<Vec<String>> {
 }
 
 /// Returns the server's reply, which is empty for the silent key.
-fn answer(words: &[String]) -> String {
+fn reply(words: &[String]) -> String {
     match &*words[0] {
         "HELLO" => "%1\r\n$5\r\nproto\r\n:3\r\n".into(),
         "EVALSHA" if words[3] == SILENT => String::new(),
@@ -79,7 +79,7 @@ fn answer(words: &[String]) -> String {
 }
 
 #[tokio::test]
-async fn a_task_that_panics_refuses_what_was_under_way_and_begins_anew() {
+async fn panicking_task_fails_its_requests_and_restarts() {
     let url = server();
     let Address::Redis(route) = Address::parse(&url).unwrap() else { unreachable!() };
     let (key_prefix, durability, scripts) = ("lock:".to_owned(), Durability::default(), None);

@@ -2,15 +2,15 @@
 
 use redlock::ErrorKind;
 
-use super::{LONG, all_gone, all_have, on, three};
+use super::{TEN_SECONDS, all_gone, all_have, on, three};
 use crate::support::{eventually, millis};
 
 #[tokio::test]
 async fn lock_extend_lock() {
     let (nodes, one) = three();
-    let lease = one.lock("lock:job").ttl(LONG).renew(false).acquire().await.unwrap();
+    let lease = one.lock("lock:job").ttl(TEN_SECONDS).renew(false).acquire().await.unwrap();
     let before = lease.remaining();
-    lease.extend(LONG * 2).await.unwrap();
+    lease.extend(TEN_SECONDS * 2).await.unwrap();
     assert!(lease.remaining() > before);
     let error = on(&nodes).lock("lock:job").wait(millis(400)).acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);
@@ -25,8 +25,9 @@ async fn lock_extend_lock_releases() {
     let extended = lease.extend(millis(2000)).await;
     assert!(extended.is_ok_and(|()| lease.is_held()) || lease.lost_reason().is_some());
     lease.lost().await;
-    let _next = on(&nodes).lock("lock:job").ttl(LONG).wait(LONG).acquire().await.unwrap();
-    assert_eq!(lease.extend(LONG).await.unwrap_err().kind(), ErrorKind::Lost);
+    let _next =
+        on(&nodes).lock("lock:job").ttl(TEN_SECONDS).wait(TEN_SECONDS).acquire().await.unwrap();
+    assert_eq!(lease.extend(TEN_SECONDS).await.unwrap_err().kind(), ErrorKind::Lost);
 }
 
 #[tokio::test]
@@ -42,7 +43,7 @@ async fn using_renews_and_releases() {
     all_gone(&nodes, "lock:renewed");
 
     // The minimum TTL. A machine that stops for that long loses the lease, and the test tries again.
-    let short = client.lock("lock:short").ttl(redlock::MIN_TTL).wait(LONG);
+    let short = client.lock("lock:short").ttl(redlock::MIN_TTL).wait(TEN_SECONDS);
     let mut seven = short.using(async |_| 7).await;
     for _ in 0..50 {
         let Err(error) = &seven else { break };

@@ -11,7 +11,7 @@ use redlock::ErrorKind;
 use super::{all_gone, all_have, on, three};
 use crate::support::{Cluster, Server, builder, millis};
 
-const LONG: Duration = Duration::from_secs(10);
+const TEN_SECONDS: Duration = Duration::from_secs(10);
 
 #[tokio::test]
 async fn lock_get_unique_id_uniqueness() {
@@ -47,19 +47,20 @@ async fn lock_direct_lock_succeeds() {
 async fn lock_lock_unlock() {
     let (nodes, one) = three();
     let two = on(&nodes);
-    let lease = one.lock("lock:job").ttl(LONG).acquire().await.unwrap();
+    let lease = one.lock("lock:job").ttl(TEN_SECONDS).acquire().await.unwrap();
     assert!(lease.remaining() > Duration::ZERO);
-    let error = two.lock("lock:job").ttl(LONG).wait(millis(400)).acquire().await.unwrap_err();
+    let error =
+        two.lock("lock:job").ttl(TEN_SECONDS).wait(millis(400)).acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);
     lease.release().await.unwrap();
-    let next = two.lock("lock:job").ttl(LONG).wait(LONG).acquire().await.unwrap();
+    let next = two.lock("lock:job").ttl(TEN_SECONDS).wait(TEN_SECONDS).acquire().await.unwrap();
     assert!(next.remaining() > Duration::ZERO);
 }
 
 #[tokio::test]
 async fn guard_release_unlocks() {
     let (nodes, client) = three();
-    let lock = client.lock("lock:job").ttl(LONG).wait(LONG);
+    let lock = client.lock("lock:job").ttl(TEN_SECONDS).wait(TEN_SECONDS);
     let lease = lock.acquire().await.unwrap();
     all_have(&nodes, "lock:job", lease.token());
     lease.release().await.unwrap();
@@ -70,14 +71,14 @@ async fn guard_release_unlocks() {
 #[tokio::test]
 async fn redis_value_matches_lock_value() {
     let (nodes, client) = three();
-    let lease = client.lock("lock:job").ttl(LONG).acquire().await.unwrap();
+    let lease = client.lock("lock:job").ttl(TEN_SECONDS).acquire().await.unwrap();
     all_have(&nodes, "lock:job", lease.token());
 }
 
 #[tokio::test]
 async fn is_not_freed_after_lock() {
     let (_nodes, client) = three();
-    let lock = client.lock("lock:job").ttl(LONG);
+    let lock = client.lock("lock:job").ttl(TEN_SECONDS);
     let lease = lock.acquire().await.unwrap();
     assert!(lease.is_held() && lock.inspect().await.unwrap().held);
 }
@@ -85,7 +86,7 @@ async fn is_not_freed_after_lock() {
 #[tokio::test]
 async fn is_freed_after_manual_unlock() {
     let (_nodes, client) = three();
-    let lock = client.lock("lock:job").ttl(LONG);
+    let lock = client.lock("lock:job").ttl(TEN_SECONDS);
     let lease = lock.acquire().await.unwrap().into_handle();
     lease.release().await.unwrap();
     assert!(!lease.is_held() && lease.is_released());
@@ -95,7 +96,7 @@ async fn is_freed_after_manual_unlock() {
 #[tokio::test]
 async fn lock_send_lock_manager() {
     let (nodes, client) = three();
-    let lease = client.lock("lock:job").ttl(LONG).acquire().await.unwrap();
+    let lease = client.lock("lock:job").ttl(TEN_SECONDS).acquire().await.unwrap();
     let (send, mut receive) = tokio::sync::mpsc::channel(32);
     send.send(("some info", lease, client)).await.unwrap();
     let other = std::thread::spawn(move || {
@@ -110,7 +111,7 @@ async fn lock_send_lock_manager() {
 #[tokio::test]
 async fn lock_state_in_multiple_threads() {
     let (_nodes, client) = three();
-    let first = client.lock("lock:one").ttl(LONG);
+    let first = client.lock("lock:one").ttl(TEN_SECONDS);
     let lease = first.acquire().await.unwrap().into_handle();
     let (send, mut receive) = tokio::sync::mpsc::channel(32);
     send.send((lease.clone(), client.clone())).await.unwrap();
@@ -122,7 +123,7 @@ async fn lock_state_in_multiple_threads() {
     let client = other.join().unwrap();
     assert!(lease.is_released() && !first.inspect().await.unwrap().held);
 
-    let second = client.lock("lock:two").ttl(LONG);
+    let second = client.lock("lock:two").ttl(TEN_SECONDS);
     second.acquire().await.unwrap().release().await.unwrap();
     assert!(!second.inspect().await.unwrap().held);
 }
@@ -132,10 +133,10 @@ async fn cluster_lock_lifecycle() {
     let cluster = Cluster::start(3, false);
     let seed = format!("redis+cluster://127.0.0.1:{}", cluster.masters[0].port);
     let client = builder([seed]).key_prefix("").build().unwrap();
-    let lease = client.lock("lock:lifecycle").ttl(LONG).acquire().await.unwrap();
+    let lease = client.lock("lock:lifecycle").ttl(TEN_SECONDS).acquire().await.unwrap();
     let owner = &cluster.masters[cluster.owner_of("lock:lifecycle")];
     assert_eq!(owner.ask("GET lock:lifecycle"), lease.token());
-    lease.extend(LONG).await.unwrap();
+    lease.extend(TEN_SECONDS).await.unwrap();
     assert!(lease.remaining() > Duration::ZERO);
     lease.release().await.unwrap();
     assert_eq!(owner.ask("EXISTS lock:lifecycle"), ":0");

@@ -9,12 +9,12 @@ use redlock::{Error, ErrorKind, Redlock};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::{LONG, all_gone, on, three};
+use super::{TEN_SECONDS, all_gone, on, three};
 use crate::support::{Cluster, Server, builder, eventually_blocking, millis};
 
 /// Acquires, extends and releases a lease.
 pub(super) async fn basic(client: &Redlock) -> Result<(), Error> {
-    let lease = client.lock("lock:mutex").ttl(millis(1000)).wait(LONG).acquire().await?;
+    let lease = client.lock("lock:mutex").ttl(millis(1000)).wait(TEN_SECONDS).acquire().await?;
     lease.extend(millis(1000)).await?;
     lease.release().await
 }
@@ -30,7 +30,7 @@ async fn example_basic() {
 async fn example_cluster() {
     let cluster = Cluster::start(3, false);
     let client = builder([cluster.url()]).build().unwrap();
-    let lease = client.lock("lock:cluster-example").ttl(LONG).acquire().await.unwrap();
+    let lease = client.lock("lock:cluster-example").ttl(TEN_SECONDS).acquire().await.unwrap();
     lease.release().await.unwrap();
 }
 
@@ -38,7 +38,7 @@ async fn example_cluster() {
 async fn doc_guard_release() {
     let (nodes, client) = three();
     let example = async || {
-        let lease = client.lock("lock:resource").ttl(LONG).acquire().await?;
+        let lease = client.lock("lock:resource").ttl(TEN_SECONDS).acquire().await?;
         lease.ensure_held()?;
         lease.release().await
     };
@@ -97,11 +97,11 @@ async fn renewed(client: Redlock, times: u64) {
 fn smol_without_tokio_runtime() {
     let (nodes, client) = three();
     alone(async move {
-        let lock = client.lock("lock:native").ttl(LONG);
+        let lock = client.lock("lock:native").ttl(TEN_SECONDS);
         let lease = lock.acquire().await.unwrap();
         let error = lock.clone().wait(millis(20)).acquire().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Timeout);
-        lease.extend(LONG).await.unwrap();
+        lease.extend(TEN_SECONDS).await.unwrap();
         lease.release().await.unwrap();
         lock.acquire().await.unwrap().release().await.unwrap();
         let using = client.lock("lock:using").ttl(millis(800)).using(async |_| {
@@ -118,7 +118,7 @@ fn example_smol() {
     let node = Server::start();
     let client = on([&node]);
     alone(async move {
-        let lease = client.lock("lock:smol-example").ttl(LONG).acquire().await.unwrap();
+        let lease = client.lock("lock:smol-example").ttl(TEN_SECONDS).acquire().await.unwrap();
         lease.release().await.unwrap();
     });
     assert_eq!(node.ask("EXISTS lock:smol-example"), ":0");

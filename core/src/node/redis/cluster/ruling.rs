@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_claim_counts_and_a_claim_that_its_server_denies_does_not() {
+    fn newest_claim_not_denied_by_its_server_wins() {
         let by = |id: u8, owner: u8, epoch: u64| (Some(id), Some((owner, epoch)));
         let owner = Ruling::Owner;
         // Server 1 is partitioned, and server 4 took over.

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn each_host_reads_as_in_a_url_of_its_own() {
+    fn each_seed_is_parsed_like_a_url() {
         let two = seeds("redis+cluster://me:p%2C@Host,[::1]:7001");
         assert_eq!(two.redacted(), "redis+cluster://Host:6379,[::1]:7001");
         let places: Vec<_> = two.addresses().collect();
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_in_the_words_that_were_given() {
+    fn invalid_seed_errors_state_the_rule() {
         for (url, rule) in [
             ("redis+cluster://", "it has no host"),
             ("redis+cluster://a,,b", "it has no host"),

@@ -78,7 +78,7 @@ fn guard_fault(atlas: &Atlas, key: &str) -> Option<Fault> {
 }
 
 #[tokio::test]
-async fn a_replica_that_joined_after_the_last_survey_is_guarded_when_it_takes_over() {
+async fn unknown_promoted_replica_is_guarded() {
     let mut atlas = atlas();
     learn(&mut atlas, thirds([1, 2, 3], [&[], &[], &[]]));
     assert_eq!(guard_fault(&atlas, KEY), None, "the first map takes no slot from anybody");
@@ -90,7 +90,7 @@ async fn a_replica_that_joined_after_the_last_survey_is_guarded_when_it_takes_ov
 }
 
 #[tokio::test]
-async fn a_slot_that_nobody_had_for_a_while_is_guarded_with_its_next_owner() {
+async fn owner_of_an_unassigned_slot_is_guarded() {
     let mut atlas = atlas();
     learn(&mut atlas, thirds([1, 2, 3], [&[], &[], &[4]]));
     let mut without = thirds([1, 2, 3], [&[], &[], &[]]);
@@ -101,7 +101,7 @@ async fn a_slot_that_nobody_had_for_a_while_is_guarded_with_its_next_owner() {
 }
 
 #[tokio::test]
-async fn a_master_of_other_slots_is_guarded_in_those_that_are_new_to_it() {
+async fn master_is_guarded_in_its_new_slots() {
     let mut atlas = atlas();
     learn(&mut atlas, thirds([1, 2, 3], [&[], &[], &[]]));
     atlas.believe(&server(3), slot(KEY), &server(2));
@@ -114,7 +114,7 @@ async fn a_master_of_other_slots_is_guarded_in_those_that_are_new_to_it() {
 }
 
 #[tokio::test]
-async fn a_disputed_slot_stays_with_its_owner_and_is_settled_by_a_survey() {
+async fn disputed_slot_keeps_its_owner_until_a_survey() {
     let mut atlas = atlas();
     let slot = slot(KEY);
     let owner = |atlas: &Atlas| atlas.map.load().owner(slot).address.clone();

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_master_that_is_cut_off_is_outvoted_by_a_newer_epoch() {
+    fn newer_epoch_overrides_a_cut_off_master() {
         let stale = view("1", vec![range(0, 99, 1, 1), range(100, 16_383, 2, 2)]);
         let newer = view("2", vec![range(0, 99, 4, 7), range(100, 16_383, 2, 2)]);
         let expected = [range(0, 99, 4, 7), range(100, 16_383, 2, 2)];
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn one_slot_of_which_two_servers_disagree_is_disputed_and_no_other() {
+    fn only_the_disagreeing_slot_is_disputed() {
         let one = view("1", vec![range(0, 6, 1, 1), range(7, 7, 2, 2), range(8, 99, 1, 1)]);
         let two = view("2", vec![range(0, 99, 1, 1)]);
         let topology = compare(&[one, two]);
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn epochs_are_read_and_their_lack_is_no_fault() {
+    fn epochs_are_optional() {
         let nodes = "a1 10.0.0.1:6379@16379,host myself,master - 0 0 7 connected 0-99\n\
                      b2 10.0.0.2:6379@16379 master,fail? - 0 1 12 disconnected [5->-a1]\n";
         let (by, all) = epochs(nodes);
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn owners_and_replicas_are_read_and_what_is_not_known_is_left_out() {
+    fn reads_owners_and_replicas_without_unknown_hosts() {
         let server = |host: &str, port| format!("*3\r\n{host}\r\n:{port}\r\n$2\r\nid\r\n");
         let text = format!(
             "*2\r\n*4\r\n:0\r\n:99\r\n{}{}*4\r\n:100\r\n:16383\r\n{}{}",
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_topology_is_a_fault() {
+    fn invalid_topology_is_an_error() {
         assert!(
             read("-ERR This instance has cluster support disabled\r\n")
                 .unwrap_err()

@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_given_back_is_known_and_nothing_else() {
+    fn knows_only_released_keys() {
         let mut returned = Returned::default();
         assert!(!returned.has(b"a"));
         returned.note(b"a");

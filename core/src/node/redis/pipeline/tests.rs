@@ -57,7 +57,7 @@ fn group<const N: usize>(members: [InFlight; N]) -> (Group, Vec<u8>) {
 }
 
 #[test]
-fn what_needs_more_than_to_be_acquired_extended_or_deleted_goes_alone() {
+fn special_commands_are_not_batched() {
     for ask in [acquire, extend, release] {
         let together = place(&ask("a", "ours"));
         assert!(together.is_some() && place(&ask("\u{e9}\r\n$1", "ours")) == together);
@@ -84,7 +84,7 @@ fn what_needs_more_than_to_be_acquired_extended_or_deleted_goes_alone() {
 }
 
 #[test]
-fn the_script_has_the_keys_first_and_then_what_it_wants_to_know_of_each() {
+fn batch_script_has_keys_before_arguments() {
     let members = [extend("a", "ours"), extend("b\r\n", "theirs"), extend("", "x")];
     let mut expected = cmd("EVALSHA");
     expected.arg(&scripts()[EXTEND_MANY].digest).arg(3).arg(&["a", "b\r\n", ""]);
@@ -98,7 +98,7 @@ fn the_script_has_the_keys_first_and_then_what_it_wants_to_know_of_each() {
 }
 
 #[test]
-fn attempts_are_as_they_were_but_for_one_read() {
+fn batched_attempts_share_one_mget() {
     let (_, bytes) = group([acquire("a", "ours"), acquire("b\r\n", "theirs")]);
     let mut expected = Vec::new();
     for (key, token) in [("a", "ours"), ("b\r\n", "theirs")] {
@@ -110,7 +110,7 @@ fn attempts_are_as_they_were_but_for_one_read() {
 }
 
 #[test]
-fn each_attempt_has_an_answer_of_its_own_and_then_its_owner() {
+fn batched_attempt_gets_its_set_reply_and_owner() {
     let (mut both, _) = group([acquire("a", "ours"), acquire("b", "theirs")]);
     for set in [true, false] {
         both.next().unwrap().set = Some(set);
@@ -124,7 +124,7 @@ fn each_attempt_has_an_answer_of_its_own_and_then_its_owner() {
 }
 
 #[test]
-fn each_share_is_its_own_token_or_nothing() {
+fn each_batch_reply_is_its_token_or_nil() {
     let (both, _) = group([extend("a", "ours"), extend("b", "theirs")]);
     let text = |text: &str| Value::BulkString(text.into());
     let read = |shares: &[Value]| both.shares(&mut Value::Array(shares.to_vec()));
@@ -145,7 +145,7 @@ fn each_share_is_its_own_token_or_nothing() {
 }
 
 #[test]
-fn each_is_counted_and_none_is_lost_at_the_end() {
+fn counts_every_command_and_returns_unsent_ones() {
     let mut pipeline = Pipeline::new(true);
     ["a", "b", "c"].into_iter().for_each(|name| pipeline.add(extend(name, name), false));
     assert!(pipeline.is_open() && pipeline.is_unwritten());
@@ -161,7 +161,7 @@ fn each_is_counted_and_none_is_lost_at_the_end() {
 }
 
 #[test]
-fn where_it_was_refused_each_goes_alone() {
+fn stops_batching_after_a_refusal() {
     let mut pipeline = Pipeline::new(true);
     pipeline.stop_gathering(&extend("a", "a"));
     ["a", "b"].into_iter().for_each(|name| pipeline.add(extend(name, name), false));
@@ -174,7 +174,7 @@ fn where_it_was_refused_each_goes_alone() {
 }
 
 #[test]
-fn what_was_never_ours_is_read_alone() {
+fn batches_only_reads_of_released_keys() {
     let mut pipeline = Pipeline::new(true);
     // Without a waiting caller, the release only undoes a vote.
     pipeline.add(release("c", "c"), false);

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sentinel_that_missed_failovers_does_not_make_a_new_primary_an_old_one() {
+    fn outdated_sentinel_does_not_revive_an_old_primary() {
         let word = |epoch, seconds| Word {
             host: "h".into(),
             port: 1,

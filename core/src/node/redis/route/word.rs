@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_failover_is_news_and_an_earlier_one_is_not() {
+    fn only_a_later_failover_is_news() {
         let known = word(1, 5);
         assert!(word(2, 6).is_news(None, &known));
         assert!(!word(2, 4).is_news(None, &known));
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sentinel_that_changes_its_mind_without_a_failover_is_believed() {
+    fn accepts_a_new_primary_without_an_epoch_change() {
         let known = word(1, 5);
         assert!(word(2, 0).is_news(Some(&word(1, 5)), &known));
         assert!(word(2, None).is_news(Some(&word(1, None)), &word(1, None)));
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn the_age_is_that_of_the_primary_that_is_named() {
+    fn age_belongs_to_the_reported_primary() {
         let place = Value::Array(vec![text("10.0.0.1"), text("6379")]);
         let told = |ip: &str| {
             let pairs = [

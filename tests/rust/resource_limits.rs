@@ -10,8 +10,8 @@ use redlock::{ErrorKind, Redlock};
 
 use crate::support::Server;
 
-const SCARCE: &str = "SCARCE";
-const URL: &str = "SCARCE_URL";
+const LIMITED_RESOURCE: &str = "LIMITED_RESOURCE";
+const URL: &str = "LIMITED_URL";
 
 /// Every file descriptor that this process may have.
 fn all_files() -> Vec<std::fs::File> {
@@ -23,8 +23,8 @@ fn all_files() -> Vec<std::fs::File> {
 
 /// The tests below run this in a separate process.
 #[test]
-fn a_process_without() {
-    let Ok(what) = std::env::var(SCARCE) else { return };
+fn process_with_limited_resource() {
+    let Ok(what) = std::env::var(LIMITED_RESOURCE) else { return };
     let redlock = Redlock::builder([std::env::var(URL).unwrap()]).build().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let files = if what == "files" { all_files() } else { Vec::new() };
@@ -50,33 +50,38 @@ fn a_process_without() {
         let error = runtime.block_on(lock.acquire()).unwrap_err().to_string();
         assert!(error.contains("cannot connect") && error.contains("os error 24"), "{error}");
     }
-    println!("without {what}: as it should be");
+    println!("without {what}: behaves correctly");
 }
 
 fn run(what: &str, set: impl FnOnce(&mut Command) -> &mut Command) {
     let server = Server::start();
     let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", "scarce::a_process_without", "--nocapture", "--test-threads=1"]);
-    set(child.env(SCARCE, what).env(URL, server.url()));
+    child.args([
+        "--exact",
+        "resource_limits::process_with_limited_resource",
+        "--nocapture",
+        "--test-threads=1",
+    ]);
+    set(child.env(LIMITED_RESOURCE, what).env(URL, server.url()));
     let out = child.output().unwrap();
-    let said = format!("{out:?}");
-    assert!(said.contains("as it should be") && !said.contains("panicked"), "{said}");
+    let output = format!("{out:?}");
+    assert!(output.contains("behaves correctly") && !output.contains("panicked"), "{output}");
 }
 
 #[test]
-fn no_files() {
+fn reports_exhausted_file_descriptors() {
     run("files", |child| child);
 }
 
 #[test]
-fn no_threads() {
+fn reports_exhausted_threads() {
     // A stack size that no thread can have. The test itself runs on the main thread.
     run("threads", |child| child.env("RUST_MIN_STACK", (1_u64 << 47).to_string()));
 }
 
 /// The test below runs this in a separate process.
 #[test]
-fn a_process_whose_threads_cannot_wait_by_themselves() {
+fn process_whose_threads_cannot_read_sockets() {
     let Ok(url) = std::env::var(THREADS_URL) else { return };
     let redlock = Redlock::builder([url]).node_timeout(Duration::from_secs(5)).build().unwrap();
     let pair = |name: String| {
@@ -116,19 +121,19 @@ fn a_process_whose_threads_cannot_wait_by_themselves() {
         println!("{open} descriptors are open");
         drop(stay);
     });
-    println!("as it should be");
+    println!("behaves correctly");
 }
 
-const THREADS_URL: &str = "SCARCE_THREADS_URL";
+const THREADS_URL: &str = "LIMITED_THREADS_URL";
 
 #[test]
-fn threads_without_stack_or_descriptor_keep_their_deadlines() {
+fn threads_without_stack_or_descriptor_keep_deadlines() {
     let server = Server::start();
     let mut child = Command::new(std::env::current_exe().unwrap());
-    let name = "scarce::a_process_whose_threads_cannot_wait_by_themselves";
+    let name = "resource_limits::process_whose_threads_cannot_read_sockets";
     child.args(["--exact", name, "--nocapture", "--test-threads=1"]);
     let out = child.env(THREADS_URL, server.url()).output().unwrap();
-    let said = format!("{out:?}");
-    assert!(said.contains("as it should be") && !said.contains("panicked"), "{said}");
+    let output = format!("{out:?}");
+    assert!(output.contains("behaves correctly") && !output.contains("panicked"), "{output}");
     assert_eq!(server.ask("DBSIZE"), ":0");
 }

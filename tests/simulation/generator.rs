@@ -16,8 +16,8 @@ impl Scenario {
     /// combinations become rare.
     pub(super) fn fill(&mut self, rng: &mut Rng, amnesia: bool) {
         let length = pick(rng, &[2_000, 5_000, 12_000]);
-        if self.promise == Promise::FreedByForce {
-            return self.freed_by_force(rng, length);
+        if self.promise == Promise::ForceReleased {
+            return self.force_released(rng, length);
         }
         let kind = rng.u8(..16);
         if kind < 4 {
@@ -40,7 +40,7 @@ impl Scenario {
                 self.burst(rng, length, amnesia);
             }
         }
-        self.unpromised(rng, length, amnesia);
+        self.unguaranteed_events(rng, length, amnesia);
     }
 
     fn step(&mut self, rng: &mut Rng, length: u64, action: Action) {
@@ -123,7 +123,7 @@ impl Scenario {
 
     /// In some runs, the keys of many leases stay after the release. The random numbers come from a separate generator,
     /// so that the rest of the scenario does not change.
-    pub(super) fn some_stay(&mut self, rng: &mut Rng) {
+    pub(super) fn add_min_holds(&mut self, rng: &mut Rng) {
         if !self.promise.is_all() || rng.u8(..6) != 0 {
             return;
         }

@@ -6,7 +6,7 @@ use crate::support::{Proxy, Server, builder, client, millis, servers};
 
 // Slow: the node is away for two seconds.
 #[tokio::test]
-async fn a_shutdown_waits_within_its_timeout_for_a_node_that_it_owes_a_delete() {
+async fn shutdown_waits_for_a_node_with_a_pending_delete() {
     let servers = servers(3);
     let proxy = Proxy::to(servers[2].port);
     let urls = [servers[0].url(), servers[1].url(), proxy.url()];
@@ -20,7 +20,7 @@ async fn a_shutdown_waits_within_its_timeout_for_a_node_that_it_owes_a_delete() 
     tokio::time::sleep(millis(100)).await;
     let down = tokio::spawn(redlock.shutdown(Duration::from_secs(30)));
     tokio::time::sleep(millis(2500)).await;
-    assert!(!down.is_finished(), "a delete is owed, and the node may be back");
+    assert!(!down.is_finished(), "a delete is pending");
     proxy.refuse(false);
     tokio::time::timeout(millis(10_000), down).await.unwrap().unwrap().unwrap();
     assert_eq!(servers[2].ask("EXISTS lock:job"), ":0");
@@ -28,7 +28,7 @@ async fn a_shutdown_waits_within_its_timeout_for_a_node_that_it_owes_a_delete() 
 
 // Slow: a frozen server lets a timeout pass.
 #[tokio::test]
-async fn a_shutdown_waits_for_a_frozen_server_no_longer_than_for_one_vote() {
+async fn shutdown_waits_at_most_one_vote_for_a_frozen_server() {
     let server = Server::start();
     let redlock = builder([server.url()]).node_timeout(millis(2000)).build().unwrap();
     let lease = redlock.lock("job").ttl(millis(60_000)).acquire().await.unwrap();
@@ -45,7 +45,7 @@ async fn a_shutdown_waits_for_a_frozen_server_no_longer_than_for_one_vote() {
 /// Otherwise each client would check because the other one wrote, and its check would write again.
 // Slow: commands are counted for a second.
 #[tokio::test]
-async fn two_clients_of_one_token_leave_each_other_in_peace() {
+async fn two_clients_with_one_token_cause_no_check_loop() {
     let server = Server::start();
     let (one, two) = (client([&server]), client([&server]));
     let first = one.lock("job").ttl(millis(30_000)).acquire().await.unwrap();

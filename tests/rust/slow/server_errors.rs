@@ -12,17 +12,17 @@ async fn refused(url: &str) -> (Error, Duration) {
     let redlock = Redlock::builder([url]).build().unwrap();
     let started = Instant::now();
     let outcome = redlock.lock("job").wait(millis(500)).acquire().await;
-    (outcome.expect_err("nobody granted it"), started.elapsed())
+    (outcome.expect_err("no node granted it"), started.elapsed())
 }
 
 // Slow: what a server can send in half a second is counted.
 #[tokio::test]
-async fn an_endless_answer_costs_no_memory() {
+async fn endless_reply_uses_no_memory() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://127.0.0.1:{}", listener.local_addr().unwrap().port());
     let sent = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let counter = std::sync::Arc::clone(&sent);
-    crate::support::aside(move || {
+    crate::support::spawn_helper(move || {
         for mut stream in listener.incoming().flatten() {
             let mut buffer = [0; 4096];
             let _ = stream.read(&mut buffer);

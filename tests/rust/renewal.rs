@@ -16,7 +16,7 @@ fn memory() -> Redlock {
 }
 
 #[tokio::test]
-async fn an_extension_counts_once_it_is_confirmed() {
+async fn unconfirmed_extension_keeps_the_ttl() {
     let mut server = Server::start();
     let redlock = client([&server]);
     let lease = redlock.lock("job").ttl(millis(20_000)).acquire().await.unwrap();
@@ -26,7 +26,7 @@ async fn an_extension_counts_once_it_is_confirmed() {
 }
 
 #[tokio::test]
-async fn times_beyond_ten_years_are_refused_and_harm_no_lease() {
+async fn refuses_times_beyond_ten_years() {
     let redlock = memory();
     let lease = redlock.lock("job").ttl(millis(300)).acquire().await.unwrap();
     assert_eq!(lease.extend(Duration::MAX).await.unwrap_err().kind(), ErrorKind::Invalid);
@@ -44,7 +44,7 @@ async fn times_beyond_ten_years_are_refused_and_harm_no_lease() {
 }
 
 #[tokio::test]
-async fn attach_keeps_to_max_hold() {
+async fn attach_respects_max_hold() {
     let server = Server::start();
     let (one, two) = (client([&server]), client([&server]));
     let first = one.lock("job").ttl(Duration::from_secs(20)).acquire().await.unwrap();
@@ -56,7 +56,7 @@ async fn attach_keeps_to_max_hold() {
 }
 
 #[tokio::test]
-async fn a_release_while_a_token_is_attached_to_leaves_no_lease_behind() {
+async fn release_during_attach_leaves_no_lease() {
     let server = Server::start();
     let (redlock, other) = (client([&server]), client([&server]));
     for round in 0..100 {
@@ -75,9 +75,9 @@ async fn a_release_while_a_token_is_attached_to_leaves_no_lease_behind() {
 }
 
 /// A clock whose sleeps panic on the background thread once the flag is set.
-struct Treacherous(AtomicBool);
+struct PanickingClock(AtomicBool);
 
-impl Clock for Treacherous {
+impl Clock for PanickingClock {
     fn now(&self) -> testing::Instant {
         SystemClock.now()
     }
@@ -94,8 +94,8 @@ impl Clock for Treacherous {
 }
 
 #[tokio::test]
-async fn a_panic_of_the_task_that_keeps_leases_is_told_to_all_and_the_next_use_starts_anew() {
-    let clock = Arc::new(Treacherous(AtomicBool::new(false)));
+async fn panic_of_the_renewal_task_notifies_all_and_restarts() {
+    let clock = Arc::new(PanickingClock(AtomicBool::new(false)));
     let shared: Arc<dyn Clock> = clock.clone();
     let redlock = Redlock::builder(["memory://panic"]).clock(shared).build().unwrap();
     let lock = redlock.lock("job").ttl(millis(600));

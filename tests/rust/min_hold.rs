@@ -6,95 +6,95 @@ use std::time::Duration;
 
 use redlock::{ErrorKind, Lock, NodeState, Redlock};
 
-use crate::small::{Knows, Small};
+use crate::scriptless::{Dialect, ScriptlessServer};
 use crate::support::{Server, client, eventually, millis, servers};
 
-const LONG: Duration = Duration::from_secs(20);
+const TTL: Duration = Duration::from_secs(20);
 
-const STAY: Duration = Duration::from_millis(1500);
+const MIN_HOLD: Duration = Duration::from_millis(1500);
 
-fn tick(redlock: &Redlock) -> Lock {
-    redlock.lock("tick").ttl(LONG).min_hold(STAY)
+fn min_hold_lock(redlock: &Redlock) -> Lock {
+    redlock.lock("tick").ttl(TTL).min_hold(MIN_HOLD)
 }
 
 /// The remaining TTL of a key in ms. Negative if the key does not exist.
-fn left(server: &Server, key: &str) -> i64 {
+fn remaining_ttl(server: &Server, key: &str) -> i64 {
     server.ask(&format!("PTTL {key}")).trim_start_matches(':').parse().unwrap()
 }
 
 #[tokio::test]
-async fn whatever_gives_it_back_leaves_the_key() {
+async fn every_way_to_release_keeps_the_key() {
     let server = Server::start();
     let redlock = client([&server]);
     let gone = || server.ask("DEL lock:tick");
-    drop(tick(&redlock).acquire().await.unwrap());
-    eventually("dropped", || (1..=1600).contains(&left(&server, "lock:tick"))).await;
+    drop(min_hold_lock(&redlock).acquire().await.unwrap());
+    eventually("dropped", || (1..=1600).contains(&remaining_ttl(&server, "lock:tick"))).await;
     gone();
-    let lease = tick(&redlock).acquire().await.unwrap().into_handle();
+    let lease = min_hold_lock(&redlock).acquire().await.unwrap().into_handle();
     assert_eq!(redlock.release_all().await.unwrap(), 1);
-    let all = left(&server, "lock:tick");
+    let all = remaining_ttl(&server, "lock:tick");
     assert!(!lease.is_held() && (1..=1600).contains(&all), "release_all: {all}");
     gone();
     // An earlier extension does not count any more.
-    let lease = tick(&redlock).acquire().await.unwrap();
-    lease.extend(LONG * 2).await.unwrap();
+    let lease = min_hold_lock(&redlock).acquire().await.unwrap();
+    lease.extend(TTL * 2).await.unwrap();
     lease.release().await.unwrap();
-    let extended = left(&server, "lock:tick");
+    let extended = remaining_ttl(&server, "lock:tick");
     assert!((1..=1600).contains(&extended), "extended: {extended}");
     assert!(redlock.force_release("tick").await.unwrap());
     assert!(redlock.lock("tick").try_acquire().await.unwrap().is_some());
 }
 
 #[tokio::test]
-async fn of_several_names_each_stays_and_another_ones_key_is_left_alone() {
+async fn keeps_each_name_and_ignores_foreign_keys() {
     let server = Server::start();
     let redlock = client([&server]);
-    let lock = redlock.lock(["a", "b"]).ttl(LONG).min_hold(LONG / 2);
+    let lock = redlock.lock(["a", "b"]).ttl(TTL).min_hold(TTL / 2);
     let lease = lock.acquire().await.unwrap();
-    server.ask("SET lock:b somebody PX 60000");
+    server.ask("SET lock:b other PX 60000");
     let error = lease.release().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Lost, "{error}");
     // The client may learn of the change to `b` before the release. It then releases `a` in the background.
-    eventually("`a` shortened", || (1..=10_000).contains(&left(&server, "lock:a"))).await;
-    let b = left(&server, "lock:b");
+    eventually("`a` shortened", || (1..=10_000).contains(&remaining_ttl(&server, "lock:a"))).await;
+    let b = remaining_ttl(&server, "lock:b");
     assert!(b > 20_000, "{b}");
 }
 
 /// Without scripts, in the dialects of Valkey and Redis 8.4.
 #[tokio::test]
-async fn it_stays_without_scripts() {
-    for knows in [Knows::DelIfEq, Knows::DelEx] {
-        let small = Small::start(knows);
-        let redlock = Redlock::builder([small.url()]).scripts(false).build().unwrap();
-        let lease = tick(&redlock).acquire().await.unwrap();
+async fn keeps_the_key_without_scripts() {
+    for dialect in [Dialect::DelIfEq, Dialect::DelEx] {
+        let scriptless = ScriptlessServer::start(dialect);
+        let redlock = Redlock::builder([scriptless.url()]).scripts(false).build().unwrap();
+        let lease = min_hold_lock(&redlock).acquire().await.unwrap();
         let token = lease.token().to_owned();
         lease.release().await.unwrap();
-        let (owner, left) = small.get("lock:tick").unwrap();
-        assert!(owner == format!("kept:{token}") && left <= STAY * 2, "{owner} {left:?}");
+        let (owner, left) = scriptless.get("lock:tick").unwrap();
+        assert!(owner == format!("kept:{token}") && left <= MIN_HOLD * 2, "{owner} {left:?}");
         // Another client owns it by the time of the release.
-        let lease = redlock.lock("other").ttl(LONG).min_hold(STAY).acquire().await.unwrap();
-        small.set("lock:other", "somebody", LONG * 2);
+        let lease = redlock.lock("other").ttl(TTL).min_hold(MIN_HOLD).acquire().await.unwrap();
+        scriptless.set("lock:other", "other", TTL * 2);
         assert_eq!(lease.release().await.unwrap_err().kind(), ErrorKind::Lost);
-        let (owner, left) = small.get("lock:other").unwrap();
-        assert!(owner == "somebody" && left > LONG, "{owner} {left:?}");
+        let (owner, left) = scriptless.get("lock:other").unwrap();
+        assert!(owner == "other" && left > TTL, "{owner} {left:?}");
         // A lost reply shifts the others, so none counts.
-        let lease = redlock.lock("third").ttl(LONG).min_hold(STAY).acquire().await.unwrap();
-        small.lose(&["SET"]);
+        let lease = redlock.lock("third").ttl(TTL).min_hold(MIN_HOLD).acquire().await.unwrap();
+        scriptless.lose(&["SET"]);
         assert_eq!(lease.release().await.unwrap_err().kind(), ErrorKind::Unavailable);
     }
 }
 
 /// Another client has the same token by an attach. The lease ends for both.
-async fn ends_for_both(one: Redlock, two: Redlock, left: impl Fn() -> Duration) {
-    let stay = LONG / 2;
-    let lease = tick(&one).min_hold(stay).acquire().await.unwrap().into_handle();
+async fn release_ends_both(one: Redlock, two: Redlock, left: impl Fn() -> Duration) {
+    let stay = TTL / 2;
+    let lease = min_hold_lock(&one).min_hold(stay).acquire().await.unwrap().into_handle();
     let token = lease.token().to_owned();
     let twin = two.lock("tick").ttl(millis(3000)).attach(&token).await.unwrap().into_handle();
     lease.release().await.unwrap();
-    let lost = tokio::time::timeout(LONG, twin.lost()).await.unwrap();
+    let lost = tokio::time::timeout(TTL, twin.lost()).await.unwrap();
     // Over several nodes, a check may see the release on some of them only.
     assert!(matches!(lost.reason(), Some("missing" | "quorum")), "{lost}");
-    assert!(twin.extend(LONG).await.is_err());
+    assert!(twin.extend(TTL).await.is_err());
     assert_eq!(two.lock("tick").attach(&token).await.unwrap_err().kind(), ErrorKind::Lost);
     let kept = format!("kept:{token}");
     let error = two.lock("tick").attach(&kept).await.unwrap_err();
@@ -102,12 +102,12 @@ async fn ends_for_both(one: Redlock, two: Redlock, left: impl Fn() -> Duration) 
         error.kind() == ErrorKind::Invalid && error.to_string().contains("released"),
         "{error}"
     );
-    assert!(left() < LONG * 2 / 3, "{:?}", left());
+    assert!(left() < TTL * 2 / 3, "{:?}", left());
     // The lock has no holder, and no client can acquire it.
     let seen = two.lock("tick").inspect().await.unwrap();
     // The lost twin deletes its key on nodes that the release has not reached yet. A quorum keeps it.
     let kept: Vec<_> = seen.nodes.iter().filter(|node| node.state == NodeState::Kept).collect();
-    assert!(!seen.held && seen.remaining <= Some(LONG * 2 / 3), "{seen:?}");
+    assert!(!seen.held && seen.remaining <= Some(TTL * 2 / 3), "{seen:?}");
     assert!(kept.len() > seen.nodes.len() / 2, "{seen:?}");
     assert_eq!(kept[0].token.as_deref(), Some(&token[..8]));
     let error = two.lock("tick").wait(Duration::ZERO).acquire().await.unwrap_err();
@@ -115,41 +115,42 @@ async fn ends_for_both(one: Redlock, two: Redlock, left: impl Fn() -> Duration) 
 }
 
 #[tokio::test]
-async fn a_lease_of_its_token_in_another_client_ends_with_it() {
+async fn release_ends_the_attached_lease_of_another_client() {
     let memory = || Redlock::builder(["memory://twins"]).build().unwrap();
-    ends_for_both(memory(), memory(), || Duration::ZERO).await;
+    release_ends_both(memory(), memory(), || Duration::ZERO).await;
     let five = servers(5);
-    let longest = || five.iter().map(|it| left(it, "lock:tick")).max().unwrap();
+    let longest = || five.iter().map(|it| remaining_ttl(it, "lock:tick")).max().unwrap();
     let longest = || millis(longest().try_into().unwrap());
-    ends_for_both(client(&five), client(&five), longest).await;
-    for knows in [Knows::DelIfEq, Knows::DelEx] {
-        let small = Small::start(knows);
-        let redlock = || Redlock::builder([small.url()]).scripts(false).build().unwrap();
-        ends_for_both(redlock(), redlock(), || small.get("lock:tick").unwrap().1).await;
+    release_ends_both(client(&five), client(&five), longest).await;
+    for dialect in [Dialect::DelIfEq, Dialect::DelEx] {
+        let scriptless = ScriptlessServer::start(dialect);
+        let redlock = || Redlock::builder([scriptless.url()]).scripts(false).build().unwrap();
+        release_ends_both(redlock(), redlock(), || scriptless.get("lock:tick").unwrap().1).await;
     }
 }
 
 /// An extension in two steps, of which the second would arrive after the release.
 #[tokio::test]
-async fn what_was_being_extended_stays_no_longer() {
-    let small = Small::start(Knows::DelIfEq);
-    let redlock = Redlock::builder([small.url()]).scripts(false).build().unwrap();
-    let lease = Arc::new(tick(&redlock).renew(false).acquire().await.unwrap().into_handle());
-    small.delay("GETRANGE", millis(700));
-    let reads = small.count("GETRANGE");
-    let extended = tokio::spawn(async move { lease.clone().extend(LONG * 2).await });
-    eventually("a read", || small.count("GETRANGE") > reads).await;
+async fn extension_in_progress_does_not_prolong_the_key() {
+    let scriptless = ScriptlessServer::start(Dialect::DelIfEq);
+    let redlock = Redlock::builder([scriptless.url()]).scripts(false).build().unwrap();
+    let lease =
+        Arc::new(min_hold_lock(&redlock).renew(false).acquire().await.unwrap().into_handle());
+    scriptless.delay("GETRANGE", millis(700));
+    let reads = scriptless.count("GETRANGE");
+    let extended = tokio::spawn(async move { lease.clone().extend(TTL * 2).await });
+    eventually("a read", || scriptless.count("GETRANGE") > reads).await;
     redlock.release_all().await.unwrap();
     let error = extended.await.unwrap().unwrap_err();
     assert_eq!((error.kind(), error.reason()), (ErrorKind::Lost, Some("revoked")), "{error}");
     // The reply comes behind all earlier requests.
     assert!(redlock.lock("tick").try_acquire().await.unwrap().is_none());
-    let left = small.get("lock:tick").unwrap().1;
-    assert!(left <= STAY * 2 && small.count("PEXPIRE") == 0, "{left:?}");
+    let left = scriptless.get("lock:tick").unwrap().1;
+    assert!(left <= MIN_HOLD * 2 && scriptless.count("PEXPIRE") == 0, "{left:?}");
 }
 
 #[tokio::test]
-async fn no_key_is_asked_to_live_for_less() {
+async fn refuses_lifetimes_below_min_hold() {
     let redlock = Redlock::builder(["memory://tick-rules"]).build().unwrap();
     let second = Duration::from_secs(1);
     let lock = redlock.lock("tick").ttl(second).min_hold(second);
@@ -167,10 +168,10 @@ async fn no_key_is_asked_to_live_for_less() {
 
 /// The key was deleted by hand. The error tells the waiter what to do.
 #[tokio::test]
-async fn one_whose_ttl_was_taken_is_told_as_such() {
+async fn reports_a_kept_key_without_ttl() {
     let server = Server::start();
     let redlock = client([&server]);
-    tick(&redlock).acquire().await.unwrap().release().await.unwrap();
+    min_hold_lock(&redlock).acquire().await.unwrap().release().await.unwrap();
     assert_eq!(server.ask("PERSIST lock:tick").trim(), ":1");
     let error = redlock.lock("tick").wait(Duration::ZERO).acquire().await.unwrap_err();
     assert!(error.to_string().contains("stays until it is deleted"), "{error}");

@@ -14,16 +14,16 @@ fn warm(client: &Redlock) {
 }
 
 /// A client whose thread has read its own replies.
-fn alone(url: String) -> Redlock {
+fn reading_client(url: String) -> Redlock {
     let client = builder([url]).build().unwrap();
     warm(&client);
     client
 }
 
 #[test]
-fn a_server_that_takes_its_time_is_waited_for() {
+fn waits_for_a_slow_server() {
     let server = Server::start();
-    let client = alone(server.url());
+    let client = reading_client(server.url());
     for pause in [5, 39, 41, 120, 300] {
         assert_eq!(server.ask(&format!("CLIENT PAUSE {pause} ALL")), "+OK");
         let lease = client.lock("slow").acquire_blocking().unwrap();
@@ -34,9 +34,9 @@ fn a_server_that_takes_its_time_is_waited_for() {
 
 /// Replies that arrive in pieces, and more than a thread reads at once.
 #[test]
-fn many_answers_at_once_are_read_in_their_order() {
+fn reads_many_replies_at_once_in_order() {
     let server = Server::start();
-    let client = alone(server.url());
+    let client = reading_client(server.url());
     assert_eq!(server.ask("CLIENT PAUSE 30 ALL"), "+OK");
     let leases: Vec<_> = (0..200)
         .map(|which| {

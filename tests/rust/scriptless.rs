@@ -1,4 +1,4 @@
-//! A small server for tests that forbids scripts and supports the conditional delete of Valkey 9, of Redis 8.4, or
+//! A server for tests that forbids scripts and supports the conditional delete of Valkey 9, of Redis 8.4, or
 //! none.
 //!
 //! It stores strings with their TTLs and runs transactions. It can lose one of its replies.
@@ -13,7 +13,7 @@ use crate::fake::command;
 
 /// Which conditional delete it supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Knows {
+pub(crate) enum Dialect {
     DelIfEq,
     DelEx,
     Nothing,
@@ -33,21 +33,21 @@ struct State {
 }
 
 /// The server, which runs until the process exits.
-pub(crate) struct Small {
+pub(crate) struct ScriptlessServer {
     port: u16,
     state: Arc<Mutex<State>>,
 }
 
-impl Small {
-    pub(crate) fn start(knows: Knows) -> Self {
+impl ScriptlessServer {
+    pub(crate) fn start(dialect: Dialect) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let state = Arc::<Mutex<State>>::default();
         let shared = Arc::clone(&state);
-        crate::support::aside(move || {
+        crate::support::spawn_helper(move || {
             for stream in listener.incoming().flatten() {
                 let state = Arc::clone(&shared);
-                std::thread::spawn(move || serve(knows, &state, stream));
+                std::thread::spawn(move || serve(dialect, &state, stream));
             }
         });
         Self { port, state }
@@ -86,7 +86,7 @@ impl Small {
     }
 }
 
-fn serve(knows: Knows, state: &Mutex<State>, mut stream: TcpStream) -> Option<()> {
+fn serve(dialect: Dialect, state: &Mutex<State>, mut stream: TcpStream) -> Option<()> {
     let mut asked = BufReader::new(stream.try_clone().unwrap());
     let mut queue: Option<Vec<Vec<String>>> = None;
     loop {
@@ -97,7 +97,8 @@ fn serve(knows: Knows, state: &Mutex<State>, mut stream: TcpStream) -> Option<()
         }
         let answer = match (&*words[0], &mut queue) {
             ("EXEC", Some(_)) => {
-                let all: Vec<_> = queue.take()?.iter().map(|it| state.answer(knows, it)).collect();
+                let all: Vec<_> =
+                    queue.take()?.iter().map(|it| state.answer(dialect, it)).collect();
                 format!("*{}\r\n{}", all.len(), all.concat())
             }
             (_, Some(queue)) => {
@@ -108,7 +109,7 @@ fn serve(knows: Knows, state: &Mutex<State>, mut stream: TcpStream) -> Option<()
                 queue = Some(Vec::new());
                 "+OK\r\n".into()
             }
-            _ => state.answer(knows, &words),
+            _ => state.answer(dialect, &words),
         };
         if state.lose.front() == Some(&words[0]) {
             state.lose.pop_front();
@@ -133,7 +134,7 @@ impl State {
         self.keys.get_mut(key)
     }
 
-    fn answer(&mut self, knows: Knows, words: &[String]) -> String {
+    fn answer(&mut self, dialect: Dialect, words: &[String]) -> String {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let key = words.get(1).copied().unwrap_or_default();
         match &words[..] {
@@ -146,9 +147,11 @@ impl State {
                     words[0].to_lowercase()
                 )
             }
-            ["DELIFEQ" | "DELEX", ..] if knows == Knows::Loading => "-LOADING not yet\r\n".into(),
-            ["DELIFEQ", _, value] if knows == Knows::DelIfEq => self.delete(key, value),
-            ["DELEX", _, "IFEQ", value] if knows == Knows::DelEx => self.delete(key, value),
+            ["DELIFEQ" | "DELEX", ..] if dialect == Dialect::Loading => {
+                "-LOADING not yet\r\n".into()
+            }
+            ["DELIFEQ", _, value] if dialect == Dialect::DelIfEq => self.delete(key, value),
+            ["DELEX", _, "IFEQ", value] if dialect == Dialect::DelEx => self.delete(key, value),
             ["SET", _, value, rest @ ..] => self.set(key, value, rest),
             ["GETRANGE", _, _, last] => {
                 let end = last.parse::<usize>().unwrap() + 1;

@@ -9,7 +9,7 @@ use crate::support::{Mode, Proxy, Server, Silent, builder, client, millis, serve
 
 // Slow: the client waits for seconds while a server is down.
 #[tokio::test]
-async fn an_idle_client_finds_a_server_that_is_back_at_once() {
+async fn idle_client_finds_a_returned_server_at_once() {
     let mut server = Server::start();
     let redlock = client([&server]);
     let lock = redlock.lock("job");
@@ -28,7 +28,7 @@ async fn an_idle_client_finds_a_server_that_is_back_at_once() {
 
 // Slow: an upper bound on a duration is the subject.
 #[tokio::test]
-async fn who_comes_while_an_attempt_hangs_has_another_one_begin() {
+async fn call_during_a_hung_connect_starts_another() {
     let server = Server::start();
     let proxy = Proxy::to(server.port);
     let redlock = builder([proxy.url()]).build().unwrap();
@@ -51,7 +51,7 @@ async fn who_comes_while_an_attempt_hangs_has_another_one_begin() {
 
 // Slow: the client waits for seconds while a server is down.
 #[tokio::test]
-async fn a_node_known_to_be_down_is_a_fault_at_once() {
+async fn known_dead_node_fails_at_once() {
     let mut nodes = servers(2);
     let silent = Silent::listen();
     let urls = [silent.url(), nodes[0].url(), nodes[1].url()];
@@ -73,17 +73,17 @@ async fn a_node_known_to_be_down_is_a_fault_at_once() {
 
 // Slow: the servers must be older than the restart guard.
 #[tokio::test]
-async fn another_server_behind_a_known_url_begins_a_new_guard() {
-    begins_a_new_guard(Mode::Pass).await;
+async fn different_server_at_a_known_url_starts_a_new_guard() {
+    starts_a_new_guard(Mode::Pass).await;
 }
 
 // Slow: the servers must be older than the restart guard.
 #[tokio::test]
-async fn a_server_that_may_be_another_one_begins_a_new_guard() {
-    begins_a_new_guard(Mode::Nameless).await;
+async fn possibly_different_server_starts_a_new_guard() {
+    starts_a_new_guard(Mode::Nameless).await;
 }
 
-async fn begins_a_new_guard(mode: Mode) {
+async fn starts_a_new_guard(mode: Mode) {
     let (nodes, others) = (servers(3), servers(2));
     let proxies: Vec<_> = nodes.iter().map(|node| Proxy::to(node.port)).collect();
     proxies.iter().for_each(|proxy| proxy.set(mode));
@@ -100,29 +100,29 @@ async fn begins_a_new_guard(mode: Mode) {
     }
     let switched = Instant::now();
     for (proxy, other) in proxies.iter().zip(&others) {
-        proxy.lead_to(other.port);
+        proxy.redirect_to(other.port);
     }
     // Another connection to the same server keeps the state.
     tokio::time::sleep(millis(500)).await;
     proxies.iter().for_each(Proxy::reset);
     // During a reconnect they count as failed for that reason. The guard is the reason that keeps them out.
-    let (end, mut said) = (Instant::now() + millis(15_000), false);
+    let (end, mut seen) = (Instant::now() + millis(15_000), false);
     loop {
         match lock.try_acquire().await {
             Ok(Some(_)) => break,
             Ok(None) => {}
-            Err(error) => said |= error.to_string().contains("grants new leases in"),
+            Err(error) => seen |= error.to_string().contains("grants new leases in"),
         }
         assert!(Instant::now() < end, "it never votes again");
         tokio::time::sleep(millis(50)).await;
     }
-    assert!(said, "nobody was told why");
+    assert!(seen, "no error named the restart guard");
     assert!(switched.elapsed() >= guard, "{:?}", switched.elapsed());
 }
 
 // Slow: the client waits for seconds while a server is down.
 #[tokio::test]
-async fn an_age_that_could_not_be_read_is_read_again() {
+async fn unreadable_uptime_is_read_again() {
     let server = Server::start();
     let proxy = Proxy::to(server.port);
     proxy.set(Mode::Ageless);

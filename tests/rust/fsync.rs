@@ -4,23 +4,23 @@
 
 use redlock::{ErrorKind, Redlock};
 
-use crate::replicas::{refused, taken_back};
+use crate::replicas::{refused, wait_rolled_back};
 use crate::support::replicas::calls;
 use crate::support::{Server, builder, millis};
 
-fn on_disk(url: String) -> Redlock {
+fn fsync_client(url: String) -> Redlock {
     builder([url]).fsync(true).build().unwrap()
 }
 
 #[tokio::test]
-async fn what_is_granted_survives_the_servers_crash() {
+async fn fsync_grant_survives_a_server_crash() {
     let aof = ["--appendonly", "yes", "--appendfsync", "everysec"];
     let mut server = Server::with(&aof);
-    let redlock = on_disk(server.url());
+    let redlock = fsync_client(server.url());
     for at in 1..=3 {
         let lease = redlock.lock(format!("job {at}")).ttl(millis(60_000)).acquire().await.unwrap();
         // The first one belongs to the handshake.
-        assert!(calls(&server, "waitaof") > 1, "nobody asked for the disk");
+        assert!(calls(&server, "waitaof") > 1, "the client did not request fsync");
         server.kill();
         server.restart();
         assert_eq!(server.ask(&format!("GET \"lock:job {at}\"")), lease.token());
@@ -29,26 +29,26 @@ async fn what_is_granted_survives_the_servers_crash() {
 }
 
 #[tokio::test]
-async fn what_does_not_get_to_a_disk_is_a_fault() {
+async fn vote_without_fsync_is_an_error() {
     let never = ["--appendonly", "yes", "--appendfsync", "no"];
     let (without, never) = (Server::start(), Server::with(&never));
-    let error = on_disk(without.url()).lock("job").acquire().await.unwrap_err();
+    let error = fsync_client(without.url()).lock("job").acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     assert!(error.to_string().contains("appendonly yes"), "{error}");
-    let error = refused(&on_disk(never.url())).await;
+    let error = refused(&fsync_client(never.url())).await;
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     let cause = error.nodes()[0].error.clone().unwrap();
     assert!(cause.contains("not on the server's disk within 0.800 s"), "{cause}");
-    taken_back(&never).await;
+    wait_rolled_back(&never).await;
 }
 
 /// With `always`, the write is on the server's disk before the reply. The client does not ask for the replica's disk.
 #[tokio::test]
-async fn both_together_ask_for_the_disks_of_replicas() {
+async fn fsync_and_min_replicas_require_replica_fsync() {
     let always = ["--appendonly", "yes", "--appendfsync", "always"];
     let primary = Server::with(&[&always[..], &["--repl-diskless-sync-delay", "0"]].concat());
     let _replica = Server::replica_of(&primary);
-    on_disk(primary.url()).lock("alone").acquire().await.unwrap().release().await.unwrap();
+    fsync_client(primary.url()).lock("alone").acquire().await.unwrap().release().await.unwrap();
     let both = builder([primary.url()]).fsync(true).min_replicas(1).build().unwrap();
     let error = refused(&both).await;
     let cause = error.nodes()[0].error.clone().unwrap();

@@ -14,7 +14,7 @@ use crate::support::{Server, block_on, millis, within};
 /// The background thread renews leases and receives losses, whatever the runtime does.
 // Slow: the runtime is blocked for three seconds.
 #[test]
-fn a_runtime_that_is_blocked_loses_no_lease_and_no_word_of_a_loss() {
+fn blocked_runtime_loses_no_lease_or_notification() {
     for runtime in runtimes() {
         let server = Arc::new(Server::start());
         let client = client_of(runtime.handle(), &server);
@@ -23,7 +23,7 @@ fn a_runtime_that_is_blocked_loses_no_lease_and_no_word_of_a_loss() {
             let gone = client.lock("gone").ttl(millis(30_000)).acquire().await.unwrap();
             let handle = gone.handle();
             let admin = Arc::clone(&server);
-            let told = thread::spawn(move || {
+            let notified = thread::spawn(move || {
                 thread::sleep(millis(500));
                 admin.ask("DEL lock:gone");
                 let begun = Instant::now();
@@ -36,8 +36,8 @@ fn a_runtime_that_is_blocked_loses_no_lease_and_no_word_of_a_loss() {
             let asked = tokio::spawn(client.lock("asked").try_acquire());
             thread::sleep(millis(3000));
             kept.ensure_held().unwrap();
-            let told = told.join().unwrap();
-            assert!(told < millis(500), "{told:?}");
+            let notified = notified.join().unwrap();
+            assert!(notified < millis(500), "{notified:?}");
             assert_eq!(gone.lost().await.code(), "lost");
             assert!(asked.await.unwrap().unwrap().is_some());
             kept.release().await.unwrap();
@@ -49,7 +49,7 @@ fn a_runtime_that_is_blocked_loses_no_lease_and_no_word_of_a_loss() {
 /// The requests, leases and waiters of a runtime. Another runtime continues with the same client.
 // Slow: the lease is held for two TTLs after the runtime has ended.
 #[test]
-fn a_runtime_that_ends_takes_nothing_along() {
+fn ended_runtime_loses_no_lease_or_request() {
     for runtime in runtimes() {
         let server = Server::start();
         let client = client_of(runtime.handle(), &server);
@@ -92,7 +92,7 @@ fn a_runtime_that_ends_takes_nothing_along() {
 
 /// The CPU time of this thread so far.
 #[cfg(target_os = "linux")]
-fn worked() -> Duration {
+fn cpu_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the pointer to the time is valid.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
@@ -103,7 +103,7 @@ fn worked() -> Duration {
 #[cfg(target_os = "linux")]
 // Slow: the CPU time of a second without a server is measured.
 #[test]
-fn a_server_that_goes_and_comes_back_keeps_nobody_busy() {
+fn lost_connection_uses_no_cpu_time() {
     let [runtime, _] = runtimes();
     let mut server = Server::start();
     let client = client_of(runtime.handle(), &server);
@@ -111,13 +111,13 @@ fn a_server_that_goes_and_comes_back_keeps_nobody_busy() {
         for _ in 0..2 {
             pairs(&client, "job", 50).await;
             let lock = client.lock("job").wait(millis(30_000));
-            server.ask("SET lock:job somebody PX 60000");
+            server.ask("SET lock:job other PX 60000");
             let waiting = tokio::spawn(lock.acquire());
             tokio::time::sleep(millis(100)).await;
-            let before = worked();
+            let before = cpu_time();
             server.kill();
             tokio::time::sleep(millis(1000)).await;
-            let busy = worked().saturating_sub(before);
+            let busy = cpu_time().saturating_sub(before);
             assert!(busy < millis(200), "{busy:?}");
             server.restart();
             waiting.await.unwrap().unwrap().release().await.unwrap();

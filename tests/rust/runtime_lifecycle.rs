@@ -11,11 +11,11 @@ use futures_util::future::join_all;
 use redlock::{ErrorKind, Lease};
 use tokio::runtime::{Builder, Handle};
 
-use crate::support::runtimes::{client_of, empties, pairs, runtimes};
+use crate::support::runtimes::{client_of, pairs, runtimes, wait_empty};
 use crate::support::{Server, builder, millis, within};
 
 #[test]
-fn a_runtime_that_cannot_read_is_refused() {
+fn refuses_a_runtime_without_io() {
     let server = Server::start();
     let refused = |handle: &Handle| {
         let refused = builder([server.url()]).runtime(handle.clone()).build().unwrap_err();
@@ -34,7 +34,7 @@ fn a_runtime_that_cannot_read_is_refused() {
 
 /// No thread runs the runtime any more, or for now. The last command is sent nevertheless.
 #[test]
-fn what_is_dropped_last_in_a_runtime_is_released() {
+fn lease_dropped_last_in_a_runtime_is_released() {
     for runtime in runtimes() {
         let server = Server::start();
         let client = client_of(runtime.handle(), &server);
@@ -46,7 +46,7 @@ fn what_is_dropped_last_in_a_runtime_is_released() {
                 assert_eq!(server.ask("DBSIZE"), format!(":{count}"));
                 drop(leases);
             });
-            empties(&server);
+            wait_empty(&server);
         }
     }
 }
@@ -61,7 +61,7 @@ impl Wake for Parked {
 }
 
 /// Runs the work without a runtime.
-fn parked<T>(work: impl Future<Output = T>) -> T {
+fn block_on_thread<T>(work: impl Future<Output = T>) -> T {
     let waker = Waker::from(Arc::new(Parked(thread::current())));
     let mut work = pin!(work);
     loop {
@@ -74,22 +74,22 @@ fn parked<T>(work: impl Future<Output = T>) -> T {
 
 /// Its threads belong to the runtime, but none of them runs it.
 #[test]
-fn where_the_runtime_is_not_run_the_background_thread_reads() {
+fn background_thread_reads_if_the_runtime_is_not_run() {
     let [runtime, _] = runtimes();
     let server = Server::start();
     let client = client_of(runtime.handle(), &server);
     runtime.block_on(pairs(&client, "warm", 50));
     within(Duration::from_secs(10), move || {
         let _inside = runtime.enter();
-        parked(pairs(&client, "job", 10));
-        parked(pairs(&client_of(runtime.handle(), &server), "cold", 10));
+        block_on_thread(pairs(&client, "job", 10));
+        block_on_thread(pairs(&client_of(runtime.handle(), &server), "cold", 10));
     });
 }
 
 /// The runtime belongs to the parent process, which continues to use it.
 #[cfg(unix)]
 #[test]
-fn a_forked_child_leaves_the_runtime_alone() {
+fn forked_child_does_not_use_the_runtime() {
     let [runtime, _] = runtimes();
     let server = Server::start();
     let client = client_of(runtime.handle(), &server);
@@ -99,7 +99,8 @@ fn a_forked_child_leaves_the_runtime_alone() {
         // SAFETY: the child runs only the tested code and exits immediately.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            let asked = parked(client.lock("child").acquire()).and_then(Lease::release_blocking);
+            let asked =
+                block_on_thread(client.lock("child").acquire()).and_then(Lease::release_blocking);
             let well = asked.is_ok() && !lease.is_held();
             drop(client.clone());
             // SAFETY: it ends no state of the parent.

@@ -8,9 +8,9 @@ use redlock::{Error, Redlock, TlsOptions};
 use super::{Server, free_port, millis};
 
 /// A certificate authority for one test, with a server and a client certificate.
-pub(crate) struct Papers(PathBuf);
+pub(crate) struct Certificates(PathBuf);
 
-impl Papers {
+impl Certificates {
     pub(crate) fn new() -> Self {
         let folder = std::env::temp_dir().join(format!(
             "redlock-tls-{}-{}",
@@ -18,9 +18,9 @@ impl Papers {
             free_port()
         ));
         std::fs::create_dir_all(&folder).unwrap();
-        let papers = Self(folder);
+        let certificates = Self(folder);
         for ca in ["ca", "other-ca"] {
-            papers.openssl(&format!(
+            certificates.openssl(&format!(
                 "req -x509 -newkey rsa:2048 -nodes -keyout {ca}.key -out {ca}.crt -days 2 -subj /CN={ca}"
             ));
         }
@@ -28,16 +28,16 @@ impl Papers {
             ("server", "subjectAltName=DNS:redis.test,IP:127.0.0.1"),
             ("client", "extendedKeyUsage=clientAuth"),
         ] {
-            std::fs::write(papers.0.join(format!("{name}.ext")), extension).unwrap();
-            papers.openssl(&format!(
+            std::fs::write(certificates.0.join(format!("{name}.ext")), extension).unwrap();
+            certificates.openssl(&format!(
                 "req -newkey rsa:2048 -nodes -keyout {name}.key -out {name}.csr -subj /CN={name}"
             ));
-            papers.openssl(&format!(
+            certificates.openssl(&format!(
                 "x509 -req -in {name}.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 2 \
                  -out {name}.crt -extfile {name}.ext"
             ));
         }
-        papers
+        certificates
     }
 
     pub(crate) fn openssl(&self, arguments: &str) {
@@ -79,7 +79,7 @@ impl Papers {
     }
 }
 
-impl Drop for Papers {
+impl Drop for Certificates {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }

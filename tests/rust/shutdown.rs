@@ -15,7 +15,7 @@ fn memory() -> Redlock {
 }
 
 #[tokio::test]
-async fn whoever_runs_under_a_lease_that_release_all_took_is_told() {
+async fn release_all_notifies_holders() {
     let server = Server::start();
     for redlock in [client([&server]), memory()] {
         let lease = redlock.lock("job").acquire().await.unwrap();
@@ -35,7 +35,7 @@ async fn whoever_runs_under_a_lease_that_release_all_took_is_told() {
 }
 
 #[tokio::test]
-async fn an_early_release_by_the_body_is_no_loss() {
+async fn release_by_the_body_is_not_a_loss() {
     let redlock = memory();
     let lease = redlock.lock("job").acquire().await.unwrap();
     let (hold, ended) = (lease.handle(), lease.ended());
@@ -46,7 +46,7 @@ async fn an_early_release_by_the_body_is_no_loss() {
 }
 
 #[tokio::test]
-async fn ended_ends_however_a_lease_does() {
+async fn ended_completes_for_every_kind_of_end() {
     let redlock = memory();
     let lease = redlock.lock("job").acquire().await.unwrap();
     let ended = tokio::spawn(lease.ended());
@@ -61,7 +61,7 @@ async fn ended_ends_however_a_lease_does() {
 }
 
 #[tokio::test]
-async fn a_release_of_one_of_two_leases_of_a_token_ends_both() {
+async fn release_ends_every_lease_of_its_token() {
     let server = Server::start();
     for redlock in [client([&server]), memory()] {
         let first = redlock.lock("job").ttl(millis(9000)).acquire().await.unwrap();
@@ -78,7 +78,7 @@ async fn a_release_of_one_of_two_leases_of_a_token_ends_both() {
 }
 
 #[tokio::test]
-async fn a_delete_by_hand_is_told_to_every_lease_of_the_token() {
+async fn manual_delete_notifies_every_lease_of_the_token() {
     let server = Server::start();
     let (redlock, other) = (client([&server]), client([&server]));
     let first = redlock.lock("job").ttl(millis(9000)).acquire().await.unwrap();
@@ -92,7 +92,7 @@ async fn a_delete_by_hand_is_told_to_every_lease_of_the_token() {
 }
 
 #[tokio::test]
-async fn a_shutdown_lets_waiting_acquires_finish() {
+async fn shutdown_lets_waiting_acquires_finish() {
     let server = Server::start();
     let name = "memory://endings-shared";
     let shared = || Redlock::builder([name]).build().unwrap();
@@ -126,7 +126,7 @@ async fn a_shutdown_lets_waiting_acquires_finish() {
 }
 
 #[tokio::test]
-async fn a_shutdown_without_time_ends_waiting_acquires_at_the_call() {
+async fn shutdown_without_timeout_ends_waiting_acquires() {
     let redlock = memory();
     let lease = redlock.lock("job").acquire().await.unwrap();
     let waiting = tokio::spawn(redlock.lock("job").acquire());
@@ -140,7 +140,7 @@ async fn a_shutdown_without_time_ends_waiting_acquires_at_the_call() {
 }
 
 #[tokio::test]
-async fn a_shutdown_ends_at_its_timeout_what_waits() {
+async fn shutdown_ends_waits_and_leases_at_its_timeout() {
     let server = Server::start();
     let (redlock, other) = (client([&server]), client([&server]));
     let short = redlock.lock("short").acquire().await.unwrap();
@@ -168,7 +168,7 @@ async fn a_shutdown_ends_at_its_timeout_what_waits() {
 }
 
 #[tokio::test]
-async fn a_shutdown_ends_as_soon_as_nothing_is_held() {
+async fn shutdown_returns_once_nothing_is_held() {
     let redlock = memory();
     let lease = redlock.lock("job").acquire().await.unwrap();
     let down = tokio::spawn(redlock.shutdown(Duration::from_secs(60)));
@@ -178,7 +178,7 @@ async fn a_shutdown_ends_as_soon_as_nothing_is_held() {
 }
 
 #[tokio::test]
-async fn a_shutdown_does_not_wait_for_a_server_that_is_gone() {
+async fn shutdown_does_not_wait_for_a_dead_server() {
     let mut server = Server::start();
     let redlock = client([&server]);
     let lease = redlock.lock("job").acquire().await.unwrap();
@@ -191,7 +191,7 @@ async fn a_shutdown_does_not_wait_for_a_server_that_is_gone() {
 }
 
 #[tokio::test]
-async fn a_shutdown_does_not_wait_for_a_node_that_it_owes_nothing() {
+async fn shutdown_ignores_dead_nodes_without_pending_deletes() {
     let mut servers = servers(3);
     servers[2].kill();
     let redlock = client(&servers);
@@ -202,7 +202,7 @@ async fn a_shutdown_does_not_wait_for_a_node_that_it_owes_nothing() {
 }
 
 #[test]
-fn nothing_is_granted_by_a_client_that_is_closed() {
+fn closed_client_grants_no_lease() {
     for round in 0..300 {
         let redlock = memory();
         let (client, begun) = (redlock.clone(), Arc::new(Barrier::new(2)));
@@ -223,10 +223,10 @@ fn nothing_is_granted_by_a_client_that_is_closed() {
     }
 }
 
-const EXIT: &str = "ENDINGS_EXIT_URL";
+const EXIT: &str = "SHUTDOWN_EXIT_URL";
 
 #[test]
-fn a_lease_dropped_as_the_program_ends_leaves_no_key() {
+fn lease_dropped_at_process_exit_leaves_no_key() {
     if let Ok(url) = std::env::var(EXIT) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let redlock = builder([url]).build().unwrap();
@@ -236,7 +236,7 @@ fn a_lease_dropped_as_the_program_ends_leaves_no_key() {
         std::process::exit(0);
     }
     let server = Server::start();
-    let name = "endings::a_lease_dropped_as_the_program_ends_leaves_no_key";
+    let name = "shutdown::lease_dropped_at_process_exit_leaves_no_key";
     let left = (0..30).filter(|_| {
         let mut program = std::process::Command::new(std::env::current_exe().unwrap());
         program.args([name, "--exact", "--nocapture"]).env(EXIT, server.url());
@@ -246,10 +246,10 @@ fn a_lease_dropped_as_the_program_ends_leaves_no_key() {
     assert_eq!(left.count(), 0, "of 30 programs left their key");
 }
 
-const EXIT_IN_TASK: &str = "ENDINGS_EXIT_IN_TASK_URL";
+const EXIT_IN_TASK: &str = "SHUTDOWN_EXIT_IN_TASK_URL";
 
 #[test]
-fn leases_dropped_in_a_task_that_ends_the_process_leave_no_key() {
+fn leases_dropped_before_exit_in_a_task_leave_no_key() {
     const COUNT: usize = 20;
     if let Ok(url) = std::env::var(EXIT_IN_TASK) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -262,7 +262,7 @@ fn leases_dropped_in_a_task_that_ends_the_process_leave_no_key() {
         });
     }
     let server = Server::start();
-    let name = "endings::leases_dropped_in_a_task_that_ends_the_process_leave_no_key";
+    let name = "shutdown::leases_dropped_before_exit_in_a_task_leave_no_key";
     for _ in 0..10 {
         let mut program = std::process::Command::new(std::env::current_exe().unwrap());
         program.args([name, "--exact", "--nocapture"]).env(EXIT_IN_TASK, server.url());

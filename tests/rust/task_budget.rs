@@ -21,7 +21,7 @@ async fn counted<F: Future>(polls: &Cell<usize>, future: F) -> F::Output {
 }
 
 #[tokio::test]
-async fn of_thousands_that_one_task_awaits_each_goes_on_when_its_answer_is_there() {
+async fn polls_each_of_thousands_of_calls_a_few_times() {
     let server = Server::start();
     let redlock = client([&server]);
     redlock.lock("first").acquire().await.unwrap().release().await.unwrap();

@@ -12,20 +12,20 @@ use crate::support::{Proxy, Server, builder, client, millis};
 
 /// A proxy that holds back the bytes of a client and delivers them when the client's side is closed. Bytes of new
 /// connections pass.
-struct Holding {
+struct HoldingProxy {
     port: u16,
     /// The connections hold from the first command of theirs that contains this word.
     until: Arc<Mutex<&'static str>>,
-    lines: Arc<Mutex<Vec<Line>>>,
+    lines: Arc<Mutex<Vec<Connection>>>,
     opened: Arc<AtomicUsize>,
 }
 
-struct Line {
+struct Connection {
     client: TcpStream,
     holds: Arc<AtomicBool>,
 }
 
-impl Holding {
+impl HoldingProxy {
     fn to(port: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let proxy = Self {
@@ -36,11 +36,12 @@ impl Holding {
         };
         let (lines, opened) = (Arc::clone(&proxy.lines), Arc::clone(&proxy.opened));
         let until = Arc::clone(&proxy.until);
-        crate::support::aside(move || {
+        crate::support::spawn_helper(move || {
             for client in listener.incoming().flatten() {
                 let server = TcpStream::connect(("127.0.0.1", port)).unwrap();
                 let back = (server.try_clone().unwrap(), client.try_clone().unwrap());
-                let line = Line { client: client.try_clone().unwrap(), holds: Arc::default() };
+                let line =
+                    Connection { client: client.try_clone().unwrap(), holds: Arc::default() };
                 let (holds, until) = (Arc::clone(&line.holds), Arc::clone(&until));
                 lines.lock().unwrap().push(line);
                 opened.fetch_add(1, Ordering::Relaxed);
@@ -88,7 +89,7 @@ impl Holding {
     }
 }
 
-impl Line {
+impl Connection {
     fn hold(&self, holds: bool) {
         self.holds.store(holds, Ordering::Relaxed);
     }
@@ -124,7 +125,7 @@ async fn warm(redlock: &Redlock) {
 }
 
 /// Holds back a vote, which is rolled back over the next connection before it arrives.
-async fn rolled_back(server: &Server, proxy: &Holding, lock: Lock) {
+async fn rolled_back(server: &Server, proxy: &HoldingProxy, lock: Lock) {
     proxy.hold("");
     let vote = tokio::spawn(lock.try_acquire());
     tokio::time::sleep(millis(150)).await;
@@ -137,9 +138,9 @@ async fn rolled_back(server: &Server, proxy: &Holding, lock: Lock) {
 
 // Slow: bytes are held back for longer than a connection lasts.
 #[tokio::test]
-async fn a_vote_that_arrives_after_its_own_delete_is_not_given() {
+async fn vote_arriving_after_its_delete_is_not_granted() {
     let server = Server::start();
-    let proxy = Holding::to(server.port);
+    let proxy = HoldingProxy::to(server.port);
     let redlock = builder([proxy.url()]).build().unwrap();
     warm(&redlock).await;
     let lock = redlock.lock("job").ttl(Duration::from_secs(60));
@@ -150,10 +151,10 @@ async fn a_vote_that_arrives_after_its_own_delete_is_not_given() {
 
 // Slow: bytes are held back for longer than a connection lasts.
 #[tokio::test]
-async fn where_no_connection_may_be_killed_its_votes_are_deleted_again() {
+async fn deletes_late_votes_again_without_client_kill() {
     let server = Server::start();
     server.ask("ACL SETUSER default -client|kill");
-    let proxy = Holding::to(server.port);
+    let proxy = HoldingProxy::to(server.port);
     let redlock = builder([proxy.url()]).build().unwrap();
     warm(&redlock).await;
     let lock = redlock.lock("job").ttl(Duration::from_secs(60));
@@ -169,11 +170,11 @@ async fn where_no_connection_may_be_killed_its_votes_are_deleted_again() {
 
 // Slow: bytes are held back for longer than a connection lasts.
 #[tokio::test]
-async fn a_force_release_that_failed_deletes_nobodys_lock_later() {
+async fn failed_force_release_deletes_no_later_lock() {
     for word in ["", "EVALSHA"] {
         let server = Server::start();
         server.ask("ACL SETUSER default -client|kill");
-        let proxy = Holding::to(server.port);
+        let proxy = HoldingProxy::to(server.port);
         let redlock = builder([proxy.url()]).build().unwrap();
         warm(&redlock).await;
         proxy.hold(word);
@@ -192,18 +193,18 @@ async fn a_force_release_that_failed_deletes_nobodys_lock_later() {
 
 // Slow: bytes are held back for longer than a connection lasts.
 #[tokio::test]
-async fn a_force_release_still_works_and_tells_the_holder_who_asked() {
+async fn force_release_notifies_the_holder() {
     let server = Server::start();
     let redlock = client([&server]);
     let lease = redlock.lock("job").acquire().await.unwrap();
     assert!(redlock.force_release("job").await.unwrap());
-    let lost = tokio::time::timeout(millis(2000), lease.lost()).await.expect("told at once");
+    let lost = tokio::time::timeout(millis(2000), lease.lost()).await.expect("notified at once");
     assert_eq!(lost.reason(), Some("missing"));
 }
 
 // Slow: the server is frozen for longer than the TTL.
 #[tokio::test]
-async fn a_debt_is_paid_however_long_its_server_was_frozen() {
+async fn pending_delete_survives_a_freeze_beyond_the_ttl() {
     let server = Server::start();
     let proxy = Proxy::to(server.port);
     let redlock = builder([proxy.url()]).build().unwrap();
@@ -217,11 +218,11 @@ async fn a_debt_is_paid_however_long_its_server_was_frozen() {
     tokio::time::sleep(millis(6500)).await;
     server.signal(libc::SIGCONT);
     tokio::time::sleep(millis(2500)).await;
-    assert_eq!(server.ask("EXISTS lock:job"), ":0", "nobody owes its delete any more");
+    assert_eq!(server.ask("EXISTS lock:job"), ":0", "the delete is not pending any more");
 }
 
 /// Completes the handshake and then never replies. Returns how the connection ended.
-fn greet_and_be_silent(mut stream: TcpStream) -> &'static str {
+fn handshake_then_silence(mut stream: TcpStream) -> &'static str {
     let mut buffer = [0; 8192];
     loop {
         match stream.read(&mut buffer) {
@@ -243,10 +244,10 @@ fn greet_and_be_silent(mut stream: TcpStream) -> &'static str {
 
 // Slow: bytes are held back for longer than a connection lasts.
 #[tokio::test]
-async fn a_connection_that_broke_is_reset_and_one_that_ends_is_not() {
+async fn resets_broken_connections_and_closes_others() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://127.0.0.1:{}", listener.local_addr().unwrap().port());
-    let ended = std::thread::spawn(move || greet_and_be_silent(listener.accept().unwrap().0));
+    let ended = std::thread::spawn(move || handshake_then_silence(listener.accept().unwrap().0));
     let redlock = builder([url]).build().unwrap();
     redlock.lock("job").try_acquire().await.unwrap_err();
     let end = Instant::now() + millis(10_000);

@@ -15,12 +15,12 @@ use tokio::time::{sleep, timeout};
 use crate::support::{Server, client, millis};
 
 /// Behaves like the event loop of Python or Node.js.
-struct Loop {
+struct EventLoop {
     descriptor: AsyncFd<RawFd>,
     driver: Driver<()>,
 }
 
-impl Loop {
+impl EventLoop {
     fn new() -> Self {
         let driver = Driver::on_loop().unwrap();
         let descriptor = driver.descriptor().unwrap();
@@ -31,7 +31,7 @@ impl Loop {
     }
 
     /// Waits for readiness and handles it. Returns how many futures have completed.
-    async fn look(&self) -> usize {
+    async fn handle_ready(&self) -> usize {
         // Clears readiness first, so that an event during the handling wakes the loop again.
         self.descriptor.readable().await.unwrap().clear_ready();
         self.driver.look().0.len()
@@ -45,7 +45,7 @@ impl Loop {
         }
         let mut done = begun.done.len();
         while done == 0 {
-            done = self.look().await;
+            done = self.handle_ready().await;
         }
     }
 }
@@ -62,10 +62,10 @@ fn acquire(lock: Lock, leases: &Leases) -> Pin<Box<dyn Future<Output = ()> + Sen
 
 // Slow: wake-ups are counted for four seconds.
 #[tokio::test]
-async fn renewals_wake_no_loop() {
+async fn renewals_do_not_wake_the_event_loop() {
     let server = Server::start();
     let redlock = client([&server]);
-    let (here, leases) = (Loop::new(), Leases::default());
+    let (here, leases) = (EventLoop::new(), Leases::default());
     // Repeats until the loop reads the connection itself.
     for _ in 0..300 {
         here.run(acquire(redlock.lock("warm"), &leases)).await;
@@ -81,7 +81,7 @@ async fn renewals_wake_no_loop() {
     let mut looks = 0;
     let counted = async {
         loop {
-            here.look().await;
+            here.handle_ready().await;
             looks += 1;
         }
     };

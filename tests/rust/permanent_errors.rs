@@ -50,7 +50,7 @@ fn url_as(server: &Server, login: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_refused_login_or_database_ends_an_acquire_without_wait() {
+async fn refused_login_or_database_ends_an_acquire_at_once() {
     let server = with_password();
     let open = Server::start();
     assert_eq!(
@@ -78,7 +78,7 @@ async fn a_refused_login_or_database_ends_an_acquire_without_wait() {
 }
 
 #[tokio::test]
-async fn a_right_that_only_the_keys_lack_ends_an_acquire_without_wait() {
+async fn missing_key_permission_ends_an_acquire_at_once() {
     let server = Server::start();
     let rights = RIGHTS.replace("lock:", "other:");
     assert_eq!(server.ask(&format!("ACL SETUSER app reset on >s3cret-word {rights}")), "+OK");
@@ -91,7 +91,7 @@ async fn a_right_that_only_the_keys_lack_ends_an_acquire_without_wait() {
 }
 
 #[tokio::test]
-async fn a_sentinels_port_is_named_and_no_script_is_shown() {
+async fn names_a_sentinel_port_without_showing_a_script() {
     let sentinels = Sentinels::start(1, 0);
     let redlock = builder([format!("redis://127.0.0.1:{}", sentinels.ports[0])]).build().unwrap();
     let error = error_of(&redlock).await;
@@ -103,7 +103,7 @@ async fn a_sentinels_port_is_named_and_no_script_is_shown() {
 }
 
 #[tokio::test]
-async fn a_refused_login_behind_sentinels_and_in_a_cluster_ends_an_acquire_without_wait() {
+async fn refused_login_ends_an_acquire_in_sentinel_and_cluster() {
     let sentinels = Sentinels::with(1, 0, Some("s3cret-sentinels"));
     let right = sentinels.url(0);
     for url in [
@@ -122,7 +122,7 @@ async fn a_refused_login_behind_sentinels_and_in_a_cluster_ends_an_acquire_witho
 }
 
 #[tokio::test]
-async fn in_a_quorum_only_a_majority_of_refusals_ends_an_acquire() {
+async fn only_a_majority_of_refusals_ends_an_acquire() {
     let (refusing, open) = ([with_password(), with_password()], Server::start());
     let url = |server: &Server| url_as(server, "");
     // One of the other two nodes is down. No quorum is possible now, but the node may return.
@@ -144,7 +144,7 @@ async fn in_a_quorum_only_a_majority_of_refusals_ends_an_acquire() {
 }
 
 #[tokio::test]
-async fn a_refusal_that_ends_is_waited_for() {
+async fn waits_for_a_temporary_refusal_to_end() {
     // An error that does not concern the user.
     let server = Server::with(&["--maxmemory", "1"]);
     let redlock = client([&server]);
@@ -156,7 +156,7 @@ async fn a_refusal_that_ends_is_waited_for() {
 }
 
 #[tokio::test]
-async fn refused_credentials_are_asked_for_again_first() {
+async fn requests_new_credentials_after_a_refusal() {
     let server = with_password();
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
@@ -179,7 +179,7 @@ async fn refused_credentials_are_asked_for_again_first() {
 }
 
 #[tokio::test]
-async fn a_login_or_a_right_that_changes_within_a_second_ends_no_acquire() {
+async fn brief_login_or_permission_change_ends_no_acquire() {
     let server = Server::start();
     let rights = |keys: &str| RIGHTS.replace("lock:", keys);
     for (before, after, code) in [
@@ -200,7 +200,7 @@ async fn a_login_or_a_right_that_changes_within_a_second_ends_no_acquire() {
 }
 
 #[tokio::test]
-async fn a_wrong_server_ends_an_acquire_on_a_node_that_worked_only_after_a_second() {
+async fn wrong_server_ends_an_acquire_only_after_a_second() {
     let (server, sentinels) = (Server::start(), Sentinels::start(1, 0));
     let lacking = Server::with(&["--rename-command", "DEL", ""]);
     for (wrong, kind) in
@@ -209,18 +209,18 @@ async fn a_wrong_server_ends_an_acquire_on_a_node_that_worked_only_after_a_secon
         let proxy = Proxy::to(server.port);
         let redlock = builder([proxy.url()]).clock(Arc::new(Slow)).build().unwrap();
         redlock.lock("job").acquire().await.unwrap().release().await.unwrap();
-        proxy.lead_to(wrong);
+        proxy.redirect_to(wrong);
         let before = proxy.connections.load(Ordering::SeqCst);
         let waiting = tokio::spawn(redlock.lock("job").acquire());
         let tries = || proxy.connections.load(Ordering::SeqCst) - before;
         eventually("several attempts", || tries() >= 4).await;
         assert!(!waiting.is_finished(), "{kind:?}");
-        proxy.lead_to(server.port);
+        proxy.redirect_to(server.port);
         waiting.await.unwrap().unwrap().release().await.unwrap();
         // If it stays, the acquire ends.
         let redlock = builder([proxy.url()]).build().unwrap();
         redlock.lock("job").acquire().await.unwrap().release().await.unwrap();
-        proxy.lead_to(wrong);
+        proxy.redirect_to(wrong);
         assert_eq!(error_of(&redlock).await.kind(), kind);
     }
 }

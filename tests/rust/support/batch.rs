@@ -12,39 +12,39 @@ pub(crate) const LEASES: usize = 250;
 pub(crate) const TTL: u64 = 1500;
 
 /// A client without notifications, which detects a lost key only when it renews.
-pub(crate) fn quiet(server: &Server) -> Redlock {
+pub(crate) fn client_without_pushes(server: &Server) -> Redlock {
     let url = format!("{}?protocol=2", server.url());
     Redlock::builder([url]).restart_guard(Duration::ZERO).build().unwrap()
 }
 
 /// A client that sends all commands of one turn of a thread in one write.
-pub(crate) fn told(server: &Server) -> Redlock {
+pub(crate) fn batching_client(server: &Server) -> Redlock {
     let url = format!("{}?protocol=2", server.url());
     let builder = Redlock::builder([url]).restart_guard(Duration::ZERO);
     builder.runtime(tokio::runtime::Handle::current()).build().unwrap()
 }
 
-pub(crate) async fn take(redlock: &Redlock, count: usize) -> Vec<Lease> {
+pub(crate) async fn acquire_many(redlock: &Redlock, count: usize) -> Vec<Lease> {
     let one = |at: usize| redlock.lock(format!("job-{at}")).ttl(millis(TTL)).acquire();
     join_all((0..count).map(one)).await.into_iter().map(Result::unwrap).collect()
 }
 
-pub(crate) async fn release(leases: Vec<Lease>) -> Vec<redlock::Result<()>> {
+pub(crate) async fn release_many(leases: Vec<Lease>) -> Vec<redlock::Result<()>> {
     join_all(leases.into_iter().map(Lease::release)).await
 }
 
 /// The maximum number of commands for this many renewals. Redis 6 has no `GT`, and the user of `make test-acl` has no
 /// `MGET`.
-pub(crate) fn limit(server: &Server, renewed: usize) -> usize {
+pub(crate) fn max_commands(server: &Server, renewed: usize) -> usize {
     let version = server.info("server", "redis_version").unwrap_or_default();
     let alone = version.starts_with("6.") || std::env::var_os("REDLOCK_TEST_ACL").is_some();
     if alone { renewed + LEASES } else { renewed / 4 }
 }
 
 /// How often a command was run.
-pub(crate) fn count(server: &Server, command: &str) -> usize {
-    let said = server.info("commandstats", &format!("cmdstat_{command}")).unwrap_or_default();
-    let calls = said.split(',').find_map(|part| part.strip_prefix("calls="));
+pub(crate) fn calls_of(server: &Server, command: &str) -> usize {
+    let stats = server.info("commandstats", &format!("cmdstat_{command}")).unwrap_or_default();
+    let calls = stats.split(',').find_map(|part| part.strip_prefix("calls="));
     calls.map_or(0, |calls| calls.parse().unwrap())
 }
 

@@ -17,7 +17,7 @@ fn warm(client: &Redlock) {
 }
 
 /// A client whose thread has read its own replies.
-fn alone(url: String) -> Redlock {
+fn reading_client(url: String) -> Redlock {
     let client = builder([url]).build().unwrap();
     warm(&client);
     client
@@ -25,10 +25,10 @@ fn alone(url: String) -> Redlock {
 
 // Slow: an upper bound on a duration is the subject.
 #[test]
-fn a_connection_that_ends_under_it_is_told_at_once() {
+fn reports_a_reset_connection_at_once() {
     let server = Server::start();
     let proxy = Proxy::to(server.port);
-    let client = alone(proxy.url());
+    let client = reading_client(proxy.url());
     for _ in 0..5 {
         proxy.set(Mode::Blackhole);
         let waiting = {
@@ -50,9 +50,9 @@ fn a_connection_that_ends_under_it_is_told_at_once() {
 
 // Slow: an upper bound on a duration is the subject.
 #[test]
-fn a_client_that_is_closed_under_it_lets_go_of_it() {
+fn close_ends_a_blocking_wait_at_once() {
     let server = Server::start();
-    let client = alone(server.url());
+    let client = reading_client(server.url());
     assert_eq!(server.ask("CLIENT PAUSE 3000 ALL"), "+OK");
     let lock = client.lock("closed");
     let waiting = thread::spawn(move || lock.acquire_blocking().map(drop));
@@ -67,9 +67,9 @@ fn a_client_that_is_closed_under_it_lets_go_of_it() {
 /// The second thread comes while the first one waits in the socket, and the third while both wait.
 // Slow: threads start milliseconds apart while the server pauses.
 #[test]
-fn threads_that_come_meanwhile_have_their_answers() {
+fn concurrent_threads_get_their_replies() {
     let server = Server::start();
-    let client = alone(server.url());
+    let client = reading_client(server.url());
     for round in 0..20 {
         warm(&client);
         assert_eq!(server.ask("CLIENT PAUSE 10 ALL"), "+OK");
@@ -87,9 +87,9 @@ fn threads_that_come_meanwhile_have_their_answers() {
 /// The connection task reads what this thread leaves, just when this thread waits in the socket again.
 // Slow: 20,000 pairs race with another thread.
 #[test]
-fn the_task_that_reads_for_it_and_the_thread_lose_no_answer() {
+fn thread_and_connection_task_lose_no_reply() {
     let server = Server::start();
-    let client = alone(server.url());
+    let client = reading_client(server.url());
     let other = client.lock("other").ttl(millis(60_000)).acquire_blocking().unwrap();
     let over = Arc::new(AtomicBool::new(false));
     let going = Arc::clone(&over);

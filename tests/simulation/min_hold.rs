@@ -21,7 +21,7 @@ impl Server {
         stay: Duration,
         peer: Peer,
         now: Time,
-        told: &mut Vec<(Peer, String)>,
+        pushes: &mut Vec<(Peer, String)>,
     ) -> Answer {
         let ours = |key: &&String| self.owner(key) == Some(&*claim.token);
         let ours: Vec<String> = claim.keys.iter().filter(ours).cloned().collect();
@@ -35,14 +35,14 @@ impl Server {
         if !ours.is_empty() {
             self.written(Some(peer));
         }
-        told.extend(self.changed(&ours, Some(peer)));
+        pushes.extend(self.changed(&ours, Some(peer)));
         Answer::Released(ours.len() == claim.keys.len())
     }
 }
 
 impl Monitor {
     /// Checks that each of these names was released long enough after its acquire.
-    pub(super) fn nobody_stays(
+    pub(super) fn check_min_hold(
         &mut self,
         client: usize,
         names: &[&'static str],

@@ -6,30 +6,33 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use redlock::{Lease, Lock, LossReason, Redlock};
 
-use crate::support::many::{LEASES, TTL, count, limit, locks_of, quiet, release, take, told};
+use crate::support::batch::{
+    LEASES, TTL, acquire_many, batching_client, calls_of, client_without_pushes, locks_of,
+    max_commands, release_many,
+};
 use crate::support::{RIGHTS, Server, eventually, millis};
 
 #[tokio::test]
-async fn leases_that_are_due_together_are_renewed_by_one_script() {
+async fn renews_concurrent_leases_in_one_script() {
     let server = Server::start();
-    let redlock = quiet(&server);
-    let leases = take(&redlock, LEASES).await;
-    let before = count(&server, "evalsha");
+    let redlock = client_without_pushes(&server);
+    let leases = acquire_many(&redlock, LEASES).await;
+    let before = calls_of(&server, "evalsha");
     eventually("renewals", || redlock.stats().renewed >= 4 * LEASES as u64).await;
     assert!(leases.iter().all(Lease::is_held));
-    let (scripts, renewed) = (count(&server, "evalsha") - before, count(&server, "pexpire"));
+    let (scripts, renewed) = (calls_of(&server, "evalsha") - before, calls_of(&server, "pexpire"));
     // Each was renewed about five times. On a slow machine they may split into several scripts.
     assert!(renewed >= 3 * LEASES, "{renewed}");
-    assert!(scripts < limit(&server, renewed), "{scripts} scripts for {renewed} renewals");
+    assert!(scripts < max_commands(&server, renewed), "{scripts} scripts for {renewed} renewals");
     join_all(leases.into_iter().map(Lease::release)).await.into_iter().for_each(Result::unwrap);
     assert_eq!(server.ask("DBSIZE"), ":0");
 }
 
 #[tokio::test]
-async fn one_that_is_lost_costs_the_others_nothing() {
+async fn lost_lease_does_not_affect_the_batch() {
     let server = Server::start();
-    let redlock = quiet(&server);
-    let leases = take(&redlock, LEASES).await;
+    let redlock = client_without_pushes(&server);
+    let leases = acquire_many(&redlock, LEASES).await;
     server.ask("DEL lock:job-3");
     server.ask("SET lock:job-5 theirs XX");
     server.ask("PERSIST lock:job-7");
@@ -42,8 +45,9 @@ async fn one_that_is_lost_costs_the_others_nothing() {
         (9, Some(LossReason::Taken)),
     ];
     for (at, reason) in lost {
-        let told = tokio::time::timeout(millis(3 * TTL), leases[at].lost()).await.expect("told");
-        assert_eq!(told.loss_reason(), reason, "{at}");
+        let notified =
+            tokio::time::timeout(millis(3 * TTL), leases[at].lost()).await.expect("notified");
+        assert_eq!(notified.loss_reason(), reason, "{at}");
     }
     let before = redlock.stats().renewed;
     eventually("renewals", || redlock.stats().renewed >= before + 3 * LEASES as u64).await;
@@ -58,46 +62,46 @@ async fn one_that_is_lost_costs_the_others_nothing() {
 }
 
 #[tokio::test]
-async fn who_lacks_a_right_for_it_renews_one_by_one() {
+async fn renews_one_by_one_without_permission() {
     let server = Server::start();
     let set = format!("ACL SETUSER app reset on >s3cret-word {RIGHTS}");
     assert_eq!(server.ask(&set), "+OK");
     let url = format!("redis://app:s3cret-word@127.0.0.1:{}", server.port);
     let redlock = Redlock::builder([url]).restart_guard(Duration::ZERO).build().unwrap();
-    let leases = take(&redlock, LEASES).await;
+    let leases = acquire_many(&redlock, LEASES).await;
     eventually("renewals", || redlock.stats().renewed >= 4 * LEASES as u64).await;
     assert!(leases.iter().all(Lease::is_held));
     // The client tried it once. Redis 6 does not count commands that it refuses in a script.
-    let said = server.info("commandstats", "cmdstat_mget").unwrap_or_default();
-    let refused = said.rsplit_once("rejected_calls=").and_then(|(_, rest)| rest.split(',').next());
+    let stats = server.info("commandstats", "cmdstat_mget").unwrap_or_default();
+    let refused = stats.rsplit_once("rejected_calls=").and_then(|(_, rest)| rest.split(',').next());
     let refused: usize = refused.map_or(0, |calls| calls.parse().unwrap());
     let old = server.info("server", "redis_version").is_some_and(|all| all.starts_with("6."));
-    assert!(refused <= LEASES / 10 && (refused > 0 || old), "{said}");
+    assert!(refused <= LEASES / 10 && (refused > 0 || old), "{stats}");
 }
 
 #[tokio::test]
-async fn leases_that_are_given_back_together_are_deleted_by_few_scripts() {
+async fn releases_many_leases_in_few_scripts() {
     let server = Server::start();
-    let redlock = told(&server);
-    release(take(&redlock, LEASES).await).await.into_iter().for_each(Result::unwrap);
-    let before = count(&server, "evalsha");
-    release(take(&redlock, LEASES).await).await.into_iter().for_each(Result::unwrap);
-    let scripts = count(&server, "evalsha") - before;
+    let redlock = batching_client(&server);
+    release_many(acquire_many(&redlock, LEASES).await).await.into_iter().for_each(Result::unwrap);
+    let before = calls_of(&server, "evalsha");
+    release_many(acquire_many(&redlock, LEASES).await).await.into_iter().for_each(Result::unwrap);
+    let scripts = calls_of(&server, "evalsha") - before;
     let alone = std::env::var_os("REDLOCK_TEST_ACL").is_some();
     assert!(alone || scripts < LEASES / 4, "{scripts} scripts for {LEASES} releases");
     assert_eq!(server.ask("DBSIZE"), ":0");
 }
 
 #[tokio::test]
-async fn one_that_was_lost_is_told_so_and_the_others_are_given_back() {
+async fn batch_release_reports_lost_leases() {
     let server = Server::start();
-    let redlock = told(&server);
-    let leases = take(&redlock, LEASES).await;
+    let redlock = batching_client(&server);
+    let leases = acquire_many(&redlock, LEASES).await;
     server.ask("DEL lock:job-3");
     server.ask("SET lock:job-5 theirs XX");
     server.ask("DEL lock:job-9");
     server.ask("RPUSH lock:job-9 theirs");
-    for (at, released) in release(leases).await.into_iter().enumerate() {
+    for (at, released) in release_many(leases).await.into_iter().enumerate() {
         match (at, released) {
             (3 | 5 | 9, Err(error)) => assert_eq!(error.kind(), redlock::ErrorKind::Lost, "{at}"),
             (3 | 5 | 9, Ok(())) => panic!("{at} was not ours any more"),
@@ -109,38 +113,38 @@ async fn one_that_was_lost_is_told_so_and_the_others_are_given_back() {
 }
 
 #[tokio::test]
-async fn what_is_given_back_to_a_server_that_lost_its_scripts_leaves_no_key() {
+async fn batch_release_survives_a_script_flush() {
     let server = Server::start();
-    let redlock = told(&server);
+    let redlock = batching_client(&server);
     for _ in 0..3 {
-        let leases = take(&redlock, LEASES).await;
+        let leases = acquire_many(&redlock, LEASES).await;
         server.ask("SCRIPT FLUSH");
-        release(leases).await.into_iter().for_each(Result::unwrap);
+        release_many(leases).await.into_iter().for_each(Result::unwrap);
         assert_eq!(server.ask("DBSIZE"), ":0");
     }
 }
 
 #[tokio::test]
-async fn attempts_that_go_out_together_share_a_read() {
+async fn concurrent_attempts_share_one_read() {
     let server = Server::start();
-    let redlock = told(&server);
+    let redlock = batching_client(&server);
     // A value that was never a lock may be foreign data, so the client reads little of it.
-    release(take(&redlock, LEASES).await).await.into_iter().for_each(Result::unwrap);
-    let (before, releases) = (count(&server, "getrange"), count(&server, "mget"));
+    release_many(acquire_many(&redlock, LEASES).await).await.into_iter().for_each(Result::unwrap);
+    let (before, releases) = (calls_of(&server, "getrange"), calls_of(&server, "mget"));
     assert!(before >= LEASES, "{before}");
-    let leases = take(&redlock, LEASES).await;
-    let alone = count(&server, "getrange") - before;
-    let together = count(&server, "mget") - releases;
+    let leases = acquire_many(&redlock, LEASES).await;
+    let alone = calls_of(&server, "getrange") - before;
+    let together = calls_of(&server, "mget") - releases;
     let acl = std::env::var_os("REDLOCK_TEST_ACL").is_some();
     assert!(acl || (alone < LEASES / 2 && together > 0), "{alone} for one, {together} for many");
-    release(leases).await.into_iter().for_each(Result::unwrap);
+    release_many(leases).await.into_iter().for_each(Result::unwrap);
 }
 
 #[tokio::test]
-async fn one_that_is_taken_is_refused_and_the_others_are_granted() {
+async fn batch_refuses_only_taken_keys() {
     let server = Server::start();
-    let redlock = told(&server);
-    release(take(&redlock, LEASES).await).await.into_iter().for_each(Result::unwrap);
+    let redlock = batching_client(&server);
+    release_many(acquire_many(&redlock, LEASES).await).await.into_iter().for_each(Result::unwrap);
     server.ask("SET lock:job-3 theirs");
     server.ask("SET lock:job-5 theirs PX 60000");
     server.ask("RPUSH lock:job-9 theirs");
@@ -151,17 +155,17 @@ async fn one_that_is_taken_is_refused_and_the_others_are_granted() {
             Ok(lease) if ![3, 5, 9].contains(&at) => leases.push(lease),
             Err(error) if at < 9 => assert_eq!(error.kind(), redlock::ErrorKind::Timeout, "{at}"),
             Err(error) => assert_eq!(at, 9, "{error}"),
-            Ok(_) => panic!("{at} is somebody's"),
+            Ok(_) => panic!("{at} is held by another client"),
         }
     }
     assert!(leases.iter().all(Lease::is_held));
     assert_eq!(server.ask("DBSIZE"), format!(":{LEASES}"));
-    release(leases).await.into_iter().for_each(Result::unwrap);
+    release_many(leases).await.into_iter().for_each(Result::unwrap);
     assert_eq!(server.ask("DBSIZE"), ":3");
 }
 
 #[tokio::test]
-async fn who_lacks_a_right_for_it_asks_one_by_one() {
+async fn acquires_one_by_one_without_permission() {
     let server = Server::start();
     let set = format!("ACL SETUSER app reset on >s3cret-word {RIGHTS}");
     assert_eq!(server.ask(&set), "+OK");
@@ -169,19 +173,19 @@ async fn who_lacks_a_right_for_it_asks_one_by_one() {
     let builder = Redlock::builder([url]).restart_guard(Duration::ZERO);
     let redlock = builder.runtime(tokio::runtime::Handle::current()).build().unwrap();
     for _ in 0..3 {
-        let leases = take(&redlock, LEASES).await;
+        let leases = acquire_many(&redlock, LEASES).await;
         assert!(leases.iter().all(Lease::is_held));
-        release(leases).await.into_iter().for_each(Result::unwrap);
+        release_many(leases).await.into_iter().for_each(Result::unwrap);
         assert_eq!(server.ask("DBSIZE"), ":0");
     }
 }
 
 /// Each lease then has a separate request, for thousands of leases as for one.
 #[tokio::test]
-async fn thousands_that_were_lost_are_told_so_at_once() {
+async fn thousands_of_losses_are_reported_at_once() {
     const MANY: usize = 30_000;
     let server = Server::start();
-    let redlock = told(&server);
+    let redlock = batching_client(&server);
     let lock = |at: usize| redlock.lock(format!("job-{at}")).ttl(millis(60_000));
     let one = |at: usize| lock(at).node_timeout(millis(4000)).acquire();
     let leases = join_all((0..MANY).map(one)).await.into_iter().map(Result::unwrap).collect();
@@ -189,7 +193,7 @@ async fn thousands_that_were_lost_are_told_so_at_once() {
     for some in lost.chunks(1000) {
         server.ask(&format!("DEL {}", some.join(" ")));
     }
-    for (at, released) in release(leases).await.into_iter().enumerate() {
+    for (at, released) in release_many(leases).await.into_iter().enumerate() {
         match released {
             Err(error) => {
                 assert_eq!((error.kind(), at % 2), (redlock::ErrorKind::Lost, 0), "{error}");

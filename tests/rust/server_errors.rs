@@ -12,11 +12,11 @@ async fn refused(url: &str) -> (Error, Duration) {
     let redlock = Redlock::builder([url]).build().unwrap();
     let started = Instant::now();
     let outcome = redlock.lock("job").wait(millis(500)).acquire().await;
-    (outcome.expect_err("nobody granted it"), started.elapsed())
+    (outcome.expect_err("no node granted it"), started.elapsed())
 }
 
 #[tokio::test]
-async fn a_silent_server_costs_what_wait_allows() {
+async fn silent_server_fails_the_acquire_after_wait() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://127.0.0.1:{}", listener.local_addr().unwrap().port());
     let (error, took) = refused(&url).await;
@@ -25,7 +25,7 @@ async fn a_silent_server_costs_what_wait_allows() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_said_so() {
+async fn closed_port_is_reported_as_refused() {
     let (error, _) = refused(&format!("redis://127.0.0.1:{}", free_port())).await;
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().contains("refused"), "{error}");
@@ -49,7 +49,7 @@ async fn a_closed_port_ends_an_acquire_without_a_wait() {
 }
 
 #[tokio::test]
-async fn passwords_work_and_are_never_shown() {
+async fn passwords_work_and_are_not_shown() {
     let server = Server::with(&["--requirepass", "s3cret-word"]);
     let place = format!("127.0.0.1:{}", server.port);
     let good = Redlock::builder([format!("redis://:s3cret-word@{place}/2")]).build().unwrap();
@@ -70,7 +70,7 @@ async fn passwords_work_and_are_never_shown() {
 }
 
 #[tokio::test]
-async fn one_server_under_two_urls_is_no_quorum() {
+async fn refuses_one_server_under_two_urls() {
     let server = Server::start();
     let urls =
         [server.url(), format!("redis://localhost:{}", server.port), format!("{}/1", server.url())];

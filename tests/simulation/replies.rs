@@ -9,18 +9,18 @@ use crate::node::{Fault, Taken, Vote};
 
 use super::link::Open;
 use super::request::{Answer, Redirect, Request};
-use super::router::Stray;
+use super::router::ClusterMessage;
 use super::world::World;
 
 impl World {
     /// Sends `WAIT` behind the votes of this connection, if the client requires replicas.
-    pub(super) fn ask_to_confirm(&mut self, client: usize, node: usize) {
+    pub(super) fn request_confirmation(&mut self, client: usize, node: usize) {
         let now = self.clocks[client].local(self.now);
         let replicas = self.durability.min_replicas;
         let confirm = self.links[client][node].confirm.as_mut();
         if let Some(time) = confirm.and_then(|confirm| confirm.due(|| now)) {
             let wait = Request::Wait { replicas, time };
-            self.send((client, node), Open::unheard(wait, Duration::ZERO));
+            self.send((client, node), Open::without_caller(wait, Duration::ZERO));
         }
     }
 
@@ -38,7 +38,7 @@ impl World {
             && let Some(open) = link.open.remove(at)
         {
             self.deliver(client, node, open, answer);
-            self.ask_to_confirm(client, node);
+            self.request_confirmation(client, node);
         }
     }
 
@@ -54,27 +54,27 @@ impl World {
                     let _ = open.answer.send(fault.map_or(Ok(answer), Err));
                 });
             }
-            (Answer::Sent(Redirect::Nobody), request) if request.gives_up().is_none() => {
+            (Answer::Sent(Redirect::Down), request) if request.gives_up().is_none() => {
                 // The first vote created no key: `Context::send_on`.
                 if let Some(claim) = request.keeps().filter(|_| request.is_first()) {
                     link.unsent.insert(Arc::clone(&claim.token));
                 }
-                self.stray(client, node, Stray::Told(Redirect::Nobody));
+                self.send_to_cluster(client, node, ClusterMessage::Redirect(Redirect::Down));
                 let _ = open.answer.send(Err(Fault::new("the cluster is down")));
             }
-            (Answer::Sent(Redirect::Nobody), Request::Release { claim, .. })
+            (Answer::Sent(Redirect::Down), Request::Release { claim, .. })
                 if link.unsent.remove(&claim.token) =>
             {
                 let _ = open.answer.send(Err(Fault::new("the cluster is down")));
             }
             (Answer::Sent(redirect), Request::Attempt { .. }) => {
                 // A second question follows on the same path.
-                self.stray(client, node, Stray::Told(redirect));
+                self.send_to_cluster(client, node, ClusterMessage::Redirect(redirect));
                 let held = Vote::Held(None, Taken::default());
                 let _ = open.answer.send(Ok(Answer::Vote(held)));
             }
             (Answer::Sent(redirect), _) => {
-                self.stray(client, node, Stray::Redirected(open, redirect));
+                self.send_to_cluster(client, node, ClusterMessage::Redirected(open, redirect));
             }
             (Answer::Slots(owner, epoch), Request::Slots { survey }) => {
                 self.reported(client, node, *survey, (owner, epoch));

@@ -6,7 +6,7 @@ use crate::support::{Mode, Proxy, Server, builder, client, millis, servers};
 
 // Slow: the server is frozen for a second.
 #[tokio::test]
-async fn a_lease_whose_round_took_most_of_its_ttl_is_renewed_at_once() {
+async fn lease_of_a_slow_round_is_renewed_at_once() {
     let server = Server::start();
     let redlock = client([&server]);
     // The renewal loop wakes next after the deadline of this lease.
@@ -29,7 +29,7 @@ async fn a_lease_whose_round_took_most_of_its_ttl_is_renewed_at_once() {
 
 // Slow: one server is dead and another one is slow.
 #[tokio::test]
-async fn a_loss_that_every_living_node_knows_is_told_though_one_is_dead() {
+async fn reports_a_loss_although_one_node_is_dead() {
     let mut nodes = servers(3);
     let slow = Proxy::to(nodes[2].port);
     let urls = [nodes[0].url(), nodes[1].url(), slow.url()];
@@ -47,7 +47,7 @@ async fn a_loss_that_every_living_node_knows_is_told_though_one_is_dead() {
 
 // Slow: a server is frozen for five seconds.
 #[tokio::test]
-async fn a_lease_made_shorter_than_its_node_timeout_survives_a_frozen_minority() {
+async fn ttl_below_node_timeout_survives_a_frozen_minority() {
     let nodes = servers(3);
     let redlock = client(&nodes);
     let lock = redlock.lock("job").ttl(millis(2000)).node_timeout(millis(1900));
@@ -63,7 +63,7 @@ async fn a_lease_made_shorter_than_its_node_timeout_survives_a_frozen_minority()
 
 // Slow: 60 rounds wait for votes that are late.
 #[tokio::test]
-async fn a_first_lease_stands_on_every_node_at_once() {
+async fn first_lease_reaches_every_node_at_once() {
     let nodes = servers(3);
     for round in 0..60 {
         let redlock = client(&nodes);

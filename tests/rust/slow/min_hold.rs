@@ -8,52 +8,55 @@ use redlock::{ErrorKind, Lock, Redlock};
 
 use crate::support::{Server, client, millis, servers};
 
-const LONG: Duration = Duration::from_secs(20);
+const TTL: Duration = Duration::from_secs(20);
 
-const STAY: Duration = Duration::from_millis(1500);
+const MIN_HOLD: Duration = Duration::from_millis(1500);
 
-fn tick(redlock: &Redlock) -> Lock {
-    redlock.lock("tick").ttl(LONG).min_hold(STAY)
+fn min_hold_lock(redlock: &Redlock) -> Lock {
+    redlock.lock("tick").ttl(TTL).min_hold(MIN_HOLD)
 }
 
 /// The lock is released immediately. It has no holder until its time, and then the waiter acquires it.
-async fn stays(one: Redlock, two: Redlock) {
+async fn check_min_hold(one: Redlock, two: Redlock) {
     let begun = Instant::now();
-    let lease = tick(&one).acquire().await.unwrap().into_handle();
+    let lease = min_hold_lock(&one).acquire().await.unwrap().into_handle();
     // It has waited since before the release, when the rest of the TTL was still ahead.
-    let waiter = tokio::spawn(tick(&two).wait(LONG).acquire());
-    let local = tokio::spawn(one.lock("tick").wait(LONG).acquire());
+    let waiter = tokio::spawn(min_hold_lock(&two).wait(TTL).acquire());
+    let local = tokio::spawn(one.lock("tick").wait(TTL).acquire());
     tokio::time::sleep(millis(200)).await;
     lease.release().await.unwrap();
     assert!(lease.is_released() && !lease.is_held() && lease.remaining().is_zero());
     lease.release().await.unwrap();
     assert!(two.lock("tick").try_acquire().await.unwrap().is_none());
     let error = one.lock("tick").wait(Duration::ZERO).acquire().await.unwrap_err();
-    assert!(error.kind() == ErrorKind::Timeout && error.remaining() <= Some(STAY * 2), "{error}");
+    assert!(
+        error.kind() == ErrorKind::Timeout && error.remaining() <= Some(MIN_HOLD * 2),
+        "{error}"
+    );
     let (first, second) = tokio::select! {
         biased;
         lease = waiter => (lease.unwrap().unwrap(), None),
         lease = local => (lease.unwrap().unwrap(), Some(())),
     };
     let after = begun.elapsed();
-    assert!(after >= STAY * 99 / 100 && after < LONG / 2, "{after:?} {second:?}");
+    assert!(after >= MIN_HOLD * 99 / 100 && after < TTL / 2, "{after:?} {second:?}");
     drop(first);
 }
 
 // Slow: the key stays for its minimum hold time on real servers.
 #[tokio::test]
-async fn a_key_stays_on_a_server_in_memory_and_on_a_quorum() {
+async fn min_hold_keeps_the_key_on_every_kind_of_node() {
     let memory = || Redlock::builder(["memory://tick"]).build().unwrap();
-    stays(memory(), memory()).await;
+    check_min_hold(memory(), memory()).await;
     let server = Server::start();
-    stays(client([&server]), client([&server])).await;
+    check_min_hold(client([&server]), client([&server])).await;
     let five = servers(5);
-    stays(client(&five), client(&five)).await;
+    check_min_hold(client(&five), client(&five)).await;
 }
 
 // Slow: the minimum hold time must pass on a real server.
 #[tokio::test]
-async fn it_is_only_a_delete_once_the_time_is_over_or_where_nothing_was_done() {
+async fn release_after_min_hold_or_unused_deletes_the_key() {
     let server = Server::start();
     let redlock = client([&server]);
     let lease = redlock.lock("tick").min_hold(millis(150)).acquire().await.unwrap();
