@@ -116,7 +116,7 @@ class AsyncLease:
             ...     lease.ensure_held()
             >>> lease.ensure_held()
             Traceback (most recent call last):
-            redlock.LockReleased: lock:job: the lease was released; nothing is held
+            redlock.LockReleased: lock:job: the lease was released and is no longer held
         """
     @property
     def fencing_token(self, /) -> int:
@@ -420,6 +420,8 @@ class AsyncRedlock:
     - client_name: what the connections are called in the server's CLIENT LIST and log; default `redlock`
     - credentials: a function that gives a password, (user, password) or (user, password, lifetime in seconds); asked
       at each connect and, on the open connection, before the lifetime ends. It runs on a thread of its own
+    - unavailable_after: how long an acquire without a `wait` goes on while no quorum of nodes replies. Then it raises
+      QuorumUnavailable. None never gives up; default 10
 
     Raises InvalidOption for an invalid value.
 
@@ -429,7 +431,7 @@ class AsyncRedlock:
         'app:job'
     """
     @classmethod
-    def from_client(cls, client: typing.Any | collections.abc.Sequence[typing.Any], *, service: str | None=None, key_prefix: str | None=None, node_timeout: float | datetime.timedelta | None=None, connect_timeout: float | datetime.timedelta | None=None, restart_guard: float | datetime.timedelta | None=None, min_replicas: int | None=None, fsync: bool | None=None, scripts: bool | None=None, tls_ca: str | os.PathLike[str] | bytes | None=None, tls_cert: str | os.PathLike[str] | bytes | None=None, tls_key: str | os.PathLike[str] | bytes | None=None, tls_server_name: str | None=None, tls_verify: bool | None=None, client_name: str | None=None, credentials: collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None=None) -> typing.Self:
+    def from_client(cls, client: typing.Any | collections.abc.Sequence[typing.Any], *, service: str | None=None, key_prefix: str | None=None, node_timeout: float | datetime.timedelta | None=None, connect_timeout: float | datetime.timedelta | None=None, unavailable_after: float | datetime.timedelta | None=..., restart_guard: float | datetime.timedelta | None=None, min_replicas: int | None=None, fsync: bool | None=None, scripts: bool | None=None, tls_ca: str | os.PathLike[str] | bytes | None=None, tls_cert: str | os.PathLike[str] | bytes | None=None, tls_key: str | os.PathLike[str] | bytes | None=None, tls_server_name: str | None=None, tls_verify: bool | None=None, client_name: str | None=None, credentials: collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None=None) -> typing.Self:
         """
         Returns a client with the settings of a redis-py client. It opens separate connections.
 
@@ -547,7 +549,7 @@ class AsyncRedlock:
         """
     def __copy__(self, /) -> AsyncRedlock: ...
     def __deepcopy__(self, /, memo: "object") -> AsyncRedlock: ...
-    def __new__(cls, /, nodes: "str | list[str] | tuple[str, ...]", *, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, connect_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, min_replicas: "int | None" = None, fsync: "bool | None" = None, scripts: "bool | None" = None, tls_ca: "str | os.PathLike[str] | bytes | None" = None, tls_cert: "str | os.PathLike[str] | bytes | None" = None, tls_key: "str | os.PathLike[str] | bytes | None" = None, tls_server_name: "str | None" = None, tls_verify: "bool | None" = None, client_name: "str | None" = None, credentials: "collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None" = None) -> AsyncRedlock: ...
+    def __new__(cls, /, nodes: "str | list[str] | tuple[str, ...]", *, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, connect_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, min_replicas: "int | None" = None, fsync: "bool | None" = None, scripts: "bool | None" = None, tls_ca: "str | os.PathLike[str] | bytes | None" = None, tls_cert: "str | os.PathLike[str] | bytes | None" = None, tls_key: "str | os.PathLike[str] | bytes | None" = None, tls_server_name: "str | None" = None, tls_verify: "bool | None" = None, client_name: "str | None" = None, credentials: "collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None" = None, unavailable_after: "float | datetime.timedelta | None" = ...) -> AsyncRedlock: ...
     def __reduce__(self, /) -> "tuple[typing.Any, ...]": ...
     def __repr__(self, /) -> str: ...
     @property
@@ -592,7 +594,8 @@ class AsyncRedlock:
         braces. It may also be a function that receives the arguments that it names.
 
         - ttl: how long the lease lives without renewal; at least 0.1, default 10
-        - wait: how long an acquire may wait for somebody else; 0: one round; default None: for ever
+        - wait: how long an acquire may wait, for the holder and for failed nodes; 0: one round; default None: for ever for the
+          holder, and for failed nodes by the client's `unavailable_after`
         - renew: whether to extend at a third of the ttl until released; default True
         - max_hold: upper bound on the whole hold, at which the lease is lost; default None: no bound
         - min_hold: how long the key stays after the acquire, even if the lease is released before; default 0
@@ -1090,8 +1093,6 @@ class Redlock:
     - key_prefix: goes before every name; default `lock:`. An empty one shares keys with other libraries
     - node_timeout: how long to wait for one node's answer; default min(1, ttl / 5)
     - connect_timeout: how long an attempt to connect may take: name lookup, TCP, TLS and login; default 5
-    - unavailable_after: how long an acquire without a `wait` goes on while no quorum of nodes replies. Then it raises
-      QuorumUnavailable. None never gives up; default 10
     - restart_guard: over several nodes, one younger than this takes no first vote, and no ttl may exceed it. The same
       on every client; 0: no guard; default 60
     - min_replicas: so many replicas of a node must have a grant or an extension before it counts (WAIT); default 0
@@ -1108,6 +1109,8 @@ class Redlock:
     - client_name: what the connections are called in the server's CLIENT LIST and log; default `redlock`
     - credentials: a function that gives a password, (user, password) or (user, password, lifetime in seconds); asked
       at each connect and, on the open connection, before the lifetime ends. It runs on a thread of its own
+    - unavailable_after: how long an acquire without a `wait` goes on while no quorum of nodes replies. Then it raises
+      QuorumUnavailable. None never gives up; default 10
 
     Raises InvalidOption for a value that breaks a rule.
 
@@ -1116,7 +1119,7 @@ class Redlock:
         'app:job'
     """
     @classmethod
-    def from_client(cls, client: typing.Any | collections.abc.Sequence[typing.Any], *, service: str | None=None, key_prefix: str | None=None, node_timeout: float | datetime.timedelta | None=None, connect_timeout: float | datetime.timedelta | None=None, restart_guard: float | datetime.timedelta | None=None, min_replicas: int | None=None, fsync: bool | None=None, scripts: bool | None=None, tls_ca: str | os.PathLike[str] | bytes | None=None, tls_cert: str | os.PathLike[str] | bytes | None=None, tls_key: str | os.PathLike[str] | bytes | None=None, tls_server_name: str | None=None, tls_verify: bool | None=None, client_name: str | None=None, credentials: collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None=None) -> typing.Self:
+    def from_client(cls, client: typing.Any | collections.abc.Sequence[typing.Any], *, service: str | None=None, key_prefix: str | None=None, node_timeout: float | datetime.timedelta | None=None, connect_timeout: float | datetime.timedelta | None=None, unavailable_after: float | datetime.timedelta | None=..., restart_guard: float | datetime.timedelta | None=None, min_replicas: int | None=None, fsync: bool | None=None, scripts: bool | None=None, tls_ca: str | os.PathLike[str] | bytes | None=None, tls_cert: str | os.PathLike[str] | bytes | None=None, tls_key: str | os.PathLike[str] | bytes | None=None, tls_server_name: str | None=None, tls_verify: bool | None=None, client_name: str | None=None, credentials: collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None=None) -> typing.Self:
         """
         Returns a client with the settings of a redis-py client. It opens separate connections.
 
@@ -1158,7 +1161,7 @@ class Redlock:
     def __deepcopy__(self, /, memo: "object") -> Redlock: ...
     def __enter__(self, /) -> "typing.Self": ...
     def __exit__(self, /, kind: "type[BaseException] | None", error: "BaseException | None", trace: "types.TracebackType | None") -> "None": ...
-    def __new__(cls, /, nodes: "str | list[str] | tuple[str, ...]", *, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, connect_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, min_replicas: "int | None" = None, fsync: "bool | None" = None, scripts: "bool | None" = None, tls_ca: "str | os.PathLike[str] | bytes | None" = None, tls_cert: "str | os.PathLike[str] | bytes | None" = None, tls_key: "str | os.PathLike[str] | bytes | None" = None, tls_server_name: "str | None" = None, tls_verify: "bool | None" = None, client_name: "str | None" = None, credentials: "collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None" = None) -> Redlock: ...
+    def __new__(cls, /, nodes: "str | list[str] | tuple[str, ...]", *, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, connect_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, min_replicas: "int | None" = None, fsync: "bool | None" = None, scripts: "bool | None" = None, tls_ca: "str | os.PathLike[str] | bytes | None" = None, tls_cert: "str | os.PathLike[str] | bytes | None" = None, tls_key: "str | os.PathLike[str] | bytes | None" = None, tls_server_name: "str | None" = None, tls_verify: "bool | None" = None, client_name: "str | None" = None, credentials: "collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None" = None, unavailable_after: "float | datetime.timedelta | None" = ...) -> Redlock: ...
     def __reduce__(self, /) -> "tuple[typing.Any, ...]": ...
     def __repr__(self, /) -> str: ...
     def _force_release(self, /, name: "str | list[str] | tuple[str, ...]") -> "collections.abc.Awaitable[bool]":
@@ -1445,7 +1448,7 @@ def _swap_default(other: "tuple[Redlock, bool] | None") -> "tuple[Redlock, bool]
     Replaces the default client and whether it is in use, and returns both as they were.
     """
 
-def configure(nodes: "str | list[str] | tuple[str, ...]", *, replace: "bool | None" = None, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, connect_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, min_replicas: "int | None" = None, fsync: "bool | None" = None, scripts: "bool | None" = None, tls_ca: "str | os.PathLike[str] | bytes | None" = None, tls_cert: "str | os.PathLike[str] | bytes | None" = None, tls_key: "str | os.PathLike[str] | bytes | None" = None, tls_server_name: "str | None" = None, tls_verify: "bool | None" = None, client_name: "str | None" = None, credentials: "collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None" = None) -> Redlock:
+def configure(nodes: "str | list[str] | tuple[str, ...]", *, replace: "bool | None" = None, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, connect_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, min_replicas: "int | None" = None, fsync: "bool | None" = None, scripts: "bool | None" = None, tls_ca: "str | os.PathLike[str] | bytes | None" = None, tls_cert: "str | os.PathLike[str] | bytes | None" = None, tls_key: "str | os.PathLike[str] | bytes | None" = None, tls_server_name: "str | None" = None, tls_verify: "bool | None" = None, client_name: "str | None" = None, credentials: "collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None" = None, unavailable_after: "float | datetime.timedelta | None" = ...) -> Redlock:
     """
     Chooses the default client, and returns it: without it, REDLOCK_NODES, else REDIS_URL, else
     redis://127.0.0.1:6379.
