@@ -254,8 +254,8 @@ fn logs_an_outage_at_growing_intervals() {
     let _turn = turn(LevelFilter::DEBUG);
     let clock = TestClock::new();
     let redlock = TestRedlock::with_clock(&clock).unwrap();
-    // Acquires without an end share one record with those that fail at once.
-    let mut waits = Box::pin(redlock.lock("waits").acquire());
+    // Acquires that wait for long share one record with those that fail at once.
+    let mut waits = Box::pin(redlock.lock("waits").wait(Duration::from_secs(86_400)).acquire());
     redlock.fail();
     let mut advance = |seconds| {
         block_on(async {

@@ -18,7 +18,8 @@ struct Slow;
 
 impl Clock for Slow {
     fn now(&self) -> Instant {
-        Instant::from_start(Duration::from_nanos(SystemClock.now().as_nanos() as u64 / 1000))
+        let nanos = u64::try_from(SystemClock.now().as_nanos()).unwrap();
+        Instant::from_start(Duration::from_nanos(nanos / 1000))
     }
 
     fn wall_micros(&self) -> u64 {

@@ -135,11 +135,11 @@ impl World {
                 self.send((client, owner), open);
             }
             Some((from, ClusterMessage::Redirect(Redirect::Moved(to)))) => {
-                self.record_move(client, from, to)
+                self.record_move(client, from, to);
             }
             Some((_, ClusterMessage::Redirect(Redirect::Down))) => self.refused(client, place),
             Some((_, ClusterMessage::Redirect(_) | ClusterMessage::ConnectionChanged)) => {
-                self.survey(client, place, SURVEY_INTERVAL)
+                self.survey(client, place, SURVEY_INTERVAL);
             }
             Some((from, ClusterMessage::PendingDelete((request, owed, until, detour)))) => {
                 let owner = self.owner(client, node);

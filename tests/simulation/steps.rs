@@ -136,7 +136,7 @@ impl Player<'_> {
                 world.send_pushes(node, pushes);
             }
             Action::WrongToken { node, fence, stored: false } => {
-                world.servers[node].wrong_token = Some(fence)
+                world.servers[node].wrong_token = Some(fence);
             }
             Action::WrongToken { node, fence, stored: true } => {
                 let fences = ["a", "b"].map(|name| crate::acquire::fence_key(name).unwrap());

@@ -38,7 +38,7 @@ impl Attempt<'_> {
             }
             Some(false) => {
                 let since = self.doubtful_since.take().unwrap_or(began);
-                ticket.quorum_missing((since, self.now()), Arc::new(refusal.clone()));
+                ticket.quorum_missing((since, self.now()), &Arc::new(refusal.clone()));
             }
             // The scout says nothing about the other nodes.
             None if matches!(refusal, Refusal::Scouted(..)) => {}

@@ -226,8 +226,8 @@ impl Ticket {
     }
 
     /// Notes that no quorum has replied since this instant.
-    pub(super) fn quorum_missing(&self, times: (Instant, Instant), why: Arc<Refusal>) {
-        self.note(|earlier| Availability::lost(earlier, times, &why));
+    pub(super) fn quorum_missing(&self, times: (Instant, Instant), why: &Arc<Refusal>) {
+        self.note(|earlier| Availability::lost(earlier, times, why));
     }
 
     fn note(&self, change: impl Fn(Option<&Availability>) -> Availability) {

@@ -69,8 +69,10 @@ impl Refusal {
         match self {
             Self::Unavailable(..) | Self::Late(..) => Some(false),
             Self::Held(..) | Self::Split { replied: true, .. } => Some(true),
-            Self::Split { replied: false, .. } | Self::Scouted(..) => None,
-            Self::Queued | Self::Permanent(..) => None,
+            Self::Split { replied: false, .. }
+            | Self::Scouted(..)
+            | Self::Queued
+            | Self::Permanent(..) => None,
         }
     }
 

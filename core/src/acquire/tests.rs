@@ -146,7 +146,7 @@ impl Setup {
     /// The error of an acquire, and the time of the test by then.
     async fn fails(&self, acquire: impl Future<Output = Result<Lease>>) -> (Error, Duration) {
         let error = timeout(600 * SECOND, acquire).await.expect("the end of the wait");
-        (error.err().expect("no lease"), self.clock.elapsed())
+        (error.expect_err("no lease"), self.clock.elapsed())
     }
 }
 

@@ -227,7 +227,7 @@ impl<T> Row<T> {
         match (&self.kind, value) {
             // The only kinds that accept infinity. The others report it as an error.
             (Kind::TimeOrForEver(set) | Kind::TimeOrNull(set), Value::Number(f64::INFINITY)) => {
-                set(into, None)
+                set(into, None);
             }
             (Kind::TimeOrForEver(set) | Kind::TimeOrNull(set), Value::Number(time)) => {
                 set(into, Some(unit.duration(self.name, *time)?));
