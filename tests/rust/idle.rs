@@ -121,7 +121,7 @@ async fn keeps_an_idle_connection_that_replies() {
 
 #[tokio::test]
 async fn keeps_an_idle_connection_over_a_slow_network() {
-    let (server, clock) = (Server::start(), Jumping::default());
+    let (server, clock) = (Server::start(), JumpingClock::default());
     let proxy = Proxy::to(server.port);
     proxy.set(Mode::LongestDelay);
     let builder = Redlock::builder([proxy.url()]).clock(Arc::new(clock.clone()));
