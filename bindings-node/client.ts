@@ -312,7 +312,7 @@ export class Redlock {
    * JSON.stringify(new Redlock("redis://:pw@a")); // '{"nodes":["redis://a:6379"],"options":{}}'
    * ```
    */
-  toJSON(): { nodes: string[]; options: Record<string, number | boolean | string> } {
+  toJSON(): { nodes: string[]; options: ShownOptions } {
     // Logging a Proxy of a client must not throw.
     if (!(#parts in this)) return {} as never;
     return { nodes: this.nodes, options: { ...this.#parts.shown } };

@@ -254,6 +254,7 @@ const CLASSES: Record<string, typeof LockError> = {
 interface Failure extends LockErrorDetails {
   kind: string;
   message: string;
+  advice?: string | undefined;
 }
 
 /**
@@ -269,7 +270,8 @@ export function toError(thrown: unknown): Error {
   const { message, nodes } = withoutAddresses(failure.message, failure.nodes, resource);
   const details = { resource, waited, remaining, reason, nodes };
   const cause = causeOf(nodes);
-  return new Class(message, cause === undefined ? details : { ...details, cause });
+  const text = failure.advice === undefined ? message : `${message}. ${failure.advice}`;
+  return new Class(text, cause === undefined ? details : { ...details, cause });
 }
 
 /** Returns the errors of the failed nodes as one error. */

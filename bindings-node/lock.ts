@@ -95,8 +95,8 @@ export class Lock<Fencing extends boolean = boolean> {
    * Acquires the lock. Waits until no other client holds it.
    * @param options `wait` in ms, default the lock's option. `signal`, which ends the wait.
    * @throws `LockTimeout` if `wait` ends.
-   * @throws `QuorumUnavailable` if `wait` ends and too few nodes replied until then. An error that no retry can fix,
-   * such as a wrong password, does not wait.
+   * @throws `QuorumUnavailable` if `wait` ends and too few nodes replied until then. Without a `wait`, if that lasted for
+   * the client's `unavailableAfter`. An error that no retry can fix, such as a wrong password, does not wait.
    * @throws `InvalidOption`, `Unsupported` or `ClientClosed`.
    * @throws The signal's reason if it aborts. No key remains after any of these errors.
    *

@@ -73,7 +73,7 @@ export declare class Runtime {
    */
   defaultOptionSet(names: Array<string>, options: object, redlockNodes?: string | undefined | null, redisUrl?: string | undefined | null): OptionSet
   /** Passes on the credentials that the function returned for this request, or why it returned none. */
-  returnCredentials(question: number, failure?: string | undefined | null, username?: string | undefined | null, password?: string | undefined | null, lifetime?: number | undefined | null): void
+  returnCredentials(request: number, failure?: string | undefined | null, username?: string | undefined | null, password?: string | undefined | null, lifetime?: number | undefined | null): void
   /** Whether the lease is valid now. */
   leaseHeld(id: number): boolean
   /** Milliseconds for which the lease is certainly valid. */
@@ -112,18 +112,18 @@ export declare class Runtime {
 
   /**
    * `calls` and `outcomes` are rows of numbers. `settle` is called with the number of outcomes to read, and with the
-   * values beside them, if there are any.
+   * side values, if there are any.
    */
   constructor(calls: Float64Array, outcomes: Float64Array, settle: (rows: number, sideValues?: unknown[]) => void)
   /**
-   * Sets the topics whose steps this thread receives from now on, as a sum of 1 `acquire`, 2 `lease`, 4 `node` and 8
+   * Sets the topics whose events this thread receives from now on, as a sum of 1 `acquire`, 2 `lease`, 4 `node` and 8
    * `client`.
    */
   wantEvents(topics: number): void
 }
 
 /**
- * Acquires a lock with an option set. The names are beside the row. The argument is `wait`, or NaN for the lock's own
+ * Acquires a lock with an option set. The names are a side value. The argument is `wait`, or NaN for the lock's own
  * option.
  */
 export declare const ACQUIRE: number
@@ -143,8 +143,25 @@ export declare function checkLock(names: Array<string>, options: object): void
 /** Returns the options of a client. */
 export declare function clientOptions(): Array<OptionRow>
 
+/** A background event of core. */
+export interface CoreEvent {
+  /** `acquire`, `lease`, `node` or `client`. */
+  topic: string
+  /** The message, with names in braces for the parts that differ between events of this kind. */
+  template: string
+  /** The message and the fields, on one line. */
+  text: string
+  /** The data. Times are in ms. */
+  fields: Record<string, string | number>
+  /** Number of events that were dropped before this one, because this thread was too slow. */
+  dropped: number
+}
+
 /** Not the outcome of a call, but a request to call the credentials function with this number. */
 export declare const CREDENTIALS: number
+
+/** Not the outcome of a call, but an event for subscribers. */
+export declare const EVENT: number
 
 /** Makes the node `memory://name` fail every command, or work again. For tests of programs. */
 export declare function failMemory(name: string, down: boolean): void
@@ -165,6 +182,8 @@ export interface Failure {
   reason?: string
   /** The report of each node. */
   nodes: Array<NodeFailure>
+  /** What to do, which ends the message. */
+  advice?: string
 }
 
 /** A snapshot of a lock, as reported by the nodes. */
@@ -223,7 +242,7 @@ export interface OptionRow {
   /** The name in JavaScript. */
   name: string
   /** The type of the value. */
-  kind: 'milliseconds' | 'count' | 'boolean' | 'string' | 'pem' | 'function'
+  kind: 'milliseconds' | 'milliseconds or null' | 'count' | 'boolean' | 'string' | 'pem' | 'function'
 }
 
 /**
@@ -270,23 +289,6 @@ export interface Stats {
   /** Total time that leases were held, in ms, counting those that were released or lost. */
   timeHeld: number
 }
-
-/** A background event of core. */
-export interface CoreEvent {
-  /** `acquire`, `lease`, `node` or `client`. */
-  topic: string
-  /** The message, with names in braces for the parts that differ between events of this kind. */
-  template: string
-  /** The message and the fields, on one line. */
-  text: string
-  /** The data. Times are in ms. */
-  fields: Record<string, string | number>
-  /** Number of events that were dropped before this one, because this thread was too slow. */
-  dropped: number
-}
-
-/** Not the outcome of a call, but a step for subscribers. */
-export declare const EVENT: number
 
 /** The version of the package that these rows belong to. Another version may use other rows. */
 export declare const VERSION: string

@@ -22,6 +22,13 @@ export interface RedlockOptions {
   /** Timeout for connecting, in ms. Covers name lookup, TCP, TLS and login. Default 5,000. */
   connectTimeout?: number | undefined;
   /**
+   * Maximum time without replies from a quorum of nodes, in ms, for an acquire without a `wait`. It then rejects with
+   * `QuorumUnavailable`. Default 10,000.
+   *
+   * `null` sets no limit. While another client holds the lock, an acquire without a `wait` waits forever in any case.
+   */
+  unavailableAfter?: number | null | undefined;
+  /**
    * With several nodes, a node that started more recently than this does not vote on new locks, and no TTL may exceed
    * it.
    *
@@ -76,7 +83,7 @@ export interface LockOptions<Fencing extends boolean = boolean> {
   ttl?: number | undefined;
   /**
    * Maximum time that an acquire waits, in ms, for the holder and for failed nodes. 0 tries once. Default `Infinity`,
-   * without a limit.
+   * which waits for the holder forever, and for failed nodes up to the client's `unavailableAfter`.
    */
   wait?: number | undefined;
   /** Whether to renew the lease at a third of the TTL until it is released. Default true. */
@@ -138,6 +145,11 @@ export const USING: Rules = { ...LOCK, signal: "signal" };
 /** Options of `shutdown()`. */
 export const SHUTDOWN: Rules = { timeout: "milliseconds" };
 
+/** Whether values of this kind are in ms. */
+function isTime(kind: Kind | undefined): boolean {
+  return kind === "milliseconds" || kind === "milliseconds or null";
+}
+
 /** The shared result of calls without options. */
 const NO_OPTIONS = Object.freeze({});
 
@@ -174,7 +186,7 @@ export function checkOptions<T extends object>(
     const value = readValue(() => Reflect.get(given, name), call, name);
     if (value === undefined) continue;
     checkValue(name, value, kind, call);
-    read[name] = kind === "milliseconds" ? Math.round(value as number) : value;
+    read[name] = isTime(kind) && value !== null ? Math.round(value as number) : value;
   }
   return read as T;
 }
@@ -189,7 +201,7 @@ function checkEmpty(given: object, call: string): void {
 }
 
 /** Options as `toJSON` shows them. */
-export type ShownOptions = Record<string, number | boolean | string>;
+export type ShownOptions = Record<string, number | boolean | string | null>;
 
 /** The text options that may be shown. Text in any other option could be a secret. */
 const SHOWN_TEXTS = ["keyPrefix", "tlsServerName", "clientName"];
@@ -201,7 +213,7 @@ export function shownOptions(options: object, rules: Rules): ShownOptions {
   const shown: ShownOptions = {};
   for (const [name, value] of Object.entries(options)) {
     const kind = rules[name];
-    if (kind === "milliseconds" || kind === "count" || kind === "boolean") shown[name] = value;
+    if (isTime(kind) || kind === "count" || kind === "boolean") shown[name] = value;
     else if (kind === "pem") shown[name] = isUint8Array(value) ? `${value.length} bytes` : "a path";
     else if (SHOWN_TEXTS.includes(name)) shown[name] = value;
   }
@@ -239,10 +251,12 @@ function checkValue(name: string, value: unknown, kind: Kind, call: string): voi
   const seen = kind === "pem" && typeof value === "string" ? "a string" : formatValue(value);
   const fail = (rule: string) =>
     new InvalidOption(`${call}: ${name} must be ${rule} (got ${seen})`);
-  if (kind === "milliseconds") {
+  if (kind === "milliseconds or null" && value === null) return;
+  if (isTime(kind)) {
     // Numbers below 1, such as 0.5, are probably seconds.
     const rounded = typeof value === "number" && (value === 0 || Math.abs(value) >= 1);
-    if (!rounded) throw fail("a number of milliseconds, 0 or at least 1");
+    const other = kind === "milliseconds" ? "" : ", or null";
+    if (!rounded) throw fail(`a number of milliseconds, 0 or at least 1${other}`);
   } else if (kind === "count") {
     if (!Number.isInteger(value)) throw fail("a whole number");
   } else if (kind === "signal") {

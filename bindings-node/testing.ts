@@ -114,7 +114,8 @@ export class TestRedlock extends Redlock {
   }
 
   /**
-   * Makes the node fail until `recover()` is called. Acquires reject with `QuorumUnavailable` when their `wait` ends.
+   * Makes the node fail until `recover()` is called. Acquires reject with `QuorumUnavailable` when their `wait` ends,
+   * or without a `wait` after `unavailableAfter`.
    * Leases expire when their TTL ends, because they cannot be renewed.
    *
    * @example

@@ -23,10 +23,11 @@ def redlock() -> Callers:
     import redlock
 
     urls = [f"redis://127.0.0.1:{port}" for port in ports]
-    client = redlock.Redlock(urls, restart_guard=0)
+    client = redlock.AsyncRedlock(urls, restart_guard=0)
 
     def of(name: str) -> Caller:
-        return client.lock(name, ttl=10, fencing=mode == "fenced").aacquire, redlock.Lease.arelease
+        lock = client.lock(name, ttl=10, fencing=mode == "fenced")
+        return lock.acquire, redlock.AsyncLease.release
 
     return of
 

@@ -24,6 +24,8 @@ pub struct Failure {
     pub reason: Option<String>,
     /// The report of each node.
     pub nodes: Vec<NodeFailure>,
+    /// What to do, which ends the message.
+    pub advice: Option<String>,
 }
 
 /// The report of one node.
@@ -47,6 +49,7 @@ impl From<&redlock::Error> for Failure {
             remaining: error.remaining().map(millis),
             reason: error.reason().map(str::to_owned),
             nodes: error.nodes().iter().map(NodeFailure::from).collect(),
+            advice: redlock::ffi::advice(error).map(str::to_owned),
         }
     }
 }
@@ -97,6 +100,7 @@ impl Failure {
             remaining: None,
             reason: None,
             nodes: Vec::new(),
+            advice: None,
         }
     }
 }

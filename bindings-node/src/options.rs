@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use napi::bindgen_prelude::{Either, Object, Uint8Array};
+use napi::bindgen_prelude::{Either, Null, Object, Uint8Array};
 use napi_derive::napi;
 use redlock::Pem;
 use redlock::ffi::{
@@ -17,7 +17,9 @@ pub struct OptionRow {
     /// The name in JavaScript.
     pub name: String,
     /// The type of the value.
-    #[napi(ts_type = "'milliseconds' | 'count' | 'boolean' | 'string' | 'pem' | 'function'")]
+    #[napi(
+        ts_type = "'milliseconds' | 'milliseconds or null' | 'count' | 'boolean' | 'string' | 'pem' | 'function'"
+    )]
     pub kind: String,
 }
 
@@ -43,6 +45,7 @@ impl<T> From<&Row<T>> for OptionRow {
     fn from(row: &Row<T>) -> Self {
         let kind = match row.kind {
             Kind::Time(_) | Kind::TimeOrForEver(_) => "milliseconds",
+            Kind::TimeOrNull(_) => "milliseconds or null",
             Kind::Count(_) => "count",
             Kind::Switch(_) => "boolean",
             Kind::Text(_) => "string",
@@ -81,6 +84,13 @@ fn read<T>(
         args = match row.kind {
             Kind::Time(_) | Kind::TimeOrForEver(_) | Kind::Count(_) => {
                 args.with(to, given.get::<f64>(&name)?)
+            }
+            Kind::TimeOrNull(_) => {
+                let time = given.get::<Either<f64, Null>>(&name)?;
+                args.with(
+                    to,
+                    time.map(|time| if let Either::A(time) = time { time } else { f64::INFINITY }),
+                )
             }
             Kind::Switch(_) => args.with(to, given.get::<bool>(&name)?),
             Kind::Text(_) => args.with(to, given.get::<String>(&name)?),

@@ -13,7 +13,7 @@ use redlock::ffi::Unit;
 
 use crate::errors::{check, invalid};
 
-/// `wait=`: not given, or seconds, infinity being for ever.
+/// `wait=`: the lock's own, or seconds. Infinity waits forever.
 pub(crate) type Wait = Option<f64>;
 
 /// A time in seconds; `None` stays `None`.
@@ -99,48 +99,19 @@ fn time(name: &str, value: Borrowed<'_, '_, PyAny>) -> PyResult<Duration> {
     check(value.py(), Unit::Seconds.duration(name, given))
 }
 
-/// The argument `wait=` of an acquire, where None is for ever and nothing is the lock's own.
-pub(crate) enum WaitArg {
-    /// `...`, too: the default where Python code has the signature.
-    NotGiven,
-    /// Seconds.
-    Given(f64),
-}
-
-impl FromPyObject<'_, '_> for WaitArg {
-    type Error = PyErr;
-    fn extract(value: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
-        if value.is_instance_of::<PyEllipsis>() {
-            return Ok(Self::NotGiven);
-        }
-        let given = (!value.is_none()).then_some(&*value);
-        Ok(Self::Given(seconds("wait", given)?.unwrap_or(f64::INFINITY)))
+/// The arguments `wait=` and `timeout=` of an acquire. `timeout` is an alias of `wait`.
+pub(crate) fn wait(
+    wait: Option<&Bound<'_, PyAny>>,
+    timeout: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Wait> {
+    if let (Some(wait), Some(timeout)) = (wait, timeout) {
+        return Err(invalid(format!(
+            "acquire(): timeout is an alias of wait, and both are given (wait={}, timeout={}). Give only wait",
+            shown(wait),
+            shown(timeout)
+        )));
     }
-}
-
-impl WaitArg {
-    /// Accepts `timeout=` as an alias of `wait=`. Raises InvalidOption if both are given.
-    pub(crate) fn or_timeout(self, py: Python<'_>, timeout: Anything) -> PyResult<Self> {
-        let Anything::Given(timeout) = timeout else { return Ok(self) };
-        let timeout = timeout.bind(py);
-        if let Self::Given(wait) = self {
-            return Err(invalid(format!(
-                "acquire(): timeout is an alias of wait, and both are given (wait={wait}, timeout={}). Give only wait",
-                shown(timeout)
-            )));
-        }
-        let given = (!timeout.is_none()).then_some(timeout);
-        Ok(Self::Given(seconds("timeout", given)?.unwrap_or(f64::INFINITY)))
-    }
-}
-
-impl From<WaitArg> for Wait {
-    fn from(wait: WaitArg) -> Self {
-        match wait {
-            WaitArg::NotGiven => None,
-            WaitArg::Given(seconds) => Some(seconds),
-        }
-    }
+    if timeout.is_some() { seconds("timeout", timeout) } else { seconds("wait", wait) }
 }
 
 /// What has no value that could mean "not given".

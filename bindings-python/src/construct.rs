@@ -1,26 +1,38 @@
-//! The client's class, and the two functions that make one, `Redlock` and `configure`: each names every option, and each
-//! option is written once, here.
+//! The client's two classes, `Redlock` and `AsyncRedlock`, and the function `configure`. All three have the same options,
+//! which are defined once, here.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use crate::args::{self, Nodes};
+use crate::args::{self, Anything, Nodes};
 use crate::options::{client_args, refuse_client};
 use crate::source::Numbered;
 
-/// Writes the class and both functions with these options, each a line of the docstring and a parameter: no `**options`,
+/// What was given for an option of which None is a value.
+fn given<'a, 'py>(value: &'a Anything, py: Python<'py>) -> Option<&'a Bound<'py, PyAny>> {
+    match value {
+        Anything::NotGiven => None,
+        Anything::Given(value) => Some(value.bind(py)),
+    }
+}
+
+/// Writes the classes and `configure` with these options, each a line of the docstring and a parameter: no `**options`,
 /// so that `inspect.signature`, type checkers and editors know them. What an option takes and does is core's table's to
 /// know.
 macro_rules! client_functions {
-    ($($(#[$($about:tt)+])+ $option:ident: $kind:tt,)+) => {
+    (
+        $($(#[$($about:tt)+])+ $option:ident: $kind:tt,)+;
+        $(#[$($about_nullable:tt)+])+ $nullable:ident: $kind_nullable:tt
+    ) => {
         /// The client: the nodes of one lock space, and what its locks have in common.
         ///
-        /// Nothing connects here. `with client:` and `async with client:` end in `shutdown(0)`.
+        /// Nothing connects here. `with client:` ends in `shutdown(0)`.
         ///
         /// `nodes` is one URL or several, of independent servers: `redis://[user:password@]host[:port][/db]`, `rediss://`
         /// (TLS), `redis+sentinel://host,host/service`, `redis+cluster://host,host`, `unix:///path`, `memory://[name]`. Times are seconds or timedelta.
         ///
         $($(#[$($about)+])+)+
+        $(#[$($about_nullable)+])+
         ///
         /// Raises InvalidOption for a value that breaks a rule.
         ///
@@ -39,6 +51,7 @@ macro_rules! client_functions {
                 nodes: "str | list[str] | tuple[str, ...]" = Nodes::NotGiven,
                 *args: "typing.Never",
                 $($option: $kind = None,)+
+                $nullable: $kind_nullable = Anything::NotGiven,
                 **kwargs: "typing.Never"
             ))]
             #[expect(clippy::too_many_arguments, reason = "each is an option with a name in Python")]
@@ -47,11 +60,72 @@ macro_rules! client_functions {
                 nodes: Nodes<'_>,
                 args: &Bound<'_, PyTuple>,
                 $($option: Option<&Bound<'_, PyAny>>,)+
+                $nullable: Anything,
                 kwargs: Option<&Bound<'_, PyDict>>,
             ) -> PyResult<Self> {
                 refuse_client("Redlock()", args, kwargs)?;
-                let (options, kept) = client_args(&[$((stringify!($option), $option)),+])?;
+                let (options, kept) = client_args(&[
+                    $((stringify!($option), $option),)+
+                    (stringify!($nullable), given(&$nullable, py)),
+                ])?;
                 Ok(Self { client: Numbered::make(py, args::nodes(&nodes)?, (options, kept))? })
+            }
+        }
+
+        /// A client whose methods are awaited, for asyncio, trio and anyio. Its options are those of `Redlock`.
+        ///
+        /// The client connects at the first use. `async with client:` calls `shutdown(0)` at its end.
+        ///
+        /// `nodes` is the URL of a server, or a list of URLs of independent servers: `redis://[user:password@]host[:port][/db]`,
+        /// `rediss://` (TLS), `redis+sentinel://host,host/service`, `redis+cluster://host,host`, `unix:///path`,
+        /// `memory://[name]`. Times are seconds or timedelta.
+        ///
+        $($(#[$($about)+])+)+
+        $(#[$($about_nullable)+])+
+        ///
+        /// Raises InvalidOption for an invalid value.
+        ///
+        ///     >>> async with redlock.AsyncRedlock("memory://", key_prefix="app:") as client:
+        ///     ...     async with client.lock("job") as lease:
+        ///     ...         lease.key
+        ///     'app:job'
+        #[pyclass(frozen, weakref, subclass, module = "redlock")]
+        pub(crate) struct AsyncRedlock {
+            pub(crate) client: Py<Redlock>,
+        }
+
+        #[pymethods]
+        impl AsyncRedlock {
+            #[new]
+            #[pyo3(signature = (
+                nodes: "str | list[str] | tuple[str, ...]" = Nodes::NotGiven,
+                *args: "typing.Never",
+                $($option: $kind = None,)+
+                $nullable: $kind_nullable = Anything::NotGiven,
+                **kwargs: "typing.Never"
+            ))]
+            #[expect(clippy::too_many_arguments, reason = "each is an option with a name in Python")]
+            fn new(
+                py: Python<'_>,
+                nodes: Nodes<'_>,
+                args: &Bound<'_, PyTuple>,
+                $($option: Option<&Bound<'_, PyAny>>,)+
+                $nullable: Anything,
+                kwargs: Option<&Bound<'_, PyDict>>,
+            ) -> PyResult<Self> {
+                refuse_client("AsyncRedlock()", args, kwargs)?;
+                // `redlock.testing` makes a subclass over a client that exists.
+                if let Nodes::Given(nodes) = &nodes
+                    && let Ok(client) = nodes.cast::<Redlock>()
+                {
+                    return Ok(Self { client: client.clone().unbind() });
+                }
+                let (options, kept) = client_args(&[
+                    $((stringify!($option), $option),)+
+                    (stringify!($nullable), given(&$nullable, py)),
+                ])?;
+                let client = Numbered::make(py, args::nodes(&nodes)?, (options, kept))?;
+                Ok(Self { client: Py::new(py, Redlock { client })? })
             }
         }
 
@@ -70,6 +144,7 @@ macro_rules! client_functions {
             *args: "typing.Never",
             replace: "bool | None" = None,
             $($option: $kind = None,)+
+            $nullable: $kind_nullable = Anything::NotGiven,
             **kwargs: "typing.Never"
         ))]
         #[expect(clippy::too_many_arguments, reason = "each is an option with a name in Python")]
@@ -79,11 +154,15 @@ macro_rules! client_functions {
             args: &Bound<'_, PyTuple>,
             replace: Option<&Bound<'_, PyAny>>,
             $($option: Option<&Bound<'_, PyAny>>,)+
+            $nullable: Anything,
             kwargs: Option<&Bound<'_, PyDict>>,
         ) -> PyResult<Redlock> {
             refuse_client("configure()", args, kwargs)?;
             let replace = args::switch("replace", replace)?.unwrap_or_default();
-            let (options, kept) = client_args(&[$((stringify!($option), $option)),+])?;
+            let (options, kept) = client_args(&[
+                $((stringify!($option), $option),)+
+                (stringify!($nullable), given(&$nullable, py)),
+            ])?;
             let client = Numbered::make(py, args::nodes(&nodes)?, (options, kept))?;
             client.configure(py, replace)?;
             Ok(Redlock { client })
@@ -124,5 +203,8 @@ client_functions! {
     client_name: "str | None",
     /// - credentials: a function that gives a password, (user, password) or (user, password, lifetime in seconds); asked
     ///   at each connect and, on the open connection, before the lifetime ends. It runs on a thread of its own
-    credentials: "collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None",
+    credentials: "collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None",;
+    /// - unavailable_after: how long an acquire without a `wait` goes on while no quorum of nodes replies. Then it raises
+    ///   QuorumUnavailable. None never gives up; default 10
+    unavailable_after: "float | datetime.timedelta | None"
 }

@@ -1,16 +1,18 @@
-//! The two functions that describe a lock, a client's and the default client's: each names every option, and each option
-//! is written once, here.
+//! The functions that describe a lock, of both classes of clients and of the default client. All have the same options,
+//! which are defined once, here.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::args::Anything;
 use crate::client::Redlock;
+use crate::client::async_client::AsyncRedlock;
+use crate::lock::async_lock::AsyncLock;
 use crate::lock::{Lock, Names};
 use crate::options::{lock_args, refuse_lock};
 use crate::source::Source;
 
-/// Writes both functions with these options, each a line of the docstring and a parameter: no `**options`, so that
+/// Writes the functions with these options, each a line of the docstring and a parameter: no `**options`, so that
 /// `inspect.signature`, type checkers and editors know them. What an option takes and does is core's table's to know.
 macro_rules! lock_functions {
     ($($(#[$($about:tt)+])+ $option:ident: $kind:tt,)+) => {
@@ -90,13 +92,56 @@ macro_rules! lock_functions {
                 Lock::decorating(py, source, Names::given(name)?, options, default)
             }
         }
+
+        #[pymethods]
+        impl AsyncRedlock {
+            /// Describes a lock on one name, or on several (1,000 at most) as one. Nothing is sent.
+            ///
+            /// Times are seconds or timedelta. For a decorator, the name may contain parameters of the decorated function in
+            /// braces. It may also be a function that receives the arguments that it names.
+            ///
+            $($(#[$($about)+])+)+
+            /// - default: for decorators, the value that a call returns, without running, if it cannot get the lock within `wait`;
+            ///   not given: LockTimeout
+            ///
+            /// Raises InvalidOption for an invalid value.
+            ///
+            ///     >>> async with redlock.AsyncRedlock("memory://") as client:
+            ///     ...     async with client.lock("job", ttl=10, wait=5) as lease:
+            ///     ...         lease.remaining > 9
+            ///     True
+            #[pyo3(signature = (
+                name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]",
+                *args: "typing.Never",
+                default: "_D" = Anything::NotGiven,
+                $($option: $kind = None,)+
+                **kwargs: "typing.Never"
+            ))]
+            #[expect(clippy::too_many_arguments, reason = "each is an option with a name in Python")]
+            fn lock(
+                &self,
+                py: Python<'_>,
+                name: &Bound<'_, PyAny>,
+                args: &Bound<'_, PyTuple>,
+                default: Anything,
+                $($option: Option<&Bound<'_, PyAny>>,)+
+                kwargs: Option<&Bound<'_, PyDict>>,
+            ) -> PyResult<AsyncLock> {
+                refuse_lock("lock()", args, kwargs)?;
+                let options = lock_args(&[$((stringify!($option), $option)),+])?;
+                let source = Source::Client(self.client.get().client.clone());
+                let lock = Lock::decorating(py, source, Names::given(name)?, options, default)?;
+                Ok(AsyncLock::of(Py::new(py, lock)?))
+            }
+        }
     };
 }
 
 lock_functions! {
     /// - ttl: how long the lease lives without renewal; at least 0.1, default 10
     ttl: "float | datetime.timedelta | None",
-    /// - wait: how long an acquire may wait for somebody else; 0: one round; default None: for ever
+    /// - wait: how long an acquire may wait, for the holder and for failed nodes; 0: one round; default None: for ever for the
+    ///   holder, and for failed nodes by the client's `unavailable_after`
     wait: "float | datetime.timedelta | None",
     /// - renew: whether to extend at a third of the ttl until released; default True
     renew: "bool | None",

@@ -1,5 +1,6 @@
 //! Core's errors as Python's: the only place that knows the classes' names.
 
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
 use redlock::{Error, ErrorKind};
@@ -60,6 +61,13 @@ pub(crate) fn scarce(what: &str, error: &std::io::Error) -> PyErr {
 /// A value or an argument that cannot be meant.
 pub(crate) fn invalid(message: impl Into<String>) -> PyErr {
     classes::InvalidOption::new_err((message.into(),))
+}
+
+/// The TypeError of a `with` over an object for `async with` only.
+pub(crate) fn not_async(object: &str, instead: &str) -> PyErr {
+    PyTypeError::new_err(format!(
+        "{object} does not support 'with'. Use '{instead}', or as_sync() in blocking code"
+    ))
 }
 
 /// What a failed release does to the end of a with statement that `error` may be leaving: what the body raised stands.

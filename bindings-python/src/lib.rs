@@ -58,7 +58,7 @@ mod _native {
     #[pymodule_export]
     use crate::classes::make;
     #[pymodule_export]
-    use crate::construct::{Redlock, configure};
+    use crate::construct::{AsyncRedlock, Redlock, configure};
     #[pymodule_export]
     use crate::describe::lock;
     #[pymodule_export]
@@ -68,9 +68,13 @@ mod _native {
     #[pymodule_export]
     use crate::lease::Lease;
     #[pymodule_export]
+    use crate::lease::async_lease::AsyncLease;
+    #[pymodule_export]
     use crate::lock::Lock;
     #[pymodule_export]
     use crate::lock::acquire::Acquire;
+    #[pymodule_export]
+    use crate::lock::async_lock::AsyncLock;
     #[cfg(feature = "panics")]
     #[pymodule_export]
     use crate::panic::_panic_for_tests;

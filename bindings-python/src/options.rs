@@ -42,6 +42,10 @@ fn converted<T>(
             Kind::Time(_) | Kind::TimeOrForEver(_) => {
                 options.with(name, args::seconds(name, *value)?)
             }
+            Kind::TimeOrNull(_) if value.is_some_and(PyAnyMethods::is_none) => {
+                options.with(name, Some(f64::INFINITY))
+            }
+            Kind::TimeOrNull(_) => options.with(name, args::seconds(name, *value)?),
             Kind::Count(_) => options.with(name, args::count(name, *value)?),
             Kind::Switch(_) => options.with(name, args::switch(name, *value)?),
             Kind::Text(_) => options.with(name, args::text(name, *value)?),

@@ -8,9 +8,12 @@ use redlock::ffi::{Args, CLIENT_OPTIONS, LOCK_OPTIONS, Row, Value};
 
 use crate::args::Anything;
 use crate::client::Redlock;
+use crate::client::async_client::AsyncRedlock;
 use crate::credentials::Kept;
 use crate::errors::invalid;
 use crate::lease::Lease;
+use crate::lease::async_lease::AsyncLease;
+use crate::lock::async_lock::AsyncLock;
 use crate::lock::{Lock, Names};
 use crate::options::{client_args, lock_args};
 use crate::source::{Numbered, Source};
@@ -76,6 +79,59 @@ impl Lease {
              pass lease.token, call lock.attach(token) there, then lease.detach() here",
         ))
     }
+}
+
+#[pymethods]
+impl AsyncRedlock {
+    #[pyo3(signature = () -> "tuple[typing.Any, ...]")]
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
+        as_async(slf.py(), slf.call_method0("as_sync")?)
+    }
+
+    fn __copy__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (memo: "object"))]
+    fn __deepcopy__(slf: Py<Self>, memo: &Bound<'_, PyAny>) -> Py<Self> {
+        let _ = memo;
+        slf
+    }
+}
+
+#[pymethods]
+impl AsyncLock {
+    #[pyo3(signature = () -> "tuple[typing.Any, ...]")]
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
+        as_async(slf.py(), slf.call_method0("as_sync")?)
+    }
+
+    fn __copy__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (memo: "object"))]
+    fn __deepcopy__(slf: Py<Self>, memo: &Bound<'_, PyAny>) -> Py<Self> {
+        let _ = memo;
+        slf
+    }
+}
+
+#[pymethods]
+impl AsyncLease {
+    #[expect(clippy::unused_self, reason = "a method of Python's data model")]
+    #[pyo3(signature = () -> "typing.NoReturn")]
+    fn __reduce__(&self) -> PyResult<Py<PyAny>> {
+        Err(PyTypeError::new_err(
+            "an AsyncLease cannot be copied or pickled, because two owners would release it. To hand it to another \
+             process, pass lease.token, call lock.attach(token) there, then lease.detach() here",
+        ))
+    }
+}
+
+/// The pickle of an asynchronous object: `as_async` of the blocking form.
+fn as_async<'py>(py: Python<'py>, sync: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTuple>> {
+    (sync.get_type().getattr("as_async")?, (sync,)).into_pyobject(py)
 }
 
 /// The client of a pickle: the same one for each pickle of one client, for as long as this process has it.

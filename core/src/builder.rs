@@ -26,6 +26,7 @@ use crate::node::{ConnectionInfo, taken_over};
 ///     .key_prefix("app:")
 ///     .node_timeout(Duration::from_millis(200))
 ///     .connect_timeout(Duration::from_secs(10))
+///     .unavailable_after(Duration::from_secs(30))
 ///     .restart_guard(Duration::from_secs(30))
 ///     .client_name("billing")
 ///     .min_replicas(0)
@@ -105,6 +106,16 @@ impl Builder {
     /// wait this long for connections that are not open yet, and then `node_timeout` for the replies.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.0.connect_timeout = Some(timeout);
+        self
+    }
+
+    /// How long an acquire without a `wait` goes on while no quorum of nodes replies. Default 10 s. Must be above zero.
+    ///
+    /// The acquire then fails with `Unavailable`. The time counts from the first round without a quorum, and again from
+    /// zero once a quorum has replied. While another owner holds the lock, an acquire without a `wait` waits forever.
+    /// `None` also retries failed nodes forever. An acquire with a `wait` is not affected.
+    pub fn unavailable_after(mut self, time: impl Into<Option<Duration>>) -> Self {
+        self.0.unavailable_after = Some(time.into());
         self
     }
 

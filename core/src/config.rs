@@ -29,6 +29,11 @@ pub(crate) const DEFAULT_PREFIX: &str = "lock:";
 /// It is also how long a restarted node grants no new lease, so it should not be longer than necessary.
 const DEFAULT_GUARD: Duration = Duration::from_secs(60);
 
+/// How long an acquire without a `wait` goes on by default while no quorum of nodes replies.
+///
+/// A failover or a restart usually takes less.
+const UNAVAILABLE_AFTER: Duration = Duration::from_secs(10);
+
 /// The checked options of a client.
 pub(crate) struct Config {
     /// All nodes are distinct.
@@ -39,6 +44,8 @@ pub(crate) struct Config {
     pub(crate) node_timeout: Option<Duration>,
     /// How long one attempt to connect may take.
     pub(crate) connect_timeout: Duration,
+    /// How long an acquire without a `wait` goes on while no quorum of nodes replies. `None` is forever.
+    pub(crate) unavailable_after: Option<Duration>,
     /// How long a restarted node grants no new lease, and the maximum TTL. Zero disables the guard.
     pub(crate) guard: Duration,
     /// What must happen to a grant before it counts.
@@ -66,6 +73,8 @@ pub struct Settings {
     pub(crate) node_timeout: Option<Duration>,
     /// How long one attempt to connect may take.
     pub(crate) connect_timeout: Option<Duration>,
+    /// How long an acquire without a `wait` goes on while no quorum of nodes replies. `Some(None)` is forever.
+    pub(crate) unavailable_after: Option<Option<Duration>>,
     /// How long a restarted node grants no new lease.
     pub(crate) restart_guard: Option<Duration>,
     /// What must happen to a grant before it counts.
@@ -126,6 +135,7 @@ impl Settings {
             key_prefix: self.key_prefix.unwrap_or_else(|| DEFAULT_PREFIX.to_owned()),
             node_timeout,
             connect_timeout,
+            unavailable_after: self.unavailable_after.unwrap_or(Some(UNAVAILABLE_AFTER)),
             guard: self.restart_guard.unwrap_or(guard),
             durability: self.durability,
             scripts: self.scripts,
@@ -148,9 +158,16 @@ impl Settings {
                 spelled("connect_timeout")
             )));
         }
+        let unavailable_after = self.unavailable_after.flatten();
+        if unavailable_after.is_some_and(|time| time.is_zero()) {
+            let option = spelled("unavailable_after");
+            let text = format!("{option} must be above 0 (got 0). To try once, use a wait of 0");
+            return Err(Error::invalid(text));
+        }
         let times = [
             ("node_timeout", self.node_timeout),
             ("connect_timeout", self.connect_timeout),
+            ("unavailable_after", unavailable_after),
             ("restart_guard", self.restart_guard),
         ];
         for (name, time) in times {
@@ -180,6 +197,7 @@ impl Config {
     pub(crate) fn complete(&self, options: &mut Options) {
         options.node_timeout = options.node_timeout.or(self.node_timeout);
         options.fsync = self.durability.fsync;
+        options.unavailable_after = self.unavailable_after;
     }
 
     /// Checks whether the keys may be in one lock with these options.

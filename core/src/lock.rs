@@ -113,12 +113,13 @@ impl Lock {
     /// Acquires the lock. Waits up to `wait` while another owner holds it.
     ///
     /// Dropping the future stops the wait and leaves no key behind. While too few nodes reply, the acquire is retried.
-    /// This is logged once, after one second.
+    /// Without a `wait`, it is retried for [`unavailable_after`](crate::Builder::unavailable_after).
     ///
     /// # Errors
     ///
     /// - `Timeout` when `wait` is over, and another owner held the lock or no client won a majority.
-    /// - `Unavailable` when `wait` is over and too few nodes replied.
+    /// - `Unavailable` when `wait` is over and too few nodes replied. Without a `wait`, when that lasted for
+    ///   `unavailable_after`.
     /// - `Invalid`, `Unsupported` or `Closed` immediately.
     pub fn acquire(&self) -> impl Future<Output = Result<Lease>> + Send + 'static + use<> {
         self.acquire_as(self.options.wait, None)

@@ -53,11 +53,13 @@ impl Unit {
         )
     }
 
-    /// How this language writes a `wait` without limit. Empty for other options.
+    /// How this language writes that an option sets no limit. Empty for options that must.
     fn endless(self, name: &str) -> &'static str {
         match (name, self) {
-            ("wait", Self::Seconds) => ". wait=None waits forever",
+            ("wait", Self::Seconds) => ". wait=math.inf waits forever",
             ("wait", Self::Milliseconds) => ". wait: Infinity waits forever",
+            ("unavailable_after", Self::Seconds) => ". unavailable_after=None never gives up",
+            ("unavailable_after", Self::Milliseconds) => ". unavailableAfter: null never gives up",
             _ => "",
         }
     }
@@ -76,7 +78,7 @@ impl Unit {
 pub struct Options {
     /// How long the lease lives without renewal.
     pub(crate) ttl: Duration,
-    /// How long an acquire waits while another owner holds the lock. `None` waits forever.
+    /// How long an acquire waits. `None` waits forever for another owner, and for failed nodes by `unavailable_after`.
     pub(crate) wait: Option<Duration>,
     /// Whether to renew the lease at a third of its TTL until it is released.
     pub(crate) renew: bool,
@@ -90,6 +92,10 @@ pub struct Options {
     pub(crate) fencing: bool,
     /// Whether every grant waits for a disk, so that votes take longer.
     pub(crate) fsync: bool,
+    /// How long an acquire without a `wait` goes on while no quorum of nodes replies. `None` is forever.
+    ///
+    /// The client sets it.
+    pub(crate) unavailable_after: Option<Duration>,
     /// The unit in messages about the TTL.
     pub(crate) unit: Unit,
 }
@@ -105,6 +111,7 @@ impl Default for Options {
             node_timeout: None,
             fencing: false,
             fsync: false,
+            unavailable_after: None,
             unit: Unit::Duration,
         }
     }
@@ -114,6 +121,28 @@ impl Options {
     /// The timeout of one vote. Defaults to min(1 s, ttl / 5), or min(2 s, ttl / 5) with `fsync`.
     pub(crate) fn node_timeout(&self) -> Duration {
         self.node_timeout.unwrap_or_else(|| (self.ttl / 5).min(longest_vote(self.fsync)))
+    }
+
+    /// What to change so that an acquire does not fail after `unavailable_after`.
+    pub(crate) fn way_to_wait_longer(&self) -> String {
+        let time = self.unavailable_after.unwrap_or_default();
+        match self.unit {
+            Unit::Seconds => format!(
+                "Gave up after unavailable_after={}. Pass wait= to choose how long this lock tries, or \
+                 unavailable_after=None to the client to try forever",
+                time.as_secs_f64()
+            ),
+            Unit::Milliseconds => format!(
+                "Gave up after unavailableAfter: {}. Pass wait to choose how long this lock tries, or \
+                 unavailableAfter: null to the client to try forever",
+                (time * 1000).as_secs_f64()
+            ),
+            Unit::Duration => format!(
+                "Gave up after unavailable_after ({}). Set wait to choose how long this lock tries, or \
+                 unavailable_after(None) on the client to try forever",
+                spelled_time(time)
+            ),
+        }
     }
 
     /// Checks every rule.
@@ -160,7 +189,11 @@ pub(crate) fn check_time(name: &str, time: Duration) -> Result<()> {
     if time > MAX_TIME {
         let (option, time) = (spelled(name), spelled_time(time));
         let text = format!("{option} must be at most ten years (got {time})");
-        let way_out = if name == "wait" { ". Omit it to wait forever" } else { "" };
+        let way_out = match name {
+            "wait" => ". Omit it to wait forever",
+            "unavailable_after" => ". Use None to try forever",
+            _ => "",
+        };
         return Err(Error::invalid(format!("{text}{way_out}")));
     }
     Ok(())

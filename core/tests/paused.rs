@@ -9,6 +9,8 @@ mod leases;
 #[cfg(target_os = "linux")]
 #[path = "../limit.rs"]
 mod limit;
+#[path = "paused/outages.rs"]
+mod outages;
 #[path = "paused/runtimes.rs"]
 mod runtimes;
 

@@ -37,7 +37,7 @@ class Log(logging.Handler):
             say("logged", text=record.getMessage())
 
 
-def begin(lease: redlock.Lease) -> None:
+def begin(lease: redlock.Lease | redlock.AsyncLease) -> None:
     lease.on_lost(lambda error: say("on_lost", reason=error.reason))
     say("holds", token=lease.token)
 

@@ -31,9 +31,20 @@ def mentioned(page: str, name: str) -> bool:
     return re.search(rf"\b{name}\b", code(page)) is not None
 
 
-@pytest.mark.parametrize("owner", [redlock.Redlock, redlock.Lock, redlock.Lease])
+@pytest.mark.parametrize(
+    "owner",
+    [
+        redlock.Redlock,
+        redlock.Lock,
+        redlock.Lease,
+        redlock.AsyncRedlock,
+        redlock.AsyncLock,
+        redlock.AsyncLease,
+    ],
+)
 def test_python_s_page_has_every_method_where_it_belongs(owner: type) -> None:
-    (called,) = [word for word, name in OBJECTS.items() if name == owner.__name__]
+    blocking = owner.__name__.removeprefix("Async")
+    (called,) = [word for word, name in OBJECTS.items() if name == blocking]
     missing = {name for name in public(owner) if f"{called}.{name}" not in PYTHON}
     assert not missing
 
@@ -60,10 +71,13 @@ def test_python_s_page_names_nothing_else() -> None:
     for called, name in re.findall(r"\b(client|lock|lease|redlock)\.(\w+)", code(PYTHON)):
         if called == "redlock" and name in spoken:
             continue
-        owner = redlock if called == "redlock" else getattr(redlock, OBJECTS[called])
+        names = [OBJECTS.get(called, ""), f"Async{OBJECTS.get(called)}"]
+        owners: list[object] = [getattr(redlock, each) for each in names if hasattr(redlock, each)]
+        if called == "redlock":
+            owners = [redlock]
         # A module of the package is not an attribute before it is imported.
         module = called == "redlock" and importlib.util.find_spec(f"redlock.{name}")
-        assert module or hasattr(owner, name), f"{called}.{name}"
+        assert module or any(hasattr(owner, name) for owner in owners), f"{called}.{name}"
 
 
 def declared(file: str) -> str:

@@ -170,7 +170,7 @@ for (const [kind, url] of Object.entries(kinds)) {
       assert.equal(mine().length, 1, texts().join("\n"));
       assert.match(
         mine()[0],
-        /held for more than ten times its ttl, acquired at .*semantics\.test/,
+        /held for more than ten times its TTL, acquired at .*semantics\.test/,
       );
       await lease.release();
     });

@@ -73,6 +73,12 @@ def client(request: pytest.FixtureRequest) -> Iterator[redlock.Redlock]:
 
 
 @pytest.fixture
+def aclient(client: redlock.Redlock) -> redlock.AsyncRedlock:
+    """Returns the asynchronous form of `client`."""
+    return client.as_async()
+
+
+@pytest.fixture
 def redis_client(redis_server: Server) -> Iterator[redlock.Redlock]:
     """Yields a client over a server only, for tests that inspect the server."""
     with redlock.Redlock(redis_server.url) as client:
@@ -82,13 +88,17 @@ def redis_client(redis_server: Server) -> Iterator[redlock.Redlock]:
 
 @pytest.fixture(params=["sync", "async"])
 def call(request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
-    """`call(object, "verb", ...)` calls the verb itself, or awaits its variant with an `a` in one event loop."""
+    """`call(object, "verb", ...)` calls the blocking verb, or awaits that of the asynchronous form in one event loop.
+
+    Takes and returns blocking objects.
+    """
     if request.param == "sync":
         yield lambda thing, verb, *args, **options: getattr(thing, verb)(*args, **options)
         return
 
     async def awaited(thing: Any, verb: str, args: Any, options: Any) -> Any:
-        return await getattr(thing, f"a{verb}")(*args, **options)
+        result = await getattr(thing.as_async(), verb)(*args, **options)
+        return result.as_sync() if isinstance(result, redlock.AsyncLease) else result
 
     with asyncio.Runner() as runner:
         yield lambda thing, verb, *args, **options: runner.run(awaited(thing, verb, args, options))
@@ -106,7 +116,7 @@ def within(request: pytest.FixtureRequest, call: Any) -> Callable[..., Any]:
 
         async def main() -> object:
             async with lock as lease:
-                return body(lease)
+                return body(lease.as_sync())
 
         return asyncio.run(main())
 

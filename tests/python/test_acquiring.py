@@ -1,4 +1,4 @@
-"""The result of `lock.aacquire()` can be awaited, entered or run as a task, once."""
+"""The coroutine of `AsyncLock.acquire()` can be awaited or run as a task, once."""
 
 import asyncio
 import contextlib
@@ -13,79 +13,79 @@ from tests.waiting import aeventually, forever
 
 LIMIT = 20
 
-Way = Callable[[redlock.Lock], Coroutine[Any, Any, redlock.Lease]]
+Way = Callable[[redlock.AsyncLock], Coroutine[Any, Any, redlock.AsyncLease]]
 
 
 def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(asyncio.wait_for(main(), LIMIT))
 
 
-async def awaited(lock: redlock.Lock) -> redlock.Lease:
-    return await lock.aacquire(wait=3)
+async def awaited(lock: redlock.AsyncLock) -> redlock.AsyncLease:
+    return await lock.acquire(wait=3)
 
 
-async def as_task(lock: redlock.Lock) -> redlock.Lease:
-    return await asyncio.create_task(lock.aacquire(wait=3))
+async def as_task(lock: redlock.AsyncLock) -> redlock.AsyncLease:
+    return await asyncio.create_task(lock.acquire(wait=3))
 
 
-async def in_group(lock: redlock.Lock) -> redlock.Lease:
+async def in_group(lock: redlock.AsyncLock) -> redlock.AsyncLease:
     async with asyncio.TaskGroup() as group:
-        task = group.create_task(lock.aacquire(wait=3))
+        task = group.create_task(lock.acquire(wait=3))
     return task.result()
 
 
-async def gathered(lock: redlock.Lock) -> redlock.Lease:
-    (lease,) = await asyncio.gather(lock.aacquire(wait=3))
+async def gathered(lock: redlock.AsyncLock) -> redlock.AsyncLease:
+    (lease,) = await asyncio.gather(lock.acquire(wait=3))
     return lease
 
 
-async def limited(lock: redlock.Lock) -> redlock.Lease:
-    return await asyncio.wait_for(lock.aacquire(wait=3), 5)
+async def limited(lock: redlock.AsyncLock) -> redlock.AsyncLease:
+    return await asyncio.wait_for(lock.acquire(wait=3), 5)
 
 
 @pytest.mark.parametrize("way", [awaited, as_task, in_group, gathered, limited])
-def test_it_is_awaited_in_every_way(client: redlock.Redlock, name: str, way: Way) -> None:
+def test_it_is_awaited_in_every_way(aclient: redlock.AsyncRedlock, name: str, way: Way) -> None:
     async def main() -> None:
-        lock = client.lock(name)
+        lock = aclient.lock(name)
         for _ in range(2):
             lease = await way(lock)
             assert lease.held
-            await lease.arelease()
+            await lease.release()
 
     run(main)
 
 
-def test_asyncio_runs_it_by_itself(client: redlock.Redlock, name: str) -> None:
-    lease = asyncio.run(client.lock(name).aacquire(wait=3))
+def test_asyncio_runs_it_by_itself(aclient: redlock.AsyncRedlock, name: str) -> None:
+    lease = asyncio.run(aclient.lock(name).acquire(wait=3))
     assert lease.held
-    lease.release()
+    asyncio.run(lease.release())
 
 
-def test_it_is_entered(client: redlock.Redlock, name: str) -> None:
+def test_it_is_entered(aclient: redlock.AsyncRedlock, name: str) -> None:
     async def main() -> None:
-        lock = client.lock(name)
-        async with lock.aacquire(wait=3) as lease:
+        lock = aclient.lock(name)
+        async with await lock.acquire(wait=3) as lease:
             assert lease.held
-            assert lock.try_acquire() is None
+            assert await lock.try_acquire() is None
             with pytest.raises(redlock.LockTimeout):
-                async with lock.aacquire(wait=0):
+                async with await lock.acquire(wait=0):
                     pytest.fail("entered")
         assert not lease.held
         with pytest.raises(ZeroDivisionError):
-            async with lock.aacquire(wait=3):
+            async with await lock.acquire(wait=3):
                 raise ZeroDivisionError
         async with contextlib.AsyncExitStack() as stack:
-            assert (await stack.enter_async_context(lock.aacquire(wait=3))).held
-        assert not (await lock.ainspect()).held
+            assert (await stack.enter_async_context(await lock.acquire(wait=3))).held
+        assert not (await lock.inspect()).held
 
     run(main)
 
 
-def test_a_loss_ends_its_body(client: redlock.Redlock, name: str) -> None:
+def test_a_loss_ends_its_body(aclient: redlock.AsyncRedlock, name: str) -> None:
     async def main() -> None:
         with pytest.raises(redlock.LockLost) as caught:
-            async with client.lock(name).aacquire(wait=3):
-                await client.aforce_release(name)
+            async with await aclient.lock(name).acquire(wait=3):
+                await aclient.force_release(name)
                 await forever()
         assert caught.value.reason == "missing"
         task = asyncio.current_task()
@@ -96,10 +96,10 @@ def test_a_loss_ends_its_body(client: redlock.Redlock, name: str) -> None:
 
 
 def test_a_cancelled_body_gives_back_and_stays_cancelled(
-    client: redlock.Redlock, name: str
+    aclient: redlock.AsyncRedlock, name: str
 ) -> None:
     async def body(entered: asyncio.Event) -> None:
-        async with client.lock(name).aacquire(wait=3):
+        async with await aclient.lock(name).acquire(wait=3):
             entered.set()
             await forever()
 
@@ -110,46 +110,48 @@ def test_a_cancelled_body_gives_back_and_stays_cancelled(
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert (await client.lock(name).aacquire(wait=0)).detach()
+        assert (await aclient.lock(name).acquire(wait=0)).detach()
 
     run(main)
 
 
 @pytest.mark.parametrize("entered", [False, True])
-def test_a_cancelled_wait_leaves_nothing(client: redlock.Redlock, name: str, entered: bool) -> None:
-    async def enter(lock: redlock.Lock) -> None:
-        async with lock.aacquire():
+def test_a_cancelled_wait_leaves_nothing(
+    aclient: redlock.AsyncRedlock, name: str, entered: bool
+) -> None:
+    async def enter(lock: redlock.AsyncLock) -> None:
+        async with await lock.acquire():
             pytest.fail("entered")
 
     async def main() -> None:
-        lock = client.lock(name)
+        lock = aclient.lock(name)
         async with lock:
             waiting: asyncio.Task[Any] = asyncio.create_task(
-                enter(lock) if entered else lock.aacquire()
+                enter(lock) if entered else lock.acquire()
             )
-            await aeventually(lambda: client.stats().waiting == 1)
+            await aeventually(lambda: aclient.stats().waiting == 1)
             waiting.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await waiting
-            never_begun: asyncio.Task[Any] = asyncio.create_task(lock.aacquire())
+            never_begun: asyncio.Task[Any] = asyncio.create_task(lock.acquire())
             never_begun.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await never_begun
-        async with lock.aacquire(wait=0):
+        async with await lock.acquire(wait=0):
             pass
 
     run(main)
     gc.collect()
 
 
-def test_once_is_enough(client: redlock.Redlock, name: str) -> None:
+def test_once_is_enough(aclient: redlock.AsyncRedlock, name: str) -> None:
     async def main() -> None:
-        lock = client.lock(name)
-        acquiring = lock.aacquire(wait=3)
+        lock = aclient.lock(name)
+        acquiring = lock.acquire(wait=3)
         lease = await acquiring
         with pytest.raises(RuntimeError, match="already awaited"):
             await acquiring
-        waiting = lock.aacquire(wait=3)
+        waiting = lock.acquire(wait=3)
         first = asyncio.create_task(waiting)
         await asyncio.sleep(0)
 
@@ -158,26 +160,28 @@ def test_once_is_enough(client: redlock.Redlock, name: str) -> None:
 
         with pytest.raises(RuntimeError, match="being awaited already"):
             await again()
-        await lease.arelease()
+        await lease.release()
         # The earlier caller is not disturbed.
-        await (await first).arelease()
+        await (await first).release()
 
     run(main)
 
 
-def test_it_is_collected_in_the_middle_of_its_wait(client: redlock.Redlock, name: str) -> None:
+def test_it_is_collected_in_the_middle_of_its_wait(
+    aclient: redlock.AsyncRedlock, name: str
+) -> None:
     """A caller that drives it manually and abandons it leaves its place in the queue."""
 
     async def main() -> None:
-        lock = client.lock(name)
-        async with await asyncio.create_task(lock.aacquire()):
-            waiting = lock.aacquire()
+        lock = aclient.lock(name)
+        async with await asyncio.create_task(lock.acquire()):
+            waiting = lock.acquire()
             waiting.send(None)
             del waiting
             gc.collect()
-        while (lease := await lock.atry_acquire()) is None:
+        while (lease := await lock.try_acquire()) is None:
             await asyncio.sleep(0)
-        await lease.arelease()
+        await lease.release()
 
     run(main)
 
@@ -196,7 +200,7 @@ def test_blocking_in_a_loop_is_warned_of_at_once(client: redlock.Redlock, name: 
             pass
         with pytest.raises(RuntimeWarning):  # an error, as these tests configure warnings
             lock.acquire()
-        assert not (await lock.ainspect()).held
+        assert not (await lock.as_async().inspect()).held
         lease = lock.try_acquire()
         assert lease is not None
         lease.release()

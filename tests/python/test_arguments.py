@@ -25,14 +25,21 @@ def calls(client: redlock.Redlock, call: str) -> Iterator[list[Callable[..., obj
     """Yields the calls of a row, sync and async."""
     if call in ("extend", "on_lost"):
         with redlock.Redlock("memory://").lock("job").acquire() as lease:
-            yield [lease.on_lost] if call == "on_lost" else [lease.extend, awaited(lease.aextend)]
+            yield (
+                [lease.on_lost]
+                if call == "on_lost"
+                else [
+                    lease.extend,
+                    awaited(lease.as_async().extend),
+                ]
+            )
     elif call in ("client", "configure"):
-        yield [redlock.Redlock] if call == "client" else [redlock.configure]
+        yield ([redlock.Redlock, redlock.AsyncRedlock] if call == "client" else [redlock.configure])
     elif call == "lock":
-        yield [client.lock, redlock.lock]
+        yield [client.lock, client.as_async().lock, redlock.lock]
     else:
         where = client.lock("job") if call == "acquire" else client
-        yield [getattr(where, call), awaited(getattr(where, f"a{call}"))]
+        yield [getattr(where, call), awaited(getattr(where.as_async(), call))]
 
 
 def awaited(verb: Callable[..., Any]) -> Callable[..., object]:
@@ -79,7 +86,7 @@ def test_other_libraries_options_name_ours(silent: list[Silent], call: str, opti
     refused(silent, {"call": call} | option, NEEDED[call], given, says)
 
 
-@pytest.mark.parametrize("make", [redlock.Redlock, redlock.configure])
+@pytest.mark.parametrize("make", [redlock.Redlock, redlock.AsyncRedlock, redlock.configure])
 def test_a_host_instead_of_a_url_is_told_where_it_belongs(make: Any) -> None:
     with pytest.raises(redlock.InvalidOption, match=r"'host'.*redis://"):
         make(host="localhost", port=6379)
@@ -96,17 +103,18 @@ def test_wrong_types_are_refused(silent: list[Silent], row: Row, option: str, wr
 def test_timeout_is_an_alias_of_wait_in_acquire_only(silent: list[Silent]) -> None:
     with redlock.Redlock("memory://") as client:
         lock = client.lock("job", wait=0)
-        with lock.acquire(timeout=None), pytest.raises(redlock.LockTimeout):
+        with lock.acquire(timeout=1), pytest.raises(redlock.LockTimeout):
             client.lock("job").acquire(timeout=0)
         with pytest.raises(redlock.InvalidOption, match=r"timeout is an alias.*wait=1.*timeout=2"):
             lock.acquire(wait=1, timeout=2)
         with pytest.raises(redlock.InvalidOption, match="timeout is 'soon'"):
             lock.acquire(timeout="soon")  # type: ignore[arg-type]
-    with (
-        redlock.Redlock(silent[0].url) as client,
-        pytest.raises(redlock.InvalidOption, match="'timeout'"),
-    ):
-        asyncio.run(client.lock("job").aacquire(timeout=5))  # type: ignore[call-overload]
+        with lock, pytest.raises(redlock.LockTimeout):
+            asyncio.run(client.as_async().lock("job").acquire(timeout=0))
+    with redlock.Redlock(silent[0].url) as client:
+        waiting = client.lock("job").as_async()
+        with pytest.raises(redlock.InvalidOption, match=r"timeout is an alias.*wait=1.*timeout=2"):
+            asyncio.run(waiting.acquire(wait=1, timeout=2))
     with pytest.raises(redlock.InvalidOption, match="'timeout'"):
         redlock.lock("job", timeout=5)  # type: ignore[call-overload]
 
@@ -229,13 +237,17 @@ def test_a_name_that_is_not_text_is_named(value: Any, words: str) -> None:
 
 
 @pytest.mark.parametrize("wait", [-1, threading.TIMEOUT_MAX, 1e10])
-def test_a_wait_that_others_take_for_forever_names_none(
+def test_a_wait_that_others_take_for_forever_names_infinity(
     call: Callable[..., Any], wait: float
 ) -> None:
     client = redlock.Redlock("memory://")
-    with pytest.raises(redlock.InvalidOption, match=r"^wait must be .*\. wait=None waits forever$"):
+    with pytest.raises(
+        redlock.InvalidOption, match=r"^wait must be .*\. wait=math\.inf waits forever$"
+    ):
         client.lock("job", wait=wait)
-    with pytest.raises(redlock.InvalidOption, match=r"wait must be .*\. wait=None waits forever$"):
+    with pytest.raises(
+        redlock.InvalidOption, match=r"wait must be .*\. wait=math\.inf waits forever$"
+    ):
         call(client.lock("job"), "acquire", wait=wait)
     with pytest.raises(redlock.InvalidOption) as caught:
         client.lock("job", ttl=wait)

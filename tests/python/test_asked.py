@@ -156,11 +156,11 @@ def test_what_ends_the_loop_ends_it(
     """
 
     async def work(number: int) -> None:
-        lease = await client.lock(f"{name}-{number}", ttl=60).aacquire()
+        lease = await client.lock(f"{name}-{number}", ttl=60).as_async().acquire()
         if number == 1:
             raise ends
         await forever()
-        await lease.arelease()
+        await lease.release()
 
     async def main() -> None:
         await asyncio.gather(*(work(number) for number in range(8)))
@@ -264,11 +264,11 @@ def test_releases_of_one_turn_are_sent_while_the_loop_is_blocked(
     names = [f"{name}-{number}" for number in range(3)]
 
     async def main() -> None:
-        leases = await asyncio.gather(*(client.lock(name).aacquire() for name in names))
+        leases = await asyncio.gather(*(client.lock(name).as_async().acquire() for name in names))
         keys = [lease.key for lease in leases]
 
         async def release(lease: redlock.Lease) -> None:
-            await lease.arelease()
+            await lease.release()
 
         releases = [asyncio.create_task(release(lease)) for lease in leases]
         # In the turn of the releases, after them. This loop runs nothing else until the keys are deleted.

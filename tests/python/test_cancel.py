@@ -24,15 +24,15 @@ def test_a_cancelled_wait_leaves_no_key(
     lock = redis_client.lock(name, ttl=600)
 
     async def main() -> None:
-        holder = await lock.aacquire()
-        waiting = asyncio.create_task(lock.aacquire())
+        holder = await lock.as_async().acquire()
+        waiting = asyncio.create_task(lock.as_async().acquire())
         await aeventually(lambda: redis_client.stats().waiting == 1)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
-        await holder.arelease()
+        await holder.release()
         # A grant to the cancelled task would keep the next one out.
-        await (await lock.aacquire(wait=10)).arelease()
+        await (await lock.as_async().acquire(wait=10)).release()
         assert redis_server.client.get(lock.key) is None
 
     asyncio.run(main())
@@ -46,7 +46,9 @@ def test_cancelled_at_any_moment_it_leaves_no_key(
     async def main() -> None:
         granted = 0
         for number in range(300):
-            task = asyncio.create_task(redis_client.lock(f"{name}-{number}", ttl=600).aacquire())
+            task = asyncio.create_task(
+                redis_client.lock(f"{name}-{number}", ttl=600).as_async().acquire()
+            )
             await asyncio.sleep(0)
             end = time.perf_counter() + number * 2e-6
             while time.perf_counter() < end and not task.done():
@@ -59,7 +61,7 @@ def test_cancelled_at_any_moment_it_leaves_no_key(
             except asyncio.CancelledError:
                 continue
             granted += 1
-            await lease.arelease()
+            await lease.release()
         assert granted < 300
         await aeventually(lambda: redis_server.client.keys(f"lock:{name}*") == [])
 
@@ -69,7 +71,7 @@ def test_cancelled_at_any_moment_it_leaves_no_key(
 def test_cancelled_before_it_began_nothing_is_sent(silent: list[Silent]) -> None:
     async def main() -> None:
         with redlock.Redlock(silent[0].url) as client:
-            task = asyncio.create_task(client.lock("job").aacquire())
+            task = asyncio.create_task(client.lock("job").as_async().acquire())
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
@@ -115,14 +117,14 @@ def test_a_task_group_whose_other_task_fails_ends_the_entry(
         raise KeyError(1)
 
     async def main() -> None:
-        lease = await redis_client.lock(name, ttl=20).aacquire()
+        lease = await redis_client.lock(name, ttl=20).as_async().acquire()
         with pytest.raises(ExceptionGroup) as caught:
             async with asyncio.TaskGroup() as group:
                 entering = group.create_task(enter())
                 group.create_task(fails())
         assert [type(error) for error in caught.value.exceptions] == [KeyError]
         assert entering.cancelled()
-        await lease.arelease()
+        await lease.release()
         async with redis_client.lock(name, wait=10):
             pass
         assert redis_server.client.get(f"lock:{name}") is None
@@ -212,10 +214,10 @@ def test_a_loss_during_the_exit_cancels_nothing(client: redlock.Redlock, name: s
     """The notification may be in flight when the body ends, and arrive later."""
 
     async def main() -> None:
-        lease = await client.lock(name).aacquire()
+        lease = await client.lock(name).as_async().acquire()
         async with lease:
-            body = lease._body
-        body.lost(redlock.LockLost("late"))  # type: ignore[attr-defined]
+            body = lease.as_sync()._body
+        body.lost(redlock.LockLost("late"))  # type: ignore[union-attr]
         task = asyncio.current_task()
         assert task is not None
         assert task.cancelling() == 0
@@ -274,7 +276,7 @@ def test_a_coroutine_that_is_closed_releases(
 def test_a_blocked_loop_does_not_get_an_expired_lease(client: redlock.Redlock, name: str) -> None:
     async def main() -> None:
         lock = client.lock(name, ttl=1, renew=False)
-        task = asyncio.create_task(lock.aacquire())
+        task = asyncio.create_task(lock.as_async().acquire())
         await asyncio.sleep(0)
         # The loop is blocked until the lease is granted and has expired.
         eventually(lambda: client.stats().granted == 1 or lock.inspect().held)
@@ -282,6 +284,6 @@ def test_a_blocked_loop_does_not_get_an_expired_lease(client: redlock.Redlock, n
         lease = await task
         assert lease.held
         assert lease.remaining > 0.15
-        await lease.arelease()
+        await lease.release()
 
     asyncio.run(main())

@@ -21,7 +21,7 @@ def ends(main: Callable[[], Awaitable[None]]) -> None:
         # A pending cancellation would end the task here.
         client = redlock.Redlock("memory://")
         for _ in range(3):
-            await (await client.lock("after").aacquire()).arelease()
+            await (await client.lock("after").as_async().acquire()).release()
 
     asyncio.run(whole())
 
@@ -30,7 +30,7 @@ def test_a_loss_is_raised_from_the_cancellation(client: redlock.Redlock, name: s
     async def main() -> None:
         with pytest.raises(redlock.LockLost) as caught:
             async with client.lock(name):
-                await client.aforce_release(name)
+                await client.as_async().force_release(name)
                 await forever()
         assert isinstance(caught.value.__cause__, asyncio.CancelledError)
 
@@ -73,7 +73,7 @@ def test_a_loss_in_a_task_that_is_being_cancelled_already(
         except asyncio.CancelledError:
             try:
                 async with client.lock(name):
-                    await client.aforce_release(name)
+                    await client.as_async().force_release(name)
                     await forever()
             except redlock.LockLost:
                 task = asyncio.current_task()
@@ -103,7 +103,7 @@ def test_a_timeout_inside_the_body_is_the_bodys_own(client: redlock.Redlock, nam
             assert lease.held
         with pytest.raises(redlock.LockLost):
             async with client.lock(name), asyncio.timeout(20):
-                await client.aforce_release(name)
+                await client.as_async().force_release(name)
                 await forever()
 
     ends(main)
@@ -120,7 +120,7 @@ def test_a_shielded_call_goes_on(client: redlock.Redlock, name: str) -> None:
         call = asyncio.create_task(work())
         with pytest.raises(redlock.LockLost):
             async with client.lock(name):
-                await client.aforce_release(name)
+                await client.as_async().force_release(name)
                 await asyncio.shield(call)
                 await forever()
         assert not call.done()
@@ -135,7 +135,7 @@ def test_loss_cancels_a_task_group_inside_the_body(client: redlock.Redlock, name
         with pytest.raises(redlock.LockLost):
             async with client.lock(name), asyncio.TaskGroup() as group:
                 child = group.create_task(forever())
-                await client.aforce_release(name)
+                await client.as_async().force_release(name)
         assert child.cancelled()
 
     ends(main)
@@ -153,7 +153,7 @@ def test_loss_inside_a_task_group(client: redlock.Redlock, name: str) -> None:
                 group.create_task(holder())
                 bystander = group.create_task(forever())
                 await inside.wait()
-                await client.aforce_release(name)
+                await client.as_async().force_release(name)
         assert caught.group_contains(redlock.LockLost)
         assert bystander.cancelled()
 
@@ -180,7 +180,7 @@ def test_a_task_group_whose_other_task_fails_cancels_the_holder(
                 group.create_task(fails())
         assert [type(error) for error in caught.value.exceptions] == [KeyError]
         assert holding.cancelled()
-        assert not (await client.lock(name).ainspect()).held
+        assert not (await client.lock(name).as_async().inspect()).held
 
     inside = asyncio.Event()
     asyncio.run(main())
@@ -193,13 +193,13 @@ def test_nested_scopes_lose_the_outer_one(client: redlock.Redlock, name: str) ->
             async with client.lock(f"{name}-outer"):
                 try:
                     async with client.lock(f"{name}-inner"):
-                        await client.aforce_release(f"{name}-outer")
+                        await client.as_async().force_release(f"{name}-outer")
                         await forever()
                 except BaseException as error:
                     inner_error = error
                     raise
         assert isinstance(inner_error, asyncio.CancelledError)
-        assert not (await client.lock(f"{name}-inner").ainspect()).held
+        assert not (await client.lock(f"{name}-inner").as_async().inspect()).held
 
     ends(main)
 
@@ -209,9 +209,9 @@ def test_nested_scopes_lose_the_inner_one(client: redlock.Redlock, name: str) ->
         async with client.lock(f"{name}-outer") as lease:
             with pytest.raises(redlock.LockLost, match=f"{name}-inner"):
                 async with client.lock(f"{name}-inner"):
-                    await client.aforce_release(f"{name}-inner")
+                    await client.as_async().force_release(f"{name}-inner")
                     await forever()
-            assert (await client.lock(f"{name}-outer").ainspect()).held
+            assert (await client.lock(f"{name}-outer").as_async().inspect()).held
             assert lease.held
 
     ends(main)
@@ -232,7 +232,7 @@ def test_nested_scopes_lose_both(client: redlock.Redlock, name: str) -> None:
 def test_loss_of_a_decorated_call(client: redlock.Redlock, name: str) -> None:
     @client.lock(name)
     async def guarded() -> None:
-        await client.aforce_release(name)
+        await client.as_async().force_release(name)
         await forever()
 
     async def main() -> None:
@@ -268,7 +268,7 @@ def test_the_end_of_the_loop_releases(client: redlock.Redlock, name: str) -> Non
     async def main() -> None:
         background.append(asyncio.create_task(hold()))
         await inside.wait()
-        assert (await client.lock(name).ainspect()).held
+        assert (await client.lock(name).as_async().inspect()).held
 
     background: list[asyncio.Task[None]] = []
     inside = asyncio.Event()

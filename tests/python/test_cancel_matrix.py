@@ -32,7 +32,7 @@ class Holder:
         try:
             async with (
                 self.timeout,
-                lock if self.entry == "lock" else await lock.aacquire() as lease,
+                lock if self.entry == "lock" else await lock.as_async().acquire() as lease,
             ):
                 self.lease = lease
                 self.inside.set()
@@ -145,7 +145,7 @@ def test_what_comes_out(
             await cause(holder)
             (result,) = await asyncio.gather(holder.task, return_exceptions=True)
             assert result is None if outcome is None else type(result) is outcome
-            assert not (await client.lock(name).ainspect()).held
+            assert not (await client.lock(name).as_async().inspect()).held
         lost = cause not in (outer, timeout)
         if outcome is LOST:
             assert result.reason == "missing"

@@ -260,7 +260,7 @@ def test_a_loss_cancels_the_awaitable(client: redlock.Redlock, name: str) -> Non
         begun = asyncio.Event()
         task = asyncio.create_task(client.lock(name)(lambda: body())())
         await begun.wait()
-        await client.aforce_release(name)
+        await client.as_async().force_release(name)
         with pytest.raises(redlock.LockLost):
             await task
 

@@ -37,7 +37,7 @@ def held(lock):
         async with lock as lease: return lease
     return asyncio.run(main())
 def look(lock):
-    async def main(): return await lock.ainspect()
+    async def main(): return await lock.as_async().inspect()
     return asyncio.run(main())
 """
 ways = pytest.mark.parametrize("way", [BLOCKING, IN_A_LOOP], ids=["sync", "async"])

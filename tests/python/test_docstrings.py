@@ -15,13 +15,20 @@ from typing import Any
 import pytest
 import redlock
 
-CLASSES = [redlock.Redlock, redlock.Lock, redlock.Lease]
+CLASSES = [
+    redlock.Redlock,
+    redlock.Lock,
+    redlock.Lease,
+    redlock.AsyncRedlock,
+    redlock.AsyncLock,
+    redlock.AsyncLease,
+]
 #: The examples of these use a lease that they do not create themselves.
 HOLDS = {
-    f"Redlock.{prefix}{verb}"
-    for prefix in ("", "a")
+    f"{prefix}Redlock.{verb}"
+    for prefix in ("", "Async")
     for verb in ("attach", "force_release", "leases", "release_all", "shutdown")
-} | {"Lock.aattach"}
+} | {"AsyncLock.attach", "AsyncLease.as_sync"}
 
 
 def public() -> Iterator[tuple[str, Any]]:

@@ -68,9 +68,9 @@ def test_on_lost_is_called_by_the_loop_though_the_lease_is_gone(
     async def main() -> None:
         told: list[int] = []
         for number in range(21):
-            lease = await client.lock(name).aacquire()
+            lease = await client.lock(name).as_async().acquire()
             lease.on_lost(lambda _, number=number: told.append(number))  # type: ignore[misc]
-            await client.aforce_release(name)
+            await client.as_async().force_release(name)
             gone(lease)
             del lease
         # In order: a second report of an earlier one would come before the last.
@@ -111,7 +111,7 @@ def test_a_body_whose_lease_is_taken_back_is_told(
 def test_a_task_whose_lease_is_taken_back_is_cancelled(client: redlock.Redlock, name: str) -> None:
     async def main() -> None:
         async with client.lock(name):
-            assert await client.arelease_all() == 1
+            assert await client.as_async().release_all() == 1
             await forever()
 
     with pytest.raises(redlock.LockLost) as caught:
@@ -129,8 +129,8 @@ def test_an_early_release_by_the_body_is_no_loss(client: redlock.Redlock, name: 
     async def main() -> None:
         async with client.lock(name) as lease:
             lease.on_lost(told.append)
-            await lease.arelease()
-            await client.lock(f"{name}-2").ainspect()
+            await lease.release()
+            await client.lock(f"{name}-2").as_async().inspect()
 
     asyncio.run(main())
     the_next_loss_is_the_first_told(client, told)
@@ -223,13 +223,13 @@ def test_ashutdown_lets_acquires_of_the_same_turn_finish(redis_server: Server, n
             return lease.held
 
     async def main() -> None:
-        foreign = await other.lock(name).aacquire()
+        foreign = await other.lock(name).as_async().acquire()
         waiters = [asyncio.create_task(waits()) for _ in range(3)]
-        down = asyncio.create_task(client.ashutdown(600))
+        down = asyncio.create_task(client.as_async().shutdown(600))
         await aeventually(lambda: client.stats().waiting == 3)
         with pytest.raises(redlock.ClientClosed):
-            await client.lock(f"{name}-new").aacquire()
-        await foreign.arelease()
+            await client.lock(f"{name}-new").as_async().acquire()
+        await foreign.release()
         assert await asyncio.gather(*waiters) == [True] * 3
         assert await down == 0
 
@@ -277,9 +277,9 @@ def test_leaving_a_client_gives_back_what_it_holds(
             client.lock(name).try_acquire()
 
     async def main() -> None:
-        async with redlock.Redlock(redis_server.url) as client:
-            lease = await client.lock(name, ttl=30).aacquire()
-        check(client, lease)
+        async with redlock.AsyncRedlock(redis_server.url) as client:
+            lease = await client.lock(name, ttl=30).acquire()
+        check(client.as_sync(), lease.as_sync())
 
     if style == "async with":
         asyncio.run(main())
@@ -293,8 +293,8 @@ def test_a_coroutine_that_is_closed_inside_of_a_client_gives_back_too(
     redis_server: Server, name: str
 ) -> None:
     async def body() -> None:
-        async with redlock.Redlock(redis_server.url) as client:
-            lease = client.lock(name, ttl=30).acquire()
+        async with redlock.AsyncRedlock(redis_server.url) as client:
+            lease = await client.lock(name, ttl=30).acquire()
             await forever()
             lease.ensure_held()
 
@@ -332,8 +332,8 @@ def test_a_timeout_that_is_none_is_refused(silent: list[Silent], call: Call, wro
 def test_a_shutdown_in_a_loop_that_has_to_wait_is_warned_of(name: str) -> None:
     async def main() -> None:
         client = redlock.Redlock("memory://")
-        lease = await client.lock(name).aacquire()
-        with pytest.warns(RuntimeWarning, match="await client.ashutdown"):
+        lease = await client.lock(name).as_async().acquire()
+        with pytest.warns(RuntimeWarning, match=r"await client\.as_async\(\)\.shutdown"):
             assert client.shutdown(0.2) == 1
         assert not lease.held
 

@@ -29,13 +29,13 @@ def by_stack(lease: redlock.Lease, body: Callable[[], object]) -> None:
 
 
 async def by_async_with(lease: redlock.Lease, body: Callable[[], object]) -> None:
-    async with lease:
+    async with lease.as_async():
         body()
 
 
 async def by_async_stack(lease: redlock.Lease, body: Callable[[], object]) -> None:
     async with contextlib.AsyncExitStack() as stack:
-        await stack.enter_async_context(lease)
+        await stack.enter_async_context(lease.as_async())
         body()
 
 
@@ -105,28 +105,26 @@ def test_a_lease_that_its_lock_entered_is_not_entered_again(
     assert not lease.held
 
 
-@pytest.mark.parametrize("way", ["lock", "aacquire", "lease"])
+@pytest.mark.parametrize("way", ["lock", "AsyncLock", "lease"])
 @pytest.mark.parametrize("inner", ["with", "async with"])
 def test_an_async_scope_is_not_left_by_an_inner_one(
     client: redlock.Redlock, name: str, way: str, inner: str
 ) -> None:
     async def main() -> None:
         lock = client.lock(name)
-        outer: Any = {"lock": lambda: lock, "aacquire": lock.aacquire}.get(way, lock.acquire)()
+        outer: Any = {"lock": lock, "AsyncLock": lock.as_async()}.get(way)
+        if outer is None:
+            outer = await lock.as_async().acquire()
         async with outer as lease:
             with pytest.raises(RuntimeError, match="already entered"):
                 if inner == "with":
-                    by_with(lease, lambda: pytest.fail("entered again"))
+                    by_with(lease.as_sync(), lambda: pytest.fail("entered again"))
                 else:
-                    await by_async_with(lease, lambda: pytest.fail("entered again"))
+                    await by_async_with(lease.as_sync(), lambda: pytest.fail("entered again"))
             assert lease.held
         assert not lease.held
 
-    if way == "lease":
-        with pytest.warns(RuntimeWarning, match="blocks the event loop"):
-            asyncio.run(main())
-    else:
-        asyncio.run(main())
+    asyncio.run(main())
 
 
 def test_a_decorated_call_whose_lease_was_lost_does_not_run(

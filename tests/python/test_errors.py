@@ -72,4 +72,4 @@ def test_what_others_ask_a_lock_is_answered_with_the_way(
 
 def test_asyncio_verbs_need_a_loop(client: redlock.Redlock, name: str) -> None:
     with pytest.raises(RuntimeError, match="no running event loop"):
-        client.lock(name).ainspect().send(None)
+        client.lock(name).as_async().inspect().send(None)

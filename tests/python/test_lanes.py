@@ -48,11 +48,11 @@ def sync():
 
 async def loop():
     for _ in range(100):
-        await (await lock.aacquire()).arelease()
+        await (await lock.as_async().acquire()).release()
     await asyncio.sleep(1)
     before = switches()
     for _ in range(pairs):
-        await (await lock.aacquire()).arelease()
+        await (await lock.as_async().acquire()).release()
     print(switches() - before)
 
 if kind == "sync":
@@ -137,19 +137,19 @@ def test_a_blocked_loop_ends_no_connection(redis_server: Server) -> None:
 
     async def main() -> None:
         with redlock.Redlock([redis_server.url]) as client:
-            await (await client.lock("warm").aacquire()).arelease()
-            lease = await client.lock("blocked-held", ttl=1).aacquire()
+            await (await client.lock("warm").as_async().acquire()).release()
+            lease = await client.lock("blocked-held", ttl=1).as_async().acquire()
             for _ in range(3):
                 asks = [
-                    asyncio.create_task(client.lock(f"blocked-{n}", ttl=20).aacquire())
+                    asyncio.create_task(client.lock(f"blocked-{n}", ttl=20).as_async().acquire())
                     for n in range(20)
                 ]
                 await asyncio.sleep(0)
                 time.sleep(2)
                 for granted in await asyncio.gather(*asks):
-                    await granted.arelease()
+                    await granted.release()
             assert lease.held
-            await lease.arelease()
+            await lease.release()
             assert client.stats().reconnects == 0
 
     asyncio.run(main())
@@ -161,14 +161,16 @@ def test_a_grant_that_a_blocked_loop_reads_too_late_is_asked_for_again(
 ) -> None:
     async def main() -> None:
         with redlock.Redlock([redis_server.url]) as client:
-            await (await client.lock("warm").aacquire()).arelease()
+            await (await client.lock("warm").as_async().acquire()).release()
             for wait in (0, 0.1):
-                asked = asyncio.create_task(client.lock("late", ttl=0.3, wait=wait).aacquire())
+                asked = asyncio.create_task(
+                    client.lock("late", ttl=0.3, wait=wait).as_async().acquire()
+                )
                 await asyncio.sleep(0)
                 time.sleep(1)
                 lease = await asked
                 assert lease.held
-                await lease.arelease()
+                await lease.release()
 
     asyncio.run(main())
 
@@ -191,7 +193,7 @@ def test_threads_and_loops_share_one_client(redis_server: Server) -> None:
         async def task(number: int) -> None:
             lock, worst = client.lock(f"shared-a{number}", ttl=20), 0.0
             while (began := time.monotonic()) < end:
-                await (await lock.aacquire()).arelease()
+                await (await lock.as_async().acquire()).release()
                 worst = max(worst, time.monotonic() - began)
             slowest.append(worst)
 
@@ -242,7 +244,7 @@ def test_descriptors_and_threads_do_not_grow(redis_server: Server) -> None:
     """Threads and loops that come and go leave no descriptor open."""
 
     async def once(client: redlock.Redlock) -> None:
-        await (await client.lock("grows").aacquire()).arelease()
+        await (await client.lock("grows").as_async().acquire()).release()
 
     def used_by(client: redlock.Redlock) -> None:
         client.lock("grows").acquire().release()
@@ -280,7 +282,7 @@ def test_a_loop_may_go_on_in_another_thread(kind: str, redis_server: Server) -> 
     ):
 
         async def once(name: str) -> None:
-            await (await client.lock(name, wait=10).aacquire()).arelease()
+            await (await client.lock(name, wait=10).as_async().acquire()).release()
 
         loop.run_until_complete(once("moves"))
         held = other.lock("moves-held", ttl=20).acquire()
@@ -322,7 +324,7 @@ def test_a_cut_is_seen_though_a_loop_that_stopped_has_the_seat(redis_server: Ser
 
         async def use() -> None:
             for _ in range(50):
-                await (await client.lock("stopped-warm").aacquire()).arelease()
+                await (await client.lock("stopped-warm").as_async().acquire()).release()
                 await asyncio.sleep(0.01)
 
         while len(own(redis_server, name)) < 2:
@@ -353,7 +355,7 @@ def test_a_loop_with_little_stack_leaves_it_to_the_background_thread(redis_serve
         "async def main():\n"
         "    client = redlock.Redlock([sys.argv[1]])\n"
         "    for _ in range(200):\n"
-        "        await (await client.lock('small').aacquire()).arelease()\n"
+        "        await (await client.lock('small').as_async().acquire()).release()\n"
         "asyncio.run(main())\n"
         "threading.stack_size(64 * 1024)\n"
         "thread = threading.Thread(target=lambda: asyncio.run(main()))\n"

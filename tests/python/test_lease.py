@@ -73,9 +73,9 @@ def test_on_lost_on_the_dispatcher(client: redlock.Redlock, name: str) -> None:
 def test_on_lost_on_the_loop(client: redlock.Redlock, name: str) -> None:
     async def main() -> None:
         told = asyncio.get_running_loop().create_future()
-        lease = await client.lock(name).aacquire()
+        lease = await client.lock(name).as_async().acquire()
         lease.on_lost(lambda error: told.set_result((error.reason, threading.current_thread())))
-        await client.aforce_release(name)
+        await client.as_async().force_release(name)
         reason, thread = await asyncio.wait_for(told, 5)
         assert reason == "missing"
         assert thread is threading.current_thread()

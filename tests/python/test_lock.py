@@ -207,7 +207,7 @@ def test_a_cancelled_attach_leaves_the_lease_alone(
         assert asyncio.isfuture(attaching)
         attaching.cancel()
         # Ordered after every command for it.
-        await (await redis_client.lock(f"{name}-next").aacquire()).arelease()
+        await (await redis_client.lock(f"{name}-next").as_async().acquire()).release()
 
     asyncio.run(main())
     lease.extend()

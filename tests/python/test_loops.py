@@ -17,7 +17,7 @@ from tests.waiting import eventually, forever
 def test_one_wake_up_per_batch(client: redlock.Redlock, name: str) -> None:
     async def main() -> None:
         loop: Any = asyncio.get_running_loop()
-        await (await client.lock(name).aacquire()).arelease()
+        await (await client.lock(name).as_async().acquire()).release()
         wakes = 0
         (completions,) = [
             key.data[0]._callback
@@ -37,13 +37,13 @@ def test_one_wake_up_per_batch(client: redlock.Redlock, name: str) -> None:
         ]
         loop.add_reader(fd, counted)
         locks = [client.lock(f"{name}-{number}") for number in range(200)]
-        acquiring = [asyncio.create_task(lock.aacquire()) for lock in locks]
+        acquiring = [asyncio.create_task(lock.as_async().acquire()) for lock in locks]
         await asyncio.sleep(0)
         # The loop is blocked until all are granted.
         eventually(lambda: all(lock.inspect().held for lock in (locks[0], locks[-1])))
         leases = await asyncio.gather(*acquiring)
         assert wakes <= 3
-        await asyncio.gather(*(lease.arelease() for lease in leases))
+        await asyncio.gather(*(lease.release() for lease in leases))
 
     asyncio.run(main())
 
@@ -78,7 +78,7 @@ def test_every_kind_of_loop(client: redlock.Redlock, name: str, kind: str) -> No
         await asyncio.gather(*(once(number) for number in range(50)))
         with pytest.raises(redlock.LockLost):
             async with client.lock(name):
-                await client.aforce_release(name)
+                await client.as_async().force_release(name)
                 await forever()
 
     with asyncio.Runner(loop_factory=new_loop(kind)) as runner:
@@ -116,7 +116,7 @@ def test_a_loop_that_was_closed_is_asked_no_more(redis_client: redlock.Redlock, 
         told: list[object] = []
 
         async def main(told: list[object] = told) -> redlock.Lease:
-            lease = await redis_client.lock("closed", ttl=20, wait=10).aacquire()
+            lease = await redis_client.lock("closed", ttl=20, wait=10).as_async().acquire()
             lease.on_lost(told.append)
             return lease
 

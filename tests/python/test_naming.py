@@ -174,7 +174,7 @@ def test_an_error_of_the_function_s_own_is_no_reason_to_skip(
         client.lock(f"{name}-inner").acquire(wait=0)
 
     async def afails() -> None:
-        await client.lock(f"{name}-inner").aacquire(wait=0)
+        await client.lock(f"{name}-inner").as_async().acquire(wait=0)
 
     lock = client.lock(name, wait=0, default=None)
     with client.lock(f"{name}-inner"):

@@ -58,9 +58,9 @@ def test_so_it_is_on_a_loop(client: redlock.Redlock, name: str) -> None:
             lease.on_lost(coroutine)
             lease.on_lost(lambda error: coroutine(error))
 
-        lease = await client.lock(name).aacquire()
+        lease = await client.lock(name).as_async().acquire()
         await asyncio.create_task(register(lease))
-        await client.aforce_release(name)
+        await client.as_async().force_release(name)
         await all_told.wait()
         assert sorted(told) == [
             ("plain missing", "registrar"),
@@ -87,10 +87,10 @@ def test_its_task_is_not_collected_and_its_error_is_reported(
             done.set()
             raise ZeroDivisionError
 
-        lease = await client.lock(name).aacquire()
+        lease = await client.lock(name).as_async().acquire()
         lease.on_lost(fails)
         lease.on_lost(lambda _: 1 / 0)
-        await client.aforce_release(name)
+        await client.as_async().force_release(name)
         await going.wait()
         gc.collect()
         collected.set()
@@ -140,9 +140,9 @@ def test_what_it_returns_unregisters_it(client: redlock.Redlock, name: str, way:
         return forget
 
     async def main() -> None:
-        lease = await client.lock(name).aacquire()
+        lease = await client.lock(name).as_async().acquire()
         forget = watched(lease)
-        await client.aforce_release(name)
+        await client.as_async().force_release(name)
         await aeventually(event.is_set)
         forget()
 
@@ -166,7 +166,7 @@ def test_one_callback_unregisters_the_next(client: redlock.Redlock, name: str) -
         told: list[int] = []
         forgets: list[Callable[[], None]] = []
         last = asyncio.Event()
-        lease = await client.lock(name).aacquire()
+        lease = await client.lock(name).as_async().acquire()
 
         def tell(number: int) -> None:
             told.append(number)
@@ -175,7 +175,7 @@ def test_one_callback_unregisters_the_next(client: redlock.Redlock, name: str) -
         for number in (0, 1):
             forgets.append(lease.on_lost(lambda _, number=number: tell(number)))  # type: ignore[misc]
         lease.on_lost(lambda _: last.set())
-        await client.aforce_release(name)
+        await client.as_async().force_release(name)
         await last.wait()
         assert told in ([0], [1])
 

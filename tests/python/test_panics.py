@@ -18,7 +18,7 @@ async def awaited(place):
 
 async def batch():
     places = ["future", "answer", "future", "answer"]
-    other = asyncio.ensure_future(client.lock("other").aacquire())
+    other = asyncio.ensure_future(client.lock("other").as_async().acquire())
     answers = await asyncio.wait_for(asyncio.gather(*map(awaited, places)), 10)
     async with await other as lease: return answers, lease.held
 

@@ -51,7 +51,8 @@ def each(request: pytest.FixtureRequest) -> Each:
         async def awaited() -> list[Any]:
             async def one(row: Row) -> Any:
                 async def call(thing: Any, verb: str, *args: Any, **options: Any) -> Any:
-                    return await getattr(thing, f"a{verb}")(*args, **options)
+                    result = await getattr(thing.as_async(), verb)(*args, **options)
+                    return result.as_sync() if isinstance(result, redlock.AsyncLease) else result
 
                 with client(row) as mine:
                     return await scene(row, mine, call)
@@ -181,5 +182,5 @@ def test_a_password_that_a_server_repeats_is_not_shown_or_logged() -> None:
         out, err = run(LOGGED, *fakes.urls.values()).communicate(timeout=30)
     assert err == ""
     assert out.count("DEBUG:redlock.node:no connection") >= len(rows), out
-    assert out.count("***") >= 2 * len(rows), out
+    assert all(cause in out for row in rows for cause in row["cause"]), out
     assert "s3cret" not in out

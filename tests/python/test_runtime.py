@@ -110,10 +110,10 @@ import asyncio, sys, redlock
 client = redlock.Redlock(sys.argv[1])
 async def main():
     lock = client.lock(sys.argv[2], ttl=20)
-    await (await lock.aacquire()).arelease()
-    task = asyncio.create_task(lock.aacquire())
+    await (await lock.as_async().acquire()).release()
+    task = asyncio.create_task(lock.as_async().acquire())
     await asyncio.sleep(float(sys.argv[3]))
-    if not task.cancel(): await task.result().arelease()
+    if not task.cancel(): await task.result().release()
 asyncio.run(main())
 """
 
@@ -154,7 +154,7 @@ client = redlock.Redlock(sys.argv[1])
 lease = client.lock(sys.argv[2], ttl=1).acquire()
 lease.on_lost(print)
 threading.Thread(target=client.lock(sys.argv[2]).acquire, daemon=True).start()
-asyncio.run(client.lock(sys.argv[2] + "-2", ttl=1).aacquire())
+asyncio.run(client.lock(sys.argv[2] + "-2", ttl=1).as_async().acquire())
 print("done")
 """
     process = run(code, redis_server.url, name)

@@ -40,9 +40,9 @@ def test_async_with_releases(client: redlock.Redlock, name: str) -> None:
         lock = client.lock(name)
         async with lock as lease:
             assert lease.held
-            assert await lock.atry_acquire() is None
+            assert await lock.as_async().try_acquire() is None
         assert not lease.held
-        async with await lock.aacquire() as lease:
+        async with await lock.as_async().acquire() as lease:
             assert lease.held
         assert not lease.held
         with pytest.raises(KeyError):
@@ -73,7 +73,7 @@ def test_decorated_coroutine_function(client: redlock.Redlock, name: str) -> Non
 
     @lock
     async def guarded(value: int) -> int:
-        assert await lock.atry_acquire() is None
+        assert await lock.as_async().try_acquire() is None
         return value
 
     assert asyncio.run(guarded(4)) == 4
@@ -346,11 +346,11 @@ def test_a_task_that_waits_for_itself_is_warned_of(client: redlock.Redlock, name
                 pytest.warns(RuntimeWarning, match="this task already holds it.*not reentrant"),
                 pytest.raises(redlock.LockTimeout, match=OWN),
             ):
-                await lock.aacquire(wait=0.1)
+                await lock.as_async().acquire(wait=0.1)
 
             async def other() -> None:
                 with pytest.raises(redlock.LockTimeout, match=ANOTHERS) as caught:
-                    await lock.aacquire(wait=0.1)  # no warning, which would be an error
+                    await lock.as_async().acquire(wait=0.1)  # no warning, which would be an error
                 assert "reentrant" not in str(caught.value)
 
             await asyncio.create_task(other())
@@ -375,12 +375,13 @@ def test_blocking_in_a_loop_is_warned_of(client: redlock.Redlock, name: str) -> 
 
 def test_a_client_closes_in_async_with(client: redlock.Redlock, name: str) -> None:
     async def main() -> None:
-        async with client as same:
-            assert same is client
-            lease = await client.lock(name).aacquire()
+        aclient = client.as_async()
+        async with aclient as same:
+            assert same is aclient
+            lease = await aclient.lock(name).acquire()
         assert not lease.held
         with pytest.raises(redlock.ClientClosed):
-            await client.lock(name).aacquire()
+            await aclient.lock(name).acquire()
 
     asyncio.run(main())
 

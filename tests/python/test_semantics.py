@@ -35,11 +35,11 @@ def test_a_lock_only_describes(silent: list[Silent]) -> None:
 def test_a_lease_that_a_task_forgets_is_not_released(client: redlock.Redlock, name: str) -> None:
     async def main() -> None:
         with pytest.warns(ResourceWarning, match=rf"lock:{name}.*test_semantics\.py:\d+") as warned:
-            await client.lock(name, ttl=20).aacquire()
+            await client.lock(name, ttl=20).as_async().acquire()
             await asyncio.sleep(0)  # the step that received it still has a reference
             gc.collect()
         assert len(warned) == 1
-        assert await client.lock(name).atry_acquire() is None
+        assert await client.lock(name).as_async().try_acquire() is None
 
     asyncio.run(main())
 
@@ -79,7 +79,7 @@ def test_a_stale_tasks_exit_leaves_the_next_holder_alone(
         async def stale() -> None:
             with pytest.raises(redlock.LockLost):
                 async with lock as lease:
-                    await client.aforce_release(name)
+                    await client.as_async().force_release(name)
                     try:
                         await aeventually(lambda: not lease.held)
                         await forever()  # until it is notified
@@ -93,7 +93,7 @@ def test_a_stale_tasks_exit_leaves_the_next_holder_alone(
             leave.set()
             await first
             assert lease.held
-            assert (await lock.ainspect()).held
+            assert (await lock.as_async().inspect()).held
         assert not lease.held
 
     asyncio.run(main())
@@ -222,7 +222,7 @@ def test_on_lost_of_a_lost_lease_is_called_soon_by_the_loop(
     client: redlock.Redlock, name: str
 ) -> None:
     async def main() -> None:
-        lease = await client.lock(name).aacquire()
+        lease = await client.lock(name).as_async().acquire()
         lose(client, lease)
         told = asyncio.get_running_loop().create_future()
         lease.on_lost(lambda error: told.set_result((error.reason, threading.current_thread())))
@@ -243,7 +243,7 @@ def test_a_lease_held_for_long_is_warned_of_once_with_its_place(
         )
         call(lease, "release")
     (text,) = [record.getMessage() for record in found]
-    assert re.search(r"held for more than ten times its ttl, acquired at .*\.py:\d+", text)
+    assert re.search(r"held for more than ten times its TTL, acquired at .*\.py:\d+", text)
     assert found[0].levelno == logging.WARNING
 
 

@@ -210,7 +210,7 @@ def test_every_verb_says_the_cause_in_time(
                 eventually(free)
 
     async def awaited(thing: Any, verb: str, *args: Any) -> Any:
-        return await getattr(thing, f"a{verb}")(*args)
+        return await getattr(thing.as_async(), verb)(*args)
 
     check(lambda thing, verb, *args: getattr(thing, verb)(*args))
     with asyncio.Runner() as runner:

@@ -40,26 +40,26 @@ def test_every_verb_that_waits(run: Any, client: redlock.Redlock, name: str) -> 
         lock = client.lock(name, ttl=5)
         async with lock as lease:
             assert lease.held
-            await lease.aextend(ttl=20)
-            assert await lock.atry_acquire() is None
-            assert (await lock.ainspect()).held
+            await lease.extend(ttl=20)
+            assert await lock.as_async().try_acquire() is None
+            assert (await lock.as_async().inspect()).held
         assert not lease.held
-        async with lock.aacquire(wait=1) as lease:
+        async with await lock.as_async().acquire(wait=1) as lease:
             assert lease.held
-        lease = await lock.aacquire(wait=1)
-        theirs = await client.aattach(name, lease.token, ttl=5)
+        lease = await lock.as_async().acquire(wait=1)
+        theirs = await client.as_async().attach(name, lease.token, ttl=5)
         async with lease:
             pass
         assert theirs.detach() in (True, False)
-        kept = await lock.atry_acquire()
-        assert await client.arelease_all() == 1
+        kept = await lock.as_async().try_acquire()
+        assert await client.as_async().release_all() == 1
         assert kept is not None
         assert not kept.held
-        assert await client.aforce_release(name) is False
-        async with redlock.Redlock("memory://") as other:
-            kept = await other.lock(name).aacquire()
+        assert await client.as_async().force_release(name) is False
+        async with redlock.AsyncRedlock("memory://") as other:
+            kept = await other.lock(name).acquire()
         assert not kept.held
-        assert await other.ashutdown(0) == 0
+        assert await other.shutdown(0) == 0
 
     run(main)
 
@@ -108,15 +108,15 @@ def test_a_cancelled_wait_leaves_no_key(run: Any, client: redlock.Redlock, name:
 
     async def main() -> None:
         with anyio.move_on_after(0.1) as scope:
-            await lock.aacquire()
+            await lock.as_async().acquire()
         assert scope.cancelled_caught
         with anyio.move_on_after(0.1) as scope:
             async with lock:
                 raise AssertionError("entered")
         assert scope.cancelled_caught
         with pytest.raises(TimeoutError), anyio.fail_after(0.05):
-            await lock.aacquire()
-        await held.arelease()
+            await lock.as_async().acquire()
+        await held.as_async().release()
         # No waiter is in its queue.
         async with client.lock(name, wait=0):
             pass
@@ -134,9 +134,9 @@ def test_cancelled_at_any_moment_it_leaves_no_key(
         cancelled = 0
         for number in range(150):
             with anyio.move_on_after(number * 1e-5) as scope:
-                lease = await lock.aacquire()
+                lease = await lock.as_async().acquire()
                 with anyio.CancelScope(shield=True):
-                    await lease.arelease()
+                    await lease.release()
             cancelled += scope.cancelled_caught
         return cancelled
 
@@ -149,20 +149,20 @@ def test_loss_cancels_the_body(run: Any, client: redlock.Redlock, name: str) -> 
     lock, seen = client.lock(name), list[str]()
 
     async def main() -> None:
-        for entered in (lambda: lock, lock.aacquire):
+        for entered in (lock, lock.as_async()):
             with pytest.raises(redlock.LockLost) as caught:
-                async with entered():
-                    await client.aforce_release(name)
+                async with entered:
+                    await client.as_async().force_release(name)
                     try:
                         await anyio.sleep_forever()
                     finally:
                         seen.append("cleaned up")
             assert caught.value.reason == "missing"
             assert isinstance(caught.value.__cause__, anyio.get_cancelled_exc_class())
-        lease = await lock.aacquire()
+        lease = await lock.as_async().acquire()
         with pytest.raises(redlock.LockLost):
             async with lease:
-                await client.aforce_release(name)
+                await client.as_async().force_release(name)
                 await anyio.sleep_forever()
         # No cancellation is pending.
         await nothing_is_left(client)
@@ -198,7 +198,7 @@ def test_two_scopes_of_which_one_is_lost(run: Any, client: redlock.Redlock, name
             async with client.lock(outer):
                 try:
                     async with client.lock(inner):
-                        await client.aforce_release(lost)
+                        await client.as_async().force_release(lost)
                         await anyio.sleep_forever()
                 except redlock.LockLost:
                     heard = "inner"
@@ -223,7 +223,7 @@ def test_loss_in_a_group_and_around_one(run: Any, client: redlock.Redlock, name:
         async with client.lock(name), anyio.create_task_group() as group:
             group.start_soon(sleeper)
             await anyio.wait_all_tasks_blocked()
-            await client.aforce_release(name)
+            await client.as_async().force_release(name)
 
     async def inside() -> None:
         async with anyio.create_task_group() as group:
@@ -233,7 +233,7 @@ def test_loss_in_a_group_and_around_one(run: Any, client: redlock.Redlock, name:
     async def holder() -> None:
         async with client.lock(name):
             await anyio.wait_all_tasks_blocked()
-            await client.aforce_release(name)
+            await client.as_async().force_release(name)
             await anyio.sleep_forever()
 
     with pytest.raises(redlock.LockLost):
@@ -253,7 +253,7 @@ def test_a_cancelled_holder_releases(run: Any, redis_client: redlock.Redlock, na
                 await anyio.sleep_forever()
         assert scope.cancelled_caught
         # Its release was sent before.
-        await (await lock.aacquire(wait=2)).arelease()
+        await (await lock.as_async().acquire(wait=2)).release()
         async with anyio.create_task_group() as group:
             with pytest.raises(KeyError):
                 async with lock:
@@ -295,13 +295,13 @@ def test_on_lost_runs_in_the_host_and_takes_coroutine_functions(
             await anyio.sleep(0)
             told.append(error.reason)
 
-        lease = await client.lock(name).aacquire()
+        lease = await client.lock(name).as_async().acquire()
         lease.on_lost(lambda error: told.append(error.reason))
         lease.on_lost(slow)
-        await client.aforce_release(name)
+        await client.as_async().force_release(name)
         await aeventually(lambda: len(told) >= 2, sleep=anyio.sleep)
         with pytest.raises(redlock.LockLost):
-            await lease.arelease()
+            await lease.release()
 
     run(main)
     assert told == ["missing", "missing"]
@@ -317,15 +317,15 @@ def test_a_callback_that_raises_is_logged_and_ends_nothing(
         raise ValueError("task")
 
     async def main() -> None:
-        lease = await client.lock(name).aacquire()
+        lease = await client.lock(name).as_async().acquire()
         lease.on_lost(fails)
         lease.on_lost(slow)
-        await client.aforce_release(name)
+        await client.as_async().force_release(name)
         await aeventually(
             lambda: len([one for one in caplog.records if one.exc_info]) >= 2, sleep=trio.sleep
         )
         with pytest.raises(redlock.LockLost):
-            await lease.arelease()
+            await lease.release()
 
     trio.run(main)
 
@@ -336,7 +336,7 @@ def test_tasks_are_told_apart(run: Any, client: redlock.Redlock, name: str) -> N
 
     async def other() -> None:
         with pytest.raises(redlock.LockTimeout) as caught:
-            await lock.aacquire()
+            await lock.as_async().acquire()
         assert "not reentrant" not in str(caught.value)
 
     async def main() -> None:
@@ -345,7 +345,7 @@ def test_tasks_are_told_apart(run: Any, client: redlock.Redlock, name: str) -> N
                 pytest.warns(RuntimeWarning, match="this task already holds it"),
                 pytest.raises(redlock.LockTimeout, match="not reentrant"),
             ):
-                await lock.aacquire()
+                await lock.as_async().acquire()
             async with anyio.create_task_group() as group:
                 group.start_soon(other)
 
@@ -374,7 +374,7 @@ def test_a_decorated_coroutine_function(run: Any, client: redlock.Redlock, name:
     @client.lock(name, wait=0, default="skipped")
     async def work() -> str:
         await anyio.sleep(0)
-        return "held" if (await client.lock(name).ainspect()).held else "free"
+        return "held" if (await client.lock(name).as_async().inspect()).held else "free"
 
     assert run(work) == "held"
 
@@ -403,7 +403,7 @@ def says_when_it_waits():
 async def main():
     async with client.lock(sys.argv[2], ttl=30) as lease:
         threading.Thread(target=says_when_it_waits, daemon=True).start()
-        await client.lock(sys.argv[2]).aacquire()
+        await client.lock(sys.argv[2]).as_async().acquire()
 try:
     {run}
 except KeyboardInterrupt:

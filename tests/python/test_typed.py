@@ -14,7 +14,17 @@ STUB = Path(redlock.__file__).with_name("_native.pyi").read_text()
 
 
 @pytest.mark.parametrize(
-    "owner", [redlock.Redlock, redlock.Lock, redlock.Lease, redlock.testing.TestRedlock]
+    "owner",
+    [
+        redlock.Redlock,
+        redlock.Lock,
+        redlock.Lease,
+        redlock.AsyncRedlock,
+        redlock.AsyncLock,
+        redlock.AsyncLease,
+        redlock.testing.TestRedlock,
+        redlock.testing.AsyncTestRedlock,
+    ],
 )
 def test_every_method_has_type_hints_that_can_be_read(owner: Any) -> None:
     """Frameworks read them for injected objects. The types are in the stubs."""
@@ -24,7 +34,7 @@ def test_every_method_has_type_hints_that_can_be_read(owner: Any) -> None:
             assert isinstance(typing.get_type_hints(method), dict)
 
 
-@pytest.mark.parametrize("module", ["__init__", "errors", "otel", "testing"])
+@pytest.mark.parametrize("module", ["__init__", "errors", "otel", "testing", "types"])
 def test_every_public_attribute_has_a_declared_type(module: str) -> None:
     """Required by `pyright --verifytypes`, because inferred types may differ between type checkers."""
     tree = ast.parse(Path(redlock.__file__).with_name(f"{module}.py").read_text())
@@ -57,12 +67,39 @@ def of_class(name: str) -> str:
 
 @pytest.mark.parametrize("name", ["Redlock", "Lock", "Lease"])
 def test_the_stubs_suit_exit_stacks(name: str) -> None:
-    stub = of_class(name)
     for method in ("__aenter__", "__aexit__"):
-        assert f"    async def {method}(" in stub
+        assert (f"    async def {method}(" in of_class(name)) == (name == "Lock")
+        assert f"    async def {method}(" in of_class(f"Async{name}")
+    for method in ("__enter__", "__exit__"):
+        assert f"    def {method}(" in of_class(name)
+        assert f"    def {method}(" not in of_class(f"Async{name}")
+
+
+def test_signatures_have_only_public_types_and_visible_defaults() -> None:
+    """Editors show them, and programs need the names for annotations."""
+    tree = ast.parse(STUB)
+    for owner in tree.body:
+        if isinstance(owner, ast.ClassDef) and not owner.name.startswith("_"):
+            for function in owner.body:
+                if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                    verify_signature(function)
+        elif isinstance(owner, ast.FunctionDef) and not owner.name.startswith("_"):
+            verify_signature(owner)
+
+
+def verify_signature(function: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+    if function.name.startswith("_") and not function.name.startswith("__"):
+        return
+    text = ast.unparse(function.args) + " -> " + ast.unparse(function.returns or ast.Name("?"))
+    assert "..." not in re.sub(r"\.\.\.[,\]]", "", text), f"{function.name}: {text}"
+    private = {*re.findall(r"\b_\w+", text)} - {"_P", "_R", "_T", "_D"}
+    assert not private, f"{function.name}: {text}"
 
 
 def test_the_stubs_keep_the_class_of_a_client_and_the_lines_behind_a_lock() -> None:
-    for method in (r"def __enter__\(self, /\)", r"async def __aenter__\(self\)"):
-        assert re.search(method + ' -> "?(typing.)?Self"?:', of_class("Redlock"))
+    for method, owner in (
+        (r"def __enter__\(self, /\)", "Redlock"),
+        (r"async def __aenter__\(self\)", "AsyncRedlock"),
+    ):
+        assert re.search(method + ' -> "?(typing.)?Self"?:', of_class(owner))
     assert "def __bool__(self, /) -> bool:" in of_class("Lock")

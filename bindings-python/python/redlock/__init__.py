@@ -1,19 +1,31 @@
-"""One lock over Redis, the same in Rust, Python and Node.
+"""Distributed locks over Redis, with the same core in Rust, Python and Node.js.
 
-    with redlock.lock("job", ttl=10) as lease:         # blocks without the GIL
+    with redlock.lock("job", ttl=10) as lease:         # waits without the GIL
         ...
     async with redlock.lock("job", ttl=10) as lease:   # asyncio: the body is cancelled if the lease is lost
         ...
 
-`lock` and `configure` use the default client; `Redlock` makes others.
+`lock` and `configure` use the default client. Create other clients with `Redlock`, or in asyncio with `AsyncRedlock`.
 """
 
-# Gives the native classes their methods for asyncio. Not at first use: a with statement must not end in the middle of
-# an import, by Ctrl-C or for want of a file.
+# These add Python methods to the native classes. They are imported here, not at the first use, so that a with statement
+# never imports. Ctrl-C or a missing file could end an import.
 from redlock import _asyncio as _asyncio
 from redlock import _client as _client
 from redlock import _log as _log
-from redlock._native import Inspection, Lease, Lock, NodeInspection, Redlock, Stats, configure, lock
+from redlock._native import (
+    AsyncLease,
+    AsyncLock,
+    AsyncRedlock,
+    Inspection,
+    Lease,
+    Lock,
+    NodeInspection,
+    Redlock,
+    Stats,
+    configure,
+    lock,
+)
 from redlock._native import __version__ as __version__
 from redlock.errors import (
     ClientClosed,
@@ -28,6 +40,9 @@ from redlock.errors import (
 )
 
 __all__ = [
+    "AsyncLease",
+    "AsyncLock",
+    "AsyncRedlock",
     "ClientClosed",
     "Inspection",
     "InvalidOption",

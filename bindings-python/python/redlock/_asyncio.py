@@ -1,26 +1,28 @@
-"""asyncio and trio: what awaits an acquire, and what an `async with` does at its begin, its end and a cancellation.
+"""Locks and leases under asyncio and trio: the methods of `AsyncLock` and `AsyncLease`, and `async with`.
 
-The classes of `redlock._native` get the methods of the classes here when the package is imported, so that calls go one
-way: this calls native code, which waits, and never the other way round. asyncio and trio are imported only where they
-are in use already.
+The classes of `redlock._native` get the methods of the classes below when the package is imported. Calls therefore have
+one direction: this module calls native code, which returns futures. asyncio and trio are imported only where the
+program uses them.
 """
 
 import sys
 
 from redlock import _native
 from redlock._body import Body
-from redlock._coroutine_function import coroutine_function, line_of
+from redlock._coroutine_function import coroutine_function
 from redlock._native import _conclude
 from redlock.errors import LockError
 
-# As `typing` has it, which takes longer to import than all the rest.
+# Like `typing.TYPE_CHECKING`. Importing `typing` takes longer than all the rest.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator
+    from collections.abc import Callable, Coroutine
     from datetime import timedelta
     from types import TracebackType
     from typing import Any, ParamSpec, TypeVar, overload
 
+    from redlock._native import AsyncLease as _AsyncLease
+    from redlock._native import AsyncLock as _AsyncLock
     from redlock._native import Inspection, _Acquire
     from redlock._native import Lease as _Lease
     from redlock._native import Lock as _Lock
@@ -31,22 +33,23 @@ if TYPE_CHECKING:
     _R = TypeVar("_R")
     _T = TypeVar("_T")
 else:
-    _Lease = _Lock = object
+    _AsyncLease = _AsyncLock = _Lock = object
 
 
 def _trio() -> "Loop | None":
-    """The trio that runs here. Asked only where it is imported, of which nobody has to be sure that it is trio."""
+    """Returns the trio run of the calling task, if there is one. Called only if a module `trio` was imported."""
     try:
         from redlock import _trio as trio
     except (AttributeError, ImportError):
+        # Another module of this name.
         return None
-    # A Ctrl-C comes before a lease is handed out, or after.
+    # Ctrl-C must not interrupt these functions between a grant and its return to the caller.
     trio.protect(*_PROTECTED)
     return trio.running()
 
 
 def _body() -> "Body | TrioBody":
-    """That of the task which calls."""
+    """Returns the body of an `async with` in the calling task."""
     if "trio" in sys.modules and _trio() is not None:
         from redlock._trio import Body as TrioBody
 
@@ -54,22 +57,27 @@ def _body() -> "Body | TrioBody":
     return Body()
 
 
-def _begin(body: "Body | TrioBody", lease: "_Lease") -> None:
-    body.begin()
-    lease._on_lost(body.lost)
-
-
 async def _leave(
     lease: "_Lease", body: "Body | TrioBody | None", error: BaseException | None
 ) -> None:
+    """Releases the lease at the end of an `async with`.
+
+    Args:
+        lease: The lease of the block.
+        body: The body of the block, if it was entered.
+        error: The exception that leaves the block.
+
+    Raises:
+        LockLost: The lease was lost and the block raised nothing else.
+    """
     ours, left = (False, error) if body is None else body.finish(error)
     if isinstance(error, GeneratorExit):
-        # The coroutine is being closed: there may be no loop to wait in.
+        # The coroutine is being closed. There may be no loop to wait in.
         lease._let_go()
         return
     problem: LockError | None = lease._loss()
     try:
-        # Sent before the first await; a cancellation here ends only the waiting for the confirmation.
+        # The release is sent before the first await. A cancellation here only ends the wait for its confirmation.
         await lease._release()
     except LockError as failure:
         problem = failure
@@ -78,135 +86,50 @@ async def _leave(
             raise problem from error
         _conclude(problem, left)
     if left is not None and left is not error:
-        # What a cancellation of ours was raised with.
+        # The rest of an exception group, without our cancellation.
         raise left
 
 
-async def _aacquire(begin: "Callable[..., _Acquire]", *args: "Any", **kwargs: "Any") -> "Any":
+async def _acquire(begin: "Callable[..., _Acquire]", *args: "Any", **kwargs: "Any") -> "Any":
+    """Begins an acquire with these arguments and awaits its result."""
     acquire = begin(*args, **kwargs)
     while True:
         asked = acquire.ask()
         try:
             await asked
         except BaseException:
-            # Also releases a grant that the task has not seen.
+            # Also releases a grant that the task has not received.
             acquire.give_up()
             raise
-        # Otherwise the grant expired before the loop read it. Ask again, within the same `wait`.
+        # Otherwise the grant expired before the loop read it. Try again within the same `wait`.
         if acquire.accept():
             return acquire.lease()
 
 
-async def _atry_acquire(lock: "_Lock", line: "tuple[str, int | None]") -> "_Lease | None":
-    return await _aacquire(lock._begin_once, line)  # type: ignore[no-any-return]
+async def _try_acquire(lock: "_Lock", line: "tuple[str, int | None]") -> "_AsyncLease | None":
+    return await _acquire(lock._begin_once, line)  # type: ignore[no-any-return]
 
 
-async def _aattach(lock: "_Lock", line: "tuple[str, int | None]", token: str) -> "_Lease":
+async def _attach(lock: "_Lock", line: "tuple[str, int | None]", token: str) -> "_AsyncLease":
     return await lock._attach(line, token)
 
 
-# As Python shows them: in the warning about a coroutine that was never awaited, for example.
-_aacquire.__qualname__ = "Lock.aacquire"
-_atry_acquire.__qualname__ = "Lock.atry_acquire"
-_aattach.__qualname__ = "Lock.aattach"
-
-
-class _Acquiring:
-    """The coroutine that `lock.aacquire()` returns, which `async with` can enter as well."""
-
-    __slots__ = ("__weakref__", "_coroutine", "_lease")
-
-    def __init__(self, coroutine: "Coroutine[Any, Any, _Lease]") -> None:
-        self._coroutine: Any = coroutine
-
-    def __await__(self) -> "Generator[Any, None, _Lease]":
-        # As `await` checks of a coroutine itself.
-        if self._coroutine.cr_await is not None:
-            raise RuntimeError("coroutine is being awaited already")
-        return self._coroutine.__await__()  # type: ignore[no-any-return]
-
-    async def __aenter__(self) -> "_Lease":
-        body = _body()
-        lease: _Lease = await self._coroutine
-        lease._enter(body)
-        _begin(body, lease)
-        self._lease = lease
-        return lease
-
-    async def __aexit__(
-        self,
-        kind: "type[BaseException] | None",
-        error: BaseException | None,
-        trace: "TracebackType | None",
-    ) -> None:
-        lease = self._lease
-        del self._lease
-        await lease.__aexit__(kind, error, trace)
-
-    # A task drives a coroutine with these.
-    def send(self, value: "Any") -> "Any":
-        return self._coroutine.send(value)
-
-    def throw(self, *error: "Any") -> "Any":
-        return self._coroutine.throw(*error)
-
-    def close(self) -> None:
-        self._coroutine.close()
+# Python shows these names, for example in the warning about a coroutine that was never awaited.
+_acquire.__qualname__ = "AsyncLock.acquire"
+_try_acquire.__qualname__ = "AsyncLock.try_acquire"
+_attach.__qualname__ = "AsyncLock.attach"
 
 
 class Lock(_Lock):  # type: ignore[misc]
-    """What `redlock.Lock` has from here."""
+    """The Python methods of `redlock.Lock`."""
 
-    @coroutine_function
-    def aacquire(  # type: ignore[override]
-        self,
-        *args: "Any",
-        wait: "float | timedelta | None" = ...,  # type: ignore[assignment]
-        **kwargs: "Any",
-    ) -> "_Acquiring":
-        """`acquire` for asyncio, to be awaited or entered. A cancellation leaves no key behind.
-
-        >>> async with lock.aacquire(wait=5) as lease:
-        ...     lease.held
-        True
-        >>> lease = await lock.aacquire(wait=5)
-        >>> await lease.arelease()
-        """
-        # `line_of`, without its call.
-        frame = sys._getframe(1)
-        line = (frame.f_code.co_filename, frame.f_lineno)
-        return _Acquiring(_aacquire(self._begin, line, wait, *args, **kwargs))
-
-    @coroutine_function
-    def atry_acquire(self) -> "Coroutine[Any, Any, _Lease | None]":
-        """`try_acquire` for asyncio.
-
-        >>> lease = await lock.atry_acquire()
-        >>> await lease.arelease()
-        """
-        return _atry_acquire(self, line_of(sys._getframe(1)))
-
-    @coroutine_function
-    def aattach(self, token: str) -> "Coroutine[Any, Any, _Lease]":
-        """`attach` for asyncio.
-
-        >>> theirs = await lock.aattach(lease.token)
-        """
-        return _aattach(self, line_of(sys._getframe(1)), token)
-
-    async def ainspect(self) -> "Inspection":
-        """`inspect` for asyncio.
-
-        >>> (await lock.ainspect()).held
-        False
-        """
-        return await self._inspect()
-
-    async def __aenter__(self) -> "_Lease":
+    async def __aenter__(self) -> "_AsyncLease":
         frame = sys._getframe(1)
         body = _body()
-        lease: _Lease = await _aacquire(self._begin, line_of(frame))
-        _begin(body, lease)
+        line = (frame.f_code.co_filename, frame.f_lineno)
+        lease: _AsyncLease = await _acquire(self._begin, line)
+        body.begin()
+        lease._lease._on_lost(body.lost)
         self._enter(frame, lease, body)
         return lease
 
@@ -229,38 +152,219 @@ class Lock(_Lock):  # type: ignore[misc]
         def __call__(self, function: "Callable[_P, _R]") -> "Callable[_P, _R]": ...
 
     def __call__(self, function: "Any") -> "Any":
-        """A function, or coroutine function, that holds the lock during each call.
+        """Decorates a function or coroutine function, which then holds the lock during each call.
 
-        Braces in the lock's name stand for arguments of the call. If a function that is no `async def` returns an
-        awaitable, the lock is held until that has ended. Raises TypeError for a class, a property and a generator,
-        whose caller decides when it ends; InvalidOption for a name with other braces.
+        Braces in the lock's name contain parameters of the function. If a function that is not an `async def` returns
+        an awaitable, the lock is held until the awaitable ends.
+
+        Args:
+            function: The function to decorate.
+
+        Returns:
+            A function with the same parameters.
+
+        Raises:
+            TypeError: `function` is a class, a property or a generator, whose caller decides when it ends.
+            InvalidOption: The lock's name contains braces that match no parameter.
         """
         from redlock._decorator import decorate
 
         return decorate(self, function)
 
 
-class Lease(_Lease):  # type: ignore[misc]
-    """What `redlock.Lease` has from here."""
+class AsyncLock(_AsyncLock):  # type: ignore[misc]
+    """The Python methods of `redlock.AsyncLock`."""
 
-    async def aextend(self, ttl: "float | timedelta | None" = None) -> None:
-        """`extend` for asyncio.
+    @coroutine_function
+    def acquire(
+        self,
+        *args: "Any",
+        wait: "float | timedelta | None" = None,
+        timeout: "float | timedelta | None" = None,
+        **kwargs: "Any",
+    ) -> "Coroutine[Any, Any, _AsyncLease]":
+        """Acquires the lock, waiting if another client holds it. A cancellation leaves no key behind.
 
-        >>> await lease.aextend(ttl=30)
+        Args:
+            wait: Maximum time to wait, in seconds or as a timedelta. 0 tries once, `math.inf` waits forever. Default:
+                the lock's own `wait`.
+            timeout: Alias of `wait`, in this method only.
+
+        Returns:
+            The lease.
+
+        Raises:
+            LockTimeout: Another client held the lock all the time.
+            QuorumUnavailable: Too few nodes replied all the time.
+            ClientClosed: The client was closed.
+            InvalidOption: Both `wait` and `timeout` are given.
+
+        Example:
+            >>> async_lock = lock.as_async()
+            >>> lease = await async_lock.acquire(wait=5)
+            >>> await lease.release()
+            >>> async with await async_lock.acquire(wait=5) as lease:
+            ...     lease.held
+            True
         """
-        await self._extend(ttl)
+        frame = sys._getframe(1)
+        line = (frame.f_code.co_filename, frame.f_lineno)
+        return _acquire(self._lock._begin, line, wait, timeout, *args, **kwargs)
 
-    async def arelease(self) -> None:
-        """`release` for asyncio. A cancellation ends only the wait for the confirmation: the release has been sent.
+    @coroutine_function
+    def try_acquire(self) -> "Coroutine[Any, Any, _AsyncLease | None]":
+        """Tries to acquire the lock once.
 
-        >>> await lease.arelease()
+        Returns:
+            The lease, or None if another client holds the lock, or another caller in this process waits for it.
+
+        Raises:
+            QuorumUnavailable: Too few nodes replied.
+            ClientClosed: The client was closed.
+
+        Example:
+            >>> lease = await lock.as_async().try_acquire()
+            >>> await lease.release()
         """
-        await self._release()
+        frame = sys._getframe(1)
+        return _try_acquire(self._lock, (frame.f_code.co_filename, frame.f_lineno))
 
-    async def __aenter__(self) -> "_Lease":
+    @coroutine_function
+    def attach(self, token: str) -> "Coroutine[Any, Any, _AsyncLease]":
+        """Continues the lease that another process holds under this token.
+
+        Both processes then renew the same key. A release by either deletes it, and the other one loses the lease. To
+        transfer a lease, call `lease.detach()` in the other process afterwards. The fencing token is not transferred.
+
+        Args:
+            token: The `token` of the other lease.
+
+        Returns:
+            The lease.
+
+        Raises:
+            LockLost: The lease is not held any longer.
+            QuorumUnavailable: Too few nodes replied.
+            ClientClosed: The client was closed.
+
+        Example:
+            >>> theirs = await lock.as_async().attach(lease.token)
+        """
+        frame = sys._getframe(1)
+        return _attach(self._lock, (frame.f_code.co_filename, frame.f_lineno), token)
+
+    async def inspect(self) -> "Inspection":
+        """Asks the nodes who holds the lock.
+
+        Returns:
+            A snapshot, which may be outdated when you read it.
+
+        Raises:
+            QuorumUnavailable: Fewer nodes than a quorum replied within `node_timeout`.
+            ClientClosed: The client was closed.
+
+        Example:
+            >>> (await lock.as_async().inspect()).held
+            False
+        """
+        return await self._lock._inspect()
+
+    async def __aenter__(self) -> "_AsyncLease":
+        frame = sys._getframe(1)
         body = _body()
-        self._enter(body)
-        _begin(body, self)
+        line = (frame.f_code.co_filename, frame.f_lineno)
+        lock = self._lock
+        lease: _AsyncLease = await _acquire(lock._begin, line)
+        body.begin()
+        lease._lease._on_lost(body.lost)
+        lock._enter(frame, lease, body)
+        return lease
+
+    async def __aexit__(
+        self,
+        kind: "type[BaseException] | None",
+        error: BaseException | None,
+        trace: "TracebackType | None",
+    ) -> None:
+        lease, body = self._lock._leave(sys._getframe(1))
+        await _leave(lease, body, error)
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __call__(
+            self, function: "staticmethod[_P, Coroutine[Any, Any, _R]]"
+        ) -> "staticmethod[_P, Coroutine[Any, Any, _R]]": ...
+        @overload
+        def __call__(
+            self, function: "classmethod[_T, _P, Coroutine[Any, Any, _R]]"
+        ) -> "classmethod[_T, _P, Coroutine[Any, Any, _R]]": ...
+        @overload
+        def __call__(
+            self, function: "Callable[_P, Coroutine[Any, Any, _R]]"
+        ) -> "Callable[_P, Coroutine[Any, Any, _R]]": ...
+
+    def __call__(self, function: "Any") -> "Any":
+        """Decorates a coroutine function, which then holds the lock during each call.
+
+        Braces in the lock's name contain parameters of the function.
+
+        Args:
+            function: The `async def` to decorate.
+
+        Returns:
+            A coroutine function with the same parameters.
+
+        Raises:
+            TypeError: `function` is not a coroutine function.
+            InvalidOption: The lock's name contains braces that match no parameter.
+        """
+        from redlock._decorator import decorate
+
+        return decorate(self._lock, function, only_async=True)
+
+
+class AsyncLease(_AsyncLease):  # type: ignore[misc]
+    """The Python methods of `redlock.AsyncLease`."""
+
+    async def extend(self, ttl: "float | timedelta | None" = None) -> None:
+        """Makes the lease last at least `ttl` from now. Never shortens it. Later renewals use this `ttl`.
+
+        Args:
+            ttl: Seconds or a timedelta, at least 0.1. Default: the lease's own `ttl`.
+
+        Raises:
+            LockLost: The lease has ended.
+            QuorumUnavailable: Too few nodes replied. The lease then lasts as long as before.
+            InvalidOption: `ttl` is below 0.1, or above `restart_guard` with several nodes.
+
+        Example:
+            >>> async with lock as lease:
+            ...     await lease.extend(ttl=30)
+        """
+        await self._lease._extend(ttl)
+
+    async def release(self) -> None:
+        """Releases the lock. A second call does nothing.
+
+        A cancellation only ends the wait for the confirmation, because the release has been sent.
+
+        Raises:
+            LockLost: The lease was lost.
+            QuorumUnavailable: Too few nodes confirmed within `node_timeout`. The keys expire when their TTL ends.
+
+        Example:
+            >>> async with lock as lease:
+            ...     await lease.release()
+        """
+        await self._lease._release()
+
+    async def __aenter__(self) -> "_AsyncLease":
+        body = _body()
+        lease = self._lease
+        lease._enter(body)
+        body.begin()
+        lease._on_lost(body.lost)
         return self
 
     async def __aexit__(
@@ -269,26 +373,27 @@ class Lease(_Lease):  # type: ignore[misc]
         error: BaseException | None,
         trace: "TracebackType | None",
     ) -> None:
-        await _leave(self, self._leave(), error)
+        lease = self._lease
+        await _leave(lease, lease._leave(), error)
 
 
 _PROTECTED = (
-    _aacquire,
+    _acquire,
     _leave,
-    _Acquiring.__aenter__,
-    _Acquiring.__aexit__,
     Lock.__aenter__,
     Lock.__aexit__,
-    Lease.__aenter__,
-    Lease.__aexit__,
+    AsyncLock.__aenter__,
+    AsyncLock.__aexit__,
+    AsyncLease.__aenter__,
+    AsyncLease.__aexit__,
 )
 
-for _ours, _theirs in ((Lock, _native.Lock), (Lease, _native.Lease)):
-    for _name, _method in vars(_ours).items():
+for _class in (Lock, AsyncLock, AsyncLease):
+    for _name, _method in vars(_class).items():
         if callable(_method):
-            # Like the native methods: the types are in the stubs, and these names exist for type checkers alone.
+            # The stubs have the types. These names exist for type checkers only.
             _method.__annotations__ = {}
-            setattr(_theirs, _name, _method)
+            setattr(getattr(_native, _class.__name__), _name, _method)
 
 _native._set_trio(_trio)
 _native._make_classes()

@@ -1,16 +1,16 @@
-"""What a client has from Python: `from_client`, `async with`, and its verbs for asyncio.
+"""Clients in Python: `from_client`, and the methods of `AsyncRedlock` that are awaited.
 
-The native class gets it when the package is imported, as others get theirs in `_asyncio`.
+The classes of `redlock._native` get the methods of the classes below when the package is imported, as in `_asyncio`.
 """
 
 import sys
 
 from redlock import _native
-from redlock._coroutine_function import coroutine_function, line_of
+from redlock._coroutine_function import coroutine_function
 from redlock._native import _conclude
 from redlock.errors import LockError
 
-# As `typing` has it, which takes longer to import than all the rest.
+# Like `typing.TYPE_CHECKING`. Importing `typing` takes longer than all the rest.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -19,81 +19,30 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Self
 
-    from redlock._native import Lease as _Lease
+    from redlock._native import AsyncLease as _AsyncLease
+    from redlock._native import AsyncRedlock as _AsyncRedlock
     from redlock._native import Redlock as _Redlock
 
     _Names = str | list[str] | tuple[str, ...]
 else:
-    _Redlock = object
+    _AsyncRedlock = object
 
 
-async def _aattach(
+async def _attach(
     client: "_Redlock",
     line: "tuple[str, int | None]",
     name: "_Names",
     token: str,
     ttl: "float | timedelta | None",
-) -> "_Lease":
+) -> "_AsyncLease":
     return await client.lock(name, ttl=ttl)._attach(line, token)
 
 
-_aattach.__qualname__ = "Redlock.aattach"
+_attach.__qualname__ = "AsyncRedlock.attach"
 
 
-class Redlock(_Redlock):
-    """What `redlock.Redlock` has from here."""
-
-    async def __aenter__(self) -> "Self":
-        return self
-
-    async def __aexit__(
-        self,
-        kind: "type[BaseException] | None",
-        error: BaseException | None,
-        trace: "TracebackType | None",
-    ) -> None:
-        if isinstance(error, GeneratorExit):
-            # The coroutine is being closed: there may be no loop to wait in.
-            self._let_go()
-            return
-        try:
-            await self.ashutdown(0)
-        except LockError as problem:
-            _conclude(problem, error)
-
-    @coroutine_function
-    def aattach(
-        self, name: "_Names", token: str, *, ttl: "float | timedelta | None" = None
-    ) -> "Coroutine[Any, Any, _Lease]":
-        """`attach` for asyncio.
-
-        >>> theirs = await client.aattach("job", lease.token)
-        """
-        return _aattach(self, line_of(sys._getframe(1)), name, token, ttl)
-
-    async def aforce_release(self, name: "_Names") -> bool:
-        """`force_release` for asyncio.
-
-        >>> await client.aforce_release("job")
-        True
-        """
-        return await self._force_release(name)
-
-    async def arelease_all(self) -> int:
-        """`release_all` for asyncio.
-
-        >>> await client.arelease_all()
-        1
-        """
-        return await self._release_all()
-
-    async def ashutdown(self, timeout: "float | timedelta" = 10) -> int:
-        """`shutdown` for asyncio.
-
-        >>> await client.ashutdown(timeout=0)
-        1
-        """
-        return await self._shutdown(timeout)
+class Redlock:
+    """The Python methods of `redlock.Redlock`, which `AsyncRedlock` has too."""
 
     @classmethod
     def from_client(
@@ -104,6 +53,7 @@ class Redlock(_Redlock):
         key_prefix: "str | None" = None,
         node_timeout: "float | timedelta | None" = None,
         connect_timeout: "float | timedelta | None" = None,
+        unavailable_after: "float | timedelta | None" = ...,  # type: ignore[assignment]
         restart_guard: "float | timedelta | None" = None,
         min_replicas: "int | None" = None,
         fsync: "bool | None" = None,
@@ -115,17 +65,39 @@ class Redlock(_Redlock):
         tls_verify: "bool | None" = None,
         client_name: "str | None" = None,
         credentials: "Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | timedelta | None]] | None" = None,  # noqa: E501
-    ) -> "_Redlock":
-        """A client of the servers that redis-py's clients are for, with connections of its own.
+    ) -> "Self":
+        """Returns a client with the settings of a redis-py client. It opens separate connections.
 
-        Takes a `redis.Redis`, `redis.asyncio.Redis`, `ConnectionPool`, `RedisCluster`, or a `Sentinel` with the name of
-        its `service`; a list of them is a quorum of independent nodes. Address, database, user, password or credential
-        provider, TLS, client name and time-outs are taken over; the options are those of `Redlock`, and win over what
-        the client says. Nothing connects here, and the client is not used nor kept.
+        Address, database, user, password or credential provider, TLS, client name and timeouts are taken from the
+        given client. Options take precedence over them. Does not connect, and does not keep the given client.
 
-        Raises InvalidOption for what is no such client, and for a setting without a counterpart here that says whom
-        to trust or where to go; warns once of others that have none.
+        Args:
+            client: A `redis.Redis`, `redis.asyncio.Redis`, `ConnectionPool`, `RedisCluster` or `Sentinel`. A list of
+                them is a quorum of independent nodes.
+            service: Name of the service. Only for a `Sentinel`.
+            key_prefix: Prefix of every key. This and all further arguments are options of `Redlock`.
+            node_timeout: Timeout for the reply of one node, in seconds.
+            connect_timeout: Timeout for connecting, in seconds.
+            restart_guard: Time in seconds for which a restarted node does not vote.
+            min_replicas: Number of replicas that must confirm a grant or renewal.
+            fsync: Require that a grant or renewal is on disk.
+            scripts: Whether to use Lua scripts.
+            tls_ca: CA certificates, as a path or as PEM bytes.
+            tls_cert: Client certificate, as a path or as PEM bytes.
+            tls_key: Private key of the certificate, as a path or as PEM bytes.
+            tls_server_name: Name that the server's certificate must contain.
+            tls_verify: Verify the server's certificate.
+            client_name: Connection name in the server's `CLIENT LIST`.
+            credentials: Callback that returns a password, `(user, password)` or `(user, password, seconds)`.
 
+        Returns:
+            The client.
+
+        Raises:
+            InvalidOption: `client` is something else, or has a setting without a counterpart that decides which server
+                is used or trusted. Other settings without a counterpart cause one warning.
+
+        Example:
             >>> import redis
             >>> redlock.Redlock.from_client(redis.Redis(port=6380, db=1), key_prefix="app:").nodes
             ['redis://localhost:6380/1']
@@ -134,6 +106,7 @@ class Redlock(_Redlock):
             "key_prefix": key_prefix,
             "node_timeout": node_timeout,
             "connect_timeout": connect_timeout,
+            "unavailable_after": unavailable_after,
             "restart_guard": restart_guard,
             "min_replicas": min_replicas,
             "fsync": fsync,
@@ -146,16 +119,130 @@ class Redlock(_Redlock):
             "client_name": client_name,
             "credentials": credentials,
         }
-        # Read only by whoever has such a client.
+        # Imported only by programs with such a client.
         from redlock._redis_py import taken_over
 
-        given = {name: value for name, value in options.items() if value is not None}
+        # None is a value of `unavailable_after`.
+        given = {
+            name: value
+            for name, value in options.items()
+            if (value is not ... if name == "unavailable_after" else value is not None)
+        }
         nodes, more = taken_over(client, service, given)
-        return cls(nodes, **given, **more)
+        made: Any = cls
+        return made(nodes, **given, **more)  # type: ignore[no-any-return]
 
 
-for _name, _method in vars(Redlock).items():
-    if callable(_method) or isinstance(_method, classmethod):
-        # As of the methods in `_asyncio`.
-        getattr(_method, "__func__", _method).__annotations__ = {}
-        setattr(_native.Redlock, _name, _method)
+class AsyncRedlock(Redlock, _AsyncRedlock):
+    """The Python methods of `redlock.AsyncRedlock`."""
+
+    async def __aenter__(self) -> "Self":
+        return self
+
+    async def __aexit__(
+        self,
+        kind: "type[BaseException] | None",
+        error: BaseException | None,
+        trace: "TracebackType | None",
+    ) -> None:
+        if isinstance(error, GeneratorExit):
+            # The coroutine is being closed. There may be no loop to wait in.
+            self._client._let_go()
+            return
+        try:
+            await self.shutdown(0)
+        except LockError as problem:
+            _conclude(problem, error)
+
+    @coroutine_function
+    def attach(
+        self, name: "_Names", token: str, *, ttl: "float | timedelta | None" = None
+    ) -> "Coroutine[Any, Any, _AsyncLease]":
+        """Continues the lease that another process holds under this token.
+
+        The same as `client.lock(name, ttl=ttl).attach(token)`.
+
+        Args:
+            name: The name of the lock, or several.
+            token: The `token` of the other lease.
+            ttl: Lifetime of the lease without renewal, in seconds or as a timedelta. Default: 10.
+
+        Returns:
+            The lease.
+
+        Raises:
+            LockLost: The lease is not held any longer.
+            QuorumUnavailable: Too few nodes replied.
+            ClientClosed: The client was closed.
+
+        Example:
+            >>> theirs = await client.as_async().attach("job", lease.token)
+        """
+        frame = sys._getframe(1)
+        line = (frame.f_code.co_filename, frame.f_lineno)
+        return _attach(self._client, line, name, token, ttl)
+
+    async def force_release(self, name: "_Names") -> bool:
+        """Deletes the lock, even if another client holds it. Its holder is notified of the loss.
+
+        Args:
+            name: The name of the lock, or several.
+
+        Returns:
+            Whether the lock was held.
+
+        Raises:
+            QuorumUnavailable: Too few nodes replied.
+
+        Example:
+            >>> await client.as_async().force_release("job")
+            True
+        """
+        return await self._client._force_release(name)
+
+    async def release_all(self) -> int:
+        """Releases all leases of this client. Code that still uses one gets LockLost with reason `revoked`.
+
+        Returns:
+            The number of leases.
+
+        Raises:
+            LockError: The first error, after every release was tried.
+
+        Example:
+            >>> await client.as_async().release_all()
+            1
+        """
+        return await self._client._release_all()
+
+    async def shutdown(self, timeout: "float | timedelta" = 10) -> int:
+        """Ends the client in order.
+
+        From the call on, new acquires raise ClientClosed. Waiting acquires and running bodies have until the timeout.
+        Then waiting acquires raise ClientClosed. Leases that are still held are released, and their holders get
+        LockLost with reason `revoked`. A node that cannot be reached and has pending deletes has until the timeout to
+        come back.
+
+        Args:
+            timeout: Seconds or a timedelta. With 0, waiting acquires and held leases end at once.
+
+        Returns:
+            The number of leases that were still held at the timeout.
+
+        Raises:
+            QuorumUnavailable: Too few nodes confirmed the releases. Those keys expire when their TTL ends. The client
+                is closed nevertheless.
+
+        Example:
+            >>> await client.as_async().shutdown(timeout=0)
+            1
+        """
+        return await self._client._shutdown(timeout)
+
+
+for _class in (Redlock, AsyncRedlock):
+    for _name, _method in (vars(Redlock) | vars(_class)).items():
+        if callable(_method) or isinstance(_method, classmethod):
+            # The stubs have the types. These names exist for type checkers only.
+            getattr(_method, "__func__", _method).__annotations__ = {}
+            setattr(getattr(_native, _class.__name__), _name, _method)

@@ -1,14 +1,13 @@
-"""Functions that make a coroutine, shown as the coroutine functions that they are to their callers.
+"""Marks functions that return a coroutine as coroutine functions.
 
-A coroutine that runs as a task has no caller on the stack. A lease shows where it was acquired, so the line is read at
-the call, when the coroutine is made.
+A lease shows the line that acquired it. A coroutine that runs as a task has no caller on the stack, so the line is read
+at the call, when the coroutine is created.
 """
 
-# As `typing` has it, which takes longer to import than all the rest.
+# Like `typing.TYPE_CHECKING`. Importing `typing` takes longer than all the rest.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import FrameType
     from typing import Any, TypeVar
 
     _F = TypeVar("_F", bound=Callable[..., Any])
@@ -18,16 +17,17 @@ _CO_COROUTINE = 0x80
 
 
 def coroutine_function(function: "_F") -> "_F":
-    """Has `inspect.iscoroutinefunction` return true for a function that returns a coroutine.
+    """Makes `inspect.iscoroutinefunction` return true for a function that returns a coroutine.
 
-    Python 3.11 has no other way, and later ones only by `inspect`, whose import takes longer than all the rest. The
-    flag does not change what a call does: the code of an `async def` makes its coroutine by an instruction.
+    Python 3.11 has no other way. Later versions need `inspect`, whose import takes longer than all the rest. The flag
+    does not change what a call does, because an instruction in the code of an `async def` creates its coroutine.
+
+    Args:
+        function: The function to mark.
+
+    Returns:
+        The same function.
     """
     code = function.__code__
     function.__code__ = code.replace(co_flags=code.co_flags | _CO_COROUTINE)
     return function
-
-
-def line_of(frame: "FrameType") -> "tuple[str, int | None]":
-    """The file and the line that this frame is at."""
-    return frame.f_code.co_filename, frame.f_lineno

@@ -1,7 +1,8 @@
-"""`@lock`: a function that holds the lock during each call, whatever kind of function it is.
+"""`@lock`: a function that holds the lock during each call, for every kind of function.
 
-What is called says little: a wrapper, a lambda or an object may return an awaitable, or a generator, of which nothing
-has run yet. So the result is looked at. An awaitable takes the lease along; a generator is refused.
+The kind of a callable does not tell everything. A wrapper, a lambda or an object may return an awaitable or a
+generator, of which nothing has run yet. So the result is checked too. An awaitable keeps the lease until it ends. A
+generator is rejected.
 """
 
 import functools
@@ -17,16 +18,31 @@ if TYPE_CHECKING:
     from redlock._native import Lease, Lock
 
 
-def decorate(lock: "Lock", function: Any) -> Any:
-    """The function that holds the lock during each call."""
+def decorate(lock: "Lock", function: Any, *, only_async: bool = False) -> Any:
+    """Returns a function that holds the lock during each call.
+
+    Args:
+        lock: The lock, whose name may be a template.
+        function: The function to decorate.
+        only_async: Accept only coroutine functions, because a call of others would block.
+
+    Raises:
+        TypeError: This kind of function cannot be decorated.
+        InvalidOption: The lock's name contains braces that match no parameter.
+    """
     if isinstance(function, classmethod | staticmethod):
-        return type(function)(decorate(lock, function.__func__))
+        return type(function)(decorate(lock, function.__func__, only_async=only_async))
     _refuse(lock, function)
     code = _code_of(function)
     if inspect.isgeneratorfunction(code) or inspect.isasyncgenfunction(code):
         raise _generator(function)
+    is_coroutine = _is_coroutine(code)
+    if only_async and not is_coroutine:
+        raise TypeError(
+            f"{function!r} is not an 'async def', and an AsyncLock decorates nothing else. Use as_sync() of the lock"
+        )
     call = _Call(lock, function)
-    return _asynchronous(call) if _is_coroutine(code) else _any(call)
+    return _asynchronous(call) if is_coroutine else _any(call)
 
 
 class _Call:
@@ -55,7 +71,7 @@ def _refuse(lock: "Lock", function: Any) -> None:
 
 
 def _code_of(function: Any) -> Any:
-    """What inspect can tell the kind of: of an object, how it is called."""
+    """Returns the code of which `inspect` can tell the kind. For an object that is its `__call__`."""
     while isinstance(function, functools.partial):
         function = function.func
     if inspect.isroutine(function) or inspect.isclass(function):
@@ -67,7 +83,7 @@ def _code_of(function: Any) -> Any:
 def _is_coroutine(code: Any) -> bool:
     if inspect.iscoroutinefunction(code):
         return True
-    # How a function is marked before 3.12, and by mocks; asyncio is not imported for the answer.
+    # Functions were marked like this before 3.12, and mocks still are. Do not import asyncio only to check that.
     coroutines = sys.modules.get("asyncio.coroutines")
     mark = getattr(coroutines, "_is_coroutine", None)
     return mark is not None and getattr(code, "_is_coroutine", None) is mark
@@ -90,7 +106,7 @@ def _asynchronous(call: _Call) -> Callable[..., Any]:
                 entered = True
                 return _no_generator(function, await function(*args, **kwargs))
         except LockTimeout:
-            # The function may have asked for locks of its own.
+            # After the entry, the error is about another lock, which the function acquires.
             if entered or not call.default:
                 raise
             return call.default[0]
@@ -112,7 +128,7 @@ def _any(call: _Call) -> Callable[..., Any]:
                 if not inspect.isawaitable(result):
                     return result
                 kept = _Kept(lease, result)
-                # From here on it is the awaitable's to release, not the with statement's.
+                # From here on the awaitable releases the lease, not the with statement.
                 held._hand_over(lease)
                 return _awaitable(kept, function)
         except LockTimeout:
@@ -124,7 +140,7 @@ def _any(call: _Call) -> Callable[..., Any]:
 
 
 def _no_generator(function: Any, result: Any) -> Any:
-    # A context manager of contextlib's has its generator in `gen`.
+    # A context manager of contextlib has its generator in `gen`.
     manages = hasattr(result, "__enter__") or hasattr(result, "__aenter__")
     inner = getattr(result, "gen", None) if manages else result
     if inspect.isasyncgen(inner) or (inspect.isgenerator(inner) and not inspect.isawaitable(inner)):
@@ -133,7 +149,7 @@ def _no_generator(function: Any, result: Any) -> Any:
 
 
 class _Kept:
-    """A lease that goes with an awaitable; if nobody ever awaits that, it is given back when this is collected."""
+    """A lease that an awaitable keeps. If the awaitable is never awaited, the lease is released with this object."""
 
     __slots__ = ("awaitable", "lease")
 
@@ -146,7 +162,7 @@ class _Kept:
         if lease is not None:
             lease._let_go()
             if inspect.iscoroutine(self.awaitable):
-                # One warning of what was never awaited is enough.
+                # Otherwise Python would warn twice that it was never awaited.
                 self.awaitable.close()
 
     __del__ = drop
@@ -156,11 +172,11 @@ async def _under(kept: _Kept) -> Any:
     lease = kept.lease
     assert lease is not None
     try:
-        async with lease:
+        async with lease.as_async():
             kept.lease = None
             return await kept.awaitable
     finally:
-        # A lease that is over is not entered.
+        # A lease that has ended is not entered.
         kept.drop()
 
 
@@ -171,6 +187,6 @@ def _awaitable(kept: _Kept, function: Any) -> Any:
     asyncio: Any = sys.modules.get("asyncio")
     awaitable: Any = kept.awaitable
     if asyncio is not None and asyncio.isfuture(awaitable):
-        # It runs by itself, and so does what waits for it.
+        # A future runs without being awaited, so a task awaits it.
         return awaitable.get_loop().create_task(under)
     return under

@@ -9,36 +9,620 @@ import os
 import types
 import typing
 import redlock.errors
+import redlock.types
 from typing import Any, Final, final
 
 _P = typing.ParamSpec("_P")
 _D = typing.TypeVar("_D")
 _T = typing.TypeVar("_T")
 _R = typing.TypeVar("_R")
-
-class _Skipping(typing.Generic[_D]):
-    @typing.overload
-    def __call__(self, function: collections.abc.Callable[_P, collections.abc.Coroutine[typing.Any, typing.Any, _R]]) -> collections.abc.Callable[_P, collections.abc.Coroutine[typing.Any, typing.Any, _R | _D]]: ...
-    @typing.overload
-    def __call__(self, function: collections.abc.Callable[_P, _R]) -> collections.abc.Callable[_P, _R | _D]: ...
-
-class _Acquiring(collections.abc.Coroutine[typing.Any, typing.Any, Lease]):
-    def __init__(self, coroutine: collections.abc.Coroutine[typing.Any, typing.Any, Lease]) -> None: ...
-    def __await__(self) -> collections.abc.Generator[typing.Any, None, Lease]: ...
-    async def __aenter__(self) -> Lease: ...
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None) -> None: ...
-    def send(self, value: typing.Any) -> typing.Any: ...
-    def throw(self, *error: typing.Any) -> typing.Any: ...
-    def close(self) -> None: ...
-    __slots__ = ()
 from typing_extensions import disjoint_base
 
-__all__ = ["__version__", "Inspection", "Lease", "Lock", "NodeInspection", "Redlock", "Stats", "_Acquire", "_advance_memory", "_client", "_conclude", "_fail_memory", "_lock", "_log_by", "_log_from", "_make_classes", "_now", "_observe_by", "_set_trio", "_swap_default", "configure", "lock"]
+__all__ = ["__version__", "AsyncLease", "AsyncLock", "AsyncRedlock", "Inspection", "Lease", "Lock", "NodeInspection", "Redlock", "Stats", "_Acquire", "_advance_memory", "_client", "_conclude", "_fail_memory", "_lock", "_log_by", "_log_from", "_make_classes", "_now", "_observe_by", "_set_trio", "_swap_default", "configure", "lock"]
 
 __version__: Final[str]
 """
 The package's version, which is that of the crate and of the npm package.
 """
+
+@final
+class AsyncLease:
+    """
+    A lock that you hold, for asyncio, trio and anyio. It is renewed in the background until it is released or lost.
+
+    `async with lease:` releases it at the end of the block. It raises LockLost if the lease has ended, and RuntimeError if
+    it was entered before. A lease that is collected without a release is not released. Its renewal stops, the key
+    expires when its TTL ends, and a ResourceWarning shows where it was acquired.
+
+        >>> lease = await lock.as_async().acquire()
+        >>> async with lease:
+        ...     lease.held
+        True
+    """
+    async def extend(self, ttl: float | datetime.timedelta | None=None) -> None:
+        """
+        Makes the lease last at least `ttl` from now. Never shortens it. Later renewals use this `ttl`.
+
+        Args:
+            ttl: Seconds or a timedelta, at least 0.1. Default: the lease's own `ttl`.
+
+        Raises:
+            LockLost: The lease has ended.
+            QuorumUnavailable: Too few nodes replied. The lease then lasts as long as before.
+            InvalidOption: `ttl` is below 0.1, or above `restart_guard` with several nodes.
+
+        Example:
+            >>> async with lock as lease:
+            ...     await lease.extend(ttl=30)
+        """
+    async def release(self) -> None:
+        """
+        Releases the lock. A second call does nothing.
+
+        A cancellation only ends the wait for the confirmation, because the release has been sent.
+
+        Raises:
+            LockLost: The lease was lost.
+            QuorumUnavailable: Too few nodes confirmed within `node_timeout`. The keys expire when their TTL ends.
+
+        Example:
+            >>> async with lock as lease:
+            ...     await lease.release()
+        """
+    async def __aenter__(self) -> AsyncLease: ...
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None) -> None: ...
+    def __eq__(self, other: object, /) -> bool:
+        """
+        Two objects are equal if they are the same lease.
+        """
+    def __hash__(self, /) -> int: ...
+    def __new__(cls, /, *args: "typing.Never", **kwargs: "typing.Never") -> AsyncLease: ...
+    def __reduce__(self, /) -> "typing.NoReturn": ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def _lease(self, /) -> Lease:
+        """
+        The blocking form, which has the futures that `redlock._asyncio` awaits.
+        """
+    def as_sync(self, /) -> Lease:
+        """
+        Returns the blocking form of this lease. Both are the same lease: releasing either releases it.
+
+            >>> lease.as_async().as_sync() is lease
+            True
+        """
+    def detach(self, /) -> bool:
+        """
+        Ends the lease in this process and keeps the key. To transfer a lease, another process attaches to its `token` first.
+
+        Returns:
+            Whether the lease was still held.
+
+        Example:
+            >>> async with lock as lease:
+            ...     lease.detach()
+            True
+        """
+    def ensure_held(self, /) -> None:
+        """
+        Raises an error unless the lease is valid. Call it before each write. Does not contact a server.
+
+        Raises:
+            LockLost: The lease was lost.
+            LockReleased: The lease was released.
+
+        Example:
+            >>> async with lock as lease:
+            ...     lease.ensure_held()
+            >>> lease.ensure_held()
+            Traceback (most recent call last):
+            redlock.LockReleased: lock:job: the lease was released; nothing is held
+        """
+    @property
+    def fencing_token(self, /) -> int:
+        """
+        A number that is larger than that of every earlier lease of the lock.
+
+        A resource that stores the largest number it has seen can reject writes of earlier leases.
+
+        Raises:
+            InvalidOption: The lock was made without `fencing=True`, or the lease is from `attach`.
+
+        Example:
+            >>> async with client.lock("row", fencing=True) as first:
+            ...     pass
+            >>> async with client.lock("row", fencing=True) as second:
+            ...     second.fencing_token > first.fencing_token
+            True
+        """
+    @property
+    def held(self, /) -> bool:
+        """
+        Whether the lease is valid now. Does not contact a server.
+
+            >>> async with lock as lease:
+            ...     lease.held
+            True
+        """
+    @property
+    def key(self, /) -> str:
+        """
+        The Redis key. Several keys are separated by commas.
+
+            >>> async with lock as lease:
+            ...     lease.key
+            'lock:job'
+        """
+    @property
+    def keys(self, /) -> list[str]:
+        """
+        The Redis keys, in the order of the names.
+
+            >>> async with lock as lease:
+            ...     lease.keys
+            ['lock:job']
+        """
+    def on_lost(self, /, callback: "collections.abc.Callable[[redlock.errors.LockLost], object]") -> "collections.abc.Callable[[], None]":
+        """
+        Calls `callback(error)` once if the lease is lost, or soon if it is lost already. Never after a release.
+
+        The callback runs on the running event loop, in the caller's context (`contextvars`). It may be a coroutine function,
+        which runs as a task. Without a running loop it runs on a separate thread.
+
+        Args:
+            callback: Receives the LockLost.
+
+        Returns:
+            A function that unregisters the callback.
+
+        Raises:
+            InvalidOption: `callback` cannot be called, or it is a coroutine function and no event loop runs.
+
+        Example:
+            >>> async with lock as lease:
+            ...     forget = lease.on_lost(lambda error: print(error.reason))
+            ...     forget()
+        """
+    @property
+    def remaining(self, /) -> float:
+        """
+        The time for which the lease is valid, in seconds. 0 when it has ended.
+
+            >>> async with lock as lease:
+            ...     9 < lease.remaining < lease.ttl
+            True
+        """
+    @property
+    def token(self, /) -> str:
+        """
+        The value of the key, for `attach`: 32 hex digits. Keep it secret, because it allows to release the lock.
+
+            >>> async with lock as lease:
+            ...     len(lease.token)
+            32
+        """
+    @property
+    def ttl(self, /) -> float:
+        """
+        The lifetime that a renewal sets, in seconds: the lock's `ttl`, or the argument of the last `extend`.
+
+            >>> async with lock as lease:
+            ...     lease.ttl
+            10.0
+        """
+
+@final
+class AsyncLock:
+    """
+    Describes what to lock, for asyncio, trio and anyio. It has no state: share it between tasks and use it many times.
+
+    `async with lock as lease:` holds the lock for the block. `@lock` holds it for each call of an `async def`.
+
+        >>> async with redlock.AsyncRedlock("memory://") as client:
+        ...     async with client.lock("job", ttl=10) as lease:
+        ...         lease.key
+        'lock:job'
+    """
+    async def acquire(self, *, wait: float | datetime.timedelta | None=None, timeout: float | datetime.timedelta | None=None) -> AsyncLease:
+        """
+        Acquires the lock, waiting if another client holds it. A cancellation leaves no key behind.
+
+        Args:
+            wait: Maximum time to wait, in seconds or as a timedelta. 0 tries once, `math.inf` waits forever. Default:
+                the lock's own `wait`.
+            timeout: Alias of `wait`, in this method only.
+
+        Returns:
+            The lease.
+
+        Raises:
+            LockTimeout: Another client held the lock all the time.
+            QuorumUnavailable: Too few nodes replied all the time.
+            ClientClosed: The client was closed.
+            InvalidOption: Both `wait` and `timeout` are given.
+
+        Example:
+            >>> async_lock = lock.as_async()
+            >>> lease = await async_lock.acquire(wait=5)
+            >>> await lease.release()
+            >>> async with await async_lock.acquire(wait=5) as lease:
+            ...     lease.held
+            True
+        """
+    async def try_acquire(self) -> AsyncLease | None:
+        """
+        Tries to acquire the lock once.
+
+        Returns:
+            The lease, or None if another client holds the lock, or another caller in this process waits for it.
+
+        Raises:
+            QuorumUnavailable: Too few nodes replied.
+            ClientClosed: The client was closed.
+
+        Example:
+            >>> lease = await lock.as_async().try_acquire()
+            >>> await lease.release()
+        """
+    async def attach(self, token: str) -> AsyncLease:
+        """
+        Continues the lease that another process holds under this token.
+
+        Both processes then renew the same key. A release by either deletes it, and the other one loses the lease. To
+        transfer a lease, call `lease.detach()` in the other process afterwards. The fencing token is not transferred.
+
+        Args:
+            token: The `token` of the other lease.
+
+        Returns:
+            The lease.
+
+        Raises:
+            LockLost: The lease is not held any longer.
+            QuorumUnavailable: Too few nodes replied.
+            ClientClosed: The client was closed.
+
+        Example:
+            >>> theirs = await lock.as_async().attach(lease.token)
+        """
+    async def inspect(self) -> Inspection:
+        """
+        Asks the nodes who holds the lock.
+
+        Returns:
+            A snapshot, which may be outdated when you read it.
+
+        Raises:
+            QuorumUnavailable: Fewer nodes than a quorum replied within `node_timeout`.
+            ClientClosed: The client was closed.
+
+        Example:
+            >>> (await lock.as_async().inspect()).held
+            False
+        """
+    async def __aenter__(self) -> AsyncLease: ...
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None) -> None: ...
+    @typing.overload
+    def __call__(self, function: staticmethod[_P, collections.abc.Coroutine[typing.Any, typing.Any, _R]]) -> staticmethod[_P, collections.abc.Coroutine[typing.Any, typing.Any, _R]]: ...
+    @typing.overload
+    def __call__(self, function: classmethod[_T, _P, collections.abc.Coroutine[typing.Any, typing.Any, _R]]) -> classmethod[_T, _P, collections.abc.Coroutine[typing.Any, typing.Any, _R]]: ...
+    @typing.overload
+    def __call__(self, function: collections.abc.Callable[_P, collections.abc.Coroutine[typing.Any, typing.Any, _R]]) -> collections.abc.Callable[_P, collections.abc.Coroutine[typing.Any, typing.Any, _R]]:
+        """
+        Decorates a coroutine function, which then holds the lock during each call.
+
+        Braces in the lock's name contain parameters of the function.
+
+        Args:
+            function: The `async def` to decorate.
+
+        Returns:
+            A coroutine function with the same parameters.
+
+        Raises:
+            TypeError: `function` is not a coroutine function.
+            InvalidOption: The lock's name contains braces that match no parameter.
+        """
+    def __bool__(self, /) -> bool: ...
+    def __copy__(self, /) -> AsyncLock: ...
+    def __deepcopy__(self, /, memo: "object") -> AsyncLock: ...
+    def __new__(cls, /, *args: "typing.Never", **kwargs: "typing.Never") -> AsyncLock: ...
+    def __reduce__(self, /) -> "tuple[typing.Any, ...]": ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def _lock(self, /) -> Lock:
+        """
+        The blocking form, which has the futures that `redlock._asyncio` awaits.
+        """
+    def as_sync(self, /) -> Lock:
+        """
+        Returns the blocking form of this lock.
+
+            >>> redlock.AsyncRedlock("memory://").lock("job").as_sync()
+            <redlock.Lock job>
+        """
+    @property
+    def key(self, /) -> str:
+        """
+        The Redis key. The keys of several names are separated by commas.
+
+            >>> redlock.AsyncRedlock("memory://").lock(["a", "b"]).key
+            'lock:a, lock:b'
+        """
+    @property
+    def keys(self, /) -> list[str]:
+        """
+        The Redis keys, in the order of the names.
+
+            >>> redlock.AsyncRedlock("memory://").lock(["a", "b"]).keys
+            ['lock:a', 'lock:b']
+        """
+    @property
+    def name(self, /) -> str:
+        """
+        The name, without the client's prefix. Several names are separated by commas.
+
+            >>> redlock.AsyncRedlock("memory://").lock("job").name
+            'job'
+        """
+    @property
+    def names(self, /) -> list[str]:
+        """
+        The names, without the client's prefix.
+
+            >>> redlock.AsyncRedlock("memory://").lock(["a", "b"]).names
+            ['a', 'b']
+        """
+    @property
+    def ttl(self, /) -> float:
+        """
+        The lifetime of a lease without renewal, in seconds.
+
+            >>> redlock.AsyncRedlock("memory://").lock("job").ttl
+            10.0
+        """
+    @property
+    def wait(self, /) -> float | None:
+        """
+        The maximum time that an acquire waits, in seconds. None: forever.
+
+            >>> redlock.AsyncRedlock("memory://").lock("job", wait=5).wait
+            5.0
+        """
+
+@disjoint_base
+class AsyncRedlock:
+    """
+    A client whose methods are awaited, for asyncio, trio and anyio. Its options are those of `Redlock`.
+
+    The client connects at the first use. `async with client:` calls `shutdown(0)` at its end.
+
+    `nodes` is the URL of a server, or a list of URLs of independent servers: `redis://[user:password@]host[:port][/db]`,
+    `rediss://` (TLS), `redis+sentinel://host,host/service`, `redis+cluster://host,host`, `unix:///path`,
+    `memory://[name]`. Times are seconds or timedelta.
+
+    - key_prefix: goes before every name; default `lock:`. An empty one shares keys with other libraries
+    - node_timeout: how long to wait for one node's answer; default min(1, ttl / 5)
+    - connect_timeout: how long an attempt to connect may take: name lookup, TCP, TLS and login; default 5
+    - restart_guard: over several nodes, one younger than this takes no first vote, and no ttl may exceed it. The same
+      on every client; 0: no guard; default 60
+    - min_replicas: so many replicas of a node must have a grant or an extension before it counts (WAIT); default 0
+    - fsync: whether a grant or an extension must be on disk before it counts (WAITAOF), which may take a second then;
+      default False
+    - scripts: whether locks are asked for by scripts (EVALSHA); default: but for releases where the server has DELIFEQ
+      (Valkey 9), which costs it less. False needs DELIFEQ, or DELEX (Redis 8.4), one name per lock and no fencing
+    - tls_ca: for `rediss://`, a PEM file of whom to trust, by its path or as its bytes; default: the system's trust
+    - tls_cert: PEM of the client's certificate chain, where the server asks for one; with tls_key
+    - tls_key: PEM of the certificate's private key
+    - tls_server_name: the name that the server's certificate must carry; default the URL's host
+    - tls_verify: whether the server must prove who it is; default True. With False whoever answers is believed, and
+      hears the password: only for a network that nobody else is in
+    - client_name: what the connections are called in the server's CLIENT LIST and log; default `redlock`
+    - credentials: a function that gives a password, (user, password) or (user, password, lifetime in seconds); asked
+      at each connect and, on the open connection, before the lifetime ends. It runs on a thread of its own
+
+    Raises InvalidOption for an invalid value.
+
+        >>> async with redlock.AsyncRedlock("memory://", key_prefix="app:") as client:
+        ...     async with client.lock("job") as lease:
+        ...         lease.key
+        'app:job'
+    """
+    @classmethod
+    def from_client(cls, client: typing.Any | collections.abc.Sequence[typing.Any], *, service: str | None=None, key_prefix: str | None=None, node_timeout: float | datetime.timedelta | None=None, connect_timeout: float | datetime.timedelta | None=None, restart_guard: float | datetime.timedelta | None=None, min_replicas: int | None=None, fsync: bool | None=None, scripts: bool | None=None, tls_ca: str | os.PathLike[str] | bytes | None=None, tls_cert: str | os.PathLike[str] | bytes | None=None, tls_key: str | os.PathLike[str] | bytes | None=None, tls_server_name: str | None=None, tls_verify: bool | None=None, client_name: str | None=None, credentials: collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None=None) -> typing.Self:
+        """
+        Returns a client with the settings of a redis-py client. It opens separate connections.
+
+        Address, database, user, password or credential provider, TLS, client name and timeouts are taken from the
+        given client. Options take precedence over them. Does not connect, and does not keep the given client.
+
+        Args:
+            client: A `redis.Redis`, `redis.asyncio.Redis`, `ConnectionPool`, `RedisCluster` or `Sentinel`. A list of
+                them is a quorum of independent nodes.
+            service: Name of the service. Only for a `Sentinel`.
+            key_prefix: Prefix of every key. This and all further arguments are options of `Redlock`.
+            node_timeout: Timeout for the reply of one node, in seconds.
+            connect_timeout: Timeout for connecting, in seconds.
+            restart_guard: Time in seconds for which a restarted node does not vote.
+            min_replicas: Number of replicas that must confirm a grant or renewal.
+            fsync: Require that a grant or renewal is on disk.
+            scripts: Whether to use Lua scripts.
+            tls_ca: CA certificates, as a path or as PEM bytes.
+            tls_cert: Client certificate, as a path or as PEM bytes.
+            tls_key: Private key of the certificate, as a path or as PEM bytes.
+            tls_server_name: Name that the server's certificate must contain.
+            tls_verify: Verify the server's certificate.
+            client_name: Connection name in the server's `CLIENT LIST`.
+            credentials: Callback that returns a password, `(user, password)` or `(user, password, seconds)`.
+
+        Returns:
+            The client.
+
+        Raises:
+            InvalidOption: `client` is something else, or has a setting without a counterpart that decides which server
+                is used or trusted. Other settings without a counterpart cause one warning.
+
+        Example:
+            >>> import redis
+            >>> redlock.Redlock.from_client(redis.Redis(port=6380, db=1), key_prefix="app:").nodes
+            ['redis://localhost:6380/1']
+        """
+    async def __aenter__(self) -> typing.Self: ...
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None) -> None: ...
+    async def attach(self, name: str | list[str] | tuple[str, ...], token: str, *, ttl: float | datetime.timedelta | None=None) -> AsyncLease:
+        """
+        Continues the lease that another process holds under this token.
+
+        The same as `client.lock(name, ttl=ttl).attach(token)`.
+
+        Args:
+            name: The name of the lock, or several.
+            token: The `token` of the other lease.
+            ttl: Lifetime of the lease without renewal, in seconds or as a timedelta. Default: 10.
+
+        Returns:
+            The lease.
+
+        Raises:
+            LockLost: The lease is not held any longer.
+            QuorumUnavailable: Too few nodes replied.
+            ClientClosed: The client was closed.
+
+        Example:
+            >>> theirs = await client.as_async().attach("job", lease.token)
+        """
+    async def force_release(self, name: str | list[str] | tuple[str, ...]) -> bool:
+        """
+        Deletes the lock, even if another client holds it. Its holder is notified of the loss.
+
+        Args:
+            name: The name of the lock, or several.
+
+        Returns:
+            Whether the lock was held.
+
+        Raises:
+            QuorumUnavailable: Too few nodes replied.
+
+        Example:
+            >>> await client.as_async().force_release("job")
+            True
+        """
+    async def release_all(self) -> int:
+        """
+        Releases all leases of this client. Code that still uses one gets LockLost with reason `revoked`.
+
+        Returns:
+            The number of leases.
+
+        Raises:
+            LockError: The first error, after every release was tried.
+
+        Example:
+            >>> await client.as_async().release_all()
+            1
+        """
+    async def shutdown(self, timeout: float | datetime.timedelta=10) -> int:
+        """
+        Ends the client in order.
+
+        From the call on, new acquires raise ClientClosed. Waiting acquires and running bodies have until the timeout.
+        Then waiting acquires raise ClientClosed. Leases that are still held are released, and their holders get
+        LockLost with reason `revoked`. A node that cannot be reached and has pending deletes has until the timeout to
+        come back.
+
+        Args:
+            timeout: Seconds or a timedelta. With 0, waiting acquires and held leases end at once.
+
+        Returns:
+            The number of leases that were still held at the timeout.
+
+        Raises:
+            QuorumUnavailable: Too few nodes confirmed the releases. Those keys expire when their TTL ends. The client
+                is closed nevertheless.
+
+        Example:
+            >>> await client.as_async().shutdown(timeout=0)
+            1
+        """
+    def __copy__(self, /) -> AsyncRedlock: ...
+    def __deepcopy__(self, /, memo: "object") -> AsyncRedlock: ...
+    def __new__(cls, /, nodes: "str | list[str] | tuple[str, ...]", *, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, connect_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, min_replicas: "int | None" = None, fsync: "bool | None" = None, scripts: "bool | None" = None, tls_ca: "str | os.PathLike[str] | bytes | None" = None, tls_cert: "str | os.PathLike[str] | bytes | None" = None, tls_key: "str | os.PathLike[str] | bytes | None" = None, tls_server_name: "str | None" = None, tls_verify: "bool | None" = None, client_name: "str | None" = None, credentials: "collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None" = None) -> AsyncRedlock: ...
+    def __reduce__(self, /) -> "tuple[typing.Any, ...]": ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def _client(self, /) -> Redlock:
+        """
+        The blocking form, which has the futures that `redlock._client` awaits.
+        """
+    def as_sync(self, /) -> Redlock:
+        """
+        Returns the blocking form of this client. Both share connections, leases and the shutdown.
+
+            >>> redlock.AsyncRedlock("memory://").as_sync()
+            <redlock.Redlock memory://>
+        """
+    def close(self, /) -> None:
+        """
+        Closes the client at once. Waiting acquires raise ClientClosed, its leases are lost, and their keys expire.
+
+            >>> client = redlock.AsyncRedlock("memory://")
+            >>> client.close()
+            >>> await client.lock("job").acquire()
+            Traceback (most recent call last):
+            redlock.ClientClosed: lock:job: the client is closed
+        """
+    def leases(self, /) -> list[AsyncLease]:
+        """
+        Returns the leases that this client holds now.
+
+            >>> async with redlock.AsyncRedlock("memory://") as client:
+            ...     async with client.lock("job"):
+            ...         [lease.key for lease in client.leases()]
+            ['lock:job']
+        """
+    @typing.overload
+    def lock(self, /, name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *, default: "_D", ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None) -> redlock.types.AsyncLockDecorator[_D]: ...
+    @typing.overload
+    def lock(self, /, name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *, ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None) -> AsyncLock:
+        """
+        Describes a lock on one name, or on several (1,000 at most) as one. Nothing is sent.
+
+        Times are seconds or timedelta. For a decorator, the name may contain parameters of the decorated function in
+        braces. It may also be a function that receives the arguments that it names.
+
+        - ttl: how long the lease lives without renewal; at least 0.1, default 10
+        - wait: how long an acquire may wait for somebody else; 0: one round; default None: for ever
+        - renew: whether to extend at a third of the ttl until released; default True
+        - max_hold: upper bound on the whole hold, at which the lease is lost; default None: no bound
+        - min_hold: how long the key stays after the acquire, even if the lease is released before; default 0
+        - node_timeout: how long to wait for one node's answer; default the client's, else min(1, ttl / 5)
+        - fencing: whether to ask for a fencing token, `lease.fencing_token`; default False
+        - default: for decorators, the value that a call returns, without running, if it cannot get the lock within `wait`;
+          not given: LockTimeout
+
+        Raises InvalidOption for an invalid value.
+
+            >>> async with redlock.AsyncRedlock("memory://") as client:
+            ...     async with client.lock("job", ttl=10, wait=5) as lease:
+            ...         lease.remaining > 9
+            True
+        """
+    @property
+    def nodes(self, /) -> list[str]:
+        """
+        The URLs of the nodes, without user and password.
+
+            >>> redlock.AsyncRedlock("redis://user:secret@127.0.0.1:6379/1").nodes
+            ['redis://127.0.0.1:6379/1']
+        """
+    def stats(self, /) -> Stats:
+        """
+        Returns statistics of this client in this process. In a forked child they start at 0.
+
+            >>> redlock.AsyncRedlock("memory://").stats().held
+            0
+        """
 
 @final
 class Inspection:
@@ -71,28 +655,14 @@ class Lease:
     """
     What you hold: renewed in the background until released, lost, or collected.
 
-    `with lease:` and `async with lease:` release it at the end. They raise LockLost if it is over, and RuntimeError if a with
-    statement has entered it already. A lease that is collected without a release is not
+    `with lease:` releases it at the end. It raises LockLost if it is over, and RuntimeError if a with statement has entered
+    it already. A lease that is collected without a release is not
     released: its renewal ends, the key lives out its ttl, and a ResourceWarning names it.
 
         >>> with client.lock("job").acquire() as lease:
         ...     lease.held
         True
     """
-    async def aextend(self, ttl: float | datetime.timedelta | None=None) -> None:
-        """
-        `extend` for asyncio.
-
-        >>> await lease.aextend(ttl=30)
-        """
-    async def arelease(self) -> None:
-        """
-        `release` for asyncio. A cancellation ends only the wait for the confirmation: the release has been sent.
-
-        >>> await lease.arelease()
-        """
-    async def __aenter__(self) -> Lease: ...
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None) -> None: ...
     def __enter__(self, /) -> Lease: ...
     def __exit__(self, /, kind: "type[BaseException] | None", error: "BaseException | None", trace: "types.TracebackType | None") -> "None": ...
     def __new__(cls, /, *args: "typing.Never", **kwargs: "typing.Never") -> Lease: ...
@@ -109,7 +679,7 @@ class Lease:
         """
     def _extend(self, /, ttl: "float | datetime.timedelta | None") -> "collections.abc.Awaitable[None]":
         """
-        Sends what `aextend` does.
+        Sends the commands of `extend`.
         """
     def _leave(self, /) -> "typing.Any":
         """
@@ -129,7 +699,15 @@ class Lease:
         """
     def _release(self, /) -> "collections.abc.Awaitable[None]":
         """
-        Sends what `arelease` does. A cancellation then ends only the wait for the confirmation.
+        Sends the release. A cancellation then ends only the wait for the confirmation.
+        """
+    def as_async(self, /) -> AsyncLease:
+        """
+        Returns the asynchronous form of this lease. Both are the same lease: releasing either releases it.
+
+            >>> async with lease.as_async() as same:
+            ...     same.token == lease.token
+            True
         """
     def detach(self, /) -> bool:
         """
@@ -270,37 +848,7 @@ class Lock:
         ...     print(report("eve"), report("mallory"))
         None 7
     """
-    def aacquire(self, *, wait: float | datetime.timedelta | None=...) -> _Acquiring:
-        """
-        `acquire` for asyncio, to be awaited or entered. A cancellation leaves no key behind.
-
-        >>> async with lock.aacquire(wait=5) as lease:
-        ...     lease.held
-        True
-        >>> lease = await lock.aacquire(wait=5)
-        >>> await lease.arelease()
-        """
-    def atry_acquire(self) -> collections.abc.Coroutine[typing.Any, typing.Any, Lease | None]:
-        """
-        `try_acquire` for asyncio.
-
-        >>> lease = await lock.atry_acquire()
-        >>> await lease.arelease()
-        """
-    def aattach(self, token: str) -> collections.abc.Coroutine[typing.Any, typing.Any, Lease]:
-        """
-        `attach` for asyncio.
-
-        >>> theirs = await lock.aattach(lease.token)
-        """
-    async def ainspect(self) -> Inspection:
-        """
-        `inspect` for asyncio.
-
-        >>> (await lock.ainspect()).held
-        False
-        """
-    async def __aenter__(self) -> Lease: ...
+    async def __aenter__(self) -> AsyncLease: ...
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None) -> None: ...
     @typing.overload
     def __call__(self, function: staticmethod[_P, _R]) -> staticmethod[_P, _R]: ...
@@ -309,11 +857,20 @@ class Lock:
     @typing.overload
     def __call__(self, function: collections.abc.Callable[_P, _R]) -> collections.abc.Callable[_P, _R]:
         """
-        A function, or coroutine function, that holds the lock during each call.
+        Decorates a function or coroutine function, which then holds the lock during each call.
 
-        Braces in the lock's name stand for arguments of the call. If a function that is no `async def` returns an
-        awaitable, the lock is held until that has ended. Raises TypeError for a class, a property and a generator,
-        whose caller decides when it ends; InvalidOption for a name with other braces.
+        Braces in the lock's name contain parameters of the function. If a function that is not an `async def` returns
+        an awaitable, the lock is held until the awaitable ends.
+
+        Args:
+            function: The function to decorate.
+
+        Returns:
+            A function with the same parameters.
+
+        Raises:
+            TypeError: `function` is a class, a property or a generator, whose caller decides when it ends.
+            InvalidOption: The lock's name contains braces that match no parameter.
         """
     def __bool__(self, /) -> bool: ...
     def __copy__(self, /) -> Lock: ...
@@ -323,25 +880,25 @@ class Lock:
     def __new__(cls, /, *args: "typing.Never", **kwargs: "typing.Never") -> Lock: ...
     def __reduce__(self, /) -> "tuple[typing.Any, ...]": ...
     def __repr__(self, /) -> str: ...
-    def _attach(self, /, line: "tuple[str, int | None]", token: "str") -> "collections.abc.Awaitable[Lease]":
+    def _attach(self, /, line: "tuple[str, int | None]", token: "str") -> "collections.abc.Awaitable[AsyncLease]":
         """
-        Sends what `aattach` does, for the code at `line`.
+        Sends the commands of `attach`, for the code at `line`.
         """
-    def _begin(self, /, line: "tuple[str, int | None]", wait: "float | datetime.timedelta | types.EllipsisType | None" = ..., *args: "typing.Any", **kwargs: "typing.Any") -> _Acquire:
+    def _begin(self, /, line: "tuple[str, int | None]", wait: "float | datetime.timedelta | None" = None, timeout: "float | datetime.timedelta | None" = None, *args: "typing.Any", **kwargs: "typing.Any") -> _Acquire:
         """
         Begins an acquire, for the code at `line`.
         """
     def _begin_once(self, /, line: "tuple[str, int | None]") -> _Acquire:
         """
-        The same of one round.
+        Begins an acquire that tries once, for the code at `line`.
         """
     def _default(self, /) -> "tuple[typing.Any, ...]":
         """
         What a decorated call gives that cannot have the lock; empty: LockTimeout is raised.
         """
-    def _enter(self, /, frame: "types.FrameType", lease: "Lease", body: "object") -> "None":
+    def _enter(self, /, frame: "types.FrameType", lease: "AsyncLease", body: "object") -> "None":
         """
-        An `async with` under way: the frame that runs it, what it holds, and what its task is cancelled by.
+        Records an `async with`: the frame that runs it, its lease, and the object that cancels its task.
         """
     def _given(self, /) -> "list[str] | collections.abc.Callable[..., str | list[str]]":
         """
@@ -353,7 +910,7 @@ class Lock:
         """
     def _inspect(self, /) -> "collections.abc.Awaitable[Inspection]":
         """
-        Sends what `ainspect` does.
+        Sends the commands of `inspect`.
         """
     def _leave(self, /, frame: "types.FrameType") -> "tuple[Lease, typing.Any]":
         """
@@ -363,19 +920,38 @@ class Lock:
         """
         The lock of these names, for calls of a decorated function.
         """
-    def acquire(self, /, *, wait: "float | datetime.timedelta | None" = ..., timeout: "float | datetime.timedelta | None" = ...) -> Lease:
+    def acquire(self, /, *, wait: "float | datetime.timedelta | None" = None, timeout: "float | datetime.timedelta | None" = None) -> Lease:
         """
-        The lease, once it is ours: waits for `wait` seconds (None: for ever; not given: the lock's own).
+        Acquires the lock, waiting if another client holds it.
 
-        `timeout` is an alias of `wait`, in this method only. Giving both raises InvalidOption.
+        Emits a RuntimeWarning if an event loop runs in this thread. A KeyboardInterrupt leaves no key behind.
 
-        Raises LockTimeout when somebody else held it all the time, QuorumUnavailable when too few nodes answered all the
-        time, and ClientClosed. A KeyboardInterrupt leaves no key behind. Warns (RuntimeWarning) where an event loop runs.
+        Args:
+            wait: Maximum time to wait, in seconds or as a timedelta. 0 tries once, `math.inf` waits forever. Default: the
+                lock's own `wait`.
+            timeout: Alias of `wait`, in this method only.
 
+        Returns:
+            The lease.
+
+        Raises:
+            LockTimeout: Another client held the lock all the time.
+            QuorumUnavailable: Too few nodes replied all the time.
+            ClientClosed: The client was closed.
+            InvalidOption: Both `wait` and `timeout` are given.
+
+        Example:
             >>> with lock.acquire(wait=5) as lease:
             ...     lock.acquire(wait=0)
             Traceback (most recent call last):
             redlock.LockTimeout: lock:job: not acquired within ...
+        """
+    def as_async(self, /) -> AsyncLock:
+        """
+        Returns the asynchronous form of this lock, whose methods are awaited.
+
+            >>> lease = await lock.as_async().acquire(wait=5)
+            >>> await lease.release()
         """
     def attach(self, /, token: "str") -> Lease:
         """
@@ -506,7 +1082,7 @@ class Redlock:
     """
     The client: the nodes of one lock space, and what its locks have in common.
 
-    Nothing connects here. `with client:` and `async with client:` end in `shutdown(0)`.
+    Nothing connects here. `with client:` ends in `shutdown(0)`.
 
     `nodes` is one URL or several, of independent servers: `redis://[user:password@]host[:port][/db]`, `rediss://`
     (TLS), `redis+sentinel://host,host/service`, `redis+cluster://host,host`, `unix:///path`, `memory://[name]`. Times are seconds or timedelta.
@@ -514,6 +1090,8 @@ class Redlock:
     - key_prefix: goes before every name; default `lock:`. An empty one shares keys with other libraries
     - node_timeout: how long to wait for one node's answer; default min(1, ttl / 5)
     - connect_timeout: how long an attempt to connect may take: name lookup, TCP, TLS and login; default 5
+    - unavailable_after: how long an acquire without a `wait` goes on while no quorum of nodes replies. Then it raises
+      QuorumUnavailable. None never gives up; default 10
     - restart_guard: over several nodes, one younger than this takes no first vote, and no ttl may exceed it. The same
       on every client; 0: no guard; default 60
     - min_replicas: so many replicas of a node must have a grant or an extension before it counts (WAIT); default 0
@@ -537,48 +1115,41 @@ class Redlock:
         ...     client.lock("job").key
         'app:job'
     """
-    async def __aenter__(self) -> typing.Self: ...
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None) -> None: ...
-    def aattach(self, name: str | list[str] | tuple[str, ...], token: str, *, ttl: float | datetime.timedelta | None=None) -> collections.abc.Coroutine[typing.Any, typing.Any, Lease]:
-        """
-        `attach` for asyncio.
-
-        >>> theirs = await client.aattach("job", lease.token)
-        """
-    async def aforce_release(self, name: str | list[str] | tuple[str, ...]) -> bool:
-        """
-        `force_release` for asyncio.
-
-        >>> await client.aforce_release("job")
-        True
-        """
-    async def arelease_all(self) -> int:
-        """
-        `release_all` for asyncio.
-
-        >>> await client.arelease_all()
-        1
-        """
-    async def ashutdown(self, timeout: float | datetime.timedelta=10) -> int:
-        """
-        `shutdown` for asyncio.
-
-        >>> await client.ashutdown(timeout=0)
-        1
-        """
     @classmethod
-    def from_client(cls, client: typing.Any | collections.abc.Sequence[typing.Any], *, service: str | None=None, key_prefix: str | None=None, node_timeout: float | datetime.timedelta | None=None, connect_timeout: float | datetime.timedelta | None=None, restart_guard: float | datetime.timedelta | None=None, min_replicas: int | None=None, fsync: bool | None=None, scripts: bool | None=None, tls_ca: str | os.PathLike[str] | bytes | None=None, tls_cert: str | os.PathLike[str] | bytes | None=None, tls_key: str | os.PathLike[str] | bytes | None=None, tls_server_name: str | None=None, tls_verify: bool | None=None, client_name: str | None=None, credentials: collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None=None) -> Redlock:
+    def from_client(cls, client: typing.Any | collections.abc.Sequence[typing.Any], *, service: str | None=None, key_prefix: str | None=None, node_timeout: float | datetime.timedelta | None=None, connect_timeout: float | datetime.timedelta | None=None, restart_guard: float | datetime.timedelta | None=None, min_replicas: int | None=None, fsync: bool | None=None, scripts: bool | None=None, tls_ca: str | os.PathLike[str] | bytes | None=None, tls_cert: str | os.PathLike[str] | bytes | None=None, tls_key: str | os.PathLike[str] | bytes | None=None, tls_server_name: str | None=None, tls_verify: bool | None=None, client_name: str | None=None, credentials: collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None=None) -> typing.Self:
         """
-        A client of the servers that redis-py's clients are for, with connections of its own.
+        Returns a client with the settings of a redis-py client. It opens separate connections.
 
-        Takes a `redis.Redis`, `redis.asyncio.Redis`, `ConnectionPool`, `RedisCluster`, or a `Sentinel` with the name of
-        its `service`; a list of them is a quorum of independent nodes. Address, database, user, password or credential
-        provider, TLS, client name and time-outs are taken over; the options are those of `Redlock`, and win over what
-        the client says. Nothing connects here, and the client is not used nor kept.
+        Address, database, user, password or credential provider, TLS, client name and timeouts are taken from the
+        given client. Options take precedence over them. Does not connect, and does not keep the given client.
 
-        Raises InvalidOption for what is no such client, and for a setting without a counterpart here that says whom
-        to trust or where to go; warns once of others that have none.
+        Args:
+            client: A `redis.Redis`, `redis.asyncio.Redis`, `ConnectionPool`, `RedisCluster` or `Sentinel`. A list of
+                them is a quorum of independent nodes.
+            service: Name of the service. Only for a `Sentinel`.
+            key_prefix: Prefix of every key. This and all further arguments are options of `Redlock`.
+            node_timeout: Timeout for the reply of one node, in seconds.
+            connect_timeout: Timeout for connecting, in seconds.
+            restart_guard: Time in seconds for which a restarted node does not vote.
+            min_replicas: Number of replicas that must confirm a grant or renewal.
+            fsync: Require that a grant or renewal is on disk.
+            scripts: Whether to use Lua scripts.
+            tls_ca: CA certificates, as a path or as PEM bytes.
+            tls_cert: Client certificate, as a path or as PEM bytes.
+            tls_key: Private key of the certificate, as a path or as PEM bytes.
+            tls_server_name: Name that the server's certificate must contain.
+            tls_verify: Verify the server's certificate.
+            client_name: Connection name in the server's `CLIENT LIST`.
+            credentials: Callback that returns a password, `(user, password)` or `(user, password, seconds)`.
 
+        Returns:
+            The client.
+
+        Raises:
+            InvalidOption: `client` is something else, or has a setting without a counterpart that decides which server
+                is used or trusted. Other settings without a counterpart cause one warning.
+
+        Example:
             >>> import redis
             >>> redlock.Redlock.from_client(redis.Redis(port=6380, db=1), key_prefix="app:").nodes
             ['redis://localhost:6380/1']
@@ -587,12 +1158,12 @@ class Redlock:
     def __deepcopy__(self, /, memo: "object") -> Redlock: ...
     def __enter__(self, /) -> "typing.Self": ...
     def __exit__(self, /, kind: "type[BaseException] | None", error: "BaseException | None", trace: "types.TracebackType | None") -> "None": ...
-    def __new__(cls, /, nodes: "str | list[str] | tuple[str, ...]" = ..., *, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, connect_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, min_replicas: "int | None" = None, fsync: "bool | None" = None, scripts: "bool | None" = None, tls_ca: "str | os.PathLike[str] | bytes | None" = None, tls_cert: "str | os.PathLike[str] | bytes | None" = None, tls_key: "str | os.PathLike[str] | bytes | None" = None, tls_server_name: "str | None" = None, tls_verify: "bool | None" = None, client_name: "str | None" = None, credentials: "collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None" = None) -> Redlock: ...
+    def __new__(cls, /, nodes: "str | list[str] | tuple[str, ...]", *, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, connect_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, min_replicas: "int | None" = None, fsync: "bool | None" = None, scripts: "bool | None" = None, tls_ca: "str | os.PathLike[str] | bytes | None" = None, tls_cert: "str | os.PathLike[str] | bytes | None" = None, tls_key: "str | os.PathLike[str] | bytes | None" = None, tls_server_name: "str | None" = None, tls_verify: "bool | None" = None, client_name: "str | None" = None, credentials: "collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None" = None) -> Redlock: ...
     def __reduce__(self, /) -> "tuple[typing.Any, ...]": ...
     def __repr__(self, /) -> str: ...
     def _force_release(self, /, name: "str | list[str] | tuple[str, ...]") -> "collections.abc.Awaitable[bool]":
         """
-        Sends what `aforce_release` does.
+        Sends the commands of `force_release`.
         """
     def _let_go(self, /) -> None:
         """
@@ -600,11 +1171,18 @@ class Redlock:
         """
     def _release_all(self, /) -> "collections.abc.Awaitable[int]":
         """
-        Sends what `arelease_all` does.
+        Sends the commands of `release_all`.
         """
     def _shutdown(self, /, timeout: "float | datetime.timedelta") -> "collections.abc.Awaitable[int]":
         """
-        Begins what `ashutdown` does.
+        Begins a shutdown.
+        """
+    def as_async(self, /) -> AsyncRedlock:
+        """
+        Returns the asynchronous form of this client. Both share connections, leases and the shutdown.
+
+            >>> await redlock.Redlock("memory://").as_async().shutdown()
+            0
         """
     def attach(self, /, name: "str | list[str] | tuple[str, ...]", token: "str", *, ttl: "float | datetime.timedelta | None" = None) -> Lease:
         """
@@ -639,7 +1217,7 @@ class Redlock:
             ['lock:job']
         """
     @typing.overload
-    def lock(self, /, name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *, default: "_D", ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None) -> _Skipping[_D]: ...
+    def lock(self, /, name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *, default: "_D", ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None) -> redlock.types.LockDecorator[_D]: ...
     @typing.overload
     def lock(self, /, name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *, ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None) -> Lock:
         """
@@ -649,7 +1227,8 @@ class Redlock:
         gets those it asks for.
 
         - ttl: how long the lease lives without renewal; at least 0.1, default 10
-        - wait: how long an acquire may wait for somebody else; 0: one round; default None: for ever
+        - wait: how long an acquire may wait, for the holder and for failed nodes; 0: one round; default None: for ever for the
+          holder, and for failed nodes by the client's `unavailable_after`
         - renew: whether to extend at a third of the ttl until released; default True
         - max_hold: upper bound on the whole hold, at which the lease is lost; default None: no bound
         - min_hold: how long the key stays after the acquire, even if the lease is released before; default 0
@@ -681,7 +1260,7 @@ class Redlock:
             >>> client.release_all()
             1
         """
-    def shutdown(self, /, timeout: "float | datetime.timedelta" = ...) -> "int":
+    def shutdown(self, /, timeout: "float | datetime.timedelta" = 10) -> "int":
         """
         Ends the client in order. Returns how many leases were still held at the timeout.
 
@@ -801,7 +1380,7 @@ class _Acquire:
         """
         Ends it, and releases what was granted meanwhile.
         """
-    def lease(self, /) -> Lease | None:
+    def lease(self, /) -> AsyncLease | None:
         """
         The lease; None where one round was not enough.
         """
@@ -866,7 +1445,7 @@ def _swap_default(other: "tuple[Redlock, bool] | None") -> "tuple[Redlock, bool]
     Replaces the default client and whether it is in use, and returns both as they were.
     """
 
-def configure(nodes: "str | list[str] | tuple[str, ...]" = ..., *, replace: "bool | None" = None, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, connect_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, min_replicas: "int | None" = None, fsync: "bool | None" = None, scripts: "bool | None" = None, tls_ca: "str | os.PathLike[str] | bytes | None" = None, tls_cert: "str | os.PathLike[str] | bytes | None" = None, tls_key: "str | os.PathLike[str] | bytes | None" = None, tls_server_name: "str | None" = None, tls_verify: "bool | None" = None, client_name: "str | None" = None, credentials: "collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None" = None) -> Redlock:
+def configure(nodes: "str | list[str] | tuple[str, ...]", *, replace: "bool | None" = None, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, connect_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, min_replicas: "int | None" = None, fsync: "bool | None" = None, scripts: "bool | None" = None, tls_ca: "str | os.PathLike[str] | bytes | None" = None, tls_cert: "str | os.PathLike[str] | bytes | None" = None, tls_key: "str | os.PathLike[str] | bytes | None" = None, tls_server_name: "str | None" = None, tls_verify: "bool | None" = None, client_name: "str | None" = None, credentials: "collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None" = None) -> Redlock:
     """
     Chooses the default client, and returns it: without it, REDLOCK_NODES, else REDIS_URL, else
     redis://127.0.0.1:6379.
@@ -880,7 +1459,7 @@ def configure(nodes: "str | list[str] | tuple[str, ...]" = ..., *, replace: "boo
     """
 
 @typing.overload
-def lock(name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *, default: "_D", ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None) -> _Skipping[_D]: ...
+def lock(name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *, default: "_D", ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None) -> redlock.types.LockDecorator[_D]: ...
 @typing.overload
 def lock(name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *, ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None) -> Lock:
     """
@@ -890,7 +1469,8 @@ def lock(name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[...
     decorated function's parameters, or be a function that gets those it asks for.
 
     - ttl: how long the lease lives without renewal; at least 0.1, default 10
-    - wait: how long an acquire may wait for somebody else; 0: one round; default None: for ever
+    - wait: how long an acquire may wait, for the holder and for failed nodes; 0: one round; default None: for ever for the
+      holder, and for failed nodes by the client's `unavailable_after`
     - renew: whether to extend at a third of the ttl until released; default True
     - max_hold: upper bound on the whole hold, at which the lease is lost; default None: no bound
     - min_hold: how long the key stays after the acquire, even if the lease is released before; default 0

@@ -20,7 +20,7 @@ except ImportError as _missing:
         "redlock.otel needs OpenTelemetry: install redlock-native[otel]"
     ) from _missing
 
-from redlock import Redlock, Stats, __version__, _log
+from redlock import AsyncRedlock, Redlock, Stats, __version__, _log
 from redlock._native import _observe_by
 
 #: So many holds at most are remembered until they end.
@@ -72,7 +72,7 @@ class _Instruments:
 
     def __init__(self, tracer: trace.Tracer, meter: metrics.Meter) -> None:
         self.tracer = tracer
-        self.clients: weakref.WeakSet[Redlock] = weakref.WeakSet()
+        self.clients: weakref.WeakSet[Redlock | AsyncRedlock] = weakref.WeakSet()
         self.guard = threading.Lock()
         #: Spans of holds, by key and token prefix, oldest first.
         self.holds: dict[tuple[str, str], tuple[trace.Span, int]] = {}
@@ -160,7 +160,7 @@ _guard = threading.Lock()
 
 
 def instrument(
-    *clients: Redlock,
+    *clients: Redlock | AsyncRedlock,
     tracer_provider: trace.TracerProvider | None = None,
     meter_provider: metrics.MeterProvider | None = None,
 ) -> None:

@@ -1,6 +1,7 @@
-"""Help for tests of programs that lock: a client of a test's own, and what can go wrong, at will.
+"""Support for tests of programs that lock: a client for one test, and failures on demand.
 
-With pytest the fixture `redlock_client` gives one, and nothing of redlock is imported before that.
+With pytest, the fixtures `redlock_client` and `async_redlock_client` provide a client. pytest imports redlock only for
+tests that use one.
 """
 
 import time
@@ -10,30 +11,37 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self
 
-from redlock._native import Lease, Redlock, _advance_memory, _fail_memory, _now
+from redlock._native import (
+    AsyncLease,
+    AsyncRedlock,
+    Lease,
+    Redlock,
+    _advance_memory,
+    _fail_memory,
+    _now,
+)
 
 _Names = str | list[str] | tuple[str, ...]
 
-#: Seconds that `lose` and `advance` wait at most until holders have been told, on a clock that freezegun does not
-#: replace.
+#: How long `lose` and `advance` wait for the loss callbacks, in seconds on a clock that freezegun does not replace.
 TOLD = 1.0
 
 
-class _Told:
-    """Which of these leases are lost and have not been told so yet, for `TOLD` seconds."""
+class _Notified:
+    """Tells which of some leases are lost while their callbacks have not run, for up to `TOLD` seconds."""
 
     def __init__(self, held: list[Lease]) -> None:
         self._held = held
-        self._told: list[Lease] = []
-        self._forget = [lease.on_lost(self._hear(lease)) for lease in held]
+        self._notified: list[Lease] = []
+        self._forget = [lease.on_lost(self._note(lease)) for lease in held]
         self._end = _now() + TOLD
 
-    def _hear(self, lease: Lease) -> "Callable[[object], None]":
-        return lambda _: self._told.append(lease)
+    def _note(self, lease: Lease) -> "Callable[[object], None]":
+        return lambda _: self._notified.append(lease)
 
     def missing(self) -> bool:
-        waited_for = [lease for lease in self._held if not lease.held and lease not in self._told]
-        if waited_for and _now() < self._end:
+        waiting = [lease for lease in self._held if not lease.held and lease not in self._notified]
+        if waiting and _now() < self._end:
             return True
         for forget in self._forget:
             forget()
@@ -41,23 +49,23 @@ class _Told:
 
 
 class TestRedlock(Redlock):
-    """A client over a node in this process that nobody else has, for one test.
+    """A client with a private in-process node, for one test.
 
-    Its `nodes` may be given to other clients and to `configure`, so that they share it. The options are those of
-    `Redlock`.
+    Pass its `nodes` to other clients and to `configure` to share the node. The options are those of `Redlock`.
 
+    Example:
         >>> with redlock.testing.TestRedlock() as client:
         ...     theirs = client.hold("job")
         ...     print(client.lock("job").try_acquire())
         None
     """
 
-    # It is no test, whatever pytest thinks of its name.
+    # Tells pytest that this class is not a test.
     __test__ = False
 
     _node: str
     _other: Redlock
-    #: Nobody has to keep what others hold.
+    #: Keeps the leases of `hold` alive.
     _held: list[Lease]
 
     def __new__(cls, **options: "Any") -> "Self":
@@ -68,11 +76,31 @@ class TestRedlock(Redlock):
         self._held = []
         return self  # type: ignore[no-any-return]
 
+    def as_async(self) -> "AsyncTestRedlock":
+        """Returns the asynchronous form of this client. Both share the node and the leases.
+
+        Example:
+            >>> client = redlock.testing.TestRedlock()
+            >>> theirs = await client.as_async().hold("job")
+            >>> client.lock("job").inspect().held
+            True
+        """
+        return AsyncTestRedlock._over(self)
+
     def hold(self, name: "_Names", **options: "Any") -> Lease:
-        """Somebody else holds the lock from now on: another client's lease, which `release()` lets go.
+        """Makes another client hold the lock, until you call `release()` on its lease.
 
-        The options are those of `lock`. Raises LockTimeout if the lock is held already.
+        Args:
+            name: The name of the lock, or several.
+            **options: Options of `lock`.
 
+        Returns:
+            The lease of the other client.
+
+        Raises:
+            LockTimeout: The lock is held already.
+
+        Example:
             >>> client = redlock.testing.TestRedlock()
             >>> theirs = client.hold("job")
             >>> client.lock("job").try_acquire() is None
@@ -83,24 +111,20 @@ class TestRedlock(Redlock):
         self._held.append(lease)
         return lease
 
-    async def ahold(self, name: "_Names", **options: "Any") -> Lease:
-        """`hold` for asyncio.
-
-        >>> client = redlock.testing.TestRedlock()
-        >>> theirs = await client.ahold("job")
-        >>> await theirs.arelease()
-        """
-        lease: Lease = await self._other.lock(name, **{**options, "wait": 0}).aacquire()
-        self._held.append(lease)
-        return lease
-
     def lose(self, name: "_Names") -> bool:
-        """Whoever holds the lock loses it now; true if somebody did. Leases of this client know it when this returns.
+        """Makes the current holder lose the lock. Leases of this client are lost when this returns.
 
-        >>> client = redlock.testing.TestRedlock()
-        >>> lease = client.lock("job").acquire()
-        >>> client.lose("job"), lease.held
-        (True, False)
+        Args:
+            name: The name of the lock, or several.
+
+        Returns:
+            Whether the lock was held.
+
+        Example:
+            >>> client = redlock.testing.TestRedlock()
+            >>> lease = client.lock("job").acquire()
+            >>> client.lose("job"), lease.held
+            (True, False)
         """
         held = self._leases_of(name)
         there = self.force_release(name)
@@ -109,31 +133,16 @@ class TestRedlock(Redlock):
             time.sleep(0.001)
         return there
 
-    async def alose(self, name: "_Names") -> bool:
-        """`lose` for asyncio: what `on_lost` registered on the loop has been called, too.
-
-        >>> client = redlock.testing.TestRedlock()
-        >>> lease = await client.lock("job").aacquire()
-        >>> await client.alose("job"), lease.held
-        (True, False)
-        """
-        held = self._leases_of(name)
-        told = _Told(held)
-        there = await self.aforce_release(name)
-        end = _now() + TOLD
-        # Whatever loop runs here gets its turn.
-        while any(lease.held for lease in held) and _now() < end:
-            await self._other.lock(name).ainspect()
-        while told.missing():
-            await self._other.lock(name).ainspect()
-        return there
-
     def advance(self, seconds: "float | timedelta") -> None:
-        """So much time passes at once, as on a machine that was suspended; losses are told.
+        """Advances time at once, as on a machine that was suspended. Waits that are under way end that much earlier.
 
-        Whoever has less left loses the lock, renewed or not, and the next one can have it. Waits that are under way end
-        so much earlier.
+        Leases with less time left are lost, renewed or not, and their locks become free. Their callbacks have run when
+        this returns.
 
+        Args:
+            seconds: Seconds or a timedelta.
+
+        Example:
             >>> client = redlock.testing.TestRedlock()
             >>> lease = client.lock("job", ttl=10).acquire()
             >>> client.advance(9)
@@ -143,30 +152,15 @@ class TestRedlock(Redlock):
             >>> lease.held, client.lock("job").try_acquire().held
             (False, True)
         """
-        told = _Told(self.leases())
+        notified = _Notified(self.leases())
         _advance_memory(self._node, seconds)
-        while told.missing():
+        while notified.missing():
             time.sleep(0.001)
 
-    async def aadvance(self, seconds: "float | timedelta") -> None:
-        """`advance` for asyncio: what `on_lost` registered on the loop has been called, too.
-
-        >>> client = redlock.testing.TestRedlock()
-        >>> lease = await client.lock("job", ttl=10).aacquire()
-        >>> await client.aadvance(10)
-        >>> lease.held
-        False
-        """
-        told = _Told(self.leases())
-        _advance_memory(self._node, seconds)
-        while told.missing():
-            await self._other.lock("turn").ainspect()
-
     def fail(self) -> None:
-        """No node answers from now on, until `recover()`: acquires raise QuorumUnavailable once their `wait` is over.
+        """Makes the node fail every command until `recover()`. Leases that are not renewed end with their TTL.
 
-        Leases that are not renewed end with their ttl.
-
+        Example:
             >>> client = redlock.testing.TestRedlock()
             >>> client.fail()
             >>> client.lock("job", wait=0).acquire()
@@ -176,13 +170,14 @@ class TestRedlock(Redlock):
         _fail_memory(self._node, True)
 
     def recover(self) -> None:
-        """The node answers again.
+        """Makes the node reply again.
 
-        >>> client = redlock.testing.TestRedlock()
-        >>> client.fail()
-        >>> client.recover()
-        >>> client.lock("job").try_acquire().held
-        True
+        Example:
+            >>> client = redlock.testing.TestRedlock()
+            >>> client.fail()
+            >>> client.recover()
+            >>> client.lock("job").try_acquire().held
+            True
         """
         _fail_memory(self._node, False)
 
@@ -195,19 +190,14 @@ class TestRedlock(Redlock):
         self._other.close()
 
     def close(self) -> None:
-        """As of `Redlock`; the node recovers, and what `hold` gave ends."""
+        """Closes the client, as `Redlock.close` does. The node recovers, and the leases of `hold` end."""
         self._end()
         super().close()
 
     def shutdown(self, timeout: "float | timedelta" = 10) -> int:
-        """As of `Redlock`; the node recovers, and what `hold` gave ends."""
+        """Ends the client, as `Redlock.shutdown` does. The node recovers, and the leases of `hold` end."""
         self._end()
         return super().shutdown(timeout)
-
-    async def ashutdown(self, timeout: "float | timedelta" = 10) -> int:
-        """As of `Redlock`; the node recovers, and what `hold` gave ends."""
-        self._end()
-        return await super().ashutdown(timeout)
 
     def __exit__(
         self,
@@ -217,3 +207,143 @@ class TestRedlock(Redlock):
     ) -> None:
         self._end()
         super().__exit__(kind, error, trace)
+
+
+class AsyncTestRedlock(AsyncRedlock):
+    """`TestRedlock` with methods that are awaited. The options are those of `Redlock`.
+
+    Example:
+        >>> async with redlock.testing.AsyncTestRedlock() as client:
+        ...     theirs = await client.hold("job")
+        ...     print(await client.lock("job").try_acquire())
+        None
+    """
+
+    # Tells pytest that this class is not a test.
+    __test__ = False
+
+    _test: TestRedlock
+
+    def __new__(cls, **options: "Any") -> "Self":
+        return cls._over(TestRedlock(**options))
+
+    @classmethod
+    def _over(cls, client: "Any") -> "Self":
+        self: Any = super().__new__(cls, client)
+        self._test = client
+        return self  # type: ignore[no-any-return]
+
+    def as_sync(self) -> TestRedlock:
+        """Returns the blocking form of this client. Both share the node and the leases.
+
+        Example:
+            >>> client = redlock.testing.AsyncTestRedlock()
+            >>> client.as_sync().fail()
+        """
+        return self._test
+
+    async def hold(self, name: "_Names", **options: "Any") -> AsyncLease:
+        """Makes another client hold the lock, until you call `release()` on its lease.
+
+        Args:
+            name: The name of the lock, or several.
+            **options: Options of `lock`.
+
+        Returns:
+            The lease of the other client.
+
+        Raises:
+            LockTimeout: The lock is held already.
+
+        Example:
+            >>> client = redlock.testing.AsyncTestRedlock()
+            >>> theirs = await client.hold("job")
+            >>> await theirs.release()
+        """
+        lock = self._test._other.lock(name, **{**options, "wait": 0}).as_async()
+        lease: AsyncLease = await lock.acquire()
+        self._test._held.append(lease.as_sync())
+        return lease
+
+    async def lose(self, name: "_Names") -> bool:
+        """Makes the current holder lose the lock. Callbacks on this event loop have run when this returns.
+
+        Args:
+            name: The name of the lock, or several.
+
+        Returns:
+            Whether the lock was held.
+
+        Example:
+            >>> client = redlock.testing.AsyncTestRedlock()
+            >>> lease = await client.lock("job").acquire()
+            >>> await client.lose("job"), lease.held
+            (True, False)
+        """
+        held = self._test._leases_of(name)
+        notified = _Notified(held)
+        there = await self.force_release(name)
+        end = _now() + TOLD
+        while any(lease.held for lease in held) and _now() < end:
+            await self._turn()
+        while notified.missing():
+            await self._turn()
+        return there
+
+    async def advance(self, seconds: "float | timedelta") -> None:
+        """Advances time at once, as on a machine that was suspended. Waits that are under way end that much earlier.
+
+        Leases with less time left are lost, renewed or not, and their locks become free. Callbacks on this event loop
+        have run when this returns.
+
+        Args:
+            seconds: Seconds or a timedelta.
+
+        Example:
+            >>> client = redlock.testing.AsyncTestRedlock()
+            >>> lease = await client.lock("job", ttl=10).acquire()
+            >>> await client.advance(10)
+            >>> lease.held
+            False
+        """
+        notified = _Notified(self._test.leases())
+        _advance_memory(self._test._node, seconds)
+        while notified.missing():
+            await self._turn()
+
+    async def _turn(self) -> None:
+        """Lets the event loop run other tasks and callbacks, under asyncio and trio."""
+        await self._test._other.lock("turn").as_async().inspect()
+
+    def fail(self) -> None:
+        """Makes the node fail every command until `recover()`. Leases that are not renewed end with their TTL.
+
+        Example:
+            >>> client = redlock.testing.AsyncTestRedlock()
+            >>> client.fail()
+            >>> await client.lock("job", wait=0).acquire()
+            Traceback (most recent call last):
+            redlock.QuorumUnavailable: lock:job: ...
+        """
+        self._test.fail()
+
+    def recover(self) -> None:
+        """Makes the node reply again.
+
+        Example:
+            >>> client = redlock.testing.AsyncTestRedlock()
+            >>> client.fail()
+            >>> client.recover()
+            >>> (await client.lock("job").acquire()).held
+            True
+        """
+        self._test.recover()
+
+    def close(self) -> None:
+        """Closes the client, as `AsyncRedlock.close` does. The node recovers, and the leases of `hold` end."""
+        self._test.close()
+
+    async def shutdown(self, timeout: "float | timedelta" = 10) -> int:
+        """Ends the client, as `AsyncRedlock.shutdown` does. The node recovers, and the leases of `hold` end."""
+        self._test._end()
+        return await super().shutdown(timeout)

@@ -1,6 +1,6 @@
-"""The pytest plugin of redlock: an isolated client for each test that asks for one.
+"""The pytest plugin of redlock: an isolated client for each test that requests one.
 
-Beside the package, not in it: pytest loads it in every run, and a run whose tests do not lock must not import redlock.
+It is a separate package, because pytest loads it in every run. A run without tests that lock must not import redlock.
 """
 
 from collections.abc import Iterator
@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from redlock.testing import TestRedlock
+    from redlock.testing import AsyncTestRedlock, TestRedlock
 
-__all__ = ["redlock_client", "redlock_default"]
+__all__ = ["async_redlock_client", "redlock_client", "redlock_default"]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The marker by which a test chooses the client's options."""
+    """Registers the marker that sets the options of the client."""
     config.addinivalue_line(
         "markers",
         "redlock(**options): options of this test's redlock_client, as of redlock.Redlock",
@@ -24,7 +24,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def redlock_client(request: pytest.FixtureRequest) -> "Iterator[TestRedlock]":
-    """A client over a node that only this test has, in which locks can be held by others, lost, and unavailable."""
+    """A client with a private in-process node and methods that simulate failures."""
     from redlock.testing import TestRedlock
 
     client = TestRedlock(**_options(request))
@@ -33,12 +33,18 @@ def redlock_client(request: pytest.FixtureRequest) -> "Iterator[TestRedlock]":
 
 
 @pytest.fixture
+def async_redlock_client(redlock_client: "TestRedlock") -> "AsyncTestRedlock":
+    """`redlock_client` with methods that are awaited. Both share the node and the leases."""
+    return redlock_client.as_async()
+
+
+@pytest.fixture
 def redlock_default(
     request: pytest.FixtureRequest, redlock_client: "TestRedlock"
 ) -> "Iterator[TestRedlock]":
-    """`redlock_client`, whose node is also that of the default client: of `redlock.lock` and its decorators.
+    """`redlock_client`, whose node is also that of the default client, for `redlock.lock` and decorators.
 
-    The default client is what it was before when the test is over.
+    The previous default client is restored after the test.
     """
     import redlock
     from redlock._native import _swap_default
@@ -53,6 +59,6 @@ def redlock_default(
 def _options(request: pytest.FixtureRequest) -> dict[str, Any]:
     options: dict[str, Any] = {}
     for mark in request.node.iter_markers("redlock"):
-        # The nearest one comes first, and wins.
+        # The nearest one comes first and takes precedence.
         options = {**mark.kwargs, **options}
     return options

@@ -1,4 +1,4 @@
-//! What a client can do in asyncio.
+//! What `redlock._client` awaits of a client.
 
 use pyo3::prelude::*;
 
@@ -9,7 +9,7 @@ use crate::runtime::submit::submit;
 
 #[pymethods]
 impl Redlock {
-    /// Sends what `aforce_release` does.
+    /// Sends the commands of `force_release`.
     #[pyo3(signature = (name: "str | list[str] | tuple[str, ...]") -> "collections.abc.Awaitable[bool]")]
     fn _force_release<'py>(
         &self,
@@ -22,7 +22,7 @@ impl Redlock {
         })
     }
 
-    /// Sends what `arelease_all` does.
+    /// Sends the commands of `release_all`.
     #[pyo3(signature = () -> "collections.abc.Awaitable[int]")]
     fn _release_all<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         submit(py, self.client.client.release_all(), |py, done| {

@@ -30,16 +30,21 @@ impl Redlock {
     ///
     ///     >>> client.shutdown(timeout=0)            # a lease is still held
     ///     1
-    #[pyo3(signature = (timeout: "float | datetime.timedelta" = Timeout::DEFAULT) -> "int")]
+    #[pyo3(
+        signature = (timeout: "float | datetime.timedelta" = Timeout::DEFAULT) -> "int",
+        text_signature = "($self, timeout=10)"
+    )]
     fn shutdown(&self, py: Python<'_>, timeout: Timeout) -> PyResult<usize> {
         let ended = self.client.client.shutdown(timeout.0);
         check(
             py,
-            wait(py, ended, |py| warn_of_loop(py, "'await client.ashutdown()'", "shutdown()"))?,
+            wait(py, ended, |py| {
+                warn_of_loop(py, "'await client.as_async().shutdown()'", "shutdown()")
+            })?,
         )
     }
 
-    /// Begins what `ashutdown` does.
+    /// Begins a shutdown.
     #[pyo3(signature = (timeout: "float | datetime.timedelta") -> "collections.abc.Awaitable[int]")]
     fn _shutdown<'py>(&self, py: Python<'py>, timeout: Timeout) -> PyResult<Bound<'py, PyAny>> {
         submit(py, self.client.client.shutdown(timeout.0), |py, done| {
@@ -53,7 +58,7 @@ impl Redlock {
     ///     >>> client.lock("job").acquire()
     ///     Traceback (most recent call last):
     ///     redlock.ClientClosed: lock:job: the client is closed
-    fn close(&self) {
+    pub(super) fn close(&self) {
         self.client.client.close();
     }
 

@@ -1,5 +1,6 @@
 //! What can be asked of a client: arguments in, core's client called, objects out.
 
+pub(crate) mod async_client;
 mod asyncio;
 mod ending;
 
@@ -59,7 +60,7 @@ impl Redlock {
     ///
     ///     >>> [lease.key for lease in client.leases()]
     ///     ['lock:job']
-    fn leases(&self, py: Python<'_>) -> Vec<Py<Lease>> {
+    pub(super) fn leases(&self, py: Python<'_>) -> Vec<Py<Lease>> {
         let leases = registry::of_client(py, self.client.number);
         leases.into_iter().filter_map(|lease| Some(lease.cast_into().ok()?.unbind())).collect()
     }
@@ -78,7 +79,7 @@ impl Redlock {
     ///     >>> with client.lock("job"):
     ///     ...     client.stats().held
     ///     1
-    fn stats(&self) -> Stats {
+    pub(super) fn stats(&self) -> Stats {
         self.client.client.stats().into()
     }
 
@@ -87,7 +88,7 @@ impl Redlock {
     ///     >>> redlock.Redlock("redis://user:secret@127.0.0.1:6379/1").nodes
     ///     ['redis://127.0.0.1:6379/1']
     #[getter]
-    fn nodes(&self) -> Vec<String> {
+    pub(super) fn nodes(&self) -> Vec<String> {
         self.client.client.nodes()
     }
 

@@ -1,4 +1,4 @@
-//! What a lease can do in asyncio, and what `redlock._asyncio` asks of it.
+//! What `redlock._asyncio` calls of a lease: the futures that it awaits, and the state of each `async with`.
 
 use std::future::Future;
 
@@ -13,7 +13,7 @@ use crate::runtime::{exit, lock};
 
 #[pymethods]
 impl Lease {
-    /// Sends what `aextend` does.
+    /// Sends the commands of `extend`.
     #[pyo3(signature = (ttl: "float | datetime.timedelta | None") -> "collections.abc.Awaitable[None]")]
     fn _extend<'py>(
         &self,
@@ -25,7 +25,7 @@ impl Lease {
         submit(py, sent, |py, done| check(py, done).map(|()| py.None()))
     }
 
-    /// Sends what `arelease` does. A cancellation then ends only the wait for the confirmation.
+    /// Sends the release. A cancellation then ends only the wait for the confirmation.
     #[pyo3(signature = () -> "collections.abc.Awaitable[None]")]
     fn _release<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let _asks = ffi::about_to_ask();

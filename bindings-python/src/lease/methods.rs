@@ -28,7 +28,7 @@ impl Lease {
     ///     >>> lease.held
     ///     True
     #[getter]
-    fn held(&self) -> bool {
+    pub(super) fn held(&self) -> bool {
         self.hold.is_held()
     }
 
@@ -37,7 +37,7 @@ impl Lease {
     ///     >>> 9 < lease.remaining < lease.ttl
     ///     True
     #[getter]
-    fn remaining(&self) -> f64 {
+    pub(super) fn remaining(&self) -> f64 {
         self.hold.remaining().as_secs_f64()
     }
 
@@ -46,7 +46,7 @@ impl Lease {
     ///     >>> lease.key
     ///     'lock:job'
     #[getter]
-    fn key(&self) -> String {
+    pub(super) fn key(&self) -> String {
         self.hold.key()
     }
 
@@ -55,7 +55,7 @@ impl Lease {
     ///     >>> lease.keys
     ///     ['lock:job']
     #[getter]
-    fn keys(&self) -> Vec<String> {
+    pub(super) fn keys(&self) -> Vec<String> {
         self.hold.keys().to_vec()
     }
 
@@ -64,7 +64,7 @@ impl Lease {
     ///     >>> len(lease.token)
     ///     32
     #[getter]
-    fn token(&self) -> &str {
+    pub(super) fn token(&self) -> &str {
         self.hold.token()
     }
 
@@ -78,7 +78,7 @@ impl Lease {
     ///     ...     second.fencing_token > first.fencing_token
     ///     True
     #[getter]
-    fn fencing_token(&self, py: Python<'_>) -> PyResult<u64> {
+    pub(super) fn fencing_token(&self, py: Python<'_>) -> PyResult<u64> {
         check(py, self.hold.fencing_token())
     }
 
@@ -87,7 +87,7 @@ impl Lease {
     ///     >>> lease.ttl
     ///     10.0
     #[getter]
-    fn ttl(&self) -> f64 {
+    pub(super) fn ttl(&self) -> f64 {
         self.hold.ttl().as_secs_f64()
     }
 
@@ -98,7 +98,7 @@ impl Lease {
     ///     >>> lease.ensure_held()
     ///     Traceback (most recent call last):
     ///     redlock.LockReleased: lock:job: the lease was released and is no longer held
-    fn ensure_held(&self, py: Python<'_>) -> PyResult<()> {
+    pub(super) fn ensure_held(&self, py: Python<'_>) -> PyResult<()> {
         check(py, self.hold.ensure_held())
     }
 
@@ -135,7 +135,7 @@ impl Lease {
     ///
     ///     >>> lease.detach(), client.lock("job").inspect().held
     ///     (True, True)
-    fn detach(&self) -> bool {
+    pub(super) fn detach(&self) -> bool {
         let held = self.hold.detach();
         self.over();
         held
@@ -158,13 +158,7 @@ impl Lease {
     }
 
     pub(super) fn __repr__(&self) -> String {
-        let state = match (self.hold.is_held(), self.hold.is_released(), self.hold.lost_reason()) {
-            (true, ..) => format!("{:.3} s left", self.hold.remaining().as_secs_f64()),
-            (_, true, _) => "released".to_owned(),
-            (_, _, Some(_)) => "lost".to_owned(),
-            _ => "detached".to_owned(),
-        };
-        format!("<redlock.Lease {:?}: {state}>", self.hold.key())
+        self.shown("Lease")
     }
 
     fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
@@ -189,5 +183,18 @@ impl Lease {
             let watches = std::mem::take(&mut *lock(&self.watches));
             drop(watches);
         }
+    }
+}
+
+impl Lease {
+    /// The representation of a lease of this class.
+    pub(super) fn shown(&self, class: &str) -> String {
+        let state = match (self.hold.is_held(), self.hold.is_released(), self.hold.lost_reason()) {
+            (true, ..) => format!("{:.3} s left", self.hold.remaining().as_secs_f64()),
+            (_, true, _) => "released".to_owned(),
+            (_, _, Some(_)) => "lost".to_owned(),
+            _ => "detached".to_owned(),
+        };
+        format!("<redlock.{class} {:?}: {state}>", self.hold.key())
     }
 }

@@ -1,5 +1,6 @@
 //! What is held: thin answers from core's `LeaseHandle`, and what happens when Python forgets about it.
 
+pub(crate) mod async_lease;
 mod asyncio;
 mod methods;
 mod watching;
@@ -26,8 +27,8 @@ static ID: AtomicU64 = AtomicU64::new(1);
 
 /// What you hold: renewed in the background until released, lost, or collected.
 ///
-/// `with lease:` and `async with lease:` release it at the end. They raise LockLost if it is over, and RuntimeError if a with
-/// statement has entered it already. A lease that is collected without a release is not
+/// `with lease:` releases it at the end. It raises LockLost if it is over, and RuntimeError if a with statement has entered
+/// it already. A lease that is collected without a release is not
 /// released: its renewal ends, the key lives out its ttl, and a ResourceWarning names it.
 ///
 ///     >>> with client.lock("job").acquire() as lease:

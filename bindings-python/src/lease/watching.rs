@@ -29,7 +29,7 @@ impl Lease {
     ///     >>> done.wait(5), reasons
     ///     (True, ['closed'])
     #[pyo3(signature = (callback: "collections.abc.Callable[[redlock.errors.LockLost], object]") -> "collections.abc.Callable[[], None]")]
-    fn on_lost(slf: &Bound<'_, Self>, callback: Bound<'_, PyAny>) -> PyResult<Watching> {
+    pub(super) fn on_lost(slf: &Bound<'_, Self>, callback: Bound<'_, PyAny>) -> PyResult<Watching> {
         let (py, callback) = (slf.py(), args::callback(callback)?);
         if event_loop::running(py)?.is_none() && is_coroutine_function(callback.bind(py))? {
             return Err(invalid(
@@ -79,7 +79,7 @@ pub(super) fn make_class(py: Python<'_>) {
 
 /// A callback that waits for a loss; called, it waits no longer.
 #[pyclass(frozen, module = "redlock")]
-struct Watching {
+pub(super) struct Watching {
     /// Weak: who may unregister a callback does not keep the lease.
     watch: Weak<Watch>,
     mark: Mark,

@@ -8,6 +8,7 @@ use redlock::ffi;
 use crate::caller::Caller;
 use crate::errors::internal;
 use crate::lease::Lease;
+use crate::lease::async_lease::AsyncLease;
 use crate::runtime::submit::{Call, submit_call};
 use crate::runtime::{exit, lock};
 
@@ -69,10 +70,11 @@ impl Acquire {
     }
 
     /// The lease; None where one round was not enough.
-    fn lease(&self, py: Python<'_>) -> PyResult<Option<Py<Lease>>> {
+    fn lease(&self, py: Python<'_>) -> PyResult<Option<Py<AsyncLease>>> {
         let Some(answer) = lock(&self.accepted).take() else { return Err(internal()) };
-        let lease = self.caller.told(py, answer)?;
-        lease.map(|lease| Lease::make(py, lease.into_handle(), &self.caller)).transpose()
+        let Some(lease) = self.caller.told(py, answer)? else { return Ok(None) };
+        let lease = Lease::make(py, lease.into_handle(), &self.caller)?;
+        AsyncLease::make(py, lease).map(Some)
     }
 
     /// Ends it, and releases what was granted meanwhile.

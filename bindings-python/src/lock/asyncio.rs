@@ -1,15 +1,16 @@
-//! What a lock can do in asyncio: what `redlock._asyncio` awaits, and what needs no Python around it.
+//! What `redlock._asyncio` calls of a lock: the futures that it awaits, and the state of each `async with`.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use super::acquire::Acquire;
 use super::{Lock, Names};
-use crate::args::{self, WaitArg};
+use crate::args;
 use crate::call_site::CallSite;
 use crate::errors::check;
 use crate::inspection::Inspection;
 use crate::lease::Lease;
+use crate::lease::async_lease::AsyncLease;
 use crate::options::refuse_acquire;
 use crate::runtime::submit::submit;
 
@@ -18,8 +19,8 @@ type Left = (Option<Py<Lease>>, Option<Py<PyAny>>);
 
 #[pymethods]
 impl Lock {
-    /// Sends what `aattach` does, for the code at `line`.
-    #[pyo3(signature = (line: "tuple[str, int | None]", token: "str") -> "collections.abc.Awaitable[Lease]")]
+    /// Sends the commands of `attach`, for the code at `line`.
+    #[pyo3(signature = (line: "tuple[str, int | None]", token: "str") -> "collections.abc.Awaitable[AsyncLease]")]
     fn _attach<'py>(
         &self,
         py: Python<'py>,
@@ -29,10 +30,12 @@ impl Lock {
         let token = args::text("token", Some(token))?.unwrap_or_default();
         let caller = self.caller(py, line)?;
         let future = caller.attach(&token);
-        submit(py, future, move |py, granted| Ok(Self::attached(py, granted, &caller)?.into_any()))
+        submit(py, future, move |py, granted| {
+            Ok(AsyncLease::make(py, Self::attached(py, granted, &caller)?)?.into_any())
+        })
     }
 
-    /// Sends what `ainspect` does.
+    /// Sends the commands of `inspect`.
     #[pyo3(signature = () -> "collections.abc.Awaitable[Inspection]")]
     fn _inspect<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let found = self.core(py)?.1.inspect();
@@ -40,29 +43,30 @@ impl Lock {
     }
 
     /// Begins an acquire, for the code at `line`.
-    #[pyo3(signature = (line: "tuple[str, int | None]", wait: "float | datetime.timedelta | types.EllipsisType | None" = WaitArg::NotGiven, *args: "typing.Any", **kwargs: "typing.Any"))]
+    #[pyo3(signature = (line: "tuple[str, int | None]", wait: "float | datetime.timedelta | None" = None, timeout: "float | datetime.timedelta | None" = None, *args: "typing.Any", **kwargs: "typing.Any"))]
     fn _begin(
         &self,
         py: Python<'_>,
         line: CallSite,
-        wait: WaitArg,
+        wait: Option<&Bound<'_, PyAny>>,
+        timeout: Option<&Bound<'_, PyAny>>,
         args: &Bound<'_, PyTuple>,
         kwargs: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Acquire> {
-        refuse_acquire("aacquire()", args, kwargs)?;
-        Ok(Acquire::new(self.begin(py, line, Some(wait.into()))?))
+        refuse_acquire("acquire()", args, kwargs)?;
+        Ok(Acquire::new(self.begin(py, line, Some(args::wait(wait, timeout)?))?))
     }
 
-    /// The same of one round.
+    /// Begins an acquire that tries once, for the code at `line`.
     #[pyo3(signature = (line: "tuple[str, int | None]"))]
     fn _begin_once(&self, py: Python<'_>, line: CallSite) -> PyResult<Acquire> {
         Ok(Acquire::new(self.begin(py, line, None)?))
     }
 
-    /// An `async with` under way: the frame that runs it, what it holds, and what its task is cancelled by.
-    #[pyo3(signature = (frame: "types.FrameType", lease: "Lease", body: "object") -> "None")]
-    fn _enter(&self, frame: &Bound<'_, PyAny>, lease: Py<Lease>, body: Py<PyAny>) {
-        self.entries.add(frame, lease, Some(body));
+    /// Records an `async with`: the frame that runs it, its lease, and the object that cancels its task.
+    #[pyo3(signature = (frame: "types.FrameType", lease: "AsyncLease", body: "object") -> "None")]
+    fn _enter(&self, frame: &Bound<'_, PyAny>, lease: &Bound<'_, AsyncLease>, body: Py<PyAny>) {
+        self.entries.add(frame, lease.get().sync(frame.py()), Some(body));
     }
 
     /// The end of the `async with` in `frame`: its lease and its body.

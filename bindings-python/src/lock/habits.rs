@@ -4,6 +4,7 @@ use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
 
 use super::Lock;
+use super::async_lock::AsyncLock;
 
 /// A method of redis-py's `Lock`, of python-redis-lock's or pottery's, and who does that here.
 const HABITS: &[(&str, &str)] = &[
@@ -35,6 +36,21 @@ impl Lock {
                  'with lock as lease:' and lock.acquire() give; write {instead}"
             ),
             None => format!("'redlock.Lock' object has no attribute '{name}'"),
+        };
+        Err(PyAttributeError::new_err(text))
+    }
+}
+
+#[pymethods]
+impl AsyncLock {
+    #[expect(clippy::unused_self, reason = "a method of Python's data model")]
+    fn __getattr__(&self, name: &str) -> PyResult<Py<PyAny>> {
+        let text = match HABITS.iter().find(|(habit, _)| *habit == name) {
+            Some((_, instead)) => format!(
+                "redlock.AsyncLock has no '{name}'. Call it on the AsyncLease that 'async with lock as lease:' and \
+                 'await lock.acquire()' return. Use {instead}. Await each method that contacts a server"
+            ),
+            None => format!("'redlock.AsyncLock' object has no attribute '{name}'"),
         };
         Err(PyAttributeError::new_err(text))
     }

@@ -7,7 +7,7 @@ use redlock::ffi;
 
 use super::entries::Entry;
 use super::{Lock, Names};
-use crate::args::{self, Anything, WaitArg};
+use crate::args;
 use crate::call_site::{self, CallSite};
 use crate::errors::check;
 use crate::inspection::Inspection;
@@ -26,29 +26,40 @@ impl Lock {
         ))
     }
 
-    /// The lease, once it is ours: waits for `wait` seconds (None: for ever; not given: the lock's own).
+    /// Acquires the lock, waiting if another client holds it.
     ///
-    /// `timeout` is an alias of `wait`, in this method only. Giving both raises InvalidOption.
+    /// Emits a RuntimeWarning if an event loop runs in this thread. A KeyboardInterrupt leaves no key behind.
     ///
-    /// Raises LockTimeout when somebody else held it all the time, QuorumUnavailable when too few nodes answered all the
-    /// time, and ClientClosed. A KeyboardInterrupt leaves no key behind. Warns (RuntimeWarning) where an event loop runs.
+    /// Args:
+    ///     wait: Maximum time to wait, in seconds or as a timedelta. 0 tries once, `math.inf` waits forever. Default: the
+    ///         lock's own `wait`.
+    ///     timeout: Alias of `wait`, in this method only.
     ///
+    /// Returns:
+    ///     The lease.
+    ///
+    /// Raises:
+    ///     LockTimeout: Another client held the lock all the time.
+    ///     QuorumUnavailable: Too few nodes replied all the time.
+    ///     ClientClosed: The client was closed.
+    ///     InvalidOption: Both `wait` and `timeout` are given.
+    ///
+    /// Example:
     ///     >>> with lock.acquire(wait=5) as lease:
     ///     ...     lock.acquire(wait=0)
     ///     Traceback (most recent call last):
     ///     redlock.LockTimeout: lock:job: not acquired within ...
-    #[pyo3(signature = (*args: "typing.Never", wait: "float | datetime.timedelta | None" = WaitArg::NotGiven, timeout: "float | datetime.timedelta | None" = Anything::NotGiven, **kwargs: "typing.Never"))]
+    #[pyo3(signature = (*args: "typing.Never", wait: "float | datetime.timedelta | None" = None, timeout: "float | datetime.timedelta | None" = None, **kwargs: "typing.Never"))]
     fn acquire(
         &self,
         py: Python<'_>,
         args: &Bound<'_, PyTuple>,
-        wait: WaitArg,
-        timeout: Anything,
+        wait: Option<&Bound<'_, PyAny>>,
+        timeout: Option<&Bound<'_, PyAny>>,
         kwargs: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Py<Lease>> {
         refuse_acquire("acquire()", args, kwargs)?;
-        let wait = wait.or_timeout(py, timeout)?;
-        self.waited_for(&call_site::frame(py)?, wait.into())
+        self.waited_for(&call_site::frame(py)?, args::wait(wait, timeout)?)
     }
 
     /// The lease, or None if somebody else holds it or waits for it in this process: one round.
@@ -97,7 +108,7 @@ impl Lock {
     ///     >>> client.lock(["a", "b"]).key
     ///     'lock:a, lock:b'
     #[getter]
-    fn key(&self, py: Python<'_>) -> PyResult<String> {
+    pub(super) fn key(&self, py: Python<'_>) -> PyResult<String> {
         Ok(self.core(py)?.1.key())
     }
 
@@ -106,7 +117,7 @@ impl Lock {
     ///     >>> client.lock(["a", "b"]).keys
     ///     ['lock:a', 'lock:b']
     #[getter]
-    fn keys(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+    pub(super) fn keys(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         Ok(self.core(py)?.1.keys().to_vec())
     }
 
@@ -115,7 +126,7 @@ impl Lock {
     ///     >>> client.lock("job").name
     ///     'job'
     #[getter]
-    fn name(&self) -> String {
+    pub(super) fn name(&self) -> String {
         self.names().join(", ")
     }
 
@@ -124,7 +135,7 @@ impl Lock {
     ///     >>> client.lock("job").ttl
     ///     10.0
     #[getter]
-    fn ttl(&self, py: Python<'_>) -> PyResult<f64> {
+    pub(super) fn ttl(&self, py: Python<'_>) -> PyResult<f64> {
         Ok(check(py, ffi::times(&self.args))?.0.as_secs_f64())
     }
 
@@ -133,7 +144,7 @@ impl Lock {
     ///     >>> client.lock("job", wait=5).wait
     ///     5.0
     #[getter(wait)]
-    fn may_wait(&self, py: Python<'_>) -> PyResult<Option<f64>> {
+    pub(super) fn may_wait(&self, py: Python<'_>) -> PyResult<Option<f64>> {
         Ok(check(py, ffi::times(&self.args))?.1.map(|wait| wait.as_secs_f64()))
     }
 
@@ -142,7 +153,7 @@ impl Lock {
     ///     >>> client.lock(["a", "b"]).names
     ///     ['a', 'b']
     #[getter]
-    fn names(&self) -> Vec<String> {
+    pub(super) fn names(&self) -> Vec<String> {
         match &self.names {
             Names::Fixed(names) => names.clone(),
             Names::Of(_) => Vec::new(),
@@ -179,7 +190,7 @@ impl Lock {
     }
 
     fn __repr__(&self) -> String {
-        self.shown()
+        self.shown("Lock")
     }
 
     fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
@@ -197,13 +208,13 @@ impl Lock {
 }
 
 impl Lock {
-    /// For messages.
-    pub(super) fn shown(&self) -> String {
+    /// The representation of a lock of this class, for messages.
+    pub(super) fn shown(&self, class: &str) -> String {
         match &self.names {
             Names::Fixed(names) => {
-                format!("<redlock.Lock {}>", redlock::ffi::shown(&names.join(", ")))
+                format!("<redlock.{class} {}>", redlock::ffi::shown(&names.join(", ")))
             }
-            Names::Of(_) => "<redlock.Lock named by arguments>".to_owned(),
+            Names::Of(_) => format!("<redlock.{class} named by arguments>"),
         }
     }
 
@@ -213,7 +224,7 @@ impl Lock {
             PyRuntimeError::new_err(format!(
                 "{} is left by a thread or task that has not entered it, and {others} others have: \
                  nothing is released; keep the lease of lock.acquire() instead",
-                self.shown()
+                self.shown("Lock")
             ))
         })
     }

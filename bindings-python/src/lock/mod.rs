@@ -1,6 +1,7 @@
 //! What to lock: arguments in, core's future on its way, a `Lease` out.
 
 pub(crate) mod acquire;
+pub(crate) mod async_lock;
 mod asyncio;
 mod habits;
 mod methods;
@@ -169,7 +170,8 @@ impl Lock {
         if wait.is_some() && event_loop::running(py)?.is_some() {
             // Also of one that is quick today. Before anything is sent: a warning may be an error.
             let key = self.core(py)?.1.key();
-            let instead = "'async with', 'await lock.aacquire()' or '@lock' over an 'async def'";
+            let instead =
+                "'async with', 'await lock.as_async().acquire()' or '@lock' over an 'async def'";
             warn_of_loop(py, instead, &key)?;
         }
         let (caller, acquire) = self.begin(py, CallSite::of(frame)?, wait)?;
@@ -189,7 +191,7 @@ impl Lock {
         self.acquired(frame, Some(wait))?.ok_or_else(internal)
     }
 
-    /// This lock's, once `granted`.
+    /// Makes the lease object once `attach` has succeeded.
     fn attached(
         py: Python<'_>,
         granted: Result<redlock::LeaseHandle, redlock::Error>,

@@ -33,8 +33,8 @@ pub(super) struct Attempt<'a> {
     permanent: bool,
     /// When the first of the last rounds was refused, all of which were.
     refused_since: Option<Instant>,
-    /// Since when the nodes have been no use: too many of them faults, or all too slow for the ttl.
-    unavailable_since: Option<Instant>,
+    /// Since when no round has shown whether a quorum of nodes replies.
+    pub(super) doubtful_since: Option<Instant>,
     pace: Pace,
     pub(super) outlook: Outlook,
     pub(super) patience: Patience,
@@ -57,7 +57,7 @@ impl<'a> Attempt<'a> {
             last: Refusal::Queued,
             permanent: false,
             refused_since: None,
-            unavailable_since: None,
+            doubtful_since: None,
             pace: Pace::new(),
             outlook: Outlook::new(),
             patience: Patience::new(request),
@@ -79,36 +79,37 @@ impl<'a> Attempt<'a> {
         if self.wait == Some(Duration::ZERO)
             && let Err(refusal) = connect(self.request, self.acquirer).await
         {
-            self.note(refusal, false);
-            return Err(self.failure());
+            self.note(refusal, self.started, false, &ticket);
+            return Err(self.failure(&ticket));
         }
         loop {
             // Read before asking: a change that comes while the nodes answer is a reason to ask again.
             let mark = interest.mark();
-            let (end, now) = (self.end(), clock.now());
+            let (end, now) = (self.end(&ticket), clock.now());
             let cut = end.since(now) < self.request.node_timeout();
-            let expect = self.outlook.ask(now);
-            match round(self.request, self.acquirer, (now, end), expect).await {
+            let how = (self.outlook.ask(now), self.is_doubtful(&ticket));
+            match round(self.request, self.acquirer, (now, end), how).await {
                 Round::Granted(lease) => {
                     contention.note(keys, self.outlook.expect == Expect::Contended);
+                    ticket.leave(now);
                     return Ok(lease);
                 }
                 Round::Refused(refusal) => {
                     ticket.refused(refusal.taken(keys.len()));
-                    self.note(refusal, cut);
+                    self.note(refusal, now, cut, &ticket);
                 }
             }
-            let Some(pause) = self.pause(&ticket) else { return Err(self.failure()) };
+            let Some(pause) = self.pause(&ticket) else { return Err(self.failure(&ticket)) };
             self.say_held(&ticket);
             self.patience.waits(self.request, &self.last);
             // After a split, being woken at once would only split the votes again; who comes too late in any case only
             // keeps the lock from others.
-            let told = !matches!(self.last, Refusal::Split(_) | Refusal::Late(..));
+            let told = !matches!(self.last, Refusal::Split { .. } | Refusal::Late(..));
             tokio::select! {
                 biased;
                 () = clock.sleep_until(clock.now() + pause) => {}
                 () = interest.changed_since(mark), if told => self.defer().await,
-                () = self.deadline() => return Err(self.failure()),
+                () = self.deadline(&ticket) => return Err(self.failure(&ticket)),
             }
             ticket.again(self.last.taken(keys.len()));
             self.take_turn(&ticket).await?;
@@ -120,7 +121,7 @@ impl<'a> Attempt<'a> {
         tokio::select! {
             biased;
             () = ticket.turn() => Ok(()),
-            () = self.deadline() => Err(self.failure()),
+            () = self.deadline(ticket) => Err(self.failure(ticket)),
         }
     }
 
@@ -130,14 +131,19 @@ impl<'a> Attempt<'a> {
         self.wait.is_none() || self.left() >= rounds.unwrap_or(self.request.node_timeout() * 2)
     }
 
-    async fn deadline(&self) {
+    async fn deadline(&self, ticket: &Ticket) {
         match self.wait {
             Some(wait) => self.acquirer.leases.nodes.clock.sleep_until(self.started + wait).await,
-            None => std::future::pending().await,
+            None => self.given_up(ticket).await,
         }
     }
 
-    fn now(&self) -> Instant {
+    /// Whether any round has ended.
+    pub(super) fn has_asked(&self) -> bool {
+        !matches!(self.last, Refusal::Queued)
+    }
+
+    pub(super) fn now(&self) -> Instant {
         self.acquirer.leases.nodes.clock.now()
     }
 
@@ -146,9 +152,10 @@ impl<'a> Attempt<'a> {
     }
 
     /// By when a round must be over; a `wait` of 0 is one whole round.
-    fn end(&self) -> Instant {
+    fn end(&self, ticket: &Ticket) -> Instant {
         match self.wait {
-            None | Some(Duration::ZERO) => NEVER,
+            None => self.gives_up_at(ticket).unwrap_or(NEVER),
+            Some(Duration::ZERO) => NEVER,
             Some(wait) => self.started + wait,
         }
     }
@@ -159,7 +166,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// Remembers why there is no lease. What a round that `wait` cut lacks says less than a whole round before it.
-    fn note(&mut self, refusal: Refusal, cut: bool) {
+    fn note(&mut self, refusal: Refusal, began: Instant, cut: bool, ticket: &Ticket) {
         self.outlook.expect_less();
         let known = self.patience.was_queued() || !matches!(self.last, Refusal::Queued);
         let now = self.now();
@@ -169,9 +176,7 @@ impl<'a> Attempt<'a> {
         if refusal.is_unavailable() && cut && known && !self.permanent {
             return;
         }
-        let since = self.unavailable_since;
-        self.unavailable_since =
-            refusal.is_unavailable().then(|| since.unwrap_or_else(|| self.now()));
+        self.note_quorum(&refusal, began, ticket);
         self.pace.note(&refusal);
         self.outlook.note(&refusal, self.now(), self.acquirer.contention.rounds());
         self.last = refusal;
@@ -179,13 +184,14 @@ impl<'a> Attempt<'a> {
 
     /// How long to sleep before the next round; `None` where there is none.
     fn pause(&mut self, ticket: &Ticket) -> Option<Duration> {
-        if self.wait.is_some_and(|wait| self.waited() >= wait) {
+        let given_up = || self.gives_up_at(ticket).is_some_and(|end| self.now() >= end);
+        if self.wait.map_or_else(given_up, |wait| self.waited() >= wait) {
             return None;
         }
         match self.last {
             Refusal::Permanent(..) => None,
             _ if self.permanent => None,
-            Refusal::Split(_) => Some(self.pace.after_split()),
+            Refusal::Split { .. } => Some(self.pace.after_split()),
             Refusal::Held(free, _) => Some(self.pace.until_free(free, self.is_told())),
             Refusal::Scouted(free, _) => {
                 let all = self.outlook.until_all(self.now());
@@ -195,7 +201,7 @@ impl<'a> Attempt<'a> {
             // One of many is enough to find out that the nodes are back; a connection that opens wakes them all.
             _ if !ticket.is_first() => Some(jittered(FALLBACK)),
             Refusal::Unavailable(..) | Refusal::Late(..) | Refusal::Queued => {
-                self.say_unavailable();
+                self.say_unavailable(ticket);
                 Some(self.pace.while_useless())
             }
         }
@@ -209,8 +215,9 @@ impl<'a> Attempt<'a> {
     }
 
     /// Said once.
-    fn say_unavailable(&mut self) {
-        let lasted = self.unavailable_since.map_or(Duration::ZERO, |at| self.now().since(at));
+    fn say_unavailable(&mut self, ticket: &Ticket) {
+        let period = self.no_quorum(ticket);
+        let lasted = period.map_or(Duration::ZERO, |period| self.now().since(period.since));
         let log_late = || self.acquirer.logs_late_grant();
         self.patience.useless(self.request, &self.last, lasted, log_late);
     }
@@ -224,12 +231,22 @@ impl<'a> Attempt<'a> {
     }
 
     /// Why there is no lease, and since when, and who has it.
-    fn failure(&mut self) -> Error {
+    fn failure(&mut self, ticket: &Ticket) -> Error {
         let waited = self.waited();
-        let lasted = self.unavailable_since.map(|since| self.now().since(since));
-        let last = std::mem::replace(&mut self.last, Refusal::Queued);
+        let period = self.no_quorum(ticket);
+        let lasted = period.as_ref().map(|period| self.now().since(period.since));
+        let mut last = std::mem::replace(&mut self.last, Refusal::Queued);
+        let permanent = self.permanent || matches!(last, Refusal::Permanent(..));
+        let given_up = self.wait.is_none() && !permanent;
+        if let Some(period) = period.filter(|_| given_up && !last.is_unavailable()) {
+            // Another caller found this out while this one waited for its turn.
+            last = Refusal::clone(&period.why);
+        }
         match last.error(self.request, lasted) {
             Some(error) if matches!(last, Refusal::Permanent(..)) => error,
+            Some(error) if given_up => {
+                error.with_waited(waited).given_up(self.request.options.way_to_wait_longer())
+            }
             Some(error) => error.with_waited(waited),
             None => {
                 let leases = &self.acquirer.leases;

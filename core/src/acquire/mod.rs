@@ -1,6 +1,7 @@
 //! How a lease is acquired: a place in the local queue, then rounds of votes, until one is granted or `wait` is over.
 //!
-//! [`attempt`] is the loop ([`yielding`]: who asks first), [`mod@round`] one turn of it, [`vote_round`] its votes. What they wait for: [`queue`]
+//! [`attempt`] is the loop, [`mod@round`] one turn of it, and [`vote_round`] its votes. [`yielding`] decides who asks
+//! first, and [`outage_limit`] when to give up. What they wait for: [`queue`]
 //! (callers of this process), [`pace`] and [`backoff`] (delays). What is logged of waits: [`patience`]. What they learn: [`outlook`] (in one acquire),
 //! [`contention`] (in all).
 //!
@@ -12,9 +13,11 @@
 mod acquirer;
 mod attach;
 mod attempt;
+mod availability;
 mod backoff;
 mod contention;
 mod fencing;
+mod outage_limit;
 mod outlook;
 mod pace;
 mod patience;
@@ -22,6 +25,8 @@ mod queue;
 mod refusal;
 mod request;
 mod round;
+#[cfg(test)]
+mod tests;
 mod vote_round;
 mod yielding;
 
@@ -107,7 +112,7 @@ pub(crate) async fn try_acquire(acquirer: &Acquirer, request: &Request) -> Resul
     let outcome = match connected {
         Ok(()) => {
             let now = acquirer.clock().now();
-            round(request, acquirer, (now, NEVER), Expect::Unknown).await
+            round(request, acquirer, (now, NEVER), (Expect::Unknown, false)).await
         }
         Err(refusal) => Round::Refused(refusal),
     };

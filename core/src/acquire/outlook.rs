@@ -60,7 +60,7 @@ impl Outlook {
         if let Refusal::Scouted(left, _) = refusal {
             self.doubt(*left, now, rounds);
         }
-        if matches!(refusal, Refusal::Held(..) | Refusal::Scouted(..) | Refusal::Split(_)) {
+        if matches!(refusal, Refusal::Held(..) | Refusal::Scouted(..) | Refusal::Split { .. }) {
             self.losses += u32::from(self.expect == Expect::Contended);
             self.expect = Expect::Contended;
         }

@@ -45,7 +45,7 @@ impl Pace {
         if !refusal.is_unavailable() {
             self.useless = Backoff::new(USELESS.0);
         }
-        if !matches!(refusal, Refusal::Split(_)) {
+        if !matches!(refusal, Refusal::Split { .. }) {
             self.split = Backoff::new(SPLIT.0);
         }
     }

@@ -16,6 +16,9 @@ use std::task::{Poll, Waker};
 
 use smallvec::SmallVec;
 
+use super::availability::{Availability, NoQuorum};
+use super::refusal::Refusal;
+use crate::clock::Instant;
 use crate::keyed::{Key, Keyed};
 use crate::node::Taken;
 
@@ -27,7 +30,7 @@ impl Queue {
     /// How many callers there are, whether they ask or wait.
     pub(crate) fn callers(&self) -> usize {
         let lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let places = lines.by_key.values().flatten().map(|place| place.id);
+        let places = lines.by_key.values().flat_map(|line| &line.places).map(|place| place.id);
         places.collect::<HashSet<_>>().len()
     }
 }
@@ -43,7 +46,12 @@ struct Lines {
 }
 
 /// A line: most have one caller only, and end with it.
-type Line = SmallVec<[Place; 1]>;
+#[derive(Default)]
+struct Line {
+    places: SmallVec<[Place; 1]>,
+    /// What the rounds of its callers found.
+    availability: Option<Availability>,
+}
 
 /// A caller's place in one line, which is in order of arrival.
 struct Place {
@@ -82,6 +90,8 @@ pub(crate) struct Ticket {
     queue: Arc<Queue>,
     keys: Arc<[String]>,
     id: u64,
+    /// When the round began that granted the lease.
+    granted: Option<Instant>,
 }
 
 impl Queue {
@@ -91,11 +101,11 @@ impl Queue {
         let id = lines.next;
         lines.next += 1;
         for key in Key::each(keys) {
-            lines.by_key.entry(key).or_default().push(Place { id, holds: false });
+            lines.by_key.entry(key).or_default().places.push(Place { id, holds: false });
         }
         lines.ask_or_wait(id, keys, Back::All);
         drop(lines);
-        Ticket { queue: Arc::clone(self), keys: Arc::clone(keys), id }
+        Ticket { queue: Arc::clone(self), keys: Arc::clone(keys), id, granted: None }
     }
 
     /// All lines; a panic under their lock leaves them as they were.
@@ -110,7 +120,7 @@ impl Lines {
         // Lines are in order of arrival, which is that of the numbers.
         let earlier = |line: &Line| {
             let held = |place: &Place| place.id < id && place.holds;
-            line.iter().take_while(|place| place.id < id).any(held)
+            line.places.iter().take_while(|place| place.id < id).any(held)
         };
         !keys.iter().any(|key| self.by_key.get(key.as_str()).is_some_and(earlier))
     }
@@ -118,8 +128,10 @@ impl Lines {
     /// Sets whether the caller holds others back, in the lines of which `whether` says so.
     fn hold(&mut self, id: u64, keys: &[String], whether: impl Fn(usize) -> bool) {
         for (at, key) in keys.iter().enumerate() {
-            let line = self.by_key.get_mut(key.as_str()).into_iter().flatten();
-            for place in line.filter(|place| place.id == id).take(1) {
+            let line = self.by_key.get_mut(key.as_str()).into_iter();
+            for place in
+                line.flat_map(|line| &mut line.places).filter(|place| place.id == id).take(1)
+            {
                 place.holds = whether(at);
             }
         }
@@ -142,7 +154,8 @@ impl Lines {
         for key in keys {
             let mut at = 0;
             // Up to whoever holds back the rest of the line.
-            while let Some(place) = self.by_key.get(key.as_str()).and_then(|line| line.get(at))
+            while let Some(place) =
+                self.by_key.get(key.as_str()).and_then(|line| line.places.get(at))
                 && !place.holds
             {
                 at += 1;
@@ -202,10 +215,43 @@ impl Ticket {
         woken.into_iter().for_each(Waker::wake);
     }
 
+    /// Leaves with a lease, which a quorum granted in a round that began at `began`.
+    pub(super) fn leave(mut self, began: Instant) {
+        self.granted = Some(began);
+    }
+
+    /// Notes that a quorum of nodes replied.
+    pub(super) fn quorum_replied(&self, at: Instant) {
+        self.note(|_| Availability { at, no_quorum: None });
+    }
+
+    /// Notes that no quorum has replied since this instant.
+    pub(super) fn quorum_missing(&self, times: (Instant, Instant), why: Arc<Refusal>) {
+        self.note(|earlier| Availability::lost(earlier, times, &why));
+    }
+
+    fn note(&self, change: impl Fn(Option<&Availability>) -> Availability) {
+        let mut lines = self.queue.lines();
+        for key in self.keys.iter() {
+            if let Some(line) = lines.by_key.get_mut(key.as_str()) {
+                line.availability = Some(change(line.availability.as_ref()));
+            }
+        }
+    }
+
+    /// The current period without a quorum, by the last conclusive round for one of the keys.
+    pub(super) fn no_quorum(&self) -> Option<NoQuorum> {
+        let lines = self.queue.lines();
+        let known = |key: &String| lines.by_key.get(key.as_str())?.availability.as_ref();
+        let last = self.keys.iter().filter_map(known).max_by_key(|known| known.at);
+        last.and_then(|known| known.no_quorum.clone())
+    }
+
     /// Whether nobody who came earlier is left in any of its lines.
     pub(crate) fn is_first(&self) -> bool {
         let lines = self.queue.lines();
-        let front = |key: &String| lines.by_key.get(key.as_str()).and_then(|line| line.first());
+        let front =
+            |key: &String| lines.by_key.get(key.as_str()).and_then(|line| line.places.first());
         self.keys.iter().filter_map(front).all(|place| place.id == self.id)
     }
 }
@@ -219,9 +265,11 @@ impl Drop for Ticket {
         }
         for key in self.keys.iter() {
             let Some(line) = lines.by_key.get_mut(key.as_str()) else { continue };
-            line.retain(|place| place.id != self.id);
-            if line.is_empty() {
+            line.places.retain(|place| place.id != self.id);
+            if line.places.is_empty() {
                 lines.by_key.remove(key.as_str());
+            } else if let Some(at) = self.granted {
+                line.availability = Some(Availability { at, no_quorum: None });
             }
         }
         let woken = lines.let_on(&self.keys);

@@ -16,6 +16,7 @@ use crate::spelling::camel_case;
 pub const NOT_REENTRANT: &str = "Locks are not reentrant";
 
 /// Why there is no lease yet.
+#[derive(Clone)]
 pub(crate) enum Refusal {
     /// Callers of this process were here first.
     Queued,
@@ -23,8 +24,8 @@ pub(crate) enum Refusal {
     Held(Option<Duration>, Taken),
     /// The same, but by the word of the scout, the one node that was asked first.
     Scouted(Option<Duration>, Taken),
-    /// Nobody got a quorum; these keys could not be had.
-    Split(Taken),
+    /// Nobody got a quorum; these keys could not be had. `replied`: a quorum of nodes replied.
+    Split { taken: Taken, replied: bool },
     /// A quorum granted, but answers took this long, by when a lease that began with the question was over.
     Late(Duration, Vec<NodeReport>),
     /// Too many nodes are faults; whether another attempt can succeed.
@@ -39,7 +40,7 @@ impl Refusal {
         let taken = taken_in(votes, keys);
         match free_in(votes) {
             Some(left) => Self::Held(left, taken),
-            None => Self::Split(taken),
+            None => Self::Split { taken, replied: votes.tally.answered() },
         }
     }
 
@@ -47,12 +48,8 @@ impl Refusal {
     /// unless the nodes could not even say no.
     pub(crate) fn taken(&self, keys: usize) -> Taken {
         match self {
-            Self::Held(_, taken) | Self::Scouted(_, taken) | Self::Split(taken) => {
-                if keys == 1 {
-                    [0].into_iter().collect()
-                } else {
-                    *taken
-                }
+            Self::Held(_, taken) | Self::Scouted(_, taken) | Self::Split { taken, .. } => {
+                if keys == 1 { [0].into_iter().collect() } else { *taken }
             }
             Self::Queued | Self::Late(..) | Self::Unavailable(..) | Self::Permanent(..) => {
                 Taken::default()
@@ -63,6 +60,18 @@ impl Refusal {
     /// Whether the nodes are of no use: too many of them faults, or all too slow for the ttl.
     pub(crate) fn is_unavailable(&self) -> bool {
         matches!(self, Self::Unavailable(..) | Self::Late(..))
+    }
+
+    /// Whether a quorum of nodes replied. `None` if this refusal does not tell.
+    ///
+    /// The scout is only one of the nodes. In a split vote, failed nodes may have decided before a quorum had replied.
+    pub(super) fn has_quorum(&self) -> Option<bool> {
+        match self {
+            Self::Unavailable(..) | Self::Late(..) => Some(false),
+            Self::Held(..) | Self::Split { replied: true, .. } => Some(true),
+            Self::Split { replied: false, .. } | Self::Scouted(..) => None,
+            Self::Queued | Self::Permanent(..) => None,
+        }
     }
 
     /// Whether too many nodes refuse the user.
@@ -88,7 +97,7 @@ impl Refusal {
             Self::Permanent(kind, text) => Some(request.permanent(*kind, text)),
             // Not the nodes' fault but somebody's lock: that ends in a timeout, whose text is made where the
             // waiting ends.
-            Self::Queued | Self::Held(..) | Self::Scouted(..) | Self::Split(_) => None,
+            Self::Queued | Self::Held(..) | Self::Scouted(..) | Self::Split { .. } => None,
         }
     }
 
@@ -116,7 +125,7 @@ impl Refusal {
                 format!("it is already held, and expires in {} unless renewed", seconds(*left)),
                 Some(*left),
             ),
-            Self::Split(_) => ("no client won a majority (split vote)".to_owned(), None),
+            Self::Split { .. } => ("no client won a majority (split vote)".to_owned(), None),
             _ => ("other callers in this process were first".to_owned(), None),
         }
     }

@@ -32,11 +32,13 @@ pub(crate) async fn connect(request: &Request, acquirer: &Acquirer) -> Result<()
 }
 
 /// One round under a token of its own, which began at `now`. Each vote has its deadline, and the whole round `until`.
+///
+/// A `thorough` round finds out whether a quorum of nodes replies, even if failed nodes have already decided the vote.
 pub(crate) async fn round(
     request: &Request,
     acquirer: &Acquirer,
     (now, until): (Instant, Instant),
-    expect: Expect,
+    (expect, thorough): (Expect, bool),
 ) -> Round {
     let nodes = &acquirer.leases.nodes;
     let clock = &*nodes.clock;
@@ -48,7 +50,8 @@ pub(crate) async fn round(
     // The scout costs a round trip more, which a short ttl over a slow network may not have.
     let patience = acquirer.contention.rounds().min(timeout);
     // Without a bound such an acquire came too late in every round, and kept its place in the line for ever.
-    let scouts = expect == Expect::Contended && nodes.list.len() > 1 && patience * 4 <= ttl;
+    let scouts =
+        expect == Expect::Contended && !thorough && nodes.list.len() > 1 && patience * 4 <= ttl;
     let mut round = if scouts {
         // In a box, as all that is rare here: it would make every acquire's future larger, which is moved about.
         match Box::pin(VoteRound::scout(nodes, request.claim(), params, now, patience)).await {
@@ -59,6 +62,11 @@ pub(crate) async fn round(
         VoteRound::open(nodes, request.claim(), params, now)
     };
     round.count(clock).await;
+    if thorough && !round.votes.tally.met() {
+        // Boxed, because it is rarely needed and would enlarge the future of every acquire.
+        let deadline = round.started + timeout;
+        Box::pin(round.votes.until_answered(clock, deadline)).await;
+    }
     // A round that `wait` cuts short says nothing about a node that is silent.
     nodes.note(&round.votes, Some(timeout).filter(|timeout| *timeout == request.node_timeout()));
     if !round.votes.tally.met() {
@@ -87,7 +95,7 @@ fn granted(
     }
     if request.options.fencing && fence.is_none() {
         // Nobody else is known to have the keys: the next round proposes anew.
-        return Round::Refused(Refusal::Split(Taken::default()));
+        return Round::Refused(Refusal::Split { taken: Taken::default(), replied: true });
     }
     // Nothing is rolled back from here on, and nothing is awaited: the lease is there before anybody can drop
     // us.

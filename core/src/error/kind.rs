@@ -21,7 +21,7 @@ pub enum ErrorKind {
     Lost,
     /// The operation needs a held lease, but the owner released this one or detached it.
     Released,
-    /// Too many nodes failed for a quorum to be possible.
+    /// Too many nodes failed for a quorum to be possible, for all of `wait`. Without a `wait`, for `unavailable_after`.
     ///
     /// It is unknown whether the lock is held.
     Unavailable,

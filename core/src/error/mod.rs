@@ -56,6 +56,8 @@ struct Repr {
     /// The underlying error.
     source: Option<Arc<Source>>,
     late: bool,
+    /// What to do, if the acquire gave up. The text shows it last.
+    advice: Option<String>,
 }
 
 impl Error {
@@ -72,6 +74,7 @@ impl Error {
             nodes: Vec::new(),
             source: None,
             late: false,
+            advice: None,
         }))
     }
 
@@ -160,6 +163,20 @@ impl Error {
         self
     }
 
+    /// Ends an acquire that could have gone on: adds what to do about that.
+    ///
+    /// It is not retried, also if its last grant was read too late.
+    pub(crate) fn given_up(mut self, advice: String) -> Self {
+        self.0.late = false;
+        self.0.advice = Some(advice);
+        self
+    }
+
+    /// What to do, if the acquire gave up.
+    pub(crate) fn advice(&self) -> Option<&str> {
+        self.0.advice.as_deref()
+    }
+
     pub(crate) fn was_late(&self) -> bool {
         self.0.late
     }
@@ -231,7 +248,8 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.message)
+        f.write_str(&self.0.message)?;
+        self.advice().map_or(Ok(()), |advice| write!(f, ". {advice}"))
     }
 }
 

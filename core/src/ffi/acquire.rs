@@ -11,7 +11,7 @@ use super::args;
 use crate::acquire::Request;
 use crate::clock::Instant;
 use crate::engine::Engine;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::lease::{Lease, LeaseHandle, Owner};
 use crate::lock::Lock;
 use crate::options::Unit;
@@ -137,6 +137,13 @@ pub fn extend(
 /// The `ttl` option of a lock, with which its leases begin.
 pub fn own_ttl(lock: &Lock) -> Duration {
     lock.options().ttl
+}
+
+/// What to do, from the text of an error whose acquire gave up.
+///
+/// For bindings that write the nodes' part of the text differently.
+pub fn advice(error: &Error) -> Option<&str> {
+    error.advice()
 }
 
 /// The fencing token of the lease. Unlike [`LeaseHandle::fencing_token`] it makes no error if there is none.

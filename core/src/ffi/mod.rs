@@ -20,7 +20,7 @@ mod options;
 mod running;
 mod value;
 
-pub use acquire::{Acquire, acquire, extend, fence, own_ttl};
+pub use acquire::{Acquire, acquire, advice, extend, fence, own_ttl};
 pub use args::{
     Args, ClientArgs, LockArgs, check_lock, check_names, client, key_prefix, lock, renamed, times,
 };

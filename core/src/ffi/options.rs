@@ -23,6 +23,8 @@ pub enum Kind<T> {
     Time(fn(&mut T, Duration)),
     /// A time. Infinity is stored as `None`.
     TimeOrForEver(fn(&mut T, Option<Duration>)),
+    /// A time. Infinity is stored as `None`, and so is the caller's null value.
+    TimeOrNull(fn(&mut T, Option<Duration>)),
     /// True or false.
     Switch(fn(&mut T, bool)),
     /// A whole number, 0 or more.
@@ -63,7 +65,7 @@ pub const LOCK_OPTIONS: &[Row<Options>] = &[
     Row {
         name: "wait",
         kind: Kind::TimeOrForEver(|options, wait| options.wait = wait),
-        default: "forever",
+        default: "forever while the lock is held, unavailable_after while nodes fail",
         rule: "",
         about: "how long an acquire waits while the lock is held; 0 tries once",
     },
@@ -128,6 +130,13 @@ pub const CLIENT_OPTIONS: &[Row<Settings>] = &[
         default: "5 s",
         rule: "above 0",
         about: "maximum time of an attempt to connect, with name lookup, TCP, TLS and login",
+    },
+    Row {
+        name: "unavailable_after",
+        kind: Kind::TimeOrNull(|settings, time| settings.unavailable_after = Some(time)),
+        default: "10 s",
+        rule: "above 0, or none for no limit",
+        about: "how long an acquire without a wait goes on while no quorum of nodes replies",
     },
     Row {
         name: "restart_guard",
@@ -216,9 +225,11 @@ impl<T> Row<T> {
     /// `Invalid` for a value of the wrong kind, or a number that is not a valid time.
     pub(super) fn set(&self, into: &mut T, value: &Value, unit: Unit) -> Result<()> {
         match (&self.kind, value) {
-            // The only kind that accepts infinity. The others report it as an error.
-            (Kind::TimeOrForEver(set), Value::Number(f64::INFINITY)) => set(into, None),
-            (Kind::TimeOrForEver(set), Value::Number(time)) => {
+            // The only kinds that accept infinity. The others report it as an error.
+            (Kind::TimeOrForEver(set) | Kind::TimeOrNull(set), Value::Number(f64::INFINITY)) => {
+                set(into, None)
+            }
+            (Kind::TimeOrForEver(set) | Kind::TimeOrNull(set), Value::Number(time)) => {
                 set(into, Some(unit.duration(self.name, *time)?));
             }
             (Kind::Time(set), Value::Number(time)) => set(into, unit.duration(self.name, *time)?),

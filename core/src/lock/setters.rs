@@ -11,8 +11,10 @@ impl Lock {
         self
     }
 
-    /// How long an acquire waits while another owner holds the lock. Zero tries once. Default `None`, which waits
-    /// forever.
+    /// How long an acquire waits, both for another owner and for failed nodes. Zero tries once.
+    ///
+    /// Default `None`, which waits for another owner forever, and for failed nodes for
+    /// [`unavailable_after`](crate::Builder::unavailable_after).
     pub fn wait(mut self, wait: impl Into<Option<Duration>>) -> Self {
         self.change().wait = wait.into();
         self

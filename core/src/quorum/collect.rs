@@ -133,6 +133,21 @@ impl<T> Collect<T> {
         self.until(clock, deadline, clear, Self::silence_counts)
     }
 
+    /// Collects replies until it is certain whether a quorum of nodes replies.
+    ///
+    /// Unlike [`Collect::until_decided`], this continues when failed nodes have decided the vote. Refusals that make a
+    /// quorum impossible are enough.
+    pub(crate) async fn until_answered(&mut self, clock: &dyn Clock, deadline: Instant) {
+        let clear = |this: &Self| {
+            let tally = &this.tally;
+            tally.answered() || tally.denied() || tally.unavailable()
+        };
+        // Also after a timeout: silent nodes were counted as failed, so a late reply would count twice.
+        if !clear(self) {
+            self.until(clock, deadline, clear, Self::silence_counts).await;
+        }
+    }
+
     /// Whether every node has replied.
     pub(crate) fn is_complete(&self) -> bool {
         self.answers.iter().all(Option::is_some)

@@ -69,6 +69,11 @@ impl Tally {
         self.nodes - self.refused < self.quorum()
     }
 
+    /// Whether a quorum of nodes replied, whatever they replied.
+    pub(crate) fn answered(&self) -> bool {
+        self.granted + self.refused >= self.quorum()
+    }
+
     /// Whether the failures alone make a quorum impossible, regardless of the holder.
     pub fn unavailable(&self) -> bool {
         self.nodes - self.faults < self.quorum()

@@ -21,7 +21,7 @@ redis = redlock.Redlock(os.environ.get("REDIS_URL", "redis://127.0.0.1:6379"))
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     """Waits for requests in progress, which release their locks."""
-    async with redis:
+    async with redis.as_async():
         yield
 
 

@@ -14,7 +14,7 @@ from stints import client, lock, stint
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     yield
-    await client.ashutdown(5)
+    await client.as_async().shutdown(5)
 
 
 app = FastAPI(lifespan=lifespan)

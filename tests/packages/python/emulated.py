@@ -28,7 +28,7 @@ with client.lock("renewed", ttl=3) as lease:
 
 async def tasks() -> None:
     async def one() -> None:
-        async with client.lock("tasks", wait=60).aacquire() as lease:
+        async with client.lock("tasks", wait=60) as lease:
             assert lease.held
 
     await asyncio.gather(*(one() for _ in range(8)))

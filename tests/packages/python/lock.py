@@ -21,6 +21,8 @@ with redlock.Redlock(nodes) as client:
     async def in_a_loop() -> None:
         async with client.lock("job", ttl=5) as lease:
             lease.ensure_held()
+        async with redlock.AsyncRedlock(nodes) as awaited:
+            await (await awaited.lock("job", ttl=5).acquire()).release()
 
     asyncio.run(in_a_loop())
     try:

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any, assert_type
 
 import redlock
+import redlock.types
 
 client = redlock.Redlock("memory://", key_prefix="jobs:")
 lock = client.lock("job", ttl=5, wait=None)
@@ -23,7 +24,33 @@ class Wrapper(redlock.Redlock):
 redlock.lock("job", timeout=5)  # type: ignore[call-overload]
 redlock.Redlock("memory://", "memory://b")  # type: ignore[call-arg]
 lock.acquire(3)  # type: ignore[call-arg]
-lock.aacquire(timeout=3)  # type: ignore[call-arg]
+lock.acquire(waits=3)  # type: ignore[call-arg]
+redlock.configure()  # type: ignore[call-arg]
+redlock.AsyncRedlock()  # type: ignore[call-arg]
+redlock.AsyncRedlock("memory://", "memory://b")  # type: ignore[call-arg]
+awaited = redlock.AsyncRedlock("memory://", key_prefix="jobs:")
+assert_type(awaited.as_sync(), redlock.Redlock)
+assert_type(client.as_async(), redlock.AsyncRedlock)
+awaited.lock("job", timeout=5)  # type: ignore[call-overload]
+
+
+@awaited.lock("report:{day}")
+async def areport(day: int) -> str:
+    return str(day)
+
+
+@awaited.lock("report:{day}")  # type: ignore[arg-type]
+def blocks(day: int) -> str:
+    return str(day)
+
+
+@awaited.lock("report:{day}", wait=0, default=None)
+async def areport_or_none(day: int) -> str:
+    return str(day)
+
+
+skips: redlock.types.LockDecorator[None] = client.lock("report", wait=0, default=None)
+askips: redlock.types.AsyncLockDecorator[None] = awaited.lock("report", wait=0, default=None)
 
 
 @lock
@@ -89,18 +116,36 @@ assert_type(lock.try_acquire(), redlock.Lease | None)
 
 async def main() -> None:
     assert_type(await askipped(1), str | int)
-    async with lock as lease:
-        assert_type(lease.fencing_token, int)
-    assert_type(await lock.aacquire(wait=1.5), redlock.Lease)
-    async with lock.aacquire(wait=1.5) as lease:
-        assert_type(lease, redlock.Lease)
-    assert_type(await asyncio.create_task(lock.aacquire()), redlock.Lease)
-    assert_type(await lock.atry_acquire(), redlock.Lease | None)
+    assert_type(await areport(1), str)
+    assert_type(await areport_or_none(1), str | None)
+    async with lock as alease:
+        assert_type(alease, redlock.AsyncLease)
+    alock = awaited.lock("job")
+    assert_type(alock, redlock.AsyncLock)
+    assert_type(alock.as_sync(), redlock.Lock)
+    async with alock as alease:
+        assert_type(alease.fencing_token, int)
+    with alock:  # type: ignore[attr-defined]
+        pass
+    async with client:  # type: ignore[attr-defined]
+        pass
+    assert_type(await alock.acquire(wait=1.5), redlock.AsyncLease)
+    async with await alock.acquire(timeout=1.5) as alease:
+        assert_type(alease.as_sync(), redlock.Lease)
+    with alease:  # type: ignore[attr-defined]
+        pass
+    assert_type(await asyncio.create_task(alock.acquire()), redlock.AsyncLease)
+    assert_type(await lock.as_async().try_acquire(), redlock.AsyncLease | None)
+    assert_type(await awaited.attach("job", "token"), redlock.AsyncLease)
+    await alease.extend(ttl=2)
+    async with awaited as same:
+        assert_type(same, redlock.AsyncRedlock)
+        assert_type(await same.shutdown(), int)
 
     async def told(error: redlock.LockLost) -> None:
         assert_type(error.reason, str | None)
 
-    forget = lease.on_lost(told)
+    forget = alease.on_lost(told)
     forget()
 
 

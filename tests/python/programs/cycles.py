@@ -34,7 +34,8 @@ async def sync_call(thing: Any, verb: str, *args: Any, **options: Any) -> Any:
 
 
 async def async_call(thing: Any, verb: str, *args: Any, **options: Any) -> Any:
-    return await getattr(thing, f"a{verb}")(*args, **options)
+    result = await getattr(thing.as_async(), verb)(*args, **options)
+    return result.as_sync() if isinstance(result, redlock.AsyncLease) else result
 
 
 async def cycle(at: int, call: Call) -> str:

@@ -16,11 +16,13 @@ def one() -> None:
 
 
 async def many() -> None:
-    async def work(lock: redlock.Lock) -> None:
-        for _ in range(pairs // 64):
-            await (await lock.aacquire()).arelease()
+    aclient = client.as_async()
 
-    await asyncio.gather(*(work(client.lock(f"job-{it}", ttl=60)) for it in range(64)))
+    async def work(lock: redlock.AsyncLock) -> None:
+        for _ in range(pairs // 64):
+            await (await lock.acquire()).release()
+
+    await asyncio.gather(*(work(aclient.lock(f"job-{it}", ttl=60)) for it in range(64)))
 
 
 one() if kind == "one" else asyncio.run(many())

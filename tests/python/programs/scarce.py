@@ -44,14 +44,14 @@ def locks() -> None:
 
 
 async def locks_in_a_loop() -> None:
-    await (await redlock.Redlock(url).lock("job", wait=0).aacquire()).arelease()
+    await (await redlock.AsyncRedlock(url).lock("job", wait=0).acquire()).release()
 
 
 async def no_files_in_a_loop() -> None:
     files = all_files()
     said = "nothing"
     try:
-        await redlock.Redlock(url).lock("job", wait=0).aacquire()
+        await redlock.AsyncRedlock(url).lock("job", wait=0).acquire()
     except redlock.QuorumUnavailable as error:
         said = str(error)
     close(files)

@@ -126,12 +126,12 @@ def test_get_lock(ours: redlock.Redlock, name: str, call: Call) -> None:
 @asks("pool_sizes", ONE)
 def test_lock_sleep(redis_server: Server, r: Any, name: str) -> None:
     async def main() -> None:
-        async with redlock.Redlock(redis_server.url, client_name=name) as client:
+        async with redlock.AsyncRedlock(redis_server.url, client_name=name) as client:
             locks = [client.lock(f"{name}-{which}") for which in range(20)]
-            leases = await asyncio.gather(*(lock.aacquire() for lock in locks))
+            leases = await asyncio.gather(*(lock.acquire() for lock in locks))
             assert sum(each["name"] == name for each in r.client_list()) <= 2
             assert len({lease.key for lease in leases}) == 20
-            assert await client.arelease_all() == 20
+            assert await client.release_all() == 20
 
     asyncio.run(main())
 

@@ -137,7 +137,7 @@ def test_expire_less_than_timeout(ours: redlock.Redlock, name: str, call: Call) 
 @asks("bad_times", THEIR_OWN)
 @pytest.mark.parametrize("wait", [-123, -1, "foobar"])
 def test_invalid_timeout(ours: redlock.Redlock, name: str, call: Call, wait: Any) -> None:
-    with pytest.raises(ValueError, match=f"wait is {wait!r}"):
+    with pytest.raises(ValueError, match=rf"wait (is|must be .*got) {wait!r}"):
         call(ours.lock(name), "acquire", wait=wait)
 
 
@@ -415,10 +415,10 @@ def test_strict_check() -> None:
 @asks("bad_times", THEIR_OWN)
 @pytest.mark.parametrize("ttl", [-1, -123, "-1"])
 def test_borken_expires(ours: redlock.Redlock, name: str, call: Call, ttl: Any) -> None:
-    with pytest.raises(ValueError, match=f"ttl is {ttl!r}"):
+    with pytest.raises(ValueError, match=rf"ttl (is|must be .*got) {ttl!r}"):
         ours.lock(name, ttl=ttl)
     lease = call(ours.lock(name), "acquire")
-    with pytest.raises(ValueError, match=f"ttl is {ttl!r}"):
+    with pytest.raises(ValueError, match=rf"ttl (is|must be .*got) {ttl!r}"):
         call(lease, "extend", ttl)
     call(lease, "release")
 

@@ -317,10 +317,10 @@ def test_release_cancellation_preserves_lock_state(
     ours: redlock.Redlock, r: Any, name: str
 ) -> None:
     async def main() -> None:
-        lease = await ours.lock(name).aacquire()
+        lease = await ours.lock(name).as_async().acquire()
 
         async def give_back() -> None:
-            await lease.arelease()
+            await lease.release()
 
         # Cancelled before it begins, it leaves the lease held. Cancelled later, it releases.
         for turns, held in ((0, True), (1, False)):
@@ -331,8 +331,8 @@ def test_release_cancellation_preserves_lock_state(
             with contextlib.suppress(asyncio.CancelledError):
                 await releasing
             assert lease.held is held
-        await lease.arelease()
-        assert not (await ours.lock(name).ainspect()).held
+        await lease.release()
+        assert not (await ours.lock(name).as_async().inspect()).held
 
     asyncio.run(main())
     assert r.get(name) is None

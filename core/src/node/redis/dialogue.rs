@@ -28,6 +28,7 @@ use crate::clock::Instant;
 use crate::node::Fault;
 
 /// The protocol state of one connection.
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate fact")]
 pub(super) struct Dialogue {
     /// The pending deletes, and the receivers of changes.
     pub(super) context: Context,

@@ -267,3 +267,25 @@ pub(super) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     Some(line.trim())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::Remedy;
+
+    #[test]
+    fn only_known_errors_mean_that_a_database_is_missing() {
+        for (reply, remedy) in [
+            ("-ERR DB index is out of range", Remedy::Refused),
+            ("-ERR invalid DB index", Remedy::Refused),
+            ("-ERR SELECT is not allowed in cluster mode", Remedy::Refused),
+            ("-ERR the database is not reachable", Remedy::Retry),
+            ("-ERR no server could be selected", Remedy::Retry),
+            ("-LOADING Redis is loading the dataset in memory", Remedy::Retry),
+        ] {
+            let value = redis::parse_redis_value(format!("{reply}\r\n").as_bytes());
+            let Ok(Value::ServerError(error)) = value else { panic!("{reply}: {value:?}") };
+            assert_eq!(no_database(9, &error).remedy(), remedy, "{reply}");
+        }
+    }
+}

@@ -170,3 +170,30 @@ pub(super) fn no_redis(value: &Value) -> Fault {
     Fault::new("the server replied to the greeting with ")
         .saying(&said, ". Check that it is a Redis server")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::Remedy;
+
+    #[test]
+    fn only_known_errors_are_refusals_of_the_login() {
+        for (reply, remedy) in [
+            ("-WRONGPASS invalid username-password pair or user is disabled.", Remedy::Refused),
+            ("-NOAUTH Authentication required.", Remedy::Refused),
+            ("-ERR invalid password", Remedy::Refused),
+            ("-ERR Client sent AUTH, but no password is set", Remedy::Refused),
+            (
+                "-ERR AUTH <password> called without any password configured for the default user.",
+                Remedy::Refused,
+            ),
+            ("-ERR the password service is not reachable", Remedy::Retry),
+            ("-ERR upstream failure", Remedy::Retry),
+            ("-LOADING Redis is loading the dataset in memory", Remedy::Retry),
+        ] {
+            let value = redis::parse_redis_value(format!("{reply}\r\n").as_bytes());
+            let Ok(Value::ServerError(error)) = value else { panic!("{reply}: {value:?}") };
+            assert_eq!(login_refused(&error).remedy(), remedy, "{reply}");
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! When an acquire without a `wait` gives up, over nodes whose replies the test chooses and by a paused clock.
+
+use std::future::{pending, ready};
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::time::{sleep, sleep_until, timeout};
+
+use super::{Request, acquire};
+use crate::clock::{Clock, Instant, Sleep};
+use crate::engine::Running;
+use crate::error::{Error, ErrorKind, Result};
+use crate::lease::Lease;
+use crate::node::{Claim, Extension, Fault, Holder, Node, Reply, Taken, Vote, VoteParams};
+use crate::options::Options;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// What a node does with every vote.
+#[derive(Clone, Copy)]
+enum Does {
+    /// It cannot be reached.
+    Fails,
+    /// It never replies.
+    Hangs,
+    /// Another client holds the lock there.
+    Refuses,
+    /// The same, some time later.
+    RefusesIn(Duration),
+    Grants,
+}
+
+struct Scripted {
+    url: String,
+    does: Arc<Mutex<Vec<Does>>>,
+    at: usize,
+}
+
+impl Node for Scripted {
+    fn url(&self) -> &str {
+        &self.url
+    }
+
+    fn pushes(&self, _key: &str) -> bool {
+        false
+    }
+
+    fn acquire(&self, _claim: &Claim, _params: VoteParams) -> Reply<Vote> {
+        let held = Vote::Held(Some(60 * SECOND), Taken::default());
+        match self.does.lock().unwrap()[self.at] {
+            Does::Fails => Box::pin(ready(Err(Fault::new("cannot be reached")))),
+            Does::Hangs => Box::pin(pending()),
+            Does::Refuses => Box::pin(ready(Ok(held))),
+            Does::Grants => Box::pin(ready(Ok(Vote::Granted(None)))),
+            Does::RefusesIn(time) => Box::pin(async move {
+                sleep(time).await;
+                Ok(held)
+            }),
+        }
+    }
+
+    fn extend(&self, _claim: &Claim, _params: VoteParams) -> Reply<Extension> {
+        Box::pin(pending())
+    }
+
+    fn release(&self, _claim: &Claim, _owed: Duration) -> Reply<bool> {
+        Box::pin(ready(Ok(true)))
+    }
+
+    fn shorten(&self, _claim: &Claim, _owed: Duration, _stay: Duration) -> Reply<bool> {
+        Box::pin(ready(Ok(true)))
+    }
+
+    fn inspect(&self, _key: &str) -> Reply<Option<Holder>> {
+        Box::pin(pending())
+    }
+
+    fn force_release(&self, _keys: &[String]) -> Reply<bool> {
+        Box::pin(pending())
+    }
+}
+
+/// The time of tokio's runtime, which is paused.
+struct Paused(tokio::time::Instant);
+
+impl Paused {
+    fn elapsed(&self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
+impl Clock for Paused {
+    fn now(&self) -> Instant {
+        Instant::from_start(self.elapsed())
+    }
+
+    fn wall_micros(&self) -> u64 {
+        0
+    }
+
+    fn sleep_until(&self, at: Instant) -> Sleep {
+        let left = at.since(self.now()).min(3600 * SECOND);
+        Box::pin(sleep_until(self.0 + self.elapsed() + left))
+    }
+}
+
+/// A client over scripted nodes, and the request that it makes.
+struct Setup {
+    clock: Arc<Paused>,
+    running: Running,
+    does: Arc<Mutex<Vec<Does>>>,
+    request: Request,
+}
+
+impl Setup {
+    /// `unavailable_after` is `limit`. Votes time out after one second.
+    fn new(does: &[Does], limit: impl Into<Option<Duration>>) -> Self {
+        let clock = Arc::new(Paused(tokio::time::Instant::now()));
+        let shared: Arc<dyn Clock> = Arc::clone(&clock) as _;
+        let count = does.len();
+        let does = Arc::new(Mutex::new(does.to_vec()));
+        let node = |at| -> Arc<dyn Node> {
+            Arc::new(Scripted { url: format!("node://{at}"), does: Arc::clone(&does), at })
+        };
+        let nodes = |_: &_| (0..count).map(node).collect();
+        let (running, _) = Running::assemble((&shared, SECOND), Arc::default(), nodes);
+        let options = Options { unavailable_after: limit.into(), ..Options::default() };
+        let (keys, fences) = (Arc::from(["job".to_owned()]), Arc::default());
+        let request = Request { keys, fences, options, guard: Duration::ZERO };
+        Self { clock, running, does, request }
+    }
+
+    fn now_does(&self, does: &[Does]) {
+        *self.does.lock().unwrap() = does.to_vec();
+    }
+
+    fn acquire(&self) -> impl Future<Output = Result<Lease>> {
+        self.within(None)
+    }
+
+    fn within(&self, wait: Option<Duration>) -> impl Future<Output = Result<Lease>> {
+        acquire(&self.running.acquirer, &self.request, wait, None)
+    }
+
+    /// The error of an acquire, and the time of the test by then.
+    async fn fails(&self, acquire: impl Future<Output = Result<Lease>>) -> (Error, Duration) {
+        let error = timeout(600 * SECOND, acquire).await.expect("the end of the wait");
+        (error.err().expect("no lease"), self.clock.elapsed())
+    }
+}
+
+/// Timers round up to a millisecond.
+fn assert_at(time: Duration, expected: Duration) {
+    let near = Duration::from_millis(5);
+    assert!(time >= expected && time < expected + near, "{time:?}, expected {expected:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_node_ends_the_acquire_exactly_at_the_limit() {
+    for does in [Does::Fails, Does::Hangs] {
+        let setup = Setup::new(&[does], 10 * SECOND);
+        let (error, time) = setup.fails(setup.acquire()).await;
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert_at(time, 10 * SECOND);
+        assert_eq!(error.waited(), Some(time));
+        assert_eq!(error.nodes()[0].url, "node://0");
+        let text = error.to_string();
+        assert!(text.contains("job: not available for 10.00"), "{text}");
+        assert!(text.contains("Gave up after unavailable_after (10 s)"), "{text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_limit_the_acquire_goes_on_until_the_node_is_back() {
+    let setup = Setup::new(&[Does::Fails], None);
+    let mut acquire = pin!(setup.acquire());
+    assert!(timeout(500 * SECOND, &mut acquire).await.is_err());
+    setup.now_does(&[Does::Grants]);
+    assert!(acquire.await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_alone_decides() {
+    let setup = Setup::new(&[Does::Fails], 10 * SECOND);
+    for wait in [3 * SECOND, 60 * SECOND] {
+        let began = setup.clock.elapsed();
+        let (error, time) = setup.fails(setup.within(Some(wait))).await;
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert_at(time, began + wait);
+        assert!(!error.to_string().contains("Gave up"), "{error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_held_lock_is_waited_for_without_limit() {
+    // One failed node of three changes nothing: it decides each vote before the third node has replied.
+    let late = Does::RefusesIn(SECOND / 100);
+    for does in
+        [&[Does::Refuses][..], &[Does::Fails, Does::Refuses, late], &[late, Does::Hangs, late]]
+    {
+        let setup = Setup::new(does, SECOND);
+        let mut acquire = pin!(setup.acquire());
+        assert!(timeout(500 * SECOND, &mut acquire).await.is_err());
+        setup.now_does(&vec![Does::Grants; does.len()]);
+        assert!(acquire.await.is_ok());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quorum_that_refuses_starts_the_time_again() {
+    for held in
+        [&[Does::Refuses; 3][..], &[Does::Fails, Does::Refuses, Does::RefusesIn(SECOND / 100)]]
+    {
+        let setup = Setup::new(&[Does::Fails; 3], 10 * SECOND);
+        let mut acquire = pin!(setup.acquire());
+        for _ in 0..5 {
+            assert!(timeout(7 * SECOND, &mut acquire).await.is_err());
+            setup.now_does(held);
+            assert!(timeout(8 * SECOND, &mut acquire).await.is_err());
+            setup.now_does(&[Does::Fails; 3]);
+        }
+        let began = setup.clock.elapsed();
+        let (error, time) = setup.fails(acquire).await;
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        // With one failed node, a round in about a second finds out whether the others are a quorum.
+        assert!(time >= began + 8 * SECOND && time < began + 12 * SECOND, "{time:?}");
+    }
+}
+
+/// One node of three is not a quorum, whether it is asked first or fails the vote together with another one.
+#[tokio::test(start_paused = true)]
+async fn a_key_on_a_minority_does_not_hide_that_there_is_no_quorum() {
+    let minority = [
+        [Does::Fails, Does::Hangs, Does::Refuses],
+        [Does::Refuses, Does::Fails, Does::Hangs],
+        [Does::Refuses, Does::Hangs, Does::Hangs],
+        [Does::Refuses, Does::Fails, Does::Fails],
+    ];
+    for does in minority {
+        let setup = Setup::new(&does, 10 * SECOND);
+        let (error, time) = setup.fails(setup.acquire()).await;
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert_at(time, 10 * SECOND);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_behind_others_give_up_at_their_own_time() {
+    let setup = Setup::new(&[Does::Hangs], 10 * SECOND);
+    let later = async {
+        sleep(3 * SECOND).await;
+        setup.fails(setup.acquire()).await
+    };
+    // More callers than can ask a silent node within the limit.
+    let first = futures_util::future::join_all((0..50).map(|_| setup.fails(setup.acquire())));
+    let (first, (error, time)) = tokio::join!(first, later);
+    for (error, time) in first {
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert_at(time, 10 * SECOND);
+        assert_eq!(error.nodes().len(), 1, "{error}");
+    }
+    assert_at(time, 13 * SECOND);
+    assert!(error.to_string().contains("not available for 10.00"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_behind_others_wait_for_a_held_lock() {
+    let setup = Setup::new(&[Does::Refuses], SECOND);
+    let all = futures_util::future::join_all((0..5).map(|_| setup.acquire()));
+    assert!(timeout(100 * SECOND, all).await.is_err());
+}
