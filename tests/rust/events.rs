@@ -231,7 +231,9 @@ fn logs_once_that_a_caller_waits_behind_others() {
     block_on(async {
         let held = redlock.lock("line").acquire().await.unwrap();
         let first = tokio::spawn(redlock.lock("line").wait(millis(8000)).acquire());
-        tokio::task::spawn_blocking(|| said("waiting: it is already held", 1)).await.unwrap();
+        tokio::task::spawn_blocking(|| events_with("waiting: it is already held", 1))
+            .await
+            .unwrap();
         let behind = tokio::spawn(redlock.lock("line").wait(millis(8000)).acquire());
         let waits = || events_with("waiting: other callers in this process", 1);
         let waits_logged = tokio::task::spawn_blocking(waits).await.unwrap();

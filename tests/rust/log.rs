@@ -428,7 +428,7 @@ fn logs_lost_and_recovered_server_features() {
             "a proxy in front of it, does not support HELLO",
             "the server supports all commands now",
         ] {
-            assert_eq!(said(words, count).len(), count);
+            assert_eq!(lines_with(words, count).len(), count);
         }
     }
 }
