@@ -33,7 +33,7 @@ async fn closed_port_is_reported_as_refused() {
 
 /// Every caller of a process fails, also those that wait for their turn.
 #[tokio::test]
-async fn a_closed_port_ends_an_acquire_without_a_wait() {
+async fn closed_port_ends_an_acquire_without_wait() {
     let url = format!("redis://127.0.0.1:{}", free_port());
     let redlock = Redlock::builder([&url]).unavailable_after(millis(1000)).build().unwrap();
     let lock = redlock.lock("job");

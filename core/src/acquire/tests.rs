@@ -157,7 +157,7 @@ fn assert_at(time: Duration, expected: Duration) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dead_node_ends_the_acquire_exactly_at_the_limit() {
+async fn dead_node_ends_the_acquire_exactly_at_the_limit() {
     for does in [Does::Fails, Does::Hangs] {
         let setup = Setup::new(&[does], 10 * SECOND);
         let (error, time) = setup.fails(setup.acquire()).await;
@@ -172,7 +172,7 @@ async fn a_dead_node_ends_the_acquire_exactly_at_the_limit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_limit_the_acquire_goes_on_until_the_node_is_back() {
+async fn acquire_without_limit_continues_until_the_node_returns() {
     let setup = Setup::new(&[Does::Fails], None);
     let mut acquire = pin!(setup.acquire());
     assert!(timeout(500 * SECOND, &mut acquire).await.is_err());
@@ -181,7 +181,7 @@ async fn without_a_limit_the_acquire_goes_on_until_the_node_is_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_alone_decides() {
+async fn explicit_wait_replaces_the_limit() {
     let setup = Setup::new(&[Does::Fails], 10 * SECOND);
     for wait in [3 * SECOND, 60 * SECOND] {
         let began = setup.clock.elapsed();
@@ -193,7 +193,7 @@ async fn a_wait_alone_decides() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_held_lock_is_waited_for_without_limit() {
+async fn waits_for_a_held_lock_without_limit() {
     // One failed node of three changes nothing: it decides each vote before the third node has replied.
     let late = Does::RefusesIn(SECOND / 100);
     for does in
@@ -208,7 +208,7 @@ async fn a_held_lock_is_waited_for_without_limit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_quorum_that_refuses_starts_the_time_again() {
+async fn refusing_quorum_restarts_the_limit() {
     for held in
         [&[Does::Refuses; 3][..], &[Does::Fails, Does::Refuses, Does::RefusesIn(SECOND / 100)]]
     {
@@ -230,7 +230,7 @@ async fn a_quorum_that_refuses_starts_the_time_again() {
 
 /// One node of three is not a quorum, whether it is asked first or fails the vote together with another one.
 #[tokio::test(start_paused = true)]
-async fn a_key_on_a_minority_does_not_hide_that_there_is_no_quorum() {
+async fn key_on_a_minority_does_not_hide_a_missing_quorum() {
     let minority = [
         [Does::Fails, Does::Hangs, Does::Refuses],
         [Does::Refuses, Does::Fails, Does::Hangs],
@@ -246,7 +246,7 @@ async fn a_key_on_a_minority_does_not_hide_that_there_is_no_quorum() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn callers_behind_others_give_up_at_their_own_time() {
+async fn queued_callers_give_up_at_their_own_limit() {
     let setup = Setup::new(&[Does::Hangs], 10 * SECOND);
     let later = async {
         sleep(3 * SECOND).await;
@@ -265,7 +265,7 @@ async fn callers_behind_others_give_up_at_their_own_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn callers_behind_others_wait_for_a_held_lock() {
+async fn queued_callers_wait_for_a_held_lock() {
     let setup = Setup::new(&[Does::Refuses], SECOND);
     let all = futures_util::future::join_all((0..5).map(|_| setup.acquire()));
     assert!(timeout(100 * SECOND, all).await.is_err());

@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 use super::{NEAR, SECOND, paused};
 
 #[tokio::test(start_paused = true)]
-async fn the_default_limit_is_ten_seconds() {
+async fn default_limit_is_ten_seconds() {
     let redlock = paused();
     redlock.fail();
     let begun = Instant::now();
@@ -18,7 +18,7 @@ async fn the_default_limit_is_ten_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_replies_in_between_starts_the_time_again() {
+async fn reply_of_a_node_restarts_the_limit() {
     let redlock = paused();
     let theirs = redlock.hold("job").await.unwrap();
     let lock = redlock.lock("job");
@@ -37,7 +37,7 @@ async fn a_node_that_replies_in_between_starts_the_time_again() {
 }
 
 #[tokio::test]
-async fn a_clock_that_the_test_moves_ends_the_acquire() {
+async fn advancing_the_test_clock_ends_the_acquire() {
     let clock = TestClock::new();
     let redlock = TestRedlock::with_clock(&clock).unwrap();
     redlock.fail();
