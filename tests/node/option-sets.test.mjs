@@ -23,7 +23,7 @@ const NAMES = {
 /** Names that the core refuses, whatever was created with the same options before. */
 const REFUSED = {
   empty: ["", "a name is empty"],
-  "too long": ["x".repeat(65_537), "65537 bytes"],
+  "too long": ["x".repeat(65_537), "got 65537"],
   "too long in bytes alone": ["é".repeat(32_769), "65538 bytes"],
   "a fence": ["{a}:fence", "fencing tokens of another lock"],
   none: [[], "no name was given"],
