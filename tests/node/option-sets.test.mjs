@@ -24,7 +24,7 @@ const NAMES = {
 const REFUSED = {
   empty: ["", "a name is empty"],
   "too long": ["x".repeat(65_537), "got 65537"],
-  "too long in bytes alone": ["é".repeat(32_769), "65538 bytes"],
+  "too long in bytes alone": ["é".repeat(32_769), "got 65538"],
   "a fence": ["{a}:fence", "fencing tokens of another lock"],
   none: [[], "no name was given"],
   twice: [["a", "a"], "given twice"],

@@ -129,7 +129,7 @@ pub(super) fn login_refused(error: &ServerError) -> Fault {
     }
     let code = CODES.into_iter().find(|code| *code == error.code()).unwrap_or("an error");
     Fault::new(format!(
-        "the server replied {code} to the login. Its text is not shown, because it may repeat the password"
+        "the server replied to the login with {code}. Its text is not shown, because it may repeat the password"
     ))
 }
 
