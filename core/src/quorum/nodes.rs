@@ -13,6 +13,9 @@ use crate::error::{ErrorKind, NodeReport, NodeState, seconds};
 use crate::node::{Claim, Extension, Fault, Node, Remedy, Reply, VoteParams};
 use crate::spelling::{spelled, spelled_time};
 
+/// The least time for which the error of an attempt to connect is awaited after its timeout.
+const CONNECT_MARGIN: Duration = Duration::from_millis(500);
+
 /// The nodes of one client.
 pub(crate) struct Nodes {
     /// In the order of the configured list. Replies have the same order.
@@ -86,8 +89,9 @@ impl Nodes {
         let replies = self.list.iter().map(|node| node.connected(key));
         let mut connected = Collect::new(replies, |()| Counts::Granted);
         // An attempt to connect has its own timeout, with a more precise error. The margin covers attempts that began
-        // later than this call.
-        let until = self.clock.now() + self.connect_timeout.mul_f64(1.1);
+        // later than this call, and a busy machine.
+        let margin = (self.connect_timeout / 10).max(CONNECT_MARGIN);
+        let until = self.clock.now() + self.connect_timeout + margin;
         // Boxed, because it is rarely needed and would enlarge the futures of all callers.
         Box::pin(connected.until_decided(&*self.clock, until)).await;
         self.note(&connected, None);
