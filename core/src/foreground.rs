@@ -1,13 +1,11 @@
 //! A thread that waits writes and reads by itself what it waits for: nobody else has to be woken for it.
 //!
 //! While a future is polled in [`wait`], the connections that it asks are noted here, and its timers are kept here. Then the
-//! thread sleeps on all of them at once, and on a bell that other threads ring. It knows no node: a connection is a [`Way`].
+//! thread sleeps on all of them at once, and on a descriptor by which other threads wake it. It knows no node: a connection is a [`Way`].
 //!
-//! Where a thread cannot do that - the system has no such sleep, or no descriptor is left for a bell, or too little is left of
+//! Where a thread cannot do that - the system has no such sleep, or no descriptor is left to wake it, or too little is left of
 //! its stack - it parks, and the background thread does its work.
 
-#[cfg(unix)]
-mod bell;
 mod here;
 #[cfg_attr(not(any(target_os = "linux", target_os = "android")), path = "foreground/no_runtime.rs")]
 mod on_runtime;
@@ -30,7 +28,7 @@ mod way;
 pub(crate) use here::{Here, Parked, Timed, asked, timer};
 pub(crate) use on_runtime::{OnRuntime, flush};
 #[cfg(any(target_os = "linux", target_os = "android"))]
-pub(crate) use poller::{Poller, Ring};
+pub(crate) use poller::Poller;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) use stack::is_roomy;
 #[cfg(unix)]

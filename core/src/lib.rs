@@ -73,6 +73,11 @@ mod foreground;
 mod keyed;
 mod park;
 mod per_process;
+#[cfg_attr(
+    not(any(target_os = "linux", target_os = "android")),
+    allow(dead_code, reason = "other systems have no loop that reads, or no descriptor")
+)]
+mod runtime;
 mod spelling;
 mod text;
 

@@ -3,10 +3,11 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
+
+use crate::runtime::{Sleep, Wakeup};
 
 /// Polls a future whenever it is woken, for at most `time`.
 ///
@@ -45,7 +46,7 @@ pub fn about_to_ask() -> impl Sized {}
 /// Wakes the thread that polls.
 struct Parker {
     thread: Thread,
-    woken: AtomicBool,
+    wakeup: Wakeup,
 }
 
 impl Wake for Parker {
@@ -54,8 +55,7 @@ impl Wake for Parker {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.woken.store(true, Ordering::Release);
-        self.thread.unpark();
+        self.wakeup.ring(|_| self.thread.unpark());
     }
 }
 
@@ -63,19 +63,22 @@ impl Wake for Parker {
 fn park<F: Future>(mut future: Pin<&mut F>, time: Duration) -> Poll<F::Output> {
     // `about_to_wait` announced that this thread does its I/O. While it is parked, it cannot.
     let _parked = crate::foreground::Parked::begin();
-    let parker = Arc::new(Parker { thread: thread::current(), woken: AtomicBool::new(true) });
+    let parker = Arc::new(Parker { thread: thread::current(), wakeup: Wakeup::new() });
     let waker = Waker::from(Arc::clone(&parker));
     let end = Instant::now() + time;
     loop {
-        while !parker.woken.swap(false, Ordering::Acquire) {
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Poll::Pending;
-            }
-            thread::park_timeout(left);
-        }
-        if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+        if parker.wakeup.look()
+            && let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(&waker))
+        {
             return Poll::Ready(value);
+        }
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() && !parker.wakeup.is_rung() {
+            return Poll::Pending;
+        }
+        if parker.wakeup.begin_sleep(Sleep::Parked) {
+            thread::park_timeout(left);
+            parker.wakeup.wake_up();
         }
     }
 }

@@ -113,7 +113,9 @@ fn uses_of_time(text: &str) -> Vec<(String, usize)> {
 /// The tests of `make test` and their helpers. Programs that tests start are excluded, unless they are listed.
 fn first_tier(listed: &[Allowed]) -> Vec<(String, String)> {
     let mut paths = Vec::new();
-    for folder in ["tests/rust", "tests/simulation", "tests/fuzz", "core/src", "core/tests"] {
+    for folder in
+        ["tests/rust", "tests/models", "tests/simulation", "tests/fuzz", "core/src", "core/tests"]
+    {
         paths.extend(files(&root().join(folder), &[".rs"]));
     }
     let folders = ["python", "python/replay", "cross", "node", ""];

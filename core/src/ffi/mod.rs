@@ -7,8 +7,6 @@
 
 mod acquire;
 mod args;
-#[cfg(any(target_os = "linux", target_os = "android"))]
-mod bell;
 mod caller;
 mod completions;
 mod default_client;

@@ -8,19 +8,19 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::task::{Context, Waker};
 
-use super::bell::Bell;
 use crate::foreground::{ENOUGH, Here, Poller, Watched, is_roomy};
 use crate::per_process::fork_generation;
+use crate::runtime::WakeHandle;
 
-/// The number of the bell among what is watched.
-const BELL: u64 = u64::MAX;
+/// The number of the wake-up descriptor among the watched descriptors.
+const WAKE: u64 = u64::MAX;
 /// The number of what the loop adds.
 const GUEST: u64 = u64::MAX - 1;
 
 /// One event loop's.
 pub(super) struct OnLoop<T> {
     poller: Arc<Poller>,
-    bell: Arc<Bell>,
+    waker: Arc<WakeHandle>,
     /// Of the process whose loop it is.
     generation: u32,
     work: Mutex<Work<T>>,
@@ -53,16 +53,11 @@ impl<T> OnLoop<T> {
         if !is_roomy() {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
-        let (poller, bell) = (Arc::new(Poller::new()?), Bell::new()?);
-        poller.add(bell.descriptor(), BELL)?;
+        let (poller, waker) = (Arc::new(Poller::new()?), WakeHandle::of_loop()?);
+        poller.add(waker.descriptor(), WAKE)?;
         let watched = Watched::by(Arc::clone(&poller));
         let work = Work { drive, watched, asked: (0, 0), in_vain: 0 };
-        Ok(Self {
-            poller,
-            bell: Arc::new(bell),
-            generation: fork_generation(),
-            work: Mutex::new(work),
-        })
+        Ok(Self { poller, waker, generation: fork_generation(), work: Mutex::new(work) })
     }
 
     /// What the loop is to watch.
@@ -77,7 +72,7 @@ impl<T> OnLoop<T> {
 
     /// Has the loop look, from any thread.
     pub(super) fn ring(&self) {
-        self.bell.ring();
+        self.waker.ring();
     }
 
     /// What is new begins; false: it is written when the loop's turn is over, by [`OnLoop::flush`].
@@ -86,8 +81,8 @@ impl<T> OnLoop<T> {
             self.ring();
             return (Vec::new(), true);
         }
-        let done = self.with(|work, bell| {
-            let done = work.poll(bell);
+        let done = self.with(|work, waker| {
+            let done = work.poll(waker);
             let alone = work.asked.0 <= 1 && work.asked.1 <= 1;
             if alone || work.asked.0 % ENOUGH == 0 {
                 work.watched.write();
@@ -113,15 +108,15 @@ impl<T> OnLoop<T> {
         if !self.is_here() {
             return (Vec::new(), false);
         }
-        let looked = self.with(|work, bell| {
-            // From here on what is read rings nobody: this thread is about to look.
-            bell.look();
-            let guest = !work.hear(bell) && work.read_all(&self.poller, bell);
-            work.note(guest || bell.was_rung());
+        let looked = self.with(|work, waker| {
+            // From here on, replies that are read here ring without a system call.
+            waker.look();
+            let guest = !work.hear(waker) && work.read_all(&self.poller, waker);
+            work.note(guest || waker.is_rung());
             if work.asked.0 > 0 {
                 work.asked = (0, work.asked.0);
             }
-            let done = work.poll(bell);
+            let done = work.poll(waker);
             // What follows from an answer goes out at once: nobody else of this turn is known to ask.
             work.watched.write();
             (done, guest)
@@ -135,7 +130,7 @@ impl<T> OnLoop<T> {
     }
 
     /// `None`: this thread is in the middle of it, and comes back to it.
-    fn with<A>(&self, act: impl FnOnce(&mut Work<T>, &Arc<Bell>) -> A) -> Option<A> {
+    fn with<A>(&self, act: impl FnOnce(&mut Work<T>, &Arc<WakeHandle>) -> A) -> Option<A> {
         let mut work = match self.work.try_lock() {
             Ok(work) => work,
             Err(TryLockError::Poisoned(work)) => PoisonError::into_inner(work),
@@ -144,24 +139,25 @@ impl<T> OnLoop<T> {
                 return None;
             }
         };
-        Some(act(&mut work, &self.bell))
+        Some(act(&mut work, &self.waker))
     }
 }
 
 impl<T> Work<T> {
     /// Goes on with whatever can; what is done.
-    fn poll(&mut self, bell: &Arc<Bell>) -> Vec<T> {
-        let waker = Waker::from(Arc::clone(bell));
+    fn poll(&mut self, handle: &Arc<WakeHandle>) -> Vec<T> {
+        let waker = Waker::from(Arc::clone(handle));
         let mut done = Vec::new();
         let asking = Here::asking();
-        for _ in 0..AGAIN {
-            bell.look();
+        let asleep = (0..AGAIN).any(|_| {
+            handle.look();
             (self.drive)(&mut Context::from_waker(&waker), &mut done);
-            if bell.is_silent() {
-                break;
-            }
+            handle.begin_sleep()
+        });
+        if !asleep {
+            // The loop's other callbacks have their turn first.
+            handle.look_later();
         }
-        bell.go();
         for way in Here::take_asked() {
             self.asked.0 += 1;
             self.watched.note(way);
@@ -172,8 +168,8 @@ impl<T> Work<T> {
 
     /// Reads from the only connection, without asking whether it is that which has something to read; false: nobody was
     /// answered. What else there is has the loop look once more.
-    fn hear(&mut self, bell: &Bell) -> bool {
-        self.watched.read_only() && bell.was_rung()
+    fn hear(&mut self, waker: &WakeHandle) -> bool {
+        self.watched.read_only() && waker.is_rung()
     }
 
     /// Whether the look was of use. Where none is, the loop is woken for leases that are renewed, and has nothing to do with that.
@@ -186,11 +182,11 @@ impl<T> Work<T> {
     }
 
     /// Reads from all that have something to read; whether what the loop added has.
-    fn read_all(&mut self, poller: &Poller, bell: &Bell) -> bool {
+    fn read_all(&mut self, poller: &Poller, waker: &WakeHandle) -> bool {
         let mut guest = false;
         for number in poller.ready() {
             match number {
-                BELL => bell.hush(),
+                WAKE => waker.clear(),
                 GUEST => guest = true,
                 number => self.watched.read(number),
             }

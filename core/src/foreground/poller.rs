@@ -3,7 +3,6 @@
 //! An epoll within the loop's own. A connection comes and goes without the loop's being told, and the loop needs to be able
 //! to do no more than to watch one descriptor.
 
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
@@ -57,38 +56,5 @@ impl Poller {
         let found = unsafe { libc::epoll_wait(self.descriptor(), events.as_mut_ptr(), room, 0) };
         let found = usize::try_from(found).unwrap_or_default();
         events.into_iter().take(found).map(|event| event.u64)
-    }
-}
-
-/// A descriptor by which any thread makes a poller readable.
-pub(crate) struct Ring(File);
-
-impl Ring {
-    /// Silent.
-    pub(crate) fn new() -> io::Result<Self> {
-        // SAFETY: it takes two numbers and answers a descriptor or -1.
-        let descriptor = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-        if descriptor < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: it is open, and nobody else has it.
-        Ok(Self(unsafe { File::from_raw_fd(descriptor) }))
-    }
-
-    pub(crate) fn descriptor(&self) -> i32 {
-        self.0.as_raw_fd()
-    }
-
-    /// Until it is heard.
-    pub(crate) fn ring(&self) {
-        use std::io::Write;
-        // A full one rings already.
-        let _ = (&self.0).write(&1_u64.to_ne_bytes());
-    }
-
-    /// From here on it has to be rung anew.
-    pub(crate) fn hush(&self) {
-        use std::io::Read;
-        let _ = (&self.0).read(&mut [0; 8]);
     }
 }

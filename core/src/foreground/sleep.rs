@@ -1,24 +1,24 @@
-//! Sleep on several connections, a bell and the time.
+//! Sleeps on several connections, a wake-up descriptor and a timer.
 
 use std::thread;
 use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::bell::Ringer;
 use super::place::Place;
 use super::way::RECEIVE;
+use crate::runtime::WakeHandle;
 
 /// So long another thread has for what it does with a connection.
 const MOMENT: Duration = Duration::from_micros(20);
 
-/// Sleeps until a connection has something to read, which is read, or the bell rings, or the time is over, or a signal came.
-/// False: the time is not over.
-pub(super) fn sleep(places: &mut [Place], ringer: &Ringer, time: Duration) -> bool {
+/// Sleeps until a connection is readable, which is then read, or until a ring, a signal, or the end of `time`. Returns
+/// false if the time is not over.
+pub(super) fn sleep(places: &mut [Place], waker: &WakeHandle, time: Duration) -> bool {
     // Most wait for one answer of one server, which is there in a moment.
     if let [place] = places
         && time > RECEIVE
-        && !ringer.is_rung()
+        && !waker.is_rung()
         && place.receive()
     {
         return false;
@@ -26,7 +26,7 @@ pub(super) fn sleep(places: &mut [Place], ringer: &Ringer, time: Duration) -> bo
     let mut ways: SmallVec<[usize; 5]> = SmallVec::new();
     let mut polled: SmallVec<[libc::pollfd; 6]> = SmallVec::new();
     let readable = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-    polled.push(readable(ringer.bell().descriptor()));
+    polled.push(readable(waker.descriptor()));
     for (at, place) in places.iter_mut().enumerate() {
         if let Some(descriptor) = place.descriptor() {
             ways.push(at);
@@ -37,16 +37,16 @@ pub(super) fn sleep(places: &mut [Place], ringer: &Ringer, time: Duration) -> bo
         return true;
     }
     if ways.is_empty() {
-        ringer.park(time);
+        waker.park(time);
         return true;
     }
-    if !ringer.sleeps() {
+    if !waker.begin_sleep() {
         return false;
     }
     let found = poll(&mut polled, time);
-    ringer.wakes();
+    waker.wake_up();
     if polled[0].revents != 0 {
-        ringer.bell().hush();
+        waker.clear();
     }
     for (polled, at) in polled[1..].iter().zip(ways) {
         // An error, too, is read.

@@ -1,0 +1,159 @@
+//! Wakes a waiting thread or an event loop from any thread.
+
+use std::cell::RefCell;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Wake;
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+use super::descriptor::WakeDescriptor;
+use super::wakeup::{Sleep, Wakeup};
+use crate::per_process::{Made, PerProcess, fork_generation};
+
+/// The maximum number of threads that keep their descriptor between two waits. Any other thread opens one for each
+/// wait, so that a process with many threads does not run out of descriptors because each has waited once.
+const MAX_KEPT: usize = 64;
+
+/// The number of threads that keep their descriptor.
+static KEPT: PerProcess<AtomicUsize> = PerProcess::new();
+
+thread_local! {
+    /// This thread's last handle, if it may keep one, and the process that made it.
+    static LAST: RefCell<Option<(Arc<WakeHandle>, Slot, u32)>> = const { RefCell::new(None) };
+}
+
+/// The right of one thread to keep its descriptor between two waits.
+struct Slot(Arc<Made<AtomicUsize>>);
+
+impl Slot {
+    /// Returns `None` if [`MAX_KEPT`] threads have one.
+    fn take() -> Option<Self> {
+        let kept = KEPT.get_or_make(AtomicUsize::default);
+        let more = |count: usize| (count < MAX_KEPT).then(|| count + 1);
+        let taken = kept.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok();
+        // Not `then_some`: dropping a slot that was not taken would free another thread's.
+        taken.then(|| Self(kept))
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Wakes one thread or event loop. It may outlive both.
+pub(crate) struct WakeHandle {
+    wakeup: Wakeup,
+    /// Shared by all handles of a thread.
+    descriptor: Arc<WakeDescriptor>,
+    thread: Thread,
+}
+
+impl WakeHandle {
+    /// Makes a handle of this thread.
+    fn new(descriptor: Arc<WakeDescriptor>) -> Arc<Self> {
+        Arc::new(Self { wakeup: Wakeup::new(), descriptor, thread: thread::current() })
+    }
+
+    /// Returns a handle of this thread that no other thread has, and that was rung. Returns `None` if the thread is
+    /// ending, or if the system has no descriptor left.
+    pub(crate) fn of_thread() -> Option<Arc<Self>> {
+        LAST.try_with(|last| {
+            let mut last = last.try_borrow_mut().ok()?;
+            // A child must not ring its parent, or read the parent's rings.
+            if last.as_ref().is_some_and(|(.., generation)| *generation != fork_generation()) {
+                std::mem::forget(last.take());
+            }
+            // Almost always: every thread that had the handle has dropped it.
+            if let Some((known, ..)) = &*last
+                && Arc::strong_count(known) == 1
+            {
+                known.ring();
+                return Some(Arc::clone(known));
+            }
+            let (descriptor, slot) = match last.take() {
+                Some((known, slot, _)) => (Arc::clone(&known.descriptor), Some(slot)),
+                None => (Arc::new(WakeDescriptor::open().ok()?), Slot::take()),
+            };
+            let new = Self::new(descriptor);
+            *last = slot.map(|slot| (Arc::clone(&new), slot, fork_generation()));
+            Some(new)
+        })
+        .ok()?
+    }
+
+    /// Makes a handle of an event loop, which polls [`WakeHandle::descriptor`] from now on.
+    pub(crate) fn of_loop() -> io::Result<Arc<Self>> {
+        let new = Self::new(Arc::new(WakeDescriptor::open()?));
+        new.look();
+        new.wakeup.begin_sleep(Sleep::Polling);
+        Ok(new)
+    }
+
+    /// The descriptor to poll.
+    pub(crate) fn descriptor(&self) -> i32 {
+        self.descriptor.number()
+    }
+
+    /// Makes the descriptor unreadable, after it was polled.
+    pub(crate) fn clear(&self) {
+        self.descriptor.clear();
+    }
+
+    /// Wakes it, unless it is awake or another ring has just woken it.
+    pub(crate) fn ring(&self) {
+        self.wakeup.ring(|sleep| match sleep {
+            Sleep::Polling => self.descriptor.set(),
+            Sleep::Parked => self.thread.unpark(),
+        });
+    }
+
+    /// Returns whether it was rung since the last look, and resets that. Rings need no system call until it sleeps.
+    pub(crate) fn look(&self) -> bool {
+        self.wakeup.look()
+    }
+
+    /// Returns whether it was rung since the last look.
+    pub(crate) fn is_rung(&self) -> bool {
+        self.wakeup.is_rung()
+    }
+
+    /// Declares that it polls the descriptor from now on. Returns false if it must look first.
+    pub(crate) fn begin_sleep(&self) -> bool {
+        self.wakeup.begin_sleep(Sleep::Polling)
+    }
+
+    /// Declares that it does not poll any more.
+    pub(crate) fn wake_up(&self) {
+        self.wakeup.wake_up();
+    }
+
+    /// Declares that it polls from now on although it was rung: the descriptor becomes readable immediately.
+    pub(crate) fn look_later(&self) {
+        while !self.begin_sleep() {
+            self.look();
+        }
+        self.ring();
+    }
+
+    /// Parks this thread until the next ring, for `time` at most.
+    pub(crate) fn park(&self, time: Duration) {
+        if self.wakeup.begin_sleep(Sleep::Parked) {
+            thread::park_timeout(time);
+            self.wakeup.wake_up();
+        }
+    }
+}
+
+impl Wake for WakeHandle {
+    fn wake(self: Arc<Self>) {
+        self.ring();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.ring();
+    }
+}
