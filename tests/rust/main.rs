@@ -13,6 +13,8 @@ mod connecting;
 mod connection_info;
 mod crates;
 mod credentials;
+#[cfg(target_os = "linux")]
+mod drivers;
 mod errors;
 #[allow(dead_code, reason = "what is shared is used by the other tests")]
 mod fake;

@@ -10,6 +10,8 @@ mod support;
 mod slow {
     mod attempt;
     mod batching;
+    #[cfg(target_os = "linux")]
+    mod calls;
     mod cluster;
     mod cluster_setups;
     mod connecting;

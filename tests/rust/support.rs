@@ -6,6 +6,9 @@ pub(crate) mod batch;
 mod certificates;
 #[allow(dead_code, reason = "not every test program needs all of it")]
 mod cluster;
+#[cfg(target_os = "linux")]
+#[allow(dead_code, reason = "not every test program needs all of it")]
+pub(crate) mod drivers;
 mod eventually;
 #[allow(dead_code, reason = "not every test program needs all of it")]
 mod gateway;

@@ -41,6 +41,7 @@ pub(crate) async fn round(
     (expect, thorough): (Expect, bool),
 ) -> Round {
     let nodes = &acquirer.leases.nodes;
+    let changes = acquirer.leases.watch.count();
     let clock = &*nodes.clock;
     // `wait` may end before a vote's own deadline: it is one budget over everything.
     let timeout = request.node_timeout().min(until.since(now));
@@ -75,15 +76,17 @@ pub(crate) async fn round(
     let fencing = request.options.fencing;
     // Before the lease is looked at: settling a token takes another round trip, and the lease's time goes on.
     let fence = if fencing { Box::pin(fencing::agree(&mut round, until)).await } else { None };
-    granted(request, acquirer, round, fence)
+    granted(request, acquirer, round, fence, changes)
 }
 
-/// A lease on what a quorum granted, if its fencing token stands and there is something left of it.
+/// A lease on what a quorum granted, if its fencing token stands and there is something left of it. `changes` is the
+/// number of changes before the round.
 fn granted(
     request: &Request,
     acquirer: &Acquirer,
     mut round: VoteRound,
     fence: Option<u64>,
+    changes: u64,
 ) -> Round {
     let leases = &acquirer.leases;
     let now = leases.nodes.clock.now();
@@ -104,6 +107,7 @@ fn granted(
     let params = request.lease_params(round.claim.clone(), round.started, fence);
     let state = State::new(params, validity, leases);
     state.keep_votes(votes);
+    leases.watch.check_new(changes, state.keys());
     Round::Granted(Lease::new(state))
 }
 

@@ -82,8 +82,10 @@ impl Watch {
                 let moved = |key: &str| slots.contains(&slot(key));
                 self.signals().of_each(moved).into_iter().for_each(Signal::ring);
             }
-            // Pushes were lost during a flush, or while a connection began or ended.
-            Change::All => self.signals().of_each(|_| true).into_iter().for_each(Signal::ring),
+            // Pushes were lost while a connection began or ended.
+            Change::All | Change::Flush => {
+                self.signals().of_each(|_| true).into_iter().for_each(Signal::ring);
+            }
         }
         self.leases.0.add(change);
     }
@@ -92,6 +94,23 @@ impl Watch {
     pub(crate) fn changed_keys(&self, keys: &[String]) {
         for key in keys {
             self.changed(Change::Key(key.clone()));
+        }
+    }
+
+    /// Returns the number of changes so far. Read it before votes are sent, and pass it to [`Self::check_new`].
+    pub(crate) fn count(&self) -> u64 {
+        self.leases.0.count()
+    }
+
+    /// Has a new lease on these keys checked if a change may concern it.
+    ///
+    /// Notifications have a separate connection, so a change may arrive before the reply that grants the lease. The
+    /// monitor did not know the lease at that time.
+    pub(crate) fn check_new(&self, since: u64, keys: &[String]) {
+        if let Some(key) = keys.first()
+            && self.leases.0.may_concern(since, keys)
+        {
+            self.leases.0.add(Change::Key(key.clone()));
         }
     }
 

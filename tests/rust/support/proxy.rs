@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use super::server::url;
@@ -44,6 +44,8 @@ pub(crate) struct Proxy {
     /// Connections up to this number lead nowhere.
     forgotten: Arc<AtomicUsize>,
     pub(crate) connections: Arc<AtomicUsize>,
+    /// Whether the replies of the first connection are held back.
+    held: Arc<(Mutex<bool>, Condvar)>,
 }
 
 impl Proxy {
@@ -57,10 +59,12 @@ impl Proxy {
             streams: Arc::default(),
             forgotten: Arc::default(),
             connections: Arc::default(),
+            held: Arc::default(),
         };
         let (mode, streams) = (Arc::clone(&proxy.mode), Arc::clone(&proxy.streams));
         let (connections, refuses) = (Arc::clone(&proxy.connections), Arc::clone(&proxy.refuses));
         let (leads_to, forgotten) = (Arc::clone(&proxy.leads_to), Arc::clone(&proxy.forgotten));
+        let held = Arc::clone(&proxy.held);
         spawn_helper(move || {
             for client in listener.incoming().flatten() {
                 let number = connections.fetch_add(1, Ordering::Relaxed) + 1;
@@ -79,7 +83,12 @@ impl Proxy {
                 let lost = move |mode: u8| {
                     mode == Mode::Blackhole as u8 || number <= there_to.load(Ordering::Relaxed)
                 };
+                let held = Arc::clone(&held);
                 let dropped = move |mode: u8| {
+                    if number == 1 {
+                        let (held, changed) = &*held;
+                        drop(changed.wait_while(held.lock().unwrap(), |held| *held).unwrap());
+                    }
                     let delays = [
                         (Mode::Delay, DELAY),
                         (Mode::LongDelay, LONG_DELAY),
@@ -123,6 +132,17 @@ impl Proxy {
     /// From now on, existing connections lead nowhere and stay open, as behind a NAT that has lost its table.
     pub(crate) fn forget(&self) {
         self.forgotten.store(self.connections.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
+    /// Holds back the replies of the first connection. Notifications on the second one pass.
+    pub(crate) fn hold(&self) {
+        *self.held.0.lock().unwrap() = true;
+    }
+
+    /// Delivers the replies that were held back.
+    pub(crate) fn let_go(&self) {
+        *self.held.0.lock().unwrap() = false;
+        self.held.1.notify_all();
     }
 
     /// Closes every existing connection.

@@ -44,7 +44,7 @@ impl Hearer {
         let Some(Value::Array(keys)) = data.first() else {
             let flood = self.told(None);
             if flood.is_none() {
-                self.watch.changed(Change::All);
+                self.watch.changed(Change::Flush);
             }
             return flood;
         };

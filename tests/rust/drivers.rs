@@ -1,0 +1,361 @@
+//! Rules of a connection that hold whichever thread writes and reads it: docs/testing.md lists them.
+
+use std::backtrace::Backtrace;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Condvar, Mutex};
+use std::task::Poll;
+use std::thread;
+use std::time::Duration;
+
+use redlock::testing::{Clock, Instant, Sleep, SystemClock};
+use redlock::{ErrorKind, Lease, Redlock};
+
+use crate::support::drivers::{Driver, Kind};
+use crate::support::{Gateway, Proxy, Server, Verdict, eventually_blocking};
+
+/// Longer than any test: without a notification or a delete, the key stays.
+const LONG: Duration = Duration::from_secs(600);
+
+/// Polls a future this often, and drops it then: at once, or when it is woken the next time.
+async fn polled<T>(times: usize, at_once: bool, work: impl Future<Output = T>) -> Option<T> {
+    let (mut work, mut left) = (pin!(work), times);
+    poll_fn(|cx| {
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        left -= 1;
+        match work.as_mut().poll(cx) {
+            Poll::Ready(value) => Poll::Ready(Some(value)),
+            Poll::Pending if left == 0 && at_once => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
+}
+
+/// Each acquire is cancelled at another poll, or its lease is dropped.
+#[test]
+fn a_delete_is_sent_after_its_vote() {
+    for driver in Driver::all() {
+        let server = Server::start();
+        let sent = Arc::new(Mutex::new(Vec::<Vec<String>>::new()));
+        let log = Arc::clone(&sent);
+        let gateway = Gateway::to(server.port, move |words, _| {
+            log.lock().unwrap().push(words.to_vec());
+            Verdict::Pass
+        });
+        let client = driver.client(gateway.url());
+        let mut granted = 0;
+        for round in 0..40 {
+            let lock = client.lock(format!("job-{round}")).ttl(LONG);
+            let acquire = polled(round % 5, round % 2 == 0, lock.acquire());
+            granted += usize::from(driver.run(acquire).is_some());
+        }
+        assert!((1..40).contains(&granted), "{:?}: {granted} granted", driver.kind);
+        eventually_blocking("no key", || server.ask("DBSIZE") == ":0");
+        let sent = sent.lock().unwrap();
+        let mut votes = 0;
+        for (at, vote) in sent.iter().enumerate().filter(|(_, words)| words[0] == "SET") {
+            let of_vote = |words: &&Vec<String>| words.contains(&vote[2]) && words[0] != "GET";
+            assert_eq!(sent[..at].iter().filter(of_vote).count(), 0, "{:?}: {vote:?}", driver.kind);
+            assert_ne!(sent[at + 1..].iter().filter(of_vote).count(), 0, "{vote:?} stays");
+            votes += 1;
+        }
+        assert!(votes > granted, "{:?}: {votes} votes", driver.kind);
+    }
+}
+
+/// The loop, or the runtime, has the reader role and is blocked.
+#[test]
+fn a_blocked_loop_is_renewed_for_and_notified() {
+    for driver in [Kind::Loop, Kind::Runtime].map(Driver::of) {
+        let server = Server::start();
+        let client = driver.client(server.url());
+        let lease = driver.run(client.lock("job").ttl(Duration::from_secs(2)).acquire()).unwrap();
+        eventually_blocking("two renewals", || client.stats().renewed >= 2);
+        lease.ensure_held().unwrap();
+        server.ask("DEL lock:job");
+        eventually_blocking("the loss", || !lease.is_held());
+        assert_eq!(client.stats().reconnects, 0);
+    }
+}
+
+/// The notification arrives over the second connection, before the reply that grants the lease.
+#[test]
+fn a_loss_before_the_reply_is_noticed() {
+    for driver in Driver::all().filter(|driver| driver.kind != Kind::Background) {
+        let (server, clock) = (Server::start(), Arc::new(Watching::default()));
+        let proxy = Proxy::to(server.port);
+        let client =
+            driver.builder(proxy.url()).clock(Arc::<Watching>::clone(&clock)).build().unwrap();
+        driver.warm(&client);
+        // Neither "not tracked" nor "to itself".
+        let redirects = |line: &str| !line.contains(" redir=-1") && !line.contains(" redir=0");
+        eventually_blocking("the second connection", || {
+            server
+                .text("CLIENT LIST")
+                .lines()
+                .any(|line| line.contains(" redir=") && redirects(line))
+        });
+        driver.warm(&client);
+        proxy.hold();
+        thread::scope(|scope| {
+            let aside = scope.spawn(|| {
+                eventually_blocking("a vote", || server.ask("EXISTS lock:job") == ":1");
+                clock.watch("redis/hearer.rs");
+                server.ask("DEL lock:job");
+                clock.until_read();
+                proxy.let_go();
+            });
+            let lease = driver.run(client.lock("job").ttl(LONG).acquire()).unwrap();
+            aside.join().unwrap();
+            // The next renewal is minutes away.
+            let what = format!("{:?}: the loss", driver.kind);
+            eventually_blocking(&what, || !lease.is_held());
+        });
+    }
+}
+
+#[test]
+fn a_closed_client_ends_an_acquire_and_its_vote() {
+    for driver in Driver::all() {
+        let server = Server::start();
+        let proxy = Proxy::to(server.port);
+        let client = driver.client(proxy.url());
+        proxy.hold();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                eventually_blocking("a vote", || server.ask("EXISTS lock:job") == ":1");
+                client.close();
+            });
+            let closed = driver.run(client.lock("job").ttl(LONG).acquire());
+            assert_eq!(closed.unwrap_err().kind(), ErrorKind::Closed, "{:?}", driver.kind);
+        });
+        proxy.let_go();
+        eventually_blocking("no key", || server.ask("DBSIZE") == ":0");
+    }
+}
+
+/// How long a thread stays in `recv` at most, before it polls.
+const RECEIVE: Duration = Duration::from_millis(40);
+
+/// The descriptor in which a thread of this process is blocked in `recv`, if it is.
+fn received_from(thread: i32) -> Option<i32> {
+    let call = std::fs::read_to_string(format!("/proc/self/task/{thread}/syscall")).unwrap();
+    let (number, arguments) = call.split_once(" 0x")?;
+    let receives = number == libc::SYS_recvfrom.to_string();
+    i32::from_str_radix(arguments.split(' ').next()?, 16).ok().filter(|_| receives)
+}
+
+/// A thread that acquires and releases, and receives its own replies.
+struct Receiving {
+    server: Server,
+    proxy: Proxy,
+    client: Redlock,
+    id: i32,
+    over: Arc<AtomicBool>,
+    thread: thread::JoinHandle<()>,
+}
+
+impl Receiving {
+    fn begin() -> Self {
+        let server = Server::start();
+        let (proxy, driver) = (Proxy::to(server.port), Driver::of(Kind::Thread));
+        let client = driver.client(proxy.url());
+        let (lock, (sender, ids)) = (client.lock("job").ttl(LONG), channel());
+        let over = Arc::new(AtomicBool::new(false));
+        let ends = Arc::clone(&over);
+        let thread = thread::spawn(move || {
+            // SAFETY: it returns a number.
+            sender.send(unsafe { libc::gettid() }).unwrap();
+            while !ends.load(Ordering::SeqCst) {
+                // Not confirmed if the connection ends.
+                let _ = lock.acquire_blocking().unwrap().release_blocking();
+            }
+        });
+        let id = ids.recv().unwrap();
+        Self { server, proxy, client, id, over, thread }
+    }
+
+    /// Holds back its replies, and waits until it receives. Returns the descriptor.
+    fn hold(&self) -> i32 {
+        self.proxy.hold();
+        let mut descriptor = None;
+        eventually_blocking("it receives", || {
+            descriptor = received_from(self.id);
+            descriptor.is_some()
+        });
+        descriptor.unwrap()
+    }
+
+    fn end(self) {
+        self.over.store(true, Ordering::SeqCst);
+        self.thread.join().unwrap();
+        eventually_blocking("no key", || self.server.ask("DBSIZE") == ":0");
+    }
+}
+
+/// Runs the work in a forked child, which has to succeed.
+fn in_child(work: impl FnOnce() -> bool) {
+    // SAFETY: the child runs only the tested code and exits immediately.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let well = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or(false);
+        // SAFETY: it ends no state of the parent.
+        unsafe { libc::_exit(i32::from(!well)) };
+    }
+    let mut status = 0;
+    // SAFETY: the pointer to the status is valid.
+    eventually_blocking("the child's end", || unsafe {
+        libc::waitpid(child, &raw mut status, libc::WNOHANG) == child
+    });
+    assert_eq!(status, 0);
+}
+
+#[test]
+fn a_fork_while_a_thread_receives_does_not_touch_its_connection() {
+    let receiving = Receiving::begin();
+    receiving.hold();
+    in_child(|| {
+        let lease = receiving.client.lock("child").acquire_blocking();
+        lease.and_then(Lease::release_blocking).is_ok()
+    });
+    receiving.proxy.let_go();
+    let granted = receiving.client.stats().granted;
+    eventually_blocking("it continues", || receiving.client.stats().granted > granted + 10);
+    assert_eq!(receiving.client.stats().reconnects, 0);
+    receiving.end();
+}
+
+/// 1 while the signal handler suspends its thread.
+static SUSPENDED: AtomicI32 = AtomicI32::new(0);
+
+/// The signal handler. It only uses an atomic and a system call.
+extern "C" fn suspend(_: i32) {
+    SUSPENDED.store(1, Ordering::SeqCst);
+    while SUSPENDED.load(Ordering::SeqCst) == 1 {
+        // SAFETY: it waits for a millisecond.
+        unsafe { libc::poll(std::ptr::null_mut(), 0, 1) };
+    }
+}
+
+/// The socket that a descriptor is.
+fn socket(descriptor: i32) -> Option<String> {
+    let link = std::fs::read_link(format!("/proc/self/fd/{descriptor}")).ok()?;
+    Some(link.to_string_lossy().into_owned())
+}
+
+#[test]
+fn a_socket_is_not_closed_before_a_suspended_thread_has_left_it() {
+    let receiving = Receiving::begin();
+    // SAFETY: the handler is safe to run at any time.
+    unsafe { libc::signal(libc::SIGUSR2, suspend as *const () as libc::sighandler_t) };
+    let (descriptor, before) = loop {
+        let began = std::time::Instant::now();
+        let descriptor = receiving.hold();
+        let before = socket(descriptor);
+        // SAFETY: it is a thread of this process.
+        unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), receiving.id, libc::SIGUSR2) };
+        eventually_blocking("it is suspended", || SUSPENDED.load(Ordering::SeqCst) == 1);
+        // Certainly in `recv`, and not after it.
+        if RECEIVE / 2 > began.elapsed() {
+            break (descriptor, before);
+        }
+        SUSPENDED.store(0, Ordering::SeqCst);
+        receiving.proxy.let_go();
+    };
+    receiving.proxy.reset();
+    eventually_blocking("another connection", || receiving.client.stats().reconnects == 1);
+    assert_eq!(socket(descriptor), before, "another socket may have its number");
+    SUSPENDED.store(0, Ordering::SeqCst);
+    eventually_blocking("it is closed", || socket(descriptor) != before);
+    receiving.proxy.let_go();
+    receiving.end();
+}
+
+/// A clock that notices when the core reads it in one of its files.
+#[derive(Default)]
+struct Watching {
+    /// The end of the file's path, while it is wanted.
+    file: Mutex<Option<&'static str>>,
+    /// How often it was read there.
+    reads: AtomicUsize,
+    /// Whether a thread that reads it there is suspended.
+    suspends: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Watching {
+    fn watch(&self, file: &'static str) {
+        *self.file.lock().unwrap() = Some(file);
+    }
+
+    /// Waits until it is read in the file.
+    fn until_read(&self) {
+        let what = format!("{:?} is reached", self.file.lock().unwrap());
+        eventually_blocking(&what, || self.reads.load(Ordering::SeqCst) > 0);
+    }
+
+    fn resume(&self) {
+        *self.suspends.lock().unwrap() = false;
+        self.changed.notify_all();
+    }
+}
+
+impl Clock for Watching {
+    fn now(&self) -> Instant {
+        let file = *self.file.lock().unwrap();
+        if file.is_some_and(|file| Backtrace::force_capture().to_string().contains(file)) {
+            *self.file.lock().unwrap() = None;
+            self.reads.fetch_add(1, Ordering::SeqCst);
+            let suspends = self.suspends.lock().unwrap();
+            drop(self.changed.wait_while(suspends, |suspends| *suspends).unwrap());
+        }
+        SystemClock.now()
+    }
+
+    fn wall_micros(&self) -> u64 {
+        SystemClock.wall_micros()
+    }
+
+    fn sleep_until(&self, at: Instant) -> Sleep {
+        SystemClock.sleep_until(at)
+    }
+}
+
+/// A thread is suspended while it writes, and has the connection.
+#[test]
+fn a_suspended_thread_delays_only_its_connection() {
+    let (server, other, clock) = (Server::start(), Server::start(), Arc::new(Watching::default()));
+    let driver = Driver::of(Kind::Thread);
+    let client =
+        driver.builder(server.url()).clock(Arc::<Watching>::clone(&clock)).build().unwrap();
+    driver.warm(&client);
+    let elsewhere = driver.client(other.url());
+    let held = elsewhere.lock("held").ttl(Duration::from_secs(2)).acquire_blocking().unwrap();
+    let lock = client.lock("job").ttl(LONG);
+    *clock.suspends.lock().unwrap() = true;
+    clock.watch("redis/session.rs");
+    let suspended = thread::spawn(move || lock.acquire_blocking());
+    clock.until_read();
+    // Another thread's command waits, until its own deadline.
+    let refused = client.lock("other").wait(Duration::ZERO).acquire_blocking();
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::Unavailable);
+    for _ in 0..10 {
+        elsewhere.lock("job").acquire_blocking().unwrap().release_blocking().unwrap();
+    }
+    eventually_blocking("a renewal elsewhere", || elsewhere.stats().renewed > 0);
+    held.release_blocking().unwrap();
+    // A child has no thread that could leave the connection.
+    in_child(|| {
+        let lease = client.lock("child").acquire_blocking();
+        lease.and_then(Lease::release_blocking).is_ok()
+    });
+    clock.resume();
+    drop(suspended.join().unwrap());
+    driver.warm(&client);
+    eventually_blocking("no key", || server.ask("DBSIZE") == ":0");
+}
