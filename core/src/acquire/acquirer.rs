@@ -22,7 +22,7 @@ pub(crate) struct Acquirer {
 }
 
 impl Acquirer {
-    /// Nobody waits yet, and nothing was learnt.
+    /// No caller waits yet, and nothing is known of contention.
     pub(crate) fn new(leases: Arc<Leases>) -> Self {
         let contention = Contention::over(leases.nodes.list.len());
         Self { leases, queue: Arc::default(), contention, late: Mutex::default() }
@@ -44,7 +44,7 @@ impl Acquirer {
         self.queue.callers()
     }
 
-    /// The same for who asks from afar, and keeps nothing of it alive.
+    /// The same for an outside observer, without keeping the queue alive.
     pub(crate) fn callers_if_any(&self) -> impl Fn() -> usize + use<> {
         let queue = Arc::downgrade(&self.queue);
         move || queue.upgrade().map_or(0, |queue| queue.callers())

@@ -1,7 +1,7 @@
 //! Continuing a lease that is held already, here or elsewhere, under its token.
 //!
-//! No vote is given for it: an extend round asks whether the token still has its keys. It creates nothing, so a
-//! wrong token takes no lock, and the restart guard has no say: a node that forgot the lease says so itself.
+//! It needs no vote. An extend round asks whether the token still has its keys. It creates nothing, so a wrong token
+//! takes no lock. The restart guard does not apply, because a node that forgot the lease reports that.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::lease::{ExtendRound, Lease, LeaseParams, Leases, State, Verdict};
 use crate::node::{Claim, Fencing};
 use crate::spans::Spans;
 
-/// Keys that change more often than this while they are asked for are no holder's.
+/// Keys that change more often than this during the requests do not belong to one holder.
 const TRIES: u32 = 10;
 
 /// The lease of `claim`, if the nodes still have it. `is_closed` is asked once the lease would be handed out.
@@ -40,7 +40,7 @@ pub(crate) async fn attach(
         if interest.mark() == mark {
             return Ok(lease);
         }
-        // A release of the token may have run behind the question: what is asked now goes behind it.
+        // A release of the token may have run after this request. The next request is ordered after the release.
         lease.into_handle().detach();
     }
     Err(request.invalid("its keys changed during every attempt. Check which client holds it"))

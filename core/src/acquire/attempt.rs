@@ -25,9 +25,9 @@ pub(super) struct Attempt<'a> {
     pub(super) started: Instant,
     /// One budget over queueing, connecting, asking and pausing; `None`: no end.
     pub(super) wait: Option<Duration>,
-    /// Who asks, where the language knows.
+    /// The owner, where the language knows one.
     owner: Option<Owner>,
-    /// Why there is no lease yet.
+    /// Why no lease was acquired yet.
     last: Refusal,
     /// Too many nodes refuse what no retry can change.
     permanent: bool,
@@ -102,8 +102,8 @@ impl<'a> Attempt<'a> {
             let Some(pause) = self.pause(&ticket) else { return Err(self.failure(&ticket)) };
             self.say_held(&ticket);
             self.patience.waits(self.request, &self.last);
-            // After a split, being woken at once would only split the votes again; who comes too late in any case only
-            // keeps the lock from others.
+            // After a split vote, waking at once would only split the votes again. A caller whose grants come too
+            // late anyway would only keep the lock from others.
             let told = !matches!(self.last, Refusal::Split { .. } | Refusal::Late(..));
             tokio::select! {
                 biased;
@@ -116,7 +116,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Waits until nobody of this process is to be asked for before.
+    /// Waits for this caller's turn among the callers of this process.
     async fn take_turn(&mut self, ticket: &Ticket) -> Result<()> {
         tokio::select! {
             biased;
@@ -165,7 +165,7 @@ impl<'a> Attempt<'a> {
         self.wait.map_or(Duration::MAX, |wait| wait.saturating_sub(self.waited()))
     }
 
-    /// Remembers why there is no lease. What a round that `wait` cut lacks says less than a whole round before it.
+    /// Remembers the refusal. A round that `wait` cut short is less informative than a complete round before it.
     fn note(&mut self, refusal: Refusal, began: Instant, cut: bool, ticket: &Ticket) {
         self.outlook.expect_less();
         let known = self.patience.was_queued() || !matches!(self.last, Refusal::Queued);
@@ -207,7 +207,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Whether more than half of the nodes tell of changes. Keys that are locked together are told of together.
+    /// Whether more than half of the nodes push changes. Keys that are locked together are pushed together.
     fn is_told(&self) -> bool {
         let nodes = &self.acquirer.leases.nodes.list;
         let key = self.request.keys.first().map_or("", String::as_str);
@@ -230,7 +230,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Why there is no lease, and since when, and who has it.
+    /// The error: why no lease was acquired, since when, and which client holds it.
     fn failure(&mut self, ticket: &Ticket) -> Error {
         let waited = self.waited();
         let period = self.no_quorum(ticket);

@@ -25,6 +25,6 @@ impl Backoff {
 
 /// Between half of it and all of it, at random.
 pub(crate) fn jittered(time: Duration) -> Duration {
-    // Half at least: a pause near zero would meet those again whom it is to avoid.
+    // At least half, because after a pause near zero the same clients would collide again.
     time.mul_f64(0.5 + fastrand::f64() / 2.0)
 }

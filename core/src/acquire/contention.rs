@@ -1,7 +1,7 @@
 //! What a client has learnt of contention: how long a round takes, and which keys others want too.
 //!
-//! All of it is a guess about others, and decides only who asks first and how long a scout is listened to: no
-//! lease is granted or refused by it. It is this process's own knowledge; no node is asked for it.
+//! All of it is an estimate about others. It decides only which client asks first and how long a scout is awaited
+//! alone. It never grants or refuses a lease. It is local to this process, and no node is asked for it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -13,34 +13,36 @@ use super::backoff::jittered;
 
 /// More contended keys than this are forgotten: the price is a moment's unfairness.
 const MOST: usize = 10_000;
-/// The delay before others, and how long a scout is listened to alone, in rounds: time to hear of a release and to ask.
+/// The delay before others, and how long a scout is awaited alone, in rounds. Enough to learn of a release and to
+/// ask.
 const ROUNDS: u32 = 10;
-/// Ten rounds over a loopback are less than a busy machine takes to wake somebody.
+/// Ten rounds over a loopback take less time than a busy machine needs to wake a thread.
 const LEAST: Duration = Duration::from_millis(1);
 /// Over a slow network ten rounds would be longer than the politeness is worth.
 const LONGEST: Duration = Duration::from_millis(50);
 
-/// Over several nodes, so many acquires in a row must find a key free at once before it counts as nobody else's:
-/// whoever has just waited its turn finds it free too, and would take it again before the others' votes could be
-/// together.
+/// Over several nodes, this many acquires in a row must find a key free at once before it counts as uncontended. A
+/// client that has just waited its turn finds the key free too. With a lower count, it would take the key again
+/// before the others could collect their votes.
 const UNCONTENDED: u32 = 8;
-/// The same over one node, which serves whoever asks first: on a busy machine the others may ask later than one pause. With 1
-/// instead, two processes on one core took turns in 45 to 68 % of their holds, with 4 in 91 to 93 % (Python, 5 ms a turn).
+/// The same over one node, which serves requests in order of arrival. On a busy machine the others may ask later than
+/// one pause. With 1 instead, two processes on one core took turns in 45 to 68 % of their holds, with 4 in 91 to 93 %
+/// (Python, 5 ms a turn).
 const UNCONTENDED_ALONE: u32 = 4;
 
-/// Who takes one lock over and over pauses for so small a part of the time, should others want it.
+/// A client that takes one lock repeatedly pauses for this fraction of the time, in case others want it.
 const SHARE: u32 = 128;
 
 /// How long rounds take, and the keys that others want.
 pub(crate) struct Contention {
-    /// A running mean; 0 before the first. Of two rounds that end at once one may be lost, which is no harm:
-    /// hence no mutex.
+    /// A running mean, 0 before the first round. If two rounds end at once, one may be lost. That is harmless, so
+    /// there is no mutex.
     round_nanos: AtomicU64,
     /// How many acquires in a row must find a key free.
     uncontended: u32,
     /// For each contended key, how many such acquires are missing.
     ///
-    /// Nothing is asked, awaited or woken under the lock. By names of their own: they stay for longer than those who asked.
+    /// Nothing is asked, awaited or woken under this mutex. The names are copies, because they outlive the requests.
     keys: Mutex<Keyed<u32, String>>,
 }
 
@@ -55,8 +57,9 @@ impl Contention {
     pub(crate) fn took(&self, round: Duration) {
         let new = u64::try_from(round.as_nanos()).unwrap_or(u64::MAX);
         let old = self.round_nanos.load(Ordering::Relaxed);
-        // An eighth for the newest, as TCP does for its round-trip time (RFC 6298); half for one that is faster: a first round
-        // connects, and those who step back would wait dozens of turns for what it took (Node's slowest hundredth: 10 ms).
+        // The newest round counts an eighth, as in TCP's round-trip time (RFC 6298). A faster one counts half,
+        // because a first round also connects. Otherwise clients that step back would wait that long for dozens of
+        // turns (slowest hundredth on Node.js: 10 ms).
         let mean = match old {
             0 => new,
             _ if new < old => old / 2 + new / 2,
@@ -88,18 +91,19 @@ impl Contention {
                 Some(missing) if contended => *missing = self.uncontended,
                 Some(1) => drop(known.remove(key)),
                 Some(missing) => *missing -= 1,
-                // Only contended keys have an entry: locks that nobody else wants cost no memory.
+                // Only contended keys have an entry, so uncontended locks cost no memory.
                 None if contended => drop(known.insert(key.clone(), self.uncontended)),
                 None => {}
             }
         }
     }
 
-    /// How long to let others go first: whoever releases and asks again at once would always win, for its acquire
-    /// follows its own release on the same connection while the others are still being told.
+    /// How long to let others go first. A client that releases and asks again at once would always win. Its acquire
+    /// follows its own release on the same connection, while the others are still being notified.
     ///
-    /// What is known is local, and ends once so many acquires in a row found the keys free at once. With one over several nodes, the slowest hundredth of 8 processes over 5 nodes waited 6 times
-    /// the fair share, with eight 2.6 times, for 14 % fewer handoffs (`bench/waits.py contend`).
+    /// The knowledge is local, and ends once enough acquires in a row found the keys free at once. With one over
+    /// several nodes, the slowest hundredth of 8 processes over 5 nodes waited 6 times the fair share. With eight it
+    /// waited 2.6 times the fair share, for 14 % fewer handoffs (`bench/waits.py contend`).
     pub(crate) fn yield_delay(&self, keys: &[String]) -> Option<Duration> {
         let known = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
         // Without any contention no key is even hashed.

@@ -12,7 +12,7 @@ use crate::node::{Fencing, Vote, hash_tag};
 use crate::quorum::Collect;
 use crate::text::shown;
 
-/// What tells a fence key from its lock's; whoever repairs one by hand types it (docs/concepts/fencing.md).
+/// Distinguishes a fence key from its lock's key. Operators type it to repair one by hand (docs/concepts/fencing.md).
 const SUFFIX: &str = ":fence";
 
 /// The key beside a lock key that keeps its last fencing token: in the same hash slot, so that one script may
@@ -34,7 +34,7 @@ pub(crate) fn fence_key(key: &str) -> Result<String> {
 /// A key that keeps the fencing tokens of another lock cannot be a lock.
 pub(crate) fn check_lock_key(key: &str) -> Result<()> {
     match key.strip_suffix(SUFFIX) {
-        // Without a tag of its own, `NAME:fence` is nobody's fence key: that one would be `{NAME}:fence`.
+        // The fence key of a name without a hash tag is `{NAME}:fence`, so `NAME:fence` is not a fence key.
         Some(lock) if hash_tag(lock).is_some() => Err(Error::invalid(format!(
             "the key {:?} is reserved for the fencing tokens of another lock. A name with a hash tag cannot end in \
              {SUFFIX:?}",

@@ -1,14 +1,13 @@
 //! How a lease is acquired: a place in the local queue, then rounds of votes, until one is granted or `wait` is over.
 //!
-//! [`attempt`] is the loop, [`mod@round`] one turn of it, and [`vote_round`] its votes. [`yielding`] decides who asks
-//! first, and [`outage_limit`] when to give up. What they wait for: [`queue`]
-//! (callers of this process), [`pace`] and [`backoff`] (delays). What is logged of waits: [`patience`]. What they learn: [`outlook`] (in one acquire),
-//! [`contention`] (in all).
+//! [`attempt`] is the loop, [`mod@round`] one turn of it, and [`vote_round`] its votes. [`yielding`] decides which
+//! client asks first, and [`outage_limit`] when to give up. Acquires wait in the [`queue`] (callers of this process)
+//! and for the delays of [`pace`] and [`backoff`]. [`patience`] logs waits. [`outlook`] is what one acquire learns,
+//! and [`contention`] what all of them learn.
 //!
-//! How a node is asked is `node`'s business, how answers are counted `quorum`'s, and what becomes of the lease
-//! afterwards `lease`'s. Nothing here spawns or names a runtime: these are plain futures, and whoever drops one
-//! drops the whole acquire. What was sent by then is deleted by the drop itself, behind the votes on the same
-//! connections.
+//! `node` sends the requests, `quorum` counts the replies, and `lease` keeps the lease afterwards. Nothing here
+//! spawns or names a runtime. These are plain futures, and dropping one drops the whole acquire. The drop also
+//! deletes what was sent by then, behind the votes on the same connections.
 
 mod acquirer;
 mod attach;
@@ -48,7 +47,8 @@ pub(crate) use fencing::{check_lock_key, fence_key};
 pub use refusal::NOT_REENTRANT;
 pub(crate) use request::Request;
 
-/// The lease, once it is ours; `wait`: `None` has no end, zero is one round. An owner that waits for itself is told so.
+/// Acquires the lease. Without a `wait` it waits without end, and zero is one round. If an owner waits for its own
+/// lock, the error reports that.
 ///
 /// Dropping the future gives its place in the line to the next one and leaves no key behind.
 pub(crate) fn acquire<'a>(
@@ -81,7 +81,7 @@ pub(crate) fn acquire<'a>(
     }
 }
 
-/// Says so, and has what follows belong to the lease.
+/// Logs the grant, and links later events to the lease.
 fn granted(lease: &Lease, spans: &Spans, waited: Duration) {
     let state = lease.state();
     log::event!(
@@ -96,10 +96,11 @@ fn granted(lease: &Lease, spans: &Spans, waited: Duration) {
     }
 }
 
-/// The lease, or `None` if somebody else holds it or waits for it in this process: one round, no waiting.
+/// Runs one round without waiting. Returns `None` if the lock is held, or if another caller in this process waits for
+/// it.
 pub(crate) async fn try_acquire(acquirer: &Acquirer, request: &Request) -> Result<Option<Lease>> {
     let began = Began::now(acquirer.clock());
-    // In line like everybody: an acquire without waiting overtakes nobody who waits.
+    // In line like every caller, so an acquire without waiting overtakes no waiting caller.
     let (ticket, counts) = (acquirer.queue.join(&request.keys), &acquirer.leases.counts);
     if !ticket.asks() {
         counts.refused();

@@ -11,7 +11,7 @@ use super::refusal::Refusal;
 use crate::clock::Instant;
 use crate::node::Expect;
 
-/// A key that ends this near to another time is still the same one: both were told in whole milliseconds.
+/// Two end times this close are those of one key, because nodes report whole milliseconds.
 const SAME_END: Duration = Duration::from_millis(3);
 
 /// What is known of the lock so far.
@@ -24,20 +24,20 @@ pub(super) struct Outlook {
     /// By when all nodes are asked, whatever one says.
     all_by: Instant,
     /// When the key that the scout named would end.
-    /// Compared with the next word, it tells a key that nobody renews.
+    /// If the next reply has the same end, no client renews the key.
     scouted: Option<Instant>,
 }
 
 impl Outlook {
-    /// Nobody is known to want the lock.
+    /// No other client is known to want the lock.
     pub(super) fn new() -> Self {
         let (all_by, scouted) = (Instant::default(), None);
         // Most locks are free: the way that is cheapest then comes first.
         Self { expect: Expect::Free, losses: 0, all_by, scouted }
     }
 
-    /// How to ask now: under contention the scout before the others, but all of them from time to time. The one may
-    /// have a key that nobody else has: a vote of somebody who is dead, or another library's.
+    /// How to ask now. Under contention, the scout is asked before the others, but all of them from time to time. The
+    /// scout may be the only node with a key, left by a dead client or another library.
     pub(super) fn ask(&mut self, now: Instant) -> Expect {
         if self.expect == Expect::Contended && now < self.all_by {
             return Expect::Contended;

@@ -22,9 +22,9 @@ const USELESS: (Duration, Duration) = (Duration::from_millis(5), FALLBACK);
 
 /// The delays of one acquire, each growing for as long as its cause lasts.
 pub(super) struct Pace {
-    /// After rounds that nobody won.
+    /// After rounds with a split vote.
     split: Backoff,
-    /// While somebody has it and no server tells of the release.
+    /// While another client holds it and no server pushes the release.
     poll: Backoff,
     /// While too few nodes answer.
     useless: Backoff,
@@ -40,7 +40,7 @@ impl Pace {
         }
     }
 
-    /// A cause that has ended begins anew the next time.
+    /// Resets the delays of causes that have ended.
     pub(super) fn note(&mut self, refusal: &Refusal) {
         if !refusal.is_unavailable() {
             self.useless = Backoff::new(USELESS.0);
@@ -60,12 +60,12 @@ impl Pace {
         self.useless.delay(USELESS.1)
     }
 
-    /// Until the holder's own ttl ends, or it is time to ask without having been told; `told`: a quorum of nodes
-    /// pushes.
+    /// The delay until the holder's TTL ends, or until the next request without a notification. `told`: a quorum of
+    /// nodes pushes.
     pub(super) fn until_free(&mut self, free: Option<Duration>, told: bool) -> Duration {
         let ask = if told { jittered(FALLBACK) } else { self.poll.delay(POLL.1) };
-        // A node tells whole milliseconds and expires a moment later; and not all who know the same end are to
-        // ask at once.
+        // A node reports whole milliseconds and expires the key slightly later. The jitter also keeps clients that
+        // know the same end from asking at once.
         let ends = free.map(|free| free + jittered(Duration::from_millis(4)));
         ends.map_or(ask, |ends| ends.min(ask))
     }

@@ -12,15 +12,15 @@ use crate::record::{Level, Topic};
 use crate::spans::Spans;
 use crate::throttle::Omitted;
 
-/// By then a wait without an end is said for the first time; each next time when it has lasted twice as long.
+/// An endless wait is first logged after this time, and again each time its duration has doubled.
 const LONG: Duration = Duration::from_secs(30);
 
-/// What was said of one acquire.
+/// What was logged for one acquire.
 pub(super) struct Patience {
     useless: bool,
-    /// That it waits for others of this client, and that it waits for somebody else.
+    /// Whether a wait for other callers of this client was logged, and a wait for another client.
     waits: [bool; 2],
-    /// How long it may wait before that is said.
+    /// How long it may wait before that is logged.
     due: Duration,
     /// Where its events belong.
     pub(super) spans: Spans,
@@ -38,7 +38,7 @@ impl Patience {
         self.waits[0]
     }
 
-    /// It begins to wait, for whoever was first.
+    /// Logs once that it begins to wait, and for what.
     pub(super) fn waits(&mut self, request: &Request, last: &Refusal) {
         let said = &mut self.waits[usize::from(!matches!(last, Refusal::Queued))];
         if last.is_unavailable() || std::mem::replace(said, true) {
@@ -81,7 +81,7 @@ impl Patience {
         }
     }
 
-    /// Somebody else has held it for as long as this; `own` says more where this client is known to be that.
+    /// Logs that another owner has held the lock for this long. `own` adds details if the owner is in this client.
     pub(super) fn held(
         &mut self,
         request: &Request,

@@ -1,13 +1,14 @@
-//! Callers of one process who want the same keys, in order of arrival. Only whose turn it is asks the nodes.
+//! Callers of one process that want the same keys, in order of arrival. Only a caller that has its turn asks the
+//! nodes.
 //!
-//! It is a caller's turn when nobody who came earlier holds it back in any of its lines. While it asks for the
-//! first time, it holds back later callers in all of them; once it was refused, only in the lines of the keys that
-//! others have: it may wait for those for ever, and who wants only the rest must not. Who waits for its turn holds
-//! back nobody.
+//! A caller has its turn when no earlier caller holds it back in any of its lines. During its first request, it holds
+//! back later callers in all of its lines. After a refusal, it does so only in the lines of the keys that others
+//! have. It may wait forever for those, and callers that want only the other keys must not wait with it. A caller
+//! that waits for its turn does not hold back any other.
 //!
-//! It knows keys and callers, and no node: whose turn it is says nothing about who has the lock. One mutex for
-//! all lines of a client is held for no longer than a look or a change; no waker is called under it, for that
-//! may run anybody's code.
+//! The queue knows keys and callers, but no nodes. Having a turn does not mean that the lock is free. One mutex for
+//! all lines of a client is held only for a look or a change. No waker is called under it, because a waker may run
+//! arbitrary code.
 
 use std::collections::{HashMap, HashSet};
 use std::future::poll_fn;
@@ -63,9 +64,9 @@ struct Place {
 /// What it takes to let a caller on.
 struct Waiting {
     keys: Arc<[String]>,
-    /// Whom it holds back, by what its last round said.
+    /// Which callers it holds back, according to its last round.
     back: Back,
-    /// `None` until it is first polled: it looks by itself then.
+    /// `None` until the first poll, which checks for the turn without being woken.
     waker: Option<Waker>,
 }
 
@@ -115,7 +116,7 @@ impl Queue {
 }
 
 impl Lines {
-    /// Whether nobody who came earlier holds this caller back.
+    /// Whether no earlier caller holds this caller back.
     fn may_ask(&self, id: u64, keys: &[String]) -> bool {
         // Lines are in order of arrival, which is that of the numbers.
         let earlier = |line: &Line| {
@@ -125,7 +126,7 @@ impl Lines {
         !keys.iter().any(|key| self.by_key.get(key.as_str()).is_some_and(earlier))
     }
 
-    /// Sets whether the caller holds others back, in the lines of which `whether` says so.
+    /// Sets in which lines the caller holds others back: those for which `whether` returns true.
     fn hold(&mut self, id: u64, keys: &[String], whether: impl Fn(usize) -> bool) {
         for (at, key) in keys.iter().enumerate() {
             let line = self.by_key.get_mut(key.as_str()).into_iter();
@@ -137,7 +138,7 @@ impl Lines {
         }
     }
 
-    /// Gives the caller its turn, or has it wait: holding back nobody then, for it may be held itself for as
+    /// Gives the caller its turn, or has it wait. A waiting caller holds back no other, because it may wait for as
     /// long as another caller's lock lasts.
     fn ask_or_wait(&mut self, id: u64, keys: &Arc<[String]>, back: Back) {
         if self.may_ask(id, keys) {
@@ -148,12 +149,12 @@ impl Lines {
         }
     }
 
-    /// Lets on whoever may ask now in these lines; they are to be woken.
+    /// Gives each caller in these lines that may ask now its turn, and returns the wakers to call.
     fn let_on(&mut self, keys: &[String]) -> Vec<Waker> {
         let mut woken = Vec::new();
         for key in keys {
             let mut at = 0;
-            // Up to whoever holds back the rest of the line.
+            // Up to the first caller that holds back the rest of the line.
             while let Some(place) =
                 self.by_key.get(key.as_str()).and_then(|line| line.places.get(at))
                 && !place.holds
@@ -247,7 +248,7 @@ impl Ticket {
         last.and_then(|known| known.no_quorum.clone())
     }
 
-    /// Whether nobody who came earlier is left in any of its lines.
+    /// Whether no earlier caller is left in any of its lines.
     pub(crate) fn is_first(&self) -> bool {
         let lines = self.queue.lines();
         let front =

@@ -1,7 +1,7 @@
 //! Why a round gave no lease, by what its votes say, and the error that an acquire ends with.
 //!
-//! Pure: it reads the votes that are there and asks nobody. A fault is never told as "held by another", nor the
-//! reverse: callers act on the difference.
+//! Pure: it reads the existing votes and sends nothing. An error is never reported as "held by another", nor the
+//! reverse, because callers act on the difference.
 
 use std::time::Duration;
 
@@ -12,19 +12,19 @@ use crate::node::{CONFIRMED_AFTER, Remedy, Taken, Vote};
 use crate::quorum::Collect;
 use crate::spelling::camel_case;
 
-/// What whoever waits for a lock of its own is told.
+/// The error text for an owner that waits for its own lock.
 pub const NOT_REENTRANT: &str = "Locks are not reentrant";
 
-/// Why there is no lease yet.
+/// Why no lease was acquired yet.
 #[derive(Clone)]
 pub(crate) enum Refusal {
     /// Callers of this process were here first.
     Queued,
     /// Others have these of its keys; perhaps free after this long, `None`: without a known end.
     Held(Option<Duration>, Taken),
-    /// The same, but by the word of the scout, the one node that was asked first.
+    /// The same, as reported by the scout, the one node that was asked first.
     Scouted(Option<Duration>, Taken),
-    /// Nobody got a quorum; these keys could not be had. `replied`: a quorum of nodes replied.
+    /// No client won a quorum, and these keys were not available. `replied`: a quorum of nodes replied.
     Split { taken: Taken, replied: bool },
     /// A quorum granted, but answers took this long, by when a lease that began with the question was over.
     Late(Duration, Vec<NodeReport>),
@@ -44,8 +44,8 @@ impl Refusal {
         }
     }
 
-    /// The keys that others have: those that this refusal makes its caller wait for. Of one key there is no question,
-    /// unless the nodes could not even say no.
+    /// The keys that others have and that the caller must wait for. A single key is always one of them, unless the
+    /// nodes could not even refuse it.
     pub(crate) fn taken(&self, keys: usize) -> Taken {
         match self {
             Self::Held(_, taken) | Self::Scouted(_, taken) | Self::Split { taken, .. } => {
@@ -97,13 +97,13 @@ impl Refusal {
             Self::Unavailable(nodes, _) => Some(request.unavailable(nodes.clone(), lasted)),
             Self::Late(took, nodes) => Some(request.late(*took, nodes.clone(), lasted)),
             Self::Permanent(kind, text) => Some(request.permanent(*kind, text)),
-            // Not the nodes' fault but somebody's lock: that ends in a timeout, whose text is made where the
-            // waiting ends.
+            // Not an error of the nodes but a held lock. That ends in a timeout, whose text is made where the waiting
+            // ends.
             Self::Queued | Self::Held(..) | Self::Scouted(..) | Self::Split { .. } => None,
         }
     }
 
-    /// Who was first, in words, and what is left of the holder's lease.
+    /// Which client was first, in words, and what is left of the holder's lease.
     pub(crate) fn who_was_first(&self) -> (String, Option<Duration>) {
         match self {
             Self::Held(None, taken) | Self::Scouted(None, taken) if taken.kept => (
@@ -133,7 +133,7 @@ impl Refusal {
     }
 }
 
-/// The keys that so many nodes refused that no quorum is left for them.
+/// The keys that too many nodes refused for a quorum to remain.
 fn taken_in(votes: &Collect<Vote>, keys: usize) -> Taken {
     let spare = votes.answers.len() - votes.tally.quorum();
     let clean = votes.answers.iter().flatten().flatten();

@@ -1,4 +1,4 @@
-//! What is asked for: a lock's keys and options, checked. Plain data, which rounds and errors read.
+//! The checked keys and options of a lock. Plain data, which rounds and errors read.
 //!
 //! Made once for a lock, at its first use, and shared by all its acquires: nothing in it changes with a round.
 
@@ -31,9 +31,9 @@ impl Request {
         self.keys.join(", ")
     }
 
-    /// A claim under a token of its own.
+    /// A claim under a new token.
     ///
-    /// A new one for each round: a delete that is late can then hit no other round's grant.
+    /// Each round gets a new one, so a late delete cannot hit another round's grant.
     pub(crate) fn claim(&self) -> Claim {
         Claim::new(Arc::clone(&self.keys), Arc::clone(&self.fences))
     }
@@ -98,7 +98,7 @@ impl Request {
         Error::permanent(kind, &format!("{}: {text}", shown(&key))).about(&key)
     }
 
-    /// No quorum can be had: since when, where it was tried for long.
+    /// The error for a missing quorum. `lasted` is how long the outage lasted, if it was long.
     pub(crate) fn unavailable(&self, nodes: Vec<NodeReport>, lasted: Option<Duration>) -> Error {
         let what = if nodes.len() == 1 { "not available" } else { "no quorum" };
         Error::unavailable(&self.key(), &format!("{what}{}", lasting(lasted)), nodes)

@@ -31,7 +31,7 @@ pub(crate) async fn connect(request: &Request, acquirer: &Acquirer) -> Result<()
     })
 }
 
-/// One round under a token of its own, which began at `now`. Each vote has its deadline, and the whole round `until`.
+/// One round under a new token, which began at `now`. Each vote has its deadline, and the whole round `until`.
 ///
 /// A `thorough` round finds out whether a quorum of nodes replies, even if failed nodes have already decided the vote.
 pub(crate) async fn round(
@@ -50,7 +50,7 @@ pub(crate) async fn round(
     let params = VoteParams { ttl, timeout, first: true, check: false, expect, fencing };
     // The scout costs a round trip more, which a short ttl over a slow network may not have.
     let patience = acquirer.contention.rounds().min(timeout);
-    // Without a bound such an acquire came too late in every round, and kept its place in the line for ever.
+    // Without a bound such an acquire came too late in every round, and kept its place in the line forever.
     let scouts =
         expect == Expect::Contended && !thorough && nodes.list.len() > 1 && patience * 4 <= ttl;
     let mut round = if scouts {
@@ -91,17 +91,17 @@ fn granted(
     let leases = &acquirer.leases;
     let now = leases.nodes.clock.now();
     let (validity, took) = (request.validity(round.started), now.since(round.started));
-    // A grant that took so long that nothing is left of it is never handed out.
+    // A grant is not handed out if none of its TTL is left after the round.
     if now >= validity.ends() {
         let nodes = leases.nodes.report(&round.votes, round.params.timeout);
         return Round::Refused(Refusal::Late(took, nodes));
     }
     if request.options.fencing && fence.is_none() {
-        // Nobody else is known to have the keys: the next round proposes anew.
+        // No other client is known to have the keys, so the next round proposes again.
         return Round::Refused(Refusal::Split { taken: Taken::default(), replied: true });
     }
-    // Nothing is rolled back from here on, and nothing is awaited: the lease is there before anybody can drop
-    // us.
+    // From here on nothing is rolled back and nothing is awaited, so the lease exists before a caller can drop this
+    // future.
     let votes = round.keep().unanswered();
     acquirer.contention.took(took);
     let params = request.lease_params(round.claim.clone(), round.started, fence);
@@ -111,8 +111,8 @@ fn granted(
     Round::Granted(Lease::new(state))
 }
 
-/// First what no retry mends, then whether the nodes can be asked at all: "held" is said only where a quorum
-/// could say so.
+/// Checks first for errors that no retry fixes, then whether the nodes can be asked at all. The result is "held" only
+/// if a quorum could report that.
 fn refused(request: &Request, round: &VoteRound) -> Refusal {
     if let Some((kind, text)) = round.nodes.permanent(&round.votes) {
         Refusal::Permanent(kind, text)

@@ -16,9 +16,9 @@ use crate::quorum::{Collect, Counts, Nodes};
 /// A round under way. Whatever ends it without a grant, also its being dropped, sends the deletes that leave no
 /// vote of it behind.
 pub(crate) struct VoteRound {
-    /// Who is asked.
+    /// The nodes that vote.
     pub(crate) nodes: Arc<Nodes>,
-    /// For what.
+    /// The claim that they vote on.
     pub(crate) claim: Claim,
     /// How.
     pub(crate) params: VoteParams,
@@ -43,9 +43,9 @@ impl VoteRound {
         round
     }
 
-    /// Asks the scout: the first node that answers, within `patience`; and the others once it has granted.
-    /// Contenders who would split the votes of many nodes are told apart by one. `Err`: held by another there, for
-    /// this long, and which keys.
+    /// Asks the scout, the first node that answers within `patience`, and the others once it has granted. One node
+    /// decides between contenders that would otherwise split the votes of many. `Err`: how long another client holds
+    /// it there, and which keys.
     ///
     /// Eight processes over five nodes hand a lock on 57 times a second without a scout, and some 2,000 times with one
     /// (`bench/waits.py contend`). Which votes make a lease is the same either way.
@@ -63,7 +63,7 @@ impl VoteRound {
             round.votes.until_last(&*nodes.clock, until).await;
             match round.votes.answers.last() {
                 Some(Some(Ok(Vote::Held(left, taken)))) => return Err((*left, *taken)),
-                // A fault says nothing: the next node is the scout.
+                // An error decides nothing, so the next node is the scout.
                 Some(Some(Err(_))) => {}
                 // Granted, or too slow to be waited for alone.
                 _ => break,
@@ -73,7 +73,7 @@ impl VoteRound {
         Ok(round)
     }
 
-    /// A round of which nobody has been asked yet.
+    /// A round that has not asked any node yet.
     fn begin(nodes: &Arc<Nodes>, claim: Claim, params: VoteParams, started: Instant) -> Self {
         let votes = Collect::over(nodes.list.len(), |vote| match vote {
             Vote::Granted(_) => Counts::Granted,
@@ -82,7 +82,7 @@ impl VoteRound {
         Self { nodes: Arc::clone(nodes), claim, params, started, votes, kept: false }
     }
 
-    /// In the order of the list: answers are told apart by their places alone.
+    /// In the order of the list, because only its position identifies an answer.
     fn ask_next(&mut self) -> bool {
         let Some(node) = self.nodes.list.get(self.votes.answers.len()) else { return false };
         self.votes.add(believable(node.acquire(&self.claim, self.params), self.params.fencing));
@@ -128,15 +128,16 @@ fn believable(vote: Reply<Vote>, fencing: Fencing) -> Reply<Vote> {
 impl Drop for VoteRound {
     fn drop(&mut self) {
         // An acquire that is still listened to may be sent again after a script reload; its delete must be last.
-        // (Only questions that somebody listens to are asked again: `node::redis::answers`.)
+        // (Only requests with a listener are sent again: `node::redis::answers`.)
         self.votes.stop_listening();
         if self.kept {
             return;
         }
         for (node, vote) in self.nodes.list.iter().zip(&self.votes.answers) {
-            // A fault, or an answer that never came, may hide a grant; only a clean refusal cannot.
+            // An error or a missing reply may hide a grant. A clean refusal cannot.
             if !matches!(vote, Some(Ok(Vote::Held(..)))) {
-                // Sent at the call; nobody waits for the answer. A node to which it cannot go now owes it.
+                // The call sends the delete without waiting for a reply. If it cannot be sent now, it stays a pending
+                // delete.
                 drop(node.release(&self.claim, self.params.ttl));
             }
         }

@@ -1,4 +1,4 @@
-//! Who asks first: where others want the keys, too, an attempt lets them.
+//! Lets other clients ask first if they want the keys too.
 
 use std::time::Duration;
 
@@ -20,21 +20,22 @@ impl Attempt<'_> {
         self.step_back(known.or_else(|| self.breath()), clock).await;
     }
 
-    /// The same where no others are known of, now and then.
+    /// The same without known contention, now and then.
     ///
-    /// Who takes a lock again right after giving it back asks before the others have the word, and is never refused, by
-    /// which it would learn of them: of two processes on one core, 5 ms a turn, one had all 318 turns of two seconds. So
-    /// does who waits in line behind it in the same process: 192 turns of 16 callers went before the first one of another.
+    /// A client that takes a lock again right after releasing it asks before the others are notified. It is never
+    /// refused, so it does not learn of them. Of two processes on one core, 5 ms a turn, one had all 318 turns of two
+    /// seconds. Callers in line behind it in the same process do the same. 192 turns of 16 callers went before the
+    /// first one of another process.
     fn breath(&self) -> Option<Duration> {
         let Acquirer { leases, contention, .. } = self.acquirer;
         let times = contention.takes_again()?;
         let now = leases.nodes.clock.now();
-        // Longer each time that nobody came: others may have farther to go than we.
+        // Longer each time that no other client came, because others may be farther from the nodes.
         let factor = leases.again.has_lasted(&self.request.keys, now, times)?;
         Some(contention.pause() * factor)
     }
 
-    /// Before a further round, of who was told that the keys are free.
+    /// Before a further round, after a notification that the keys are free.
     pub(super) async fn defer(&self) {
         if !self.time_for_two() {
             return;
