@@ -49,7 +49,7 @@ impl WakeDescriptor {
 
     /// Makes it readable.
     pub(super) fn set(&self) {
-        // If there is no room, it is readable already.
+        // If the buffer is full, it is readable already.
         let mut write = self.write.as_ref().unwrap_or(&self.read);
         let _ = write.write(&1_u64.to_ne_bytes());
     }

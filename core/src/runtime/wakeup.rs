@@ -49,7 +49,7 @@ impl Wakeup {
         };
         wake(sleep);
         // After the call: until then, other rings must not rely on this thread, which may be suspended. The count is
-        // compared too: by now, this may be another sleep, whose ring has not been heard.
+        // compared too, because by now this may be another sleep, whose ring is still pending.
         let woken = rung | WOKEN;
         let _ = self.0.compare_exchange(rung, woken, Ordering::AcqRel, Ordering::Relaxed);
     }
