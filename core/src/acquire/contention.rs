@@ -35,8 +35,8 @@ const SHARE: u32 = 128;
 
 /// How long rounds take, and the keys that others want.
 pub(crate) struct Contention {
-    /// A running mean, 0 before the first round. If two rounds end at once, one may be lost. That is harmless, so
-    /// there is no mutex.
+    /// A running mean, 0 before the first round. If two rounds end at once, one may be lost. That is harmless and
+    /// saves a mutex.
     round_nanos: AtomicU64,
     /// How many acquires in a row must find a key free.
     uncontended: u32,
