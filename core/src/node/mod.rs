@@ -99,8 +99,8 @@ pub(crate) trait Node: Send + Sync {
 
     /// Deletes the claim's keys if it still owns them. The keys live for at most the given time.
     ///
-    /// If the connection breaks first, the delete becomes pending and is sent over the next one. It is kept for that
-    /// time if there is no connection and the client is gone.
+    /// If the connection breaks first, the delete becomes pending and is sent over the next one. After the
+    /// client is dropped, a node without a connection keeps the delete for that time only.
     fn release(&self, claim: &Claim, owed: Duration) -> Reply<bool>;
 
     /// Does the same as [`Node::release`], for keys that have probably expired. The server need not track them.
