@@ -27,9 +27,9 @@ macro_rules! client_functions {
         ///
         /// The client connects at the first acquire. `with client:` calls `shutdown(0)` at the end.
         ///
-        /// `nodes` is one URL or several, of independent servers: `redis://[user:password@]host[:port][/db]`, `rediss://`
-        /// (TLS), `redis+sentinel://host,host/service`, `redis+cluster://host,host`, `unix:///path`, `memory://[name]`.
-        /// Times are seconds or timedelta.
+        /// `nodes` is the URL of a server, or a list of URLs of independent servers. A URL begins with
+        /// `redis://[user:password@]host[:port][/db]`, `rediss://` (TLS), `redis+sentinel://host,host/service`,
+        /// `redis+cluster://host,host`, `unix:///path` or `memory://[name]`. Times are seconds or timedelta.
         ///
         $($(#[$($about)+])+)+
         $(#[$($about_nullable)+])+
@@ -76,9 +76,9 @@ macro_rules! client_functions {
         ///
         /// The client connects at the first use. `async with client:` calls `shutdown(0)` at its end.
         ///
-        /// `nodes` is the URL of a server, or a list of URLs of independent servers: `redis://[user:password@]host[:port][/db]`,
-        /// `rediss://` (TLS), `redis+sentinel://host,host/service`, `redis+cluster://host,host`, `unix:///path`,
-        /// `memory://[name]`. Times are seconds or timedelta.
+        /// `nodes` is the URL of a server, or a list of URLs of independent servers. A URL begins with
+        /// `redis://[user:password@]host[:port][/db]`, `rediss://` (TLS), `redis+sentinel://host,host/service`,
+        /// `redis+cluster://host,host`, `unix:///path` or `memory://[name]`. Times are seconds or timedelta.
         ///
         $($(#[$($about)+])+)+
         $(#[$($about_nullable)+])+

@@ -19,8 +19,8 @@ macro_rules! lock_functions {
         /// Describes a lock of the default client, on one name or on several (1,000 at most) as one. Nothing is sent.
         ///
         /// Each acquire looks up the default client, which `configure` sets. Times are seconds or timedelta. For a
-        /// decorator, the name may contain parameters of the decorated function in braces. It may also be a function that
-        /// receives the arguments that it names.
+        /// decorator, the name may contain parameters of the decorated function in braces. It may also be a function
+        /// that receives the arguments that it names.
         ///
         $($(#[$($about)+])+)+
         /// - default: For decorators, the value that a call returns if it cannot acquire the lock within `wait`. The
@@ -57,8 +57,8 @@ macro_rules! lock_functions {
         impl Redlock {
             /// Describes a lock on one name, or on several (1,000 at most) as one. Nothing is sent.
             ///
-            /// Times are seconds or timedelta. For a decorator, the name may contain parameters of the decorated function
-            /// in braces. It may also be a function that receives the arguments that it names.
+            /// Times are seconds or timedelta. For a decorator, the name may contain parameters of the decorated
+            /// function in braces. It may also be a function that receives the arguments that it names.
             ///
             $($(#[$($about)+])+)+
             /// - default: For decorators, the value that a call returns if it cannot acquire the lock within `wait`.
@@ -98,8 +98,8 @@ macro_rules! lock_functions {
         impl AsyncRedlock {
             /// Describes a lock on one name, or on several (1,000 at most) as one. Nothing is sent.
             ///
-            /// Times are seconds or timedelta. For a decorator, the name may contain parameters of the decorated function
-            /// in braces. It may also be a function that receives the arguments that it names.
+            /// Times are seconds or timedelta. For a decorator, the name may contain parameters of the decorated
+            /// function in braces. It may also be a function that receives the arguments that it names.
             ///
             $($(#[$($about)+])+)+
             /// - default: For decorators, the value that a call returns if it cannot acquire the lock within `wait`.

@@ -45,9 +45,9 @@ impl Redlock {
         self.plain(py, name, ttl)?.attach(py, token)
     }
 
-    /// Deletes the lock whoever holds it; True if there was something to delete. Its holder is told of the loss.
+    /// Deletes the key of a lock, regardless of its holder. Returns True if the key existed.
     ///
-    /// Raises QuorumUnavailable when too few nodes answered.
+    /// The holder is notified of the loss. Raises QuorumUnavailable if too few nodes replied.
     ///
     ///     >>> client.force_release("job")
     ///     True
@@ -65,8 +65,10 @@ impl Redlock {
         leases.into_iter().filter_map(|lease| Some(lease.cast_into().ok()?.unbind())).collect()
     }
 
-    /// Gives back all that this client holds; says how many. Whoever still runs under one is told: LockLost, reason
-    /// `revoked`. Raises the first error once all were tried.
+    /// Releases all leases of this client and returns their number.
+    ///
+    /// Code that still runs under one of them receives LockLost with reason `revoked`. Raises the first error after
+    /// trying to release all of them.
     ///
     ///     >>> client.release_all()
     ///     1

@@ -59,7 +59,9 @@ impl Lease {
         self.hold.keys().to_vec()
     }
 
-    /// The value of the key while it is ours, as `attach` wants it: 32 hex digits. Who knows it can release the lock.
+    /// The value of the key while the lease is held, as 32 hex digits. Pass it to `attach` to hand the lease over.
+    ///
+    /// Any client with this token can release the lock.
     ///
     ///     >>> len(lease.token)
     ///     32
@@ -68,7 +70,9 @@ impl Lease {
         self.hold.token()
     }
 
-    /// Larger than that of every earlier lease of the lock: a resource that keeps the largest one can refuse who is late.
+    /// A number that is larger than the fencing token of every earlier lease of the lock.
+    ///
+    /// A resource that stores the largest token can reject requests of earlier holders.
     ///
     /// Raises InvalidOption unless the lock was made with `fencing=True`, and for a lease from `attach`.
     ///
@@ -118,9 +122,9 @@ impl Lease {
         check(py, wait(py, sent, |_| Ok(()))?)
     }
 
-    /// Gives it back. A second time does nothing; after a loss it raises LockLost.
+    /// Releases the lock. A second call does nothing. Raises LockLost if the lease was lost.
     ///
-    /// Raises QuorumUnavailable when too few nodes confirmed within `node_timeout`: the keys then expire by themselves.
+    /// Raises QuorumUnavailable if too few nodes confirmed within `node_timeout`. The keys then expire when their TTL ends.
     ///
     ///     >>> lease.release()
     ///     >>> lease.held
@@ -129,9 +133,10 @@ impl Lease {
         check(py, self.confirmed(py)?)
     }
 
-    /// Ends it here and leaves the key, which lives out its ttl or goes on under who attached to its token.
+    /// Ends the lease without deleting its key. Returns True if the lease was still held.
     ///
-    /// True if it was still held. To hand a lease over: pass `token` on, wait for the other's `attach`, detach.
+    /// The key expires when its TTL ends, unless another process attached to its token. To hand a lease over, pass
+    /// `token` on, wait for the `attach` of the other process, and then detach.
     ///
     ///     >>> lease.detach(), client.lock("job").inspect().held
     ///     (True, True)
@@ -163,7 +168,7 @@ impl Lease {
 
     fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
         Kept::traverse(self.kept.as_ref(), &visit)?;
-        // Whoever has still to be told of a loss must not be collected: that callback is out of the collector's reach.
+        // The garbage collector must not see callbacks that still have to be notified of a loss.
         if let Ok(watches) = self.watches.try_lock()
             && !watches.is_empty()
             && self.hold.lost_reason().is_none()
