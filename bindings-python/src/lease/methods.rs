@@ -124,7 +124,8 @@ impl Lease {
 
     /// Releases the lock. A second call does nothing. Raises LockLost if the lease was lost.
     ///
-    /// Raises QuorumUnavailable if too few nodes confirmed within `node_timeout`. The keys then expire when their TTL ends.
+    /// Raises QuorumUnavailable if too few nodes confirmed within `node_timeout`. The keys then expire when their TTL
+    /// ends.
     ///
     ///     >>> lease.release()
     ///     >>> lease.held

@@ -1,4 +1,4 @@
-//! Who is to be told of a loss, and until when.
+//! Registration of callbacks for the loss of a lease.
 
 use std::sync::{Arc, Weak};
 
@@ -50,7 +50,7 @@ impl Lease {
 }
 
 impl Lease {
-    /// One more who is to be told, in this thread's loop or by the dispatcher.
+    /// Registers a callback, to be called in this thread's loop or by the dispatcher.
     fn watch(&self, py: Python<'_>, callback: Callback) -> PyResult<Weak<Watch>> {
         let in_loop = event_loop::running(py)?.is_some();
         let place = if in_loop { event_loop::place(py)? } else { Place::dispatcher() };
@@ -80,7 +80,7 @@ pub(super) fn make_class(py: Python<'_>) {
 /// A callback that waits for a loss; called, it waits no longer.
 #[pyclass(frozen, module = "redlock")]
 pub(super) struct Watching {
-    /// Weak: who may unregister a callback does not keep the lease.
+    /// Weak, because a handle that unregisters a callback must not keep the lease alive.
     watch: Weak<Watch>,
     mark: Mark,
 }

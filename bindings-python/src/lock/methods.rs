@@ -64,8 +64,8 @@ impl Lock {
 
     /// Tries once to acquire the lock. Returns the lease, or None if another holder has it.
     ///
-    /// Also returns None if another caller in this process waits for the lock. Raises QuorumUnavailable if too few nodes
-    /// replied.
+    /// Also returns None if another caller in this process waits for the lock. Raises QuorumUnavailable if too few
+    /// nodes replied.
     ///
     ///     >>> with lock.try_acquire() as lease:
     ///     ...     print(lock.try_acquire())
@@ -76,9 +76,10 @@ impl Lock {
 
     /// Continues the lease that another process holds under this token. Raises LockLost if it is not held.
     ///
-    /// Both processes then hold the lock, and each renews it. A release by either process deletes the key, and the other
-    /// process is notified of a loss. To hand a lease over, call `lease.detach()` in the first process. That process may
-    /// also exit without a release. The lease does not include the fencing token. Pass it on together with the token.
+    /// Both processes then hold the lock, and each renews it. A release by either process deletes the key, and the
+    /// other process is notified of a loss. To hand a lease over, call `lease.detach()` in the first process. That
+    /// process may also exit without a release. The lease does not include the fencing token. Pass it on together with
+    /// the token.
     ///
     ///     >>> ours = lock.acquire()
     ///     >>> theirs = lock.attach(ours.token)      # as a rule in another process
