@@ -1,6 +1,7 @@
 //! Creates classes when the package is imported, not at their first use.
 //!
-//! A fork during the first use would leave the child with a class that is never completed. `once` does the same for values.
+//! A fork during the first use would leave the child with a class that is never completed. `once` does the same for
+//! values.
 
 use pyo3::prelude::*;
 

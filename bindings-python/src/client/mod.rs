@@ -25,8 +25,8 @@ impl Redlock {
         Kept::traverse(self.client.kept.as_ref(), &visit)
     }
 
-    /// Continues the lease that another process holds under this token, with this `ttl` (default 10 seconds) from now on:
-    /// `lock(name).attach(token)`, which says more. Raises LockLost if it is not held.
+    /// Continues the lease that another process holds under this token, with this `ttl` (default 10 seconds) from now
+    /// on: `lock(name).attach(token)`, which says more. Raises LockLost if it is not held.
     ///
     ///     >>> theirs = client.attach("job", lease.token, ttl=5)
     #[pyo3(signature = (

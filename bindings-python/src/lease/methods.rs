@@ -95,7 +95,8 @@ impl Lease {
         self.hold.ttl().as_secs_f64()
     }
 
-    /// Raises LockLost when it was lost, LockReleased when it was released: ask before you write. No question to the nodes.
+    /// Raises LockLost when it was lost, LockReleased when it was released: ask before you write. No question to the
+    /// nodes.
     ///
     ///     >>> lease.ensure_held()
     ///     >>> lease.release()
@@ -109,8 +110,8 @@ impl Lease {
     /// Makes it last at least `ttl` seconds from now (default: its own ttl); also the ttl of later renewals. Never
     /// shortens.
     ///
-    /// Raises LockLost once it is over, QuorumUnavailable when too few nodes answered; then it goes on to its end. Raises
-    /// InvalidOption for a ttl below 0.1, or above `restart_guard` over several nodes.
+    /// Raises LockLost once it is over, QuorumUnavailable when too few nodes answered; then it goes on to its end.
+    /// Raises InvalidOption for a ttl below 0.1, or above `restart_guard` over several nodes.
     ///
     ///     >>> lease.extend(ttl=30)
     ///     >>> lease.ttl, lease.remaining > 29

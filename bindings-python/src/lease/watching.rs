@@ -13,12 +13,12 @@ use crate::runtime::{event_loop, lock, watch};
 
 #[pymethods]
 impl Lease {
-    /// Calls `callback(error)` once with the LockLost, when the lease is lost; soon, if it is lost already. Never after a
-    /// release.
+    /// Calls `callback(error)` once with the LockLost, when the lease is lost; soon, if it is lost already. Never after
+    /// a release.
     ///
-    /// On the running event loop, or else on a thread for such calls; in the context (`contextvars`) of who registered it.
-    /// On a loop it may be a coroutine function, which is run as a task. What this returns unregisters it when called.
-    /// Raises InvalidOption for what cannot be called, and for a coroutine function where no event loop runs.
+    /// On the running event loop, or else on a thread for such calls; in the context (`contextvars`) of who registered
+    /// it. On a loop it may be a coroutine function, which is run as a task. What this returns unregisters it when
+    /// called. Raises InvalidOption for what cannot be called, and for a coroutine function where no event loop runs.
     ///
     ///     >>> done = threading.Event()
     ///     >>> forget = lease.on_lost(lambda error: print("not called"))

@@ -1,7 +1,7 @@
 //! With statements under way: each one's lease, kept under the frame that runs it.
 //!
-//! Right for threads, tasks, generators that hop threads, and exits out of order. What is left from another frame than it
-//! was entered by (an `ExitStack`) is found by its thread or task.
+//! Right for threads, tasks, generators that hop threads, and exits out of order. What is left from another frame than
+//! it was entered by (an `ExitStack`) is found by its thread or task.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -137,7 +137,8 @@ impl Lock {
         Ok(Caller { lock, client, kept, owner, call_site, began })
     }
 
-    /// An acquire that begins now, for as long as `wait` says; without it one round. Warns of one that would wait for itself.
+    /// An acquire that begins now, for as long as `wait` says; without it one round. Warns of one that would wait for
+    /// itself.
     fn begin(
         &self,
         py: Python<'_>,
