@@ -25,7 +25,7 @@ macro_rules! client_functions {
     ) => {
         /// A client for one set of Redis nodes.
         ///
-        /// The client connects at the first acquire. `with client:` calls `shutdown(0)` at the end.
+        /// The client connects at the first use. `with client:` calls `shutdown(0)` at the end.
         ///
         /// `nodes` is the URL of a server, or a list of URLs of independent servers. A URL begins with
         /// `redis://[user:password@]host[:port][/db]`, `rediss://` (TLS), `redis+sentinel://host,host/service`,

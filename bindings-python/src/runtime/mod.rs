@@ -1,7 +1,7 @@
 //! Every hazard between Rust's threads and Python.
 //!
-//! - **The GIL** is never held while waiting (`wait`), and core's background thread never takes it. That thread puts its
-//!   results into a queue as plain data. A Python thread or an event loop takes them from there.
+//! - **The GIL** is never held while waiting (`wait`), and core's background thread never takes it. That thread puts
+//!   its results into a queue as plain data. A Python thread or an event loop takes them from there.
 //! - **Panics** of ours are exceptions (`guarded`), on whichever thread.
 //! - **Signals**: a waiting thread looks for them every 50 ms, so Ctrl-C raises; the dropped future cleans up after itself.
 //! - **Event loops** (`event_loop`, `completions`): one queue per loop, one wake-up per batch.
@@ -9,7 +9,8 @@
 //! - **trio** (`hosts`): the Python code presents it as an event loop, if the program has imported it.
 //! - **gevent and eventlet** (`greenlets`): a waiting greenlet lets others run.
 //! - **Exits** (`exit`): an exit waits briefly for pending clean-ups.
-//! - **Forks**: whatever belongs to the parent (`redlock::ffi::fork_generation`) is not touched. The child creates its own.
+//! - **Forks**: whatever belongs to the parent (`redlock::ffi::fork_generation`) is not touched. The child creates
+//!   its own.
 //!
 //! The statics of this crate are locked with the GIL held and never across a call into Python, so a fork, which holds
 //! the GIL, finds them free.
