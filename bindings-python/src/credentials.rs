@@ -133,7 +133,7 @@ impl Ask for Asker {
                 }
             });
         };
-        // Without a thread or an interpreter, the reply is dropped with `work`, which reports an error.
+        // Without a thread or an interpreter, `answer` is dropped with `work`, and its drop reports an error.
         let _ = std::thread::Builder::new().name("redlock-credentials".into()).spawn(work);
     }
 }

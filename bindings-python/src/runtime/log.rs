@@ -14,7 +14,7 @@ static START: Once<Py<PyAny>> = Once::new();
 /// What logs a record.
 static EMIT: Once<Py<PyAny>> = Once::new();
 
-/// Sets the function that starts logging. It is called with the first client.
+/// Sets the function that starts logging. A process calls it for its first client.
 #[pyfunction]
 #[pyo3(name = "_log_by", signature = (start: "collections.abc.Callable[[], object]") -> "None")]
 pub(crate) fn log_by(py: Python<'_>, start: Py<PyAny>) {
