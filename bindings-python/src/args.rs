@@ -1,4 +1,5 @@
-//! Arguments as Python writes them: seconds or timedelta, one name or several, and words for what other libraries call otherwise.
+//! Arguments as Python writes them: seconds or timedelta, one name or several, and words for what other libraries call
+//! otherwise.
 //!
 //! Whether a value makes sense is core's to say; here only its type is.
 
@@ -34,8 +35,8 @@ pub(crate) fn seconds(name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<
     )))
 }
 
-/// What came of asking a value that may be of any class: its own errors only say that it is a wrong one, but a Ctrl-C in the
-/// midst of it stands.
+/// What came of asking a value that may be of any class: its own errors only say that it is a wrong one, but a Ctrl-C
+/// in the midst of it stands.
 pub(crate) fn tried<T>(py: Python<'_>, answer: PyResult<T>) -> PyResult<Option<T>> {
     match answer {
         Err(error) if !error.is_instance_of::<PyException>(py) => Err(error),
@@ -43,7 +44,7 @@ pub(crate) fn tried<T>(py: Python<'_>, answer: PyResult<T>) -> PyResult<Option<T
     }
 }
 
-/// True and False, numpy's too, are numbers by themselves, but nobody means one.
+/// Python and numpy treat True and False as numbers, but a bool in place of a number is a mistake.
 fn is_bool(value: &Bound<'_, PyAny>) -> bool {
     value.is_instance_of::<PyBool>() || matches!(class(value).as_str(), "bool" | "bool_")
 }
@@ -64,8 +65,8 @@ impl FromPyObject<'_, '_> for Timeout {
     }
 }
 
-/// The argument `nodes=`. It must be given, which is said after what is wrong with the others: `Redlock(host="localhost")`
-/// has its own remedy.
+/// The argument `nodes=`, which is required. Errors of other arguments are raised first, because an error such as that
+/// of `Redlock(host="localhost")` has a more specific message.
 pub(crate) enum Nodes<'py> {
     NotGiven,
     Given(Bound<'py, PyAny>),
@@ -220,7 +221,7 @@ pub(crate) fn nodes(given: &Nodes<'_>) -> PyResult<Vec<String>> {
     })
 }
 
-/// The strings, or what is there instead.
+/// The strings, or the first value that is not a string.
 fn strings<'py>(value: &Bound<'py, PyAny>) -> PyResult<Result<Vec<String>, Bound<'py, PyAny>>> {
     let py = value.py();
     let several = value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>();
@@ -241,10 +242,10 @@ fn strings<'py>(value: &Bound<'py, PyAny>) -> PyResult<Result<Vec<String>, Bound
     Ok(Ok(texts))
 }
 
-/// A value's class, where the value itself may be a secret.
+/// The name of a value's class, for messages that must not show the value.
 ///
-/// Not by `Display`, here and wherever there is a text of Python's: for that it runs handlers of signals, and what they raise,
-/// a Ctrl-C too, is told to nobody but `sys.unraisablehook`.
+/// Does not use `Display` on a Python object. `Display` runs signal handlers, and passes an exception of theirs, such
+/// as Ctrl-C, only to `sys.unraisablehook`.
 pub(crate) fn class(value: &Bound<'_, PyAny>) -> String {
     let name = value.get_type().name();
     name.map_or_else(|_| "nameless class".to_owned(), |name| name.to_string_lossy().into_owned())

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 
 use crate::once::{Once, intern};
 
-/// Modules of this package, whose frames are nobody's program.
+/// Modules of this package, whose frames do not belong to the user's program.
 const OURS: [&str; 2] = ["redlock._asyncio", "redlock._decorator"];
 
 /// Where a lease was acquired.
@@ -61,7 +61,7 @@ impl std::fmt::Display for CallSite {
     }
 }
 
-/// The frame of the Python code that calls us: native code has none of its own.
+/// The frame of the Python code that calls us. Native code does not have a Python frame.
 pub(crate) fn frame(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     static GET_FRAME: Once<Py<PyAny>> = Once::new();
     GET_FRAME.import(py, "sys", "_getframe")?.call0()
@@ -99,7 +99,7 @@ pub(crate) fn in_cell(py: Python<'_>) -> PyResult<bool> {
 
 /// Warns from where nothing can be raised: an object that goes.
 pub(crate) fn warn_in_drop<C: PyTypeInfo>(py: Python<'_>, text: &str) {
-    // We may be in the middle of somebody else's exception.
+    // Another exception may be pending here.
     let current = PyErr::take(py);
     let text = std::ffi::CString::new(text.replace('\0', "?")).unwrap_or_default();
     if let Err(error) = PyErr::warn(py, &py.get_type::<C>(), &text, 1) {

@@ -1,4 +1,4 @@
-//! Who asks for a lock, and what to tell them.
+//! The caller of an acquire, and the result that it receives.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,7 +16,7 @@ use crate::runtime::{event_loop, exit, observe, wait};
 
 type Answer = Result<Option<redlock::Lease>, redlock::Error>;
 
-/// Who asks, for what, and where.
+/// The caller of an acquire, its lock, and its call site.
 pub(crate) struct Caller {
     pub(crate) lock: Arc<redlock::Lock>,
     /// The number of the lock's client.
@@ -38,13 +38,13 @@ impl Caller {
         wait::wait(py, future, |_| Ok(())).inspect_err(|_| exit::note(&self.lock))
     }
 
-    /// What it was told, also to whoever traces. Of a Ctrl-C that comes meanwhile nothing is held.
+    /// Reports the result to the tracing observer and returns it. A Ctrl-C in the meantime leaves no lease held.
     pub(crate) fn told(&self, py: Python<'_>, answer: Answer) -> PyResult<Option<redlock::Lease>> {
         observe::tell(py, || self.lock.key(), self.began.elapsed(), &answer)?;
         check(py, answer)
     }
 
-    /// A lease that nobody picks up is left as it is: it may still be the other process's.
+    /// If the caller does not receive the lease, its key is not deleted. The other process may still hold it.
     pub(crate) fn attach(
         &self,
         token: &str,

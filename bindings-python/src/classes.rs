@@ -1,5 +1,7 @@
-//! Classes that would be made at first use are made when the package is imported: a fork in the midst of that leaves the child
-//! one that a thread of its parent is making for ever. `once` is the same for values.
+//! Creates classes when the package is imported, not at their first use.
+//!
+//! A fork during the first use would leave the child with a class that is never completed. `once` does the same for
+//! values.
 
 use pyo3::prelude::*;
 

@@ -1,5 +1,5 @@
-//! The client's two classes, `Redlock` and `AsyncRedlock`, and the function `configure`. All three have the same options,
-//! which are defined once, here.
+//! The two client classes, `Redlock` and `AsyncRedlock`, and the function `configure`. All three have the same
+//! options, which are defined once, here.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -16,25 +16,25 @@ fn given<'a, 'py>(value: &'a Anything, py: Python<'py>) -> Option<&'a Bound<'py,
     }
 }
 
-/// Writes the classes and `configure` with these options, each a line of the docstring and a parameter: no `**options`,
-/// so that `inspect.signature`, type checkers and editors know them. What an option takes and does is core's table's to
-/// know.
+/// Generates the classes and `configure` with these options. Each option is a line of the docstring and a parameter
+/// instead of `**options`, so that `inspect.signature`, type checkers and editors know it. Core validates the values.
 macro_rules! client_functions {
     (
         $($(#[$($about:tt)+])+ $option:ident: $kind:tt,)+;
         $(#[$($about_nullable:tt)+])+ $nullable:ident: $kind_nullable:tt
     ) => {
-        /// The client: the nodes of one lock space, and what its locks have in common.
+        /// A client for one set of Redis nodes.
         ///
-        /// Nothing connects here. `with client:` ends in `shutdown(0)`.
+        /// The client connects at the first use. `with client:` calls `shutdown(0)` at the end.
         ///
-        /// `nodes` is one URL or several, of independent servers: `redis://[user:password@]host[:port][/db]`, `rediss://`
-        /// (TLS), `redis+sentinel://host,host/service`, `redis+cluster://host,host`, `unix:///path`, `memory://[name]`. Times are seconds or timedelta.
+        /// `nodes` is the URL of a server, or a list of URLs of independent servers. A URL begins with
+        /// `redis://[user:password@]host[:port][/db]`, `rediss://` (TLS), `redis+sentinel://host,host/service`,
+        /// `redis+cluster://host,host`, `unix:///path` or `memory://[name]`. Times are seconds or timedelta.
         ///
         $($(#[$($about)+])+)+
         $(#[$($about_nullable)+])+
         ///
-        /// Raises InvalidOption for a value that breaks a rule.
+        /// Raises InvalidOption for an invalid value.
         ///
         ///     >>> with redlock.Redlock(["memory://a", "memory://b", "memory://c"], key_prefix="app:") as client:
         ///     ...     client.lock("job").key
@@ -76,9 +76,9 @@ macro_rules! client_functions {
         ///
         /// The client connects at the first use. `async with client:` calls `shutdown(0)` at its end.
         ///
-        /// `nodes` is the URL of a server, or a list of URLs of independent servers: `redis://[user:password@]host[:port][/db]`,
-        /// `rediss://` (TLS), `redis+sentinel://host,host/service`, `redis+cluster://host,host`, `unix:///path`,
-        /// `memory://[name]`. Times are seconds or timedelta.
+        /// `nodes` is the URL of a server, or a list of URLs of independent servers. A URL begins with
+        /// `redis://[user:password@]host[:port][/db]`, `rediss://` (TLS), `redis+sentinel://host,host/service`,
+        /// `redis+cluster://host,host`, `unix:///path` or `memory://[name]`. Times are seconds or timedelta.
         ///
         $($(#[$($about)+])+)+
         $(#[$($about_nullable)+])+
@@ -129,11 +129,12 @@ macro_rules! client_functions {
             }
         }
 
-        /// Chooses the default client, and returns it: without it, REDLOCK_NODES, else REDIS_URL, else
-        /// redis://127.0.0.1:6379.
+        /// Configures the default client and returns it.
         ///
-        /// The options are those of `Redlock`. Raises InvalidOption for a value that breaks a rule, and once the default
-        /// client is in use, unless `replace` is true.
+        /// Without this call, the default client uses REDLOCK_NODES, then REDIS_URL, then redis://127.0.0.1:6379.
+        ///
+        /// The options are those of `Redlock`. Raises InvalidOption for an invalid value. Also raises it if the default
+        /// client is already in use, unless `replace` is true.
         ///
         ///     >>> client = redlock.configure(["memory://"], replace=True)
         ///     >>> redlock.lock("job").inspect().nodes[0].url
@@ -171,40 +172,46 @@ macro_rules! client_functions {
 }
 
 client_functions! {
-    /// - key_prefix: goes before every name; default `lock:`. An empty one shares keys with other libraries
+    /// - key_prefix: Prefix of every key. Default `lock:`. With an empty prefix, keys may clash with those of other
+    ///   libraries.
     key_prefix: "str | None",
-    /// - node_timeout: how long to wait for one node's answer; default min(1, ttl / 5)
+    /// - node_timeout: Timeout for the reply of one node, in seconds. Default min(1, ttl / 5).
     node_timeout: "float | datetime.timedelta | None",
-    /// - connect_timeout: how long an attempt to connect may take: name lookup, TCP, TLS and login; default 5
+    /// - connect_timeout: Timeout for connecting to one node, in seconds. Includes the name lookup, TCP, TLS and login.
+    ///   Default 5.
     connect_timeout: "float | datetime.timedelta | None",
-    /// - restart_guard: over several nodes, one younger than this takes no first vote, and no ttl may exceed it. The same
-    ///   on every client; 0: no guard; default 60
+    /// - restart_guard: With several nodes, a node that started less than this many seconds ago does not vote on new
+    ///   locks. No ttl may exceed it. Use the same value on every client. 0 turns it off. Default 60.
     restart_guard: "float | datetime.timedelta | None",
-    /// - min_replicas: so many replicas of a node must have a grant or an extension before it counts (WAIT); default 0
+    /// - min_replicas: Number of replicas that must confirm a grant or renewal before the vote of their node counts
+    ///   (WAIT). Default 0.
     min_replicas: "int | None",
-    /// - fsync: whether a grant or an extension must be on disk before it counts (WAITAOF), which may take a second then;
-    ///   default False
+    /// - fsync: Whether a grant or renewal must be on disk before it counts (WAITAOF). This may take up to a second.
+    ///   Default False.
     fsync: "bool | None",
-    /// - scripts: whether locks are asked for by scripts (EVALSHA); default: but for releases where the server has DELIFEQ
-    ///   (Valkey 9), which costs it less. False needs DELIFEQ, or DELEX (Redis 8.4), one name per lock and no fencing
+    /// - scripts: Whether to use Lua scripts (EVALSHA). By default, only releases on a server with DELIFEQ (Valkey 9)
+    ///   use none. True always uses scripts. False needs a server with DELIFEQ or DELEX (Redis 8.4), one name per lock
+    ///   and no fencing.
     scripts: "bool | None",
-    /// - tls_ca: for `rediss://`, a PEM file of whom to trust, by its path or as its bytes; default: the system's trust
+    /// - tls_ca: CA certificates for `rediss://`, as the path of a PEM file or as its bytes. Default the system's CAs.
     tls_ca: "str | os.PathLike[str] | bytes | None",
-    /// - tls_cert: PEM of the client's certificate chain, where the server asks for one; with tls_key
+    /// - tls_cert: The client's certificate chain, as the path of a PEM file or as its bytes. Requires `tls_key`.
+    ///   Default None.
     tls_cert: "str | os.PathLike[str] | bytes | None",
-    /// - tls_key: PEM of the certificate's private key
+    /// - tls_key: The private key of `tls_cert`, as the path of a PEM file or as its bytes. Default None.
     tls_key: "str | os.PathLike[str] | bytes | None",
-    /// - tls_server_name: the name that the server's certificate must carry; default the URL's host
+    /// - tls_server_name: Name that the server's certificate must contain. Default the URL's host.
     tls_server_name: "str | None",
-    /// - tls_verify: whether the server must prove who it is; default True. With False whoever answers is believed, and
-    ///   hears the password: only for a network that nobody else is in
+    /// - tls_verify: Whether to verify the server's certificate. Default True. With False, any server is accepted and
+    ///   receives the password. Use False only on an isolated network.
     tls_verify: "bool | None",
-    /// - client_name: what the connections are called in the server's CLIENT LIST and log; default `redlock`
+    /// - client_name: Name of the connections in the server's CLIENT LIST and log. Default `redlock`.
     client_name: "str | None",
-    /// - credentials: a function that gives a password, (user, password) or (user, password, lifetime in seconds); asked
-    ///   at each connect and, on the open connection, before the lifetime ends. It runs on a thread of its own
+    /// - credentials: Callback that returns a password, (user, password) or (user, password, lifetime in seconds). It
+    ///   is called on a separate thread at each connect, and again before the lifetime ends. Default the URL's user and
+    ///   password.
     credentials: "collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None",;
-    /// - unavailable_after: how long an acquire without a `wait` goes on while no quorum of nodes replies. Then it raises
-    ///   QuorumUnavailable. None never gives up; default 10
+    /// - unavailable_after: Maximum time in seconds without replies from a quorum of nodes, for an acquire without a
+    ///   `wait`. It then raises QuorumUnavailable. None sets no limit. Default 10.
     unavailable_after: "float | datetime.timedelta | None"
 }

@@ -1,9 +1,10 @@
-//! Who says as whom to log in: a function of the program's, asked on a thread of Python's own.
+//! Calls the program's `credentials` callback, on a separate Python thread.
 //!
-//! Never on the thread of all connections, which must not wait for the GIL. A short native thread starts Python's: no frame of
-//! Rust is below the function, so that an interpreter which ends may end its thread.
+//! The I/O thread must not wait for the GIL, so it never calls the function. A short-lived native thread starts the
+//! Python thread. No Rust frame is below the function, so an interpreter that exits may end its thread.
 //!
-//! A client's objects keep the function, its connections do not: one that refers to its client is collected with it.
+//! The objects of a client own the function, but its connections do not. A function that refers to its client is
+//! therefore garbage-collected with it.
 
 use std::sync::{Arc, Mutex};
 
@@ -17,7 +18,7 @@ use crate::errors::invalid;
 use crate::once::Once;
 use crate::runtime::lock;
 
-/// Python's side: a thread that asks and tells.
+/// The Python code, which calls the function on a thread and reports its result.
 const BEGIN: &std::ffi::CStr = c"
 import _thread, sys
 
@@ -72,12 +73,12 @@ impl Kept {
         self.0.get().function.clone_ref(py)
     }
 
-    /// For whoever must not keep it.
+    /// A weak reference, for code that must not own the function.
     pub(crate) fn downgrade(&self, py: Python<'_>) -> PyResult<Py<PyWeakrefReference>> {
         PyWeakrefReference::new(self.0.bind(py).as_any()).map(Bound::unbind)
     }
 
-    /// What is kept, if somebody does.
+    /// The function, if it is still alive.
     pub(crate) fn upgrade(py: Python<'_>, weak: &Py<PyWeakrefReference>) -> PyResult<Option<Self>> {
         Ok(weak.bind(py).upgrade_as::<Source>()?.map(|source| Self(source.unbind())))
     }
@@ -91,7 +92,7 @@ impl Kept {
     }
 }
 
-/// `credentials=`: what keeps the function, and who asks it.
+/// Parses `credentials=`. Returns the owner of the function and the object that calls it.
 pub(crate) fn given(
     name: &str,
     value: Option<&Bound<'_, PyAny>>,
@@ -132,7 +133,7 @@ impl Ask for Asker {
                 }
             });
         };
-        // Without a thread, or an interpreter, the answer is dropped with the work, which says so.
+        // Without a thread or an interpreter, `answer` is dropped with `work`, and its drop reports an error.
         let _ = std::thread::Builder::new().name("redlock-credentials".into()).spawn(work);
     }
 }

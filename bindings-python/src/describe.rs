@@ -1,5 +1,5 @@
-//! The functions that describe a lock, of both classes of clients and of the default client. All have the same options,
-//! which are defined once, here.
+//! The `lock` functions of both client classes and of the default client. All have the same options, which are defined
+//! once, here.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -12,20 +12,21 @@ use crate::lock::{Lock, Names};
 use crate::options::{lock_args, refuse_lock};
 use crate::source::Source;
 
-/// Writes the functions with these options, each a line of the docstring and a parameter: no `**options`, so that
-/// `inspect.signature`, type checkers and editors know them. What an option takes and does is core's table's to know.
+/// Generates the functions with these options. Each option is a line of the docstring and a parameter instead of
+/// `**options`, so that `inspect.signature`, type checkers and editors know it. Core validates the values.
 macro_rules! lock_functions {
     ($($(#[$($about:tt)+])+ $option:ident: $kind:tt,)+) => {
-        /// Describes a lock of the default client, which is looked up at each acquire: see `configure`.
+        /// Describes a lock of the default client, on one name or on several (1,000 at most) as one. Nothing is sent.
         ///
-        /// One name, or several as one; times are seconds or timedelta. As a decorator's, the name may have braces around the
-        /// decorated function's parameters, or be a function that gets those it asks for.
+        /// Each acquire looks up the default client, which `configure` sets. Times are seconds or timedelta. For a
+        /// decorator, the name may contain parameters of the decorated function in braces. It may also be a function
+        /// that receives the arguments that it names.
         ///
         $($(#[$($about)+])+)+
-        /// - default: for decorators, the value that a call returns, without running, if it cannot get the lock within `wait`;
-        ///   not given: LockTimeout
+        /// - default: For decorators, the value that a call returns if it cannot acquire the lock within `wait`. The
+        ///   function does not run then. Without `default`, the call raises LockTimeout.
         ///
-        /// Raises InvalidOption for a value that breaks a rule.
+        /// Raises InvalidOption for an invalid value.
         ///
         ///     >>> with redlock.lock("job", ttl=10) as lease:
         ///     ...     lease.held
@@ -54,16 +55,16 @@ macro_rules! lock_functions {
 
         #[pymethods]
         impl Redlock {
-            /// Describes a lock on one name, or on several (1,000 at most) as one; nothing is sent. Times are seconds or timedelta.
+            /// Describes a lock on one name, or on several (1,000 at most) as one. Nothing is sent.
             ///
-            /// As a decorator's, the name may have braces around the decorated function's parameters, or be a function that
-            /// gets those it asks for.
+            /// Times are seconds or timedelta. For a decorator, the name may contain parameters of the decorated
+            /// function in braces. It may also be a function that receives the arguments that it names.
             ///
             $($(#[$($about)+])+)+
-            /// - default: for decorators, the value that a call returns, without running, if it cannot get the lock within `wait`;
-            ///   not given: LockTimeout
+            /// - default: For decorators, the value that a call returns if it cannot acquire the lock within `wait`.
+            ///   The function does not run then. Without `default`, the call raises LockTimeout.
             ///
-            /// Raises InvalidOption for a value that breaks a rule.
+            /// Raises InvalidOption for an invalid value.
             ///
             ///     >>> lock = client.lock("job", ttl=10, wait=5)
             ///     >>> with lock as lease:
@@ -97,12 +98,12 @@ macro_rules! lock_functions {
         impl AsyncRedlock {
             /// Describes a lock on one name, or on several (1,000 at most) as one. Nothing is sent.
             ///
-            /// Times are seconds or timedelta. For a decorator, the name may contain parameters of the decorated function in
-            /// braces. It may also be a function that receives the arguments that it names.
+            /// Times are seconds or timedelta. For a decorator, the name may contain parameters of the decorated
+            /// function in braces. It may also be a function that receives the arguments that it names.
             ///
             $($(#[$($about)+])+)+
-            /// - default: for decorators, the value that a call returns, without running, if it cannot get the lock within `wait`;
-            ///   not given: LockTimeout
+            /// - default: For decorators, the value that a call returns if it cannot acquire the lock within `wait`.
+            ///   The function does not run then. Without `default`, the call raises LockTimeout.
             ///
             /// Raises InvalidOption for an invalid value.
             ///
@@ -138,19 +139,20 @@ macro_rules! lock_functions {
 }
 
 lock_functions! {
-    /// - ttl: how long the lease lives without renewal; at least 0.1, default 10
+    /// - ttl: Time in seconds until the lease expires, unless renewed. Minimum 0.1, default 10.
     ttl: "float | datetime.timedelta | None",
-    /// - wait: how long an acquire may wait, for the holder and for failed nodes; 0: one round; default None: for ever for the
-    ///   holder, and for failed nodes by the client's `unavailable_after`
+    /// - wait: Maximum time in seconds that an acquire waits, both for the holder and for failed nodes. 0 tries once.
+    ///   Default None, which waits for the holder forever, and for failed nodes up to the client's `unavailable_after`.
     wait: "float | datetime.timedelta | None",
-    /// - renew: whether to extend at a third of the ttl until released; default True
+    /// - renew: Whether to renew the lease every third of the ttl until it is released. Default True.
     renew: "bool | None",
-    /// - max_hold: upper bound on the whole hold, at which the lease is lost; default None: no bound
+    /// - max_hold: Maximum time in seconds to hold the lock. The lease is then lost. Default None, which sets no limit.
     max_hold: "float | datetime.timedelta | None",
-    /// - min_hold: how long the key stays after the acquire, even if the lease is released before; default 0
+    /// - min_hold: Minimum time in seconds to keep the key, even if the lease is released earlier. Must not exceed
+    ///   `ttl` or `max_hold`. Default 0.
     min_hold: "float | datetime.timedelta | None",
-    /// - node_timeout: how long to wait for one node's answer; default the client's, else min(1, ttl / 5)
+    /// - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5).
     node_timeout: "float | datetime.timedelta | None",
-    /// - fencing: whether to ask for a fencing token, `lease.fencing_token`; default False
+    /// - fencing: Whether to issue a fencing token, available as `lease.fencing_token`. Default False.
     fencing: "bool | None",
 }

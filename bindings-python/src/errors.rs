@@ -18,7 +18,7 @@ mod classes {
     pyo3::import_exception!(redlock.errors, ClientClosed);
 }
 
-/// Imports the classes, which nobody has to wait for afterwards.
+/// Imports the classes, so that no later call waits for the import.
 pub(crate) fn import_classes(py: Python<'_>) -> PyResult<()> {
     drop((py.get_type::<classes::LockError>(), py.get_type::<classes::LockTimeout>()));
     drop((py.get_type::<classes::LockLost>(), py.get_type::<classes::QuorumUnavailable>()));
@@ -53,7 +53,7 @@ pub(crate) fn internal() -> PyErr {
     classes::LockError::new_err(("redlock: an internal error ended this call; please report it",))
 }
 
-/// What the system has no room for: nobody can be asked without it.
+/// The error for a resource that the system cannot provide and without which no node can be reached.
 pub(crate) fn scarce(what: &str, error: &std::io::Error) -> PyErr {
     classes::QuorumUnavailable::new_err((format!("redlock: {what}: {error}"),))
 }

@@ -1,4 +1,4 @@
-//! Who holds what, as plain data.
+//! The holders of locks, as plain data.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
-/// Who holds a lock, by each node's word: a snapshot.
+/// A snapshot of the holder of a lock, as reported by each node.
 ///
 ///     >>> found = client.lock("job").inspect()
 ///     >>> found.held, found.remaining, found.nodes[0].state
@@ -35,7 +35,7 @@ pub(crate) struct NodeInspection {
     key: String,
     /// `free`, `held`, `kept` (released, and stays for `min_hold`) or `fault`.
     state: &'static str,
-    /// The seconds left; None when free, at a fault, or without a known end.
+    /// The seconds left. None if the lock is free, the node failed, or the end is unknown.
     remaining: Option<f64>,
     /// The first 8 digits of the owner's token.
     token: Option<String>,

@@ -1,7 +1,7 @@
-//! What is made once and kept: as pyo3's `PyOnceLock` and `intern!`, but that nobody ever waits for it.
+//! Values that are created once, like pyo3's `PyOnceLock` and `intern!`, but without blocking.
 //!
-//! pyo3's lets go of the GIL while the value is being made. A fork in that moment leaves the child a cell that a thread of the
-//! parent is filling for ever, and hangs whoever asks for it.
+//! pyo3 releases the GIL while it creates the value. A fork at that time leaves the child with a cell that is never
+//! filled, and every thread that reads it hangs.
 
 use std::sync::OnceLock;
 

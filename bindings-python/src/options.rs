@@ -60,7 +60,7 @@ fn converted<T>(
     Ok(options)
 }
 
-/// Refuses what is no option of a call that takes a lock's.
+/// Rejects arguments that are not options of a lock.
 pub(crate) fn refuse_lock(
     call: &str,
     args: &Bound<'_, PyTuple>,
@@ -69,7 +69,7 @@ pub(crate) fn refuse_lock(
     refuse(call, || spelled(LOCK_OPTIONS), args, kwargs)
 }
 
-/// Refuses what is no option of a call that takes a client's.
+/// Rejects arguments that are not options of a client.
 pub(crate) fn refuse_client(
     call: &str,
     args: &Bound<'_, PyTuple>,
@@ -78,7 +78,7 @@ pub(crate) fn refuse_client(
     refuse(call, || spelled(CLIENT_OPTIONS), args, kwargs)
 }
 
-/// Refuses what is no option of an acquire.
+/// Rejects arguments that are not options of an acquire.
 pub(crate) fn refuse_acquire(
     call: &str,
     args: &Bound<'_, PyTuple>,

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use crate::once::{Once, intern};
 use crate::runtime::{event_loop, greenlets, hosts};
 
-/// Who runs the code that calls us: leases are told apart by it.
+/// The thread, task or greenlet that calls us. It identifies the owner of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Owner {
     /// The thread, where no task and no greenlet runs.
@@ -20,7 +20,7 @@ pub(crate) enum Owner {
 }
 
 impl Owner {
-    /// Who calls now.
+    /// The current owner.
     pub(crate) fn current(py: Python<'_>) -> PyResult<Self> {
         static CURRENT_TASK: Once<Py<PyAny>> = Once::new();
         if let Some(trio) = hosts::trio(py)? {

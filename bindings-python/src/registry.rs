@@ -16,7 +16,8 @@ struct Entry {
     object: Py<PyWeakrefReference>,
 }
 
-/// By their numbers: who holds thousands takes and gives back each as fast as the first.
+/// The held leases by number, so that acquire and release stay fast with thousands of leases.
+///
 /// Locked with the GIL held and never across a call into Python: see `runtime`.
 static HELD: LazyLock<Mutex<HashMap<u64, Entry>>> = LazyLock::new(Mutex::default);
 
@@ -33,7 +34,7 @@ pub(crate) fn add(
     Ok(())
 }
 
-/// The lease is over, or nobody's any more.
+/// Removes a lease that ended or that has no owner any more.
 pub(crate) fn remove(id: u64) {
     let removed = lock(&HELD).remove(&id);
     drop(removed);

@@ -119,7 +119,7 @@ impl Numbered {
     }
 }
 
-/// An environment variable that is no text is a mistake, and not the same as none.
+/// Reads an environment variable. One that is not valid text is an error, unlike one that is not set.
 fn set(name: &str) -> PyResult<Option<String>> {
     match std::env::var(name) {
         Ok(text) => Ok(Some(text)),
@@ -140,7 +140,7 @@ pub(crate) enum Source {
 impl Source {
     /// The client, now.
     pub(crate) fn client(&self, py: Python<'_>) -> PyResult<Numbered> {
-        // A forked child has the client that its parent made, and nobody yet who logs for it.
+        // A forked child inherits the client of its parent, but not the thread that writes its log.
         log::start(py)?;
         match self {
             Self::Client(client) => Ok(client.clone()),

@@ -10,15 +10,15 @@ use pyo3::prelude::*;
 ///     (0, 0)
 #[pyclass(frozen, get_all, module = "redlock")]
 pub(crate) struct Stats {
-    /// Acquires that gave a lease.
+    /// Acquires that returned a lease.
     granted: u64,
-    /// Acquires of one round that found somebody else: `try_acquire`.
+    /// Calls of `try_acquire` that found another holder.
     refused: u64,
     /// Acquires whose `wait` was over.
     timed_out: u64,
-    /// Acquires for which too few nodes answered.
+    /// Acquires for which too few nodes replied.
     unavailable: u64,
-    /// Leases that their owner gave back.
+    /// Leases that their owner released.
     released: u64,
     /// Renewals that a quorum confirmed.
     renewed: u64,
@@ -26,7 +26,7 @@ pub(crate) struct Stats {
     unrenewed: u64,
     /// Leases that were lost, by reason; each reason is there. `forked` stays 0: a child counts none of its parent's.
     lost: BTreeMap<&'static str, u64>,
-    /// Connections that were opened anew, after one that ended.
+    /// Connections that were opened again after one ended.
     reconnects: u64,
     /// Acquires that are under way now.
     waiting: u64,

@@ -2,7 +2,7 @@
 
     with redlock.lock("job", ttl=10) as lease:         # waits without the GIL
         ...
-    async with redlock.lock("job", ttl=10) as lease:   # asyncio: the body is cancelled if the lease is lost
+    async with redlock.lock("job", ttl=10) as lease:   # asyncio, cancels the body if the lease is lost
         ...
 
 `lock` and `configure` use the default client. Create other clients with `Redlock`, or in asyncio with `AsyncRedlock`.

@@ -254,7 +254,7 @@ class AsyncLock(_AsyncLock):  # type: ignore[misc]
         return _attach(self._lock, (frame.f_code.co_filename, frame.f_lineno), token)
 
     async def inspect(self) -> "Inspection":
-        """Asks the nodes who holds the lock.
+        """Asks the nodes for the holder of the lock.
 
         Returns:
             A snapshot, which may be outdated when you read it.

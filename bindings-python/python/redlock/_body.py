@@ -34,7 +34,7 @@ class Body:
             self.task.cancel(str(error))
 
     def finish(self, error: BaseException | None) -> "tuple[bool, BaseException | None]":
-        """Whether our cancellation leaves the body, and nobody else's at the same time; and what leaves it."""
+        """Returns whether only our own cancellation ends the body, and the exception that ends it."""
         from asyncio import CancelledError
 
         self.done = True

@@ -1,7 +1,7 @@
 """Core's events as records of `logging`: one logger for each topic, and what those loggers want of core.
 
-Core asks before it makes a record, on a thread that must never wait for Python. So the answer is there already:
-whenever a level changes, wherever above these loggers, `logging` forgets what it knew of each logger, and core is told.
+Core checks the level before it creates a record, on a thread that must never wait for Python. Core therefore stores
+the levels. When the level of a logger or of its parents changes, `logging` clears its cache, and we update core.
 """
 
 import sys
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 TOPICS = ("acquire", "lease", "node", "client")
 # More than any level.
 NEVER = 1_000_000
-# Who hears of each step of a topic, whatever its logger wants.
+# The functions that receive each event of a topic, regardless of the level of its logger.
 _hearers: "dict[str, Hearer]" = {}
 _loggers: "dict[str, logging.Logger]" = {}
 
 
 def hear(topic: str, hearer: "Hearer | None") -> None:
-    """Has `hearer` told of each step of this topic from now on, on the thread of the log; None: nobody."""
+    """Sets the function that receives each event of this topic, on the log thread. None removes it."""
     if hearer is None:
         _hearers.pop(topic, None)
     else:
@@ -39,8 +39,8 @@ def hear(topic: str, hearer: "Hearer | None") -> None:
 
 def _tell(topic: str, logger: "logging.Logger") -> None:
     """Tells core what the logger wants now."""
-    # Until what was told is what is wanted: another thread may have changed it and told of that in between. No lock,
-    # which a thread that is interrupted in here would keep.
+    # Repeats until core has the current level, because another thread may change the level in between. A lock would
+    # stay locked if this thread were interrupted here.
     told = None
     while told != (wanted := _wanted(topic, logger)):
         _log_from(topic, wanted)
@@ -68,8 +68,10 @@ class _Memory(dict[int, bool]):
 
 
 def _lasting(kind: "type[logging.Logger]") -> "type[logging.Logger]":
-    """Loggers that `dictConfig` and `fileConfig` do not switch off only because they do not name them: a program that
-    never hears of a lost lease is worse than one that hears of it in the root's words."""
+    """Returns a class of loggers that `dictConfig` and `fileConfig` do not disable unless they name them.
+
+    Otherwise a program would not log lost leases. The root logger's format is better than no record.
+    """
 
     def disabled(logger: "logging.Logger") -> bool:
         return bool(logger.__dict__.get("disabled"))
@@ -109,7 +111,7 @@ def _log(
     values: dict[str, object],
 ) -> None:
     record = logger.makeRecord(logger.name, level, "redlock", 0, template, args, None, "redlock")
-    # Not as `extra`, which refuses a name that somebody's own factory has set.
+    # Not as `extra`, which rejects a name that a custom record factory has set.
     for name, value in values.items():
         record.__dict__.setdefault(name, value)
     logger.handle(record)

@@ -100,7 +100,7 @@ def _check(name: str, signature: inspect.Signature, function: Any) -> None:
 
 
 class _Text(string.Formatter):
-    """Refuses what has no text of its own: two processes would never lock the same name."""
+    """Rejects values whose text contains a memory address, because two processes would lock different names."""
 
     def format_field(self, value: Any, spec: str) -> Any:
         text = super().format_field(value, spec)

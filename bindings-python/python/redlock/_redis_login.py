@@ -1,4 +1,4 @@
-"""As whom redis-py's clients log in: a password, or somebody who is asked for it. No text of ours has it in it."""
+"""Reads the credentials of redis-py's clients, from a password or a provider. No message contains them."""
 
 import codecs
 from typing import Any
@@ -27,7 +27,7 @@ class FromProvider:
         return (user[0] or None, password) if user else password
 
     def _sent(self, value: Any) -> Any:
-        """As redis-py sends it, which takes bytes and numbers, too: core refuses what is no UTF-8 then."""
+        """Encodes a value like redis-py, which also accepts bytes and numbers. Core rejects invalid UTF-8 later."""
         if _is_number(value):
             return str(value)
         if isinstance(value, memoryview):

@@ -14,7 +14,7 @@ from redlock import _redis_login as login
 from redlock import _redis_settings as settings
 from redlock.errors import InvalidOption
 
-#: What a client's kind is called, in the order of looking: a Redis has a pool, a RedisCluster is no Redis.
+#: The kinds of clients, in the order in which they are checked. A Redis has a pool, and a RedisCluster is not a Redis.
 KINDS = ("RedisCluster", "Sentinel", "Redis", "ConnectionPool")
 
 
@@ -91,7 +91,7 @@ class _Node:
 
     def _pool(self, pool: Any) -> None:
         kwargs = dict(pool.connection_kwargs)
-        # Not one of its own: what it does to a connection, nobody here knows.
+        # A custom class is rejected, because it may change the connection in an unknown way.
         cls = pool.connection_class
         if cls.__module__.partition(".")[0] != "redis":
             raise InvalidOption(
@@ -166,7 +166,7 @@ class _Node:
         return found.parameters
 
     def _asks(self, kwargs: dict[str, Any]) -> bool:
-        """Whether somebody else than the URL says as whom to log in."""
+        """Whether the credentials come from a provider or an option instead of the URL."""
         self.provider = kwargs.get("credential_provider")
         self.encoding = login.encoding(kwargs)
         return self.provider is not None or "credentials" in self.given
@@ -188,7 +188,7 @@ def _scheme(tls: bool) -> str:
 def _host(host: Any, port: Any) -> str:
     # Where a name had one of these, its URL would lead elsewhere, and take the password along.
     if not isinstance(host, str) or not host or set(host) & set("/?#@,[]\\ \t\r\n"):
-        # Not shown: whoever wrote a URL's user and password there must not read them in a log.
+        # Not shown, because a program may have passed a URL with a user and password, which must not be logged.
         raise InvalidOption(
             f"a client's host, a {type(host).__name__} that is not shown, is no host's name or address: "
             "user, password, port and db have settings of their own"
@@ -220,7 +220,7 @@ def _query(parameters: dict[str, Any]) -> str:
 
 
 def _defaults(cls: Any) -> dict[str, Any]:
-    """What redis-py takes for settings that nobody gave, by the signatures of its own classes."""
+    """Returns the default values of redis-py's settings, from the signatures of its classes."""
     modules = (sys.modules.get("redis.connection"), sys.modules.get("redis.asyncio.connection"))
     bases = [getattr(module, "SSLConnection", object) for module in modules]
     found: dict[str, Any] = {}

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from redlock.errors import InvalidOption
 
-#: Where a connection goes and as whom: read elsewhere.
+#: The address and credentials of a connection, which are read elsewhere.
 PLACE = {"host", "port", "path", "db", "username", "password", "credential_provider"}
 #: As a URL's parameter, and the option that says it instead.
 TAKEN = {
@@ -17,7 +17,7 @@ TAKEN = {
     "ssl_keyfile": "tls_key",
     "ssl_cert_reqs": "tls_verify",
 }
-#: Those that say whom to trust or where to go and have no counterpart: what to give instead.
+#: Settings of trust or address without a counterpart, and the option to use instead.
 REFUSED = {
     "ssl_ca_data": ("tls_ca", "a PEM file's path, or its bytes"),
     "ssl_ca_path": ("tls_ca", "a PEM file's path, or its bytes"),
@@ -72,7 +72,7 @@ def read(
     for name, value in kwargs.items():
         if name in PLACE or name in NOTHING or name.startswith(NOTHING_BEGINS):
             continue
-        # What nobody gave; but of certificates, None is an answer.
+        # Skips settings that were not given. For certificates, None is a value.
         by_default = value is None or (name in defaults and _same(value, defaults[name]))
         if by_default and not (tls and name == "ssl_cert_reqs"):
             continue

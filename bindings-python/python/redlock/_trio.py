@@ -1,6 +1,6 @@
-"""trio: the run that is under way, shown as an event loop, and the body of an `async with` under it.
+"""Presents the current trio run as an event loop, and implements the body of an `async with` under trio.
 
-Imported by whoever runs under trio, never before. What trio calls soon it must not see fail: that would end its run.
+Imported only when a program runs under trio. A callback that trio calls must not raise, because that would end its run.
 """
 
 from contextlib import suppress
@@ -126,14 +126,14 @@ class Loop:
 
 
 class _Task:
-    """A task that nobody has to keep."""
+    """A task that the caller does not have to keep a reference to."""
 
     def add_done_callback(self, done: "Callable[[_Task], object]") -> None:
         done(self)
 
 
 class Body:
-    """The body of an `async with`: in a scope of its own, which is cancelled when the lease is lost."""
+    """The body of an `async with`, in a separate scope, which is cancelled when the lease is lost."""
 
     __slots__ = ("_over", "_scope")
 

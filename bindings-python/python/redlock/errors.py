@@ -2,9 +2,9 @@
 
 
 class NodeReport:
-    """What one node had to say: its `url` without password, its `state`, its `error` (None unless a fault).
+    """The result of one node, with its `url` without password, its `state`, and its `error` or None.
 
-    The state is `granted`, `held`, `fault`, or `pending`: not yet answered when the others had decided.
+    The state is `granted`, `held`, `fault`, or `pending` (no reply before the other nodes had decided).
 
         >>> redlock.NodeReport("redis://127.0.0.1:6379", "fault", "cannot connect").state
         'fault'
@@ -68,7 +68,7 @@ class LockError(Exception):
 
 
 class LockTimeout(LockError, TimeoutError):
-    """Not acquired within `wait`: somebody else holds it, or the votes stayed split. Also a TimeoutError.
+    """Not acquired within `wait`, because another holder has it or no client won a majority. Also a TimeoutError.
 
     >>> with lock:
     ...     lock.acquire(wait=0)

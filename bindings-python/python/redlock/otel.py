@@ -23,7 +23,7 @@ except ImportError as _missing:
 from redlock import AsyncRedlock, Redlock, Stats, __version__, _log
 from redlock._native import _observe_by
 
-#: So many holds at most are remembered until they end.
+#: The maximum number of holds that are remembered until they end.
 _MOST = 10_000
 #: Boundaries of the histograms, in seconds: from an uncontended acquire to a job of hours.
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1800, 7200)
@@ -110,7 +110,7 @@ class _Instruments:
         return observe
 
     def acquired(self, key: str, waited: float, outcome: str, token: str | None) -> None:
-        """An acquire came to this, in the context of whoever acquires."""
+        """Records the outcome of an acquire, in the context of the caller."""
         now = time.time_ns()
         began = now - int(waited * 1e9)
         attributes = {"redlock.key": key, "redlock.outcome": outcome}
@@ -140,7 +140,7 @@ class _Instruments:
         held = float(str(values["held_ms"])) / 1e3
         self.hold.record(held, {"end": end})
         if values.get("attached"):
-            # The span is of the lease that was acquired, which tells of its own end.
+            # The span belongs to the lease that was acquired, and ends with it.
             return
         with self.guard:
             found = self.holds.pop((str(values["key"]), str(values["token"])), None)
@@ -181,7 +181,7 @@ def instrument(
 
 
 def uninstrument() -> None:
-    """Nothing more is told; spans of what is still held end now."""
+    """Stops recording, and ends the spans of leases that are still held."""
     global _current
     with _guard:
         old, _current = _current, None

@@ -1,4 +1,4 @@
-"""Types of results that have no class of their own, for annotations.
+"""Types of results without a separate class, for annotations.
 
 Import this module only where you need it. It imports `typing`, which takes longer than all the rest of redlock.
 """

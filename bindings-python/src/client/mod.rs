@@ -25,8 +25,8 @@ impl Redlock {
         Kept::traverse(self.client.kept.as_ref(), &visit)
     }
 
-    /// Continues the lease that another process holds under this token, with this `ttl` (default 10 seconds) from now on:
-    /// `lock(name).attach(token)`, which says more. Raises LockLost if it is not held.
+    /// Continues the lease that another process holds under this token, with this `ttl` (default 10 seconds) from now
+    /// on: `lock(name).attach(token)`, which says more. Raises LockLost if it is not held.
     ///
     ///     >>> theirs = client.attach("job", lease.token, ttl=5)
     #[pyo3(signature = (
@@ -45,9 +45,9 @@ impl Redlock {
         self.plain(py, name, ttl)?.attach(py, token)
     }
 
-    /// Deletes the lock whoever holds it; True if there was something to delete. Its holder is told of the loss.
+    /// Deletes the key of a lock, regardless of its holder. Returns True if the key existed.
     ///
-    /// Raises QuorumUnavailable when too few nodes answered.
+    /// The holder is notified of the loss. Raises QuorumUnavailable if too few nodes replied.
     ///
     ///     >>> client.force_release("job")
     ///     True
@@ -65,8 +65,10 @@ impl Redlock {
         leases.into_iter().filter_map(|lease| Some(lease.cast_into().ok()?.unbind())).collect()
     }
 
-    /// Gives back all that this client holds; says how many. Whoever still runs under one is told: LockLost, reason
-    /// `revoked`. Raises the first error once all were tried.
+    /// Releases all leases of this client and returns their number.
+    ///
+    /// Code that still runs under one of them receives LockLost with reason `revoked`. Raises the first error after
+    /// trying to release all of them.
     ///
     ///     >>> client.release_all()
     ///     1

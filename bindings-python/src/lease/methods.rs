@@ -59,7 +59,9 @@ impl Lease {
         self.hold.keys().to_vec()
     }
 
-    /// The value of the key while it is ours, as `attach` wants it: 32 hex digits. Who knows it can release the lock.
+    /// The value of the key while the lease is held, as 32 hex digits. Pass it to `attach` to hand the lease over.
+    ///
+    /// Any client with this token can release the lock.
     ///
     ///     >>> len(lease.token)
     ///     32
@@ -68,7 +70,9 @@ impl Lease {
         self.hold.token()
     }
 
-    /// Larger than that of every earlier lease of the lock: a resource that keeps the largest one can refuse who is late.
+    /// A number that is larger than the fencing token of every earlier lease of the lock.
+    ///
+    /// A resource that stores the largest token can reject requests of earlier holders.
     ///
     /// Raises InvalidOption unless the lock was made with `fencing=True`, and for a lease from `attach`.
     ///
@@ -91,7 +95,8 @@ impl Lease {
         self.hold.ttl().as_secs_f64()
     }
 
-    /// Raises LockLost when it was lost, LockReleased when it was released: ask before you write. No question to the nodes.
+    /// Raises LockLost when it was lost, LockReleased when it was released: ask before you write. No question to the
+    /// nodes.
     ///
     ///     >>> lease.ensure_held()
     ///     >>> lease.release()
@@ -105,8 +110,8 @@ impl Lease {
     /// Makes it last at least `ttl` seconds from now (default: its own ttl); also the ttl of later renewals. Never
     /// shortens.
     ///
-    /// Raises LockLost once it is over, QuorumUnavailable when too few nodes answered; then it goes on to its end. Raises
-    /// InvalidOption for a ttl below 0.1, or above `restart_guard` over several nodes.
+    /// Raises LockLost once it is over, QuorumUnavailable when too few nodes answered; then it goes on to its end.
+    /// Raises InvalidOption for a ttl below 0.1, or above `restart_guard` over several nodes.
     ///
     ///     >>> lease.extend(ttl=30)
     ///     >>> lease.ttl, lease.remaining > 29
@@ -118,9 +123,10 @@ impl Lease {
         check(py, wait(py, sent, |_| Ok(()))?)
     }
 
-    /// Gives it back. A second time does nothing; after a loss it raises LockLost.
+    /// Releases the lock. A second call does nothing. Raises LockLost if the lease was lost.
     ///
-    /// Raises QuorumUnavailable when too few nodes confirmed within `node_timeout`: the keys then expire by themselves.
+    /// Raises QuorumUnavailable if too few nodes confirmed within `node_timeout`. The keys then expire when their TTL
+    /// ends.
     ///
     ///     >>> lease.release()
     ///     >>> lease.held
@@ -129,9 +135,10 @@ impl Lease {
         check(py, self.confirmed(py)?)
     }
 
-    /// Ends it here and leaves the key, which lives out its ttl or goes on under who attached to its token.
+    /// Ends the lease without deleting its key. Returns True if the lease was still held.
     ///
-    /// True if it was still held. To hand a lease over: pass `token` on, wait for the other's `attach`, detach.
+    /// The key expires when its TTL ends, unless another process attached to its token. To hand a lease over, pass
+    /// `token` on, wait for the `attach` of the other process, and then detach.
     ///
     ///     >>> lease.detach(), client.lock("job").inspect().held
     ///     (True, True)
@@ -163,7 +170,7 @@ impl Lease {
 
     fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
         Kept::traverse(self.kept.as_ref(), &visit)?;
-        // Whoever has still to be told of a loss must not be collected: that callback is out of the collector's reach.
+        // The garbage collector must not see callbacks that still have to be notified of a loss.
         if let Ok(watches) = self.watches.try_lock()
             && !watches.is_empty()
             && self.hold.lost_reason().is_none()

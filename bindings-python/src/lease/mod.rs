@@ -25,11 +25,11 @@ use crate::runtime::{exit, lock};
 
 static ID: AtomicU64 = AtomicU64::new(1);
 
-/// What you hold: renewed in the background until released, lost, or collected.
+/// A held lock, renewed in the background until the lease is released, lost or garbage-collected.
 ///
-/// `with lease:` releases it at the end. It raises LockLost if it is over, and RuntimeError if a with statement has entered
-/// it already. A lease that is collected without a release is not
-/// released: its renewal ends, the key lives out its ttl, and a ResourceWarning names it.
+/// `with lease:` releases it at the end. It raises LockLost if the lease is over, and RuntimeError if a with statement
+/// has entered it already. If a lease is garbage-collected without a release, its renewal ends and the key expires when
+/// its TTL ends. A ResourceWarning names the lease.
 ///
 ///     >>> with client.lock("job").acquire() as lease:
 ///     ...     lease.held
@@ -41,7 +41,7 @@ pub(crate) struct Lease {
     lock: Arc<redlock::Lock>,
     owner: Owner,
     id: u64,
-    /// Who is to be told of its loss.
+    /// The callbacks that are notified of its loss.
     watches: Mutex<Vec<Arc<Watch>>>,
     /// Whether the end of a with statement will release it.
     entered: AtomicBool,
@@ -88,7 +88,7 @@ impl Lease {
         self.owner
     }
 
-    /// The lease is over by our own will: nobody has to be told of its loss any more.
+    /// The lease ended without a loss. No callback is notified any more.
     fn over(&self) {
         registry::remove(self.id);
         if self.hold.lost_reason().is_none() {

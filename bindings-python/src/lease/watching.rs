@@ -1,4 +1,4 @@
-//! Who is to be told of a loss, and until when.
+//! Registration of callbacks for the loss of a lease.
 
 use std::sync::{Arc, Weak};
 
@@ -13,12 +13,12 @@ use crate::runtime::{event_loop, lock, watch};
 
 #[pymethods]
 impl Lease {
-    /// Calls `callback(error)` once with the LockLost, when the lease is lost; soon, if it is lost already. Never after a
-    /// release.
+    /// Calls `callback(error)` once with the LockLost, when the lease is lost; soon, if it is lost already. Never after
+    /// a release.
     ///
-    /// On the running event loop, or else on a thread for such calls; in the context (`contextvars`) of who registered it.
-    /// On a loop it may be a coroutine function, which is run as a task. What this returns unregisters it when called.
-    /// Raises InvalidOption for what cannot be called, and for a coroutine function where no event loop runs.
+    /// On the running event loop, or else on a thread for such calls; in the context (`contextvars`) of who registered
+    /// it. On a loop it may be a coroutine function, which is run as a task. What this returns unregisters it when
+    /// called. Raises InvalidOption for what cannot be called, and for a coroutine function where no event loop runs.
     ///
     ///     >>> done = threading.Event()
     ///     >>> forget = lease.on_lost(lambda error: print("not called"))
@@ -50,7 +50,7 @@ impl Lease {
 }
 
 impl Lease {
-    /// One more who is to be told, in this thread's loop or by the dispatcher.
+    /// Registers a callback, to be called in this thread's loop or by the dispatcher.
     fn watch(&self, py: Python<'_>, callback: Callback) -> PyResult<Weak<Watch>> {
         let in_loop = event_loop::running(py)?.is_some();
         let place = if in_loop { event_loop::place(py)? } else { Place::dispatcher() };
@@ -80,7 +80,7 @@ pub(super) fn make_class(py: Python<'_>) {
 /// A callback that waits for a loss; called, it waits no longer.
 #[pyclass(frozen, module = "redlock")]
 pub(super) struct Watching {
-    /// Weak: who may unregister a callback does not keep the lease.
+    /// Weak, because a handle that unregisters a callback must not keep the lease alive.
     watch: Weak<Watch>,
     mark: Mark,
 }

@@ -76,7 +76,7 @@ impl Lock {
         Ok((entry.lease, entry.body))
     }
 
-    /// The with statement that holds this lease does not release it: from here on somebody else will.
+    /// Keeps the with statement that holds this lease from releasing it. Another caller will.
     #[pyo3(signature = (lease: "Lease") -> "None")]
     fn _hand_over(&self, lease: &Bound<'_, Lease>) {
         self.entries.hand_over(lease);

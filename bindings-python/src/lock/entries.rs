@@ -1,7 +1,7 @@
 //! With statements under way: each one's lease, kept under the frame that runs it.
 //!
-//! Right for threads, tasks, generators that hop threads, and exits out of order. What is left from another frame than it
-//! was entered by (an `ExitStack`) is found by its thread or task.
+//! Right for threads, tasks, generators that hop threads, and exits out of order. What is left from another frame than
+//! it was entered by (an `ExitStack`) is found by its thread or task.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use crate::runtime::lock;
 pub(crate) struct Entry {
     id: u64,
     frame: Py<PyAny>,
-    /// What it holds; `None` once somebody else releases that.
+    /// The lease that it holds. `None` once another caller is to release it.
     pub(crate) lease: Option<Py<Lease>>,
     /// Of an `async with`: what its task is cancelled by.
     pub(crate) body: Option<Py<PyAny>>,
@@ -73,7 +73,7 @@ impl Entries {
         Ok((newest.or(only), all.len()))
     }
 
-    /// The with statement that holds this lease leaves it to somebody else.
+    /// The with statement that holds this lease no longer releases it.
     pub(super) fn hand_over(&self, lease: &Bound<'_, Lease>) {
         let is = |held: &Option<Py<Lease>>| held.as_ref().is_some_and(|held| held.is(lease));
         let held = lock(&self.0)

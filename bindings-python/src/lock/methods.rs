@@ -62,9 +62,10 @@ impl Lock {
         self.waited_for(&call_site::frame(py)?, args::wait(wait, timeout)?)
     }
 
-    /// The lease, or None if somebody else holds it or waits for it in this process: one round.
+    /// Tries once to acquire the lock. Returns the lease, or None if another holder has it.
     ///
-    /// Raises QuorumUnavailable when too few nodes answered.
+    /// Also returns None if another caller in this process waits for the lock. Raises QuorumUnavailable if too few
+    /// nodes replied.
     ///
     ///     >>> with lock.try_acquire() as lease:
     ///     ...     print(lock.try_acquire())
@@ -75,9 +76,10 @@ impl Lock {
 
     /// Continues the lease that another process holds under this token. Raises LockLost if it is not held.
     ///
-    /// Both are one owner then, and each renews for itself. A release by either deletes the key: the other one is told of
-    /// a loss. So whoever hands a lease over ends its own by `lease.detach()`; a process that ends without a release does
-    /// no harm either. The fencing token does not come with the lease: hand it over with the token.
+    /// Both processes then hold the lock, and each renews it. A release by either process deletes the key, and the
+    /// other process is notified of a loss. To hand a lease over, call `lease.detach()` in the first process. That
+    /// process may also exit without a release. The lease does not include the fencing token. Pass it on together with
+    /// the token.
     ///
     ///     >>> ours = lock.acquire()
     ///     >>> theirs = lock.attach(ours.token)      # as a rule in another process
@@ -92,9 +94,9 @@ impl Lock {
         Self::attached(py, granted, &caller)
     }
 
-    /// Who holds it, by each node's word: a snapshot, which may be over when you read it.
+    /// Returns a snapshot of the holder, as reported by each node. It may be outdated when you read it.
     ///
-    /// Raises QuorumUnavailable when fewer nodes than a quorum answered within `node_timeout`.
+    /// Raises QuorumUnavailable if fewer nodes than a quorum replied within `node_timeout`.
     ///
     ///     >>> lock.inspect().held
     ///     False
@@ -139,7 +141,7 @@ impl Lock {
         Ok(check(py, ffi::times(&self.args))?.0.as_secs_f64())
     }
 
-    /// The seconds for which an acquire may wait; None: for ever.
+    /// Maximum time in seconds that an acquire waits. None waits forever.
     ///
     ///     >>> client.lock("job", wait=5).wait
     ///     5.0

@@ -44,7 +44,7 @@ impl Names {
     }
 }
 
-/// What to lock. No state of its own: share it between threads and tasks, and use it many times.
+/// A lock on one name, or on several as one. You can reuse it, and share it between threads and tasks.
 ///
 /// `with lock as lease:` and `async with lock as lease:` hold it for the block; `@lock` holds it for each call.
 ///
@@ -72,7 +72,7 @@ pub(crate) struct Lock {
 }
 
 impl Lock {
-    /// A wrong option is told here, not at the first acquire.
+    /// Raises InvalidOption for an invalid option here, not at the first acquire.
     pub(crate) fn make(
         py: Python<'_>,
         source: Source,
@@ -129,7 +129,7 @@ impl Lock {
         Ok((number, lock))
     }
 
-    /// Who asks now, for what.
+    /// The current caller and the lock that it tries to acquire.
     fn caller(&self, py: Python<'_>, call_site: CallSite) -> PyResult<Caller> {
         let (client, lock) = self.core(py)?;
         let kept = self.source.client(py)?.kept;
@@ -137,7 +137,8 @@ impl Lock {
         Ok(Caller { lock, client, kept, owner, call_site, began })
     }
 
-    /// An acquire that begins now, for as long as `wait` says; without it one round. Warns of one that would wait for itself.
+    /// An acquire that begins now, for as long as `wait` says; without it one round. Warns of one that would wait for
+    /// itself.
     fn begin(
         &self,
         py: Python<'_>,

@@ -1,7 +1,8 @@
-//! What a task of asyncio awaits: a future whose task goes on where the answer is read, not a turn of the loop later, which
-//! costs more than all that is ours.
+//! What a task of asyncio awaits: a future whose task goes on where the answer is read, not a turn of the loop later,
+//! which costs more than all that is ours.
 //!
-//! It is all that asyncio asks of a future: of one that a task awaits, and of one that is given to `gather`, `shield` or `wait`.
+//! It is all that asyncio asks of a future: of one that a task awaits, and of one that is given to `gather`, `shield`
+//! or `wait`.
 
 mod outcome;
 mod waiting;
@@ -24,7 +25,7 @@ pub(super) struct Asked {
     state: Mutex<State>,
     /// A task that is handed it takes it for awaited.
     blocking: AtomicBool,
-    /// It failed, and nobody has asked.
+    /// It failed, and its exception was not retrieved.
     unseen: AtomicBool,
 }
 
@@ -70,19 +71,19 @@ impl Asked {
         first.map_or(Ok(()), |first| first.call(event_loop, slf))
     }
 
-    /// Answers with whom to call.
+    /// Returns the callbacks to call.
     fn end(&self, outcome: Outcome) -> Vec<Waiting> {
         let mut state = lock(&self.state);
         state.outcome = Some(outcome);
         std::mem::take(&mut state.waiting)
     }
 
-    /// `None`: it has come to nothing yet.
+    /// `None` while it is pending.
     fn outcome(&self, py: Python<'_>) -> Option<Outcome> {
         lock(&self.state).outcome.as_ref().map(|outcome| outcome.clone_ref(py))
     }
 
-    /// The same, for somebody who hears of a failure.
+    /// Returns the result and marks its exception as retrieved.
     fn look(&self, py: Python<'_>) -> Option<PyResult<Py<PyAny>>> {
         let outcome = self.outcome(py)?;
         self.unseen.store(false, Ordering::Relaxed);
@@ -222,7 +223,7 @@ impl Asked {
     }
 }
 
-/// Of a failure that nobody has asked for its loop is told, as by asyncio's own.
+/// Reports an exception that was never retrieved to the loop, as asyncio's own futures do.
 impl Drop for Asked {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -230,7 +231,7 @@ impl Drop for Asked {
             return;
         };
         Python::try_attach(|py| {
-            // We may be in the middle of somebody else's exception.
+            // Another exception may be pending here.
             let current = PyErr::take(py);
             if let Err(error) = tell(self.event_loop.bind(py), &error) {
                 error.write_unraisable(py, None);

@@ -1,5 +1,5 @@
-//! What is called when a lease is lost: in the context of who registered it, as a task if it is a coroutine function, and not
-//! at all once it is unregistered.
+//! What is called when a lease is lost: in the context of who registered it, as a task if it is a coroutine function,
+//! and not at all once it is unregistered.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,7 @@ pub(crate) struct Callback {
     mark: Mark,
 }
 
-/// What one callback is known by to whoever may unregister it.
+/// Identifies a callback, so that it can be unregistered.
 #[derive(Clone, Default)]
 pub(crate) struct Mark(Arc<AtomicBool>);
 
@@ -138,7 +138,7 @@ fn keep(task: &Bound<'_, PyAny>) -> PyResult<()> {
     task.call_method1(intern!(py, "add_done_callback"), (discard,)).map(drop)
 }
 
-/// Whether calling it only makes a coroutine, which somebody has to run.
+/// Whether calling it only creates a coroutine, which a loop has to run.
 pub(crate) fn is_coroutine_function(function: &Bound<'_, PyAny>) -> PyResult<bool> {
     static IS_ONE: Once<Py<PyAny>> = Once::new();
     let py = function.py();

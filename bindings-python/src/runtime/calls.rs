@@ -10,7 +10,7 @@ use redlock::ffi::Job;
 
 use super::lock;
 
-/// What ends with a loop, whoever still has it: an answer that nobody took.
+/// A result that was not received. It is dropped with its loop, even if other code still refers to the loop.
 pub(super) type Kept = Arc<dyn Any + Send + Sync>;
 
 /// Without its job the future behind it ends.
@@ -31,7 +31,7 @@ impl Calls {
         lock(&self.0).insert(id, Expected { asked, _job: job, kept });
     }
 
-    /// Who waits for the reply to the call of this number, which is over unless it keeps something.
+    /// The future that waits for the reply to this call. Removes the call unless it keeps something.
     pub(super) fn asked(&self, py: Python<'_>, id: u64) -> Option<Py<PyAny>> {
         let mut calls = lock(&self.0);
         let call = calls.get(&id)?;

@@ -31,7 +31,7 @@ pub(super) struct Completions {
     flushes: AtomicBool,
     /// The other end of its bell.
     woken: Option<Woken>,
-    /// Weak, so that it goes when nobody else needs it.
+    /// Weak, so that it does not keep the loop alive.
     pub(super) event_loop: Py<PyWeakrefReference>,
     /// Its tasks may await futures of ours.
     suits: bool,
@@ -76,7 +76,7 @@ impl Completions {
         self.driver.descriptor().or_else(|| self.woken.as_ref().map(Woken::descriptor))
     }
 
-    /// Whether somebody has to look when the loop's turn is over; told once.
+    /// Whether the caller has to schedule a flush at the end of the loop's turn. Returns true once per flush.
     pub(super) fn must_flush(&self, begun: Begun<Item>) -> bool {
         if !begun.done.is_empty() {
             self.queue.push(begun.done);
@@ -84,7 +84,7 @@ impl Completions {
         !begun.written && !self.flushes.swap(true, Ordering::Relaxed)
     }
 
-    /// Takes all that there is; on the loop's thread, from a callback of the loop: whoever waits for it goes on in here.
+    /// Takes all completions and resumes the tasks that wait for them. Runs on the loop's thread, in a callback.
     ///
     /// Raises only what is to end the loop.
     pub(super) fn look(&self, py: Python<'_>) -> PyResult<()> {
@@ -101,7 +101,7 @@ impl Completions {
     }
 
     fn tell_all(&self, py: Python<'_>) -> PyResult<()> {
-        // One at a time: somebody who goes on may run the loop within, which takes the others.
+        // One at a time, because a resumed task may run a nested loop, which takes the others.
         while let Some(item) = take(&self.ready) {
             match guarded(|| self.handle(py, item)) {
                 // One that fails must not take the others of its batch with it.
@@ -130,10 +130,10 @@ impl Completions {
         event_loop.call_method0(intern!(event_loop.py(), "create_future"))
     }
 
-    /// Has a future run, and `asked` be told of its outcome; `convert` runs on the loop's thread.
+    /// Runs a future and sets its outcome on `asked`. `convert` runs on the loop's thread.
     ///
-    /// With `kept` until the [`Call`] is dropped, else until there is an outcome. Answers with its number, and whether somebody
-    /// has to look when the loop's turn is over.
+    /// With `kept`, the call is stored until the [`Call`] is dropped, otherwise until there is an outcome. Returns the
+    /// number of the call, and whether the caller has to schedule a flush at the end of the loop's turn.
     pub(super) fn begin<F, C>(
         &self,
         asked: Py<PyAny>,

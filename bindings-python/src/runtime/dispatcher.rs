@@ -22,7 +22,8 @@ const ROOM: usize = 10_000;
 
 /// How long what waits here is still done as the interpreter goes.
 const LAST: Duration = Duration::from_secs(1);
-/// And how long the one that is under way may take then: it is code of the program's, which must not be ended in the middle.
+/// And how long the one that is under way may take then: it is code of the program's, which must not be ended in the
+/// middle.
 const CURRENT: Duration = Duration::from_secs(4);
 
 /// What is done on the dispatcher's thread, with the GIL.
@@ -47,7 +48,7 @@ struct Channel {
     over: AtomicBool,
 }
 
-/// A forked child gets another one: a thread of the parent may hold the old one's mutex for ever.
+/// A forked child creates a new one, because a thread of the parent may have held the mutex during the fork.
 static CHANNEL: PerProcess<Channel> = PerProcess::new();
 
 fn channel() -> impl Deref<Target = impl Deref<Target = Channel>> {
@@ -65,8 +66,9 @@ fn leave(job: Option<Job>) {
     channel.filled.notify_one();
 }
 
-/// `send` where there is room: nobody may ever start the dispatcher, and a job may block. What has none is counted, and
-/// the count told behind what was there before. It has one `share`th of the room.
+/// Sends a job if the queue has room. The limit matters if the dispatcher never starts, or if a job blocks.
+///
+/// Jobs without room are counted, and the count is reported after the jobs in the queue. The limit is `ROOM / share`.
 pub(super) fn send_if_room(job: Job, tell: Dropped, share: usize) {
     let channel = channel();
     let mut events = lock(&channel.events);
@@ -151,7 +153,7 @@ pub(super) fn report(py: Python<'_>, done: PyResult<()>) {
     }
 }
 
-/// For `threading.current_thread()` in a callback, and for whoever lists the threads.
+/// Sets the name that `threading.current_thread()` in a callback and lists of threads show.
 fn name_thread(py: Python<'_>) -> PyResult<()> {
     if greenlets::in_use(py)?.is_some() {
         return Ok(());

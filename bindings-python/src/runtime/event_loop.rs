@@ -1,8 +1,8 @@
 //! Event loops: each one's completions.
 //!
 //! Loops that can watch a file descriptor are woken through a socket pair, by one byte, without the GIL. Others get a
-//! `call_soon_threadsafe` from the dispatcher's thread. A loop's completions know it by a weak reference only. What a
-//! loop was granted and never took is given back when it is closed.
+//! `call_soon_threadsafe` from the dispatcher's thread. A loop's completions know it by a weak reference only.
+//! Leases that a loop was granted but did not receive are released when it is closed.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -32,7 +32,7 @@ struct Slot {
     completions: Py<Completions>,
 }
 
-/// What a loop calls when its completions have something. A loop lets go of it when it is closed, whoever has the loop.
+/// The function that a loop calls when completions are ready. The loop drops it when it is closed.
 #[pyclass(frozen)]
 struct Reader {
     number: u64,
@@ -70,7 +70,7 @@ impl Reader {
 impl Drop for Reader {
     fn drop(&mut self) {
         if !*self.over.get_mut() {
-            // A lease that comes now would be kept, and renewed, for nobody.
+            // A lease that arrives now would be renewed without a holder.
             forget(self.number);
         }
     }
@@ -80,7 +80,7 @@ pub(super) fn make_class(py: Python<'_>) {
     drop(py.get_type::<Reader>());
 }
 
-/// Seconds after which nobody waits any more.
+/// A timeout in seconds that is never reached.
 const NEVER: f64 = 1e9;
 
 static SLOTS: Mutex<Vec<Slot>> = Mutex::new(Vec::new());

@@ -1,5 +1,6 @@
-//! What a process owes when it ends right after a Ctrl-C or a cancellation: the clean-up of a given-up acquire is sent by
-//! the background thread, and an interpreter that exits at once would take that thread away before.
+//! Waits at exit for the clean-up of acquires that were abandoned by a Ctrl-C or a cancellation.
+//!
+//! The background thread sends the clean-up. An interpreter that exits at once would end that thread first.
 
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};

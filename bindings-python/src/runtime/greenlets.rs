@@ -46,7 +46,7 @@ impl Greenlets<'_> {
         Ok(self.current.call0()?.as_ptr() as usize)
     }
 
-    /// Lets the others run for a moment. Raises what ends this one.
+    /// Lets other greenlets run briefly. Raises the exception that ends this greenlet.
     pub(crate) fn pause(&mut self) -> PyResult<()> {
         let pause = self.pause;
         self.pause = (pause * 2).min(PAUSES.1);

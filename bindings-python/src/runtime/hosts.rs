@@ -1,6 +1,6 @@
-//! Who runs tasks here: asyncio, or trio, once the program has imported it.
+//! The async library that runs tasks here, which is asyncio or, once the program has imported it, trio.
 //!
-//! Python's side shows what runs as an event loop, and says so here when the package is imported: calls go one way.
+//! The Python code presents trio as an event loop. It registers itself here when the package is imported.
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -10,7 +10,7 @@ use crate::once::{Once, intern};
 /// Gives the running trio as an event loop, or None.
 static TRIO: Once<Py<PyAny>> = Once::new();
 
-/// How to ask for the trio that runs here; never asked where nobody has imported trio.
+/// Sets the function that returns the running trio. It is called only after the program has imported trio.
 #[pyfunction]
 #[pyo3(name = "_set_trio", signature = (running: "collections.abc.Callable[[], object | None]") -> "None")]
 pub(crate) fn set_trio(py: Python<'_>, running: Py<PyAny>) {

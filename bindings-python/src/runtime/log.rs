@@ -1,5 +1,5 @@
-//! Core's events, on their way to `logging`: as plain data into the dispatcher's queue, and from there to `redlock._log`,
-//! which knows the loggers and says here what they want.
+//! Core's events, on their way to `logging`: as plain data into the dispatcher's queue, and from there to
+//! `redlock._log`, which knows the loggers and says here what they want.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -14,7 +14,7 @@ static START: Once<Py<PyAny>> = Once::new();
 /// What logs a record.
 static EMIT: Once<Py<PyAny>> = Once::new();
 
-/// How to begin to log, once there is somebody who may have something to say.
+/// Sets the function that starts logging. A process calls it for its first client.
 #[pyfunction]
 #[pyo3(name = "_log_by", signature = (start: "collections.abc.Callable[[], object]") -> "None")]
 pub(crate) fn log_by(py: Python<'_>, start: Py<PyAny>) {

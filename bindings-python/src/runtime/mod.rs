@@ -1,18 +1,19 @@
 //! Every hazard between Rust's threads and Python.
 //!
-//! - **The GIL** is never held while waiting (`wait`), and core's background thread never takes it: what that thread has to
-//!   say goes into a queue, as plain data, and a Python thread or an event loop picks it up.
+//! - **The GIL** is never held while waiting (`wait`), and core's background thread never takes it. That thread puts
+//!   its results into a queue as plain data. A Python thread or an event loop takes them from there.
 //! - **Panics** of ours are exceptions (`guarded`), on whichever thread.
 //! - **Signals**: a waiting thread looks for them every 50 ms, so Ctrl-C raises; the dropped future cleans up after itself.
 //! - **Event loops** (`event_loop`, `completions`): one queue per loop, one wake-up per batch.
 //! - **Logs and callbacks outside a loop** (`log`, `watch`, `callback`, `dispatcher`): one native thread, started at first use.
-//! - **trio** (`hosts`): shown as an event loop by Python's side; nobody is asked where it is not imported.
-//! - **gevent and eventlet** (`greenlets`): whoever waits lets other greenlets run.
-//! - **Exits** (`exit`): clean-ups under way are waited for, for a moment.
-//! - **Forks**: whatever belongs to the parent (`redlock::ffi::fork_generation`) is left alone and made anew.
+//! - **trio** (`hosts`): the Python code presents it as an event loop, if the program has imported it.
+//! - **gevent and eventlet** (`greenlets`): a waiting greenlet lets others run.
+//! - **Exits** (`exit`): an exit waits briefly for pending clean-ups.
+//! - **Forks**: whatever belongs to the parent (`redlock::ffi::fork_generation`) is not touched. The child creates
+//!   its own.
 //!
-//! The statics of this crate are locked with the GIL held and never across a call into Python, so a fork, which holds the
-//! GIL, finds them free.
+//! The statics of this crate are locked with the GIL held and never across a call into Python, so a fork, which holds
+//! the GIL, finds them free.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -73,13 +74,15 @@ pub(crate) fn guarded<T>(work: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
     catch_unwind(AssertUnwindSafe(guarded)).unwrap_or_else(|_| Err(internal()))
 }
 
-/// A thread that is in a call into Python when the interpreter goes: where it asks for the GIL again it is ended, by an
-/// unwinding that aborts the process if anybody catches it. It stays where it is instead; all else ends with the process.
+/// Parks a thread that is in a call into Python when the interpreter exits.
+///
+/// When such a thread takes the GIL again, Python ends it by unwinding, and catching that aborts the process. The
+/// thread stays parked until the process ends instead.
 struct Stays;
 
 impl Drop for Stays {
     fn drop(&mut self) {
-        // Of a panic of ours it is no matter.
+        // A panic of this crate unwinds as usual.
         while !std::thread::panicking() {
             std::thread::park();
         }

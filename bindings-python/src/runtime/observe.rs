@@ -1,4 +1,4 @@
-//! Who is told what acquires came to, in the context of whoever acquires: what traces are made of.
+//! Reports the outcome of each acquire to an observer, in the context of the caller. Tracing uses this.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use super::lock;
 static OBSERVER: Mutex<Option<Py<PyAny>>> = Mutex::new(None);
 static OBSERVED: AtomicBool = AtomicBool::new(false);
 
-/// Has `observer` told of each acquire from now on; None: nobody.
+/// Sets the function that is called after each acquire. None removes it.
 #[pyfunction]
 #[pyo3(name = "_observe_by", signature = (observer: "collections.abc.Callable[[str, float, str, str | None], object] | None") -> "None")]
 pub(crate) fn observe_by(observer: Option<Py<PyAny>>) {

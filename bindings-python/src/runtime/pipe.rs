@@ -35,7 +35,7 @@ mod ends {
             self.0.as_raw_fd()
         }
 
-        /// From here on it has to be rung anew.
+        /// Empties the pipe. The next wake-up has to write to it again.
         pub(crate) fn drain(&self) {
             let _ = (&self.0).read(&mut [0; 16]);
         }

@@ -1,4 +1,4 @@
-//! What waits for an event loop, and how it is told.
+//! The queue of items for an event loop, and its wake-up.
 
 use std::collections::VecDeque;
 
@@ -31,7 +31,7 @@ pub(super) enum Bell {
 pub(super) struct Queue {
     items: Completions<Item>,
     bell: Bell,
-    /// Of the process whose loop it is: in a forked child a thread of the parent may hold it for ever.
+    /// The process of the loop. In a forked child, a lock that a thread of the parent held is never released.
     generation: u32,
 }
 

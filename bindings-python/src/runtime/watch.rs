@@ -1,10 +1,11 @@
 //! Callbacks for the loss of a lease: each called once, whatever becomes of the lease's object after the loss.
 //!
-//! While the lease is held only its object owns the callbacks, so that all can be collected. Whoever learns of the loss
-//! sends word, without owning them; an object that goes before that word has arrived sends its callbacks along with another.
+//! While the lease is held, only its object owns the callbacks, so that the garbage collector can free them all. The
+//! task that detects the loss sends a message without owning them. If the object is dropped before that message
+//! arrives, it sends its callbacks in another message.
 //!
-//! One word for all callbacks of one thread: a loop that is told of a loss by the first of several words, cancels the lease's
-//! task and ends, has nobody left whom the others could reach.
+//! All callbacks of one thread share one message. With several, a loop could cancel the lease's task at the first one
+//! and end before the others arrive.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, Weak};
@@ -34,7 +35,7 @@ pub(crate) struct Watch {
 pub(crate) enum Place {
     /// The dispatcher's, of this process.
     Dispatcher(u32),
-    /// That of the loop with the queue at this address, which whoever watches there keeps.
+    /// The thread of the loop with the queue at this address. Each watch of that loop keeps the queue alive.
     Loop(usize),
 }
 
@@ -106,7 +107,8 @@ impl Watch {
 }
 
 impl Word {
-    /// What to call and with what, for the first word that arrives. With the GIL: the lease's object must not go meanwhile.
+    /// What to call and with what, for the first word that arrives. With the GIL: the lease's object must not go
+    /// meanwhile.
     pub(super) fn arrived(self, _: Python<'_>) -> Option<(Vec<Callback>, Error)> {
         let (watch, error) = match self {
             Self::FromTask(watch, error) => (watch.upgrade()?, error),

@@ -55,7 +55,7 @@ impl Outcome {
         }
     }
 
-    /// What a task is told that awaits it.
+    /// The exception that a task awaiting it receives.
     pub(super) fn cancellation<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         static CANCELLED: Once<Py<PyAny>> = Once::new();
         let class = CANCELLED.import(py, "asyncio", "CancelledError")?;
@@ -66,7 +66,7 @@ impl Outcome {
     }
 }
 
-/// What is raised of one that has come to nothing yet.
+/// The error for reading the result of a pending future.
 pub(super) fn pending(py: Python<'_>) -> PyErr {
     static INVALID: Once<Py<PyAny>> = Once::new();
     let invalid = INVALID.import(py, "asyncio", "InvalidStateError");
@@ -74,7 +74,7 @@ pub(super) fn pending(py: Python<'_>) -> PyErr {
     made.map_or_else(|error| error, PyErr::from_value)
 }
 
-/// The loop is told of a failure that nobody has asked for.
+/// Reports an exception that was never retrieved to the loop.
 pub(super) fn tell(event_loop: &Bound<'_, PyAny>, error: &Py<PyBaseException>) -> PyResult<()> {
     let py = event_loop.py();
     let about = PyDict::new(py);

@@ -1,4 +1,4 @@
-//! Who is to be called when a future is done.
+//! The callbacks that are called when a future is done.
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -75,7 +75,7 @@ impl Waiting {
             return self.call_soon(event_loop, of);
         };
         match context.call_method1(py, intern!(py, "run"), (&self.function, of)) {
-            // Another task runs here: somebody runs a loop within it.
+            // Another task runs here, and it runs a nested loop.
             Err(error) if error.is_instance_of::<PyRuntimeError>(py) => {
                 self.call_soon(event_loop, of)
             }
@@ -96,8 +96,9 @@ fn task(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
     TASK.import(py, "_asyncio", "Task")
 }
 
-/// Whether a task may run its own loop within a step of its, as with nest_asyncio, which has tasks of another class for it:
-/// a loop that is run within our callback cannot call it, and would never read what is waited for.
+/// Whether a task may run a nested loop within one of its steps, as with nest_asyncio, which uses another task class.
+///
+/// A loop that runs within our callback cannot call the callback again, so it would never read the awaited reply.
 fn nests(py: Python<'_>) -> PyResult<bool> {
     static ASYNCIO: Once<Py<PyAny>> = Once::new();
     let asyncio = ASYNCIO.get_or_try_init(py, || Ok(py.import("asyncio")?.into_any().unbind()))?;
