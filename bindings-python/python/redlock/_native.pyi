@@ -287,7 +287,7 @@ class AsyncLock:
         """
     async def inspect(self) -> Inspection:
         """
-        Asks the nodes who holds the lock.
+        Asks the nodes for the holder of the lock.
 
         Returns:
             A snapshot, which may be outdated when you read it.
@@ -397,31 +397,37 @@ class AsyncRedlock:
 
     The client connects at the first use. `async with client:` calls `shutdown(0)` at its end.
 
-    `nodes` is the URL of a server, or a list of URLs of independent servers: `redis://[user:password@]host[:port][/db]`,
-    `rediss://` (TLS), `redis+sentinel://host,host/service`, `redis+cluster://host,host`, `unix:///path`,
-    `memory://[name]`. Times are seconds or timedelta.
+    `nodes` is the URL of a server, or a list of URLs of independent servers. A URL begins with
+    `redis://[user:password@]host[:port][/db]`, `rediss://` (TLS), `redis+sentinel://host,host/service`,
+    `redis+cluster://host,host`, `unix:///path` or `memory://[name]`. Times are seconds or timedelta.
 
-    - key_prefix: goes before every name; default `lock:`. An empty one shares keys with other libraries
-    - node_timeout: how long to wait for one node's answer; default min(1, ttl / 5)
-    - connect_timeout: how long an attempt to connect may take: name lookup, TCP, TLS and login; default 5
-    - restart_guard: over several nodes, one younger than this takes no first vote, and no ttl may exceed it. The same
-      on every client; 0: no guard; default 60
-    - min_replicas: so many replicas of a node must have a grant or an extension before it counts (WAIT); default 0
-    - fsync: whether a grant or an extension must be on disk before it counts (WAITAOF), which may take a second then;
-      default False
-    - scripts: whether locks are asked for by scripts (EVALSHA); default: but for releases where the server has DELIFEQ
-      (Valkey 9), which costs it less. False needs DELIFEQ, or DELEX (Redis 8.4), one name per lock and no fencing
-    - tls_ca: for `rediss://`, a PEM file of whom to trust, by its path or as its bytes; default: the system's trust
-    - tls_cert: PEM of the client's certificate chain, where the server asks for one; with tls_key
-    - tls_key: PEM of the certificate's private key
-    - tls_server_name: the name that the server's certificate must carry; default the URL's host
-    - tls_verify: whether the server must prove who it is; default True. With False whoever answers is believed, and
-      hears the password: only for a network that nobody else is in
-    - client_name: what the connections are called in the server's CLIENT LIST and log; default `redlock`
-    - credentials: a function that gives a password, (user, password) or (user, password, lifetime in seconds); asked
-      at each connect and, on the open connection, before the lifetime ends. It runs on a thread of its own
-    - unavailable_after: how long an acquire without a `wait` goes on while no quorum of nodes replies. Then it raises
-      QuorumUnavailable. None never gives up; default 10
+    - key_prefix: Prefix of every key. Default `lock:`. With an empty prefix, keys may clash with those of other
+      libraries.
+    - node_timeout: Timeout for the reply of one node, in seconds. Default min(1, ttl / 5).
+    - connect_timeout: Timeout for connecting to one node, in seconds. Includes the name lookup, TCP, TLS and login.
+      Default 5.
+    - restart_guard: With several nodes, a node that started less than this many seconds ago does not vote on new
+      locks. No ttl may exceed it. Use the same value on every client. 0 turns it off. Default 60.
+    - min_replicas: Number of replicas that must confirm a grant or renewal before the vote of their node counts
+      (WAIT). Default 0.
+    - fsync: Whether a grant or renewal must be on disk before it counts (WAITAOF). This may take up to a second.
+      Default False.
+    - scripts: Whether to use Lua scripts (EVALSHA). By default, only releases on a server with DELIFEQ (Valkey 9)
+      use none. True always uses scripts. False needs a server with DELIFEQ or DELEX (Redis 8.4), one name per lock
+      and no fencing.
+    - tls_ca: CA certificates for `rediss://`, as the path of a PEM file or as its bytes. Default the system's CAs.
+    - tls_cert: The client's certificate chain, as the path of a PEM file or as its bytes. Requires `tls_key`.
+      Default None.
+    - tls_key: The private key of `tls_cert`, as the path of a PEM file or as its bytes. Default None.
+    - tls_server_name: Name that the server's certificate must contain. Default the URL's host.
+    - tls_verify: Whether to verify the server's certificate. Default True. With False, any server is accepted and
+      receives the password. Use False only on an isolated network.
+    - client_name: Name of the connections in the server's CLIENT LIST and log. Default `redlock`.
+    - credentials: Callback that returns a password, (user, password) or (user, password, lifetime in seconds). It
+      is called on a separate thread at each connect, and again before the lifetime ends. Default the URL's user and
+      password.
+    - unavailable_after: Maximum time in seconds without replies from a quorum of nodes, for an acquire without a
+      `wait`. It then raises QuorumUnavailable. None sets no limit. Default 10.
 
     Raises InvalidOption for an invalid value.
 
@@ -590,19 +596,20 @@ class AsyncRedlock:
         """
         Describes a lock on one name, or on several (1,000 at most) as one. Nothing is sent.
 
-        Times are seconds or timedelta. For a decorator, the name may contain parameters of the decorated function in
-        braces. It may also be a function that receives the arguments that it names.
+        Times are seconds or timedelta. For a decorator, the name may contain parameters of the decorated
+        function in braces. It may also be a function that receives the arguments that it names.
 
-        - ttl: how long the lease lives without renewal; at least 0.1, default 10
-        - wait: how long an acquire may wait, for the holder and for failed nodes; 0: one round; default None: for ever for the
-          holder, and for failed nodes by the client's `unavailable_after`
-        - renew: whether to extend at a third of the ttl until released; default True
-        - max_hold: upper bound on the whole hold, at which the lease is lost; default None: no bound
-        - min_hold: how long the key stays after the acquire, even if the lease is released before; default 0
-        - node_timeout: how long to wait for one node's answer; default the client's, else min(1, ttl / 5)
-        - fencing: whether to ask for a fencing token, `lease.fencing_token`; default False
-        - default: for decorators, the value that a call returns, without running, if it cannot get the lock within `wait`;
-          not given: LockTimeout
+        - ttl: Time in seconds until the lease expires, unless renewed. Minimum 0.1, default 10.
+        - wait: Maximum time in seconds that an acquire waits, both for the holder and for failed nodes. 0 tries once.
+          Default None, which waits for the holder forever, and for failed nodes up to the client's `unavailable_after`.
+        - renew: Whether to renew the lease every third of the ttl until it is released. Default True.
+        - max_hold: Maximum time in seconds to hold the lock. The lease is then lost. Default None, which sets no limit.
+        - min_hold: Minimum time in seconds to keep the key, even if the lease is released earlier. Must not exceed
+          `ttl` or `max_hold`. Default 0.
+        - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5).
+        - fencing: Whether to issue a fencing token, available as `lease.fencing_token`. Default False.
+        - default: For decorators, the value that a call returns if it cannot acquire the lock within `wait`.
+          The function does not run then. Without `default`, the call raises LockTimeout.
 
         Raises InvalidOption for an invalid value.
 
@@ -630,7 +637,7 @@ class AsyncRedlock:
 @final
 class Inspection:
     """
-    Who holds a lock, by each node's word: a snapshot.
+    A snapshot of the holder of a lock, as reported by each node.
 
         >>> found = client.lock("job").inspect()
         >>> found.held, found.remaining, found.nodes[0].state
@@ -656,11 +663,11 @@ class Inspection:
 @final
 class Lease:
     """
-    What you hold: renewed in the background until released, lost, or collected.
+    A held lock, renewed in the background until the lease is released, lost or garbage-collected.
 
-    `with lease:` releases it at the end. It raises LockLost if it is over, and RuntimeError if a with statement has entered
-    it already. A lease that is collected without a release is not
-    released: its renewal ends, the key lives out its ttl, and a ResourceWarning names it.
+    `with lease:` releases it at the end. It raises LockLost if the lease is over, and RuntimeError if a with statement
+    has entered it already. If a lease is garbage-collected without a release, its renewal ends and the key expires when
+    its TTL ends. A ResourceWarning names the lease.
 
         >>> with client.lock("job").acquire() as lease:
         ...     lease.held
@@ -714,16 +721,18 @@ class Lease:
         """
     def detach(self, /) -> bool:
         """
-        Ends it here and leaves the key, which lives out its ttl or goes on under who attached to its token.
+        Ends the lease without deleting its key. Returns True if the lease was still held.
 
-        True if it was still held. To hand a lease over: pass `token` on, wait for the other's `attach`, detach.
+        The key expires when its TTL ends, unless another process attached to its token. To hand a lease over, pass
+        `token` on, wait for the `attach` of the other process, and then detach.
 
             >>> lease.detach(), client.lock("job").inspect().held
             (True, True)
         """
     def ensure_held(self, /) -> None:
         """
-        Raises LockLost when it was lost, LockReleased when it was released: ask before you write. No question to the nodes.
+        Raises LockLost when it was lost, LockReleased when it was released: ask before you write. No question to the
+        nodes.
 
             >>> lease.ensure_held()
             >>> lease.release()
@@ -736,8 +745,8 @@ class Lease:
         Makes it last at least `ttl` seconds from now (default: its own ttl); also the ttl of later renewals. Never
         shortens.
 
-        Raises LockLost once it is over, QuorumUnavailable when too few nodes answered; then it goes on to its end. Raises
-        InvalidOption for a ttl below 0.1, or above `restart_guard` over several nodes.
+        Raises LockLost once it is over, QuorumUnavailable when too few nodes answered; then it goes on to its end.
+        Raises InvalidOption for a ttl below 0.1, or above `restart_guard` over several nodes.
 
             >>> lease.extend(ttl=30)
             >>> lease.ttl, lease.remaining > 29
@@ -746,7 +755,9 @@ class Lease:
     @property
     def fencing_token(self, /) -> int:
         """
-        Larger than that of every earlier lease of the lock: a resource that keeps the largest one can refuse who is late.
+        A number that is larger than the fencing token of every earlier lease of the lock.
+
+        A resource that stores the largest token can reject requests of earlier holders.
 
         Raises InvalidOption unless the lock was made with `fencing=True`, and for a lease from `attach`.
 
@@ -782,12 +793,12 @@ class Lease:
         """
     def on_lost(self, /, callback: "collections.abc.Callable[[redlock.errors.LockLost], object]") -> "collections.abc.Callable[[], None]":
         """
-        Calls `callback(error)` once with the LockLost, when the lease is lost; soon, if it is lost already. Never after a
-        release.
+        Calls `callback(error)` once with the LockLost, when the lease is lost; soon, if it is lost already. Never after
+        a release.
 
-        On the running event loop, or else on a thread for such calls; in the context (`contextvars`) of who registered it.
-        On a loop it may be a coroutine function, which is run as a task. What this returns unregisters it when called.
-        Raises InvalidOption for what cannot be called, and for a coroutine function where no event loop runs.
+        On the running event loop, or else on a thread for such calls; in the context (`contextvars`) of who registered
+        it. On a loop it may be a coroutine function, which is run as a task. What this returns unregisters it when
+        called. Raises InvalidOption for what cannot be called, and for a coroutine function where no event loop runs.
 
             >>> done = threading.Event()
             >>> forget = lease.on_lost(lambda error: print("not called"))
@@ -800,9 +811,10 @@ class Lease:
         """
     def release(self, /) -> None:
         """
-        Gives it back. A second time does nothing; after a loss it raises LockLost.
+        Releases the lock. A second call does nothing. Raises LockLost if the lease was lost.
 
-        Raises QuorumUnavailable when too few nodes confirmed within `node_timeout`: the keys then expire by themselves.
+        Raises QuorumUnavailable if too few nodes confirmed within `node_timeout`. The keys then expire when their TTL
+        ends.
 
             >>> lease.release()
             >>> lease.held
@@ -819,7 +831,9 @@ class Lease:
     @property
     def token(self, /) -> str:
         """
-        The value of the key while it is ours, as `attach` wants it: 32 hex digits. Who knows it can release the lock.
+        The value of the key while the lease is held, as 32 hex digits. Pass it to `attach` to hand the lease over.
+
+        Any client with this token can release the lock.
 
             >>> len(lease.token)
             32
@@ -836,7 +850,7 @@ class Lease:
 @final
 class Lock:
     """
-    What to lock. No state of its own: share it between threads and tasks, and use it many times.
+    A lock on one name, or on several as one. You can reuse it, and share it between threads and tasks.
 
     `with lock as lease:` and `async with lock as lease:` hold it for the block; `@lock` holds it for each call.
 
@@ -909,7 +923,7 @@ class Lock:
         """
     def _hand_over(self, /, lease: "Lease") -> "None":
         """
-        The with statement that holds this lease does not release it: from here on somebody else will.
+        Keeps the with statement that holds this lease from releasing it. Another caller will.
         """
     def _inspect(self, /) -> "collections.abc.Awaitable[Inspection]":
         """
@@ -960,9 +974,10 @@ class Lock:
         """
         Continues the lease that another process holds under this token. Raises LockLost if it is not held.
 
-        Both are one owner then, and each renews for itself. A release by either deletes the key: the other one is told of
-        a loss. So whoever hands a lease over ends its own by `lease.detach()`; a process that ends without a release does
-        no harm either. The fencing token does not come with the lease: hand it over with the token.
+        Both processes then hold the lock, and each renews it. A release by either process deletes the key, and the
+        other process is notified of a loss. To hand a lease over, call `lease.detach()` in the first process. That
+        process may also exit without a release. The lease does not include the fencing token. Pass it on together with
+        the token.
 
             >>> ours = lock.acquire()
             >>> theirs = lock.attach(ours.token)      # as a rule in another process
@@ -972,9 +987,9 @@ class Lock:
         """
     def inspect(self, /) -> Inspection:
         """
-        Who holds it, by each node's word: a snapshot, which may be over when you read it.
+        Returns a snapshot of the holder, as reported by each node. It may be outdated when you read it.
 
-        Raises QuorumUnavailable when fewer nodes than a quorum answered within `node_timeout`.
+        Raises QuorumUnavailable if fewer nodes than a quorum replied within `node_timeout`.
 
             >>> lock.inspect().held
             False
@@ -1013,9 +1028,10 @@ class Lock:
         """
     def try_acquire(self, /) -> Lease | None:
         """
-        The lease, or None if somebody else holds it or waits for it in this process: one round.
+        Tries once to acquire the lock. Returns the lease, or None if another holder has it.
 
-        Raises QuorumUnavailable when too few nodes answered.
+        Also returns None if another caller in this process waits for the lock. Raises QuorumUnavailable if too few
+        nodes replied.
 
             >>> with lock.try_acquire() as lease:
             ...     print(lock.try_acquire())
@@ -1032,7 +1048,7 @@ class Lock:
     @property
     def wait(self, /) -> float | None:
         """
-        The seconds for which an acquire may wait; None: for ever.
+        Maximum time in seconds that an acquire waits. None waits forever.
 
             >>> client.lock("job", wait=5).wait
             5.0
@@ -1062,7 +1078,7 @@ class NodeInspection:
     @property
     def remaining(self, /) -> float | None:
         """
-        The seconds left; None when free, at a fault, or without a known end.
+        The seconds left. None if the lock is free, the node failed, or the end is unknown.
         """
     @property
     def state(self, /) -> str:
@@ -1083,36 +1099,43 @@ class NodeInspection:
 @disjoint_base
 class Redlock:
     """
-    The client: the nodes of one lock space, and what its locks have in common.
+    A client for one set of Redis nodes.
 
-    Nothing connects here. `with client:` ends in `shutdown(0)`.
+    The client connects at the first use. `with client:` calls `shutdown(0)` at the end.
 
-    `nodes` is one URL or several, of independent servers: `redis://[user:password@]host[:port][/db]`, `rediss://`
-    (TLS), `redis+sentinel://host,host/service`, `redis+cluster://host,host`, `unix:///path`, `memory://[name]`. Times are seconds or timedelta.
+    `nodes` is the URL of a server, or a list of URLs of independent servers. A URL begins with
+    `redis://[user:password@]host[:port][/db]`, `rediss://` (TLS), `redis+sentinel://host,host/service`,
+    `redis+cluster://host,host`, `unix:///path` or `memory://[name]`. Times are seconds or timedelta.
 
-    - key_prefix: goes before every name; default `lock:`. An empty one shares keys with other libraries
-    - node_timeout: how long to wait for one node's answer; default min(1, ttl / 5)
-    - connect_timeout: how long an attempt to connect may take: name lookup, TCP, TLS and login; default 5
-    - restart_guard: over several nodes, one younger than this takes no first vote, and no ttl may exceed it. The same
-      on every client; 0: no guard; default 60
-    - min_replicas: so many replicas of a node must have a grant or an extension before it counts (WAIT); default 0
-    - fsync: whether a grant or an extension must be on disk before it counts (WAITAOF), which may take a second then;
-      default False
-    - scripts: whether locks are asked for by scripts (EVALSHA); default: but for releases where the server has DELIFEQ
-      (Valkey 9), which costs it less. False needs DELIFEQ, or DELEX (Redis 8.4), one name per lock and no fencing
-    - tls_ca: for `rediss://`, a PEM file of whom to trust, by its path or as its bytes; default: the system's trust
-    - tls_cert: PEM of the client's certificate chain, where the server asks for one; with tls_key
-    - tls_key: PEM of the certificate's private key
-    - tls_server_name: the name that the server's certificate must carry; default the URL's host
-    - tls_verify: whether the server must prove who it is; default True. With False whoever answers is believed, and
-      hears the password: only for a network that nobody else is in
-    - client_name: what the connections are called in the server's CLIENT LIST and log; default `redlock`
-    - credentials: a function that gives a password, (user, password) or (user, password, lifetime in seconds); asked
-      at each connect and, on the open connection, before the lifetime ends. It runs on a thread of its own
-    - unavailable_after: how long an acquire without a `wait` goes on while no quorum of nodes replies. Then it raises
-      QuorumUnavailable. None never gives up; default 10
+    - key_prefix: Prefix of every key. Default `lock:`. With an empty prefix, keys may clash with those of other
+      libraries.
+    - node_timeout: Timeout for the reply of one node, in seconds. Default min(1, ttl / 5).
+    - connect_timeout: Timeout for connecting to one node, in seconds. Includes the name lookup, TCP, TLS and login.
+      Default 5.
+    - restart_guard: With several nodes, a node that started less than this many seconds ago does not vote on new
+      locks. No ttl may exceed it. Use the same value on every client. 0 turns it off. Default 60.
+    - min_replicas: Number of replicas that must confirm a grant or renewal before the vote of their node counts
+      (WAIT). Default 0.
+    - fsync: Whether a grant or renewal must be on disk before it counts (WAITAOF). This may take up to a second.
+      Default False.
+    - scripts: Whether to use Lua scripts (EVALSHA). By default, only releases on a server with DELIFEQ (Valkey 9)
+      use none. True always uses scripts. False needs a server with DELIFEQ or DELEX (Redis 8.4), one name per lock
+      and no fencing.
+    - tls_ca: CA certificates for `rediss://`, as the path of a PEM file or as its bytes. Default the system's CAs.
+    - tls_cert: The client's certificate chain, as the path of a PEM file or as its bytes. Requires `tls_key`.
+      Default None.
+    - tls_key: The private key of `tls_cert`, as the path of a PEM file or as its bytes. Default None.
+    - tls_server_name: Name that the server's certificate must contain. Default the URL's host.
+    - tls_verify: Whether to verify the server's certificate. Default True. With False, any server is accepted and
+      receives the password. Use False only on an isolated network.
+    - client_name: Name of the connections in the server's CLIENT LIST and log. Default `redlock`.
+    - credentials: Callback that returns a password, (user, password) or (user, password, lifetime in seconds). It
+      is called on a separate thread at each connect, and again before the lifetime ends. Default the URL's user and
+      password.
+    - unavailable_after: Maximum time in seconds without replies from a quorum of nodes, for an acquire without a
+      `wait`. It then raises QuorumUnavailable. None sets no limit. Default 10.
 
-    Raises InvalidOption for a value that breaks a rule.
+    Raises InvalidOption for an invalid value.
 
         >>> with redlock.Redlock(["memory://a", "memory://b", "memory://c"], key_prefix="app:") as client:
         ...     client.lock("job").key
@@ -1189,8 +1212,8 @@ class Redlock:
         """
     def attach(self, /, name: "str | list[str] | tuple[str, ...]", token: "str", *, ttl: "float | datetime.timedelta | None" = None) -> Lease:
         """
-        Continues the lease that another process holds under this token, with this `ttl` (default 10 seconds) from now on:
-        `lock(name).attach(token)`, which says more. Raises LockLost if it is not held.
+        Continues the lease that another process holds under this token, with this `ttl` (default 10 seconds) from now
+        on: `lock(name).attach(token)`, which says more. Raises LockLost if it is not held.
 
             >>> theirs = client.attach("job", lease.token, ttl=5)
         """
@@ -1205,9 +1228,9 @@ class Redlock:
         """
     def force_release(self, /, name: "str | list[str] | tuple[str, ...]") -> bool:
         """
-        Deletes the lock whoever holds it; True if there was something to delete. Its holder is told of the loss.
+        Deletes the key of a lock, regardless of its holder. Returns True if the key existed.
 
-        Raises QuorumUnavailable when too few nodes answered.
+        The holder is notified of the loss. Raises QuorumUnavailable if too few nodes replied.
 
             >>> client.force_release("job")
             True
@@ -1224,23 +1247,24 @@ class Redlock:
     @typing.overload
     def lock(self, /, name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *, ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None) -> Lock:
         """
-        Describes a lock on one name, or on several (1,000 at most) as one; nothing is sent. Times are seconds or timedelta.
+        Describes a lock on one name, or on several (1,000 at most) as one. Nothing is sent.
 
-        As a decorator's, the name may have braces around the decorated function's parameters, or be a function that
-        gets those it asks for.
+        Times are seconds or timedelta. For a decorator, the name may contain parameters of the decorated
+        function in braces. It may also be a function that receives the arguments that it names.
 
-        - ttl: how long the lease lives without renewal; at least 0.1, default 10
-        - wait: how long an acquire may wait, for the holder and for failed nodes; 0: one round; default None: for ever for the
-          holder, and for failed nodes by the client's `unavailable_after`
-        - renew: whether to extend at a third of the ttl until released; default True
-        - max_hold: upper bound on the whole hold, at which the lease is lost; default None: no bound
-        - min_hold: how long the key stays after the acquire, even if the lease is released before; default 0
-        - node_timeout: how long to wait for one node's answer; default the client's, else min(1, ttl / 5)
-        - fencing: whether to ask for a fencing token, `lease.fencing_token`; default False
-        - default: for decorators, the value that a call returns, without running, if it cannot get the lock within `wait`;
-          not given: LockTimeout
+        - ttl: Time in seconds until the lease expires, unless renewed. Minimum 0.1, default 10.
+        - wait: Maximum time in seconds that an acquire waits, both for the holder and for failed nodes. 0 tries once.
+          Default None, which waits for the holder forever, and for failed nodes up to the client's `unavailable_after`.
+        - renew: Whether to renew the lease every third of the ttl until it is released. Default True.
+        - max_hold: Maximum time in seconds to hold the lock. The lease is then lost. Default None, which sets no limit.
+        - min_hold: Minimum time in seconds to keep the key, even if the lease is released earlier. Must not exceed
+          `ttl` or `max_hold`. Default 0.
+        - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5).
+        - fencing: Whether to issue a fencing token, available as `lease.fencing_token`. Default False.
+        - default: For decorators, the value that a call returns if it cannot acquire the lock within `wait`.
+          The function does not run then. Without `default`, the call raises LockTimeout.
 
-        Raises InvalidOption for a value that breaks a rule.
+        Raises InvalidOption for an invalid value.
 
             >>> lock = client.lock("job", ttl=10, wait=5)
             >>> with lock as lease:
@@ -1257,8 +1281,10 @@ class Redlock:
         """
     def release_all(self, /) -> int:
         """
-        Gives back all that this client holds; says how many. Whoever still runs under one is told: LockLost, reason
-        `revoked`. Raises the first error once all were tried.
+        Releases all leases of this client and returns their number.
+
+        Code that still runs under one of them receives LockLost with reason `revoked`. Raises the first error after
+        trying to release all of them.
 
             >>> client.release_all()
             1
@@ -1303,7 +1329,7 @@ class Stats:
     @property
     def granted(self, /) -> int:
         """
-        Acquires that gave a lease.
+        Acquires that returned a lease.
         """
     @property
     def held(self, /) -> int:
@@ -1318,17 +1344,17 @@ class Stats:
     @property
     def reconnects(self, /) -> int:
         """
-        Connections that were opened anew, after one that ended.
+        Connections that were opened again after one ended.
         """
     @property
     def refused(self, /) -> int:
         """
-        Acquires of one round that found somebody else: `try_acquire`.
+        Calls of `try_acquire` that found another holder.
         """
     @property
     def released(self, /) -> int:
         """
-        Leases that their owner gave back.
+        Leases that their owner released.
         """
     @property
     def renewed(self, /) -> int:
@@ -1353,7 +1379,7 @@ class Stats:
     @property
     def unavailable(self, /) -> int:
         """
-        Acquires for which too few nodes answered.
+        Acquires for which too few nodes replied.
         """
     @property
     def unrenewed(self, /) -> int:
@@ -1415,7 +1441,7 @@ def _lock(client: "Redlock | None", names: "typing.Any", options: "dict[str, typ
 
 def _log_by(start: "collections.abc.Callable[[], object]") -> "None":
     """
-    How to begin to log, once there is somebody who may have something to say.
+    Sets the function that starts logging. A process calls it for its first client.
     """
 
 def _log_from(topic: "str", level: "int") -> "None":
@@ -1435,12 +1461,12 @@ def _now() -> "float":
 
 def _observe_by(observer: "collections.abc.Callable[[str, float, str, str | None], object] | None") -> "None":
     """
-    Has `observer` told of each acquire from now on; None: nobody.
+    Sets the function that is called after each acquire. None removes it.
     """
 
 def _set_trio(running: "collections.abc.Callable[[], object | None]") -> "None":
     """
-    How to ask for the trio that runs here; never asked where nobody has imported trio.
+    Sets the function that returns the running trio. It is called only after the program has imported trio.
     """
 
 def _swap_default(other: "tuple[Redlock, bool] | None") -> "tuple[Redlock, bool] | None":
@@ -1450,11 +1476,12 @@ def _swap_default(other: "tuple[Redlock, bool] | None") -> "tuple[Redlock, bool]
 
 def configure(nodes: "str | list[str] | tuple[str, ...]", *, replace: "bool | None" = None, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, connect_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, min_replicas: "int | None" = None, fsync: "bool | None" = None, scripts: "bool | None" = None, tls_ca: "str | os.PathLike[str] | bytes | None" = None, tls_cert: "str | os.PathLike[str] | bytes | None" = None, tls_key: "str | os.PathLike[str] | bytes | None" = None, tls_server_name: "str | None" = None, tls_verify: "bool | None" = None, client_name: "str | None" = None, credentials: "collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None" = None, unavailable_after: "float | datetime.timedelta | None" = ...) -> Redlock:
     """
-    Chooses the default client, and returns it: without it, REDLOCK_NODES, else REDIS_URL, else
-    redis://127.0.0.1:6379.
+    Configures the default client and returns it.
 
-    The options are those of `Redlock`. Raises InvalidOption for a value that breaks a rule, and once the default
-    client is in use, unless `replace` is true.
+    Without this call, the default client uses REDLOCK_NODES, then REDIS_URL, then redis://127.0.0.1:6379.
+
+    The options are those of `Redlock`. Raises InvalidOption for an invalid value. Also raises it if the default
+    client is already in use, unless `replace` is true.
 
         >>> client = redlock.configure(["memory://"], replace=True)
         >>> redlock.lock("job").inspect().nodes[0].url
@@ -1466,23 +1493,25 @@ def lock(name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[...
 @typing.overload
 def lock(name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *, ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None) -> Lock:
     """
-    Describes a lock of the default client, which is looked up at each acquire: see `configure`.
+    Describes a lock of the default client, on one name or on several (1,000 at most) as one. Nothing is sent.
 
-    One name, or several as one; times are seconds or timedelta. As a decorator's, the name may have braces around the
-    decorated function's parameters, or be a function that gets those it asks for.
+    Each acquire looks up the default client, which `configure` sets. Times are seconds or timedelta. For a
+    decorator, the name may contain parameters of the decorated function in braces. It may also be a function
+    that receives the arguments that it names.
 
-    - ttl: how long the lease lives without renewal; at least 0.1, default 10
-    - wait: how long an acquire may wait, for the holder and for failed nodes; 0: one round; default None: for ever for the
-      holder, and for failed nodes by the client's `unavailable_after`
-    - renew: whether to extend at a third of the ttl until released; default True
-    - max_hold: upper bound on the whole hold, at which the lease is lost; default None: no bound
-    - min_hold: how long the key stays after the acquire, even if the lease is released before; default 0
-    - node_timeout: how long to wait for one node's answer; default the client's, else min(1, ttl / 5)
-    - fencing: whether to ask for a fencing token, `lease.fencing_token`; default False
-    - default: for decorators, the value that a call returns, without running, if it cannot get the lock within `wait`;
-      not given: LockTimeout
+    - ttl: Time in seconds until the lease expires, unless renewed. Minimum 0.1, default 10.
+    - wait: Maximum time in seconds that an acquire waits, both for the holder and for failed nodes. 0 tries once.
+      Default None, which waits for the holder forever, and for failed nodes up to the client's `unavailable_after`.
+    - renew: Whether to renew the lease every third of the ttl until it is released. Default True.
+    - max_hold: Maximum time in seconds to hold the lock. The lease is then lost. Default None, which sets no limit.
+    - min_hold: Minimum time in seconds to keep the key, even if the lease is released earlier. Must not exceed
+      `ttl` or `max_hold`. Default 0.
+    - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5).
+    - fencing: Whether to issue a fencing token, available as `lease.fencing_token`. Default False.
+    - default: For decorators, the value that a call returns if it cannot acquire the lock within `wait`. The
+      function does not run then. Without `default`, the call raises LockTimeout.
 
-    Raises InvalidOption for a value that breaks a rule.
+    Raises InvalidOption for an invalid value.
 
         >>> with redlock.lock("job", ttl=10) as lease:
         ...     lease.held
