@@ -52,7 +52,9 @@ async fn names_ports_with_and_without_tls() {
     let text = error.to_string();
     assert!(
         text.contains("does not use TLS on this port")
-            || text.contains("whether this is a TLS port"),
+            || text.contains("whether this is a TLS port")
+            // On a busy machine, the call ends before the error of the attempt arrives.
+            || text.contains("still connecting"),
         "{text}"
     );
     let redlock = Redlock::builder([format!("redis://127.0.0.1:{port}")]).build().unwrap();
