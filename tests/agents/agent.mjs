@@ -8,6 +8,8 @@ const [nodes, restartGuard] = process.argv.slice(2);
 const client = new Redlock(nodes.split(" "), {
   restartGuard: Number(restartGuard ?? 0),
   minReplicas: Number(process.env.MIN_REPLICAS ?? 0),
+  // A failover on a busy machine may take longer than the default.
+  unavailableAfter: null,
 });
 let lease;
 

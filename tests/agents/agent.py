@@ -24,7 +24,10 @@ def now() -> int:
 class Agent:
     def __init__(self, nodes: list[str], guard: float) -> None:
         replicas = int(os.environ.get("MIN_REPLICAS", "0"))
-        self.client = redlock.Redlock(nodes, restart_guard=guard, min_replicas=replicas)
+        # A failover on a busy machine may take longer than the default.
+        self.client = redlock.Redlock(
+            nodes, restart_guard=guard, min_replicas=replicas, unavailable_after=None
+        )
         self.lease: redlock.Lease | None = None
 
     def lock(self, command: Reply) -> redlock.Lock:

@@ -15,7 +15,8 @@ fn main() {
     let replicas =
         std::env::var("MIN_REPLICAS").map_or(0, |count| count.parse().expect("a number"));
     let builder = Redlock::builder(nodes.split(' ')).restart_guard(guard).min_replicas(replicas);
-    let client = builder.build().expect("a client");
+    // A failover on a busy machine may take longer than the default.
+    let client = builder.unavailable_after(None).build().expect("a client");
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let mut agent = Agent { client, lease: None };
