@@ -154,7 +154,8 @@ lint: stubs
 # Generated files are committed: regenerating them must change nothing.
 stubs:
 	@scripts/stubs
-	git diff --exit-code -- bindings-python/python/redlock/_native.pyi bindings-node/native.d.ts
+	@scripts/reference
+	git diff --exit-code -- bindings-python/python/redlock/_native.pyi bindings-node/native.d.ts docs/reference
 
 ##@ Measurements
 
