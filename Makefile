@@ -29,8 +29,10 @@ help-all: ## list every target
 
 ##@ First steps
 
-.PHONY: demo
-demo: build ##! run the quickstart in each language, then a flash sale against a temporary Redis
+.PHONY: demo plan
+plan:
+	@scripts/setup --plan
+demo: plan build ##! run the quickstart in each language, then a flash sale against a temporary Redis
 	@cargo build --quiet --release -p redlock-tests --example quickstart
 	@echo; echo "1. The quickstart in Python, Node and Rust, on memory://"
 	@$(PY) examples/quickstart/quickstart.py | sed 's/^/   python  /'

@@ -191,11 +191,7 @@ def test_its_end_is_that_of_all_that_it_made(end: str) -> None:
 
 PLUGIN = """
 import asyncio
-import sys
 import pytest
-
-def test_nothing_is_imported_before():
-    assert not [name for name in sys.modules if name.partition(".")[0] == "redlock"]
 
 @pytest.fixture
 def lease(redlock_client):
@@ -248,27 +244,45 @@ class TestMarked:
             redlock.configure("memory://")
 """
 
+UNLOADED = """
+import sys
 
-def test_the_plugin_in_a_run_of_its_own(tmp_path: Path) -> None:
-    (tmp_path / "test_it.py").write_text(PLUGIN)
-    words = [
-        "-W",
-        "error",
-        "--strict-markers",
-        "-p",
-        "no:cacheprovider",
-        "-q",
-        "-p",
-        "no:hypothesispytest",
-    ]
-    ran = subprocess.run(
-        [sys.executable, "-m", "pytest", *words, "test_it.py"],
-        cwd=tmp_path,
+def test_nothing_is_imported():
+    assert not [name for name in sys.modules if name.partition(".")[0] == "redlock"]
+
+def test_no_fixture(redlock_client):
+    pass
+"""
+
+
+def run_pytest(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Runs the tests of `folder` in a new process."""
+    words = ["-q", "-W", "error", "--strict-markers", "-p", "no:cacheprovider"]
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", *words, "-p", "no:hypothesispytest", *arguments],
+        cwd=folder,
         capture_output=True,
         text=True,
         timeout=100,
     )
-    assert "8 passed" in ran.stdout, ran.stdout + ran.stderr
+
+
+@pytest.mark.parametrize("loaded", ["by -p", "by conftest.py"])
+def test_plugin_provides_fixtures_once_loaded(tmp_path: Path, loaded: str) -> None:
+    (tmp_path / "test_it.py").write_text(PLUGIN)
+    if loaded == "by -p":
+        ran = run_pytest(tmp_path, "-p", "redlock.pytest_plugin")
+    else:
+        (tmp_path / "conftest.py").write_text('pytest_plugins = ["redlock.pytest_plugin"]\n')
+        ran = run_pytest(tmp_path)
+    assert "7 passed" in ran.stdout, ran.stdout + ran.stderr
+
+
+def test_plugin_is_not_loaded_by_the_installation(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(UNLOADED)
+    ran = run_pytest(tmp_path)
+    assert "1 passed, 1 error" in ran.stdout, ran.stdout + ran.stderr
+    assert "fixture 'redlock_client' not found" in ran.stdout
 
 
 def test_time_passes_although_the_program_s_clock_stands_still(
