@@ -135,7 +135,7 @@ CASES = [
 
 @pytest.mark.parametrize("entry", ["lock", "lease"])
 @pytest.mark.parametrize(("cause", "body", "outcome"), CASES)
-def test_what_comes_out(
+def test_outcome_of_each_cause_and_body(
     cause: Cause, body: Body, outcome: type[BaseException] | None, entry: str, name: str
 ) -> None:
     async def main() -> None:

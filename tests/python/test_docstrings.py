@@ -74,7 +74,7 @@ def play(text: str, globs: dict[str, Any], runner: asyncio.Runner) -> None:
 
 
 @pytest.mark.parametrize("name", ITEMS)
-def test_what_the_docstring_shows_is_true(name: str) -> None:
+def test_docstring_example_prints_what_it_shows(name: str) -> None:
     text = inspect.getdoc(ITEMS[name]) or ""
     assert ">>>" in text, "no example"
     client = redlock.Redlock("memory://")
@@ -90,7 +90,7 @@ def test_what_the_docstring_shows_is_true(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ITEMS)
-def test_it_says_first_what_one_gets(name: str) -> None:
+def test_docstring_starts_with_a_sentence(name: str) -> None:
     """A docstring starts with one or more sentences."""
     text = inspect.getdoc(ITEMS[name]) or ""
     assert text.partition("\n\n")[0].endswith((".", ":")), text

@@ -75,7 +75,7 @@ def check(error: BaseException, about: object) -> None:
     name=st.sampled_from(["job", "", "a\nb", "x" * 70000]) | st.text(max_size=20),
     lock_options=options(LOCK),
 )
-def test_urls_and_options(
+def test_urls_and_options_raise_only_invalid_option(
     nodes: list[str], client_options: dict[str, Any], name: str, lock_options: dict[str, Any]
 ) -> None:
     try:

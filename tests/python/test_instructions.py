@@ -29,7 +29,7 @@ SLACK = 1.6 if os.environ.get("CARGO_PROFILE_RELEASE_LTO") == "off" else 1.0
 @pytest.mark.limit(400)
 @pytest.mark.parametrize("kind", ["one", "many"])
 @pytest.mark.slow("callgrind counts instructions")
-def test_a_pair_costs_no_more_instructions_than_it_did(
+def test_instructions_of_an_acquire_and_release_stay_below_the_limit(
     kind: str, redis_server: Server, tmp_path: Path
 ) -> None:
     def counted(pairs: int) -> int:

@@ -29,7 +29,9 @@ def test_a_collected_lease_is_not_released(
     eventually(lambda: redis_server.client.get(f"lock:{name}") is None)
 
 
-def test_a_collected_lease_with_a_callback_is_collected(client: redlock.Redlock, name: str) -> None:
+def test_callback_that_refers_to_the_lease_does_not_keep_it_alive(
+    client: redlock.Redlock, name: str
+) -> None:
     """The callback may refer to the lease without keeping it alive."""
 
     def forget() -> None:
@@ -41,7 +43,7 @@ def test_a_collected_lease_with_a_callback_is_collected(client: redlock.Redlock,
         gc.collect()
 
 
-def test_on_lost_on_the_dispatcher(client: redlock.Redlock, name: str) -> None:
+def test_on_lost_runs_on_the_dispatcher_thread(client: redlock.Redlock, name: str) -> None:
     told: list[Any] = []
     event = threading.Event()
 
@@ -70,7 +72,7 @@ def test_on_lost_on_the_dispatcher(client: redlock.Redlock, name: str) -> None:
     assert not last.held
 
 
-def test_on_lost_on_the_loop(client: redlock.Redlock, name: str) -> None:
+def test_on_lost_runs_on_the_loop(client: redlock.Redlock, name: str) -> None:
     async def main() -> None:
         told = asyncio.get_running_loop().create_future()
         lease = await client.lock(name).as_async().acquire()
@@ -83,7 +85,7 @@ def test_on_lost_on_the_loop(client: redlock.Redlock, name: str) -> None:
     asyncio.run(main())
 
 
-def test_logs_reach_logging(
+def test_loss_is_logged_as_a_warning(
     client: redlock.Redlock,
     name: str,
     caplog: pytest.LogCaptureFixture,
@@ -106,7 +108,7 @@ def test_logs_reach_logging(
     assert "missing" in record.getMessage()
 
 
-def test_an_expiry_is_logged_too(
+def test_expiry_is_logged(
     client: redlock.Redlock,
     name: str,
     caplog: pytest.LogCaptureFixture,

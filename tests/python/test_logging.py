@@ -70,7 +70,7 @@ def level(level: int, name: str = "redlock") -> None:
     logging.getLogger(name).setLevel(level)
 
 
-def test_each_step_is_a_template_with_its_values(kept: Kept, redis_server: Server) -> None:
+def test_each_record_has_a_template_and_values(kept: Kept, redis_server: Server) -> None:
     level(logging.DEBUG)
     client = redlock.Redlock(redis_server.url)
     with client.lock("steps", ttl=0.6) as lease:
@@ -92,7 +92,7 @@ def test_each_step_is_a_template_with_its_values(kept: Kept, redis_server: Serve
     assert not any(token in record.getMessage() for record in kept.records)
 
 
-def test_who_is_waited_for_and_what_differs_stand_apart_from_the_words(kept: Kept) -> None:
+def test_waiting_record_has_the_holder_and_remaining_time_as_values(kept: Kept) -> None:
     level(logging.DEBUG)
     client = redlock.Redlock("memory://")
     with client.lock("job", ttl=30), ThreadPoolExecutor(1) as other:
@@ -125,7 +125,7 @@ WAYS: dict[str, Callable[[bool], None]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_level_holds_from_the_moment_that_it_is_set(way: str, kept: Kept) -> None:
+def test_level_applies_as_soon_as_it_is_set(way: str, kept: Kept) -> None:
     root = logging.getLogger().level
     client = redlock.Redlock("memory://")
     try:
@@ -145,7 +145,7 @@ def test_a_level_holds_from_the_moment_that_it_is_set(way: str, kept: Kept) -> N
     assert numbers == list(range(0, 20, 2))
 
 
-def test_a_level_that_is_set_while_a_record_is_handled_is_not_undone(
+def test_level_set_during_a_record_is_not_reverted(
     kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The log thread also tells the core which levels are enabled. It may read a level before a change and report it
@@ -177,7 +177,7 @@ def test_a_level_that_is_set_while_a_record_is_handled_is_not_undone(
     assert not lease.held
 
 
-def test_what_was_said_before_a_level_is_set_is_judged_by_it(kept: Kept) -> None:
+def test_queued_events_are_filtered_by_a_later_level(kept: Kept) -> None:
     at, on = threading.Event(), threading.Event()
 
     class Gate(logging.Handler):
@@ -202,7 +202,7 @@ def test_what_was_said_before_a_level_is_set_is_judged_by_it(kept: Kept) -> None
     assert not kept.of("granted key=lock:behind")
 
 
-def test_who_switches_a_logger_off_and_on_is_obeyed_at_once(
+def test_disabling_a_logger_applies_immediately(
     kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tell, told = _log._log_from, list[int]()
@@ -221,7 +221,7 @@ def test_who_switches_a_logger_off_and_on_is_obeyed_at_once(
         assert bool(kept.of(f"granted key=lock:{name} ")) is not off
 
 
-def test_a_renewal_that_nobody_calls_for_is_told_as_soon_as_it_is_wanted(kept: Kept) -> None:
+def test_renewals_are_logged_as_soon_as_they_are_enabled(kept: Kept) -> None:
     client = redlock.Redlock("memory://")
     with client.lock("kept", ttl=0.3):
         eventually(lambda: client.stats().renewed >= 2)
@@ -236,7 +236,7 @@ def test_a_renewal_that_nobody_calls_for_is_told_as_soon_as_it_is_wanted(kept: K
         assert len(kept.of("renewed")) == count
 
 
-def test_an_outage_is_one_record_however_many_acquires_fail(kept: Kept) -> None:
+def test_outage_is_one_record_for_many_failed_acquires(kept: Kept) -> None:
     level(logging.INFO)
     server = Server()
     client = redlock.Redlock(server.url)
@@ -280,7 +280,7 @@ def lose(client: redlock.Redlock, name: str) -> None:
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.parametrize("config", ["dictConfig", "fileConfig"])
-def test_losses_are_told_where_a_configuration_switches_other_loggers_off(
+def test_losses_are_logged_after_a_config_that_disables_other_loggers(
     config: str, tmp_path: Any
 ) -> None:
     done = subprocess.run(
@@ -338,7 +338,7 @@ print(bool([record for record in records if record.name == "redlock.lease"]))
 """
 
 
-def test_a_record_factory_that_has_our_names_loses_nothing(kept: Kept) -> None:
+def test_record_factory_that_sets_our_names_loses_no_record(kept: Kept) -> None:
     factory = logging.getLogRecordFactory()
 
     def named(*args: Any, **options: Any) -> logging.LogRecord:
@@ -358,7 +358,7 @@ def test_a_record_factory_that_has_our_names_loses_nothing(kept: Kept) -> None:
     assert "lock:named" in granted.getMessage()
 
 
-def test_levels_that_change_under_load_and_handlers_that_fail_harm_no_lease(
+def test_changing_levels_and_failing_handlers_do_not_affect_leases(
     kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     raised: list[Any] = []
@@ -405,7 +405,7 @@ def test_levels_that_change_under_load_and_handlers_that_fail_harm_no_lease(
     assert {type(each.exc_value) for each in raised} <= {ZeroDivisionError}
 
 
-def test_a_handler_that_holds_a_lock_which_the_program_holds_delays_no_lease(kept: Kept) -> None:
+def test_handler_that_waits_for_the_programs_lock_does_not_delay_renewals(kept: Kept) -> None:
     """The program logs under its own lock, and acquires that lock in a handler."""
     mine = threading.Lock()
 
@@ -447,7 +447,7 @@ if child:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_forked_child_logs_and_what_waits_at_the_end_is_said() -> None:
+def test_forked_child_logs_and_an_exit_flushes_queued_records() -> None:
     child = processes.run(FORKS)
     out, errors = child.communicate(timeout=30)
     assert child.returncode == 0, errors
@@ -460,7 +460,7 @@ def test_a_forked_child_logs_and_what_waits_at_the_end_is_said() -> None:
 
 
 @pytest.mark.parametrize("end", ["release_all", "shutdown", "close", "force_release"])
-def test_a_lease_that_the_program_gave_up_is_no_warning(
+def test_revoked_lease_logs_info_and_any_other_loss_a_warning(
     client: redlock.Redlock, name: str, end: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A loss by any other cause is an error."""

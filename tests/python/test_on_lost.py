@@ -21,7 +21,9 @@ def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(asyncio.wait_for(main(), LIMIT))
 
 
-def test_the_context_is_that_of_who_registered_it(client: redlock.Redlock, name: str) -> None:
+def test_callback_runs_in_the_context_that_registered_it(
+    client: redlock.Redlock, name: str
+) -> None:
     told: list[str] = []
     event = threading.Event()
     lease = client.lock(name).acquire()
@@ -38,7 +40,9 @@ def test_the_context_is_that_of_who_registered_it(client: redlock.Redlock, name:
     assert sorted(told) == ["first", "second"]
 
 
-def test_so_it_is_on_a_loop(client: redlock.Redlock, name: str) -> None:
+def test_callback_on_a_loop_runs_in_the_context_that_registered_it(
+    client: redlock.Redlock, name: str
+) -> None:
     async def main() -> None:
         told: list[tuple[str, str]] = []
         all_told = asyncio.Event()
@@ -72,7 +76,7 @@ def test_so_it_is_on_a_loop(client: redlock.Redlock, name: str) -> None:
     run(main)
 
 
-def test_its_task_is_not_collected_and_its_error_is_reported(
+def test_task_of_a_callback_is_kept_alive_and_its_error_reported(
     client: redlock.Redlock, name: str
 ) -> None:
     async def main() -> None:
@@ -127,7 +131,9 @@ def test_without_a_loop_a_coroutine_function_is_refused(
 
 
 @pytest.mark.parametrize("way", ["sync", "async"])
-def test_what_it_returns_unregisters_it(client: redlock.Redlock, name: str, way: str) -> None:
+def test_returned_function_unregisters_the_callback(
+    client: redlock.Redlock, name: str, way: str
+) -> None:
     told: list[str] = []
     event = threading.Event()
 
@@ -159,7 +165,7 @@ def test_what_it_returns_unregisters_it(client: redlock.Redlock, name: str, way:
     assert told == ["kept"]
 
 
-def test_one_callback_unregisters_the_next(client: redlock.Redlock, name: str) -> None:
+def test_callback_can_unregister_the_next_one(client: redlock.Redlock, name: str) -> None:
     """Includes a callback that the loop has already scheduled."""
 
     async def main() -> None:
@@ -182,7 +188,7 @@ def test_one_callback_unregisters_the_next(client: redlock.Redlock, name: str) -
     run(main)
 
 
-def test_who_may_unregister_it_keeps_neither_lease_nor_callback(
+def test_returned_function_keeps_neither_lease_nor_callback_alive(
     client: redlock.Redlock, name: str
 ) -> None:
     def registers() -> Callable[[], None]:
@@ -210,9 +216,7 @@ def test_a_context_that_holds_the_lease_is_collected_with_it(
         gc.collect()
 
 
-def test_a_loop_that_ends_by_the_loss_has_told_everybody(
-    client: redlock.Redlock, name: str
-) -> None:
+def test_callbacks_run_before_the_loss_ends_the_loop(client: redlock.Redlock, name: str) -> None:
     """The cancellation of the body also reports the loss, and may be the last step of the loop."""
     told: list[str] = []
 

@@ -106,7 +106,7 @@ print(json.dumps([
 """
 
 
-def test_an_acquire_and_a_hold_are_spans_below_whoever_acquires() -> None:
+def test_acquire_and_hold_are_child_spans_of_the_caller() -> None:
     spans = ran(SPANS)
     found = [
         (
@@ -169,7 +169,7 @@ print(json.dumps([
 """
 
 
-def test_a_twin_that_ends_ends_no_hold_but_its_own() -> None:
+def test_attached_lease_that_ends_does_not_end_the_hold_span() -> None:
     spans = [each for each in ran(TWINS) if each[0] != "lock:flush"]
     # One for each acquire, at the end of its lease.
     assert spans == [["lock:detached", "released"], ["lock:released", "lost"]]
@@ -203,7 +203,7 @@ print(json.dumps([during, after, rows()]))
 """
 
 
-def test_metrics_count_what_clients_did() -> None:
+def test_metrics_match_what_the_clients_did() -> None:
     during, after, ended = ran(METRICS)
     assert (during["redlock.held{}"], after["redlock.held{}"]) == (1, 0)
     for name, count in {
@@ -259,7 +259,7 @@ print(json.dumps([first, told]))
 """
 
 
-def test_what_an_observer_raises_takes_no_lease_along_and_an_interrupt_leaves_nothing() -> None:
+def test_observer_that_raises_loses_no_lease_and_an_interrupt_leaves_no_key() -> None:
     first, then = ran(INTERRUPTED, "-W", "ignore")
     assert first == ["granted", "interrupted", "granted", "ZeroDivisionError", "body"]
     assert then[:2] == ["granted", "interrupted"]
@@ -285,7 +285,7 @@ print(json.dumps([len(spans), len(otel._current.holds)]))
 """
 
 
-def test_under_load_and_beside_a_handler_that_raises_each_hold_ends() -> None:
+def test_every_hold_span_ends_under_load_with_a_failing_handler() -> None:
     assert ran(MANY) == [1600, 0]
 
 
@@ -313,7 +313,7 @@ def scraped() -> Iterator[Callable[[], str]]:
     worker.wait()
 
 
-def test_the_dashboard_and_the_alerts_ask_for_what_is_exported(
+def test_dashboard_and_alerts_query_exported_metrics(
     scraped: Callable[[], str],
 ) -> None:
     exported = set(re.findall(r"^(redlock_\w+)", scraped(), re.MULTILINE))

@@ -47,7 +47,7 @@ print(json.dumps(seen))
 """
 
 
-def test_a_panic_is_an_exception_and_nothing_else_stops() -> None:
+def test_panic_raises_an_exception_and_everything_else_continues() -> None:
     process = run(PANICS)
     out, err = process.communicate(timeout=30)
     assert process.returncode == 0, err

@@ -102,7 +102,7 @@ def test_an_acquire_ends_within_its_wait(each: Each) -> None:
         each(fakes, CALM, scene)
 
 
-def test_a_plain_attempt_that_is_answered_oddly_is_not_believed_and_a_script_asked_instead(
+def test_broken_reply_to_a_plain_attempt_falls_back_to_the_script(
     each: Each,
 ) -> None:
     async def scene(row: Row, client: redlock.Redlock, call: Verb) -> Any:
@@ -115,7 +115,7 @@ def test_a_plain_attempt_that_is_answered_oddly_is_not_believed_and_a_script_ask
         each(fakes, ATTEMPTS, scene)
 
 
-def test_whatever_is_asked_says_the_cause_within_a_nodes_deadline(each: Each) -> None:
+def test_every_verb_reports_the_cause_within_node_timeout(each: Each) -> None:
     async def scene(row: Row, client: redlock.Redlock, call: Verb) -> Any:
         lock, cause = client.lock("job"), (row, row["cause"], call)
         return (
@@ -129,7 +129,7 @@ def test_whatever_is_asked_says_the_cause_within_a_nodes_deadline(each: Each) ->
         each(fakes, CALM, scene)
 
 
-def test_a_lease_is_neither_extended_nor_released_by_an_odd_answer(each: Each) -> None:
+def test_broken_reply_neither_extends_nor_releases_a_lease(each: Each) -> None:
     async def scene(row: Row, client: redlock.Redlock, call: Verb) -> Any:
         lease = await call(client.lock("job", ttl=30, renew=False), "acquire")
         fakes.well.discard(row["about"])
@@ -149,7 +149,7 @@ def peak(what: str) -> int:
     return int(line.split()[1]) * 1024
 
 
-def test_no_answer_reserves_memory_and_no_flood_starves_another_server(
+def test_broken_replies_reserve_no_memory_and_starve_no_other_server(
     each: Each, redis_client: redlock.Redlock, name: str
 ) -> None:
     async def scene(row: Row, client: redlock.Redlock, call: Verb) -> Any:

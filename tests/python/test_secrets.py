@@ -38,21 +38,21 @@ def refused(*args: Any, **options: Any) -> BaseException:
 
 
 @pytest.mark.parametrize("row", SECRETS["refused"], ids=about)
-def test_what_is_refused_is_not_quoted(row: dict[str, Any]) -> None:
+def test_refused_url_is_not_quoted(row: dict[str, Any]) -> None:
     check(refused(row["nodes"]), row["says"])
     if len(row["nodes"]) == 1:
         check(refused(row["nodes"][0]), row["says"])
 
 
 @pytest.mark.parametrize("row", SECRETS["tls"], ids=about)
-def test_what_is_no_path_is_not_quoted(row: dict[str, Any]) -> None:
+def test_refused_tls_path_is_not_quoted(row: dict[str, Any]) -> None:
     for kind in (str, Path):
         options = {f"tls_{name}": kind(text) for name, text in row["options"].items()}
         check(refused("rediss://127.0.0.1:1", **options), row["says"])
 
 
 @pytest.mark.parametrize("row", SECRETS["accepted"], ids=about)
-def test_what_is_accepted_is_not_shown(row: dict[str, Any]) -> None:
+def test_accepted_password_is_not_shown(row: dict[str, Any]) -> None:
     with redlock.Redlock(row["nodes"]) as client:
         lock = client.lock("job", wait=0)
         with pytest.raises(redlock.QuorumUnavailable) as caught:
@@ -61,7 +61,7 @@ def test_what_is_accepted_is_not_shown(row: dict[str, Any]) -> None:
         assert "s3cret" not in f"{client!r} {client} {lock!r} {client.nodes}"
 
 
-def test_what_a_server_says_is_shown_without_the_password_and_on_one_line() -> None:
+def test_server_text_in_errors_has_no_password_and_one_line() -> None:
     with Fakes(SECRETS["said"]) as fakes:
         for row in SECRETS["said"]:
             with redlock.Redlock(fakes.urls[row["about"]], node_timeout=3) as client:
@@ -82,7 +82,7 @@ for url in sys.argv[1:]:
 """
 
 
-def test_what_a_server_says_is_logged_without_the_password_and_on_one_line() -> None:
+def test_server_text_in_logs_has_no_password_and_one_line() -> None:
     with Fakes(SECRETS["said"]) as fakes:
         out, err = run(LOGS, *fakes.urls.values()).communicate(timeout=60)
     assert err == ""
@@ -94,7 +94,7 @@ def test_what_a_server_says_is_logged_without_the_password_and_on_one_line() -> 
 
 
 @pytest.mark.parametrize("row", SECRETS["name"], ids=about)
-def test_names_are_shown_on_one_line_and_kept_as_they_are(
+def test_names_are_escaped_in_messages_and_unchanged_in_keys(
     row: dict[str, Any], redis_server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     with redlock.Redlock(redis_server.url) as client:

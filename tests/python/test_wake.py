@@ -114,7 +114,7 @@ HOLDERS = {
 
 
 @pytest.mark.parametrize("how", HOLDERS)
-def test_a_waiter_is_woken_by_whoever_frees_the_lock(
+def test_waiter_is_woken_however_the_lock_is_freed(
     own_server: Server, name: str, call: Call, how: str
 ) -> None:
     with redlock.Redlock(own_server.url) as client:
@@ -138,7 +138,7 @@ def test_a_waiter_wakes_when_the_holders_ttl_ends(
     assert ttl - 0.05 < min(took) < 0.45, took  # an unnotified retry takes at least 0.5
 
 
-def test_a_waiter_goes_on_when_the_server_restarts_without_its_data(name: str, call: Call) -> None:
+def test_waiter_continues_after_a_restart_without_data(name: str, call: Call) -> None:
     server = Server()
     try:
         with redlock.Redlock(server.url) as client:
@@ -163,7 +163,7 @@ def mute(request: pytest.FixtureRequest) -> Iterator[tuple[Server, str]]:
     server.close()
 
 
-def test_where_the_server_cannot_push_waiters_poll_and_the_log_says_so_once(
+def test_waiters_poll_and_one_warning_is_logged_if_the_server_cannot_push(
     mute: tuple[Server, str], name: str, call: Call, caplog: pytest.LogCaptureFixture
 ) -> None:
     server, url = mute

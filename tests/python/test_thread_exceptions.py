@@ -39,7 +39,9 @@ def stopped(wait: Callable[[], object], waits: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize("way", ["acquire", "with", "decorator"])
-def test_it_ends_an_acquire_that_waits(client: redlock.Redlock, name: str, way: str) -> None:
+def test_exception_from_another_thread_ends_a_waiting_acquire(
+    client: redlock.Redlock, name: str, way: str
+) -> None:
     lock = client.lock(name)
 
     def enter() -> None:
@@ -56,7 +58,7 @@ def test_it_ends_an_acquire_that_waits(client: redlock.Redlock, name: str, way: 
 
 
 @pytest.mark.parametrize("verb", ["release", "extend", "shutdown", "inspect"])
-def test_it_ends_every_call_that_waits(name: str, verb: str) -> None:
+def test_exception_from_another_thread_ends_every_waiting_call(name: str, verb: str) -> None:
     server = Server()
     # Longer than this test, so that nothing else ends the call.
     client = redlock.Redlock(server.url, node_timeout=600)

@@ -60,13 +60,13 @@ NAMES: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("kind", NAMES)
-def test_the_name_is_of_the_arguments(client: redlock.Redlock, kind: str) -> None:
+def test_name_is_built_from_the_arguments(client: redlock.Redlock, kind: str) -> None:
     name, key = NAMES[kind]
     assert over(client, name, pay)(42) == [f"lock:{key}"]
     assert held_under(client) == []
 
 
-def test_arguments_are_told_by_name_however_they_are_given(client: redlock.Redlock) -> None:
+def test_placeholders_match_positional_and_keyword_arguments(client: redlock.Redlock) -> None:
     function = over(client, "{order_id}:{amount}:{more[0]}:{rest[extra]}", pay)
     assert function(1, 2, "x", extra=3) == ["lock:1:2:x:3"]
     assert over(client, "{amount}/{order_id}", pay)(amount=1, order_id=2) == ["lock:1/2"]
@@ -74,7 +74,7 @@ def test_arguments_are_told_by_name_however_they_are_given(client: redlock.Redlo
         over(client, "{order_id}", pay)()
 
 
-def test_a_method_has_its_object(client: redlock.Redlock) -> None:
+def test_name_of_a_method_can_use_self(client: redlock.Redlock) -> None:
     class Locked(Store):
         save = over(client, "{self.name}:{order.id}", Store.save)  # type: ignore[assignment]
 
@@ -83,7 +83,7 @@ def test_a_method_has_its_object(client: redlock.Redlock) -> None:
     assert by_function(Store("eu"), Order(7), retry=1) == ["lock:order:7"]
 
 
-def test_coroutines_have_theirs(client: redlock.Redlock) -> None:
+def test_name_of_a_coroutine_function_uses_its_arguments(client: redlock.Redlock) -> None:
     @client.lock("invoice:{order_id}")
     async def pay(order_id: int) -> list[str]:
         await asyncio.sleep(0)
@@ -106,7 +106,7 @@ def test_coroutines_have_theirs(client: redlock.Redlock) -> None:
         ("invoice:}", "a wrong one"),
     ],
 )
-def test_braces_that_name_no_parameter_are_refused_at_once(
+def test_unknown_placeholder_is_refused_at_decoration(
     client: redlock.Redlock, name: str, said: str
 ) -> None:
     with pytest.raises(redlock.InvalidOption, match=said):
@@ -115,7 +115,7 @@ def test_braces_that_name_no_parameter_are_refused_at_once(
     assert client.lock(name).key == f"lock:{name}"
 
 
-def test_what_tells_nothing_apart_is_refused(client: redlock.Redlock) -> None:
+def test_name_that_no_other_process_could_build_is_refused(client: redlock.Redlock) -> None:
     function = over(client, "order:{order_id}", pay)
     for value in (Order(1), [Order(1)], lambda: None):
         with pytest.raises(redlock.InvalidOption, match="another one in every process"):
@@ -130,7 +130,7 @@ def test_what_tells_nothing_apart_is_refused(client: redlock.Redlock) -> None:
         client.lock(name)(pay)  # type: ignore[arg-type]
 
 
-def test_what_cannot_be_decorated_is_refused_with_a_reason(client: redlock.Redlock) -> None:
+def test_object_that_cannot_be_decorated_is_refused_with_a_reason(client: redlock.Redlock) -> None:
     lock: Any = client.lock("job")
     with pytest.raises(TypeError, match=r"is a class.*decorate its methods"):
         lock(Store)
@@ -145,7 +145,7 @@ def test_what_cannot_be_decorated_is_refused_with_a_reason(client: redlock.Redlo
         bare(5)
 
 
-def test_a_call_that_cannot_have_the_lock_is_skipped(client: redlock.Redlock, name: str) -> None:
+def test_call_that_cannot_acquire_returns_the_default(client: redlock.Redlock, name: str) -> None:
     ran: list[int] = []
 
     @client.lock(name, wait=0, default=None)
@@ -167,9 +167,7 @@ def test_a_call_that_cannot_have_the_lock_is_skipped(client: redlock.Redlock, na
     assert ran == [1, 2, 5]
 
 
-def test_an_error_of_the_function_s_own_is_no_reason_to_skip(
-    client: redlock.Redlock, name: str
-) -> None:
+def test_lock_error_inside_the_function_is_raised(client: redlock.Redlock, name: str) -> None:
     def fails() -> None:
         client.lock(f"{name}-inner").acquire(wait=0)
 
@@ -185,13 +183,13 @@ def test_an_error_of_the_function_s_own_is_no_reason_to_skip(
     assert not client.lock(name).inspect().held
 
 
-def test_nodes_that_fail_are_no_reason_to_skip() -> None:
+def test_unavailable_nodes_raise_despite_a_default() -> None:
     client = redlock.Redlock("redis://127.0.0.1:1")
     with pytest.raises(redlock.QuorumUnavailable):
         client.lock("job", ttl=0.5, wait=0, default=None)(print)()
 
 
-def test_default_is_for_decorators_that_do_not_wait_for_ever(client: redlock.Redlock) -> None:
+def test_default_needs_a_decorator_with_a_finite_wait(client: redlock.Redlock) -> None:
     for wait in (None, float("inf")):
         with pytest.raises(redlock.InvalidOption, match=r"needs wait=.*wait=0"):
             client.lock("job", wait=wait, default=None)

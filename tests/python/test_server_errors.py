@@ -183,7 +183,7 @@ def test_a_wrong_password_ends_an_acquire_without_wait(stack: ExitStack, name: s
         for sick in SICK
     ],
 )
-def test_every_verb_says_the_cause_in_time(
+def test_every_verb_reports_the_cause_in_time(
     stack: ExitStack, sick: Callable[[ExitStack], str], name: str
 ) -> None:
     url = sick(stack)
@@ -218,7 +218,9 @@ def test_every_verb_says_the_cause_in_time(
 
 
 @pytest.mark.parametrize("verb", ["acquire", "try_acquire"])
-def test_a_cluster_is_named_at_once(stack: ExitStack, name: str, call: Call, verb: str) -> None:
+def test_unexpected_cluster_is_reported_at_once(
+    stack: ExitStack, name: str, call: Call, verb: str
+) -> None:
     with (
         redlock.Redlock(moved(stack)) as client,
         pytest.raises(redlock.InvalidOption, match=r"Redis Cluster.*[Uu]se redis\+cluster://"),
@@ -227,7 +229,7 @@ def test_a_cluster_is_named_at_once(stack: ExitStack, name: str, call: Call, ver
 
 
 @pytest.mark.parametrize("verb", ["extend", "release"])
-def test_a_lease_on_a_server_that_falls_ill(
+def test_extend_and_release_fail_in_time_on_a_frozen_server(
     stack: ExitStack, name: str, call: Call, verb: str
 ) -> None:
     """The verb fails in time with its cause. The lease itself stays held for as long as it is certain."""
@@ -244,7 +246,7 @@ def test_a_lease_on_a_server_that_falls_ill(
             lease.release()
 
 
-def test_a_short_lease_does_not_cost_a_long_one_anything(
+def test_expiry_of_a_short_lease_does_not_affect_a_long_one(
     stack: ExitStack, name: str, call: Call
 ) -> None:
     """Both leases use one connection. The server stalls for longer than the TTL of the short one."""
