@@ -208,7 +208,7 @@ print(raised, len(lost))
 """
 
 
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there is no such alarm here")
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no setitimer")
 def test_exception_of_a_signal_handler_is_raised() -> None:
     """Ctrl-C during a call that checks its arguments is raised. Earlier, most were reported only to
     `sys.unraisablehook`.

@@ -12,7 +12,7 @@ from tests.waiting import aeventually, eventually, forever
 from .servers import Server, Silent
 
 
-async def nothing_is_left(client: redlock.Redlock) -> None:
+async def assert_no_pending_cancellation(client: redlock.Redlock) -> None:
     """Checks that no cancellation is pending for this task, which would end it here."""
     async with client.lock("nothing-is-left", wait=60):
         await asyncio.sleep(0)
@@ -149,7 +149,7 @@ def test_loss_cancels_the_body(
         task = asyncio.current_task()
         assert task is not None
         assert task.cancelling() == 0
-        await nothing_is_left(redis_client)
+        await assert_no_pending_cancellation(redis_client)
 
     asyncio.run(main())
 
@@ -205,7 +205,7 @@ def test_a_loss_found_by_the_release_is_raised(
         task = asyncio.current_task()
         assert task is not None
         assert task.cancelling() == 0
-        await nothing_is_left(redis_client)
+        await assert_no_pending_cancellation(redis_client)
 
     asyncio.run(main())
 
@@ -221,7 +221,7 @@ def test_a_loss_during_the_exit_cancels_nothing(client: redlock.Redlock, name: s
         task = asyncio.current_task()
         assert task is not None
         assert task.cancelling() == 0
-        await nothing_is_left(client)
+        await assert_no_pending_cancellation(client)
 
     asyncio.run(main())
 

@@ -9,8 +9,8 @@ import redlock
 from tests.waiting import eventually, forever
 
 
-# Up to Python 3.12, a failed TaskGroup leaves a cancellation count on its task, so those tests do not use `ends`.
-def ends(main: Callable[[], Awaitable[None]]) -> None:
+# Up to Python 3.12, a failed TaskGroup leaves a cancellation count on its task. Those tests use `asyncio.run` instead.
+def run_and_check(main: Callable[[], Awaitable[None]]) -> None:
     """Runs `main` and checks that no cancellation is pending for its task."""
 
     async def whole() -> None:
@@ -34,7 +34,7 @@ def test_a_loss_is_raised_from_the_cancellation(client: redlock.Redlock, name: s
                 await forever()
         assert isinstance(caught.value.__cause__, asyncio.CancelledError)
 
-    ends(main)
+    run_and_check(main)
 
 
 def test_body_that_ends_before_the_notification_raises_lock_lost(
@@ -48,7 +48,7 @@ def test_body_that_ends_before_the_notification_raises_lock_lost(
                 client.force_release(name)
                 eventually(lambda: not lease.held)
 
-    ends(main)
+    run_and_check(main)
 
 
 def test_body_that_blocks_the_loop_past_expiry_raises_lock_lost(
@@ -60,7 +60,7 @@ def test_body_that_blocks_the_loop_past_expiry_raises_lock_lost(
                 eventually(lambda: not lease.held)
         assert caught.value.reason == "expired"
 
-    ends(main)
+    run_and_check(main)
 
 
 def test_loss_during_a_cancellation_keeps_the_cancellation(
@@ -93,7 +93,7 @@ def test_loss_during_a_cancellation_keeps_the_cancellation(
 
     counts: list[int] = []
     begun = asyncio.Event()
-    ends(main)
+    run_and_check(main)
 
 
 def test_timeouts_inside_the_body_and_losses_are_independent(
@@ -110,7 +110,7 @@ def test_timeouts_inside_the_body_and_losses_are_independent(
                 await client.as_async().force_release(name)
                 await forever()
 
-    ends(main)
+    run_and_check(main)
 
 
 def test_shielded_call_continues_after_a_loss(client: redlock.Redlock, name: str) -> None:
@@ -131,7 +131,7 @@ def test_shielded_call_continues_after_a_loss(client: redlock.Redlock, name: str
         lost.set()
         assert await call == "done"
 
-    ends(main)
+    run_and_check(main)
 
 
 def test_loss_cancels_a_task_group_inside_the_body(client: redlock.Redlock, name: str) -> None:
@@ -142,7 +142,7 @@ def test_loss_cancels_a_task_group_inside_the_body(client: redlock.Redlock, name
                 await client.as_async().force_release(name)
         assert child.cancelled()
 
-    ends(main)
+    run_and_check(main)
 
 
 def test_loss_inside_a_task_group_cancels_the_group(client: redlock.Redlock, name: str) -> None:
@@ -203,7 +203,7 @@ def test_loss_of_the_outer_scope_cancels_the_inner_one(client: redlock.Redlock, 
         assert isinstance(inner_error, asyncio.CancelledError)
         assert not (await client.lock(f"{name}-inner").as_async().inspect()).held
 
-    ends(main)
+    run_and_check(main)
 
 
 def test_loss_of_the_inner_scope_keeps_the_outer_one(client: redlock.Redlock, name: str) -> None:
@@ -216,7 +216,7 @@ def test_loss_of_the_inner_scope_keeps_the_outer_one(client: redlock.Redlock, na
             assert (await client.lock(f"{name}-outer").as_async().inspect()).held
             assert lease.held
 
-    ends(main)
+    run_and_check(main)
 
 
 def test_loss_of_both_scopes_raises_the_outer_one(client: redlock.Redlock, name: str) -> None:
@@ -228,7 +228,7 @@ def test_loss_of_both_scopes_raises_the_outer_one(client: redlock.Redlock, name:
                 eventually(lambda: not (outer.held or inner.held))
                 await forever()
 
-    ends(main)
+    run_and_check(main)
 
 
 def test_loss_cancels_a_decorated_call(client: redlock.Redlock, name: str) -> None:
@@ -241,7 +241,7 @@ def test_loss_cancels_a_decorated_call(client: redlock.Redlock, name: str) -> No
         with pytest.raises(redlock.LockLost):
             await guarded()
 
-    ends(main)
+    run_and_check(main)
 
 
 def test_closed_async_generator_releases(client: redlock.Redlock, name: str) -> None:
@@ -256,7 +256,7 @@ def test_closed_async_generator_releases(client: redlock.Redlock, name: str) -> 
         await generator.aclose()  # type: ignore[attr-defined]
         assert not lease.held
 
-    ends(main)
+    run_and_check(main)
 
 
 def test_asyncio_run_releases_the_leases_of_remaining_tasks(

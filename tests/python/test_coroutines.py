@@ -326,7 +326,7 @@ def test_a_cancelled_task_that_never_ran_does_nothing(
 
 
 def test_each_object_converts_to_its_other_form(client: redlock.Redlock, name: str) -> None:
-    told: list[str | None] = []
+    notified: list[str | None] = []
 
     async def main() -> None:
         aclient = client.as_async()
@@ -347,10 +347,10 @@ def test_each_object_converts_to_its_other_form(client: redlock.Redlock, name: s
         for member in ("key", "keys", "token", "ttl", "fencing_token", "held"):
             assert getattr(alease, member) == getattr(lease, member)
         assert abs(alease.remaining - lease.remaining) < 1
-        alease.on_lost(lambda error: told.append(error.reason))
-        lease.on_lost(lambda error: told.append(error.reason))
+        alease.on_lost(lambda error: notified.append(error.reason))
+        lease.on_lost(lambda error: notified.append(error.reason))
         assert await aclient.force_release(name)
-        await aeventually(lambda: len(told) == 2)
+        await aeventually(lambda: len(notified) == 2)
         assert not alease.held
         assert not lease.held
 

@@ -178,7 +178,7 @@ GENERATOR_NAMES = ["generator", "async generator", "callable object", "partial"]
 
 @pytest.mark.parametrize("function", GENERATORS, ids=GENERATOR_NAMES)
 def test_a_generator_is_refused(client: redlock.Redlock, name: str, function: Any) -> None:
-    with pytest.raises(TypeError, match=r"is a generator.*use 'with lock:' inside"):
+    with pytest.raises(TypeError, match=r"is a generator.*Use 'with lock:' inside"):
         client.lock(name)(function)
 
 
@@ -198,7 +198,7 @@ def test_a_generator_is_refused(client: redlock.Redlock, name: str, function: An
 def test_function_that_returns_a_generator_is_refused_at_the_call(
     client: redlock.Redlock, name: str, held: Held, function: Any
 ) -> None:
-    with pytest.raises(TypeError, match=r"is a generator.*use 'with lock:' inside"):
+    with pytest.raises(TypeError, match=r"is a generator.*Use 'with lock:' inside"):
         client.lock(name)(function)(held)
     assert not held()
 

@@ -24,7 +24,7 @@ CLASSES = [
     redlock.AsyncLease,
 ]
 #: The examples of these use a lease that they do not create themselves.
-HOLDS = {
+NEED_A_LEASE = {
     f"{prefix}Redlock.{verb}"
     for prefix in ("", "Async")
     for verb in ("attach", "force_release", "leases", "release_all", "shutdown")
@@ -80,7 +80,7 @@ def test_docstring_example_prints_what_it_shows(name: str) -> None:
     client = redlock.Redlock("memory://")
     modules = {"redlock": redlock, "asyncio": asyncio, "threading": threading, "time": time}
     globs = {**modules, "client": client, "lock": client.lock("job")}
-    if name in HOLDS or name.startswith("Lease."):
+    if name in NEED_A_LEASE or name.startswith("Lease."):
         globs["lease"] = client.lock("job").acquire()
     with asyncio.Runner() as runner:
         play(text, globs, runner)

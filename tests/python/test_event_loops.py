@@ -113,18 +113,18 @@ def test_closed_loop_is_not_notified(redis_client: redlock.Redlock, kind: str) -
     """Another loop at the same address is not affected, nor is the loss of its lease."""
     for _ in range(50):
         loop = new_loop(kind)()
-        told: list[object] = []
+        notified: list[object] = []
 
-        async def main(told: list[object] = told) -> redlock.Lease:
+        async def main(notified: list[object] = notified) -> redlock.Lease:
             lease = await redis_client.lock("closed", ttl=20, wait=10).as_async().acquire()
-            lease.on_lost(told.append)
+            lease.on_lost(notified.append)
             return lease
 
         lease = loop.run_until_complete(main())
         loop.close()
         redis_client.force_release("closed")
         eventually(lambda: not lease.held)  # noqa: B023
-        assert told == []
+        assert notified == []
 
 
 @pytest.mark.parametrize("kind", ["selector", "no readers", "uvloop"])

@@ -188,7 +188,7 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (list, "no client is given"),
     (lambda: redis.sentinel.Sentinel([("a", 1)]), "service="),
     (lambda: redis.sentinel.Sentinel([("a", 1)], min_other_sentinels=1).master_for("s"), "min_oth"),
-    (lambda: redis.sentinel.Sentinel([("a", 1)], ssl=True).master_for("s"), "by TLS"),
+    (lambda: redis.sentinel.Sentinel([("a", 1)], ssl=True).master_for("s"), "both use TLS"),
     (replicas, "primary"),
     (lambda: redis.ConnectionPool(connection_class=Connection), "Connection, which is not redis-"),
     (
@@ -232,7 +232,7 @@ def test_unknown_settings_are_reported_once() -> None:
         warnings.simplefilter("always")
         Redlock.from_client([redis.Redis(connection_pool=pool), redis.Redis(port=1)])
     (one,) = said
-    assert str(one.message).endswith("left out: new_setting, zone")
+    assert str(one.message).endswith("are ignored: new_setting, zone")
     assert one.filename == __file__
 
 

@@ -44,11 +44,11 @@ def test_callback_that_refers_to_the_lease_does_not_keep_it_alive(
 
 
 def test_on_lost_runs_on_the_dispatcher_thread(client: redlock.Redlock, name: str) -> None:
-    told: list[Any] = []
+    notified: list[Any] = []
     event = threading.Event()
 
     def callback(error: redlock.LockLost) -> None:
-        told.append((error.reason, threading.current_thread().name))
+        notified.append((error.reason, threading.current_thread().name))
         event.set()
 
     lease = client.lock(name).acquire()
@@ -58,7 +58,7 @@ def test_on_lost_runs_on_the_dispatcher_thread(client: redlock.Redlock, name: st
     event.clear()
     lease.on_lost(callback)  # lost already, so it is called soon
     assert event.wait(60)
-    assert told == [("missing", "redlock-dispatch")] * 2
+    assert notified == [("missing", "redlock-dispatch")] * 2
     other = client.lock(name).acquire()
     other.on_lost(callback)
     other.release()
@@ -68,17 +68,17 @@ def test_on_lost_runs_on_the_dispatcher_thread(client: redlock.Redlock, name: st
     client.force_release(name)
     # In order: a notification of the other one would come before this.
     assert event.wait(60)
-    assert len(told) == 3
+    assert len(notified) == 3
     assert not last.held
 
 
 def test_on_lost_runs_on_the_loop(client: redlock.Redlock, name: str) -> None:
     async def main() -> None:
-        told = asyncio.get_running_loop().create_future()
+        notified = asyncio.get_running_loop().create_future()
         lease = await client.lock(name).as_async().acquire()
-        lease.on_lost(lambda error: told.set_result((error.reason, threading.current_thread())))
+        lease.on_lost(lambda error: notified.set_result((error.reason, threading.current_thread())))
         await client.as_async().force_release(name)
-        reason, thread = await asyncio.wait_for(told, 5)
+        reason, thread = await asyncio.wait_for(notified, 5)
         assert reason == "missing"
         assert thread is threading.current_thread()
 

@@ -178,8 +178,8 @@ def test_detach_ends_the_lease_and_keeps_the_key(
 ) -> None:
     with redlock.Redlock(redis_server.url) as client:
         with call(client.lock(name, ttl=1), "acquire") as lease:
-            told: list[redlock.LockLost] = []
-            lease.on_lost(told.append)
+            notified: list[redlock.LockLost] = []
+            lease.on_lost(notified.append)
             assert lease.detach()
             assert not lease.held
             assert not lease.detach()
@@ -189,7 +189,7 @@ def test_detach_ends_the_lease_and_keeps_the_key(
         assert client.leases() == []
         # It is not renewed any more, and its end is not a loss.
         call(client.lock(name, wait=5), "acquire").release()
-        assert told == []
+        assert notified == []
 
 
 def test_cancelled_attach_does_not_affect_the_lease(

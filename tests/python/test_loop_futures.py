@@ -43,73 +43,73 @@ def test_asyncio_functions_accept_the_future(client: redlock.Redlock, name: str)
 
 def test_future_has_the_methods_of_an_asyncio_future(client: redlock.Redlock, name: str) -> None:
     async def main() -> None:
-        asked, told = future(client, name), asyncio.Event()
-        heard: list[Any] = []
-        asked.add_done_callback(heard.append)
-        asked.add_done_callback(print)
-        assert asked.remove_done_callback(print) == 1
+        pending, notified = future(client, name), asyncio.Event()
+        called_with: list[Any] = []
+        pending.add_done_callback(called_with.append)
+        pending.add_done_callback(print)
+        assert pending.remove_done_callback(print) == 1
         with pytest.raises(ZeroDivisionError):
-            asked.remove_done_callback(Incomparable())
-        assert repr(asked) == "<redlock._Asked pending>"
-        asked.add_done_callback(lambda _: told.set())
-        assert (asked.done(), asked.cancelled()) == (False, False)
-        for early in (asked.result, asked.exception):
+            pending.remove_done_callback(Incomparable())
+        assert repr(pending) == "<redlock._Asked pending>"
+        pending.add_done_callback(lambda _: notified.set())
+        assert (pending.done(), pending.cancelled()) == (False, False)
+        for early in (pending.result, pending.exception):
             with pytest.raises(asyncio.InvalidStateError):
                 early()
-        await told.wait()
-        assert heard == [asked]
-        assert (asked.done(), asked.exception(), asked.result().held) == (True, None, False)
-        assert asked.get_loop() is asyncio.get_running_loop()
-        assert asked.cancel() is False
-        assert (await asked).held is False
+        await notified.wait()
+        assert called_with == [pending]
+        assert (pending.done(), pending.exception(), pending.result().held) == (True, None, False)
+        assert pending.get_loop() is asyncio.get_running_loop()
+        assert pending.cancel() is False
+        assert (await pending).held is False
 
     asyncio.run(main())
 
 
 def test_cancelled_future_raises_cancelled_error(client: redlock.Redlock, name: str) -> None:
     async def main() -> None:
-        asked = future(client, name)
-        waiting = asyncio.gather(asked, return_exceptions=True)
-        assert asked.cancel("enough") is True
+        pending = future(client, name)
+        waiting = asyncio.gather(pending, return_exceptions=True)
+        assert pending.cancel("enough") is True
         (cancelled,) = await waiting
         assert isinstance(cancelled, asyncio.CancelledError)
-        assert asked.cancelled()
+        assert pending.cancelled()
         with pytest.raises(asyncio.CancelledError, match="enough"):
-            await asked
+            await pending
 
     asyncio.run(main())
 
 
 def test_two_tasks_can_await_one_future(client: redlock.Redlock, name: str) -> None:
     async def main() -> None:
-        asked = future(client, name)
+        pending = future(client, name)
 
         async def wait() -> bool:
-            return bool((await asked).held)
+            return bool((await pending).held)
 
         assert await asyncio.gather(wait(), wait()) == [False, False]
 
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("asks", [True, False])
-def test_unretrieved_exception_is_reported(asks: bool) -> None:
+@pytest.mark.parametrize("retrieves", [True, False])
+def test_unretrieved_exception_is_reported(retrieves: bool) -> None:
     client = redlock.Redlock("redis://127.0.0.1:1")
     reported: list[dict[str, Any]] = []
 
     async def main() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, about: reported.append(about))
-        asked = future(client, "job")
-        await asyncio.wait({asked}, timeout=10)
-        assert asked.done()
-        if asks:
-            assert isinstance(asked.exception(), redlock.QuorumUnavailable)
-        del asked
+        pending = future(client, "job")
+        await asyncio.wait({pending}, timeout=10)
+        assert pending.done()
+        if retrieves:
+            assert isinstance(pending.exception(), redlock.QuorumUnavailable)
+        del pending
         gc.collect()
 
     asyncio.run(main())
     assert [type(about["exception"]) for about in reported] == (
-        [] if asks else [redlock.QuorumUnavailable]
+        [] if retrieves else [redlock.QuorumUnavailable]
     )
 
 
@@ -124,9 +124,9 @@ def test_exception_keeps_no_frame_alive() -> None:
     async def fail(client: redlock.Redlock) -> None:
         big = Big()
         refs.append(weakref.ref(big))
-        asked = client.lock("job")._attach(("", 0), "0" * 32)
+        pending = client.lock("job")._attach(("", 0), "0" * 32)
         with pytest.raises(redlock.LockError):
-            await asked
+            await pending
 
     async def main() -> None:
         client = redlock.Redlock("memory://")

@@ -16,7 +16,7 @@ from .servers import Server
 from .test_default_client import output
 
 
-def again(thing: Any, protocol: int = pickle.HIGHEST_PROTOCOL) -> Any:
+def round_trip(thing: Any, protocol: int = pickle.HIGHEST_PROTOCOL) -> Any:
     return pickle.loads(pickle.dumps(thing, protocol))
 
 
@@ -35,7 +35,7 @@ def test_unpickled_lock_equals_the_original(
     lock = client.lock(
         [name, f"{name}-b"], ttl=5, wait=0.5, max_hold=60, renew=False, fencing=False
     )
-    other = again(lock, protocol)
+    other = round_trip(lock, protocol)
     assert type(other) is redlock.Lock
     assert (other.names, other.keys, other.ttl, other.wait) == (lock.names, lock.keys, 5.0, 0.5)
     with other.acquire() as lease:
@@ -86,8 +86,8 @@ def test_unpickled_client_has_its_options_and_password() -> None:
 def test_credentials_callback_is_pickled_by_reference(redis_server: Server) -> None:
     client = redlock.Redlock(redis_server.url, credentials=ask)
     assert client.__reduce__()[1][2] == {"credentials": ask}  # type: ignore[index]
-    assert again(client).nodes == client.nodes
-    lock = again(client.lock("job"))
+    assert round_trip(client).nodes == client.nodes
+    lock = round_trip(client.lock("job"))
     del client
     gc.collect()
     # Only this lock refers to the function now.
@@ -114,7 +114,7 @@ print(lock.key, lock.ttl, b"memory" in text)
 
 
 def test_decorating_lock_can_be_pickled(client: redlock.Redlock) -> None:
-    by_name = again(client.lock(named, wait=0, default="busy"))
+    by_name = round_trip(client.lock(named, wait=0, default="busy"))
 
     def held(user: str) -> list[str]:
         return [lease.key for lease in client.leases()]
@@ -176,7 +176,7 @@ def test_repr_of_an_inspection_shows_its_fields(redis_client: redlock.Redlock, n
     assert f"token='{found.nodes[0].token}'" in repr(found)
 
 
-@pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, again])
+@pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, round_trip])
 def test_error_for_a_copied_lease_names_attach(
     client: redlock.Redlock, name: str, way: Any
 ) -> None:

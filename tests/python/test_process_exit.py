@@ -21,7 +21,7 @@ def run(*words: object) -> "subprocess.CompletedProcess[str]":
 
 
 @pytest.mark.limit(300)
-@pytest.mark.parametrize("what", ["waits", "cycles", "holds", "extends", "is_told", "loops"])
+@pytest.mark.parametrize("what", ["waits", "cycles", "holds", "extends", "is_notified", "loops"])
 def test_process_with_daemon_threads_exits_cleanly(
     redis_server: Server, name: str, what: str
 ) -> None:

@@ -76,12 +76,12 @@ lock = client.lock(sys.argv[2], ttl=20)
 # What is imported at first use: a Ctrl-C in the middle of an import may be swallowed by importlib itself.
 with lock: pass
 print("ready", flush=True)
-interrupts = told = 0
+interrupts = printed = 0
 while interrupts < 100:
     try:
         while True:
-            if told < interrupts:
-                told += 1
+            if printed < interrupts:
+                printed += 1
                 # Here, where the next one may come at once.
                 print("next", flush=True)
             with lock: pass

@@ -18,7 +18,7 @@ import redlock
 from tests.waiting import eventually
 
 
-def lose(client: redlock.Redlock, lease: redlock.Lease) -> None:
+def force_loss(client: redlock.Redlock, lease: redlock.Lease) -> None:
     """Releases the lease by force, and waits until its holder knows."""
     client.force_release(lease.key.removeprefix("lock:"))
     eventually(lambda: not lease.held)
@@ -136,7 +136,7 @@ def test_generators_that_end_out_of_order_release_their_own_lease(
 
     first, second = hold(), hold()
     one = next(first)
-    lose(client, one)  # so that the second may enter while the first is inside
+    force_loss(client, one)  # so that the second may enter while the first is inside
     two = next(second)
     assert two.held
     with pytest.raises(redlock.LockLost):
@@ -194,7 +194,7 @@ def test_exit_stack_does_not_release_the_lease_of_a_with(
     lock = client.lock(name)
     stack = contextlib.ExitStack()
     one = stack.enter_context(lock)
-    lose(client, one)
+    force_loss(client, one)
     with lock as two:
         with pytest.raises(redlock.LockLost):
             stack.close()
@@ -233,7 +233,7 @@ def test_exception_of_the_body_is_kept_after_a_loss(
     client: redlock.Redlock, name: str, within: Callable[..., Any]
 ) -> None:
     def body(lease: redlock.Lease) -> None:
-        lose(client, lease)
+        force_loss(client, lease)
         raise KeyError(1)
 
     with pytest.raises(KeyError) as caught:
@@ -242,9 +242,9 @@ def test_exception_of_the_body_is_kept_after_a_loss(
 
 
 #: How LockTimeout names the holder, in the core's text.
-OWN = r"this (thread|task) already holds it, acquired at .*test_scope\.py:\d+\. Locks are not reentrant"
+HELD_BY_CALLER = r"this (thread|task) already holds it, acquired at .*test_scope\.py:\d+\. Locks are not reentrant"
 #: The same client, but another thread or task.
-ANOTHERS = r"this client holds it, acquired at .*test_scope\.py:\d+$"
+HELD_BY_ANOTHER = r"this client holds it, acquired at .*test_scope\.py:\d+$"
 
 
 def test_thread_that_waits_for_itself_is_warned(client: redlock.Redlock, name: str) -> None:
@@ -256,12 +256,12 @@ def test_thread_that_waits_for_itself_is_warned(client: redlock.Redlock, name: s
                 match=rf"lock:{name}: this thread already holds it, acquired at .*test_scope\.py:\d+\. "
                 "Locks are not reentrant, so this call waits for itself",
             ) as warned,
-            pytest.raises(redlock.LockTimeout, match=OWN) as caught,
+            pytest.raises(redlock.LockTimeout, match=HELD_BY_CALLER) as caught,
         ):
             lock.acquire(wait=0.1)
         assert warned[0].filename == __file__
         assert str(caught.value).count("reentrant") == 1
-        with warnings.catch_warnings(), pytest.raises(redlock.LockTimeout, match=OWN):
+        with warnings.catch_warnings(), pytest.raises(redlock.LockTimeout, match=HELD_BY_CALLER):
             warnings.simplefilter("error")
             lock.acquire(wait=0)
         assert lock.try_acquire() is None
@@ -273,7 +273,7 @@ def test_another_waiting_thread_is_not_named_as_the_holder(
     lock = client.lock(name)
 
     def wait() -> str:
-        with pytest.raises(redlock.LockTimeout, match=ANOTHERS) as caught:
+        with pytest.raises(redlock.LockTimeout, match=HELD_BY_ANOTHER) as caught:
             lock.acquire(wait=0.1)
         return str(caught.value)
 
@@ -293,7 +293,7 @@ def test_thread_that_handed_over_its_lease_is_not_named_as_the_holder(
             yield lease
 
     def second() -> str:
-        with pytest.raises(redlock.LockTimeout, match=ANOTHERS) as caught, dependency(0.1):
+        with pytest.raises(redlock.LockTimeout, match=HELD_BY_ANOTHER) as caught, dependency(0.1):
             pytest.fail("entered")
         return str(caught.value)
 
@@ -352,12 +352,12 @@ def test_task_that_waits_for_itself_is_warned(client: redlock.Redlock, name: str
         async with lock:
             with (
                 pytest.warns(RuntimeWarning, match="this task already holds it.*not reentrant"),
-                pytest.raises(redlock.LockTimeout, match=OWN),
+                pytest.raises(redlock.LockTimeout, match=HELD_BY_CALLER),
             ):
                 await lock.as_async().acquire(wait=0.1)
 
             async def other() -> None:
-                with pytest.raises(redlock.LockTimeout, match=ANOTHERS) as caught:
+                with pytest.raises(redlock.LockTimeout, match=HELD_BY_ANOTHER) as caught:
                     await lock.as_async().acquire(wait=0.1)  # no warning, which would be an error
                 assert "reentrant" not in str(caught.value)
 

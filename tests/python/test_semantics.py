@@ -18,7 +18,7 @@ import redlock
 from tests.waiting import aeventually, eventually, forever
 
 from .servers import Silent
-from .test_scope import lose
+from .test_scope import force_loss
 
 Call = Callable[..., Any]
 
@@ -53,7 +53,7 @@ def test_late_exit_of_a_thread_does_not_affect_the_next_holder(
 
     def stale() -> redlock.LockLost:
         with pytest.raises(redlock.LockLost) as caught, lock as lease:
-            lose(client, lease)
+            force_loss(client, lease)
             entered.set()
             assert leave.wait(10)
         return caught.value
@@ -139,7 +139,7 @@ def test_exit_on_another_thread_with_several_entries_releases_nothing(
             yield lease
 
     stale, next_one = hold(), hold()
-    lose(client, next(stale))
+    force_loss(client, next(stale))
     held = next(next_one)
     with (
         ThreadPoolExecutor() as threads,
@@ -180,7 +180,7 @@ def test_extend_sets_the_ttl_of_later_renewals(
 
 def test_after_a_loss_every_release_raises(client: redlock.Redlock, name: str, call: Call) -> None:
     lease = call(client.lock(name), "acquire")
-    lose(client, lease)
+    force_loss(client, lease)
     for _ in range(2):
         with pytest.raises(redlock.LockLost) as caught:
             call(lease, "release")
@@ -202,12 +202,12 @@ def test_single_round_does_not_overtake_a_local_waiter(
         assert begun.wait(10)
         lock = client.lock(f"{name}-held")
 
-        def stands_in_line() -> bool:
+        def is_queued() -> bool:
             with pytest.raises(redlock.LockTimeout) as refused:
                 call(lock, "acquire", wait=0)
             return "other callers in this process were first" in str(refused.value)
 
-        eventually(stands_in_line)
+        eventually(is_queued)
         # The waiter releases what it acquired in the round that refused it.
         free = eventually(lambda: call(client.lock(f"{name}-free"), "try_acquire"))
         call(free, "release")
@@ -223,11 +223,11 @@ def test_on_lost_of_a_lost_lease_is_called_soon_by_the_loop(
 ) -> None:
     async def main() -> None:
         lease = await client.lock(name).as_async().acquire()
-        lose(client, lease)
-        told = asyncio.get_running_loop().create_future()
-        lease.on_lost(lambda error: told.set_result((error.reason, threading.current_thread())))
-        assert not told.done()  # soon, but not inside the call
-        assert await asyncio.wait_for(told, 5) == ("missing", threading.current_thread())
+        force_loss(client, lease)
+        notified = asyncio.get_running_loop().create_future()
+        lease.on_lost(lambda error: notified.set_result((error.reason, threading.current_thread())))
+        assert not notified.done()  # soon, but not inside the call
+        assert await asyncio.wait_for(notified, 5) == ("missing", threading.current_thread())
 
     asyncio.run(main())
 

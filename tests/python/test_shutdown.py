@@ -18,33 +18,33 @@ from .servers import Server, Silent
 Call = Callable[..., Any]
 
 
-def gone(lease: redlock.Lease) -> None:
+def wait_until_lost(lease: redlock.Lease) -> None:
     while lease.held:
         pass
 
 
-def the_next_loss_is_the_first_told(client: redlock.Redlock, told: list[Any]) -> None:
+def assert_no_earlier_notification(client: redlock.Redlock, notified: list[Any]) -> None:
     """Checks that no notification came before and none is pending. Losses are reported in order."""
     lease = client.lock("the-next").acquire()
-    lease.on_lost(told.append)
+    lease.on_lost(notified.append)
     client.force_release("the-next")
-    (error,) = eventually(lambda: list(told))
+    (error,) = eventually(lambda: list(notified))
     assert error.resource == "lock:the-next"
-    gone(lease)
+    wait_until_lost(lease)
 
 
 @pytest.mark.parametrize("how", ["dropped", "cycle", "released"])
 def test_on_lost_is_called_once_for_collected_and_released_leases(
     client: redlock.Redlock, name: str, how: str
 ) -> None:
-    told: list[int] = []
+    notified: list[int] = []
 
     def one(number: int) -> None:
         lease = client.lock(name).acquire()
         cycle = [lease] if how == "cycle" else []
-        lease.on_lost(lambda _, cycle=cycle: told.append(number))  # type: ignore[misc]
+        lease.on_lost(lambda _, cycle=cycle: notified.append(number))  # type: ignore[misc]
         client.force_release(name)
-        gone(lease)
+        wait_until_lost(lease)
         if how == "released":
             with pytest.raises(redlock.LockLost):
                 lease.release()
@@ -54,41 +54,41 @@ def test_on_lost_is_called_once_for_collected_and_released_leases(
         if how == "cycle":
             gc.collect()
     lease = client.lock(name).acquire()
-    lease.on_lost(lambda _: told.append(20))
+    lease.on_lost(lambda _: notified.append(20))
     client.force_release(name)
     # Losses are reported in order, so a second report of an earlier one would come before this.
-    eventually(lambda: 20 in told)
-    gone(lease)
-    assert told == list(range(21))
+    eventually(lambda: 20 in notified)
+    wait_until_lost(lease)
+    assert notified == list(range(21))
 
 
 def test_loop_calls_on_lost_after_the_lease_is_collected(
     client: redlock.Redlock, name: str
 ) -> None:
     async def main() -> None:
-        told: list[int] = []
+        notified: list[int] = []
         for number in range(21):
             lease = await client.lock(name).as_async().acquire()
-            lease.on_lost(lambda _, number=number: told.append(number))  # type: ignore[misc]
+            lease.on_lost(lambda _, number=number: notified.append(number))  # type: ignore[misc]
             await client.as_async().force_release(name)
-            gone(lease)
+            wait_until_lost(lease)
             del lease
         # In order: a second report of an earlier one would come before the last.
-        await aeventually(lambda: 20 in told)
-        assert told == list(range(21))
+        await aeventually(lambda: 20 in notified)
+        assert notified == list(range(21))
 
     asyncio.run(main())
 
 
 def test_release_and_detach_do_not_notify(client: redlock.Redlock, name: str) -> None:
-    told: list[object] = []
+    notified: list[object] = []
     for end in ("release", "detach"):
         lease = client.lock(f"{name}-{end}").acquire()
-        lease.on_lost(told.append)
+        lease.on_lost(notified.append)
         getattr(lease, end)()
         del lease
     client.force_release(f"{name}-detach")
-    the_next_loss_is_the_first_told(client, told)
+    assert_no_earlier_notification(client, notified)
 
 
 def test_body_of_a_revoked_lease_is_notified(
@@ -119,19 +119,19 @@ def test_task_of_a_revoked_lease_is_cancelled(client: redlock.Redlock, name: str
 
 
 def test_early_release_by_the_body_is_not_a_loss(client: redlock.Redlock, name: str) -> None:
-    told: list[object] = []
+    notified: list[object] = []
     with client.lock(name) as lease:
-        lease.on_lost(told.append)
+        lease.on_lost(notified.append)
         lease.release()
 
     async def main() -> None:
         async with client.lock(name) as lease:
-            lease.on_lost(told.append)
+            lease.on_lost(notified.append)
             await lease.release()
             await client.lock(f"{name}-2").as_async().inspect()
 
     asyncio.run(main())
-    the_next_loss_is_the_first_told(client, told)
+    assert_no_earlier_notification(client, notified)
     assert client.release_all() == 0
 
 

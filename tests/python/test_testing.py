@@ -22,6 +22,7 @@ Call = Callable[..., Any]
 
 @pytest.fixture
 def fake() -> Iterator[TestRedlock]:
+    """Yields a client of `redlock.testing`. Its node exists only in memory, and tests control its state and clock."""
     with TestRedlock() as client:
         yield client
 
@@ -50,13 +51,13 @@ def test_lose_cancels_the_body(fake: TestRedlock) -> None:
     async def main() -> None:
         with pytest.raises(redlock.LockLost):
             async with fake.lock("job") as lease:
-                told: list[str | None] = []
-                lease.on_lost(lambda error: told.append(error.reason))
+                notified: list[str | None] = []
+                lease.on_lost(lambda error: notified.append(error.reason))
                 try:
                     await fake.as_async().lose("job")
                     await forever()
                 finally:
-                    assert told == ["missing"]
+                    assert notified == ["missing"]
 
     asyncio.run(main())
 
@@ -119,17 +120,17 @@ def test_advance_ends_a_wait(fake: TestRedlock) -> None:
 
 
 def test_advance_returns_after_the_callbacks(fake: TestRedlock) -> None:
-    told: list[str | None] = []
+    notified: list[str | None] = []
     lease = fake.lock("job").acquire()
-    lease.on_lost(lambda error: told.append(error.reason))
+    lease.on_lost(lambda error: notified.append(error.reason))
     fake.advance(3600)
-    assert told == ["expired"]
+    assert notified == ["expired"]
 
     async def main() -> None:
         lease = await fake.lock("job").as_async().acquire()
-        lease.on_lost(lambda error: told.append(error.reason))
+        lease.on_lost(lambda error: notified.append(error.reason))
         await fake.as_async().advance(3600)
-        assert told == ["expired"] * 2
+        assert notified == ["expired"] * 2
 
     asyncio.run(main())
 
@@ -187,6 +188,7 @@ def test_closing_the_client_ends_all_its_leases(end: str) -> None:
     redlock.Redlock(client.nodes).lock("other", wait=0).acquire().release()
 
 
+#: A test file that uses the fixtures of the pytest plugin `redlock_pytest`. Its tests run in this order.
 PLUGIN = """
 import asyncio
 import sys
@@ -197,7 +199,7 @@ def test_plugin_imports_nothing_before_the_first_use():
 
 @pytest.fixture
 def lease(redlock_client):
-    # Whoever keeps one longer than the test finds it lost, and nothing is warned of.
+    # A lease that outlives its test is lost, without a warning.
     return redlock_client.lock("job").acquire()
 
 def test_client_lists_the_lease(lease, redlock_client):

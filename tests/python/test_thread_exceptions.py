@@ -16,7 +16,7 @@ class Stop(Exception):
     """The exception that is raised in the thread."""
 
 
-def stopped(wait: Callable[[], object], waits: Callable[[], bool]) -> None:
+def raise_in_waiting_thread(wait: Callable[[], object], waits: Callable[[], bool]) -> None:
     """Runs `wait` in a thread, raises `Stop` in it once it waits, and returns when that has ended it."""
     ended: list[BaseException | None] = []
 
@@ -50,7 +50,7 @@ def test_exception_from_another_thread_ends_a_waiting_acquire(
 
     waits = {"acquire": lock.acquire, "with": enter, "decorator": lock(lambda: None)}
     with lock:
-        stopped(waits[way], lambda: client.stats().waiting == 1)
+        raise_in_waiting_thread(waits[way], lambda: client.stats().waiting == 1)
         assert client.stats().waiting == 0
     lease = lock.try_acquire()
     assert lease is not None
@@ -78,7 +78,7 @@ def test_exception_from_another_thread_ends_every_waiting_call(name: str, verb: 
 
     server.freeze()
     try:
-        stopped(call, begun.is_set)
+        raise_in_waiting_thread(call, begun.is_set)
     finally:
         server.thaw()
         client.close()

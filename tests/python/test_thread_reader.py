@@ -18,12 +18,12 @@ from .processes import run
 from .servers import Server
 
 if sys.platform != "linux":
-    pytest.skip("threads are told apart by /proc here", allow_module_level=True)
+    pytest.skip("this test identifies threads by /proc", allow_module_level=True)
 
 PAIRS = 1000
 
 #: Prints how often the background thread was blocked, and then woken, during PAIRS pairs.
-COUNTED = """
+SWITCH_COUNTER = """
 import asyncio, sys, time, redlock
 from pathlib import Path
 
@@ -69,23 +69,23 @@ else:
 @pytest.mark.parametrize("kind", ["sync", "asyncio", "uvloop"])
 @pytest.mark.slow("counts how often a thread sleeps")
 def test_acquire_and_release_wake_no_other_thread(kind: str, redis_server: Server) -> None:
-    counted = run(COUNTED, kind, redis_server.url, str(PAIRS))
+    counted = run(SWITCH_COUNTER, kind, redis_server.url, str(PAIRS))
     out, err = counted.communicate(timeout=60)
     assert counted.returncode == 0, err
     # Its regular wake-ups are a few per second. There were 2,000 and more when it did the reading.
     assert int(out) < PAIRS // 4
 
 
-def own(server: Server, prefix: str) -> "list[dict[str, Any]]":
+def connections_of(server: Server, prefix: str) -> "list[dict[str, Any]]":
     """Returns the connections of a client with this name on the server."""
     with redis.Redis(port=server.port) as admin:
         listed: list[dict[str, Any]] = admin.client_list()
     return [row for row in listed if row["name"].startswith(prefix)]
 
 
-def used(client: redlock.Redlock, server: Server, name: str) -> None:
+def wait_for_both_connections(client: redlock.Redlock, server: Server, name: str) -> None:
     """Waits until a connection for notifications exists."""
-    while len(own(server, name)) < 2:
+    while len(connections_of(server, name)) < 2:
         client.lock(f"{name}-warm").acquire().release()
 
 
@@ -93,11 +93,11 @@ def used(client: redlock.Redlock, server: Server, name: str) -> None:
 def test_waiter_survives_the_cut_of_either_connection(which: int, redis_server: Server) -> None:
     name = f"cut-{which}"
     with redlock.Redlock([redis_server.url], client_name=name) as client:
-        used(client, redis_server, name)
+        wait_for_both_connections(client, redis_server, name)
         holder = redlock.Redlock([redis_server.url])
         for _ in range(5):
             lease = holder.lock(name, ttl=30).acquire()
-            rows = sorted(own(redis_server, name), key=lambda row: int(row["id"]))
+            rows = sorted(connections_of(redis_server, name), key=lambda row: int(row["id"]))
             with redis.Redis(port=redis_server.port) as admin:
                 admin.client_kill_filter(_id=rows[which]["id"])
             taken: list[bool] = []
@@ -112,7 +112,7 @@ def test_waiter_survives_the_cut_of_either_connection(which: int, redis_server: 
             lease.release()
             waiter.join()
             assert taken
-            used(client, redis_server, name)
+            wait_for_both_connections(client, redis_server, name)
 
 
 def test_acquires_work_with_a_single_connection(redis_server: Server) -> None:
@@ -327,24 +327,24 @@ def test_cut_is_noticed_while_a_stopped_loop_is_the_reader(redis_server: Server)
                 await (await client.lock("stopped-warm").as_async().acquire()).release()
                 await asyncio.sleep(0.01)
 
-        while len(own(redis_server, name)) < 2:
+        while len(connections_of(redis_server, name)) < 2:
             loop.run_until_complete(use())
-        told: list[float] = []
+        notified: list[float] = []
         lease = client.lock(name, ttl=60).acquire()
-        lease.on_lost(lambda _: told.append(time.monotonic()))
+        lease.on_lost(lambda _: notified.append(time.monotonic()))
         loop.run_until_complete(use())
         time.sleep(1)
-        before = {row["id"] for row in own(redis_server, name)}
+        before = {row["id"] for row in connections_of(redis_server, name)}
         with redis.Redis(port=redis_server.port) as admin:
             admin.client_kill_filter(_id=min(before, key=int))
             end = time.monotonic() + 10
-            while not {row["id"] for row in own(redis_server, name)} - before:
-                assert time.monotonic() < end, "nobody connects again"
+            while not {row["id"] for row in connections_of(redis_server, name)} - before:
+                assert time.monotonic() < end, "the client does not reconnect"
                 time.sleep(0.01)
             time.sleep(0.3)
             admin.delete(f"lock:{name}")
-        while not told:
-            assert time.monotonic() < end, "the loss is not told"
+        while not notified:
+            assert time.monotonic() < end, "the loss is not reported"
             time.sleep(0.01)
         loop.close()
 

@@ -29,7 +29,7 @@ def run(request: pytest.FixtureRequest) -> Callable[[Main], Any]:
     return lambda main: anyio.run(main, backend=backend)
 
 
-async def nothing_is_left(client: redlock.Redlock) -> None:
+async def assert_no_pending_cancellation(client: redlock.Redlock) -> None:
     """Checks that no cancellation is pending for this task, which would end it here."""
     async with client.lock("nothing-is-left", wait=60):
         await anyio.sleep(0)
@@ -165,7 +165,7 @@ def test_loss_cancels_the_body(run: Any, client: redlock.Redlock, name: str) -> 
                 await client.as_async().force_release(name)
                 await anyio.sleep_forever()
         # No cancellation is pending.
-        await nothing_is_left(client)
+        await assert_no_pending_cancellation(client)
 
     run(main)
     assert len(seen) == 2
@@ -178,13 +178,13 @@ def test_loss_without_a_checkpoint_is_raised_at_the_exit(run: Any, name: str) ->
         with pytest.raises(redlock.LockLost):
             async with client.lock(name, ttl=0.2, renew=False) as lease:
                 eventually(lambda: not lease.held)
-        await nothing_is_left(client)
+        await assert_no_pending_cancellation(client)
         with pytest.raises(KeyError) as caught:
             async with client.lock(name, ttl=0.2, renew=False) as lease:
                 eventually(lambda: not lease.held)
                 raise KeyError("body")
         assert "redlock" in caught.value.__notes__[0]
-        await nothing_is_left(client)
+        await assert_no_pending_cancellation(client)
 
     run(main)
 
@@ -292,23 +292,23 @@ def test_a_blocked_loop_does_not_get_an_expired_lease(run: Any, name: str) -> No
 def test_on_lost_runs_in_the_event_loop_and_accepts_coroutine_functions(
     run: Any, client: redlock.Redlock, name: str
 ) -> None:
-    told: list[Any] = []
+    notified: list[Any] = []
 
     async def main() -> None:
         async def slow(error: redlock.LockLost) -> None:
             await anyio.sleep(0)
-            told.append(error.reason)
+            notified.append(error.reason)
 
         lease = await client.lock(name).as_async().acquire()
-        lease.on_lost(lambda error: told.append(error.reason))
+        lease.on_lost(lambda error: notified.append(error.reason))
         lease.on_lost(slow)
         await client.as_async().force_release(name)
-        await aeventually(lambda: len(told) >= 2, sleep=anyio.sleep)
+        await aeventually(lambda: len(notified) >= 2, sleep=anyio.sleep)
         with pytest.raises(redlock.LockLost):
             await lease.release()
 
     run(main)
-    assert told == ["missing", "missing"]
+    assert notified == ["missing", "missing"]
 
 
 def test_callback_that_raises_is_logged_and_stops_nothing(

@@ -101,4 +101,4 @@ def test_page_matches_the_replayed_cases() -> None:
     if os.environ.get("UPDATE_TABLE"):
         PAGE.write_text(f"{before}{BEGIN}\n\n{table()}\n\n{END}{after}")
     else:
-        assert old.strip() == table(), "UPDATE_TABLE=1 writes it anew"
+        assert old.strip() == table(), "UPDATE_TABLE=1 writes the new table"
