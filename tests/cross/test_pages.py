@@ -22,7 +22,7 @@ RUN = {
 #: Not programs: diagrams, shell commands and output.
 OTHERS = {"", "mermaid", "sh", "text"}
 #: Run by tests/node/pages.test.mjs, which compiles `ts` first, by cargo, and by test_fencing_example.py.
-ELSEWHERE = {
+RUN_BY_OTHER_TESTS = {
     "docs/node.md": {"ts"},
     "docs/rust.md": {"rust"},
     "docs/concepts/fencing.md": {"lua", "sql"},
@@ -34,7 +34,7 @@ QUICKSTARTS = {
     re.sub(r"\A//! .*\n\n", "", file.read_text()): file.suffix
     for file in (ROOT / "examples/quickstart").iterdir()
 }
-SAID = "holding lock:orders:42\nreleased\n"
+QUICKSTART_OUTPUT = "holding lock:orders:42\nreleased\n"
 
 
 def pages() -> list[str]:
@@ -62,10 +62,10 @@ def test_every_block_is_run_by_some_test() -> None:
     for page in pages():
         for language, code in blocks(page):
             found += 1
-            known = {*RUN, *OTHERS, *ELSEWHERE.get(page, ())}
+            known = {*RUN, *OTHERS, *RUN_BY_OTHER_TESTS.get(page, ())}
             assert language in known or code in QUICKSTARTS, (page, code)
             # Output can only be that of the program before it.
-            assert language != "text" or code == SAID, (page, code)
+            assert language != "text" or code == QUICKSTART_OUTPUT, (page, code)
     assert found > 80
 
 
@@ -91,4 +91,6 @@ def test_a_block_does_what_it_says(page: str, language: str, code: str, tmp_path
         )
     assert ran.returncode == 0, ran.stderr
     claims = re.findall(printing, code, re.MULTILINE)
-    assert ran.stdout.splitlines() == (SAID.splitlines() if code in QUICKSTARTS else claims)
+    assert ran.stdout.splitlines() == (
+        QUICKSTART_OUTPUT.splitlines() if code in QUICKSTARTS else claims
+    )

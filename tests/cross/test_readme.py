@@ -17,7 +17,7 @@ from .servers import Server
 
 QUICKSTART = ROOT / "examples" / "quickstart"
 FENCES = {"py": "python", "mjs": "js", "rs": "rust"}
-SAID = "holding lock:orders:42\nreleased\n"
+QUICKSTART_OUTPUT = "holding lock:orders:42\nreleased\n"
 
 
 def example(extension: str) -> str:
@@ -79,13 +79,13 @@ def run(extension: str, source: str, folder: Path) -> str:
 @pytest.mark.limit(600)
 @pytest.mark.parametrize("extension", FENCES)
 def test_in_memory(extension: str) -> None:
-    assert run(extension, example(extension), ROOT) == SAID
+    assert run(extension, example(extension), ROOT) == QUICKSTART_OUTPUT
 
 
 @pytest.mark.parametrize("extension", ["py", "mjs"])
 def test_over_a_real_server(extension: str, five: list[Server]) -> None:
     source = example(extension).replace("memory://", five[0].url)
-    assert run(extension, source, ROOT) == SAID
+    assert run(extension, source, ROOT) == QUICKSTART_OUTPUT
     assert five[0].get("lock:orders:42") is None
 
 
