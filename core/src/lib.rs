@@ -114,8 +114,3 @@ mod limit;
 )]
 #[path = "../simulation/mod.rs"]
 mod simulation;
-
-/// Runs the code blocks of the Rust page as doc tests. One of them uses the feature `testing`.
-#[cfg(all(doctest, feature = "testing"))]
-#[doc = include_str!("../rust.md")]
-struct Page;

@@ -7,6 +7,7 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -19,16 +20,14 @@ RUN = {
     "python": ([sys.executable, "-W", "error", "-c"], r"^ *print\(.*\)  # (.*)$"),
     "js": (["node", "--input-type=module", "--eval"], r"^ *console\.log\(.*\); // (.*)$"),
 }
+#: Run by tests/pages as doc tests, and by tests/node/pages.test.mjs, which compiles them first.
+ELSEWHERE = {"rust", "ts"}
 #: Not programs: diagrams, shell commands and output.
 OTHERS = {"", "mermaid", "sh", "text"}
-#: Run by tests/node/pages.test.mjs, which compiles `ts` first, by cargo, and by test_fencing_example.py.
-RUN_BY_OTHER_TESTS = {
-    "docs/node.md": {"ts"},
-    "docs/rust.md": {"rust"},
-    "docs/concepts/fencing.md": {"lua", "sql"},
-}
-#: Their blocks are files, which tests/frameworks runs.
-FILES = {"docs/frameworks.md"}
+#: Run by test_fencing_example.py.
+FENCING = {"docs/concepts/fencing.md": {"lua", "sql"}}
+#: Parts of programs that `make test-examples` runs.
+EXAMPLES = {"payments.rs": ROOT / "examples/rust/src/payments.rs"}
 #: The quickstart of each language. test_readme.py runs the Rust one.
 QUICKSTARTS = {
     re.sub(r"\A//! .*\n\n", "", file.read_text()): file.suffix
@@ -37,41 +36,79 @@ QUICKSTARTS = {
 QUICKSTART_OUTPUT = "holding lock:orders:42\nreleased\n"
 
 
+class Block(NamedTuple):
+    language: str
+    #: The name of a file, or "". tests/frameworks runs these.
+    file: str
+    code: str
+
+
 def pages() -> list[str]:
     found = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    names = [str(page.relative_to(ROOT)) for page in found if ".venv" not in page.parts]
-    return [name for name in names if name not in FILES]
+    return [str(page.relative_to(ROOT)) for page in found if ".venv" not in page.parts]
 
 
-def blocks(page: str) -> list[tuple[str, str]]:
-    """Returns the language and the code of each block. In a tab, blocks are indented."""
+def blocks(page: str) -> list[Block]:
+    """Returns the blocks of a page. In a tab, blocks are indented."""
     text = (ROOT / page).read_text()
-    found = re.findall(r"^( *)```(\w*)\n(.*?)^\1```$", text, re.MULTILINE | re.DOTALL)
-    return [(language, textwrap.dedent(code)) for _, language, code in found]
+    pattern = r"^( *)```(\w*)(?: (\S+))?\n(.*?)^\1```$"
+    found = re.findall(pattern, text, re.MULTILINE | re.DOTALL)
+    return [Block(language, file, textwrap.dedent(code)) for _, language, file, code in found]
 
 
 def programs() -> Iterator[object]:
     for page in pages():
-        for number, (language, code) in enumerate(blocks(page), 1):
-            if language in RUN:
-                yield pytest.param(page, language, code, id=f"{page}-{number}")
+        for number, block in enumerate(blocks(page), 1):
+            if block.language in RUN and not block.file:
+                yield pytest.param(page, block.language, block.code, id=f"{page}-{number}")
 
 
 def test_every_block_is_run_by_some_test() -> None:
     found = 0
     for page in pages():
-        for language, code in blocks(page):
+        for language, file, code in blocks(page):
             found += 1
-            known = {*RUN, *OTHERS, *RUN_BY_OTHER_TESTS.get(page, ())}
+            known = {*RUN, *ELSEWHERE, *OTHERS, *FENCING.get(page, ())}
             assert language in known or code in QUICKSTARTS, (page, code)
+            # The tests of the recipes check that they run each file.
+            assert not file or page.startswith("docs/how-to/"), (page, file)
             # Output can only be that of the program before it.
             assert language != "text" or code == QUICKSTART_OUTPUT, (page, code)
     assert found > 80
 
 
+def test_no_fence_is_left_over() -> None:
+    """A block whose end has another indentation would be part of the next one."""
+    for page in pages():
+        text = (ROOT / page).read_text()
+        fences = len(re.findall(r"^ *```", text, re.MULTILINE))
+        assert fences == 2 * len(blocks(page)), page
+
+
 def test_the_quickstart_is_on_its_pages() -> None:
     for page in ("README.md", "docs/index.md", "docs/get-started/quickstart.md"):
-        assert QUICKSTARTS.keys() <= {code for _, code in blocks(page)}, page
+        assert QUICKSTARTS.keys() <= {block.code for block in blocks(page)}, page
+
+
+def test_parts_of_examples_are_those_of_the_files() -> None:
+    shown = {block.file: block.code for page in pages() for block in blocks(page)}
+    for name, file in EXAMPLES.items():
+        assert shown[name] in file.read_text(), name
+
+
+def test_every_file_has_a_test() -> None:
+    """The tests that run the files name each of them."""
+    tests = "".join(
+        file.read_text()
+        for file in [
+            ROOT / "tests/frameworks/test_frameworks.py",
+            ROOT / "tests/frameworks/node/frameworks.test.mjs",
+            ROOT / "tests/packages/bundlers/next.test.mjs",
+        ]
+    )
+    names = {block.file for page in pages() for block in blocks(page)} - {"", *EXAMPLES}
+    assert len(names) > 10
+    assert {name for name in names if Path(name).stem not in tests} == set()
 
 
 @pytest.mark.parametrize(("page", "language", "code"), [*programs()])

@@ -1,10 +1,11 @@
-"""The recipes of docs/frameworks.md, unchanged, under the usual servers and worker pools."""
+"""The recipes of docs/how-to, unchanged, under the usual servers and worker pools."""
 
 import os
 import re
 import signal
 import socket
 import subprocess
+import textwrap
 import time
 import urllib.error
 import urllib.request
@@ -20,11 +21,14 @@ from cross.servers import Server, free_port
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
 BIN = HERE / ".venv" / "bin"
-RECIPES: dict[str, str] = dict(
-    re.findall(
-        r"^```python (\S+)\n(.*?)^```$", (ROOT / "docs/frameworks.md").read_text(), re.M | re.S
+#: The blocks with a file name, by that name. In a tab, blocks are indented.
+RECIPES: dict[str, str] = {
+    name: textwrap.dedent(code)
+    for page in sorted((ROOT / "docs/how-to").glob("*.md"))
+    for _, name, code in re.findall(
+        r"^( *)```python (\S+)\n(.*?)^\1```$", page.read_text(), re.M | re.S
     )
-)
+}
 #: Time limit for a start or an end.
 LIMIT = 30.0
 

@@ -1,5 +1,5 @@
-// Runs each example of the types' documentation and the TypeScript of docs/node.md. tests/cross/test_pages.py runs the
-// page's JavaScript.
+// Runs each example of the types' documentation and the TypeScript of the pages in docs/. tests/cross/test_pages.py
+// runs their JavaScript.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { once } from "node:events";
@@ -9,6 +9,7 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import * as redlock from "redlock-native";
 import { TestRedlock } from "redlock-native/testing";
+import { pageBlocks } from "./page-blocks.mjs";
 import { describe, test } from "./testing.mjs";
 
 const run = promisify(execFile);
@@ -89,10 +90,12 @@ function isPublic({ owner, name, line }) {
   return CLASSES.includes(owner) && name !== "constructor" && !/^(#|\}|\/|\*)/.test(line) && name;
 }
 
-test("the TypeScript of docs/node.md compiles and behaves as described", async () => {
-  const page = await readFile(join(root, "docs", "node.md"), "utf8");
-  const blocks = [...page.matchAll(/^```ts\n([\s\S]*?)^```$/gm)].map(([, code]) => code);
-  assert.ok(blocks.length > 0);
+test("the TypeScript of the pages compiles and behaves as described", async () => {
+  // Those with a file name belong to the recipes.
+  const blocks = (await pageBlocks())
+    .filter(({ language, file }) => language === "ts" && !file)
+    .map(({ code }) => code);
+  assert.ok(blocks.length >= 4, `${blocks.length}`);
   // Inside this tree, the package is found by its own name.
   const folder = await mkdtemp(join(root, "bindings-node", "dist", "pages-"));
   try {

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { AsyncLocalStorage } from "node:async_hooks";
 import diagnostics from "node:diagnostics_channel";
 import { once } from "node:events";
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { trace } from "@opentelemetry/api";
@@ -14,6 +14,7 @@ import {
 } from "@opentelemetry/sdk-trace-base";
 import { Redlock } from "redlock-native";
 import { assertRefused, eventually, fresh, program, Server } from "./helper.mjs";
+import { pageBlocks } from "./page-blocks.mjs";
 import { describe, slow, test } from "./testing.mjs";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
@@ -187,13 +188,14 @@ describe("channels", () => {
   });
 });
 
-test("the example of docs/node.md creates OpenTelemetry spans", async () => {
+test("the example of the pages creates OpenTelemetry spans", async () => {
   const exporter = new InMemorySpanExporter();
   trace.setGlobalTracerProvider(
     new BasicTracerProvider({ spanProcessors: [new SimpleSpanProcessor(exporter)] }),
   );
-  const page = await readFile(join(root, "docs", "node.md"), "utf8");
-  const [, block] = /```ts\n([^`]*@opentelemetry[^`]*`redlock:\$\{name\}`[\s\S]*?)```/.exec(page);
+  const [block] = (await pageBlocks("how-to"))
+    .map(({ code }) => code)
+    .filter((code) => code.includes('from "@opentelemetry/api"'));
   // As JavaScript, after removing a few types.
   const types = [/<unknown, LockCall>/, /type LockCall, /, /<object, ReturnType.*?>>/, / as Error/];
   const code = types.reduce((text, type) => text.replace(type, ""), block);

@@ -1,4 +1,4 @@
-"""Cancellation while entering and leaving, and what each leaves behind: rows of docs/cancellation.md."""
+"""Cancellation while entering and leaving, and what each leaves behind: rows of docs/contributing/cancellation.md."""
 
 import asyncio
 import signal

@@ -1,4 +1,4 @@
-"""Cancellations, losses, and constructs around or inside a body: rows of docs/cancellation.md."""
+"""Cancellations, losses, and constructs around or inside a body: rows of docs/contributing/cancellation.md."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable

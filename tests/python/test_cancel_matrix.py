@@ -1,5 +1,5 @@
-"""The actions of a body, combined with the causes of its cancellation. A lost lock is one cause. docs/cancellation.md
-has the table.
+"""The actions of a body, combined with the causes of its cancellation. A lost lock is one cause.
+docs/contributing/cancellation.md has the table.
 """
 
 import asyncio

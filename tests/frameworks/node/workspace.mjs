@@ -1,21 +1,23 @@
-// A folder with the recipes of docs/frameworks.md, a server, and the programs that run there.
+// A folder with the recipes of docs/how-to, a server, and the programs that run there.
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { cp, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { cp, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { eventually, Server } from "../../node/helper.mjs";
+import { pageBlocks } from "../../node/page-blocks.mjs";
 
 export const root = fileURLToPath(new URL("../../..", import.meta.url));
 const here = fileURLToPath(new URL(".", import.meta.url));
 const run = promisify(execFile);
-const page = await readFile(join(root, "docs", "frameworks.md"), "utf8");
-/** By file name. */
+/** The blocks with a file name, by that name. */
 export const RECIPES = new Map(
-  [...page.matchAll(/^```(?:js|ts) (\S+)\n(.*?)^```$/gms)].map(([, name, text]) => [name, text]),
+  (await pageBlocks("how-to"))
+    .filter(({ language, file }) => file && /^[jt]s$/.test(language))
+    .map(({ file, code }) => [file, code]),
 );
 
 export class Workspace {

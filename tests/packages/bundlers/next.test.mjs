@@ -1,4 +1,4 @@
-// The Next.js route handler of docs/frameworks.md, built by webpack and by Turbopack and started both ways, takes its
+// The Next.js route handler of docs/how-to/web-frameworks.md, built by webpack and by Turbopack and started both ways, takes its
 // locks. This is separate from the other tests because it downloads Next.js. Run `make test-bundlers`, which packs the
 // package first.
 import assert from "node:assert/strict";
@@ -14,7 +14,7 @@ import { after, before, describe, test } from "../../node/testing.mjs";
 import { installed, root, run } from "./place.mjs";
 
 const env = { ...process.env, NEXT_TELEMETRY_DISABLED: "1", NODE_ENV: "production" };
-/** The line of docs/node.md. */
+/** The line of docs/reference/node.md. */
 const LINE = 'serverExternalPackages: ["redlock-native"]';
 let server;
 let folder;
@@ -37,7 +37,7 @@ async function built(bundler) {
   const place = join(folder, bundler);
   const handler = join(place, "app", "orders", "[number]");
   await mkdir(handler, { recursive: true });
-  const page = await readFile(join(root, "docs", "frameworks.md"), "utf8");
+  const page = await readFile(join(root, "docs", "how-to", "web-frameworks.md"), "utf8");
   const [, recipe] = /^```js route\.js\n(.*?)^```$/ms.exec(page);
   await writeFile(join(handler, "route.js"), recipe);
   const layout = fileURLToPath(new URL("next/layout.jsx", import.meta.url));

@@ -3,6 +3,6 @@ module.exports = {
   target: "node",
   entry: "./app.mjs",
   output: { path: `${__dirname}/out`, filename: "webpack.js" },
-  // The line of docs/node.md.
+  // The line of docs/reference/node.md.
   externals: { "redlock-native": "commonjs redlock-native" },
 };
