@@ -109,7 +109,7 @@ test-replay: build ## replay the test cases of other Node.js lock libraries (doc
 	node --test --test-reporter=spec $(wildcard tests/node/replay/*.test.mjs)
 
 .PHONY: test-frameworks
-test-frameworks: build ## fetch FastAPI, Django, Celery, APScheduler, Flask and gunicorn and test the recipes of docs/how-to
+test-frameworks: build ## fetch FastAPI, Django, Celery, dramatiq, rq, Flask and others and test the recipes of docs/how-to
 	@tests/frameworks/setup
 	$(PY) -m pytest tests/frameworks
 

@@ -21,9 +21,9 @@ USERS = [
 PAGES = "\n".join(page.read_text() for page in USERS)
 #: The pages about one language, besides their tabs on other pages.
 ONE_LANGUAGE = {
-    "Python": ["reference/python.md", "how-to/asyncio.md"],
-    "Node.js": ["reference/node.md"],
-    "Rust": ["reference/rust.md", "how-to/rust-runtimes.md"],
+    "Python": ["reference/python-details.md", "how-to/asyncio.md"],
+    "Node.js": ["reference/node-details.md"],
+    "Rust": ["reference/rust-details.md", "how-to/rust-runtimes.md"],
 }
 
 

@@ -9,16 +9,22 @@ use std::{env, fs};
 
 fn main() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
-    println!("cargo::rerun-if-changed={}", docs.display());
+    // Not the whole folder, which can contain a virtual environment.
+    for entry in fs::read_dir(&docs).unwrap().flatten() {
+        if entry.file_name() != ".venv" {
+            println!("cargo::rerun-if-changed={}", entry.path().display());
+        }
+    }
     let mut found = pages(&docs);
     found.sort();
     let mut items = String::new();
     for page in found {
         let text = fs::read_to_string(&page).unwrap();
-        let code: String = blocks(&text).iter().map(|block| format!("```\n{block}```\n")).collect();
-        if code.is_empty() {
+        let blocks = blocks(&text);
+        if blocks.is_empty() {
             continue;
         }
+        let code = format!("```\n{}```\n", blocks.join("```\n\n```\n"));
         let name = page.strip_prefix(&docs).unwrap().with_extension("");
         let name = name.to_string_lossy().replace(|letter: char| !letter.is_alphanumeric(), "_");
         writeln!(items, "#[doc = {code:?}]\n#[allow(non_camel_case_types)]\npub struct {name};")
@@ -50,10 +56,12 @@ fn blocks(page: &str) -> Vec<String> {
             continue;
         }
         let depth = line.len() - line.trim_start().len();
-        let code = lines.by_ref().take_while(|line| line.trim_start() != "```");
-        found.push(
-            code.map(|line| format!("{}\n", line.get(depth..).unwrap_or_default())).collect(),
-        );
+        let mut code = String::new();
+        for line in lines.by_ref().take_while(|line| line.trim_start() != "```") {
+            code += line.get(depth..).unwrap_or_default();
+            code.push('\n');
+        }
+        found.push(code);
     }
     found
 }

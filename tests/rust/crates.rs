@@ -33,6 +33,6 @@ fn build_without_features_needs_no_c_and_few_crates() {
     let (metered, default) = (crates("metrics"), crates("default"));
     assert!(metered.contains("metrics"), "the feature brings its crate");
     assert!(!default.contains("metrics"), "the default build does not need it");
-    // rslock 0.10.0 has 82, including itself (docs/reference/rust.md).
+    // rslock 0.10.0 has 82, including itself (docs/reference/rust-details.md).
     assert!(least.len() > 20 && least.len() <= 82, "{} crates: {least:?}", least.len());
 }

@@ -1,6 +1,6 @@
-// Bundles a program that takes a lock with each bundler and its one line in docs/reference/node.md. The bundled program must take
-// a lock. They are separate from the other tests because they download the bundlers. Run `make test-bundlers`, which
-// packs the package first.
+// Bundles a program that takes a lock with each bundler and its one line in docs/reference/node-details.md. The bundled
+// program must take a lock. They are separate from the other tests because they download the bundlers. Run
+// `make test-bundlers`, which packs the package first.
 import assert from "node:assert/strict";
 import { readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
@@ -45,8 +45,8 @@ for (const [name, [line, output]] of Object.entries(BUNDLERS)) {
   });
 }
 
-test("the lines are those of docs/reference/node.md", async () => {
-  const page = await readFile(join(root, "docs", "reference", "node.md"), "utf8");
+test("the lines are those of docs/reference/node-details.md", async () => {
+  const page = await readFile(join(root, "docs", "reference", "node-details.md"), "utf8");
   for (const [name, [line]] of Object.entries(BUNDLERS)) {
     const [option] = /--external.redlock-native/.exec(line) ?? [
       name === "vite" ? "nothing" : "externals:",

@@ -14,7 +14,7 @@ import { after, before, describe, test } from "../../node/testing.mjs";
 import { installed, root, run } from "./place.mjs";
 
 const env = { ...process.env, NEXT_TELEMETRY_DISABLED: "1", NODE_ENV: "production" };
-/** The line of docs/reference/node.md. */
+/** The line of docs/reference/node-details.md. */
 const LINE = 'serverExternalPackages: ["redlock-native"]';
 let server;
 let folder;
