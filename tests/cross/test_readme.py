@@ -139,6 +139,18 @@ def test_every_kind_and_reason_has_a_heading_of_troubleshooting() -> None:
     assert set(re.findall("^### (.*)$", text, re.MULTILINE)) == expected
 
 
+def test_every_command_is_on_the_page_of_keys() -> None:
+    """The commands that scripts call, and those that a user needs permission for."""
+    page = (ROOT / "docs/reference/keys.md").read_text()
+    scripts = "".join(file.read_text() for file in (ROOT / "core/src").rglob("*.lua"))
+    needed = set(re.findall(r"\bp?call\('(\w+)'", scripts))
+    for rights in (ROOT / "tests/vectors").glob("rights*.txt"):
+        allowed = re.findall(r" \+([\w|]+)", rights.read_text())
+        needed |= {command.replace("|", " ").upper() for command in allowed}
+    assert len(needed) > 20
+    assert not [command for command in sorted(needed) if not re.search(rf"`{command}\b", page)]
+
+
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: error["class"])
 def test_an_error_s_documentation_links_to_its_remedies(error: dict[str, str]) -> None:
     headings = re.findall("^### (.*)$", section(TROUBLESHOOTING, "Errors"), re.MULTILINE)
