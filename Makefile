@@ -63,7 +63,7 @@ $(NODE_BUILT): $(CORE) $(NODESRC) package.json node_modules/.installed
 .PHONY: clean
 clean: ##! remove everything that was built or installed in this folder
 	rm -rf target dist .venv node_modules examples/server/express/node_modules bench/.venv bench/node_modules bench/out
-	rm -rf docs/.venv scripts/site/overrides/assets tests/migration/.venv tests/migration/node_modules tests/frameworks/.venv tests/frameworks/node/node_modules
+	rm -rf docs/.venv scripts/site/overrides/assets scripts/site/node/node_modules tests/migration/.venv tests/migration/node_modules tests/frameworks/.venv tests/frameworks/node/node_modules
 	rm -rf bindings-node/dist bindings-python/python/redlock/_native.*.so
 
 ##@ Tests

@@ -16,7 +16,10 @@ export interface NodeReport {
   error?: string;
 }
 
-/** The reason why a lease was lost. */
+/**
+ * The reason why a lease was lost. docs/operate/troubleshooting.md has causes and remedies for each, such as
+ * `#lost-max_hold`.
+ */
 export type LossReason =
   | "expired"
   | "taken"
@@ -42,6 +45,8 @@ export interface LockErrorDetails {
  * The base class of all errors. `kind` and `code` identify the error without its class. Times are in ms.
  *
  * An error of exactly this class has the kind `internal` and is a bug in redlock.
+ *
+ * docs/operate/troubleshooting.md lists causes and remedies for each kind.
  *
  * @example
  * ```js
@@ -105,6 +110,8 @@ export class LockError extends Error {
 /**
  * Thrown if the lock was not acquired within `wait`. It was held, or no client won a majority.
  *
+ * See docs/operate/troubleshooting.md#timeout for causes and remedies.
+ *
  * @example
  * ```js
  * await lock.using(() => lock.acquire({ wait: 0 })).catch((error) => error instanceof LockTimeout); // true
@@ -121,6 +128,8 @@ export class LockTimeout extends LockError {
 
 /**
  * Thrown if the lease ended without being released. `reason` is the cause.
+ *
+ * See docs/operate/troubleshooting.md#lost-expired, and the following sections for the other reasons.
  *
  * @example
  * ```js
@@ -141,6 +150,8 @@ export class LockLost extends LockError {
 /**
  * Thrown if an operation needs a held lease, but its owner has released this one. `reason` is undefined.
  *
+ * See docs/operate/troubleshooting.md#released for causes and remedies.
+ *
  * @example
  * ```js
  * const lease = await client.lock("job").acquire();
@@ -159,6 +170,8 @@ export class LockReleased extends LockLost {
 
 /**
  * Thrown if too many nodes failed for a quorum. `nodes` contains the error of each.
+ *
+ * See docs/operate/troubleshooting.md#unavailable for causes and remedies.
  *
  * @example
  * ```js
@@ -180,6 +193,8 @@ export class QuorumUnavailable extends LockError {
 /**
  * Thrown for an invalid value, before anything is sent.
  *
+ * See docs/operate/troubleshooting.md#invalid for causes and remedies.
+ *
  * @example
  * ```js
  * assert.throws(() => client.lock("job", { ttl: 10 }), InvalidOption);
@@ -196,6 +211,8 @@ export class InvalidOption extends LockError {
 
 /**
  * Thrown if the server lacks a feature that an option needs, or if the key holds data of another type.
+ *
+ * See docs/operate/troubleshooting.md#unsupported for causes and remedies.
  *
  * @example
  * ```js
@@ -214,6 +231,8 @@ export class Unsupported extends LockError {
 
 /**
  * Thrown if the client was closed.
+ *
+ * See docs/operate/troubleshooting.md#closed for causes and remedies.
  *
  * @example
  * ```js

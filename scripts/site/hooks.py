@@ -1,11 +1,14 @@
 """Hooks of mkdocs: pages from outside docs/, links that leave docs/, and titles of code blocks."""
 
+import ast
 import posixpath
 import re
+import shutil
 import tomllib
 from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
@@ -16,12 +19,22 @@ PROJECT = {
     "CONTRIBUTING.md": "project/contributing.md",
     "SECURITY.md": "project/reporting.md",
 }
+#: What TypeDoc writes, and the title of each page.
+TYPEDOC = {"index": "Node.js API", "testing": "Node.js testing API"}
+#: A copy of the Python package.
+PYTHON = ROOT / "target/site-python/redlock"
+#: A docstring of several lines, and its indentation.
+DOCSTRING = re.compile(r'^( *)""".*?"""', re.MULTILINE | re.DOTALL)
+#: The output of cargo doc. Without cargo it is not there.
+RUSTDOC = ROOT / "target/site-rustdoc/doc"
 SOURCES = {page: source for source, page in PROJECT.items()}
+RUSTDOC_LINK = '<a href="redlock/index.html">Documentation of the crate</a>'
 LINK = re.compile(r"\[([^\]]*)\]\((?![a-z]+:|#)([^)#\s]+)(#[^)\s]*)?\)")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Takes the repository's address from Cargo.toml, where scripts/home writes it."""
+    """Takes the repository's address from Cargo.toml, where scripts/home writes it. Prepares the Python sources."""
+    copy_python()
     package = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]
     if "repository" in package:
         config.repo_url = package["repository"]
@@ -29,10 +42,60 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     return config
 
 
+def copy_python() -> None:
+    """Copies the Python package to where mkdocstrings reads it, without a built extension module."""
+    shutil.rmtree(PYTHON, ignore_errors=True)
+    PYTHON.mkdir(parents=True)
+    for file in (ROOT / "bindings-python/python/redlock").glob("*.py*"):
+        if file.suffix in (".py", ".pyi"):
+            text = file.read_text()
+            text = with_functions(text) if file.suffix == ".pyi" else text
+            (PYTHON / file.name).write_text(DOCSTRING.sub(with_example_sections, text))
+
+
+def with_functions(stub: str) -> str:
+    """Removes `overload` from the last overload of each function. mkdocstrings finds no function without one."""
+    lines = stub.splitlines(keepends=True)
+    for owner in ast.walk(ast.parse(stub)):
+        if isinstance(owner, ast.Module | ast.ClassDef):
+            functions = [
+                node
+                for node in owner.body
+                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            ]
+            last = {node.name: node for node in functions if node.decorator_list}
+            for node in last.values():
+                if ast.unparse(node.decorator_list[0]) == "typing.overload":
+                    lines[node.decorator_list[0].lineno - 1] = "\n"
+    return "".join(lines)
+
+
+def with_example_sections(docstring: re.Match[str]) -> str:
+    """Puts each example of a docstring into a section of its own, which mkdocstrings shows as code."""
+    indent, lines, inside = docstring[1], [], False
+    for line in docstring[0].splitlines():
+        text = line.strip()
+        if text == "Example:":
+            continue
+        if text.startswith(">>> ") and not inside:
+            inside, shift = True, len(line) - len(line.lstrip())
+            lines.append(f"{indent}Examples:")
+        inside = inside and text not in ("", '"""')
+        lines.append(f"{indent}    {line[shift:]}" if inside else line)
+    return "\n".join(lines)
+
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Adds the pages from the root of the repository."""
     for source, page in PROJECT.items():
         files.append(File.generated(config, page, content=(ROOT / source).read_text()))
+    for name, title in TYPEDOC.items():
+        text = (
+            (ROOT / f"target/typedoc/{name}.md")
+            .read_text()
+            .replace(f"# {name}\n", f"# {title}\n", 1)
+        )
+        files.append(File.generated(config, f"reference/node/{name}.md", content=text))
     return files
 
 
@@ -56,5 +119,28 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
             return text
         return f"[{text}]({posixpath.relpath(inside, posixpath.dirname(uri) or '.')}{anchor})"
 
+    if uri == "reference/rust.md" and RUSTDOC.exists():
+        markdown = markdown.replace("<!-- rustdoc -->", RUSTDOC_LINK)
     markdown = LINK.sub(link, markdown)
     return re.sub(r"^( *```\w+) ([\w./-]+)$", r'\1 title="\2"', markdown, flags=re.MULTILINE)
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Links the pages that docstrings name, such as docs/operate/security.md."""
+    uri = page.file.src_uri
+    if uri != "reference/python.md" and not uri.startswith("reference/node/"):
+        return html
+
+    def link(match: re.Match[str]) -> str:
+        file = files.get_file_from_path(match[1])
+        if file is None:
+            raise PluginError(f"{uri}: there is no page {match[0]}")
+        return f'<a href="{file.url_relative_to(page.file)}{match[2] or ""}">{match[0]}</a>'
+
+    return re.sub(r"docs/([\w/-]+\.md)(#[\w-]+)?", link, html)
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Copies the documentation of the Rust crate beside its page."""
+    if RUSTDOC.exists():
+        shutil.copytree(RUSTDOC, Path(config.site_dir) / "reference/rust", dirs_exist_ok=True)

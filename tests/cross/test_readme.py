@@ -89,6 +89,8 @@ def test_over_a_real_server(extension: str, five: list[Server]) -> None:
     assert five[0].get("lock:orders:42") is None
 
 
+TROUBLESHOOTING = "docs/operate/troubleshooting.md"
+ERRORS = tomllib.loads((ROOT / "tests/vectors/errors.toml").read_text())["error"]
 DOCS = [page for page in sorted((ROOT / "docs").rglob("*.md")) if ".venv" not in page.parts]
 PAGES = [ROOT / "README.md", *ROOT.glob("*/README.md"), *DOCS]
 PAGES += [ROOT / name for name in ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")]
@@ -126,16 +128,41 @@ def test_every_option_has_a_row() -> None:
 
 def test_every_kind_and_reason_has_a_heading_of_troubleshooting() -> None:
     """An error can then be linked to by its code and reason."""
-    errors = tomllib.loads((ROOT / "tests/vectors/errors.toml").read_text())["error"]
     files = [file.read_text() for file in (ROOT / "core/src").rglob("*.rs")]
     (core,) = [text for text in files if "pub enum LossReason" in text]
     words = core.split("impl LossReason")[1].split("fn explanation")[0]
     reasons = re.findall(r'Self::\w+ => "(\w+)"', words)
     assert len(reasons) == 9
-    expected = {f"`{error['kind']}`" for error in errors} - {"`lost`"}
+    expected = {f"`{error['kind']}`" for error in ERRORS} - {"`lost`"}
     expected |= {f"`lost`: `{reason}`" for reason in reasons} | {"`internal`"}
-    text = section("docs/operate/troubleshooting.md", "Errors")
+    text = section(TROUBLESHOOTING, "Errors")
     assert set(re.findall("^### (.*)$", text, re.MULTILINE)) == expected
+
+
+def test_every_command_is_on_the_page_of_keys() -> None:
+    """The commands that scripts call, and those that a user needs permission for."""
+    page = (ROOT / "docs/reference/keys.md").read_text()
+    scripts = "".join(file.read_text() for file in (ROOT / "core/src").rglob("*.lua"))
+    needed = set(re.findall(r"\bp?call\('(\w+)'", scripts))
+    for rights in (ROOT / "tests/vectors").glob("rights*.txt"):
+        allowed = re.findall(r" \+([\w|]+)", rights.read_text())
+        needed |= {command.replace("|", " ").upper() for command in allowed}
+    assert len(needed) > 20
+    assert not [command for command in sorted(needed) if not re.search(rf"`{command}\b", page)]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: error["class"])
+def test_an_error_s_documentation_links_to_its_remedies(error: dict[str, str]) -> None:
+    headings = re.findall("^### (.*)$", section(TROUBLESHOOTING, "Errors"), re.MULTILINE)
+    anchors = {re.sub(r"[^\w-]", "", heading.replace(" ", "-")) for heading in headings}
+    linked = "lost-expired" if error["kind"] == "lost" else error["kind"]
+    assert linked in anchors
+    node = (ROOT / "bindings-node/errors.ts").read_text()
+    before = node.split(f"export class {error['class']} ")[0]
+    rust = (ROOT / "core/src/error/kind.rs").read_text().split("pub enum ErrorKind")[1]
+    variant = re.findall(r"((?:^ *///.*\n)+) *\w+,\n", rust, re.MULTILINE)[ERRORS.index(error)]
+    for text in (getattr(redlock, error["class"]).__doc__, before[before.rindex("/**") :], variant):
+        assert re.findall(r"docs/operate/troubleshooting\.md#([\w-]+)", text) == [linked]
 
 
 def test_other_libraries_options_are_refused_with_ours() -> None:

@@ -35,6 +35,8 @@ class LockError(Exception):
 
     One of this class itself has the code `internal`: a bug of redlock.
 
+    docs/operate/troubleshooting.md lists causes and remedies for each code.
+
         >>> try:
         ...     client.lock("job", ttl=0)
         ... except redlock.LockError as error:
@@ -70,6 +72,8 @@ class LockError(Exception):
 class LockTimeout(LockError, TimeoutError):
     """Not acquired within `wait`, because another holder has it or no client won a majority. Also a TimeoutError.
 
+    See docs/operate/troubleshooting.md#timeout for causes and remedies.
+
     >>> with lock:
     ...     lock.acquire(wait=0)
     Traceback (most recent call last):
@@ -81,6 +85,8 @@ class LockTimeout(LockError, TimeoutError):
 
 class LockLost(LockError):
     """The lease ended without our release; `reason` says why.
+
+    See docs/operate/troubleshooting.md#lost-expired, and the following sections for the other reasons.
 
     >>> lease = client.lock("job", ttl=0.2, renew=False).acquire()
     >>> time.sleep(0.25)
@@ -97,6 +103,8 @@ class LockLost(LockError):
 class LockReleased(LockLost):
     """The operation needs a held lease, and this one was released by its owner. `reason` is None.
 
+    See docs/operate/troubleshooting.md#released for causes and remedies.
+
     >>> with lock as lease:
     ...     pass
     >>> lease.extend()
@@ -109,6 +117,8 @@ class LockReleased(LockLost):
 
 class QuorumUnavailable(LockError, ConnectionError):
     """Too many nodes are faults for a quorum to be possible; `nodes` has each one's own error. Also a ConnectionError.
+
+    See docs/operate/troubleshooting.md#unavailable for causes and remedies.
 
     >>> client = redlock.Redlock("redis://127.0.0.1:1")
     >>> try:
@@ -124,6 +134,8 @@ class QuorumUnavailable(LockError, ConnectionError):
 class InvalidOption(LockError, ValueError):
     """A value broke a rule, which the message names; nothing was sent. Also a ValueError.
 
+    See docs/operate/troubleshooting.md#invalid for causes and remedies.
+
     >>> client.lock("job", ttl=0.01)
     Traceback (most recent call last):
     redlock.InvalidOption: ttl must be at least 0.1 s (got 0.01 s). ttl is in seconds...
@@ -134,6 +146,8 @@ class InvalidOption(LockError, ValueError):
 
 class Unsupported(LockError):
     """A server lacks a feature that an option needs, or the key holds data of another type.
+
+    See docs/operate/troubleshooting.md#unsupported for causes and remedies.
 
     >>> try:
     ...     client.lock("job", wait=0).acquire().release()
@@ -146,6 +160,8 @@ class Unsupported(LockError):
 
 class ClientClosed(LockError):
     """The client was closed, before or while it was asked.
+
+    See docs/operate/troubleshooting.md#closed for causes and remedies.
 
     >>> client.close()
     >>> client.lock("job").acquire()

@@ -14,26 +14,40 @@ pub enum ErrorKind {
     /// Not acquired within `wait`: another owner holds the lock, or no client won a majority (split vote).
     ///
     /// Try again later, or wait longer.
+    ///
+    /// See docs/operate/troubleshooting.md#timeout for causes and remedies.
     Timeout,
     /// The lease ended without a release by its owner.
     ///
     /// Another client may hold the lock now, so stop using the protected resource.
+    ///
+    /// See docs/operate/troubleshooting.md#lost-expired, and the following sections for the other reasons.
     Lost,
     /// The operation needs a held lease, but the owner released this one or detached it.
+    ///
+    /// See docs/operate/troubleshooting.md#released for causes and remedies.
     Released,
     /// Too many nodes failed for a quorum to be possible, for all of `wait`. Without a `wait`, for `unavailable_after`.
     ///
     /// It is unknown whether the lock is held.
+    ///
+    /// See docs/operate/troubleshooting.md#unavailable for causes and remedies.
     Unavailable,
     /// A value breaks a rule, or a URL names the wrong kind of server.
     ///
     /// Retrying does not help.
+    ///
+    /// See docs/operate/troubleshooting.md#invalid for causes and remedies.
     Invalid,
     /// A server lacks a feature that an option needs, or the key holds data of another type.
     ///
     /// Retrying does not help.
+    ///
+    /// See docs/operate/troubleshooting.md#unsupported for causes and remedies.
     Unsupported,
     /// The client was closed.
+    ///
+    /// See docs/operate/troubleshooting.md#closed for causes and remedies.
     Closed,
 }
 
@@ -99,6 +113,8 @@ impl fmt::Display for NodeState {
 }
 
 /// Why a lease ended without a release.
+///
+/// docs/operate/troubleshooting.md has causes and remedies for each reason, such as `#lost-max_hold`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LossReason {
