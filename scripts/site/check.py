@@ -1,11 +1,27 @@
-"""Checks every link, image, anchor and heading of the built site, and that no page loads anything from elsewhere."""
+"""Checks every link, image, anchor and heading of the built site, that no page loads anything from elsewhere, and that
+the search finds the terms that readers look for.
+"""
 
+import json
+import re
 import sys
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
+
+#: Terms that readers search for, as the search splits pages into words.
+SEARCHED = (
+    "LockLost",
+    "LockTimeout",
+    "cron",
+    "ioredis",
+    "redis-py",
+    "fencing",
+    "Sentinel",
+    "pytest",
+)
 
 
 class Links(HTMLParser):
@@ -70,8 +86,19 @@ def broken(site: Path) -> Iterator[str]:
     print(f"{count} links on {len(pages)} pages")
 
 
+def not_found(site: Path) -> Iterator[str]:
+    """Yields the searched terms that the index of the search does not contain."""
+    pages = json.loads((site / "search/search_index.json").read_text())["docs"]
+    text = " ".join(f"{page['title']} {page['text']}" for page in pages)
+    words = set(re.findall(r"[\w-]+", re.sub(r"<[^>]*>", " ", text).lower()))
+    for term in SEARCHED:
+        if term.lower() not in words:
+            yield f"the search does not find {term}"
+
+
 def main() -> int:
-    found = list(broken(Path(sys.argv[1]).resolve()))
+    site = Path(sys.argv[1]).resolve()
+    found = [*broken(site), *not_found(site)]
     print(f"{len(found)} broken", *found, sep="\n    ")
     return 1 if found else 0
 
