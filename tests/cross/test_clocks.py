@@ -43,7 +43,7 @@ def late(language: str, direct: list[str], via: list[Server], off_clock: str, na
 @pytest.mark.parametrize("count", [1, 5])
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.slow("slewed clocks, and ttls that end")
-def test_told_first_though_its_clock_runs_slow(
+def test_holder_with_a_slow_clock_is_notified_first(
     language: str, count: int, five: list[Server], off_clock: str
 ) -> None:
     direct = [server.url for server in five[:count]]

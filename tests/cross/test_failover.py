@@ -65,7 +65,7 @@ def fail_over(service: Service, alive: bool) -> None:
 @often
 @alive
 @each
-def test_a_holder_whose_key_was_not_replicated_is_told_at_the_switch(
+def test_holder_without_a_replicated_key_is_notified_at_the_switch(
     language: str, alive: bool, run: int, service: Service, name: str, figures: Figures
 ) -> None:
     nodes = [service.url()]
@@ -90,7 +90,7 @@ def test_a_holder_whose_key_was_not_replicated_is_told_at_the_switch(
 @often
 @alive
 @each
-def test_with_min_replicas_nobody_gets_what_is_held(
+def test_with_min_replicas_no_other_client_acquires_a_held_lock(
     language: str, alive: bool, run: int, service: Service, name: str, figures: Figures
 ) -> None:
     nodes = [service.url()]
@@ -121,7 +121,7 @@ def test_with_min_replicas_nobody_gets_what_is_held(
 
 @often
 @each
-def test_a_holder_cut_off_with_its_primary_loses_the_lease_first_with_min_replicas(
+def test_with_min_replicas_a_cut_off_holder_loses_the_lease_first(
     language: str, run: int, service: Service, name: str, figures: Figures
 ) -> None:
     with ExitStack() as stack:
@@ -135,7 +135,7 @@ def test_a_holder_cut_off_with_its_primary_loses_the_lease_first_with_min_replic
 
 
 @each
-def test_a_holder_cut_off_with_its_primary_keeps_what_others_get_without(
+def test_without_min_replicas_a_cut_off_holder_keeps_a_lock_that_others_acquire(
     language: str, service: Service, name: str
 ) -> None:
     with ExitStack() as stack:

@@ -69,7 +69,7 @@ class Worker:
 
 @pytest.mark.parametrize("count", [1, 5])
 @pytest.mark.slow("processes are killed and frozen for 15 seconds")
-def test_no_two_at_once(count: int, five: list[Server], name: str) -> None:
+def test_holders_never_overlap(count: int, five: list[Server], name: str) -> None:
     nodes = [server.url for server in five[:count]]
     workers = [Worker(language, nodes, name, seed) for seed, language in enumerate(LANGUAGES * 2)]
     with ThreadPoolExecutor(len(workers)) as pool:

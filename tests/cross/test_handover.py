@@ -25,7 +25,7 @@ def handed_over(first: Agent, second: Agent, name: str) -> str:
 
 
 @pytest.mark.slow("longer than a ttl")
-def test_it_goes_on_when_the_first_detaches_and_dies(five: list[Server]) -> None:
+def test_attached_lease_survives_the_detach_and_end_of_the_first(five: list[Server]) -> None:
     nodes = [five[0].url]
 
     def scene(first: Agent, second: Agent, name: str) -> None:
@@ -45,7 +45,7 @@ def test_it_goes_on_when_the_first_detaches_and_dies(five: list[Server]) -> None
 
 
 @pytest.mark.slow("longer than a ttl")
-def test_it_goes_on_when_the_first_is_killed(five: list[Server]) -> None:
+def test_attached_lease_survives_the_kill_of_the_first(five: list[Server]) -> None:
     def scene(first: Agent, second: Agent, name: str) -> None:
         handed_over(first, second, name)
         first.kill()
@@ -83,7 +83,7 @@ def test_a_release_by_the_second_is_a_loss_for_the_first(nodes: list[str]) -> No
     the_other_is_told(nodes, releases=1)
 
 
-def test_a_deleted_key_is_told_to_both(five: list[Server]) -> None:
+def test_deleted_key_notifies_both_holders(five: list[Server]) -> None:
     def scene(first: Agent, second: Agent, name: str) -> None:
         handed_over(first, second, name)
         assert five[0].command("DEL", f"lock:{name}") == 1

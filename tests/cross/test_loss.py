@@ -163,7 +163,7 @@ def tell(form: str, signs: list[Reply]) -> dict[str, Reply]:
     [pytest.param(cause, marks=[] if cause == "DEL" else [SLOW_TIER]) for cause in CAUSES],
 )
 @pytest.mark.parametrize("run", range(RUNS))
-def test_told(
+def test_loss_is_reported_once_through_every_api(
     run: int,
     name_of_cause: str,
     count: int,
@@ -216,7 +216,7 @@ def test_told(
 
 @COUNTS
 @pytest.mark.slow("a second for what may come late")
-def test_a_ttl_cut_short_is_put_back_or_told_of(count: int, stepped: Servers, name: str) -> None:
+def test_shortened_ttl_is_restored_or_reported(count: int, stepped: Servers, name: str) -> None:
     """No holder believes in a key that no longer exists."""
     with Agent("rust", [server.url for server in stepped[:count]]) as holder:
         token = holder.must("acquire", name=name, ttl_ms=TTL_MS, wait_ms=0)["token"]
@@ -232,7 +232,7 @@ def test_a_ttl_cut_short_is_put_back_or_told_of(count: int, stepped: Servers, na
 @COUNTS
 @pytest.mark.parametrize("run", range(RUNS))
 @pytest.mark.slow("processes are stopped beyond their ttl")
-def test_stopped_beyond_its_ttl_it_never_holds_again(
+def test_process_stopped_beyond_its_ttl_does_not_hold_again(
     run: int, count: int, five: list[Server], name: str
 ) -> None:
     """Bodies that only read `held` are stopped at random times. None reads true after another client has the lock."""

@@ -104,7 +104,9 @@ def test_a_tie_is_a_failed_round(count: int, five: list[Server], name: str) -> N
 
 
 @pytest.mark.parametrize("count", [2, 4])
-def test_everybody_gets_through_an_even_count(count: int, five: list[Server], name: str) -> None:
+def test_every_caller_acquires_on_an_even_node_count(
+    count: int, five: list[Server], name: str
+) -> None:
     """Contenders that repeatedly split the votes still acquire the lock, one after the other."""
     nodes = urls(five[:count])
     with ExitStack() as stack:

@@ -205,7 +205,7 @@ def struck(services: dict[str, Group]) -> Counter[str]:
 
 
 @pytest.mark.limit(SECONDS + 200)
-def test_killed_at_random_no_two_hold_and_nothing_stays(
+def test_random_kills_leave_one_holder_and_no_key(
     server: Server, key_watcher: KeyWatcher, services: dict[str, Group], tmp_path: Path
 ) -> None:
     words = services["uvicorn"].words
@@ -233,7 +233,7 @@ def test_killed_at_random_no_two_hold_and_nothing_stays(
     assert sum(deaths.values()) > SECONDS / 10
 
 
-def test_the_witness_sees_two_at_once() -> None:
+def test_witness_detects_two_holders() -> None:
     good = ["cart 1 10 100", "cart 1 10 200", "cart 2 11 300", "mail 9 10 150"]
     assert overlaps(good) == (3, [])
     assert overlaps([*good, "cart 3 12 250", "cart 3 12 290"]) == (4, [ANY])

@@ -94,7 +94,7 @@ def margins(five: list[Server]) -> Iterator[Margins]:
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.slow("twelve holders whose ttl of five seconds ends")
-def test_cut_off_holder_is_told_first(cut: str, language: str, margins: Margins) -> None:
+def test_cut_off_holder_is_notified_first(cut: str, language: str, margins: Margins) -> None:
     some = margins[cut, language]
     assert len(some) == RUNS
     assert min(some) > 0, f"two holders: {some}"
@@ -102,7 +102,7 @@ def test_cut_off_holder_is_told_first(cut: str, language: str, margins: Margins)
     assert RUNS < 20 or statistics.median(some) >= DRIFT_MS - 5, some
 
 
-def test_a_holder_in_each_language_is_told_first(five: list[Server], name: str) -> None:
+def test_cut_off_holder_in_each_language_is_notified_first(five: list[Server], name: str) -> None:
     pairs = [("blackhole", language) for language in LANGUAGES]
     for pair, margin in cut_off(pairs, five, name, ttl=2000):
         assert margin > 0, f"two holders: {pair}, {margin} ms"
