@@ -72,10 +72,10 @@ def cut_off(
             for proxy in some:
                 CUTS[cut](proxy)
         for pair, holder, contender in zip(pairs, holders, contenders, strict=True):
-            told, taken = holder.receive(), contender.receive()
-            assert told["ok"], (pair, told)
+            notified, taken = holder.receive(), contender.receive()
+            assert notified["ok"], (pair, notified)
             assert taken["ok"], (pair, taken)
-            yield pair, (taken["at"] - told["at"]) / 1e6
+            yield pair, (taken["at"] - notified["at"]) / 1e6
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,7 @@ def margins(five: list[Server]) -> Iterator[Margins]:
     found: Margins = defaultdict(list)
     for batch in range(0, len(PAIRS) * RUNS, BATCH):
         pairs = [PAIRS[run % len(PAIRS)] for run in range(batch, batch + BATCH)]
-        for pair, margin in cut_off(pairs, five, f"told-{os.getpid()}-{batch}"):
+        for pair, margin in cut_off(pairs, five, f"notified-{os.getpid()}-{batch}"):
             found[pair].append(margin)
     yield found
     print(f"\nsmallest and median margin in ms of {RUNS} run(s), ttl {TTL_MS} ms")
