@@ -212,7 +212,7 @@ soak-services-node: build ## kill a Node.js cluster, a BullMQ worker and Redis f
 .PHONY: measure-loss
 CUTS ?= 20
 measure-loss: build ## cut holders off CUTS times each way and measure how soon they are notified (docs/contributing/testing.md)
-	RUNS=$(CUTS) REDLOCK_TEST_TIER=all $(PY) -m pytest -q -s tests/cross/test_told.py tests/cross/test_loss.py
+	RUNS=$(CUTS) REDLOCK_TEST_TIER=all $(PY) -m pytest -q -s tests/cross/test_notified_first.py tests/cross/test_loss.py
 
 .PHONY: measure-cluster
 measure-cluster: build ## fail a Redis Cluster over CUTS times under a holder and move its slot 50 times (docs/operate/cluster.md)

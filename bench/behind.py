@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from operator import itemgetter
 
 from cases import Case, pairs
-from figures import BY_NAME, Figures, Take, p50, rate
+from figures import BY_NAME, Figures, Metric, p50, rate
 
 #: Smaller differences are noise of the machine.
 NOISE = 1.03
@@ -33,14 +33,16 @@ def plural(count: int, what: str) -> str:
     return f"{count:,} {what}{'s' * (count > 1)}"
 
 
-def lost(figures: Figures, case: Case, where: str, take: Take, least: bool) -> Iterator[str]:
+def lost(figures: Figures, case: Case, where: str, metric: Metric, least: bool) -> Iterator[str]:
     names = [name for name in figures.names(case) if BY_NAME[name].ours]
     for language in ("Rust", "Python", "Node", "Go", "Java"):
         # For a language without a program of ours, compare with all of ours.
         ours = [name for name in names if BY_NAME[name].language == language] or names
-        values = [value for name in ours if (value := figures.median(case, name, take)) is not None]
-        best = figures.best_peer(case, take, language, least)
-        theirs = figures.median(case, best, take) if best else None
+        values = [
+            value for name in ours if (value := figures.median(case, name, metric)) is not None
+        ]
+        best = figures.best_peer(case, metric, language, least)
+        theirs = figures.median(case, best, metric) if best else None
         if not values or not theirs:
             continue
         mine = (min if least else max)(values)

@@ -51,7 +51,11 @@ class Case:
         # They differ from their plain variants only if several callers can share a batch.
         alone = self.callers == 1 and program.library.endswith("-autopipe")
         return (
-            program.there and mode and many and not alone and not (self.failing and program.floor)
+            program.is_built
+            and mode
+            and many
+            and not alone
+            and not (self.failing and program.floor)
         )
 
 

@@ -25,7 +25,7 @@ from session import sample
 RESULTS, QUICK = HERE / "out" / "results.json", HERE / "out" / "quick.json"
 
 
-def wanted(options: argparse.Namespace) -> list[tuple[Case, list[Program]]]:
+def selected(options: argparse.Namespace) -> list[tuple[Case, list[Program]]]:
     """Returns the selected cases and programs. The pattern is a part (cases.py) or occurs in a program's name. The
     floor is always included.
     """
@@ -46,13 +46,13 @@ def wanted(options: argparse.Namespace) -> list[tuple[Case, list[Program]]]:
     return plan
 
 
-def turned(programs: list[Program], number: int) -> list[Program]:
+def rotated(programs: list[Program], number: int) -> list[Program]:
     """Rotates the programs, so that none is always first or always after the same one."""
     return programs[number % len(programs) :] + programs[: number % len(programs)]
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    plan = wanted(options)
+    plan = selected(options)
     cases: dict[str, Any] = {}
     most = 1 if options.quick else options.rounds
     for number in range(most):
@@ -60,11 +60,11 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             if number >= case.rounds:
                 continue
             entry = cases.setdefault(case.key, {"case": asdict(case), "samples": {}})
-            for program in turned(programs, number):
+            for program in rotated(programs, number):
                 # A peer that hangs with a failed node is measured only once.
                 if number >= program.rounds or (number and case.failing and not program.ours):
                     continue
-                say(f"round {number + 1} of {most}: {case.key}: {program.name}")
+                log(f"round {number + 1} of {most}: {case.key}: {program.name}")
                 took = sample(case, program, case.seconds or options.seconds)
                 entry["samples"].setdefault(program.name, []).append({**took, "round": number})
     return cases
@@ -77,14 +77,14 @@ def counts(options: argparse.Namespace) -> dict[str, Any]:
     for program in PROGRAMS:
         if not one.runs(program) or (options.quick and not program.ours and not program.floor):
             continue
-        say(f"commands and system calls: {program.name}")
+        log(f"commands and system calls: {program.name}")
         found[program.name] = {"pair": sample(one, program, 0.3, counted=True)}
         if "handoff" in program.modes and not program.floor:
             found[program.name]["handoff"] = sample(handoff, program, 1.5, counted=True)
     return found
 
 
-def say(text: str) -> None:
+def log(text: str) -> None:
     if sys.stderr.isatty():
         print(f"\r{text[:110]:<110}", end="", flush=True, file=sys.stderr)
     else:
@@ -160,9 +160,9 @@ def main() -> None:
     kept = json.loads(out.read_text()) if options.only and out.exists() else {}
     results: dict[str, Any] = {"about": about(options, kept.get("about", {}))}
     results["cases"] = merged(kept.get("cases", {}), measure(options))
-    for part, take in (("counts", counts), ("starts", starting)):
+    for part, measure_part in (("counts", counts), ("starts", starting)):
         again = options.only in ("", part)
-        results[part] = {**kept.get(part, {}), **(take(options) if again else {})}
+        results[part] = {**kept.get(part, {}), **(measure_part(options) if again else {})}
     if not options.only:
         results["about"]["minutes"] = (time.monotonic() - STARTED_AT) / 60
     out.write_text(json.dumps(results, indent=1) + "\n")
@@ -170,7 +170,7 @@ def main() -> None:
 
 
 def starting(options: argparse.Namespace) -> dict[str, Any]:
-    return starts.measure(say, options.quick)
+    return starts.measure(log, options.quick)
 
 
 def merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from programs import PROGRAMS, Program
 from session import Sample
 
 BY_NAME = {program.name: program for program in PROGRAMS}
-Take = Callable[[Sample], float]
+Metric = Callable[[Sample], float]
 
 
 def p50(sample: Sample) -> float:
@@ -40,31 +40,31 @@ class Figures:
         entry = self.results["cases"].get(case.key, {"samples": {}})
         return [program.name for program in PROGRAMS if program.name in entry["samples"]]
 
-    def median(self, case: Case, name: str, take: Take) -> float | None:
-        taken = [take(each) for each in self.samples(case, name)]
+    def median(self, case: Case, name: str, metric: Metric) -> float | None:
+        taken = [metric(each) for each in self.samples(case, name)]
         return statistics.median(taken) if taken else None
 
     def ratio(
-        self, case: Case, name: str, take: Take, to: str = "floor", of: Case | None = None
+        self, case: Case, name: str, metric: Metric, to: str = "floor", of: Case | None = None
     ) -> float | None:
         """Returns the median over the rounds of the ratio of two programs' figures in the same round."""
-        others = {each["round"]: take(each) for each in self.samples(of or case, to)}
+        others = {each["round"]: metric(each) for each in self.samples(of or case, to)}
         mine = self.samples(case, name)
-        ratios = [take(each) / others[each["round"]] for each in mine if each["round"] in others]
+        ratios = [metric(each) / others[each["round"]] for each in mine if each["round"] in others]
         return statistics.median(ratios) if ratios else None
 
-    def spread(self, case: Case, name: str, take: Take) -> str:
+    def spread(self, case: Case, name: str, metric: Metric) -> str:
         """Returns the smallest and largest ratio to the floor over the rounds."""
-        floor = {each["round"]: take(each) for each in self.samples(case, "floor")}
+        floor = {each["round"]: metric(each) for each in self.samples(case, "floor")}
         ratios = [
-            take(each) / floor[each["round"]]
+            metric(each) / floor[each["round"]]
             for each in self.samples(case, name)
             if each["round"] in floor
         ]
         return f"{min(ratios):.2f}-{max(ratios):.2f}" if len(ratios) > 1 else ""
 
     def best_peer(
-        self, case: Case, take: Take, language: str = "", least: bool = True
+        self, case: Case, metric: Metric, language: str = "", least: bool = True
     ) -> str | None:
         """For a language, or for all."""
         found = {
@@ -72,7 +72,7 @@ class Figures:
             for name in self.names(case)
             if is_peer(BY_NAME[name])
             and (not language or BY_NAME[name].language == language)
-            and (value := self.median(case, name, take)) is not None
+            and (value := self.median(case, name, metric)) is not None
         }
         if not found:
             return None

@@ -30,18 +30,18 @@ class Goal:
     unit: str = ""
 
     @property
-    def met(self) -> bool | None:
+    def is_met(self) -> bool | None:
         if self.figure is None:
             return None
         return self.figure >= self.limit if self.at_least else self.figure <= self.limit
 
     def row(self) -> list[str]:
-        verdict = {True: "met", False: "**NOT met**", None: "not measured"}[self.met]
+        verdict = {True: "met", False: "**NOT met**", None: "not measured"}[self.is_met]
         sign = "at least" if self.at_least else "at most"
         return [
             self.what,
             f"{sign} {number(self.limit)}{self.unit}",
-            said(self.figure, self.unit),
+            with_unit(self.figure, self.unit),
             verdict,
         ]
 
@@ -53,7 +53,7 @@ def number(value: float) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def said(figure: float | None, unit: str) -> str:
+def with_unit(figure: float | None, unit: str) -> str:
     return "-" if figure is None else f"{number(figure)}{unit}"
 
 
@@ -61,7 +61,7 @@ def percent(share: float | None) -> float | None:
     return None if share is None else share * 100
 
 
-def of_one_caller(figures: Figures) -> Iterator[Goal]:
+def one_caller_goals(figures: Figures) -> Iterator[Goal]:
     limits = {RUST: 1.2, "redlock, Rust blocking": 1.2, SYNC: 1.25, ASYNCIO: 1.6, NODE: 1.35}
     for name, limit in limits.items():
         yield Goal(
@@ -81,18 +81,18 @@ def of_one_caller(figures: Figures) -> Iterator[Goal]:
         yield Goal(f"System calls of the client per pair: {name}", 7, calls)
 
 
-def of_many(figures: Figures) -> Iterator[Goal]:
-    yield from of_shares(figures, 1, {RUST: 75, ASYNCIO: 55, NODE: 55, SYNC: 25})
+def many_callers_goals(figures: Figures) -> Iterator[Goal]:
+    yield from shares_goals(figures, 1, {RUST: 75, ASYNCIO: 55, NODE: 55, SYNC: 25})
     for name, limit in {RUST: 1.15, SYNC: 1.3, ASYNCIO: 1.5, NODE: 1.5}.items():
         yield Goal(
             f"One caller, 5 nodes: {name}, relative to the floor",
             limit,
             figures.ratio(FIVE, name, p50),
         )
-    yield from of_shares(figures, 5, {RUST: 65, ASYNCIO: 45, NODE: 45, SYNC: 45})
+    yield from shares_goals(figures, 5, {RUST: 65, ASYNCIO: 45, NODE: 45, SYNC: 45})
 
 
-def of_shares(figures: Figures, nodes: int, limits: dict[str, float]) -> Iterator[Goal]:
+def shares_goals(figures: Figures, nodes: int, limits: dict[str, float]) -> Iterator[Goal]:
     for placement, words in PLACEMENTS.items():
         case = Case("pairs", nodes=nodes, callers=64, placement=placement)
         for name, limit in limits.items():
@@ -105,7 +105,7 @@ def nodes_of(count: int) -> str:
     return "one node" if count == 1 else f"{count} nodes"
 
 
-def of_handoff(figures: Figures) -> Iterator[Goal]:
+def handoff_goals(figures: Figures) -> Iterator[Goal]:
     for name in OURS:
         floor = figures.median(HANDOFF, "floor", p50)
         mine = figures.median(HANDOFF, name, lambda sample: sample["between_p50"] or sample["p50"])
@@ -118,7 +118,7 @@ def of_handoff(figures: Figures) -> Iterator[Goal]:
         yield Goal(f"Handoff: commands sent by {name}", 4, None if sent is None else round(sent, 1))
 
 
-def of_faults(figures: Figures) -> Iterator[Goal]:
+def faults_goals(figures: Figures) -> Iterator[Goal]:
     for count, fault in ((1, "frozen"), (2, "frozen"), (1, "dead"), (2, "dead")):
         case = Case("faults", nodes=5, failing=count, fault=fault)
         if not figures.names(case):
@@ -137,7 +137,7 @@ def of_faults(figures: Figures) -> Iterator[Goal]:
         yield Goal(f"{count} of 5 nodes {fault}: our failed calls", 0, sum(failed) + hung)
 
 
-def of_leases(figures: Figures) -> Iterator[Goal]:
+def leases_goals(figures: Figures) -> Iterator[Goal]:
     for name in OURS:
         for text, field, limit, unit in (
             ("CPU time in 15 s", "cpu", 0.15, " s"),
@@ -152,7 +152,7 @@ def of_leases(figures: Figures) -> Iterator[Goal]:
     yield Goal(f"{most:,} renewed leases: {RUST}, lost", 0, lost)
 
 
-def of_links(figures: Figures) -> Iterator[Goal]:
+def links_goals(figures: Figures) -> Iterator[Goal]:
     for link in (1.0, 20.0):
         for nodes in (1, 5):
             case = Case("links", nodes=nodes, link_ms=link)
@@ -165,7 +165,7 @@ def of_links(figures: Figures) -> Iterator[Goal]:
                 yield Goal(f"{where}: {name}, round trips per pair", 2.5, trips)
 
 
-def of_starts(figures: Figures) -> Iterator[Goal]:
+def starts_goals(figures: Figures) -> Iterator[Goal]:
     for name, bare in ((SYNC, "bare Python"), (NODE, "bare Node")):
         with_it, without = figures.started(name, "import"), figures.started(bare, "import")
         over = None if with_it is None or without is None else with_it - without
@@ -173,5 +173,13 @@ def of_starts(figures: Figures) -> Iterator[Goal]:
 
 
 def goals(figures: Figures) -> list[Goal]:
-    parts = (of_one_caller, of_many, of_handoff, of_faults, of_leases, of_links, of_starts)
+    parts = (
+        one_caller_goals,
+        many_callers_goals,
+        handoff_goals,
+        faults_goals,
+        leases_goals,
+        links_goals,
+        starts_goals,
+    )
     return [goal for part in parts for goal in part(figures)]

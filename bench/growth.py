@@ -9,14 +9,14 @@ from tables import shown, table
 Curve = list[tuple[float, float]]
 
 
-def of_callers(figures: Figures) -> dict[str, Curve]:
+def caller_curves(figures: Figures) -> dict[str, Curve]:
     return {
         name: curve(figures, name, [(n, Case("callers", callers=n)) for n in CALLERS], by_rate=True)
         for name in CURVES
     }
 
 
-def of_nodes(figures: Figures) -> dict[str, Curve]:
+def node_curves(figures: Figures) -> dict[str, Curve]:
     return {
         name: curve(figures, name, [(n, Case("nodes", nodes=n)) for n in NODES], by_rate=False)
         for name in CURVES
@@ -73,7 +73,9 @@ def leases_table(figures: Figures) -> str:
 
 def in_words(figures: Figures) -> str:
     callers = [
-        callers_in_words(name, points) for name, points in of_callers(figures).items() if points
+        callers_in_words(name, points) for name, points in caller_curves(figures).items() if points
     ]
-    nodes = [nodes_in_words(name, points) for name, points in of_nodes(figures).items() if points]
+    nodes = [
+        nodes_in_words(name, points) for name, points in node_curves(figures).items() if points
+    ]
     return "\n".join(["Callers, one node:", "", *callers, "", "Nodes, one caller:", "", *nodes, ""])

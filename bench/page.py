@@ -59,7 +59,7 @@ def draw(figures: Figures) -> None:
             "Handoff to one of 16 waiting callers in 2 processes, ms, logarithmic (less is better)"
         )
         bars(DOCS / "benchmarks-handoff.svg", title, rows, logarithmic=True)
-    curves = {name: points for name, points in growth.of_callers(figures).items() if points}
+    curves = {name: points for name, points in growth.caller_curves(figures).items() if points}
     if curves:
         lines(
             BENCH / "callers.svg",
@@ -109,8 +109,8 @@ def about(figures: Figures) -> str:
 def pages(figures: Figures) -> dict[Path, str]:
     """Returns the text of each page."""
     all_goals = goals(figures)
-    met = sum(goal.met is True for goal in all_goals)
-    missed = sum(goal.met is False for goal in all_goals)
+    met = sum(goal.is_met is True for goal in all_goals)
+    missed = sum(goal.is_met is False for goal in all_goals)
     parts = {
         "about": about(figures),
         "summary": f"{met} of {met + missed} goals are met, {missed} are not.",

@@ -53,7 +53,7 @@ class Program:
         return self.library == "floor"
 
     @property
-    def there(self) -> bool:
+    def is_built(self) -> bool:
         """Whether its tool chain is installed and it was built."""
         return all(
             Path(word).exists()

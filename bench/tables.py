@@ -48,14 +48,15 @@ def one_caller(figures: Figures, nodes: int) -> str:
         ratio = figures.ratio(one, name, p50, to=best) if best else None
         spread = figures.spread(one, name, p50)
         floor = shown(figures.ratio(one, name, p50), "{:.2f}") + (f" ({spread})" if spread else "")
-        cells = [shown(figures.median(one, name, take)) for take in (p50, tail)] + [
+        cells = [shown(figures.median(one, name, metric)) for metric in (p50, tail)] + [
             floor,
             shown(ratio, "{:.2f}"),
         ]
         cells += [
-            shown(figures.median(one, name, take)) for take in (client_cpu, server_cpu, switches)
+            shown(figures.median(one, name, metric))
+            for metric in (client_cpu, server_cpu, switches)
         ]
-        cells += [shown(figures.median(two, name, take)) for take in (p50, tail)]
+        cells += [shown(figures.median(two, name, metric)) for metric in (p50, tail)]
         rows.append([called(name), *cells, shown(figures.ratio(two, name, p50), "{:.2f}")])
     head = [
         "",
@@ -84,8 +85,8 @@ def many_callers(figures: Figures, nodes: int, callers: int) -> str:
             shown(share, "{:.0f} %", 100),
             shown(ratio, "{:.2f}"),
         ]
-        cells += [shown(figures.median(one, name, take), "{:,.0f}") for take in (p50, tail)]
-        cells += [shown(figures.median(one, name, take)) for take in (client_cpu, server_cpu)]
+        cells += [shown(figures.median(one, name, metric), "{:,.0f}") for metric in (p50, tail)]
+        cells += [shown(figures.median(one, name, metric)) for metric in (client_cpu, server_cpu)]
         cells += [
             shown(figures.median(two, name, rate), "{:,.0f}"),
             shown(figures.ratio(two, name, rate), "{:.0f} %", 100),

@@ -26,10 +26,10 @@ def redlock() -> Callers:
     urls = [f"redis://127.0.0.1:{port}" for port in ports]
     client = redlock.Redlock(urls, restart_guard=0)
 
-    def of(name: str) -> Caller:
+    def new_caller(name: str) -> Caller:
         return client.lock(name, ttl=10, fencing=mode == "fenced").acquire, redlock.Lease.release
 
-    return of
+    return new_caller
 
 
 def connected() -> Any:  # noqa: ANN401
@@ -42,12 +42,12 @@ def connected() -> Any:  # noqa: ANN401
 def redis_py() -> Callers:
     client = connected()
 
-    def of(name: str) -> Caller:
+    def new_caller(name: str) -> Caller:
         # A lock object keeps its token per thread.
         lock = client.lock(name, timeout=10)
         return lock.acquire, lambda _: lock.release()
 
-    return of
+    return new_caller
 
 
 def python_redis_lock() -> Callers:
@@ -55,11 +55,11 @@ def python_redis_lock() -> Callers:
 
     client = connected()
 
-    def of(name: str) -> Caller:
+    def new_caller(name: str) -> Caller:
         lock = redis_lock.Lock(client, name, expire=10)
         return lock.acquire, lambda _: lock.release()
 
-    return of
+    return new_caller
 
 
 def redlock_py() -> Callers:
@@ -74,25 +74,25 @@ def redlock_py() -> Callers:
         nodes, retry_count=1_000_000 if mode == "handoff" else 1
     )
 
-    def take(name: str) -> Any:  # noqa: ANN401
+    def acquire(name: str) -> Any:  # noqa: ANN401
         lease = client.lock(name, 10_000)
         if not lease:
             raise TimeoutError
         return lease
 
-    return lambda name: (lambda: take(name), client.unlock)
+    return lambda name: (lambda: acquire(name), client.unlock)
 
 
-def pairs(of: Callers) -> None:
-    ways = [of(f"bench-{number}") for number in range(CALLERS)]
+def pairs(new_caller: Callers) -> None:
+    callers = [new_caller(f"bench-{number}") for number in range(CALLERS)]
 
     def run(measured: Measured) -> None:
         def work(number: int) -> None:
-            take, give = ways[number]
+            acquire, release = callers[number]
             before = time.perf_counter()
             while before < measured.end:
                 try:
-                    give(take())
+                    release(acquire())
                 except Exception:
                     measured.failed += 1
                 now = time.perf_counter()
@@ -111,26 +111,26 @@ def pairs(of: Callers) -> None:
     finish(measured.result())
 
 
-def handoff(of: Callers) -> None:
+def handoff(new_caller: Callers) -> None:
     stamps: list[tuple[int, int, int]] = []
-    ways = [of("handoff") for _ in range(CALLERS)]
+    callers = [new_caller("handoff") for _ in range(CALLERS)]
     # A caller tries again only after all callers have had the lock. Otherwise the releasing caller would acquire it
     # again immediately, and the others would only wait.
     wave = threading.Barrier(CALLERS)
-    take, give = of("first")
-    give(take())
+    acquire, release = new_caller("first")
+    release(acquire())
     begin()
 
     def work(number: int) -> None:
-        take, give = ways[number]
+        acquire, release = callers[number]
         while True:
             wave.wait()
             asked = time.monotonic_ns()
-            lease = take()
+            lease = acquire()
             taken = time.monotonic_ns()
             time.sleep(0.005)
             stamps.append((asked, taken, time.monotonic_ns()))
-            give(lease)
+            release(lease)
 
     for number in range(CALLERS):
         threading.Thread(target=work, args=(number,), daemon=True).start()
@@ -138,11 +138,11 @@ def handoff(of: Callers) -> None:
     finish({"stamps": stamps})
 
 
-def hold(of: Callers) -> None:
+def hold(new_caller: Callers) -> None:
     held = Held(CALLERS)
-    leases = [of(f"held-{number}")[0]() for number in range(held.tenth)]
+    leases = [new_caller(f"held-{number}")[0]() for number in range(held.tenth)]
     held.first()
-    leases += [of(f"held-{number}")[0]() for number in range(held.tenth, CALLERS)]
+    leases += [new_caller(f"held-{number}")[0]() for number in range(held.tenth, CALLERS)]
     held.taken()
     begin()
     time.sleep(SECONDS)

@@ -25,11 +25,11 @@ def redlock() -> Callers:
     urls = [f"redis://127.0.0.1:{port}" for port in ports]
     client = redlock.AsyncRedlock(urls, restart_guard=0)
 
-    def of(name: str) -> Caller:
+    def new_caller(name: str) -> Caller:
         lock = client.lock(name, ttl=10, fencing=mode == "fenced")
         return lock.acquire, redlock.AsyncLease.release
 
-    return of
+    return new_caller
 
 
 def redis_py() -> Callers:
@@ -38,23 +38,23 @@ def redis_py() -> Callers:
 
     client = redis.asyncio.Redis(port=ports[0], max_connections=max(CALLERS, 100))
 
-    def of(name: str) -> Caller:
+    def new_caller(name: str) -> Caller:
         # Not thread-local, because all tasks run in one thread.
         lock = client.lock(name, timeout=10, thread_local=False)
         return lock.acquire, lambda _: lock.release()
 
-    return of
+    return new_caller
 
 
-async def pairs(of: Callers) -> None:
-    ways = [of(f"bench-{number}") for number in range(CALLERS)]
+async def pairs(new_caller: Callers) -> None:
+    callers = [new_caller(f"bench-{number}") for number in range(CALLERS)]
 
     async def work(way: Caller, measured: Measured) -> None:
-        take, give = way
+        acquire, release = way
         before = time.perf_counter()
         while before < measured.end:
             try:
-                await give(await take())
+                await release(await acquire())
             except Exception:
                 measured.failed += 1
             now = time.perf_counter()
@@ -63,9 +63,9 @@ async def pairs(of: Callers) -> None:
 
     async def run(measured: Measured) -> None:
         if CALLERS == 1:
-            await work(ways[0], measured)
+            await work(callers[0], measured)
         else:
-            await asyncio.gather(*(work(way, measured) for way in ways))
+            await asyncio.gather(*(work(way, measured) for way in callers))
 
     await run(Measured(0.15))
     begin()
@@ -74,27 +74,27 @@ async def pairs(of: Callers) -> None:
     finish(measured.result())
 
 
-async def handoff(of: Callers) -> None:
+async def handoff(new_caller: Callers) -> None:
     stamps: list[tuple[int, int, int]] = []
-    ways = [of("handoff") for _ in range(CALLERS)]
-    take, give = of("first")
-    await give(await take())
+    callers = [new_caller("handoff") for _ in range(CALLERS)]
+    acquire, release = new_caller("first")
+    await release(await acquire())
     begin()
 
     async def work(way: Caller) -> None:
-        take, give = way
+        acquire, release = way
         asked = time.monotonic_ns()
-        lease = await take()
+        lease = await acquire()
         taken = time.monotonic_ns()
         await asyncio.sleep(0.005)
         stamps.append((asked, taken, time.monotonic_ns()))
-        await give(lease)
+        await release(lease)
 
     async def waves() -> None:
         # A caller tries again only after all callers have had the lock. Otherwise the releasing caller would acquire it
         # again immediately, and the others would only wait.
         while True:
-            await asyncio.gather(*(work(way) for way in ways))
+            await asyncio.gather(*(work(way) for way in callers))
 
     working = asyncio.create_task(waves())
     await asyncio.sleep(SECONDS)
@@ -102,12 +102,12 @@ async def handoff(of: Callers) -> None:
     finish({"stamps": stamps})
 
 
-async def hold(of: Callers) -> None:
+async def hold(new_caller: Callers) -> None:
     held, leases = Held(CALLERS), []
     # As many at once as a busy server has.
     for at in [0, *range(held.tenth, CALLERS, 1000)]:
         numbers = range(at, min(at + 1000, CALLERS) if at else held.tenth)
-        leases += await asyncio.gather(*(of(f"held-{number}")[0]() for number in numbers))
+        leases += await asyncio.gather(*(new_caller(f"held-{number}")[0]() for number in numbers))
         if at == 0:
             held.first()
     held.taken()

@@ -175,21 +175,21 @@ def program(form: str, nodes: list[str], *words: str | int) -> Program:
     return Program(runtime, str(FOLDER / file), first, ",".join(nodes), *map(str, words))
 
 
-Stint = tuple[int, int, str]
+HoldPeriod = tuple[int, int, str]
 
 
-def never_two(stints: "list[Stint]") -> None:
+def assert_no_overlap(hold_periods: "list[HoldPeriod]") -> None:
     """Fails with a message that keeps scripts/test from running the test again."""
-    found = overlaps(stints)
+    found = overlaps(hold_periods)
     assert not found, f"two holders: {found}"
 
 
-def overlaps(stints: list[Stint]) -> list[tuple[Stint, Stint]]:
+def overlaps(hold_periods: list[HoldPeriod]) -> list[tuple[HoldPeriod, HoldPeriod]]:
     """Returns the pairs of holds of one name that overlap. A hold has a start, an end and a holder."""
-    stints = sorted(stints)
-    found, longest = [], stints[0]
-    for stint in stints[1:]:
-        if longest[1] > stint[0]:
-            found.append((longest, stint))
-        longest = max(longest, stint, key=lambda each: each[1])
+    hold_periods = sorted(hold_periods)
+    found, longest = [], hold_periods[0]
+    for hold_period in hold_periods[1:]:
+        if longest[1] > hold_period[0]:
+            found.append((longest, hold_period))
+        longest = max(longest, hold_period, key=lambda each: each[1])
     return found

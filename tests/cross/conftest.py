@@ -18,7 +18,7 @@ def rust_agent() -> None:
 
 
 @pytest.fixture(scope="session")
-def off_clock(tmp_path_factory: pytest.TempPathFactory) -> str:
+def clock_library(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Builds a library that shifts a process's wall clock by WALL_OFFSET_S, or as WALL_OFFSET_FILE specifies."""
     library = tmp_path_factory.mktemp("clock") / "wall_clock.so"
     source = Path(__file__).with_name("wall_clock.c")

@@ -80,7 +80,7 @@ FEATURES: list[tuple[str, Callable[[Server], None]]] = [
     ("several names", _several),
     ("`fencing`", _fencing),
     ("`scripts=False`", _without_scripts),
-    ("told by push of a release and of a loss", _push),
+    ("notified by push of a release and of a loss", _push),
     ("`min_replicas`", _replicas),
     ("`fsync`", _disk),
 ]

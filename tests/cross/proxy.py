@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Proxy:
-    """Forwards everything until told otherwise, on present and later connections alike.
+    """Forwards everything until a test changes that, on present and later connections alike.
 
     blackhole: bytes vanish in both directions, connections stay open and new ones are accepted. drop_replies: commands
     reach the server, but no reply comes back. delay: seconds by which each reply is late. refuse: new connections are

@@ -56,8 +56,8 @@ class Sentinel(Server):
     def knows(self) -> tuple[int, int]:
         """Returns how many replicas and how many other sentinels it sees."""
         with redis.Redis(port=self.port, decode_responses=True, socket_timeout=5) as client:
-            told = client.sentinel_master(SERVICE)
-        return told["num-slaves"], told["num-other-sentinels"]
+            state = client.sentinel_master(SERVICE)
+        return state["num-slaves"], state["num-other-sentinels"]
 
     def names(self) -> int:
         """Returns the port that it reports for the primary."""

@@ -12,7 +12,7 @@ from .servers import Server
 TTL_MS = 3000
 
 
-def told_and_taken(holder: Agent, contender: Agent) -> tuple[float, float]:
+def notified_and_acquired(holder: Agent, contender: Agent) -> tuple[float, float]:
     """Returns when each replied, by this process's clock, because the holder's own clock is wrong."""
     at: dict[Agent, float] = {}
     while len(at) < 2:
@@ -23,9 +23,11 @@ def told_and_taken(holder: Agent, contender: Agent) -> tuple[float, float]:
     return at[holder], at[contender]
 
 
-def late(language: str, direct: list[str], via: list[Server], off_clock: str, name: str) -> float:
+def late(
+    language: str, direct: list[str], via: list[Server], clock_library: str, name: str
+) -> float:
     """Returns how much later the holder was notified than the contender acquired."""
-    slewed = {"LD_PRELOAD": off_clock, "SLEWED": "1"}
+    slewed = {"LD_PRELOAD": clock_library, "SLEWED": "1"}
     with ExitStack() as stack:
         proxies = [stack.enter_context(Proxy(server)) for server in via]
         behind = [proxy.url for proxy in proxies] + direct[len(proxies) :]
@@ -36,15 +38,15 @@ def late(language: str, direct: list[str], via: list[Server], off_clock: str, na
             proxy.blackhole = True
         contender.send("acquire", name=name, ttl_ms=TTL_MS, wait_ms=None)
         holder.send("lost", timeout_ms=4 * TTL_MS)
-        told, taken = told_and_taken(holder, contender)
-        return told - taken
+        notified, taken = notified_and_acquired(holder, contender)
+        return notified - taken
 
 
 @pytest.mark.parametrize("count", [1, 5])
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.slow("slewed clocks, and ttls that end")
-def test_told_first_though_its_clock_runs_slow(
-    language: str, count: int, five: list[Server], off_clock: str
+def test_holder_with_a_slow_clock_is_notified_first(
+    language: str, count: int, five: list[Server], clock_library: str
 ) -> None:
     direct = [server.url for server in five[:count]]
     via = five[: count // 2 + 1]
@@ -52,5 +54,5 @@ def test_told_first_though_its_clock_runs_slow(
     # A process that a busy machine delays is late sometimes. A process that uses the slow clock is late every time.
     while len(found) < 3 and (not found or found[-1] >= 0):
         name = f"slewed-{language}-{count}-{len(found)}"
-        found.append(late(language, direct, via, off_clock, name))
+        found.append(late(language, direct, via, clock_library, name))
     assert found[-1] < 0, f"notified this many seconds after another client acquired it: {found}"

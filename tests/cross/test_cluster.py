@@ -91,17 +91,21 @@ def fail_over(cluster: Cluster, name: str, way: str) -> tuple[bool, float, float
         while replica.role() != "master":
             time.sleep(0.001)
         promoted = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-        told = holder.receive()
-        if told["ok"]:
+        notified = holder.receive()
+        if notified["ok"]:
             taken = contender.receive()
             assert taken["ok"]
             contender.must("release")
         else:
-            taken = told
+            taken = notified
             assert contender.silent_for(0.1), "two holders: acquired while another held it"
             holder.must("release")
             assert contender.receive()["ok"]
-    return not told["ok"], (told["at"] - taken["at"]) / 1e6, (told["at"] - promoted) / 1e6
+    return (
+        not notified["ok"],
+        (notified["at"] - taken["at"]) / 1e6,
+        (notified["at"] - promoted) / 1e6,
+    )
 
 
 @pytest.mark.parametrize("way", ["by hand", "killed", "unseen"])
@@ -117,7 +121,7 @@ def test_a_failover_under_a_holder(name: str, way: str) -> None:
     if lost:
         after = [after for _, after in lost]
         print(
-            f"  told {statistics.median(after):.0f} ms after the promotion, at most {max(after):.0f}"
+            f"  notified {statistics.median(after):.0f} ms after the promotion, at most {max(after):.0f}"
         )
         print(f"  and {max(late for late, _ in lost):.1f} ms after the next holder at most")
     # A manual failover loses nothing. A grant that never reached the replica is lost every time.

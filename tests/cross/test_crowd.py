@@ -4,7 +4,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from .agents import Agent, never_two, now, program
+from .agents import Agent, assert_no_overlap, now, program
 from .servers import Server
 
 CROWDS = ("tasks", "threads", "promises", "promises")
@@ -25,14 +25,14 @@ def test_all_are_served_after_a_crash(count: int, five: list[Server], name: str)
         killed = holder.kill()
         lives = max(server.command("PTTL", f"lock:{name}") for server in five[:count])
         ends = now() + lives * 1_000_000
-        stints = [
+        hold_periods = [
             (hold["at"], hold["until"], f"{form} {crowd.process.pid}")
             for form, crowd in zip(CROWDS, crowds, strict=True)
             for hold in crowd.rest()
         ]
-    assert len(stints) == CALLERS * len(CROWDS)
-    never_two(stints)
-    assert min(stints)[0] > killed
-    took = (max(stints)[1] - ends) / 1e9
+    assert len(hold_periods) == CALLERS * len(CROWDS)
+    assert_no_overlap(hold_periods)
+    assert min(hold_periods)[0] > killed
+    took = (max(hold_periods)[1] - ends) / 1e9
     print(f"\n200 waiters in 4 processes over {count}: all served {took:.2f} s after the ttl")
     assert took < 10

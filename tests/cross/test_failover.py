@@ -50,7 +50,7 @@ def service() -> Iterator[Service]:
 
 
 each = pytest.mark.parametrize("language", LANGUAGES)
-often = pytest.mark.parametrize("run", range(RUNS))
+repeated = pytest.mark.parametrize("run", range(RUNS))
 alive = pytest.mark.parametrize("alive", [True, False], ids=["alive", "dead"])
 
 
@@ -62,10 +62,10 @@ def fail_over(service: Service, alive: bool) -> None:
         service.primary.kill()
 
 
-@often
+@repeated
 @alive
 @each
-def test_a_holder_whose_key_was_not_replicated_is_told_at_the_switch(
+def test_holder_without_a_replicated_key_is_notified_at_the_switch(
     language: str, alive: bool, run: int, service: Service, name: str, figures: Figures
 ) -> None:
     nodes = [service.url()]
@@ -75,22 +75,22 @@ def test_a_holder_whose_key_was_not_replicated_is_told_at_the_switch(
         contender.send("acquire", name=name, ttl_ms=TTL_MS, wait_ms=None)
         holder.send("lost", timeout_ms=TTL_MS)
         fail_over(service, alive)
-        told, taken = holder.receive(), contender.receive()
-        assert told["ok"], told
-        assert told["reason"] in ("missing", "taken"), told
+        notified, taken = holder.receive(), contender.receive()
+        assert notified["ok"], notified
+        assert notified["reason"] in ("missing", "taken"), notified
         assert taken["ok"], taken
-        late = (told["at"] - service.switched()) / 1e6
+        late = (notified["at"] - service.switched()) / 1e6
         about = f"not replicated, primary {'alive' if alive else 'dead'}: "
-        figures[about + "told after the switch"].append(late)
+        figures[about + "notified after the switch"].append(late)
         # Negative if it was notified before another client acquired.
-        figures[about + "both held for"].append((told["at"] - taken["at"]) / 1e6)
+        figures[about + "both held for"].append((notified["at"] - taken["at"]) / 1e6)
         assert late < LATE_MS, late
 
 
-@often
+@repeated
 @alive
 @each
-def test_with_min_replicas_nobody_gets_what_is_held(
+def test_with_min_replicas_no_other_client_acquires_a_held_lock(
     language: str, alive: bool, run: int, service: Service, name: str, figures: Figures
 ) -> None:
     nodes = [service.url()]
@@ -119,23 +119,25 @@ def test_with_min_replicas_nobody_gets_what_is_held(
         assert asked < taken["at"]
 
 
-@often
+@repeated
 @each
-def test_a_holder_cut_off_with_its_primary_loses_the_lease_first_with_min_replicas(
+def test_with_min_replicas_a_cut_off_holder_loses_the_lease_first(
     language: str, run: int, service: Service, name: str, figures: Figures
 ) -> None:
     with ExitStack() as stack:
         holder, contender = cut_off(language, service, name, stack, CONFIRMED)
         holder.send("lost", timeout_ms=TTL_MS)
-        told, taken = holder.receive(), contender.receive()
-        assert told["ok"], told
+        notified, taken = holder.receive(), contender.receive()
+        assert notified["ok"], notified
         assert taken["ok"], taken
-        figures["isolated, min_replicas: both held for"].append((told["at"] - taken["at"]) / 1e6)
-        assert told["at"] < taken["at"]
+        figures["isolated, min_replicas: both held for"].append(
+            (notified["at"] - taken["at"]) / 1e6
+        )
+        assert notified["at"] < taken["at"]
 
 
 @each
-def test_a_holder_cut_off_with_its_primary_keeps_what_others_get_without(
+def test_without_min_replicas_a_cut_off_holder_keeps_a_lock_that_others_acquire(
     language: str, service: Service, name: str
 ) -> None:
     with ExitStack() as stack:

@@ -11,7 +11,7 @@ PAGE = Path(__file__).parents[2] / "docs/operate/servers.md"
 
 
 @pytest.mark.slow("renewal beyond a ttl, for each feature of a server")
-def test_the_page_says_what_this_server_can_do() -> None:
+def test_page_matches_the_features_of_this_server() -> None:
     program = os.environ.get("REDLOCK_TEST_SERVER", "redis-server")
     try:
         name, words = column(program)

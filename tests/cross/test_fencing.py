@@ -96,13 +96,15 @@ def restart(node: Server, fence: str) -> None:
 
 @pytest.mark.slow("nodes restart and have to grow old")
 def test_tokens_only_grow_over_restarts_with_clocks_hours_apart(
-    nodes: list[Server], off_clock: str, name: str
+    nodes: list[Server], clock_library: str, name: str
 ) -> None:
     urls, fence = [node.url for node in nodes], f"{{lock:{name}}}:fence"
     holds: list[Hold] = []
     done, restarts = threading.Event(), 0
     with ExitStack() as stack:
-        clocks = [{"LD_PRELOAD": off_clock, "WALL_OFFSET_S": f"{h * 3600}"} for h in HOURS.values()]
+        clocks = [
+            {"LD_PRELOAD": clock_library, "WALL_OFFSET_S": f"{h * 3600}"} for h in HOURS.values()
+        ]
         starts = zip(HOURS, clocks, strict=True)
         agents = [stack.enter_context(Agent(who, urls, GUARD_MS, env)) for who, env in starts]
         extends = Extends(nodes[-1])
@@ -131,11 +133,11 @@ def test_tokens_only_grow_over_restarts_with_clocks_hours_apart(
 
 
 def test_a_clients_clock_moves_a_token_by_the_slack_at_most(
-    five: list[Server], off_clock: str, name: str
+    five: list[Server], clock_library: str, name: str
 ) -> None:
     tokens = {}
     for language, hours in HOURS.items():
-        env = {"LD_PRELOAD": off_clock, "WALL_OFFSET_S": f"{hours * 3600}"}
+        env = {"LD_PRELOAD": clock_library, "WALL_OFFSET_S": f"{hours * 3600}"}
         with Agent(language, [node.url for node in five], env=env) as agent:
             begin = time.time_ns() // 1000
             lease = agent.must(

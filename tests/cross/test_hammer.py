@@ -1,7 +1,7 @@
 """Many processes contend for one name and are killed and frozen at random. No two hold it at the same time.
 
-A stint lasts from the return of the acquire to the last time at which `held` was still true, on CLOCK_BOOTTIME. No two
-stints may overlap, whatever happened to the processes.
+A hold period lasts from the return of the acquire to the last time at which `held` was still true, on CLOCK_BOOTTIME.
+No two hold periods may overlap, whatever happened to the processes.
 """
 
 import random
@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from .agents import LANGUAGES, Agent, Stint, never_two, now
+from .agents import LANGUAGES, Agent, HoldPeriod, assert_no_overlap, now
 from .servers import Server
 
 SECONDS = 15
@@ -24,18 +24,18 @@ class Worker:
     def __init__(self, language: str, nodes: list[str], name: str, seed: int) -> None:
         self.language, self.nodes, self.name = language, nodes, name
         self.random = random.Random(seed)
-        self.stints: list[Stint] = []
+        self.hold_periods: list[HoldPeriod] = []
         self.done = threading.Event()
 
-    def run(self) -> list[Stint]:
+    def run(self) -> list[HoldPeriod]:
         while not self.done.is_set():
             with Agent(self.language, self.nodes) as agent:
                 while not self.done.is_set() and self.turn(agent):
                     pass
-        return self.stints
+        return self.hold_periods
 
     def turn(self, agent: Agent) -> bool:
-        """Runs one stint. Returns false if the agent did not survive it."""
+        """Runs one hold period. Returns false if the agent did not survive it."""
         reply = agent.ask("acquire", name=self.name, ttl_ms=TTL_MS, wait_ms=2000)
         if not reply["ok"]:
             assert reply["code"] == "timeout", reply
@@ -47,7 +47,7 @@ class Worker:
             time.sleep(self.random.uniform(0.1, 2.5 * TTL_MS / 1000))
             agent.resume()
             last = self.watch(agent, last, 0.02)
-        self.stints.append((reply["at"], last, f"{self.language} {agent.process.pid}"))
+        self.hold_periods.append((reply["at"], last, f"{self.language} {agent.process.pid}"))
         if fate > 0.92:
             agent.kill()
             return False
@@ -69,7 +69,7 @@ class Worker:
 
 @pytest.mark.parametrize("count", [1, 5])
 @pytest.mark.slow("processes are killed and frozen for 15 seconds")
-def test_no_two_at_once(count: int, five: list[Server], name: str) -> None:
+def test_holders_never_overlap(count: int, five: list[Server], name: str) -> None:
     nodes = [server.url for server in five[:count]]
     workers = [Worker(language, nodes, name, seed) for seed, language in enumerate(LANGUAGES * 2)]
     with ThreadPoolExecutor(len(workers)) as pool:
@@ -77,7 +77,7 @@ def test_no_two_at_once(count: int, five: list[Server], name: str) -> None:
         time.sleep(SECONDS)
         for worker in workers:
             worker.done.set()
-        stints = [stint for future in running for stint in future.result()]
-    never_two(stints)
-    assert len(stints) > 20, f"only {len(stints)} stints: too few to tell"
-    assert {who.split()[0] for _, _, who in stints} == set(LANGUAGES)
+        hold_periods = [hold_period for future in running for hold_period in future.result()]
+    assert_no_overlap(hold_periods)
+    assert len(hold_periods) > 20, f"only {len(hold_periods)} hold periods: too few for a result"
+    assert {who.split()[0] for _, _, who in hold_periods} == set(LANGUAGES)

@@ -25,7 +25,7 @@ def handed_over(first: Agent, second: Agent, name: str) -> str:
 
 
 @pytest.mark.slow("longer than a ttl")
-def test_it_goes_on_when_the_first_detaches_and_dies(five: list[Server]) -> None:
+def test_attached_lease_survives_the_detach_and_end_of_the_first(five: list[Server]) -> None:
     nodes = [five[0].url]
 
     def scene(first: Agent, second: Agent, name: str) -> None:
@@ -45,7 +45,7 @@ def test_it_goes_on_when_the_first_detaches_and_dies(five: list[Server]) -> None
 
 
 @pytest.mark.slow("longer than a ttl")
-def test_it_goes_on_when_the_first_is_killed(five: list[Server]) -> None:
+def test_attached_lease_survives_the_kill_of_the_first(five: list[Server]) -> None:
     def scene(first: Agent, second: Agent, name: str) -> None:
         handed_over(first, second, name)
         first.kill()
@@ -57,33 +57,33 @@ def test_it_goes_on_when_the_first_is_killed(five: list[Server]) -> None:
     every_pair([server.url for server in five], scene, NEXT_LANGUAGE)
 
 
-def the_other_is_told(nodes: list[str], releases: int) -> None:
+def other_holder_is_notified(nodes: list[str], releases: int) -> None:
     def scene(first: Agent, second: Agent, name: str) -> None:
         handed_over(first, second, name)
-        ends, told = (first, second) if releases == 0 else (second, first)
+        ends, notified = (first, second) if releases == 0 else (second, first)
         ends.must("release")
-        lost = told.ask("lost", timeout_ms=2 * TTL_MS)
+        lost = notified.ask("lost", timeout_ms=2 * TTL_MS)
         if not lost["ok"]:
             # It saw a partial release, restored the keys, and is the holder.
             assert len(nodes) > 1, lost
             assert ends.ask("try", name=name, ttl_ms=TTL_MS)["code"] == "held"
             return
         assert lost["reason"] in ("missing", "quorum"), lost
-        assert told.ask("release")["code"] == "lost"
+        assert notified.ask("release")["code"] == "lost"
         ends.must("acquire", name=name, ttl_ms=TTL_MS, wait_ms=10_000)
 
     every_pair(nodes, scene, NEXT_LANGUAGE)
 
 
 def test_a_release_by_the_first_is_a_loss_for_the_second(nodes: list[str]) -> None:
-    the_other_is_told(nodes, releases=0)
+    other_holder_is_notified(nodes, releases=0)
 
 
 def test_a_release_by_the_second_is_a_loss_for_the_first(nodes: list[str]) -> None:
-    the_other_is_told(nodes, releases=1)
+    other_holder_is_notified(nodes, releases=1)
 
 
-def test_a_deleted_key_is_told_to_both(five: list[Server]) -> None:
+def test_deleted_key_notifies_both_holders(five: list[Server]) -> None:
     def scene(first: Agent, second: Agent, name: str) -> None:
         handed_over(first, second, name)
         assert five[0].command("DEL", f"lock:{name}") == 1

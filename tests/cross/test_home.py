@@ -69,7 +69,7 @@ def test_one_command_fills_it_in_everywhere(tree: Path) -> None:
 
 
 @pytest.mark.parametrize("word", ["", "redlock", "http://example.org/x", "https://a b", "--help"])
-def test_what_is_no_address_is_refused_and_changes_nothing(tree: Path, word: str) -> None:
+def test_invalid_address_is_refused_and_changes_nothing(tree: Path, word: str) -> None:
     done = home(tree, word)
     assert done.returncode != 0
     assert "usage: scripts/home" in done.stderr

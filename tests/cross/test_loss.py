@@ -41,7 +41,7 @@ Keys = list[str]
 class Cause:
     """An operation on the keys of some servers, and the loss reason if all servers are affected."""
 
-    deed: Callable[[Servers, Keys], object]
+    action: Callable[[Servers, Keys], object]
     reason: str = "missing"
     #: The holder sleeps meanwhile. Awake, it would heal one node before the next one is changed.
     unseen: bool = True
@@ -54,12 +54,12 @@ class Cause:
 def on_each(*words: str | int) -> Callable[[Servers, Keys], None]:
     """Returns a function that sends a command for each key, or one for all if it does not contain KEY."""
 
-    def deed(servers: Servers, keys: Keys) -> None:
+    def action(servers: Servers, keys: Keys) -> None:
         for server in servers:
             for key in keys if "KEY" in words else [""]:
                 server.command(*(key if word == "KEY" else word for word in words))
 
-    return deed
+    return action
 
 
 def cut_short(servers: Servers, keys: Keys) -> None:
@@ -75,14 +75,14 @@ def step(servers: Servers, keys: Keys) -> None:
 
 
 def restart(end: Callable[[SteppedServer], None]) -> Callable[[Servers, Keys], None]:
-    def deed(servers: Servers, keys: Keys) -> None:
+    def action(servers: Servers, keys: Keys) -> None:
         for server in servers:
             end(server)
         for server in servers:
             server.process.wait()
             server.restart()
 
-    return deed
+    return action
 
 
 TAKE_OVER = "redis.call('DEL', KEYS[1]) redis.call('SET', KEYS[1], 'other', 'PX', 60000)"
@@ -105,9 +105,9 @@ MEASURED = RUNS > 1 or os.environ.get("REDLOCK_TEST_TIER") == "slow"
 
 
 @pytest.fixture(scope="module")
-def stepped(off_clock: str) -> Iterator[Servers]:
+def stepped(clock_library: str) -> Iterator[Servers]:
     with ExitStack() as stack:
-        yield [stack.enter_context(SteppedServer(off_clock)) for _ in range(5)]
+        yield [stack.enter_context(SteppedServer(clock_library)) for _ in range(5)]
 
 
 Figures = dict[tuple[str, int], list[float]]
@@ -118,7 +118,7 @@ def figures() -> Iterator[Figures]:
     """Collects how long the notifications took, in ms."""
     found: Figures = defaultdict(list)
     yield found
-    print(f"\nmedian and longest time until told, in ms, {4 * RUNS} holders")
+    print(f"\nmedian and longest time until notified, in ms, {4 * RUNS} holders")
     for (cause, count), some in found.items():
         print(f"  {cause:<11} on {count}: {statistics.median(some):8.1f} {max(some):8.1f}")
 
@@ -138,19 +138,21 @@ def not_healed(server: Server, tokens: dict[str, str]) -> dict[str, str | None]:
     return wrong
 
 
-def befall(cause: Cause, servers: Servers, tokens: dict[str, str], holders: list[Program]) -> int:
+def apply_cause(
+    cause: Cause, servers: Servers, tokens: dict[str, str], holders: list[Program]
+) -> int:
     """Applies the cause to all servers. Returns when that was done and the holders were awake."""
-    unseen = cause.unseen and (len(servers) > 1 or cause.deed is cut_short)
+    unseen = cause.unseen and (len(servers) > 1 or cause.action is cut_short)
     for holder in holders if unseen else ():
         holder.pause()
-    cause.deed(servers, list(tokens))
+    cause.action(servers, list(tokens))
     done = now()
     for holder in holders if unseen else ():
         holder.resume()
     return done
 
 
-def tell(form: str, signs: list[Reply]) -> dict[str, Reply]:
+def check_signs(form: str, signs: list[Reply]) -> dict[str, Reply]:
     """Returns the signs by name and checks that each occurred once."""
     counted = Counter(sign["sign"] for sign in signs)
     assert counted == Counter(NOTIFICATIONS[form]), (form, signs)
@@ -163,7 +165,7 @@ def tell(form: str, signs: list[Reply]) -> dict[str, Reply]:
     [pytest.param(cause, marks=[] if cause == "DEL" else [SLOW_TIER]) for cause in CAUSES],
 )
 @pytest.mark.parametrize("run", range(RUNS))
-def test_told(
+def test_loss_is_reported_once_through_every_api(
     run: int,
     name_of_cause: str,
     count: int,
@@ -186,29 +188,29 @@ def test_told(
         rust.send("lost", timeout_ms=TTL_MS)
         holders: list[Program] = [*witnesses.values(), rust]
         if count > 1:
-            bare = [not_healed(server, tokens) for server in stepped]
-            assert not any(bare), "a vote that came late is made up for"
-            cause.deed(stepped[3:4], list(tokens))
+            unhealed = [not_healed(server, tokens) for server in stepped]
+            assert not any(unhealed), "a vote that came late is made up for"
+            cause.action(stepped[3:4], list(tokens))
             wrong = not_healed(stepped[3], tokens) if cause.heals else {}
             assert all(holder.silent_for(0.05) for holder in holders), (
                 "the loss of one node ended the lease"
             )
             assert not wrong
-        done = befall(cause, stepped[: count // 2 + 1], tokens, holders)
-        told = {form: tell(form, each.rest()) for form, each in witnesses.items()}
-        word = rust.receive()
+        done = apply_cause(cause, stepped[: count // 2 + 1], tokens, holders)
+        notified = {form: check_signs(form, each.rest()) for form, each in witnesses.items()}
+        rust_loss = rust.receive()
         for server in stepped[:count]:
             server.step(0)
             server.command("FLUSHALL")
     allowed = {cause.reason} if count == 1 else {cause.reason, "quorum"}
-    reasons = {s["reason"] for signs in told.values() for s in signs.values() if "reason" in s}
-    assert reasons | {word["reason"]} <= allowed
-    assert told["asyncio"]["raised"]["cause"] == "CancelledError"
-    assert not any(signs["raised"]["held"] for signs in told.values())
-    logged = [signs for signs in told.values() if "logged" in signs]
+    reasons = {s["reason"] for signs in notified.values() for s in signs.values() if "reason" in s}
+    assert reasons | {rust_loss["reason"]} <= allowed
+    assert notified["asyncio"]["raised"]["cause"] == "CancelledError"
+    assert not any(signs["raised"]["held"] for signs in notified.values())
+    logged = [signs for signs in notified.values() if "logged" in signs]
     assert logged
     assert all(signs["raised"]["reason"] in signs["logged"]["text"] for signs in logged)
-    ats = [word["at"], *(signs["on_lost"]["at"] for signs in told.values())]
+    ats = [rust_loss["at"], *(signs["on_lost"]["at"] for signs in notified.values())]
     figures[name_of_cause, count] += [(at - done) / 1e6 for at in ats]
     if MEASURED:
         assert max(ats) - done < cause.within * 1e9, figures[name_of_cause, count]
@@ -216,7 +218,7 @@ def test_told(
 
 @COUNTS
 @pytest.mark.slow("a second for what may come late")
-def test_a_ttl_cut_short_is_put_back_or_told_of(count: int, stepped: Servers, name: str) -> None:
+def test_shortened_ttl_is_restored_or_reported(count: int, stepped: Servers, name: str) -> None:
     """No holder believes in a key that no longer exists."""
     with Agent("rust", [server.url for server in stepped[:count]]) as holder:
         token = holder.must("acquire", name=name, ttl_ms=TTL_MS, wait_ms=0)["token"]
@@ -232,7 +234,7 @@ def test_a_ttl_cut_short_is_put_back_or_told_of(count: int, stepped: Servers, na
 @COUNTS
 @pytest.mark.parametrize("run", range(RUNS))
 @pytest.mark.slow("processes are stopped beyond their ttl")
-def test_stopped_beyond_its_ttl_it_never_holds_again(
+def test_process_stopped_beyond_its_ttl_does_not_hold_again(
     run: int, count: int, five: list[Server], name: str
 ) -> None:
     """Bodies that only read `held` are stopped at random times. None reads true after another client has the lock."""
@@ -255,8 +257,8 @@ def test_stopped_beyond_its_ttl_it_never_holds_again(
         for sleeper in sleepers.values():
             sleeper.resume()
         for form, sleeper in sleepers.items():
-            told = tell(form, sleeper.rest())
-            assert told["last_held"]["at"] < taken[form], form
-            assert told["raised"]["reason"] in {"expired", "taken"}
+            notified = check_signs(form, sleeper.rest())
+            assert notified["last_held"]["at"] < taken[form], form
+            assert notified["raised"]["reason"] in {"expired", "taken"}
         for successor in successors.values():
             successor.must("release")

@@ -13,7 +13,7 @@ from .servers import Server
 
 
 @pytest.fixture
-def mortal() -> Iterator[list[Server]]:
+def disposable_servers() -> Iterator[list[Server]]:
     """Starts five servers for one test, which may kill them."""
     with ExitStack() as stack:
         yield [stack.enter_context(Server()) for _ in range(5)]
@@ -29,10 +29,13 @@ def until_gone(servers: list[Server], key: str) -> None:
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_two_of_five_dead(language: str, mortal: list[Server], name: str) -> None:
-    for server in mortal[:2]:
+def test_two_of_five_dead(language: str, disposable_servers: list[Server], name: str) -> None:
+    for server in disposable_servers[:2]:
         server.kill()
-    with Agent(language, urls(mortal)) as holder, Agent("rust", urls(mortal)) as contender:
+    with (
+        Agent(language, urls(disposable_servers)) as holder,
+        Agent("rust", urls(disposable_servers)) as contender,
+    ):
         for _ in range(3):
             holder.must("acquire", name=name, ttl_ms=10_000, wait_ms=2000)
             assert contender.ask("try", name=name, ttl_ms=10_000)["code"] == "held"
@@ -41,38 +44,38 @@ def test_two_of_five_dead(language: str, mortal: list[Server], name: str) -> Non
 
 
 @pytest.mark.slow("renewal goes on for longer than a ttl")
-def test_two_of_five_die_while_held(mortal: list[Server], name: str) -> None:
-    with Agent("rust", urls(mortal)) as holder:
+def test_two_of_five_die_while_held(disposable_servers: list[Server], name: str) -> None:
+    with Agent("rust", urls(disposable_servers)) as holder:
         holder.must("acquire", name=name, ttl_ms=3000, wait_ms=2000)
-        mortal[0].kill()
-        mortal[1].freeze()
+        disposable_servers[0].kill()
+        disposable_servers[1].freeze()
         time.sleep(5)
         assert holder.must("held")["held"], "renewal needs no more than a quorum"
         holder.must("release")
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_three_of_five_dead(language: str, mortal: list[Server], name: str) -> None:
-    for server in mortal[:3]:
+def test_three_of_five_dead(language: str, disposable_servers: list[Server], name: str) -> None:
+    for server in disposable_servers[:3]:
         server.kill()
-    with Agent(language, urls(mortal)) as agent:
+    with Agent(language, urls(disposable_servers)) as agent:
         for wait_ms in (0, 500):
             refused = agent.ask("acquire", name=name, ttl_ms=600_000, wait_ms=wait_ms)
             assert refused["code"] == "unavailable", refused
-            for server in mortal[:3]:
+            for server in disposable_servers[:3]:
                 assert str(server.port) in refused["message"], refused
-            until_gone(mortal[3:], f"lock:{name}")
+            until_gone(disposable_servers[3:], f"lock:{name}")
 
 
-def test_three_of_five_frozen(mortal: list[Server], name: str) -> None:
+def test_three_of_five_frozen(disposable_servers: list[Server], name: str) -> None:
     """A frozen node accepts connections and sends no reply."""
-    for server in mortal[:3]:
+    for server in disposable_servers[:3]:
         server.freeze()
-    with Agent("rust", urls(mortal)) as agent:
+    with Agent("rust", urls(disposable_servers)) as agent:
         refused = agent.ask("acquire", name=name, ttl_ms=600_000, wait_ms=1500)
         assert refused["code"] == "unavailable", refused
-        until_gone(mortal[3:], f"lock:{name}")
-        for server in mortal[:3]:
+        until_gone(disposable_servers[3:], f"lock:{name}")
+        for server in disposable_servers[:3]:
             server.thaw()
         agent.must("acquire", name=name, ttl_ms=10_000, wait_ms=5000)
 
@@ -80,8 +83,10 @@ def test_three_of_five_frozen(mortal: list[Server], name: str) -> None:
 @pytest.mark.parametrize(
     ("count", "dead", "works"), [(2, 0, True), (2, 1, False), (4, 1, True), (4, 2, False)]
 )
-def test_even_counts(count: int, dead: int, works: bool, mortal: list[Server], name: str) -> None:
-    nodes = mortal[:count]
+def test_even_counts(
+    count: int, dead: int, works: bool, disposable_servers: list[Server], name: str
+) -> None:
+    nodes = disposable_servers[:count]
     for server in nodes[:dead]:
         server.kill()
     with Agent("rust", urls(nodes)) as agent:
@@ -104,7 +109,9 @@ def test_a_tie_is_a_failed_round(count: int, five: list[Server], name: str) -> N
 
 
 @pytest.mark.parametrize("count", [2, 4])
-def test_everybody_gets_through_an_even_count(count: int, five: list[Server], name: str) -> None:
+def test_every_caller_acquires_on_an_even_node_count(
+    count: int, five: list[Server], name: str
+) -> None:
     """Contenders that repeatedly split the votes still acquire the lock, one after the other."""
     nodes = urls(five[:count])
     with ExitStack() as stack:

@@ -148,7 +148,7 @@ def test_the_simulation_never_runs_again(tmp_path: Path) -> None:
     ],
     ids=["a program that died", "a failure without a name"],
 )
-def test_what_cannot_be_named_fails_the_run(
+def test_failure_without_a_name_fails_the_run(
     output: str, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     script = f"import sys; print({output!r}); sys.exit(101)"

@@ -68,7 +68,7 @@ def test_deleted_by_hand(count: int, five: list[Server], name: str) -> None:
         assert not any(server.get(f"lock:{name}") for server in five[:count])
 
 
-def test_single_nodes_get_the_lease_back(five: list[Server], name: str) -> None:
+def test_lease_is_restored_on_single_nodes(five: list[Server], name: str) -> None:
     """A minority that lost the key gets it again, so that the lease survives the next loss."""
     with Agent("rust", [server.url for server in five]) as holder:
         token = holder.must("acquire", name=name, ttl_ms=3000, wait_ms=0)["token"]
@@ -81,7 +81,7 @@ def test_single_nodes_get_the_lease_back(five: list[Server], name: str) -> None:
 
 @COUNTS
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_lost_reply_locks_nobody_out(
+def test_lost_reply_locks_no_caller_out(
     language: str, count: int, five: list[Server], name: str
 ) -> None:
     """The nodes grant, but the replies are lost. The grant is cancelled long before its TTL."""

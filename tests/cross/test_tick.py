@@ -14,7 +14,7 @@ TTL_MS = 8000
 
 
 @pytest.mark.slow("three hosts whose clocks differ, and a tick of three seconds")
-def test_three_hosts_one_tick_one_run(nodes: list[str]) -> None:
+def test_min_hold_runs_a_job_once_on_three_hosts(nodes: list[str]) -> None:
     name = f"tick-{uuid.uuid4().hex[:8]}"
     hosts = [Agent(language, nodes) for language in LANGUAGES]
     try:

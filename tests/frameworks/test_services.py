@@ -25,7 +25,7 @@ from .test_frameworks import BIN
 HERE = Path(__file__).parent / "services"
 SECONDS = float(os.environ.get("SOAK_SECONDS", "25"))
 NAMES = ["cart", "stock", "mail"]
-#: As in services/stints.py: the TTL, how long an acquire waits, and the longest work.
+#: As in services/hold_periods.py: the TTL, how long an acquire waits, and the longest work.
 TTL, WAIT, LONGEST = 1.5, 2.0, 1.0
 #: The time that a busy machine may add to any of them.
 SLACK = 5.0
@@ -108,20 +108,20 @@ class KeyWatcher:
 
 
 def overlaps(lines: list[str]) -> tuple[int, list[str]]:
-    """Returns the number of stints, and those that overlap or whose tokens do not grow."""
-    stints: dict[str, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+    """Returns the number of hold periods, and those that overlap or whose tokens do not grow."""
+    hold_periods: dict[str, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     for line in lines:
         name, token, _, at = line.split()
-        stints[name][int(token)].append(int(at))
+        hold_periods[name][int(token)].append(int(at))
     wrong = []
-    for name, by_token in stints.items():
+    for name, by_token in hold_periods.items():
         order = sorted((min(moments), max(moments), token) for token, moments in by_token.items())
         for before, after in itertools.pairwise(order):
             if before[1] >= after[0]:
                 wrong.append(f"{name}: {before} and {after} at once")
             if before[2] >= after[2]:
                 wrong.append(f"{name}: token {after[2]} after {before[2]}")
-    return sum(map(len, stints.values())), wrong
+    return sum(map(len, hold_periods.values())), wrong
 
 
 def inject_failure(chance: random.Random, group: Group, which: str) -> str:
@@ -167,7 +167,11 @@ def key_watcher(server: Server) -> Iterator[KeyWatcher]:
 def services(server: Server, tmp_path: Path) -> Iterator[dict[str, Group]]:
     """Starts both services and the program that sends tasks."""
     port = free_port()
-    environment = {**os.environ, "REDIS_URL": server.url, "STINTS": str(tmp_path / "stints")}
+    environment = {
+        **os.environ,
+        "REDIS_URL": server.url,
+        "HOLD_PERIODS": str(tmp_path / "hold_periods"),
+    }
     place = {"cwd": HERE, "env": environment}
     python = str(BIN / "python")
     uvicorn = [python, "-m", "uvicorn", "service:app", "--port", str(port), "--workers", "3"]
@@ -205,7 +209,7 @@ def struck(services: dict[str, Group]) -> Counter[str]:
 
 
 @pytest.mark.limit(SECONDS + 200)
-def test_killed_at_random_no_two_hold_and_nothing_stays(
+def test_random_kills_leave_one_holder_and_no_key(
     server: Server, key_watcher: KeyWatcher, services: dict[str, Group], tmp_path: Path
 ) -> None:
     words = services["uvicorn"].words
@@ -218,10 +222,13 @@ def test_killed_at_random_no_two_hold_and_nothing_stays(
     with redlock.Redlock(server.url, key_prefix="svc:") as client:
         for name in NAMES:
             client.lock(name, wait=0).acquire().release()
-    lines = (tmp_path / "stints").read_text().splitlines()
-    stints, wrong = overlaps(lines)
+    lines = (tmp_path / "hold_periods").read_text().splitlines()
+    hold_periods, wrong = overlaps(lines)
     print(f"\n{SECONDS:g} s, deaths: {dict(deaths)}; answers: {dict(callers.answers)}")
-    print(f"{stints} stints by {len({line.split()[2] for line in lines})} processes; ", end="")
+    print(
+        f"{hold_periods} hold periods by {len({line.split()[2] for line in lines})} processes; ",
+        end="",
+    )
     print(f"slowest answer {callers.slowest:.2f} s, oldest token {key_watcher.oldest:.2f} s")
     assert not wrong, wrong[:5]
     assert not key_watcher.wrong, key_watcher.wrong[:5]
@@ -229,11 +236,11 @@ def test_killed_at_random_no_two_hold_and_nothing_stays(
     assert key_watcher.oldest < LONGEST + TTL + SLACK
     assert callers.slowest < WAIT + LONGEST + 2 * SLACK
     assert set(callers.answers) <= {"200", "409", "cut"}, callers.answers
-    assert stints > SECONDS
+    assert hold_periods > SECONDS
     assert sum(deaths.values()) > SECONDS / 10
 
 
-def test_the_witness_sees_two_at_once() -> None:
+def test_witness_detects_two_holders() -> None:
     good = ["cart 1 10 100", "cart 1 10 200", "cart 2 11 300", "mail 9 10 150"]
     assert overlaps(good) == (3, [])
     assert overlaps([*good, "cart 3 12 250", "cart 3 12 290"]) == (4, [ANY])

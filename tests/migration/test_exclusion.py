@@ -104,7 +104,7 @@ def test_a_late_release_of_ours_leaves_their_key(
     assert peer.release()
 
 
-def test_a_redis_py_lock_without_a_ttl_is_waited_for_and_said_to_have_no_end(
+def test_redis_py_lock_without_a_ttl_is_waited_for_and_reported(
     servers: list[Server], name: str
 ) -> None:
     with (

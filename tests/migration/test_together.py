@@ -41,7 +41,7 @@ redis_lock.reset_all(client)
 """
 
 
-def test_reset_all_of_python_redis_lock_deletes_our_locks_and_we_are_told(name: str) -> None:
+def test_reset_all_of_python_redis_lock_deletes_our_locks_and_notifies_us(name: str) -> None:
     with Server() as server, redlock.Redlock(server.url) as ours:
         lease = ours.lock(name, ttl=60).acquire()
         subprocess.run([THEIRS, "-c", RESET_ALL, server.url], check=True)

@@ -1,5 +1,5 @@
-//! A Redis user (ACL) with the minimum rights can use everything. With fewer rights, the client reports immediately what
-//! is missing. `RIGHTS` are those of `tests/vectors/rights.txt`, which the documentation lists.
+//! A Redis user (ACL) with the minimum rights can use everything. With fewer rights, the client reports immediately
+//! what is missing. `RIGHTS` are those of `tests/vectors/rights.txt`, which the documentation lists.
 
 use std::time::Duration;
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import redlock
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
-from stints import client, lock, stint
+from hold_periods import client, hold_period, lock
 
 
 @asynccontextmanager
@@ -28,12 +28,12 @@ async def refused(request: Request, error: redlock.LockError) -> JSONResponse:
 @app.post("/async/{name}")
 async def work(name: str) -> None:
     async with lock(name) as lease:
-        for pause in stint(name, lease):
+        for pause in hold_period(name, lease):
             await asyncio.sleep(pause)
 
 
 @app.post("/sync/{name}")
 def work_on_a_thread(name: str) -> None:
     with lock(name) as lease:
-        for pause in stint(name, lease):
+        for pause in hold_period(name, lease):
             time.sleep(pause)

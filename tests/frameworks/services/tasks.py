@@ -7,7 +7,7 @@ import time
 
 import redlock
 from celery import Celery
-from stints import lock, stint
+from hold_periods import hold_period, lock
 
 app = Celery("tasks", broker=os.environ["REDIS_URL"])
 app.conf.task_ignore_result = True
@@ -18,7 +18,7 @@ BACKLOG = 20
 @app.task(name="work", throws=(redlock.LockError,))
 def work(name: str) -> None:
     with lock(name) as lease:
-        for pause in stint(name, lease):
+        for pause in hold_period(name, lease):
             time.sleep(pause)
 
 

@@ -65,5 +65,5 @@ def test_forks_interrupts_and_exits(python: Path) -> None:
 
 
 @pytest.mark.limit(600)
-def test_what_is_shipped_does_what_the_tree_does(python: Path) -> None:
+def test_installed_package_passes_the_tests_of_the_tree(python: Path) -> None:
     suite(python, *ONCE)

@@ -40,14 +40,14 @@ def takes_locks(python: Path, server: Server) -> None:
 @pytest.mark.parametrize(
     "version", sorted(PYTHONS), ids=lambda version: f"{version[0]}.{version[1]}"
 )
-def test_the_wheel_alone_takes_locks(
+def test_wheel_works_without_the_tree(
     version: tuple[int, int], install: Install, server: Server
 ) -> None:
     takes_locks(install(only("*.whl"), PYTHONS[version], "--no-index"), server)
 
 
 @pytest.mark.limit(900)
-def test_the_sdist_builds_by_itself(install: Install, server: Server) -> None:
+def test_sdist_builds_without_the_tree(install: Install, server: Server) -> None:
     quick = {"CARGO_PROFILE_RELEASE_LTO": "off", "CARGO_PROFILE_RELEASE_OPT_LEVEL": "1"}
     # The build settings of this tree must not help.
     target = str(ROOT / "target" / "sdist")
@@ -55,7 +55,7 @@ def test_the_sdist_builds_by_itself(install: Install, server: Server) -> None:
     takes_locks(install(only("*.tar.gz"), Path(sys.executable), **environment), server)
 
 
-def test_types_are_seen_by_a_user(install: Install, tmp_path: Path) -> None:
+def test_type_checkers_find_the_types(install: Install, tmp_path: Path) -> None:
     python = install(only("*.whl"), Path(sys.executable), "--no-index")
     mypy = (sys.executable, "-m", "mypy", "--strict", "--config-file=", "--cache-dir", tmp_path)
     run(*mypy, "--python-executable", python, HERE / "typed.py")
@@ -78,7 +78,7 @@ def packed(archive: Path, name: str) -> bytes:
         return file.read()
 
 
-def test_the_sdist_holds_what_it_builds_from_and_no_more() -> None:
+def test_sdist_contains_only_what_it_builds_from() -> None:
     with tarfile.open(only("*.tar.gz")) as tar:
         names = {name.partition("/")[2] for name in tar.getnames()}
     licences = {"LICENSE-MIT", "LICENSE-APACHE", "THIRD-PARTY-LICENSES"}
@@ -88,7 +88,7 @@ def test_the_sdist_holds_what_it_builds_from_and_no_more() -> None:
     assert tops == {"core", "bindings-python", "pyproject.toml"} | files
 
 
-def test_the_licences_of_what_is_inside_travel_with_it() -> None:
+def test_packages_contain_the_licenses_of_their_crates() -> None:
     """The BSD, ISC and Unicode-3.0 licences require it."""
     with zipfile.ZipFile(only("*.whl")) as wheel:
         (inside,) = [name for name in wheel.namelist() if name.endswith("/THIRD-PARTY-LICENSES")]
@@ -99,7 +99,7 @@ def test_the_licences_of_what_is_inside_travel_with_it() -> None:
         assert re.search(rf"^{crate} \d", text, re.MULTILINE), crate
 
 
-def test_what_is_built_again_is_the_same() -> None:
+def test_second_build_is_identical() -> None:
     """Builds the wheel and the platform's binary again with the same tools in the same place."""
     if not TWICE.is_dir():
         pytest.fail("make test-packages builds everything twice")

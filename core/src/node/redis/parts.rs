@@ -1,12 +1,12 @@
 //! Combines the replies to several commands that were sent together into one reply.
 //!
-//! With the option `scripts` off, and for some other operations, the client sends plain commands instead of one script.
-//! The combined reply has the form of the script's reply, so callers do not need to know which was used. Each command is
-//! followed by a `PING` with an echo, or contains it in its transaction. Otherwise a bare 0 or 1 could be the reply to any
-//! command.
+//! With the option `scripts` off, and for some other operations, the client sends plain commands instead of one
+//! script. The combined reply has the form of the script's reply, so callers do not need to know which was used. Each
+//! command is followed by a `PING` with an echo, or contains it in its transaction. Otherwise a bare 0 or 1 could be
+//! the reply to any command.
 //!
-//! The reply to a change begins with its result. For an acquire it is 1 (granted), 0 (refused) or [`OURS`]. For an extend
-//! or a read of our key it is 1 (ours), 0 (free) or -1 (another owner's).
+//! The reply to a change begins with its result. For an acquire it is 1 (granted), 0 (refused) or [`OURS`]. For an
+//! extend or a read of our key it is 1 (ours), 0 (free) or -1 (another owner's).
 
 use redis::Value;
 

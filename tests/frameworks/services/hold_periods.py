@@ -12,14 +12,14 @@ CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 TTL, WAIT, LONGEST = 1.5, 2.0, 1.0
 #: Created before any fork, as programs do.
 client = redlock.Redlock(os.environ["REDIS_URL"], key_prefix="svc:")
-FILE = os.open(os.environ["STINTS"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+FILE = os.open(os.environ["HOLD_PERIODS"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
 
 def lock(name: str) -> redlock.Lock:
     return client.lock(name, ttl=TTL, wait=WAIT, fencing=True)
 
 
-def stint(name: str, lease: redlock.Lease) -> Iterator[float]:
+def hold_period(name: str, lease: redlock.Lease) -> Iterator[float]:
     """Yields the seconds to pause between two checks, until the work is done or the lease is lost."""
     end = time.monotonic() + random.choice((0, 0.02, 0.2, LONGEST))
     while True:

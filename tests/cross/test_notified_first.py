@@ -72,10 +72,10 @@ def cut_off(
             for proxy in some:
                 CUTS[cut](proxy)
         for pair, holder, contender in zip(pairs, holders, contenders, strict=True):
-            told, taken = holder.receive(), contender.receive()
-            assert told["ok"], (pair, told)
+            notified, taken = holder.receive(), contender.receive()
+            assert notified["ok"], (pair, notified)
             assert taken["ok"], (pair, taken)
-            yield pair, (taken["at"] - told["at"]) / 1e6
+            yield pair, (taken["at"] - notified["at"]) / 1e6
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,7 @@ def margins(five: list[Server]) -> Iterator[Margins]:
     found: Margins = defaultdict(list)
     for batch in range(0, len(PAIRS) * RUNS, BATCH):
         pairs = [PAIRS[run % len(PAIRS)] for run in range(batch, batch + BATCH)]
-        for pair, margin in cut_off(pairs, five, f"told-{os.getpid()}-{batch}"):
+        for pair, margin in cut_off(pairs, five, f"notified-{os.getpid()}-{batch}"):
             found[pair].append(margin)
     yield found
     print(f"\nsmallest and median margin in ms of {RUNS} run(s), ttl {TTL_MS} ms")
@@ -94,7 +94,7 @@ def margins(five: list[Server]) -> Iterator[Margins]:
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.slow("twelve holders whose ttl of five seconds ends")
-def test_cut_off_holder_is_told_first(cut: str, language: str, margins: Margins) -> None:
+def test_cut_off_holder_is_notified_first(cut: str, language: str, margins: Margins) -> None:
     some = margins[cut, language]
     assert len(some) == RUNS
     assert min(some) > 0, f"two holders: {some}"
@@ -102,7 +102,7 @@ def test_cut_off_holder_is_told_first(cut: str, language: str, margins: Margins)
     assert RUNS < 20 or statistics.median(some) >= DRIFT_MS - 5, some
 
 
-def test_a_holder_in_each_language_is_told_first(five: list[Server], name: str) -> None:
+def test_cut_off_holder_in_each_language_is_notified_first(five: list[Server], name: str) -> None:
     pairs = [("blackhole", language) for language in LANGUAGES]
     for pair, margin in cut_off(pairs, five, name, ttl=2000):
         assert margin > 0, f"two holders: {pair}, {margin} ms"
