@@ -221,7 +221,7 @@ measure-cluster: build ## fail a Redis Cluster over CUTS times under a holder an
 ##@ Documentation
 
 .PHONY: docs
-docs: ##! build the documentation site into target/site and check its links (installs mkdocs into docs/.venv)
+docs: ##! build the documentation site into target/site and check its links (installs mkdocs into docs/.venv and TypeDoc into scripts/site/node)
 	@scripts/docs
 
 ##@ Packages

@@ -19,8 +19,20 @@ PROJECT = {
     "CONTRIBUTING.md": "project/contributing.md",
     "SECURITY.md": "project/reporting.md",
 }
-#: What TypeDoc writes, and the title of each page.
-TYPEDOC = {"index": "Node.js API", "testing": "Node.js testing API"}
+#: What TypeDoc writes: the page of each of its files, its title and its first paragraph.
+TYPEDOC = {
+    "index": (
+        "node",
+        "Node.js API",
+        "Everything that `redlock-native` exports, generated from its types. [Node.js](node-details.md) explains how to use "
+        "it. [Options](options.md) and [errors](errors.md) are the same in each language.",
+    ),
+    "testing": (
+        "node-testing",
+        "Node.js testing API",
+        "Everything that `redlock-native/testing` exports, for the tests of programs.",
+    ),
+}
 #: A copy of the Python package.
 PYTHON = ROOT / "target/site-python/redlock"
 #: A docstring of several lines, and its indentation.
@@ -89,13 +101,12 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Adds the pages from the root of the repository."""
     for source, page in PROJECT.items():
         files.append(File.generated(config, page, content=(ROOT / source).read_text()))
-    for name, title in TYPEDOC.items():
-        text = (
-            (ROOT / f"target/typedoc/{name}.md")
-            .read_text()
-            .replace(f"# {name}\n", f"# {title}\n", 1)
-        )
-        files.append(File.generated(config, f"reference/node/{name}.md", content=text))
+    for name, (page, title, intro) in TYPEDOC.items():
+        text = (ROOT / f"target/typedoc/{name}.md").read_text()
+        text = text.replace(f"# {name}\n", f"# {title}\n\n{intro}\n", 1)
+        for other, (target, *_) in TYPEDOC.items():
+            text = text.replace(f"]({other}.md", f"]({target}.md")
+        files.append(File.generated(config, f"reference/{page}.md", content=text))
     return files
 
 
@@ -128,7 +139,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Links the pages that docstrings name, such as docs/operate/security.md."""
     uri = page.file.src_uri
-    if uri != "reference/python.md" and not uri.startswith("reference/node/"):
+    if not re.fullmatch(r"reference/(python|node|node-testing)\.md", uri):
         return html
 
     def link(match: re.Match[str]) -> str:

@@ -88,8 +88,8 @@ pub const LOCK_OPTIONS: &[Row<Options>] = &[
         kind: Kind::Time(|options, min_hold| options.min_hold = min_hold),
         default: "0",
         rule: "at most `ttl`, and at most `max_hold`",
-        about: "minimum time to keep the key, even if the lease is released earlier. Lets hosts with skewed clocks run a \
-                scheduled job only once",
+        about: "minimum time to keep the key, even if the lease is released earlier. Lets hosts with skewed clocks \
+                run a scheduled job only once",
     },
     Row {
         name: "node_timeout",
