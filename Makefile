@@ -29,8 +29,10 @@ help-all: ## list every target
 
 ##@ First steps
 
-.PHONY: demo
-demo: build ##! run the quickstart in each language, then a flash sale against a temporary Redis
+.PHONY: demo plan
+plan:
+	@scripts/setup --plan
+demo: plan build ##! run the quickstart in each language, then a flash sale against a temporary Redis
 	@cargo build --quiet --release -p redlock-tests --example quickstart
 	@echo; echo "1. The quickstart in Python, Node and Rust, on memory://"
 	@$(PY) examples/quickstart/quickstart.py | sed 's/^/   python  /'
@@ -147,14 +149,15 @@ lint: stubs
 	# The development build has another name: a panic for the tests. Some names exist for type checkers only, or not after the import.
 	# Functions with options take *args and **kwargs at runtime, for the text of their error. `with` over async classes is an error.
 	# Some coroutine functions are a `def` in the source, which reads the caller's line.
-	$(PY) -m mypy.stubtest redlock --allowlist <(printf '%s\n' 'redlock\._native\.(__all__|_panic_for_tests|configure|lock|(Async)?Lock\.acquire|(Async)?Redlock\.(__new__|lock))' 'redlock\._native\.Async\w+\.__(enter|exit)__' 'redlock\._asyncio\.AsyncLock\.(acquire|attach|try_acquire)' 'redlock\._client\.AsyncRedlock\.attach' 'redlock\._log\.(Emit|Hearer)')
+	$(PY) -m mypy.stubtest redlock --allowlist <(printf '%s\n' 'redlock\._native\.(__all__|_panic_for_tests|configure|lock|(Async)?Lock\.acquire|(Async)?Redlock\.(__new__|lock))' 'redlock\._native\.Async\w+\.__(enter|exit)__' 'redlock\._asyncio\.AsyncLock\.(acquire|attach|try_acquire)' 'redlock\._client\.AsyncRedlock\.attach' 'redlock\._log\.(Emit|Subscriber)')
 	npm run --silent types
 	npm run --silent lint
 
 # Generated files are committed: regenerating them must change nothing.
 stubs:
 	@scripts/stubs
-	git diff --exit-code -- bindings-python/python/redlock/_native.pyi bindings-node/native.d.ts
+	@scripts/reference
+	git diff --exit-code -- bindings-python/python/redlock/_native.pyi bindings-node/native.d.ts docs/reference
 
 ##@ Measurements
 

@@ -37,7 +37,9 @@ class Case:
     @property
     def key(self) -> str:
         words = [
-            f"{name}={value}" for name, value in asdict(self).items() if name in SHOWN and value
+            f"{name}={value}"
+            for name, value in asdict(self).items()
+            if name in SHOWN_FIELDS and value
         ]
         return " ".join([self.part, *words])
 
@@ -53,7 +55,7 @@ class Case:
         )
 
 
-SHOWN = ("mode", "nodes", "callers", "placement", "processes", "failing", "fault", "link_ms")
+SHOWN_FIELDS = ("mode", "nodes", "callers", "placement", "processes", "failing", "fault", "link_ms")
 OURS = tuple(program.name for program in PROGRAMS if program.ours)
 
 

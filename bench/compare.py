@@ -88,10 +88,10 @@ def say(text: str) -> None:
     if sys.stderr.isatty():
         print(f"\r{text[:110]:<110}", end="", flush=True, file=sys.stderr)
     else:
-        print(f"{time.monotonic() - BEGUN:6.0f} s  {text}", flush=True, file=sys.stderr)
+        print(f"{time.monotonic() - STARTED_AT:6.0f} s  {text}", flush=True, file=sys.stderr)
 
 
-BEGUN = time.monotonic()
+STARTED_AT = time.monotonic()
 
 
 def version(*command: str) -> str:
@@ -164,7 +164,7 @@ def main() -> None:
         again = options.only in ("", part)
         results[part] = {**kept.get(part, {}), **(take(options) if again else {})}
     if not options.only:
-        results["about"]["minutes"] = (time.monotonic() - BEGUN) / 60
+        results["about"]["minutes"] = (time.monotonic() - STARTED_AT) / 60
     out.write_text(json.dumps(results, indent=1) + "\n")
     print(file=sys.stderr)
 

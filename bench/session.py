@@ -16,7 +16,7 @@ from servers import Monitor, Server, links, pinned, servers
 
 Sample = dict[str, Any]
 #: Seconds after the end of its time until a hanging client is killed. Some other libraries hang when a node fails.
-PATIENCE = 4.0
+HANG_LIMIT = 4.0
 WARM_UP_LIMIT = 90.0
 
 
@@ -104,7 +104,7 @@ def sample(case: Case, program: Program, seconds: float, counted: bool = False) 
         for client in clients:
             client.go()
         results = [
-            client.result(seconds + PATIENCE + 20 * (case.mode == "hold")) for client in clients
+            client.result(seconds + HANG_LIMIT + 20 * (case.mode == "hold")) for client in clients
         ]
         if case.failing:
             return results[0]

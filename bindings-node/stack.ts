@@ -63,9 +63,12 @@ export function firstFrame(target: { readonly stack?: unknown }): string {
 /** Maximum number of frames of this package at the top of an error. */
 const MAX_OWN_FRAMES = 6;
 
+/** The end of the folder that contains this package's files: when installed, and in its repository. */
+const FOLDERS = [join("node_modules", "redlock-native"), join("bindings-node", "dist")];
+
 /** The folder of this package's files. Nothing is removed in a program's bundle, where the frames are the program's. */
 const folder =
-  typeof __filename === "string" && dirname(__filename).endsWith(join("bindings-node", "dist"))
+  typeof __filename === "string" && FOLDERS.some((end) => dirname(__filename).endsWith(end))
     ? dirname(__filename) + sep
     : undefined;
 

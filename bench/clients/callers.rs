@@ -5,7 +5,7 @@
 //! once.
 
 #![allow(clippy::cast_precision_loss, reason = "figures are printed")]
-#![allow(unreachable_pub, reason = "`measure` is shared with a program of its own")]
+#![allow(unreachable_pub, reason = "`measure` is shared with another program")]
 
 mod measure;
 

@@ -39,7 +39,7 @@ pub struct Stats {
 }
 
 impl From<redlock::Stats> for Stats {
-    #[expect(clippy::cast_precision_loss, reason = "a number in JavaScript; nobody counts to 2^53")]
+    #[expect(clippy::cast_precision_loss, reason = "a number in JavaScript; no count reaches 2^53")]
     fn from(stats: redlock::Stats) -> Self {
         let lost = stats.lost.into_iter();
         Self {

@@ -103,13 +103,13 @@ pub(crate) fn given(
         // Not shown: it may be the secret itself.
         let class = args::class(value);
         return Err(invalid(format!(
-            "{name} is of type {class}: it must be a function that gives a password"
+            "{name} is of type {class}: it must be a function that returns a password"
         )));
     }
     if py.import("inspect")?.call_method1("iscoroutinefunction", (value,))?.is_truthy()? {
         return Err(invalid(format!(
-            "{name} is a coroutine function: it is called on a thread of its own, where no event loop runs; give a function, \
-             which may call asyncio.run()"
+            "{name} is a coroutine function: it is called on a separate thread, where no event loop runs. Pass a \
+             function, which may call asyncio.run()"
         )));
     }
     let source = Bound::new(py, Source { function: value.clone().unbind() })?;

@@ -76,7 +76,7 @@ pub(crate) fn not_async(object: &str, instead: &str) -> PyErr {
 pub(crate) fn conclude_with(problem: Bound<'_, PyAny>, error: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = problem.py();
     if problem.is_instance_of::<classes::QuorumUnavailable>() {
-        // The body has done its work, and the keys expire by themselves.
+        // The body has done its work, and the keys expire when their TTL ends.
         let text = "not released, the key will expire: %s";
         let logging = py.import("logging")?;
         let logger = logging.call_method1("getLogger", ("redlock.lease",))?;

@@ -224,9 +224,16 @@ fn describe() {
     describe_counter!("redlock_reconnects_total", "Connections that were opened again.");
     describe_gauge!("redlock_held", "Leases that are held now.");
     describe_gauge!("redlock_waiting", "Acquires that are under way now.");
-    let (wait, hold) = ("redlock_wait_duration_seconds", "redlock_hold_duration_seconds");
-    describe_histogram!(wait, Unit::Seconds, "How long acquires took, by outcome.");
-    describe_histogram!(hold, Unit::Seconds, "How long leases were held, by how they ended.");
+    describe_histogram!(
+        "redlock_wait_duration_seconds",
+        Unit::Seconds,
+        "How long acquires took, by outcome."
+    );
+    describe_histogram!(
+        "redlock_hold_duration_seconds",
+        Unit::Seconds,
+        "How long leases were held, by how they ended."
+    );
 }
 
 /// Ignores a panic of the recorder. The panic hook has already reported it.

@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind, LossReason};
 pub struct Stats {
     /// Acquires that returned a lease.
     pub granted: u64,
-    /// Calls of `try_acquire` that returned `None`.
+    /// Calls of `try_acquire` that returned no lease.
     pub refused: u64,
     /// Acquires whose `wait` was over.
     pub timed_out: u64,
@@ -25,7 +25,7 @@ pub struct Stats {
     pub renewed: u64,
     /// Renewals that no quorum confirmed. Each is retried until the lease ends.
     pub unrenewed: u64,
-    /// Lost leases, by reason. `Forked` stays 0, because a forked child does not count the leases of its parent.
+    /// Lost leases, by reason. `forked` stays 0, because a forked child does not count the leases of its parent.
     pub lost: Vec<(LossReason, u64)>,
     /// Connections that were opened again after one was closed.
     pub reconnects: u64,

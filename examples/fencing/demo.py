@@ -108,8 +108,8 @@ def scene(redis: str, stale: str, other: str, *, guarded: bool) -> None:
             late,
             "runs again (SIGCONT) and writes: " + (f"refused, {outcome}" if guarded else "done"),
         )
-        tell(late, f"is told: lock lost, {late.expect('lost')}")
-        check(store.read("row:42") == (other if guarded else stale), "the row is not as told")
+        tell(late, f"receives LockLost, {late.expect('lost')}")
+        check(store.read("row:42") == (other if guarded else stale), "the row has another value")
         print(f"   the row is what {store.read('row:42')} wrote")
 
 

@@ -15,7 +15,7 @@ import time
 import redlock
 
 CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-SPEAKING = threading.Lock()
+OUTPUT_LOCK = threading.Lock()
 FORM, NODES, NAME = sys.argv[1:4]
 TTL, PACE = (int(word) / 1000 for word in sys.argv[4:])
 
@@ -26,7 +26,7 @@ def now() -> int:
 
 def say(sign: str, at: int | None = None, **fields: object) -> None:
     line = json.dumps({"sign": sign, "at": at or now(), **fields}) + "\n"
-    with SPEAKING:
+    with OUTPUT_LOCK:
         sys.stdout.write(line)
         sys.stdout.flush()
 

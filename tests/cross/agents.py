@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "tests" / "agents"
 LANGUAGES = ("rust", "python", "node")
 CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-PATIENCE = 60.0
+REPLY_TIMEOUT = 60.0
 
 Reply = dict[str, Any]
 
@@ -80,7 +80,7 @@ class Program:
             self._replies.put(json.loads(line))
         self._replies.put(None)
 
-    def receive(self, timeout: float = PATIENCE) -> Reply:
+    def receive(self, timeout: float = REPLY_TIMEOUT) -> Reply:
         reply = self._replies.get(timeout=timeout)
         if reply is None:
             raise EOFError("the program has ended")
@@ -88,7 +88,7 @@ class Program:
 
     def rest(self) -> list[Reply]:
         """Returns all its output until it ends."""
-        return list(iter(lambda: self._replies.get(timeout=PATIENCE), None))
+        return list(iter(lambda: self._replies.get(timeout=REPLY_TIMEOUT), None))
 
     def silent_for(self, seconds: float) -> bool:
         """Returns whether no reply arrives for that long. A reply that does arrive is kept."""

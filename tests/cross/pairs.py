@@ -8,14 +8,14 @@ from itertools import product
 from .agents import LANGUAGES, Agent
 
 Pairs = list[tuple[str, str]]
-NINE: Pairs = list(product(LANGUAGES, LANGUAGES))
+ALL_PAIRS: Pairs = list(product(LANGUAGES, LANGUAGES))
 #: Each language with the next one, so that each is first once and second once.
-THREE: Pairs = list(zip(LANGUAGES, LANGUAGES[1:] + LANGUAGES[:1], strict=True))
+NEXT_LANGUAGE: Pairs = list(zip(LANGUAGES, LANGUAGES[1:] + LANGUAGES[:1], strict=True))
 
 Scene = Callable[[Agent, Agent, str], None]
 
 
-def every_pair(nodes: list[str], scene: Scene, pairs: Pairs = NINE) -> None:
+def every_pair(nodes: list[str], scene: Scene, pairs: Pairs = ALL_PAIRS) -> None:
     """Plays the scene with all pairs and reports every pair that fails."""
 
     def play(pair: tuple[str, str]) -> str | None:

@@ -22,7 +22,7 @@ SERVICE = "service"
 SENTINELS, REPLICAS = "sentinels", "replicas"
 #: Events that report a failover, including its first step.
 EVENTS = ("+promoted-slave", "+switch-master")
-PATIENCE = 40.0
+FAILOVER_TIMEOUT = 40.0
 
 
 class Sentinel(Server):
@@ -100,7 +100,7 @@ class Service:
 
     @staticmethod
     def _until(done: Callable[[], object]) -> None:
-        eventually(done, "it does not come to that")
+        eventually(done, "the state was not reached")
 
     def url(self, ports: list[int] | None = None) -> str:
         """Returns the URL for clients. `ports` are those of proxies to the sentinels."""

@@ -21,12 +21,14 @@ from tests.waiting import eventually
 
 def program() -> str:
     """Returns the server program that the tests use."""
+    # scripts/test-servers sets it, to test other versions and Valkey.
     return os.environ.get("REDLOCK_TEST_SERVER", "redis-server")
 
 
 class Server:
     """One redis-server without persistence. `kill` is a crash, and `close` also removes its folder."""
 
+    #: The server's environment variables. None inherits those of the tests.
     environment: Mapping[str, str] | None = None
 
     def __init__(self) -> None:
@@ -34,36 +36,37 @@ class Server:
         for _ in range(5):  # another program may take the port before the start
             self.port = free_port()
             self.process = self._start()
-            if self._answers():
+            if self._is_running():
                 break
         else:
             raise RuntimeError("redis-server does not start")
+        # LOGIN is empty, or the user that USER creates, if the tests run with minimum rights (`make test-acl`).
         self.url = f"redis://{LOGIN}127.0.0.1:{self.port}"
 
     def _start(self) -> "subprocess.Popen[bytes]":
         options = {"port": self.port, "bind": "127.0.0.1", "save": "", "appendonly": "no"}
         options |= {"dir": self.folder, "maxmemory-policy": "noeviction"}
-        words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+        args = [arg for name, value in options.items() for arg in (f"--{name}", str(value))]
         return subprocess.Popen(
-            [program(), *words, *USER],
+            [program(), *args, *USER],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             env=self.environment,
         )
 
-    def _answers(self) -> bool:
-        def answers() -> bool:
+    def _is_running(self) -> bool:
+        def replies() -> bool:
             with contextlib.suppress(redis.ConnectionError):
                 return bool(self.command("PING"))
             return False
 
-        eventually(lambda: answers() or self.process.poll() is not None)
+        eventually(lambda: replies() or self.process.poll() is not None)
         return self.process.poll() is None
 
-    def command(self, *words: str | int) -> Any:  # noqa: ANN401  (any command has its own answer)
+    def command(self, *args: str | int) -> Any:  # noqa: ANN401  (the reply depends on the command)
         """Returns the server's reply, through a client other than redlock."""
         with redis.Redis(port=self.port, decode_responses=True, socket_timeout=5) as client:
-            return client.execute_command(*words)
+            return client.execute_command(*args)
 
     def get(self, key: str) -> str | None:
         """Returns the token at a key."""
@@ -84,7 +87,7 @@ class Server:
         """Kills the server and starts it again on the same port without the data."""
         self.kill()
         self.process = self._start()
-        assert self._answers(), "redis-server does not start again"
+        assert self._is_running(), "redis-server does not start again"
 
     def close(self) -> None:
         self.kill()
@@ -103,21 +106,25 @@ class Server:
 
 
 class SteppedServer(Server):
-    """A server with a wall clock that tests can step. `library` is wall_clock.c."""
+    """A server with a wall clock that tests can step.
+
+    `library` is the path of the compiled wall_clock.c. Preloaded, it adds the offset in a file to every reading of the
+    clock.
+    """
 
     def __init__(self, library: str) -> None:
-        with tempfile.NamedTemporaryFile(prefix="redlock-test-", delete=False) as ahead:
-            ahead.write(bytes(8))
-        self._ahead = Path(ahead.name)
-        more = {"LD_PRELOAD": library, "WALL_OFFSET_FILE": ahead.name}
+        with tempfile.NamedTemporaryFile(prefix="redlock-test-", delete=False) as offset:
+            offset.write(bytes(8))
+        self._offset = Path(offset.name)
+        more = {"LD_PRELOAD": library, "WALL_OFFSET_FILE": offset.name}
         self.environment = {**os.environ, **more}
         super().__init__()
 
     def step(self, seconds: int) -> None:
         """Sets its clock this far ahead of the machine's clock."""
-        with self._ahead.open("r+b") as file:
+        with self._offset.open("r+b") as file:
             file.write(struct.pack("l", seconds))
 
     def close(self) -> None:
         super().close()
-        self._ahead.unlink()
+        self._offset.unlink()

@@ -53,4 +53,4 @@ def test_told_first_though_its_clock_runs_slow(
     while len(found) < 3 and (not found or found[-1] >= 0):
         name = f"slewed-{language}-{count}-{len(found)}"
         found.append(late(language, direct, via, off_clock, name))
-    assert found[-1] < 0, f"told so many seconds after another had it: {found}"
+    assert found[-1] < 0, f"notified this many seconds after another client acquired it: {found}"

@@ -21,7 +21,7 @@ MOVES = 50 if RUNS > 1 else 8
 pytestmark = pytest.mark.limit(120 + 30 * RUNS)
 TTL_MS = 3000
 #: A failover takes the node timeout, an election, and the delay of a busy machine.
-LONG_MS = 30_000
+CONTENDER_TTL_MS = 30_000
 
 
 @pytest.fixture(scope="module")
@@ -78,8 +78,8 @@ def fail_over(cluster: Cluster, name: str, way: str) -> tuple[bool, float, float
             holder.must("acquire", name=name, ttl_ms=TTL_MS, wait_ms=5000)
             holder.must("release")
             cut_off(replica, master)
-        holder.must("acquire", name=name, ttl_ms=LONG_MS, wait_ms=5000)
-        contender.send("acquire", name=name, ttl_ms=LONG_MS, wait_ms=None)
+        holder.must("acquire", name=name, ttl_ms=CONTENDER_TTL_MS, wait_ms=5000)
+        contender.send("acquire", name=name, ttl_ms=CONTENDER_TTL_MS, wait_ms=None)
         assert contender.silent_for(0.2), "two holders: acquired while another held it"
         # An election may take longer if the replica was unreachable.
         holder.send("lost", timeout_ms=25_000 if way == "unseen" else 10_000)

@@ -8,7 +8,7 @@ from .agents import Agent, never_two, now, program
 from .servers import Server
 
 CROWDS = ("tasks", "threads", "promises", "promises")
-EACH = 50
+CALLERS = 50
 TTL_MS = 1500
 
 
@@ -19,9 +19,9 @@ def test_all_are_served_after_a_crash(count: int, five: list[Server], name: str)
     with ExitStack() as stack:
         holder = stack.enter_context(Agent("rust", nodes))
         holder.must("acquire", name=name, ttl_ms=TTL_MS, wait_ms=0)
-        crowds = [stack.enter_context(program(form, nodes, name, EACH, 5000)) for form in CROWDS]
+        crowds = [stack.enter_context(program(form, nodes, name, CALLERS, 5000)) for form in CROWDS]
         for crowd in crowds:
-            assert crowd.receive()["waiting"] == EACH
+            assert crowd.receive()["waiting"] == CALLERS
         killed = holder.kill()
         lives = max(server.command("PTTL", f"lock:{name}") for server in five[:count])
         ends = now() + lives * 1_000_000
@@ -30,7 +30,7 @@ def test_all_are_served_after_a_crash(count: int, five: list[Server], name: str)
             for form, crowd in zip(CROWDS, crowds, strict=True)
             for hold in crowd.rest()
         ]
-    assert len(stints) == EACH * len(CROWDS)
+    assert len(stints) == CALLERS * len(CROWDS)
     never_two(stints)
     assert min(stints)[0] > killed
     took = (max(stints)[1] - ends) / 1e9

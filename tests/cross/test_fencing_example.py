@@ -26,7 +26,7 @@ def test_the_example_refuses_a_frozen_holders_write() -> None:
     run = subprocess.run(demo, capture_output=True, text=True, timeout=120)
     assert run.returncode == 0, run.stdout + run.stderr
     assert run.stdout.count("runs again (SIGCONT) and writes: refused, 412") == 2, run.stdout
-    assert run.stdout.count("is told: lock lost, expired") == 3, run.stdout
+    assert run.stdout.count("receives LockLost, expired") == 3, run.stdout
 
 
 def test_the_guard_in_sql() -> None:

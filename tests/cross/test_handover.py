@@ -7,13 +7,13 @@ import pytest
 from tests.waiting import eventually
 
 from .agents import LANGUAGES, Agent
-from .pairs import THREE, every_pair
+from .pairs import NEXT_LANGUAGE, every_pair
 from .servers import Server
 
 # A busy machine replies within a fifth of it.
 TTL_MS = 4000
 #: Longer than any TTL in use, so a lock that is still held was renewed.
-LONG_S = TTL_MS / 1000 + 1
+BEYOND_TTL_S = TTL_MS / 1000 + 1
 
 
 def handed_over(first: Agent, second: Agent, name: str) -> str:
@@ -36,12 +36,12 @@ def test_it_goes_on_when_the_first_detaches_and_dies(five: list[Server]) -> None
         first.kill()
         with Agent("rust", nodes) as contender:
             contender.send("acquire", name=name, ttl_ms=TTL_MS, wait_ms=None)
-            assert contender.silent_for(LONG_S), "acquired while another held it"
+            assert contender.silent_for(BEYOND_TTL_S), "acquired while another held it"
             assert second.must("held")["held"]
             second.must("release")
             assert contender.receive()["ok"]
 
-    every_pair(nodes, scene, THREE)
+    every_pair(nodes, scene, NEXT_LANGUAGE)
 
 
 @pytest.mark.slow("longer than a ttl")
@@ -49,12 +49,12 @@ def test_it_goes_on_when_the_first_is_killed(five: list[Server]) -> None:
     def scene(first: Agent, second: Agent, name: str) -> None:
         handed_over(first, second, name)
         first.kill()
-        time.sleep(LONG_S)
+        time.sleep(BEYOND_TTL_S)
         assert second.must("held")["held"]
         second.must("extend", ttl_ms=TTL_MS)
         second.must("release")
 
-    every_pair([server.url for server in five], scene, THREE)
+    every_pair([server.url for server in five], scene, NEXT_LANGUAGE)
 
 
 def the_other_is_told(nodes: list[str], releases: int) -> None:
@@ -72,7 +72,7 @@ def the_other_is_told(nodes: list[str], releases: int) -> None:
         assert told.ask("release")["code"] == "lost"
         ends.must("acquire", name=name, ttl_ms=TTL_MS, wait_ms=10_000)
 
-    every_pair(nodes, scene, THREE)
+    every_pair(nodes, scene, NEXT_LANGUAGE)
 
 
 def test_a_release_by_the_first_is_a_loss_for_the_second(nodes: list[str]) -> None:
@@ -90,7 +90,7 @@ def test_a_deleted_key_is_told_to_both(five: list[Server]) -> None:
         for agent in (first, second):
             assert agent.must("lost", timeout_ms=4 * TTL_MS)["reason"] == "missing"
 
-    every_pair([five[0].url], scene, THREE)
+    every_pair([five[0].url], scene, NEXT_LANGUAGE)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

@@ -24,7 +24,7 @@ RUNS = -(-int(os.environ.get("RUNS", "1")) // 4)
 #: Too long for a renewal during a test.
 TTL_MS = 60_000
 #: The signs of one loss for each form, in any order.
-SIGNS = {
+NOTIFICATIONS = {
     "sync": {"last_held", "on_lost", "raised", "logged"},
     "asyncio": {"last_held", "on_lost", "raised", "logged"},
     # Node.js emits a warning only for a loss without a listener: tests/node/warnings.test.mjs.
@@ -85,10 +85,10 @@ def restart(end: Callable[[SteppedServer], None]) -> Callable[[Servers, Keys], N
     return deed
 
 
-TAKE = "redis.call('DEL', KEYS[1]) redis.call('SET', KEYS[1], 'other', 'PX', 60000)"
+TAKE_OVER = "redis.call('DEL', KEYS[1]) redis.call('SET', KEYS[1], 'other', 'PX', 60000)"
 CAUSES = {
     "DEL": Cause(on_each("DEL", "KEY")),
-    "taken over": Cause(on_each("EVAL", TAKE, 1, "KEY"), reason="taken", heals=False),
+    "taken over": Cause(on_each("EVAL", TAKE_OVER, 1, "KEY"), reason="taken", heals=False),
     "FLUSHDB": Cause(on_each("FLUSHDB")),
     "FLUSHALL": Cause(on_each("FLUSHALL")),
     "PEXPIRE": Cause(cut_short),
@@ -99,7 +99,7 @@ CAUSES = {
 
 
 #: One cause is enough for the first tier.
-LONG = pytest.mark.slow("restarts, steps of the clock, and how soon each holder is told")
+SLOW_TIER = pytest.mark.slow("restarts, steps of the clock, and how soon each holder is notified")
 #: Whether the test includes the time until a holder is notified.
 MEASURED = RUNS > 1 or os.environ.get("REDLOCK_TEST_TIER") == "slow"
 
@@ -153,14 +153,14 @@ def befall(cause: Cause, servers: Servers, tokens: dict[str, str], holders: list
 def tell(form: str, signs: list[Reply]) -> dict[str, Reply]:
     """Returns the signs by name and checks that each occurred once."""
     counted = Counter(sign["sign"] for sign in signs)
-    assert counted == Counter(SIGNS[form]), (form, signs)
+    assert counted == Counter(NOTIFICATIONS[form]), (form, signs)
     return {sign["sign"]: sign for sign in signs}
 
 
 @COUNTS
 @pytest.mark.parametrize(
     "name_of_cause",
-    [pytest.param(cause, marks=[] if cause == "DEL" else [LONG]) for cause in CAUSES],
+    [pytest.param(cause, marks=[] if cause == "DEL" else [SLOW_TIER]) for cause in CAUSES],
 )
 @pytest.mark.parametrize("run", range(RUNS))
 def test_told(
@@ -175,7 +175,7 @@ def test_told(
     with ExitStack() as stack:
         witnesses = {
             form: stack.enter_context(program(form, urls, f"{name}-{form}", TTL_MS, 1))
-            for form in SIGNS
+            for form in NOTIFICATIONS
         }
         tokens = {
             f"lock:{name}-{form}": each.receive()["token"] for form, each in witnesses.items()
@@ -190,7 +190,9 @@ def test_told(
             assert not any(bare), "a vote that came late is made up for"
             cause.deed(stepped[3:4], list(tokens))
             wrong = not_healed(stepped[3], tokens) if cause.heals else {}
-            assert all(holder.silent_for(0.05) for holder in holders), "one node is no loss"
+            assert all(holder.silent_for(0.05) for holder in holders), (
+                "the loss of one node ended the lease"
+            )
             assert not wrong
         done = befall(cause, stepped[: count // 2 + 1], tokens, holders)
         told = {form: tell(form, each.rest()) for form, each in witnesses.items()}
@@ -238,9 +240,9 @@ def test_stopped_beyond_its_ttl_it_never_holds_again(
     with ExitStack() as stack:
         sleepers = {
             form: stack.enter_context(program(form, urls, f"{name}-{form}", 1000, 0))
-            for form in SIGNS
+            for form in NOTIFICATIONS
         }
-        successors = {form: stack.enter_context(Agent("rust", urls)) for form in SIGNS}
+        successors = {form: stack.enter_context(Agent("rust", urls)) for form in NOTIFICATIONS}
         for sleeper in sleepers.values():
             assert sleeper.receive()["sign"] == "holds"
         time.sleep(random.uniform(0.1, 0.3))

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 #: Time limit for an orderly end.
-PATIENCE = 20.0
+END_LIMIT = 20.0
 
 
 class Group:
@@ -31,7 +31,7 @@ class Group:
 
     def ready(self) -> None:
         """Waits until it answers."""
-        end = time.monotonic() + 3 * PATIENCE
+        end = time.monotonic() + 3 * END_LIMIT
         while not self.answers():
             assert self.process.poll() is None, f"it ended: {self.said()}"
             assert time.monotonic() < end, f"it hangs as it starts: {self.said()}"
@@ -71,7 +71,7 @@ class Group:
         began = time.monotonic()
         self.process.send_signal(signal.SIGTERM)
         try:
-            self.process.wait(PATIENCE)
+            self.process.wait(END_LIMIT)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"it hangs as it ends: {self.said()}") from None
         took = time.monotonic() - began

@@ -30,10 +30,10 @@ RECIPES: dict[str, str] = {
     )
 }
 #: Time limit for a start or an end.
-PATIENCE = 30.0
+LIMIT = 30.0
 
 
-class Place:
+class Workspace:
     """A folder with the recipes, a server, and the programs that run there."""
 
     def __init__(self, folder: Path) -> None:
@@ -64,7 +64,7 @@ class Place:
 
     def ran(self, *words: str, **environment: str) -> str:
         process = self.start(*words, **environment)
-        out, _ = process.communicate(timeout=PATIENCE)
+        out, _ = process.communicate(timeout=LIMIT)
         assert process.returncode == 0, out
         return out
 
@@ -84,14 +84,14 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
-    place = Place(tmp_path)
-    yield place
-    place.close()
+def workspace(tmp_path: Path) -> Iterator[Workspace]:
+    workspace = Workspace(tmp_path)
+    yield workspace
+    workspace.close()
 
 
 def until(holds: Callable[[], object], what: str) -> None:
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + LIMIT
     while not holds():
         assert time.monotonic() < end, what
         time.sleep(0.05)
@@ -100,7 +100,7 @@ def until(holds: Callable[[], object], what: str) -> None:
 def post(url: str) -> int:
     request = urllib.request.Request(url, method="POST")
     try:
-        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+        with urllib.request.urlopen(request, timeout=LIMIT) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:
         with error:
@@ -114,24 +114,24 @@ def answers(port: int) -> bool:
         return False
 
 
-def serves_one_at_a_time(place: Place, port: int, paths: list[str]) -> None:
+def serves_one_at_a_time(workspace: Workspace, port: int, paths: list[str]) -> None:
     until(lambda: answers(port), "the server does not start")
     urls = [f"http://127.0.0.1:{port}/{path}" for path in paths]
     with ThreadPoolExecutor(len(urls)) as pool:
         assert [*pool.map(post, urls)] == [200] * len(urls)
-    assert (place.most(), place.seen()) == (1, len(urls))
-    with redlock.Redlock(place.url) as client, client.lock("order:1"):
+    assert (workspace.most(), workspace.seen()) == (1, len(urls))
+    with redlock.Redlock(workspace.url) as client, client.lock("order:1"):
         assert post(urls[0]) == 409
 
 
 def ends(process: "subprocess.Popen[str]", code: int = 0) -> None:
     process.send_signal(signal.SIGTERM)
-    out, _ = process.communicate(timeout=PATIENCE)
+    out, _ = process.communicate(timeout=LIMIT)
     assert process.returncode == code, out
 
 
-def test_fastapi_with_both_kinds_of_endpoints(place: Place) -> None:
-    (place.folder / "probed.py").write_text("""
+def test_fastapi_with_both_kinds_of_endpoints(workspace: Workspace) -> None:
+    (workspace.folder / "probed.py").write_text("""
 import asyncio, fastapi_app, probe
 app = fastapi_app.app
 async def charge(number, lease):
@@ -142,18 +142,18 @@ async def charge(number, lease):
 fastapi_app.charge = charge
 """)
     port = free_port()
-    process = place.start("python", "-m", "uvicorn", "probed:app", "--port", str(port))
-    serves_one_at_a_time(place, port, ["orders/1"] * 8)
+    process = workspace.start("python", "-m", "uvicorn", "probed:app", "--port", str(port))
+    serves_one_at_a_time(workspace, port, ["orders/1"] * 8)
     urls = [f"http://127.0.0.1:{port}/sync/2"] * 8
     with ThreadPoolExecutor(8) as pool:
         assert [*pool.map(post, urls)] == [200] * 8
     # After an orderly shutdown, uvicorn ends with the signal itself.
     ends(process, -signal.SIGTERM)
-    assert not place.client.keys("lock:*")
+    assert not workspace.client.keys("lock:*")
 
 
-def test_fastapi_frees_the_lock_of_a_client_that_went_away(place: Place) -> None:
-    (place.folder / "endless.py").write_text("""
+def test_fastapi_frees_the_lock_of_a_client_that_went_away(workspace: Workspace) -> None:
+    (workspace.folder / "endless.py").write_text("""
 import asyncio, fastapi_app
 app = fastapi_app.app
 async def charge(number, lease):
@@ -161,12 +161,12 @@ async def charge(number, lease):
 fastapi_app.charge = charge
 """)
     port = free_port()
-    process = place.start("python", "-m", "uvicorn", "endless:app", "--port", str(port))
+    process = workspace.start("python", "-m", "uvicorn", "endless:app", "--port", str(port))
     until(lambda: answers(port), "the server does not start")
     with socket.create_connection(("127.0.0.1", port)) as gone:
         gone.sendall(b"POST /orders/1 HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
-        until(lambda: place.client.exists("lock:order:1"), "the lock is not acquired")
-    until(lambda: not place.client.exists("lock:order:1"), "the lock is not released")
+        until(lambda: workspace.client.exists("lock:order:1"), "the lock is not acquired")
+    until(lambda: not workspace.client.exists("lock:order:1"), "the lock is not released")
     ends(process, -signal.SIGTERM)
 
 
@@ -180,8 +180,8 @@ fastapi_app.charge = charge
     ],
     ids=" ".join,
 )
-def test_flask_under_gunicorn(place: Place, words: tuple[str, ...]) -> None:
-    (place.folder / "probed.py").write_text("""
+def test_flask_under_gunicorn(workspace: Workspace, words: tuple[str, ...]) -> None:
+    (workspace.folder / "probed.py").write_text("""
 import flask_app, probe
 app = flask_app.app
 def charge(number, lease):
@@ -191,21 +191,21 @@ flask_app.charge = charge
 """)
     port = free_port()
     bound = ("-b", f"127.0.0.1:{port}", "-w", "2", *words, "probed:app")
-    process = place.start("python", "-m", "gunicorn", *bound)
-    serves_one_at_a_time(place, port, ["orders/1"] * 8)
+    process = workspace.start("python", "-m", "gunicorn", *bound)
+    serves_one_at_a_time(workspace, port, ["orders/1"] * 8)
     ends(process)
-    assert not place.client.keys("lock:*")
+    assert not workspace.client.keys("lock:*")
 
 
 @pytest.mark.parametrize("pool", ["prefork", "threads", "gevent"])
-def test_celery_runs_one_of_a_kind(place: Place, pool: str) -> None:
-    (place.folder / "probed.py").write_text("""
+def test_celery_runs_one_of_a_kind(workspace: Workspace, pool: str) -> None:
+    (workspace.folder / "probed.py").write_text("""
 import celery_app, probe
 app = celery_app.app
 celery_app.work = probe.work
 """)
     words = ("-A", "probed", "worker", "-P", pool, "-c", "4", "-l", "WARNING")
-    process = place.start("celery", *words, WORK="1.0")
+    process = workspace.start("celery", *words, WORK="1.0")
     sender = """
 from probed import app, celery_app
 same = [celery_app.rebuild.delay("users") for _ in range(6)]
@@ -214,41 +214,41 @@ print(sorted(each.get(timeout=25) for each in same), other.get(timeout=25))
 again = celery_app.rebuild.delay("users")
 print(again.get(timeout=25))
 """
-    said = place.ran("python", "-c", sender)
+    said = workspace.ran("python", "-c", sender)
     first, last = said.splitlines()[-2:]
     # Both kinds run at the same time, and each of them once. A caller that is too late for the first run may get the
     # second.
     assert first.endswith("worked")
     assert first.count("skipped") >= 3
     assert last == "worked"
-    assert place.most() <= 2
+    assert workspace.most() <= 2
     ends(process)
-    assert not place.client.keys("once:*")
+    assert not workspace.client.keys("once:*")
 
 
-def test_dramatiq_runs_the_jobs_of_an_account_one_at_a_time(place: Place) -> None:
-    (place.folder / "probed.py").write_text("""
+def test_dramatiq_runs_the_jobs_of_an_account_one_at_a_time(workspace: Workspace) -> None:
+    (workspace.folder / "probed.py").write_text("""
 import dramatiq_app, probe
 dramatiq_app.work = probe.work
 """)
-    words = ("probed", "-p", "2", "-t", "4", "--path", str(place.folder))
-    workers = place.start("dramatiq", *words)
+    words = ("probed", "-p", "2", "-t", "4", "--path", str(workspace.folder))
+    workers = workspace.start("dramatiq", *words)
     sender = "from probed import dramatiq_app\nfor _ in range(6): dramatiq_app.invoice.send('a')"
-    place.ran("python", "-c", sender)
-    until(lambda: place.seen() == 6, "the jobs do not run")
-    assert place.most() == 1
+    workspace.ran("python", "-c", sender)
+    until(lambda: workspace.seen() == 6, "the jobs do not run")
+    assert workspace.most() == 1
     ends(workers)
-    assert not place.client.keys("lock:*")
+    assert not workspace.client.keys("lock:*")
 
 
-def test_rq_runs_one_of_a_kind(place: Place) -> None:
-    (place.folder / "probed.py").write_text("""
+def test_rq_runs_one_of_a_kind(workspace: Workspace) -> None:
+    (workspace.folder / "probed.py").write_text("""
 import probe, rq_jobs
 rq_jobs.work = probe.work
 rebuild = rq_jobs.rebuild
 """)
-    words = ("worker", "--url", place.url, "--path", str(place.folder), "-q")
-    workers = [place.start("rq", *words, WORK="2.0") for _ in range(2)]
+    words = ("worker", "--url", workspace.url, "--path", str(workspace.folder), "-q")
+    workers = [workspace.start("rq", *words, WORK="2.0") for _ in range(2)]
     sender = """
 import os, time, redis, rq, rq_jobs
 queue = rq.Queue(connection=redis.Redis.from_url(os.environ["REDIS_URL"]))
@@ -259,15 +259,15 @@ while not all(job.is_finished for job in jobs):
     time.sleep(0.05)
 print(sorted(job.return_value() for job in jobs))
 """
-    assert place.ran("python", "-c", sender).endswith("['skipped', 'worked']\n")
-    assert place.most() == 1
+    assert workspace.ran("python", "-c", sender).endswith("['skipped', 'worked']\n")
+    assert workspace.most() == 1
     for worker in workers:
         ends(worker)
-    assert not place.client.keys("lock:rebuild:*")
+    assert not workspace.client.keys("lock:rebuild:*")
 
 
-def test_apscheduler_on_two_hosts(place: Place) -> None:
-    (place.folder / "host.py").write_text("""
+def test_apscheduler_on_two_hosts(workspace: Workspace) -> None:
+    (workspace.folder / "host.py").write_text("""
 import time
 import apscheduler_jobs, probe
 apscheduler_jobs.work = probe.work
@@ -278,25 +278,25 @@ time.sleep(5)
 apscheduler_jobs.scheduler.shutdown()
 print("ended")
 """)
-    hosts = [place.start("python", "host.py") for _ in range(2)]
+    hosts = [workspace.start("python", "host.py") for _ in range(2)]
     for host in hosts:
-        out, _ = host.communicate(timeout=PATIENCE)
+        out, _ = host.communicate(timeout=LIMIT)
         assert out.endswith("ended\n"), out
-    assert place.most() == 1
-    assert place.seen() >= 3
+    assert workspace.most() == 1
+    assert workspace.seen() >= 3
 
 
-def test_a_cron_script_on_three_hosts(place: Place) -> None:
-    hosts = [place.start("python", "cron_job.py") for _ in range(3)]
-    said = [host.communicate(timeout=PATIENCE)[0] for host in hosts]
+def test_a_cron_script_on_three_hosts(workspace: Workspace) -> None:
+    hosts = [workspace.start("python", "cron_job.py") for _ in range(3)]
+    said = [host.communicate(timeout=LIMIT)[0] for host in hosts]
     assert [host.returncode for host in hosts] == [0, 0, 0]
     assert sorted(said) == ["", "", "backup\n"]
     # The key stays for hosts with late clocks.
-    assert 0 < place.client.pttl("lock:cron:backup") <= 31_000  # type: ignore[operator]
+    assert 0 < workspace.client.pttl("lock:cron:backup") <= 31_000  # type: ignore[operator]
 
 
-def test_django_s_cache_has_our_locks(place: Place) -> None:
-    (place.folder / "nightly").mkdir()
+def test_django_s_cache_has_our_locks(workspace: Workspace) -> None:
+    (workspace.folder / "nightly").mkdir()
     program = """
 import logging, redlock
 logging.getLogger("redlock").warning("before")
@@ -310,15 +310,15 @@ kept = client.lock("job").acquire()
 client.force_release("job")
 while kept.held: pass
 """
-    (place.folder / "nightly" / "__init__.py").touch()
-    out = place.ran("python", "-c", program, DJANGO_SETTINGS_MODULE="django_settings")
+    (workspace.folder / "nightly" / "__init__.py").touch()
+    out = workspace.ran("python", "-c", program, DJANGO_SETTINGS_MODULE="django_settings")
     assert "lock::1:job None\n" in out
     # Logging after django.setup() is not silenced by `disable_existing_loggers`.
     assert "lease lost" in out
 
 
-def test_a_django_command_that_one_host_runs(place: Place) -> None:
-    commands = place.folder / "nightly" / "management" / "commands"
+def test_a_django_command_that_one_host_runs(workspace: Workspace) -> None:
+    commands = workspace.folder / "nightly" / "management" / "commands"
     commands.mkdir(parents=True)
     for folder in (commands, commands.parent, commands.parent.parent):
         (folder / "__init__.py").touch()
@@ -326,11 +326,11 @@ def test_a_django_command_that_one_host_runs(place: Place) -> None:
 
     def run() -> str:
         words = ("-m", "django", "nightly")
-        return place.ran("python", *words, DJANGO_SETTINGS_MODULE="django_settings")
+        return workspace.ran("python", *words, DJANGO_SETTINGS_MODULE="django_settings")
 
     # A line of the log can be the last one.
     assert "done" in run().splitlines()
-    with redlock.Redlock(place.url) as client, client.lock("command:nightly"):
+    with redlock.Redlock(workspace.url) as client, client.lock("command:nightly"):
         assert "skipped: another host runs it" in run().splitlines()
 
 

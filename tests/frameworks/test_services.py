@@ -66,7 +66,7 @@ class Callers:
             thread.join()
 
 
-class Looker:
+class KeyWatcher:
     """Watches the server continuously. Each key has a TTL, and no token outlives its work."""
 
     def __init__(self, server: Server) -> None:
@@ -75,10 +75,10 @@ class Looker:
         self.oldest = 0.0
         self.wrong: list[str] = []
         self.done = threading.Event()
-        self.thread = threading.Thread(target=self.look)
+        self.thread = threading.Thread(target=self.watch)
         self.thread.start()
 
-    def look(self) -> None:
+    def watch(self) -> None:
         while not self.done.wait(0.02):
             for name in NAMES:
                 pipe = self.client.pipeline()
@@ -97,7 +97,7 @@ class Looker:
         self.thread.join()
         self.client.close()
 
-    def stuck(self) -> list[str]:
+    def remaining_keys(self) -> list[str]:
         """Returns the keys that remain after all processes are dead and every TTL has ended."""
         end = time.monotonic() + TTL + SLACK
         while left := [name for name in NAMES if self.client.exists(f"svc:{name}")]:
@@ -124,7 +124,7 @@ def overlaps(lines: list[str]) -> tuple[int, list[str]]:
     return sum(map(len, stints.values())), wrong
 
 
-def strike(chance: random.Random, group: Group, which: str) -> str:
+def inject_failure(chance: random.Random, group: Group, which: str) -> str:
     """Kills a process or a group. Returns a description."""
     how = chance.choice(("child", "child", "all", "term"))
     if how == "child":
@@ -157,10 +157,10 @@ def server() -> Iterator[Server]:
 
 
 @pytest.fixture
-def looker(server: Server) -> Iterator[Looker]:
-    looker = Looker(server)
-    yield looker
-    looker.end()
+def key_watcher(server: Server) -> Iterator[KeyWatcher]:
+    key_watcher = KeyWatcher(server)
+    yield key_watcher
+    key_watcher.end()
 
 
 @pytest.fixture
@@ -198,7 +198,7 @@ def struck(services: dict[str, Group]) -> Counter[str]:
     while time.monotonic() < end:
         time.sleep(chance.uniform(0.3, 2.0))
         which = chance.choice(("uvicorn", "celery"))
-        deaths[strike(chance, services[which], which)] += 1
+        deaths[inject_failure(chance, services[which], which)] += 1
     for group in services.values():
         group.kill()
     return deaths
@@ -206,7 +206,7 @@ def struck(services: dict[str, Group]) -> Counter[str]:
 
 @pytest.mark.limit(SECONDS + 200)
 def test_killed_at_random_no_two_hold_and_nothing_stays(
-    server: Server, looker: Looker, services: dict[str, Group], tmp_path: Path
+    server: Server, key_watcher: KeyWatcher, services: dict[str, Group], tmp_path: Path
 ) -> None:
     words = services["uvicorn"].words
     callers = Callers(int(words[words.index("--port") + 1]))
@@ -214,7 +214,7 @@ def test_killed_at_random_no_two_hold_and_nothing_stays(
         deaths = struck(services)
     finally:
         callers.end()
-    assert not looker.stuck()
+    assert not key_watcher.remaining_keys()
     with redlock.Redlock(server.url, key_prefix="svc:") as client:
         for name in NAMES:
             client.lock(name, wait=0).acquire().release()
@@ -222,11 +222,11 @@ def test_killed_at_random_no_two_hold_and_nothing_stays(
     stints, wrong = overlaps(lines)
     print(f"\n{SECONDS:g} s, deaths: {dict(deaths)}; answers: {dict(callers.answers)}")
     print(f"{stints} stints by {len({line.split()[2] for line in lines})} processes; ", end="")
-    print(f"slowest answer {callers.slowest:.2f} s, oldest token {looker.oldest:.2f} s")
+    print(f"slowest answer {callers.slowest:.2f} s, oldest token {key_watcher.oldest:.2f} s")
     assert not wrong, wrong[:5]
-    assert not looker.wrong, looker.wrong[:5]
+    assert not key_watcher.wrong, key_watcher.wrong[:5]
     # Acquired immediately, worked for the longest time, killed, and expired after its TTL.
-    assert looker.oldest < LONGEST + TTL + SLACK
+    assert key_watcher.oldest < LONGEST + TTL + SLACK
     assert callers.slowest < WAIT + LONGEST + 2 * SLACK
     assert set(callers.answers) <= {"200", "409", "cut"}, callers.answers
     assert stints > SECONDS

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self
 
 FOLDER = Path(__file__).parent
-PATIENCE = 60.0
+REPLY_TIMEOUT = 60.0
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Peer:
         self.process.stdin.flush()
 
     def receive(self) -> str:
-        answer = self._answers.get(timeout=PATIENCE)
+        answer = self._answers.get(timeout=REPLY_TIMEOUT)
         if answer is None:
             raise EOFError(f"{self.library.name} has ended")
         return answer

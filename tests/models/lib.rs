@@ -1,7 +1,7 @@
 //! Models of the core's lock-free state machines, in every interleaving of their threads and every order of memory that
 //! loom knows.
 //!
-//! A model includes the core's own file, whose atomics are loom's here. There are no timeouts, so a lost wake-up is a
+//! A model includes the core's own file, whose atomics are loom's here. Timeouts do not exist here, so a lost wake-up is a
 //! deadlock, which loom reports. `make mutants` removes each rule of the files and expects a model to fail.
 
 #![cfg(test)]

@@ -2,7 +2,7 @@
 // tests.
 
 /** Minimum duration in milliseconds of a test that is reported as slow. */
-const LONG = 500;
+const SLOW_MS = 500;
 
 /** The error and its causes as text. */
 function text(error) {
@@ -29,7 +29,7 @@ export default async function* failures(source) {
     if (nesting > 0) continue;
     for (const failure of open) yield `${JSON.stringify(failure)}\n`;
     open = [];
-    if (details.duration_ms >= LONG)
+    if (details.duration_ms >= SLOW_MS)
       yield `${JSON.stringify({ names: [name], ms: details.duration_ms })}\n`;
   }
   yield `${JSON.stringify({ passed })}\n`;

@@ -6,7 +6,7 @@ import fc from "fast-check";
 import { Redlock } from "redlock-native";
 import { test } from "./testing.mjs";
 
-const MOST = process.env.FUZZ_URLS;
+const FUZZ_RUNS = process.env.FUZZ_URLS;
 const PIECES = ["redis://", "rediss://", "unix://", "memory://", "redis+cluster://", "http://"];
 PIECES.push("://", "user", ":", "@", "s3cret", "127.0.0.1", "[::1]", ":6379", ":99999", "/", "0");
 PIECES.push("?", "&", "pass=", "password=", "db=", "#", "%40", "%", " ", ",", "\n", "\u202e", "é");
@@ -48,11 +48,11 @@ function tries(nodes, clientOptions, name, lockOptions) {
 }
 
 test("generated URLs and options are accepted or rejected cleanly", {
-  timeout: MOST ? 3_600_000 : 90_000,
+  timeout: FUZZ_RUNS ? 3_600_000 : 90_000,
 }, () => {
   const nodes = fc.array(url, { minLength: 1, maxLength: 3 });
   const name = fc.oneof(fc.constantFrom("job", "", "a\nb"), fc.string({ unit: "binary" }));
   // The test suite always uses the same ones.
-  const runs = MOST ? { numRuns: Number(MOST) } : { numRuns: 500, seed: 1 };
+  const runs = FUZZ_RUNS ? { numRuns: Number(FUZZ_RUNS) } : { numRuns: 500, seed: 1 };
   fc.assert(fc.property(nodes, options(CLIENT), name, options(LOCK), tries), runs);
 });

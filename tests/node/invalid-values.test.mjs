@@ -17,7 +17,7 @@ const revoked = () => {
 };
 
 /** Functions that take options. Each name is one of their options. */
-const TAKERS = {
+const CALLS = {
   "new Redlock()": ["nodeTimeout", (options) => new Redlock("memory://", options)],
   "configure()": ["nodeTimeout", (options) => configure("memory://", options)],
   "client.lock()": ["ttl", (options) => redlock.lock("name", options)],
@@ -49,7 +49,7 @@ function refused(use, words, cause) {
   );
 }
 
-for (const [call, [name, take]] of Object.entries(TAKERS)) {
+for (const [call, [name, take]] of Object.entries(CALLS)) {
   describe(`options of ${call}`, () => {
     test("invalid values are rejected", async () => {
       const invalid = [null, Number.NaN, -1, 0.5, 10n, Symbol("ttl"), "5", {}, [], () => 1, true];

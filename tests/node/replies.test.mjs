@@ -9,12 +9,12 @@ import { describe, test } from "./testing.mjs";
 const shared = serverForSuite();
 const MB = 2 ** 20;
 /** The fakes of concurrent tests share this thread, and a client gives up on a connection after 2 s. */
-const FEW = 4;
-const calm = rows.filter((row) => row.then !== "again");
-assert.ok(calm.length > 40 && calm.length < rows.length);
+const MAX_CONCURRENT = 4;
+const singleReplies = rows.filter((row) => row.then !== "again");
+assert.ok(singleReplies.length > 40 && singleReplies.length < rows.length);
 
 /** Longer than a reply takes on a busy machine. Shorter where no reply will come. */
-const patience = ({ cause }) => (cause.length > 0 ? 9000 : 400);
+const nodeTimeoutFor = ({ cause }) => (cause.length > 0 ? 9000 : 400);
 
 /** The call fails with the cause in the row. */
 async function failsWith(call, cause) {
@@ -37,7 +37,7 @@ function each(about, some, scenario, options) {
       test(row.about, async () => {
         const fake = await new Fake(row).start();
         const redlock = new Redlock(fake.url, {
-          nodeTimeout: patience(row),
+          nodeTimeout: nodeTimeoutFor(row),
           connectTimeout: 2000,
         });
         try {
@@ -54,7 +54,7 @@ function each(about, some, scenario, options) {
 
 each(
   "acquire ends after its wait",
-  calm,
+  singleReplies,
   (_, redlock) => failsWith(() => redlock.lock("job", { wait: 1000 }).acquire(), []),
   { concurrency: true },
 );
@@ -77,7 +77,7 @@ each(
 
 each(
   "every command reports the cause",
-  calm,
+  singleReplies,
   async (row, redlock) => {
     const lock = redlock.lock("job");
     await Promise.all([
@@ -87,12 +87,12 @@ each(
       failsWith(() => redlock.forceRelease("job"), row.cause),
     ]);
   },
-  { concurrency: FEW },
+  { concurrency: MAX_CONCURRENT },
 );
 
 each(
   "an invalid reply neither extends nor releases a lease",
-  calm.filter(({ to }) => to === "EVALSHA"),
+  singleReplies.filter(({ to }) => to === "EVALSHA"),
   async (row, redlock, fake) => {
     fake.failing = false;
     const lease = await redlock.lock("job", { ttl: 30_000, renew: false }).acquire();
@@ -101,12 +101,12 @@ each(
     assert.equal(lease.held, true);
     await failsWith(() => lease.release(), row.cause);
   },
-  { concurrency: FEW },
+  { concurrency: MAX_CONCURRENT },
 );
 
 each(
   "an endless reply does not use much memory or affect other servers",
-  rows.filter((row) => !calm.includes(row) || row.say.includes("000000")),
+  rows.filter((row) => !singleReplies.includes(row) || row.say.includes("000000")),
   async (row, redlock) => {
     const beside = await new Redlock(shared.server.url).lock(fresh(), { ttl: 2000 }).acquire();
     const before = process.memoryUsage.rss();

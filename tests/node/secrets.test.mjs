@@ -9,7 +9,7 @@ import { test } from "./testing.mjs";
 const shared = serverForSuite();
 const secrets = table("secrets");
 // biome-ignore lint/suspicious/noControlCharactersInRegex: the test looks for them
-const OBEYED = /[\u0000-\u001f\u007f-\u009f\u2028\u202e]/;
+const CONTROL_CHARACTERS = /[\u0000-\u001f\u007f-\u009f\u2028\u202e]/;
 
 /** Checks that the error contains the required text, and that no format of it contains a secret. */
 function check(error, words) {
@@ -18,7 +18,7 @@ function check(error, words) {
   forms.push(JSON.stringify({ ...error }), JSON.stringify(error.nodes ?? []));
   for (const form of forms) assert.ok(!form.includes("s3cret"), form);
   for (const text of [error.message, ...(error.nodes ?? []).map((node) => node.error)]) {
-    assert.doesNotMatch(text, OBEYED);
+    assert.doesNotMatch(text, CONTROL_CHARACTERS);
   }
   assert.ok(error.message.length < 1000, error.message);
   return true;
@@ -86,7 +86,7 @@ for (const { about, name, shown } of secrets.name) {
     await lost;
     check(lease.signal.reason, [shown]);
     await eventually(() => assert.ok(warnings.some((text) => text.includes(shown))));
-    for (const text of warnings) assert.doesNotMatch(text, OBEYED);
+    for (const text of warnings) assert.doesNotMatch(text, CONTROL_CHARACTERS);
     process.off("warning", listen);
     redlock.close();
   });

@@ -22,7 +22,7 @@ let strict;
 const file = (name) => join(folder, name);
 const openssl = (line) => run("openssl", line.split(" "), { cwd: folder });
 
-async function makePapers() {
+async function makeCertificates() {
   for (const ca of ["ca", "other-ca"]) {
     await openssl(
       `req -x509 -newkey rsa:2048 -nodes -keyout ${ca}.key -out ${ca}.crt -days 2 -subj /CN=${ca}`,
@@ -57,7 +57,7 @@ async function secured(authClients) {
 
 before(async () => {
   folder = await mkdtemp(join(tmpdir(), "redlock-papers-"));
-  await makePapers();
+  await makeCertificates();
   [server, strict] = await Promise.all([secured("no"), secured("yes")]);
 });
 

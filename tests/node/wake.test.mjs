@@ -12,14 +12,14 @@ import { slow, test } from "./testing.mjs";
 const shared = serverForSuite();
 
 /** A waiter without a notification retries half a second after its first attempt at the earliest. */
-const ASLEEP = 150;
-const SOON = 250;
-const HELD = 60_000;
+const DELAY_BEFORE_WAKE = 150;
+const MAX_DELAY = 250;
+const HELD_MS = 60_000;
 
 /** How long (ms) after `wake` a waiter has the lock. For the slow tier, because the waiter must be asleep first. */
 async function delay(lock, wake) {
   const waiting = lock.acquire({ wait: 30_000 }).then((lease) => [lease, performance.now()]);
-  await sleep(ASLEEP);
+  await sleep(DELAY_BEFORE_WAKE);
   await wake();
   const woken = performance.now();
   const [lease, at] = await waiting;
@@ -45,20 +45,20 @@ async function anotherProcess(name) {
   };
 }
 
-async function held(server, name, ttl = HELD) {
+async function held(server, name, ttl = HELD_MS) {
   assert.equal(await server.cli("SET", `lock:${name}`, "somebody", "PX", ttl), "OK");
 }
 
-const byHand = (command) => async (name) => {
+const byCommand = (command) => async (name) => {
   await held(shared.server, name);
   return () => shared.server.cli(...command, ...(command[0] === "DEL" ? [`lock:${name}`] : []));
 };
 
 const holders = {
   "a release in another process": anotherProcess,
-  DEL: byHand(["DEL"]),
-  FLUSHDB: byHand(["FLUSHDB"]),
-  FLUSHALL: byHand(["FLUSHALL"]),
+  DEL: byCommand(["DEL"]),
+  FLUSHDB: byCommand(["FLUSHDB"]),
+  FLUSHALL: byCommand(["FLUSHALL"]),
 };
 
 for (const [how, hold] of Object.entries(holders)) {
@@ -66,7 +66,7 @@ for (const [how, hold] of Object.entries(holders)) {
     const name = fresh();
     const lock = new Redlock(shared.server.url).lock(name);
     const late = await bestOfThree(lock, () => hold(name));
-    assert.ok(late < SOON, `${late} ms`);
+    assert.ok(late < MAX_DELAY, `${late} ms`);
   });
 }
 
@@ -93,7 +93,7 @@ test("a waiter acquires the lock after the server restarts without data", async 
     await held(server, name);
     const redlock = new Redlock(server.url);
     // The wait ends before the holder's TTL would.
-    const acquiring = redlock.lock(name).acquire({ wait: HELD / 2 });
+    const acquiring = redlock.lock(name).acquire({ wait: HELD_MS / 2 });
     await waiting(redlock);
     await server.restart();
     await (await acquiring).release();
@@ -113,7 +113,7 @@ async function poll(server, url) {
     const lock = redlock.lock(name);
     for (let turn = 0; turn < 3; turn += 1) {
       await held(server, name);
-      const acquiring = lock.acquire({ wait: HELD / 2 });
+      const acquiring = lock.acquire({ wait: HELD_MS / 2 });
       await waiting(redlock);
       await server.cli("DEL", `lock:${name}`);
       await (await acquiring).release();
@@ -137,7 +137,7 @@ slow("it compares durations", "a server without RESP3 is polled frequently", asy
       await held(server, name);
       return () => server.cli("DEL", `lock:${name}`);
     });
-    assert.ok(late < SOON, `${late} ms`);
+    assert.ok(late < MAX_DELAY, `${late} ms`);
   } finally {
     await server.stop();
   }

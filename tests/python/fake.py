@@ -15,11 +15,11 @@ ROWS: list[Row] = tomllib.loads(TABLE.read_text())["reply"]
 ATTEMPTS: list[Row] = tomllib.loads(TABLE.read_text())["attempt"]
 
 
-class Fakes:
-    """A fake for each row. Those whose names are in `well` grant every request."""
+class FakeServers:
+    """A fake for each row. Those whose names are in `healthy` grant every request."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
-        self.well: set[str] = set()
+        self.healthy: set[str] = set()
         #: The fakes that have granted a lock through the acquire script.
         self.granted: set[str] = set()
         self.urls: dict[str, str] = {}
@@ -43,22 +43,22 @@ class Fakes:
 
     def _listen(self, row: Row, listener: socket.socket) -> None:
         while True:
-            self._start(self._converse, row, listener.accept()[0])
+            self._start(self._serve, row, listener.accept()[0])
 
-    def _converse(self, row: Row, client: socket.socket) -> None:
-        if row["to"] == "connect" and row["about"] not in self.well:
-            say(row, [], client)
+    def _serve(self, row: Row, client: socket.socket) -> None:
+        if row["to"] == "connect" and row["about"] not in self.healthy:
+            send_reply(row, [], client)
         with client.makefile("rb") as reader:
-            while words := command(reader):
+            while args := command(reader):
                 # The client checks this right when it connects. The rows apply to the later commands.
-                trial = any("redlock-rights" in word for word in words)
-                if words[0] == row["to"] and not trial and row["about"] not in self.well:
-                    say(row, words, client)
+                is_check = any("redlock-rights" in arg for arg in args)
+                if args[0] == row["to"] and not is_check and row["about"] not in self.healthy:
+                    send_reply(row, args, client)
                 else:
                     # A release has no TTL after its token.
-                    if words[0] == "EVALSHA" and len(words) > 5:
+                    if args[0] == "EVALSHA" and len(args) > 5:
                         self.granted.add(row["about"])
-                    client.sendall(politely(row, words))
+                    client.sendall(valid_reply(row, args))
 
     def __enter__(self) -> Self:
         return self
@@ -78,21 +78,21 @@ class Fakes:
 
 def command(reader: BinaryIO) -> list[str]:
     """Returns the arguments of one command. Empty once the client has disconnected."""
-    words = []
+    args = []
     for _ in range(int(reader.readline()[1:] or 0)):
         length = int(reader.readline()[1:] or 0)
-        words.append(reader.read(length + 2)[:-2].decode())
-    return words
+        args.append(reader.read(length + 2)[:-2].decode())
+    return args
 
 
-def bulk(words: list[str]) -> str:
+def bulk(args: list[str]) -> str:
     """Returns the last element of a script's reply."""
-    echo = next(iter(words[4:] or words[3:]), "")
+    echo = next(iter(args[4:] or args[3:]), "")
     return f"${len(echo)}\r\n{echo}\r\n"
 
 
-def say(row: Row, words: list[str], client: socket.socket) -> None:
-    text = row["say"].replace("{bulk}", bulk(words)).replace("{asked}", " ".join(words))
+def send_reply(row: Row, args: list[str], client: socket.socket) -> None:
+    text = row["say"].replace("{bulk}", bulk(args)).replace("{asked}", " ".join(args))
     client.sendall((row.get("first", "") + text).encode())
     while row.get("then") == "again":
         client.sendall(text.encode() * 1000)
@@ -100,8 +100,8 @@ def say(row: Row, words: list[str], client: socket.socket) -> None:
         raise EOFError
 
 
-def politely(row: Row, words: list[str]) -> bytes:
-    match words[0]:
+def valid_reply(row: Row, args: list[str]) -> bytes:
+    match args[0]:
         case "HELLO" if row["to"] == "AUTH":
             return b"-NOPROTO unsupported protocol version\r\n"
         case "HELLO":
@@ -111,7 +111,7 @@ def politely(row: Row, words: list[str]) -> bytes:
         case "SCRIPT":
             return b"$2\r\nok\r\n"
         case "EVALSHA":
-            return f"*4\r\n:1\r\n:60000\r\n$0\r\n\r\n{bulk(words)}".encode()
+            return f"*4\r\n:1\r\n:60000\r\n$0\r\n\r\n{bulk(args)}".encode()
         case "GETRANGE":  # no owner, so the client sends the script
             return b"$0\r\n\r\n"
         case "TIME":

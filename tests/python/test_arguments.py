@@ -80,14 +80,16 @@ def refused(silent: list[Silent], row: Row, args: Any, options: Any, says: list[
 
 
 @pytest.mark.parametrize(("call", "option"), list(foreign()))
-def test_other_libraries_options_name_ours(silent: list[Silent], call: str, option: Row) -> None:
+def test_error_for_another_librarys_option_names_ours(
+    silent: list[Silent], call: str, option: Row
+) -> None:
     given = {option["name"]: option["value"]}
     says = [f"'{option['name']}'", *option["says"]]
     refused(silent, {"call": call} | option, NEEDED[call], given, says)
 
 
 @pytest.mark.parametrize("make", [redlock.Redlock, redlock.AsyncRedlock, redlock.configure])
-def test_a_host_instead_of_a_url_is_told_where_it_belongs(make: Any) -> None:
+def test_error_for_a_host_names_the_url(make: Any) -> None:
     with pytest.raises(redlock.InvalidOption, match=r"'host'.*redis://"):
         make(host="localhost", port=6379)
     with pytest.raises(redlock.InvalidOption, match="nodes is missing: give a URL such as"):
@@ -129,7 +131,7 @@ def test_values_in_the_wrong_place_are_refused(silent: list[Silent], row: Row) -
 
 
 @pytest.mark.parametrize("name", ["\udc80", ["a", "b\ud800"], b"job", None])
-def test_names_that_are_no_text_are_refused(silent: list[Silent], name: Any) -> None:
+def test_names_that_are_not_text_are_refused(silent: list[Silent], name: Any) -> None:
     refused(silent, {"call": "lock"}, (name,), {}, ["the name is", "must be a str"])
 
 
@@ -137,7 +139,7 @@ def test_a_ttl_too_large_for_any_clock_is_refused(silent: list[Silent]) -> None:
     refused(silent, {"call": "lock"}, ("job",), {"ttl": 10**400}, ["ttl"])
 
 
-def test_a_connection_is_not_shown() -> None:
+def test_error_does_not_show_the_repr_of_a_connection() -> None:
     """The repr of a connection may contain a password."""
 
     class Connection:
@@ -164,7 +166,7 @@ def test_one_server_under_two_urls_is_refused_once_connected(
 @pytest.mark.parametrize(
     "call", [redlock.lock, redlock.Redlock.lock, redlock.Redlock, redlock.configure]
 )
-def test_every_option_of_core_s_table_is_a_parameter_and_no_other(call: Callable[..., Any]) -> None:
+def test_parameters_equal_the_options_of_the_core(call: Callable[..., Any]) -> None:
     """An option without a parameter could not be passed. A parameter without an option would be ignored."""
     arguments = {"self", "nodes", "name", "args", "kwargs", "replace", "default"}
     written = {*inspect.signature(call).parameters} - arguments
@@ -206,8 +208,8 @@ print(raised, len(lost))
 """
 
 
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there is no such alarm here")
-def test_what_a_signals_handler_raises_is_raised() -> None:
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no setitimer")
+def test_exception_of_a_signal_handler_is_raised() -> None:
     """Ctrl-C during a call that checks its arguments is raised. Earlier, most were reported only to
     `sys.unraisablehook`.
     """
@@ -229,7 +231,7 @@ def test_what_a_signals_handler_raises_is_raised() -> None:
         ("\ud800", "without lone surrogates"),
     ],
 )
-def test_a_name_that_is_not_text_is_named(value: Any, words: str) -> None:
+def test_error_for_an_invalid_name_says_what_to_pass(value: Any, words: str) -> None:
     client = redlock.Redlock("memory://")
     for call in (client.lock, redlock.lock, client.force_release):
         with pytest.raises(redlock.InvalidOption, match=words):
@@ -237,7 +239,7 @@ def test_a_name_that_is_not_text_is_named(value: Any, words: str) -> None:
 
 
 @pytest.mark.parametrize("wait", [-1, threading.TIMEOUT_MAX, 1e10])
-def test_a_wait_that_others_take_for_forever_names_infinity(
+def test_error_for_a_negative_or_huge_wait_names_infinity(
     call: Callable[..., Any], wait: float
 ) -> None:
     client = redlock.Redlock("memory://")
@@ -254,14 +256,14 @@ def test_a_wait_that_others_take_for_forever_names_infinity(
     assert "forever" not in str(caught.value)
 
 
-def test_classes_without_a_constructor_name_the_function_that_makes_them() -> None:
+def test_error_for_a_class_without_constructor_names_the_function() -> None:
     with pytest.raises(TypeError, match=r"redlock\.lock\(name\)"):
         redlock.Lock("job")
     with pytest.raises(TypeError, match=r"lock\.acquire\(\)"):
         redlock.Lease()
 
 
-def test_a_url_object_is_named() -> None:
+def test_error_for_a_url_object_says_to_pass_text() -> None:
     """pydantic's `RedisDsn`, for example, is not a str."""
 
     class Dsn:

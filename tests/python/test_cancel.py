@@ -12,7 +12,7 @@ from tests.waiting import aeventually, eventually, forever
 from .servers import Server, Silent
 
 
-async def nothing_is_left(client: redlock.Redlock) -> None:
+async def assert_no_pending_cancellation(client: redlock.Redlock) -> None:
     """Checks that no cancellation is pending for this task, which would end it here."""
     async with client.lock("nothing-is-left", wait=60):
         await asyncio.sleep(0)
@@ -38,7 +38,7 @@ def test_a_cancelled_wait_leaves_no_key(
     asyncio.run(main())
 
 
-def test_cancelled_at_any_moment_it_leaves_no_key(
+def test_cancellation_at_any_time_leaves_no_key(
     redis_client: redlock.Redlock, redis_server: Server, name: str
 ) -> None:
     """Includes a grant that is in flight, and one that has arrived but that the task has not seen."""
@@ -68,7 +68,7 @@ def test_cancelled_at_any_moment_it_leaves_no_key(
     asyncio.run(main())
 
 
-def test_cancelled_before_it_began_nothing_is_sent(silent: list[Silent]) -> None:
+def test_cancellation_before_the_first_step_sends_nothing(silent: list[Silent]) -> None:
     async def main() -> None:
         with redlock.Redlock(silent[0].url) as client:
             task = asyncio.create_task(client.lock("job").as_async().acquire())
@@ -80,7 +80,7 @@ def test_cancelled_before_it_began_nothing_is_sent(silent: list[Silent]) -> None
 
 
 @pytest.mark.parametrize("kind", ["timeout", "wait_for"])
-def test_a_timeout_of_the_entry_is_asyncios_own(
+def test_timeout_during_the_entry_raises_timeout_error(
     client: redlock.Redlock, name: str, kind: str
 ) -> None:
     async def enter(lock: redlock.Lock) -> None:
@@ -105,7 +105,7 @@ def test_a_timeout_of_the_entry_is_asyncios_own(
     asyncio.run(main())
 
 
-def test_a_task_group_whose_other_task_fails_ends_the_entry(
+def test_failing_task_group_cancels_the_entry(
     redis_client: redlock.Redlock, redis_server: Server, name: str
 ) -> None:
     async def enter() -> None:
@@ -149,12 +149,12 @@ def test_loss_cancels_the_body(
         task = asyncio.current_task()
         assert task is not None
         assert task.cancelling() == 0
-        await nothing_is_left(redis_client)
+        await assert_no_pending_cancellation(redis_client)
 
     asyncio.run(main())
 
 
-def test_cancelled_during_the_exit_it_is_released_all_the_same(
+def test_cancellation_during_the_exit_still_releases(
     redis_client: redlock.Redlock, redis_server: Server, name: str
 ) -> None:
     async def body() -> None:
@@ -172,7 +172,7 @@ def test_cancelled_during_the_exit_it_is_released_all_the_same(
     asyncio.run(main())
 
 
-def test_a_timeout_during_the_release_stays_one(name: str) -> None:
+def test_timeout_during_the_release_raises_timeout_error(name: str) -> None:
     """The server is frozen and does not confirm the release, which is sent nevertheless."""
     server = Server()
     try:
@@ -205,7 +205,7 @@ def test_a_loss_found_by_the_release_is_raised(
         task = asyncio.current_task()
         assert task is not None
         assert task.cancelling() == 0
-        await nothing_is_left(redis_client)
+        await assert_no_pending_cancellation(redis_client)
 
     asyncio.run(main())
 
@@ -221,12 +221,12 @@ def test_a_loss_during_the_exit_cancels_nothing(client: redlock.Redlock, name: s
         task = asyncio.current_task()
         assert task is not None
         assert task.cancelling() == 0
-        await nothing_is_left(client)
+        await assert_no_pending_cancellation(client)
 
     asyncio.run(main())
 
 
-def test_a_release_that_nobody_confirms_leaves_the_cancellation_alone(
+def test_unconfirmed_release_keeps_the_cancellation(
     name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = Server()
@@ -250,7 +250,7 @@ def test_a_release_that_nobody_confirms_leaves_the_cancellation_alone(
     assert any("not released" in record.getMessage() for record in caplog.records)
 
 
-def test_a_coroutine_that_is_closed_releases(
+def test_closed_coroutine_releases(
     redis_client: redlock.Redlock, redis_server: Server, name: str
 ) -> None:
     async def body() -> None:

@@ -9,8 +9,8 @@ import redlock
 from tests.waiting import eventually, forever
 
 
-# Up to Python 3.12, a failed TaskGroup leaves a cancellation count on its task, so those tests do not use `ends`.
-def ends(main: Callable[[], Awaitable[None]]) -> None:
+# Up to Python 3.12, a failed TaskGroup leaves a cancellation count on its task. Those tests use `asyncio.run` instead.
+def run_and_check(main: Callable[[], Awaitable[None]]) -> None:
     """Runs `main` and checks that no cancellation is pending for its task."""
 
     async def whole() -> None:
@@ -34,10 +34,12 @@ def test_a_loss_is_raised_from_the_cancellation(client: redlock.Redlock, name: s
                 await forever()
         assert isinstance(caught.value.__cause__, asyncio.CancelledError)
 
-    ends(main)
+    run_and_check(main)
 
 
-def test_a_body_that_ends_before_it_hears_of_the_loss(client: redlock.Redlock, name: str) -> None:
+def test_body_that_ends_before_the_notification_raises_lock_lost(
+    client: redlock.Redlock, name: str
+) -> None:
     """The body never awaits again. The requested cancellation must not affect the task's later code."""
 
     async def main() -> None:
@@ -46,10 +48,10 @@ def test_a_body_that_ends_before_it_hears_of_the_loss(client: redlock.Redlock, n
                 client.force_release(name)
                 eventually(lambda: not lease.held)
 
-    ends(main)
+    run_and_check(main)
 
 
-def test_a_body_that_blocks_the_loop_until_its_lease_expires(
+def test_body_that_blocks_the_loop_past_expiry_raises_lock_lost(
     client: redlock.Redlock, name: str
 ) -> None:
     async def main() -> None:
@@ -58,10 +60,10 @@ def test_a_body_that_blocks_the_loop_until_its_lease_expires(
                 eventually(lambda: not lease.held)
         assert caught.value.reason == "expired"
 
-    ends(main)
+    run_and_check(main)
 
 
-def test_a_loss_in_a_task_that_is_being_cancelled_already(
+def test_loss_during_a_cancellation_keeps_the_cancellation(
     client: redlock.Redlock, name: str
 ) -> None:
     """A cancelled task may hold a lock during its clean-up. The count at its entry identifies our own cancellation."""
@@ -91,10 +93,12 @@ def test_a_loss_in_a_task_that_is_being_cancelled_already(
 
     counts: list[int] = []
     begun = asyncio.Event()
-    ends(main)
+    run_and_check(main)
 
 
-def test_a_timeout_inside_the_body_is_the_bodys_own(client: redlock.Redlock, name: str) -> None:
+def test_timeouts_inside_the_body_and_losses_are_independent(
+    client: redlock.Redlock, name: str
+) -> None:
     async def main() -> None:
         async with client.lock(name) as lease:
             with pytest.raises(TimeoutError):
@@ -106,10 +110,10 @@ def test_a_timeout_inside_the_body_is_the_bodys_own(client: redlock.Redlock, nam
                 await client.as_async().force_release(name)
                 await forever()
 
-    ends(main)
+    run_and_check(main)
 
 
-def test_a_shielded_call_goes_on(client: redlock.Redlock, name: str) -> None:
+def test_shielded_call_continues_after_a_loss(client: redlock.Redlock, name: str) -> None:
     async def main() -> None:
         lost = asyncio.Event()
 
@@ -127,7 +131,7 @@ def test_a_shielded_call_goes_on(client: redlock.Redlock, name: str) -> None:
         lost.set()
         assert await call == "done"
 
-    ends(main)
+    run_and_check(main)
 
 
 def test_loss_cancels_a_task_group_inside_the_body(client: redlock.Redlock, name: str) -> None:
@@ -138,10 +142,10 @@ def test_loss_cancels_a_task_group_inside_the_body(client: redlock.Redlock, name
                 await client.as_async().force_release(name)
         assert child.cancelled()
 
-    ends(main)
+    run_and_check(main)
 
 
-def test_loss_inside_a_task_group(client: redlock.Redlock, name: str) -> None:
+def test_loss_inside_a_task_group_cancels_the_group(client: redlock.Redlock, name: str) -> None:
     async def holder() -> None:
         async with client.lock(name):
             inside.set()
@@ -161,9 +165,7 @@ def test_loss_inside_a_task_group(client: redlock.Redlock, name: str) -> None:
     asyncio.run(main())
 
 
-def test_a_task_group_whose_other_task_fails_cancels_the_holder(
-    client: redlock.Redlock, name: str
-) -> None:
+def test_failing_task_group_cancels_the_holder(client: redlock.Redlock, name: str) -> None:
     async def holder() -> None:
         async with client.lock(name):
             inside.set()
@@ -186,7 +188,7 @@ def test_a_task_group_whose_other_task_fails_cancels_the_holder(
     asyncio.run(main())
 
 
-def test_nested_scopes_lose_the_outer_one(client: redlock.Redlock, name: str) -> None:
+def test_loss_of_the_outer_scope_cancels_the_inner_one(client: redlock.Redlock, name: str) -> None:
     async def main() -> None:
         inner_error: BaseException | None = None
         with pytest.raises(redlock.LockLost, match=f"{name}-outer"):
@@ -201,10 +203,10 @@ def test_nested_scopes_lose_the_outer_one(client: redlock.Redlock, name: str) ->
         assert isinstance(inner_error, asyncio.CancelledError)
         assert not (await client.lock(f"{name}-inner").as_async().inspect()).held
 
-    ends(main)
+    run_and_check(main)
 
 
-def test_nested_scopes_lose_the_inner_one(client: redlock.Redlock, name: str) -> None:
+def test_loss_of_the_inner_scope_keeps_the_outer_one(client: redlock.Redlock, name: str) -> None:
     async def main() -> None:
         async with client.lock(f"{name}-outer") as lease:
             with pytest.raises(redlock.LockLost, match=f"{name}-inner"):
@@ -214,10 +216,10 @@ def test_nested_scopes_lose_the_inner_one(client: redlock.Redlock, name: str) ->
             assert (await client.lock(f"{name}-outer").as_async().inspect()).held
             assert lease.held
 
-    ends(main)
+    run_and_check(main)
 
 
-def test_nested_scopes_lose_both(client: redlock.Redlock, name: str) -> None:
+def test_loss_of_both_scopes_raises_the_outer_one(client: redlock.Redlock, name: str) -> None:
     async def main() -> None:
         with pytest.raises(redlock.LockLost, match=f"{name}-outer"):
             async with client.lock(f"{name}-outer") as outer, client.lock(f"{name}-inner") as inner:
@@ -226,10 +228,10 @@ def test_nested_scopes_lose_both(client: redlock.Redlock, name: str) -> None:
                 eventually(lambda: not (outer.held or inner.held))
                 await forever()
 
-    ends(main)
+    run_and_check(main)
 
 
-def test_loss_of_a_decorated_call(client: redlock.Redlock, name: str) -> None:
+def test_loss_cancels_a_decorated_call(client: redlock.Redlock, name: str) -> None:
     @client.lock(name)
     async def guarded() -> None:
         await client.as_async().force_release(name)
@@ -239,10 +241,10 @@ def test_loss_of_a_decorated_call(client: redlock.Redlock, name: str) -> None:
         with pytest.raises(redlock.LockLost):
             await guarded()
 
-    ends(main)
+    run_and_check(main)
 
 
-def test_an_async_generator_that_is_closed_releases(client: redlock.Redlock, name: str) -> None:
+def test_closed_async_generator_releases(client: redlock.Redlock, name: str) -> None:
     async def hold() -> AsyncIterator[redlock.Lease]:
         async with client.lock(name) as lease:
             yield lease
@@ -254,10 +256,12 @@ def test_an_async_generator_that_is_closed_releases(client: redlock.Redlock, nam
         await generator.aclose()  # type: ignore[attr-defined]
         assert not lease.held
 
-    ends(main)
+    run_and_check(main)
 
 
-def test_the_end_of_the_loop_releases(client: redlock.Redlock, name: str) -> None:
+def test_asyncio_run_releases_the_leases_of_remaining_tasks(
+    client: redlock.Redlock, name: str
+) -> None:
     """asyncio.run cancels the remaining tasks and waits for them."""
 
     async def hold() -> None:

@@ -45,7 +45,7 @@ class Holder:
         self.client.force_release(self.name)
         eventually(lambda: not self.lease.held)
 
-    async def asked(self) -> None:
+    async def cancellation_requested(self) -> None:
         """Waits until cancellation of the body has been requested. The body has not run since."""
         while self.task.cancelling() == 0:
             await asyncio.sleep(0)
@@ -98,7 +98,7 @@ async def loss(holder: Holder) -> None:
 
 async def loss_then_outer(holder: Holder) -> None:
     holder.lose()
-    await holder.asked()
+    await holder.cancellation_requested()
     holder.task.cancel()
 
 
@@ -109,7 +109,7 @@ async def outer_then_loss(holder: Holder) -> None:
 
 async def loss_then_timeout(holder: Holder) -> None:
     holder.lose()
-    await holder.asked()
+    await holder.cancellation_requested()
     holder.timeout.reschedule(asyncio.get_running_loop().time())
 
 
@@ -135,7 +135,7 @@ CASES = [
 
 @pytest.mark.parametrize("entry", ["lock", "lease"])
 @pytest.mark.parametrize(("cause", "body", "outcome"), CASES)
-def test_what_comes_out(
+def test_outcome_of_each_cause_and_body(
     cause: Cause, body: Body, outcome: type[BaseException] | None, entry: str, name: str
 ) -> None:
     async def main() -> None:

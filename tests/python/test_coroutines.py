@@ -55,7 +55,9 @@ CALLS: dict[str, Callable[[redlock.AsyncRedlock, redlock.AsyncLease, str], Any]]
 
 
 @pytest.mark.parametrize(("owner", "verb"), NAMED, ids=[f"{o}.{v}" for o, v in NAMED])
-def test_is_a_coroutine_function(aclient: redlock.AsyncRedlock, owner: str, verb: str) -> None:
+def test_async_verbs_are_coroutine_functions(
+    aclient: redlock.AsyncRedlock, owner: str, verb: str
+) -> None:
     lock = aclient.lock("job")
     with lock.as_sync().acquire() as lease:
         things: dict[str, Any] = {
@@ -101,7 +103,7 @@ def test_clients_and_locks_have_the_same_options() -> None:
 
 
 @pytest.mark.parametrize("verb", CALLS)
-def test_does_nothing_unless_it_is_awaited(
+def test_unawaited_coroutine_does_nothing(
     aclient: redlock.AsyncRedlock, name: str, verb: str
 ) -> None:
     client = aclient.as_sync()
@@ -154,7 +156,7 @@ async def gathered(function: Callable[..., Coroutine[Any, Any, Any]], *args: Any
 
 
 @pytest.mark.parametrize("way", [as_task, in_group, threadsafe, limited, gathered])
-def test_runs_in_every_way_of_asyncio(
+def test_verbs_run_as_tasks_in_groups_and_from_threads(
     aclient: redlock.AsyncRedlock, name: str, way: Callable[..., Awaitable[Any]]
 ) -> None:
     async def main() -> None:
@@ -177,7 +179,7 @@ def test_runs_in_every_way_of_asyncio(
 
 
 @pytest.mark.parametrize("host", ["asyncio", "trio"])
-def test_start_soon_takes_it(aclient: redlock.AsyncRedlock, name: str, host: str) -> None:
+def test_start_soon_accepts_a_verb(aclient: redlock.AsyncRedlock, name: str, host: str) -> None:
     """Passes the function itself, without a `lambda`."""
 
     async def main() -> None:
@@ -203,7 +205,7 @@ def test_trio_runs_a_verb(aclient: redlock.AsyncRedlock, name: str) -> None:
     assert trio.run(aclient.shutdown, 0) == 0
 
 
-def test_asyncio_run_ends_a_client(aclient: redlock.AsyncRedlock, name: str) -> None:
+def test_asyncio_run_accepts_shutdown(aclient: redlock.AsyncRedlock, name: str) -> None:
     lease = aclient.as_sync().lock(name).acquire()
     assert asyncio.run(aclient.shutdown(0)) == 1
     assert not lease.held
@@ -234,7 +236,7 @@ asyncio.run(main())
 """
 
 
-def test_a_signal_handler_of_the_loop_ends_a_client(redis_server: Server, name: str) -> None:
+def test_signal_handler_of_the_loop_can_shut_down_a_client(redis_server: Server, name: str) -> None:
     process = run(SIGNALLED, redis_server.url, name)
     assert process.stdout is not None
     assert process.stdout.readline() == "holds\n"
@@ -244,7 +246,7 @@ def test_a_signal_handler_of_the_loop_ends_a_client(redis_server: Server, name: 
 
 
 @pytest.mark.parametrize("enters", ["Lock", "AsyncLock", "lease"])
-def test_an_isolated_test_case_releases(
+def test_isolated_asyncio_test_case_releases(
     aclient: redlock.AsyncRedlock, name: str, enters: str
 ) -> None:
     """If `__aexit__` is a coroutine function, it runs in a different task than `__aenter__`."""
@@ -268,7 +270,9 @@ def test_an_isolated_test_case_releases(
     assert not asyncio.run(aclient.lock(name).inspect()).held
 
 
-def test_an_exit_stack_calls_what_it_was_given(aclient: redlock.AsyncRedlock, name: str) -> None:
+def test_async_exit_stack_releases_leases_and_closes_clients(
+    aclient: redlock.AsyncRedlock, name: str
+) -> None:
     async def main() -> None:
         lock = aclient.lock(name)
         async with contextlib.AsyncExitStack() as stack:
@@ -286,7 +290,7 @@ def test_an_exit_stack_calls_what_it_was_given(aclient: redlock.AsyncRedlock, na
 
 
 @pytest.mark.parametrize("verb", ["acquire", "try_acquire"])
-def test_a_task_shows_the_line_that_called(
+def test_error_names_the_line_that_created_the_task(
     aclient: redlock.AsyncRedlock, name: str, verb: str
 ) -> None:
     """A task shows the caller's line, not the line in asyncio that runs the coroutine."""
@@ -322,7 +326,7 @@ def test_a_cancelled_task_that_never_ran_does_nothing(
 
 
 def test_each_object_converts_to_its_other_form(client: redlock.Redlock, name: str) -> None:
-    told: list[str | None] = []
+    notified: list[str | None] = []
 
     async def main() -> None:
         aclient = client.as_async()
@@ -343,10 +347,10 @@ def test_each_object_converts_to_its_other_form(client: redlock.Redlock, name: s
         for member in ("key", "keys", "token", "ttl", "fencing_token", "held"):
             assert getattr(alease, member) == getattr(lease, member)
         assert abs(alease.remaining - lease.remaining) < 1
-        alease.on_lost(lambda error: told.append(error.reason))
-        lease.on_lost(lambda error: told.append(error.reason))
+        alease.on_lost(lambda error: notified.append(error.reason))
+        lease.on_lost(lambda error: notified.append(error.reason))
         assert await aclient.force_release(name)
-        await aeventually(lambda: len(told) == 2)
+        await aeventually(lambda: len(notified) == 2)
         assert not alease.held
         assert not lease.held
 
@@ -366,7 +370,7 @@ def test_a_wrapper_keeps_the_lease_alive(client: redlock.Redlock, name: str) -> 
     asyncio.run(main())
 
 
-def test_with_over_an_asynchronous_object_names_async_with(client: redlock.Redlock) -> None:
+def test_error_for_with_on_an_async_object_names_async_with(client: redlock.Redlock) -> None:
     with client.lock("job").acquire() as lease:
         for thing in (client.as_async(), client.lock("job").as_async(), lease.as_async()):
             with pytest.raises(TypeError, match=r"does not support 'with'\. Use 'async with"):
@@ -399,7 +403,7 @@ def test_an_async_lock_decorates_coroutine_functions_only(
         aclient.lock(name)(lambda: None)  # type: ignore[arg-type]
 
 
-def test_a_copy_and_a_pickle_of_an_asynchronous_object(
+def test_async_clients_and_locks_can_be_copied_and_pickled(
     aclient: redlock.AsyncRedlock, name: str
 ) -> None:
     lock = aclient.lock(name, ttl=3)

@@ -31,9 +31,7 @@ def url(server: Server) -> str:
 
 
 @pytest.mark.parametrize("lifetime", [(), (None,), (900,), (timedelta(minutes=15),)])
-def test_a_function_is_asked_on_a_thread_of_its_own(
-    server: Server, call: Call, lifetime: Any
-) -> None:
+def test_callback_runs_on_a_separate_thread(server: Server, call: Call, lifetime: Any) -> None:
     asked = []
 
     def ask() -> Any:
@@ -51,7 +49,7 @@ def test_a_function_is_asked_on_a_thread_of_its_own(
         call(call(client.lock("job", wait=5), "acquire"), "release")
 
 
-def test_the_open_connection_logs_in_again(server: Server, call: Call) -> None:
+def test_open_connection_logs_in_again_before_expiry(server: Server, call: Call) -> None:
     given = iter(["s3cret", "s3cret-2"] * 20)
     with redlock.Redlock(url(server), credentials=lambda: ("app", next(given), 1)) as client:
         lease = call(client.lock("job"), "acquire")
@@ -70,9 +68,7 @@ def test_the_open_connection_logs_in_again(server: Server, call: Call) -> None:
 
 
 @pytest.mark.parametrize("given", [["app", "s3cret"], (b"app", b"s3cret"), [b"app", "s3cret", 900]])
-def test_lists_and_bytes_are_taken_as_they_are_meant(
-    server: Server, call: Call, given: Any
-) -> None:
+def test_callback_may_return_lists_and_bytes(server: Server, call: Call, given: Any) -> None:
     with redlock.Redlock(url(server), credentials=lambda: given) as client:
         call(call(client.lock("job", wait=1), "acquire"), "release")
 
@@ -107,7 +103,7 @@ class Awaitable:
         (lambda: ("app", "wrong-s3cret"), "WRONGPASS"),
     ],
 )
-def test_who_gives_none_is_a_fault_in_time(
+def test_callback_without_usable_credentials_is_an_error_in_time(
     server: Server, call: Call, ask: Any, words: str
 ) -> None:
     with (
@@ -131,14 +127,16 @@ async def coroutine() -> str:
         ("redis://:s3cret@127.0.0.1:1", fails, ["credentials is set", "redis://127.0.0.1:1"]),
     ],
 )
-def test_what_is_wrong_at_once_is_said_at_once(node: str, ask: Any, words: list[str]) -> None:
+def test_unusable_callback_is_refused_when_the_client_is_created(
+    node: str, ask: Any, words: list[str]
+) -> None:
     with pytest.raises(redlock.InvalidOption) as caught:
         redlock.Redlock(node, credentials=ask)
     assert all(word in str(caught.value) for word in words)
     assert "s3cret" not in str(caught.value)
 
 
-def test_a_function_that_refers_to_its_client_is_collected_with_it(server: Server) -> None:
+def test_callback_that_refers_to_its_client_is_collected_with_it(server: Server) -> None:
     class App:
         def __init__(self) -> None:
             self.client = redlock.Redlock(url(server), credentials=self.ask)
@@ -163,7 +161,7 @@ def test_a_function_that_refers_to_its_client_is_collected_with_it(server: Serve
     assert gone() is None
 
 
-def test_a_forked_child_asks_for_itself(server: Server) -> None:
+def test_forked_child_calls_the_callback(server: Server) -> None:
     with redlock.Redlock(url(server), credentials=lambda: ("app", "s3cret")) as client:
         client.lock("job").acquire().release()
         child = os.fork()

@@ -104,7 +104,7 @@ KINDS: dict[str, Callable[[Held], Callable[[], Awaitable[bool]]]] = {
 
 @blocks
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_awaitable_is_awaited_under_the_lock(
+def test_returned_awaitable_runs_with_the_lock_held(
     client: redlock.Redlock, name: str, held: Held, kind: str
 ) -> None:
     async def main() -> None:
@@ -118,7 +118,9 @@ def test_an_awaitable_is_awaited_under_the_lock(
     asyncio.run(main())
 
 
-def test_a_class_s_methods(client: redlock.Redlock, name: str, held: Held) -> None:
+def test_class_and_static_methods_can_be_decorated(
+    client: redlock.Redlock, name: str, held: Held
+) -> None:
     lock = client.lock(name)
     Owner.held = staticmethod(held)  # type: ignore[assignment]
     kinds = {"of_class": classmethod, "static": staticmethod}
@@ -132,7 +134,9 @@ def test_a_class_s_methods(client: redlock.Redlock, name: str, held: Held) -> No
 
 
 @blocks
-def test_a_future_s_result_comes_by_itself(client: redlock.Redlock, name: str, held: Held) -> None:
+def test_returned_future_completes_without_an_await(
+    client: redlock.Redlock, name: str, held: Held
+) -> None:
     async def main() -> None:
         future = asyncio.get_running_loop().create_future()
         answer: Any = client.lock(name)(lambda: future)()
@@ -174,7 +178,7 @@ GENERATOR_NAMES = ["generator", "async generator", "callable object", "partial"]
 
 @pytest.mark.parametrize("function", GENERATORS, ids=GENERATOR_NAMES)
 def test_a_generator_is_refused(client: redlock.Redlock, name: str, function: Any) -> None:
-    with pytest.raises(TypeError, match=r"is a generator.*use 'with lock:' inside"):
+    with pytest.raises(TypeError, match=r"is a generator.*Use 'with lock:' inside"):
         client.lock(name)(function)
 
 
@@ -191,10 +195,10 @@ def test_a_generator_is_refused(client: redlock.Redlock, name: str, function: An
         "async context manager",
     ],
 )
-def test_what_returns_a_generator_is_refused_at_the_call(
+def test_function_that_returns_a_generator_is_refused_at_the_call(
     client: redlock.Redlock, name: str, held: Held, function: Any
 ) -> None:
-    with pytest.raises(TypeError, match=r"is a generator.*use 'with lock:' inside"):
+    with pytest.raises(TypeError, match=r"is a generator.*Use 'with lock:' inside"):
         client.lock(name)(function)(held)
     assert not held()
 
@@ -210,7 +214,7 @@ def test_what_returns_a_generator_is_refused_at_the_call(
     assert not held()
 
 
-def test_what_was_never_awaited_is_given_back(
+def test_unawaited_coroutine_releases_the_lock(
     client: redlock.Redlock, name: str, held: Held
 ) -> None:
     def forgets() -> None:
@@ -225,7 +229,7 @@ def test_what_was_never_awaited_is_given_back(
 
 
 @blocks
-def test_a_cancellation_ends_the_awaitable_and_gives_back(
+def test_cancellation_ends_the_awaitable_and_releases(
     client: redlock.Redlock, name: str, held: Held
 ) -> None:
     seen: list[bool] = []
@@ -267,9 +271,7 @@ def test_a_loss_cancels_the_awaitable(client: redlock.Redlock, name: str) -> Non
     asyncio.run(main())
 
 
-def test_an_error_of_the_function_gives_back(
-    client: redlock.Redlock, name: str, held: Held
-) -> None:
+def test_error_of_the_function_releases(client: redlock.Redlock, name: str, held: Held) -> None:
     def fails() -> None:
         raise ZeroDivisionError
 

@@ -24,7 +24,7 @@ CLASSES = [
     redlock.AsyncLease,
 ]
 #: The examples of these use a lease that they do not create themselves.
-HOLDS = {
+NEED_A_LEASE = {
     f"{prefix}Redlock.{verb}"
     for prefix in ("", "Async")
     for verb in ("attach", "force_release", "leases", "release_all", "shutdown")
@@ -74,13 +74,13 @@ def play(text: str, globs: dict[str, Any], runner: asyncio.Runner) -> None:
 
 
 @pytest.mark.parametrize("name", ITEMS)
-def test_what_the_docstring_shows_is_true(name: str) -> None:
+def test_docstring_example_prints_what_it_shows(name: str) -> None:
     text = inspect.getdoc(ITEMS[name]) or ""
     assert ">>>" in text, "no example"
     client = redlock.Redlock("memory://")
     modules = {"redlock": redlock, "asyncio": asyncio, "threading": threading, "time": time}
     globs = {**modules, "client": client, "lock": client.lock("job")}
-    if name in HOLDS or name.startswith("Lease."):
+    if name in NEED_A_LEASE or name.startswith("Lease."):
         globs["lease"] = client.lock("job").acquire()
     with asyncio.Runner() as runner:
         play(text, globs, runner)
@@ -90,7 +90,7 @@ def test_what_the_docstring_shows_is_true(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ITEMS)
-def test_it_says_first_what_one_gets(name: str) -> None:
+def test_docstring_starts_with_a_sentence(name: str) -> None:
     """A docstring starts with one or more sentences."""
     text = inspect.getdoc(ITEMS[name]) or ""
     assert text.partition("\n\n")[0].endswith((".", ":")), text

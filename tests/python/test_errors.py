@@ -34,7 +34,7 @@ def test_nodes_survive_pickling() -> None:
     assert isinstance(other, ConnectionError)
 
 
-def test_a_lock_has_no_truth_and_no_release(client: redlock.Redlock, name: str) -> None:
+def test_lock_has_no_truth_value_and_no_release(client: redlock.Redlock, name: str) -> None:
     lock = client.lock(name)
     with pytest.raises(TypeError, match="try_acquire"):
         bool(lock)
@@ -54,7 +54,7 @@ def test_a_lock_has_no_truth_and_no_release(client: redlock.Redlock, name: str) 
         ("reacquire", r"lease\.extend\(\)"),
     ],
 )
-def test_what_others_ask_a_lock_is_answered_with_the_way(
+def test_error_for_a_method_of_redis_pys_lock_names_ours(
     client: redlock.Redlock, name: str, habit: str, said: str
 ) -> None:
     lock = client.lock(name)

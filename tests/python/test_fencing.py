@@ -45,17 +45,17 @@ def test_several_names_share_one_token(
     assert token_of(names[0]) > token
 
 
-def test_a_token_that_nobody_asked_for(within: Call) -> None:
+def test_reading_a_token_without_fencing_is_an_error(within: Call) -> None:
     with pytest.raises(redlock.InvalidOption, match="fencing"):
         within(redlock.Redlock("memory://").lock("unfenced"), lambda lease: lease.fencing_token)
 
 
-def test_a_name_that_cannot_be_fenced() -> None:
+def test_fencing_refuses_a_closing_brace_in_the_name() -> None:
     with pytest.raises(redlock.InvalidOption, match="hash slot"):
         redlock.Redlock("memory://").lock("a}b", fencing=True)
 
 
-def test_tls_options(tmp_path: Path) -> None:
+def test_tls_options_are_checked(tmp_path: Path) -> None:
     url = "rediss://127.0.0.1:1"
     with pytest.raises(redlock.InvalidOption, match="nowhere"):
         redlock.Redlock(url, tls_ca=tmp_path / "nowhere.pem")

@@ -36,7 +36,7 @@ lease.release()
 
 
 @pytest.mark.parametrize("kind", ["memory", "redis"])
-def test_a_forked_child_owns_nothing_and_can_lock(
+def test_forked_child_owns_no_leases_and_can_lock(
     redis_server: Server, name: str, kind: str
 ) -> None:
     url = redis_server.url if kind == "redis" else "memory://"
@@ -84,7 +84,7 @@ print("done")
 """
 
 
-def test_forks_while_another_thread_locks(redis_server: Server, name: str) -> None:
+def test_child_forked_while_a_thread_locks_can_lock(redis_server: Server, name: str) -> None:
     """If a mutex of redlock were held at the fork, the child would hang."""
     code = "import warnings; warnings.simplefilter('ignore')\n" + FORKED_LOOP
     out, err = run(code, redis_server.url, name).communicate(timeout=60)
@@ -94,7 +94,7 @@ def test_forks_while_another_thread_locks(redis_server: Server, name: str) -> No
 @pytest.mark.limit(2400)
 @pytest.mark.parametrize("each", [12, 150])
 @pytest.mark.slow("hundreds of forks under load")
-def test_forks_under_load(redis_server: Server, name: str, each: int) -> None:
+def test_children_forked_under_load_can_lock(redis_server: Server, name: str, each: int) -> None:
     """Whatever a redlock thread was doing at the fork, the child's first acquire does not hang.
 
     Many processes fork a few times, for the first use of threads. A few processes fork often, for everything else.

@@ -19,7 +19,7 @@ from cross.clusters import Cluster
 from cross.sentinel import SERVICE, Service
 from redlock import Redlock
 
-from . import papers
+from . import certificates
 from .servers import Server, Silent
 from .test_tls import Secured
 
@@ -35,7 +35,7 @@ def seen(server: Server, client: Redlock, call: Call) -> list[dict[str, str]]:
     return found
 
 
-def test_address_user_database_and_name_are_taken_over(
+def test_address_user_database_and_name_are_adopted(
     server: Server, library: Any, call: Call
 ) -> None:
     theirs = library(
@@ -48,14 +48,14 @@ def test_address_user_database_and_name_are_taken_over(
             assert (one["name"], one["user"], one["db"]) == ("mine", "app", "2")
 
 
-def test_a_url_s_client_is_taken_over_as_its_url_says(server: Server, call: Call) -> None:
+def test_client_created_from_a_url_is_adopted(server: Server, call: Call) -> None:
     url = f"redis://app:s3c%2Fr%3Ae%40t@127.0.0.1:{server.port}/3?client_name=mine"
     with Redlock.from_client(redis.Redis.from_url(url)) as client:
         (one,) = seen(server, client, call)
         assert (one["user"], one["db"]) == ("app", "3")
 
 
-def test_options_win_over_what_the_client_says(server: Server, call: Call) -> None:
+def test_options_override_the_clients_settings(server: Server, call: Call) -> None:
     theirs = redis.Redis(host=HOST, port=server.port, password="wrong", client_name="theirs")
     options: Any = {"client_name": "mine", "credentials": lambda: ("app", "s3c/r:e@t")}
     with Redlock.from_client(theirs, key_prefix="app:", **options) as client:
@@ -64,7 +64,7 @@ def test_options_win_over_what_the_client_says(server: Server, call: Call) -> No
         assert (one["name"], one["user"]) == ("mine", "app")
 
 
-def test_a_socket_of_the_machine_is_taken_over(tmp_path: Path, call: Call) -> None:
+def test_unix_socket_is_adopted(tmp_path: Path, call: Call) -> None:
     path = tmp_path / "a socket%41"
     server = Server(
         "--unixsocket", str(path), "--user", "app", "on", ">s3cret", "~*", "&*", "+@all"
@@ -80,8 +80,8 @@ def test_a_socket_of_the_machine_is_taken_over(tmp_path: Path, call: Call) -> No
         server.close()
 
 
-def test_tls_is_taken_over(tmp_path: Path, library: Any, call: Call) -> None:
-    papers.make(tmp_path)
+def test_tls_settings_are_adopted(tmp_path: Path, library: Any, call: Call) -> None:
+    certificates.make(tmp_path)
     server = Secured(tmp_path, "yes")
     paths = {"ssl_certfile": "client.crt", "ssl_keyfile": "client.key"}
     files = {name: str(tmp_path / file) for name, file in paths.items()}
@@ -110,7 +110,7 @@ def test_tls_is_taken_over(tmp_path: Path, library: Any, call: Call) -> None:
         server.close()
 
 
-def test_a_list_is_a_quorum(library: Any, call: Call) -> None:
+def test_list_of_clients_is_a_quorum(library: Any, call: Call) -> None:
     servers = [Server() for _ in range(3)]
     try:
         theirs = [library(host=HOST, port=each.port, db=1) for each in servers]
@@ -127,7 +127,7 @@ def test_a_list_is_a_quorum(library: Any, call: Call) -> None:
 
 
 @pytest.mark.limit(180)
-def test_a_service_under_sentinel() -> None:
+def test_sentinel_service_is_adopted() -> None:
     with Service() as service:
         places = [(HOST, each.port) for each in service.sentinels]
         sentinel = redis.sentinel.Sentinel(places)
@@ -143,7 +143,7 @@ def test_a_service_under_sentinel() -> None:
 
 
 @pytest.mark.limit(180)
-def test_a_cluster() -> None:
+def test_cluster_client_is_adopted() -> None:
     with Cluster() as cluster:
         port = cluster.members[0].port
         sync = redis.RedisCluster(host=HOST, port=port)
@@ -156,7 +156,7 @@ def test_a_cluster() -> None:
         sync.close()
 
 
-def test_the_settings_of_sentinels_and_clusters() -> None:
+def test_settings_of_sentinels_and_clusters_are_adopted() -> None:
     secured = {"ssl": True, "password": "p", "socket_timeout": 2.0}
     theirs = redis.asyncio.RedisCluster(host="h", **secured)
     assert Redlock.from_client(theirs).nodes == ["rediss+cluster://h:6379"]
@@ -166,7 +166,7 @@ def test_the_settings_of_sentinels_and_clusters() -> None:
     assert service.nodes == ["redis+sentinel://a:1,b:2/svc/3"]
 
 
-def test_time_outs_that_somebody_gave_are_taken_over(library: Any) -> None:
+def test_explicit_timeouts_are_adopted(library: Any) -> None:
     assert Redlock.from_client(library()).lock("job", ttl=2).ttl == 2
     with pytest.raises(redlock.InvalidOption, match=r"node_timeout must be .*\(got 3 s\)"):
         Redlock.from_client(library(socket_timeout=3.0)).lock("job", ttl=2)
@@ -188,7 +188,7 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (list, "no client is given"),
     (lambda: redis.sentinel.Sentinel([("a", 1)]), "service="),
     (lambda: redis.sentinel.Sentinel([("a", 1)], min_other_sentinels=1).master_for("s"), "min_oth"),
-    (lambda: redis.sentinel.Sentinel([("a", 1)], ssl=True).master_for("s"), "by TLS"),
+    (lambda: redis.sentinel.Sentinel([("a", 1)], ssl=True).master_for("s"), "both use TLS"),
     (replicas, "primary"),
     (lambda: redis.ConnectionPool(connection_class=Connection), "Connection, which is not redis-"),
     (
@@ -205,16 +205,14 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
 
 
 @pytest.mark.parametrize(("make", "words"), REFUSED)
-def test_what_has_no_counterpart_and_matters_is_refused(
-    make: Callable[[], Any], words: str
-) -> None:
+def test_settings_without_a_counterpart_are_refused(make: Callable[[], Any], words: str) -> None:
     with pytest.raises(redlock.InvalidOption, match=words) as caught:
         Redlock.from_client(make())
     assert "s3cret" not in str(caught.value)
 
 
-def test_a_way_out_is_a_way_out(tmp_path: Path) -> None:
-    papers.make(tmp_path)
+def test_options_that_an_error_suggests_are_accepted(tmp_path: Path) -> None:
+    certificates.make(tmp_path)
     ca = tmp_path / "ca.crt"
     Redlock.from_client(redis.Redis(ssl=True, ssl_ca_data="x"), tls_ca=ca)
     Redlock.from_client(redis.Redis(ssl=True, ssl_check_hostname=False), tls_server_name="a.b")
@@ -223,27 +221,27 @@ def test_a_way_out_is_a_way_out(tmp_path: Path) -> None:
         Redlock.from_client(redis.Redis(), service="x")
 
 
-def test_what_means_nothing_to_a_lock_is_left_out_without_a_word(library: Any) -> None:
+def test_irrelevant_settings_are_ignored_silently(library: Any) -> None:
     theirs = library(decode_responses=True, max_connections=3, health_check_interval=5, protocol=3)
     assert Redlock.from_client(theirs).nodes == ["redis://localhost:6379"]
 
 
-def test_what_nobody_knows_is_named_once() -> None:
+def test_unknown_settings_are_reported_once() -> None:
     pool = redis.ConnectionPool(new_setting="s3cret", other=0, third=None, zone=[1])
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         Redlock.from_client([redis.Redis(connection_pool=pool), redis.Redis(port=1)])
     (one,) = said
-    assert str(one.message).endswith("left out: new_setting, zone")
+    assert str(one.message).endswith("are ignored: new_setting, zone")
     assert one.filename == __file__
 
 
-def test_nothing_connects(silent: list[Silent]) -> None:
+def test_from_client_does_not_connect(silent: list[Silent]) -> None:
     for node in silent:
         Redlock.from_client(redis.Redis(host=HOST, port=node.port)).lock("job")
 
 
-def test_redis_is_not_imported_by_us() -> None:
+def test_from_client_does_not_import_redis() -> None:
     program = """
 import sys, redlock
 try:
@@ -257,20 +255,20 @@ except redlock.InvalidOption as error:
     assert ran.stdout == b"none\n", ran.stderr
 
 
-def test_it_has_every_option_of_a_client() -> None:
+def test_from_client_has_every_option_of_a_client() -> None:
     ours = {*inspect.signature(Redlock).parameters} - {"nodes", "args", "kwargs"}
     given = {*inspect.signature(Redlock.from_client).parameters} - {"client", "service"}
     assert given == ours
 
 
-def test_a_service_is_a_name_and_a_password_may_be_a_number() -> None:
+def test_service_must_be_a_name_and_password_may_be_a_number() -> None:
     watcher = redis.Sentinel([("127.0.0.1", 1)])
     with pytest.raises(redlock.InvalidOption, match="service"):
         redlock.Redlock.from_client(watcher, service="orders/3")
     assert redlock.Redlock.from_client(redis.Redis(password=12345)).nodes
 
 
-def test_a_pool_that_makes_its_connections_in_a_way_of_its_own_is_refused() -> None:
+def test_pool_with_custom_connections_is_refused() -> None:
     class Pool(redis.ConnectionPool):
         def make_connection(self) -> Any:
             return super().make_connection()

@@ -40,7 +40,7 @@ class AsyncProvider(redis.CredentialProvider):
         return ("app", "s3c/r:e@t")
 
 
-def test_a_credential_provider_is_asked(server: Server, library: Any, call: Call) -> None:
+def test_credential_provider_is_used(server: Server, library: Any, call: Call) -> None:
     in_bytes = Provider(b"app", b"s3c/r:e@t")
     for provider in (Provider("app", "s3c/r:e@t"), in_bytes, AsyncProvider()):
         theirs = library(host=HOST, port=server.port, client_name="x", credential_provider=provider)
@@ -79,7 +79,7 @@ def odd_users() -> Iterator[Server]:
         (Provider(5, "1.5"), "ascii", "5"),
     ],
 )
-def test_what_a_provider_gives_is_sent_as_redis_py_sends_it(
+def test_result_of_a_provider_is_encoded_as_redis_py_does(
     odd_users: Server, library: Any, call: Call, provider: Provider, encoding: str, user: str
 ) -> None:
     options = {"encoding": encoding, "client_name": "x", "credential_provider": provider}
@@ -101,7 +101,7 @@ def test_what_a_provider_gives_is_sent_as_redis_py_sends_it(
         (Provider(), "utf-8", "returned 0 values"),
     ],
 )
-def test_what_a_provider_gives_and_cannot_be_sent_is_said_and_not_shown(
+def test_unusable_result_of_a_provider_is_an_error_that_does_not_show_it(
     odd_users: Server, call: Call, provider: Provider, encoding: str, words: str
 ) -> None:
     theirs = redis.Redis(
@@ -113,7 +113,7 @@ def test_what_a_provider_gives_and_cannot_be_sent_is_said_and_not_shown(
     assert "s3cret" not in f"{said(caught.value)} {caught.value.nodes}"
 
 
-def test_a_provider_of_a_password_alone(call: Call) -> None:
+def test_provider_may_return_only_a_password(call: Call) -> None:
     server = Server()
     server.client.config_set("requirepass", "s3cret")
     theirs = redis.Redis(host=HOST, port=server.port, credential_provider=Provider("s3cret"))
@@ -126,7 +126,7 @@ def test_a_provider_of_a_password_alone(call: Call) -> None:
         server.close()
 
 
-def test_providers_of_a_quorum_are_one(server: Server) -> None:
+def test_quorum_must_share_one_provider(server: Server) -> None:
     one, other = Provider("a", "b"), Provider("a", "b")
     clients = [redis.Redis(port=1 + at, credential_provider=one) for at in range(3)]
     assert len(Redlock.from_client(clients).nodes) == 3
@@ -135,7 +135,7 @@ def test_providers_of_a_quorum_are_one(server: Server) -> None:
             Redlock.from_client([*clients, last])
 
 
-def test_a_provider_of_a_quorum_is_sent_in_one_encoding() -> None:
+def test_quorum_with_a_provider_must_share_one_encoding() -> None:
     one = Provider("a", "b")
     for encodings in (("utf-8", "UTF8", "u8"), ("utf-8", "utf-8", "latin-1")):
         clients = [
@@ -145,7 +145,7 @@ def test_a_provider_of_a_quorum_is_sent_in_one_encoding() -> None:
         if "latin-1" not in encodings:
             assert len(Redlock.from_client(clients).nodes) == 3
             continue
-        with pytest.raises(redlock.InvalidOption, match="different encodings"):
+        with pytest.raises(redlock.InvalidOption, match=r"encode the result .* differently"):
             Redlock.from_client(clients)
 
 
@@ -154,7 +154,7 @@ class Streaming(Provider):
         raise AssertionError("nobody listens")
 
 
-def test_a_provider_that_streams_is_not_listened_to_and_that_is_said() -> None:
+def test_streaming_provider_warns_that_new_tokens_are_ignored() -> None:
     with pytest.warns(UserWarning, match="new tokens of the credential_provider"):
         Redlock.from_client(redis.Redis(credential_provider=Streaming("a", "b")))
     Redlock.from_client(
@@ -166,7 +166,7 @@ def test_a_provider_that_streams_is_not_listened_to_and_that_is_said() -> None:
     ("kwargs", "words"),
     [
         ({"host": "evil@other", "password": "s3cret"}, "a client's host"),
-        ({"host": "app:s3cret@other"}, "a client's host.*settings of their own"),
+        ({"host": "app:s3cret@other"}, "a client's host.*separate settings"),
         ({"host": "redis://:s3cret@other"}, "a client's host"),
         ({"host": b"s3cret"}, "a client's host, a bytes"),
         ({"host": "app:s3cret"}, "IPv6"),
@@ -179,8 +179,8 @@ def test_a_provider_that_streams_is_not_listened_to_and_that_is_said() -> None:
         ({"socket_connect_timeout": "s3cret"}, "socket_connect_timeout"),
         ({"ssl": True, "ssl_cert_reqs": "s3cret"}, "ssl_cert_reqs"),
         ({"username": "s3cret"}, "a user without a password"),
-        ({"unix_socket_path": 5}, "path, a int, is no path"),
-        ({"ssl": True, "ssl_keyfile": 5}, "ssl_keyfile, a int, is no path"),
+        ({"unix_socket_path": 5}, "path, a int, is not a path"),
+        ({"ssl": True, "ssl_keyfile": 5}, "ssl_keyfile, a int, is not a path"),
         ({"ssl": True, "ssl_min_version": "s3cret"}, "ssl_min_version"),
         ({"port": float("inf")}, "a client's port, a float"),
         ({"db": 10**5000}, "a client's db, a int"),
@@ -191,7 +191,7 @@ def test_a_provider_that_streams_is_not_listened_to_and_that_is_said() -> None:
         ({"password": "s3cret", "encoding": "a\0"}, "password as a"),
     ],
 )
-def test_what_would_lead_elsewhere_is_refused_and_not_shown(
+def test_invalid_settings_are_refused_and_not_shown(
     kwargs: dict[str, Any], words: str, library: Any
 ) -> None:
     with pytest.raises(redlock.InvalidOption, match=words) as caught:
@@ -199,7 +199,7 @@ def test_what_would_lead_elsewhere_is_refused_and_not_shown(
     assert "s3cret" not in said(caught.value)
 
 
-def test_the_places_of_sentinels_and_clusters_are_not_shown(library: Any) -> None:
+def test_invalid_addresses_of_sentinels_and_clusters_are_not_shown(library: Any) -> None:
     asynchronous = library is redis.asyncio.Redis
     sentinel = redis.asyncio.sentinel.Sentinel if asynchronous else redis.sentinel.Sentinel
     given: list[tuple[Any, dict[str, Any]]] = [
@@ -219,7 +219,7 @@ def test_the_places_of_sentinels_and_clusters_are_not_shown(library: Any) -> Non
 
 
 @pytest.mark.parametrize("place", [{}, {"unix_socket_path": "/tmp/socket"}], ids=["tcp", "unix"])
-def test_a_password_that_would_be_sent_as_another_one_is_refused(place: dict[str, Any]) -> None:
+def test_password_whose_encoding_is_not_utf8_is_refused(place: dict[str, Any]) -> None:
     for password, encoding in [
         ("caf\u00e9", "latin-1"),
         ("caf\udce9", "utf-8"),

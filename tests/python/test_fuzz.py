@@ -13,7 +13,7 @@ import redlock
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-MOST = os.environ.get("FUZZ_URLS")
+FUZZ_RUNS = os.environ.get("FUZZ_URLS")
 PIECES = [
     *("redis://", "rediss://", "unix://", "memory://", "redis+cluster://", "http://", "redis:"),
     *("://", "user", ":", "@", "s3cret", "127.0.0.1", "[::1]", ":6379", ":99999", "/", "0", "/3"),
@@ -60,11 +60,11 @@ def check(error: BaseException, about: object) -> None:
     assert not any(ord(c) < 32 or c == "\u202e" for c in str(error)), (about, error)
 
 
-@pytest.mark.limit(120 + int(MOST or 0) / 300)
+@pytest.mark.limit(120 + int(FUZZ_RUNS or 0) / 300)
 @settings(
-    max_examples=int(MOST or 300),
+    max_examples=int(FUZZ_RUNS or 300),
     # The test suite always uses the same ones. `make fuzz` finds new ones.
-    derandomize=MOST is None,
+    derandomize=FUZZ_RUNS is None,
     database=None,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
@@ -75,7 +75,7 @@ def check(error: BaseException, about: object) -> None:
     name=st.sampled_from(["job", "", "a\nb", "x" * 70000]) | st.text(max_size=20),
     lock_options=options(LOCK),
 )
-def test_urls_and_options(
+def test_urls_and_options_raise_only_invalid_option(
     nodes: list[str], client_options: dict[str, Any], name: str, lock_options: dict[str, Any]
 ) -> None:
     try:

@@ -38,7 +38,7 @@ def test_greenlets_wait_for_each_other(
 
 @libraries
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
-def test_a_patched_process_that_waits_can_be_ended(library: str, end: signal.Signals) -> None:
+def test_signal_ends_a_patched_process_that_waits(library: str, end: signal.Signals) -> None:
     with start(library, "before", "memory://", "waits") as process:
         assert process.stdout is not None
         try:

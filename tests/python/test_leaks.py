@@ -19,7 +19,7 @@ KINDS = {"released", "refused", "lost", "collected", "clients", "raised"}
 @pytest.mark.limit(3600)
 @pytest.mark.parametrize("kind", ["sync", "async", "trio", "gevent"])
 @pytest.mark.slow("tens of thousands of cycles")
-def test_nothing_grows(redis_server: Server, kind: str) -> None:
+def test_cycles_leave_no_resource_behind(redis_server: Server, kind: str) -> None:
     process = run(PROGRAM, redis_server.url, kind, str(ROUNDS))
     out, err = process.communicate(timeout=120 + ROUNDS / 50)
     assert process.returncode == 0, err

@@ -29,7 +29,9 @@ def test_a_collected_lease_is_not_released(
     eventually(lambda: redis_server.client.get(f"lock:{name}") is None)
 
 
-def test_a_collected_lease_with_a_callback_is_collected(client: redlock.Redlock, name: str) -> None:
+def test_callback_that_refers_to_the_lease_does_not_keep_it_alive(
+    client: redlock.Redlock, name: str
+) -> None:
     """The callback may refer to the lease without keeping it alive."""
 
     def forget() -> None:
@@ -41,12 +43,12 @@ def test_a_collected_lease_with_a_callback_is_collected(client: redlock.Redlock,
         gc.collect()
 
 
-def test_on_lost_on_the_dispatcher(client: redlock.Redlock, name: str) -> None:
-    told: list[Any] = []
+def test_on_lost_runs_on_the_dispatcher_thread(client: redlock.Redlock, name: str) -> None:
+    notified: list[Any] = []
     event = threading.Event()
 
     def callback(error: redlock.LockLost) -> None:
-        told.append((error.reason, threading.current_thread().name))
+        notified.append((error.reason, threading.current_thread().name))
         event.set()
 
     lease = client.lock(name).acquire()
@@ -56,7 +58,7 @@ def test_on_lost_on_the_dispatcher(client: redlock.Redlock, name: str) -> None:
     event.clear()
     lease.on_lost(callback)  # lost already, so it is called soon
     assert event.wait(60)
-    assert told == [("missing", "redlock-dispatch")] * 2
+    assert notified == [("missing", "redlock-dispatch")] * 2
     other = client.lock(name).acquire()
     other.on_lost(callback)
     other.release()
@@ -66,24 +68,24 @@ def test_on_lost_on_the_dispatcher(client: redlock.Redlock, name: str) -> None:
     client.force_release(name)
     # In order: a notification of the other one would come before this.
     assert event.wait(60)
-    assert len(told) == 3
+    assert len(notified) == 3
     assert not last.held
 
 
-def test_on_lost_on_the_loop(client: redlock.Redlock, name: str) -> None:
+def test_on_lost_runs_on_the_loop(client: redlock.Redlock, name: str) -> None:
     async def main() -> None:
-        told = asyncio.get_running_loop().create_future()
+        notified = asyncio.get_running_loop().create_future()
         lease = await client.lock(name).as_async().acquire()
-        lease.on_lost(lambda error: told.set_result((error.reason, threading.current_thread())))
+        lease.on_lost(lambda error: notified.set_result((error.reason, threading.current_thread())))
         await client.as_async().force_release(name)
-        reason, thread = await asyncio.wait_for(told, 5)
+        reason, thread = await asyncio.wait_for(notified, 5)
         assert reason == "missing"
         assert thread is threading.current_thread()
 
     asyncio.run(main())
 
 
-def test_logs_reach_logging(
+def test_loss_is_logged_as_a_warning(
     client: redlock.Redlock,
     name: str,
     caplog: pytest.LogCaptureFixture,
@@ -106,7 +108,7 @@ def test_logs_reach_logging(
     assert "missing" in record.getMessage()
 
 
-def test_an_expiry_is_logged_too(
+def test_expiry_is_logged(
     client: redlock.Redlock,
     name: str,
     caplog: pytest.LogCaptureFixture,

@@ -31,7 +31,7 @@ def test_one_holder_at_a_time(client: redlock.Redlock, name: str, call: Call) ->
     call(other, "release")
 
 
-def test_the_key_on_the_server_is_the_token(
+def test_key_on_the_server_contains_the_token(
     redis_client: redlock.Redlock, redis_server: Server, name: str, call: Call
 ) -> None:
     lease = call(redis_client.lock(name, ttl=5), "acquire")
@@ -42,7 +42,7 @@ def test_the_key_on_the_server_is_the_token(
     assert redis_server.client.get(lease.key) is None
 
 
-def test_wait_elapses(client: redlock.Redlock, name: str, call: Call) -> None:
+def test_acquire_times_out_after_wait(client: redlock.Redlock, name: str, call: Call) -> None:
     lock = client.lock(name, ttl=5)
     lease = client.lock(name, ttl=5).acquire()
     done = threading.Event()
@@ -70,7 +70,7 @@ def test_wait_elapses(client: redlock.Redlock, name: str, call: Call) -> None:
     lease.release()
 
 
-def test_a_waiter_gets_it_after_the_release(client: redlock.Redlock, name: str, call: Call) -> None:
+def test_waiter_acquires_after_the_release(client: redlock.Redlock, name: str, call: Call) -> None:
     lease = client.lock(name, ttl=5).acquire()
     # A different owner than the first one, because an owner that waits for itself gets a warning, which is an error
     # here.
@@ -97,7 +97,7 @@ def test_extend_never_shortens(client: redlock.Redlock, name: str, call: Call) -
     call(lease, "release")
 
 
-def test_without_renewal_it_ends(client: redlock.Redlock, name: str, call: Call) -> None:
+def test_lease_without_renewal_expires(client: redlock.Redlock, name: str, call: Call) -> None:
     lease = call(client.lock(name, ttl=0.3, renew=False), "acquire")
     eventually(lambda: not lease.held)
     with pytest.raises(redlock.LockLost) as caught:
@@ -108,7 +108,7 @@ def test_without_renewal_it_ends(client: redlock.Redlock, name: str, call: Call)
             call(lease, verb)
 
 
-def test_renewal_outlives_the_ttl(client: redlock.Redlock, name: str, call: Call) -> None:
+def test_renewed_lease_outlives_its_ttl(client: redlock.Redlock, name: str, call: Call) -> None:
     with client.lock(name, ttl=1).acquire() as lease:
         before = client.stats().renewed
         # Its TTL is over by then.
@@ -117,7 +117,7 @@ def test_renewal_outlives_the_ttl(client: redlock.Redlock, name: str, call: Call
         assert call(client.lock(name), "try_acquire") is None
 
 
-def test_max_hold_ends_it(client: redlock.Redlock, name: str, call: Call) -> None:
+def test_max_hold_ends_the_lease(client: redlock.Redlock, name: str, call: Call) -> None:
     began = time.monotonic()
     lease = call(client.lock(name, ttl=0.3, max_hold=0.6), "acquire")
     eventually(lambda: not lease.held)
@@ -173,13 +173,13 @@ def test_attach_continues_a_lease(redis_server: Server, name: str, call: Call) -
             first.release()
 
 
-def test_detach_ends_it_here_and_leaves_the_key(
+def test_detach_ends_the_lease_and_keeps_the_key(
     redis_server: Server, name: str, call: Call
 ) -> None:
     with redlock.Redlock(redis_server.url) as client:
         with call(client.lock(name, ttl=1), "acquire") as lease:
-            told: list[redlock.LockLost] = []
-            lease.on_lost(told.append)
+            notified: list[redlock.LockLost] = []
+            lease.on_lost(notified.append)
             assert lease.detach()
             assert not lease.held
             assert not lease.detach()
@@ -189,10 +189,10 @@ def test_detach_ends_it_here_and_leaves_the_key(
         assert client.leases() == []
         # It is not renewed any more, and its end is not a loss.
         call(client.lock(name, wait=5), "acquire").release()
-        assert told == []
+        assert notified == []
 
 
-def test_a_cancelled_attach_leaves_the_lease_alone(
+def test_cancelled_attach_does_not_affect_the_lease(
     redis_client: redlock.Redlock, redis_server: Server, name: str
 ) -> None:
     def asked() -> int:
@@ -228,7 +228,9 @@ def test_an_attached_lease_has_no_fencing_token(
         assert later.fencing_token > lease.fencing_token
 
 
-def test_inspect(client: redlock.Redlock, name: str, call: Call) -> None:
+def test_inspect_reports_the_state_and_the_holder(
+    client: redlock.Redlock, name: str, call: Call
+) -> None:
     lock = client.lock(name, ttl=5)
     free = call(lock, "inspect")
     assert not free.held
@@ -241,7 +243,7 @@ def test_inspect(client: redlock.Redlock, name: str, call: Call) -> None:
         assert (node.state, node.token, node.key) == ("held", lease.token[:8], lease.key)
 
 
-def test_force_release_tells_the_holder(client: redlock.Redlock, name: str, call: Call) -> None:
+def test_force_release_notifies_the_holder(client: redlock.Redlock, name: str, call: Call) -> None:
     lease = call(client.lock(name), "acquire")
     assert call(client, "force_release", name) is True
     with pytest.raises(redlock.LockLost) as caught:
@@ -250,7 +252,9 @@ def test_force_release_tells_the_holder(client: redlock.Redlock, name: str, call
     assert call(client, "force_release", name) is False
 
 
-def test_leases_and_release_all(client: redlock.Redlock, name: str, call: Call) -> None:
+def test_leases_lists_held_leases_and_release_all_ends_them(
+    client: redlock.Redlock, name: str, call: Call
+) -> None:
     kept = [call(client.lock(f"{name}-{number}"), "acquire") for number in range(3)]
     assert set(client.leases()) == set(kept)
     call(kept[0], "release")
@@ -260,7 +264,9 @@ def test_leases_and_release_all(client: redlock.Redlock, name: str, call: Call) 
     assert not any(lease.held for lease in kept)
 
 
-def test_close(client: redlock.Redlock, name: str, call: Call) -> None:
+def test_closed_client_ends_its_leases_and_refuses_acquires(
+    client: redlock.Redlock, name: str, call: Call
+) -> None:
     lease = call(client.lock(name), "acquire")
     client.close()
     with pytest.raises(redlock.LockLost) as lost:
@@ -271,7 +277,7 @@ def test_close(client: redlock.Redlock, name: str, call: Call) -> None:
     assert closed.value.code == "closed"
 
 
-def test_no_node_answers(name: str, call: Call) -> None:
+def test_unreachable_node_raises_quorum_unavailable(name: str, call: Call) -> None:
     with redlock.Redlock("redis://:secret@127.0.0.1:1") as client:
         with pytest.raises(redlock.QuorumUnavailable) as caught:
             call(client.lock(name, ttl=0.5), "acquire", wait=0)
@@ -283,7 +289,7 @@ def test_no_node_answers(name: str, call: Call) -> None:
         assert node.error
 
 
-def test_redis_py_excludes_us_and_we_exclude_it(
+def test_redis_py_and_redlock_exclude_each_other(
     redis_client: redlock.Redlock, redis_server: Server, name: str
 ) -> None:
     theirs = redis_server.client.lock(f"lock:{name}", timeout=5, blocking=False)

@@ -22,7 +22,7 @@ from .servers import Server
 LOGGERS = ["redlock", *(f"redlock.{topic}" for topic in ("acquire", "lease", "node", "client"))]
 
 
-class Kept(logging.Handler):
+class RecordingHandler(logging.Handler):
     """Keeps its records."""
 
     def __init__(self) -> None:
@@ -32,20 +32,20 @@ class Kept(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         self.records.append(record)
 
-    def of(self, words: str) -> list[logging.LogRecord]:
+    def starting_with(self, words: str) -> list[logging.LogRecord]:
         return [record for record in self.records if record.getMessage().startswith(words)]
 
-    def until(self, words: str, least: int = 1) -> list[logging.LogRecord]:
+    def wait_for(self, words: str, least: int = 1) -> list[logging.LogRecord]:
         eventually(
-            lambda: len(self.of(words)) >= least,
+            lambda: len(self.starting_with(words)) >= least,
             lambda: [record.getMessage() for record in self.records],
         )
-        return self.of(words)
+        return self.starting_with(words)
 
 
 @pytest.fixture
-def kept() -> Iterator[Kept]:
-    handler = Kept()
+def recorder() -> Iterator[RecordingHandler]:
+    handler = RecordingHandler()
     logger = logging.getLogger("redlock")
     logger.addHandler(handler)
     yield handler
@@ -56,49 +56,53 @@ def kept() -> Iterator[Kept]:
         logging.getLogger(name).disabled = False
 
 
-def flush(kept: Kept) -> None:
+def flush(recorder: RecordingHandler) -> None:
     """Waits until every earlier event is logged. A warning uses the same queue, behind all of them."""
-    said = len(kept.of("the flush"))
+    said = len(recorder.starting_with("the flush"))
     client = redlock.Redlock("memory://")
     with client.lock("flush", ttl=2 * 3600 + said):
         pass
-    kept.until("the ttl is above one hour")
-    kept.records = [record for record in kept.records if "above one hour" not in record.msg]
+    recorder.wait_for("the ttl is above one hour")
+    recorder.records = [record for record in recorder.records if "above one hour" not in record.msg]
 
 
 def level(level: int, name: str = "redlock") -> None:
     logging.getLogger(name).setLevel(level)
 
 
-def test_each_step_is_a_template_with_its_values(kept: Kept, redis_server: Server) -> None:
+def test_each_record_has_a_template_and_values(
+    recorder: RecordingHandler, redis_server: Server
+) -> None:
     level(logging.DEBUG)
     client = redlock.Redlock(redis_server.url)
     with client.lock("steps", ttl=0.6) as lease:
-        kept.until("renewed")
+        recorder.wait_for("renewed")
         token = lease.token
-    (granted,) = kept.until("granted")
+    (granted,) = recorder.wait_for("granted")
     assert (granted.name, granted.levelno) == ("redlock.acquire", logging.DEBUG)
     assert granted.msg == "granted key=%s token=%s ttl_ms=%s waited_ms=%s"
     values = vars(granted)
     assert granted.args == ("lock:steps", token[:8], values["ttl_ms"], values["waited_ms"])
     assert (values["key"], values["token"], values["ttl_ms"]) == ("lock:steps", token[:8], 600.0)
-    renewed = kept.of("renewed")[0]
+    renewed = recorder.starting_with("renewed")[0]
     assert renewed.name == "redlock.lease"
     assert 0 < vars(renewed)["remaining_ms"] <= 600
-    (released,) = kept.until("released")
+    (released,) = recorder.wait_for("released")
     assert vars(released)["held_ms"] > 100
-    assert vars(kept.of("connected")[0])["node"] == redis_server.shown
-    assert {record.name for record in kept.of("connected")} == {"redlock.node"}
-    assert not any(token in record.getMessage() for record in kept.records)
+    assert vars(recorder.starting_with("connected")[0])["node"] == redis_server.shown
+    assert {record.name for record in recorder.starting_with("connected")} == {"redlock.node"}
+    assert not any(token in record.getMessage() for record in recorder.records)
 
 
-def test_who_is_waited_for_and_what_differs_stand_apart_from_the_words(kept: Kept) -> None:
+def test_waiting_record_has_the_holder_and_remaining_time_as_values(
+    recorder: RecordingHandler,
+) -> None:
     level(logging.DEBUG)
     client = redlock.Redlock("memory://")
     with client.lock("job", ttl=30), ThreadPoolExecutor(1) as other:
         waiting = other.submit(client.lock("job", wait=0.05).acquire)
         assert isinstance(waiting.exception(), redlock.LockTimeout)
-    (waits,) = kept.until("waiting: it is already held")
+    (waits,) = recorder.wait_for("waiting: it is already held")
     assert waits.msg == "waiting: %s key=%s remaining_ms=%s"
     assert 0 < vars(waits)["remaining_ms"] <= 30_500
     assert vars(waits)["holder"].startswith("it is already held")
@@ -125,7 +129,7 @@ WAYS: dict[str, Callable[[bool], None]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_level_holds_from_the_moment_that_it_is_set(way: str, kept: Kept) -> None:
+def test_level_applies_as_soon_as_it_is_set(way: str, recorder: RecordingHandler) -> None:
     root = logging.getLogger().level
     client = redlock.Redlock("memory://")
     try:
@@ -135,18 +139,18 @@ def test_a_level_holds_from_the_moment_that_it_is_set(way: str, kept: Kept) -> N
             with client.lock(f"turn-{number}"):
                 pass
             if on:
-                kept.until(f"granted key=lock:turn-{number}")
+                recorder.wait_for(f"granted key=lock:turn-{number}")
         logging.disable(logging.NOTSET)
-        flush(kept)
+        flush(recorder)
     finally:
         level(root, "")
-    said = [record.getMessage() for record in kept.of("granted key=lock:turn-")]
+    said = [record.getMessage() for record in recorder.starting_with("granted key=lock:turn-")]
     numbers = [int(text.split()[1].rpartition("-")[2]) for text in said]
     assert numbers == list(range(0, 20, 2))
 
 
-def test_a_level_that_is_set_while_a_record_is_handled_is_not_undone(
-    kept: Kept, monkeypatch: pytest.MonkeyPatch
+def test_level_set_during_a_record_is_not_reverted(
+    recorder: RecordingHandler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The log thread also tells the core which levels are enabled. It may read a level before a change and report it
     afterwards.
@@ -169,15 +173,15 @@ def test_a_level_that_is_set_while_a_record_is_handled_is_not_undone(
     changed.set()
 
     def released() -> bool:
-        with client.lock("told"):
+        with client.lock("notified"):
             pass
-        return bool(kept.of("released"))
+        return bool(recorder.starting_with("released"))
 
-    eventually(released, "core was told the old level behind the new one")
+    eventually(released, "the core received the old level after the new one")
     assert not lease.held
 
 
-def test_what_was_said_before_a_level_is_set_is_judged_by_it(kept: Kept) -> None:
+def test_queued_events_are_filtered_by_a_later_level(recorder: RecordingHandler) -> None:
     at, on = threading.Event(), threading.Event()
 
     class Gate(logging.Handler):
@@ -198,45 +202,45 @@ def test_what_was_said_before_a_level_is_set_is_judged_by_it(kept: Kept) -> None
     finally:
         on.set()
         logger.removeHandler(gate)
-    flush(kept)
-    assert not kept.of("granted key=lock:behind")
+    flush(recorder)
+    assert not recorder.starting_with("granted key=lock:behind")
 
 
-def test_who_switches_a_logger_off_and_on_is_obeyed_at_once(
-    kept: Kept, monkeypatch: pytest.MonkeyPatch
+def test_disabling_a_logger_applies_immediately(
+    recorder: RecordingHandler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tell, told = _log._log_from, list[int]()
-    monkeypatch.setattr(_log, "_log_from", lambda *to: (told.append(to[1]), tell(*to)))
+    tell, levels = _log._log_from, list[int]()
+    monkeypatch.setattr(_log, "_log_from", lambda *to: (levels.append(to[1]), tell(*to)))
     level(logging.DEBUG)
     logger, client = logging.getLogger("redlock.acquire"), redlock.Redlock("memory://")
     for name, off in [("off", True), ("on", False), ("off again", True), ("on again", False)]:
-        told.clear()
+        levels.clear()
         logger.disabled = off
         # The core creates no events for disabled loggers.
-        assert told == [_log.NEVER if off else logging.DEBUG]
+        assert levels == [_log.NEVER if off else logging.DEBUG]
         with client.lock(name):
             pass
         # Ordered after it in the same queue.
-        kept.until(f"released key=lock:{name} ")
-        assert bool(kept.of(f"granted key=lock:{name} ")) is not off
+        recorder.wait_for(f"released key=lock:{name} ")
+        assert bool(recorder.starting_with(f"granted key=lock:{name} ")) is not off
 
 
-def test_a_renewal_that_nobody_calls_for_is_told_as_soon_as_it_is_wanted(kept: Kept) -> None:
+def test_renewals_are_logged_as_soon_as_they_are_enabled(recorder: RecordingHandler) -> None:
     client = redlock.Redlock("memory://")
-    with client.lock("kept", ttl=0.3):
+    with client.lock("recorder", ttl=0.3):
         eventually(lambda: client.stats().renewed >= 2)
-        assert not kept.records
+        assert not recorder.records
         level(logging.DEBUG, "redlock.lease")
-        kept.until("renewed", 2)
+        recorder.wait_for("renewed", 2)
         level(logging.WARNING, "redlock.lease")
-        flush(kept)
-        count = len(kept.of("renewed"))
+        flush(recorder)
+        count = len(recorder.starting_with("renewed"))
         before = client.stats().renewed
         eventually(lambda: client.stats().renewed >= before + 3)
-        assert len(kept.of("renewed")) == count
+        assert len(recorder.starting_with("renewed")) == count
 
 
-def test_an_outage_is_one_record_however_many_acquires_fail(kept: Kept) -> None:
+def test_outage_is_one_record_for_many_failed_acquires(recorder: RecordingHandler) -> None:
     level(logging.INFO)
     server = Server()
     client = redlock.Redlock(server.url)
@@ -251,11 +255,13 @@ def test_an_outage_is_one_record_however_many_acquires_fail(kept: Kept) -> None:
             return [pool.submit(lock.acquire).exception() for _ in range(50)]
 
         try:
-            outage = eventually(lambda: fail() and kept.of("unavailable for "))[0]
+            outage = eventually(lambda: fail() and recorder.starting_with("unavailable for "))[0]
             for error in fail():
                 assert isinstance(error, redlock.QuorumUnavailable)
-            flush(kept)
-            assert kept.records == [outage], [record.getMessage() for record in kept.records]
+            flush(recorder)
+            assert recorder.records == [outage], [
+                record.getMessage() for record in recorder.records
+            ]
             server.restart()
             waits.result(60).release()
         finally:
@@ -266,11 +272,11 @@ def test_an_outage_is_one_record_however_many_acquires_fail(kept: Kept) -> None:
     assert values["node"] == server.shown
     assert values["outage_ms"] >= 1000
     assert values["failures"] > 50
-    (back,) = kept.until("available again after ")
+    (back,) = recorder.wait_for("available again after ")
     assert (back.name, back.levelno) == ("redlock.node", logging.INFO)
     assert vars(back)["failures"] >= values["failures"]
     server.close()
-    assert len(kept.records) == 2, [record.getMessage() for record in kept.records]
+    assert len(recorder.records) == 2, [record.getMessage() for record in recorder.records]
 
 
 def lose(client: redlock.Redlock, name: str) -> None:
@@ -280,7 +286,7 @@ def lose(client: redlock.Redlock, name: str) -> None:
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.parametrize("config", ["dictConfig", "fileConfig"])
-def test_losses_are_told_where_a_configuration_switches_other_loggers_off(
+def test_losses_are_logged_after_a_config_that_disables_other_loggers(
     config: str, tmp_path: Any
 ) -> None:
     done = subprocess.run(
@@ -297,23 +303,23 @@ import logging, logging.config, sys, time
 import redlock
 
 records = []
-class Kept(logging.Handler):
+class RecordingHandler(logging.Handler):
     def emit(self, record):
         records.append(record)
-logging.Kept = Kept
+logging.RecordingHandler = RecordingHandler
 client = redlock.Redlock("memory://")
 logging.getLogger("other")
 if sys.argv[1] == "dictConfig":
     logging.config.dictConfig({
         "version": 1,
-        "handlers": {"kept": {"class": "logging.Kept"}},
-        "root": {"handlers": ["kept"], "level": "INFO"},
+        "handlers": {"recorder": {"class": "logging.RecordingHandler"}},
+        "root": {"handlers": ["recorder"], "level": "INFO"},
     })
 else:
     with open(sys.argv[2], "w") as file:
         file.write(
-            "[loggers]\\nkeys=root\\n[handlers]\\nkeys=kept\\n[formatters]\\nkeys=\\n"
-            "[logger_root]\\nlevel=INFO\\nhandlers=kept\\n[handler_kept]\\nclass=Kept\\nargs=()\\n"
+            "[loggers]\\nkeys=root\\n[handlers]\\nkeys=recorder\\n[formatters]\\nkeys=\\n"
+            "[logger_root]\\nlevel=INFO\\nhandlers=recorder\\n[handler_recorder]\\nclass=RecordingHandler\\nargs=()\\n"
         )
     logging.config.fileConfig(sys.argv[2])
 assert logging.getLogger("other").disabled
@@ -322,14 +328,14 @@ client.force_release("job")
 while not records:
     pass
 print(records[0].name)
-# Whoever means it is obeyed.
+# A program that disables this logger explicitly gets no records.
 records.clear()
 logging.getLogger("redlock.lease").disabled = True
 lease = client.lock("job").acquire()
 client.force_release("job")
 while lease.held:
     pass
-# Behind it on the same way.
+# Ordered after it in the same queue.
 logging.getLogger("redlock.acquire").setLevel(logging.DEBUG)
 client.lock("next").acquire().release()
 while not [record for record in records if record.name == "redlock.acquire"]:
@@ -338,7 +344,7 @@ print(bool([record for record in records if record.name == "redlock.lease"]))
 """
 
 
-def test_a_record_factory_that_has_our_names_loses_nothing(kept: Kept) -> None:
+def test_record_factory_that_sets_our_names_loses_no_record(recorder: RecordingHandler) -> None:
     factory = logging.getLogRecordFactory()
 
     def named(*args: Any, **options: Any) -> logging.LogRecord:
@@ -351,15 +357,15 @@ def test_a_record_factory_that_has_our_names_loses_nothing(kept: Kept) -> None:
     try:
         with redlock.Redlock("memory://").lock("named"):
             pass
-        (granted,) = kept.until("granted")
+        (granted,) = recorder.wait_for("granted")
     finally:
         logging.setLogRecordFactory(factory)
     assert vars(granted)["key"] == "theirs"
     assert "lock:named" in granted.getMessage()
 
 
-def test_levels_that_change_under_load_and_handlers_that_fail_harm_no_lease(
-    kept: Kept, monkeypatch: pytest.MonkeyPatch
+def test_changing_levels_and_failing_handlers_do_not_affect_leases(
+    recorder: RecordingHandler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     raised: list[Any] = []
     monkeypatch.setattr(sys, "unraisablehook", raised.append)
@@ -401,11 +407,13 @@ def test_levels_that_change_under_load_and_handlers_that_fail_harm_no_lease(
     level(logging.DEBUG)
     with client.lock("after"):
         pass
-    kept.until("granted key=lock:after")
+    recorder.wait_for("granted key=lock:after")
     assert {type(each.exc_value) for each in raised} <= {ZeroDivisionError}
 
 
-def test_a_handler_that_holds_a_lock_which_the_program_holds_delays_no_lease(kept: Kept) -> None:
+def test_handler_that_waits_for_the_programs_lock_does_not_delay_renewals(
+    recorder: RecordingHandler,
+) -> None:
     """The program logs under its own lock, and acquires that lock in a handler."""
     mine = threading.Lock()
 
@@ -425,7 +433,7 @@ def test_a_handler_that_holds_a_lock_which_the_program_holds_delays_no_lease(kep
             assert lease.held
     finally:
         logging.getLogger("redlock").removeHandler(handler)
-    kept.until("released key=lock:mine")
+    recorder.wait_for("released key=lock:mine")
 
 
 FORKS = """
@@ -447,7 +455,7 @@ if child:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_forked_child_logs_and_what_waits_at_the_end_is_said() -> None:
+def test_forked_child_logs_and_an_exit_flushes_queued_records() -> None:
     child = processes.run(FORKS)
     out, errors = child.communicate(timeout=30)
     assert child.returncode == 0, errors
@@ -460,7 +468,7 @@ def test_a_forked_child_logs_and_what_waits_at_the_end_is_said() -> None:
 
 
 @pytest.mark.parametrize("end", ["release_all", "shutdown", "close", "force_release"])
-def test_a_lease_that_the_program_gave_up_is_no_warning(
+def test_revoked_lease_logs_info_and_any_other_loss_a_warning(
     client: redlock.Redlock, name: str, end: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A loss by any other cause is an error."""

@@ -14,46 +14,50 @@ import redlock
 from tests.waiting import aeventually
 
 LIMIT = 20
-WHO: contextvars.ContextVar[str] = contextvars.ContextVar("WHO", default="nobody")
+REGISTRAR: contextvars.ContextVar[str] = contextvars.ContextVar("REGISTRAR", default="unset")
 
 
 def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(asyncio.wait_for(main(), LIMIT))
 
 
-def test_the_context_is_that_of_who_registered_it(client: redlock.Redlock, name: str) -> None:
-    told: list[str] = []
+def test_callback_runs_in_the_context_that_registered_it(
+    client: redlock.Redlock, name: str
+) -> None:
+    notified: list[str] = []
     event = threading.Event()
     lease = client.lock(name).acquire()
 
     def register(who: str) -> None:
-        WHO.set(who)
-        lease.on_lost(lambda _: told.append(WHO.get()))
+        REGISTRAR.set(who)
+        lease.on_lost(lambda _: notified.append(REGISTRAR.get()))
 
     for who in ("first", "second"):
         contextvars.copy_context().run(register, who)
     lease.on_lost(lambda _: event.set())
     client.force_release(name)
     assert event.wait(LIMIT)
-    assert sorted(told) == ["first", "second"]
+    assert sorted(notified) == ["first", "second"]
 
 
-def test_so_it_is_on_a_loop(client: redlock.Redlock, name: str) -> None:
+def test_callback_on_a_loop_runs_in_the_context_that_registered_it(
+    client: redlock.Redlock, name: str
+) -> None:
     async def main() -> None:
-        told: list[tuple[str, str]] = []
-        all_told = asyncio.Event()
+        notified: list[tuple[str, str]] = []
+        all_notified = asyncio.Event()
 
         def tell(kind: str) -> None:
-            told.append((kind, WHO.get()))
-            if len(told) == 3:
-                all_told.set()
+            notified.append((kind, REGISTRAR.get()))
+            if len(notified) == 3:
+                all_notified.set()
 
         async def coroutine(error: redlock.LockLost) -> None:
             await asyncio.sleep(0)
             tell(f"task {error.reason}")
 
         async def register(lease: redlock.Lease) -> None:
-            WHO.set("registrar")
+            REGISTRAR.set("registrar")
             lease.on_lost(lambda error: tell(f"plain {error.reason}"))
             lease.on_lost(coroutine)
             lease.on_lost(lambda error: coroutine(error))
@@ -61,18 +65,18 @@ def test_so_it_is_on_a_loop(client: redlock.Redlock, name: str) -> None:
         lease = await client.lock(name).as_async().acquire()
         await asyncio.create_task(register(lease))
         await client.as_async().force_release(name)
-        await all_told.wait()
-        assert sorted(told) == [
+        await all_notified.wait()
+        assert sorted(notified) == [
             ("plain missing", "registrar"),
             ("task missing", "registrar"),
             ("task missing", "registrar"),
         ]
-        assert WHO.get() == "nobody"
+        assert REGISTRAR.get() == "unset"
 
     run(main)
 
 
-def test_its_task_is_not_collected_and_its_error_is_reported(
+def test_task_of_a_callback_is_kept_alive_and_its_error_reported(
     client: redlock.Redlock, name: str
 ) -> None:
     async def main() -> None:
@@ -127,13 +131,15 @@ def test_without_a_loop_a_coroutine_function_is_refused(
 
 
 @pytest.mark.parametrize("way", ["sync", "async"])
-def test_what_it_returns_unregisters_it(client: redlock.Redlock, name: str, way: str) -> None:
-    told: list[str] = []
+def test_returned_function_unregisters_the_callback(
+    client: redlock.Redlock, name: str, way: str
+) -> None:
+    notified: list[str] = []
     event = threading.Event()
 
     def watched(lease: redlock.Lease) -> Callable[[], None]:
-        forget = lease.on_lost(lambda _: told.append("forgotten"))
-        lease.on_lost(lambda _: told.append("kept"))
+        forget = lease.on_lost(lambda _: notified.append("forgotten"))
+        lease.on_lost(lambda _: notified.append("kept"))
         forget()
         forget()
         lease.on_lost(lambda _: event.set())
@@ -156,20 +162,20 @@ def test_what_it_returns_unregisters_it(client: redlock.Redlock, name: str, way:
         forget()
         del lease
         forget()
-    assert told == ["kept"]
+    assert notified == ["kept"]
 
 
-def test_one_callback_unregisters_the_next(client: redlock.Redlock, name: str) -> None:
+def test_callback_can_unregister_the_next_one(client: redlock.Redlock, name: str) -> None:
     """Includes a callback that the loop has already scheduled."""
 
     async def main() -> None:
-        told: list[int] = []
+        notified: list[int] = []
         forgets: list[Callable[[], None]] = []
         last = asyncio.Event()
         lease = await client.lock(name).as_async().acquire()
 
         def tell(number: int) -> None:
-            told.append(number)
+            notified.append(number)
             forgets[1 - number]()
 
         for number in (0, 1):
@@ -177,12 +183,12 @@ def test_one_callback_unregisters_the_next(client: redlock.Redlock, name: str) -
         lease.on_lost(lambda _: last.set())
         await client.as_async().force_release(name)
         await last.wait()
-        assert told in ([0], [1])
+        assert notified in ([0], [1])
 
     run(main)
 
 
-def test_who_may_unregister_it_keeps_neither_lease_nor_callback(
+def test_returned_function_keeps_neither_lease_nor_callback_alive(
     client: redlock.Redlock, name: str
 ) -> None:
     def registers() -> Callable[[], None]:
@@ -210,15 +216,13 @@ def test_a_context_that_holds_the_lease_is_collected_with_it(
         gc.collect()
 
 
-def test_a_loop_that_ends_by_the_loss_has_told_everybody(
-    client: redlock.Redlock, name: str
-) -> None:
+def test_callbacks_run_before_the_loss_ends_the_loop(client: redlock.Redlock, name: str) -> None:
     """The cancellation of the body also reports the loss, and may be the last step of the loop."""
-    told: list[str] = []
+    notified: list[str] = []
 
     async def body(key: str) -> None:
         async with client.lock(key) as lease:
-            lease.on_lost(lambda error: told.append(error.reason))
+            lease.on_lost(lambda error: notified.append(error.reason))
             threading.Thread(target=client.force_release, args=(key,)).start()
             while True:
                 await asyncio.sleep(0)
@@ -227,4 +231,4 @@ def test_a_loop_that_ends_by_the_loss_has_told_everybody(
     for number in range(40):
         with pytest.raises(redlock.LockLost):
             asyncio.run(asyncio.wait_for(body(f"{name}-{number}"), LIMIT))
-        assert told == ["missing"] * (number + 1)
+        assert notified == ["missing"] * (number + 1)

@@ -57,7 +57,7 @@ otel.instrument(client, tracer_provider=tracers, meter_provider=meters)
 """
 
 
-def ran(program: str, *flags: str) -> Any:
+def run_program(program: str, *flags: str) -> Any:
     """Returns the JSON output of the program in a separate process, because providers are global."""
     done = subprocess.run(
         [sys.executable, *flags, "-c", PRELUDE + program],
@@ -106,8 +106,8 @@ print(json.dumps([
 """
 
 
-def test_an_acquire_and_a_hold_are_spans_below_whoever_acquires() -> None:
-    spans = ran(SPANS)
+def test_acquire_and_hold_are_child_spans_of_the_caller() -> None:
+    spans = run_program(SPANS)
     found = [
         (
             span["name"],
@@ -143,12 +143,12 @@ def test_an_acquire_and_a_hold_are_spans_below_whoever_acquires() -> None:
     assert failed["took"] > 0.04
 
 
-TWINS = """
+ATTACHED = """
 other = redlock.Redlock("memory://shared")
 client = redlock.Redlock("memory://shared")
 
-def told():
-    # What was said by now is told: a hold of its own ends behind it.
+def flush_spans():
+    # Spans end in order, so all earlier ones have ended when that of this hold has.
     count = len(exporter.get_finished_spans())
     with client.lock("flush"):
         pass
@@ -156,12 +156,12 @@ def told():
 
 with client.lock("detached") as lease:
     other.attach("detached", lease.token).detach()
-    told()
+    flush_spans()
     assert lease.held
 lease = client.lock("released").acquire()
 other.attach("released", lease.token).release()
 eventually(lambda: not lease.held)
-told()
+flush_spans()
 holds = [span for span in exporter.get_finished_spans() if span.name == "redlock.hold"]
 print(json.dumps([
     [span.attributes["redlock.key"], span.attributes["redlock.end"]] for span in holds
@@ -169,8 +169,8 @@ print(json.dumps([
 """
 
 
-def test_a_twin_that_ends_ends_no_hold_but_its_own() -> None:
-    spans = [each for each in ran(TWINS) if each[0] != "lock:flush"]
+def test_attached_lease_that_ends_does_not_end_the_hold_span() -> None:
+    spans = [each for each in run_program(ATTACHED) if each[0] != "lock:flush"]
     # One for each acquire, at the end of its lease.
     assert spans == [["lock:detached", "released"], ["lock:released", "lost"]]
 
@@ -203,8 +203,8 @@ print(json.dumps([during, after, rows()]))
 """
 
 
-def test_metrics_count_what_clients_did() -> None:
-    during, after, ended = ran(METRICS)
+def test_metrics_match_what_the_clients_did() -> None:
+    during, after, ended = run_program(METRICS)
     assert (during["redlock.held{}"], after["redlock.held{}"]) == (1, 0)
     for name, count in {
         "redlock.acquires{outcome=granted}": 5,
@@ -226,41 +226,41 @@ def test_metrics_count_what_clients_did() -> None:
 
 INTERRUPTED = """
 import _thread, signal
-told = []
+observed = []
 def interrupts(key, waited, outcome, token):
-    told.append(outcome)
-    if len(told) == 1:
+    observed.append(outcome)
+    if len(observed) == 1:
         raise KeyboardInterrupt
     raise ZeroDivisionError
 redlock._native._observe_by(interrupts)
-sys.unraisablehook = lambda raised: told.append(raised.exc_type.__name__)
+sys.unraisablehook = lambda raised: observed.append(raised.exc_type.__name__)
 try:
     with client.lock("job"):
-        told.append("body")
+        observed.append("body")
 except KeyboardInterrupt:
-    told.append("interrupted")
+    observed.append("interrupted")
 with client.lock("job", wait=0):
-    told.append("body")
+    observed.append("body")
 
 async def main():
-    told.clear()
+    observed.clear()
     try:
         async with client.lock("job", wait=0):
-            told.append("body")
+            observed.append("body")
     except KeyboardInterrupt:
-        told.append("interrupted")
-first = list(told)
+        observed.append("interrupted")
+first = list(observed)
 try:
     asyncio.run(main())
 except KeyboardInterrupt:
     pass
 assert client.lock("job").try_acquire() is not None
-print(json.dumps([first, told]))
+print(json.dumps([first, observed]))
 """
 
 
-def test_what_an_observer_raises_takes_no_lease_along_and_an_interrupt_leaves_nothing() -> None:
-    first, then = ran(INTERRUPTED, "-W", "ignore")
+def test_observer_that_raises_loses_no_lease_and_an_interrupt_leaves_no_key() -> None:
+    first, then = run_program(INTERRUPTED, "-W", "ignore")
     assert first == ["granted", "interrupted", "granted", "ZeroDivisionError", "body"]
     assert then[:2] == ["granted", "interrupted"]
 
@@ -285,8 +285,8 @@ print(json.dumps([len(spans), len(otel._current.holds)]))
 """
 
 
-def test_under_load_and_beside_a_handler_that_raises_each_hold_ends() -> None:
-    assert ran(MANY) == [1600, 0]
+def test_every_hold_span_ends_under_load_with_a_failing_handler() -> None:
+    assert run_program(MANY) == [1600, 0]
 
 
 @pytest.fixture
@@ -313,7 +313,7 @@ def scraped() -> Iterator[Callable[[], str]]:
     worker.wait()
 
 
-def test_the_dashboard_and_the_alerts_ask_for_what_is_exported(
+def test_dashboard_and_alerts_query_exported_metrics(
     scraped: Callable[[], str],
 ) -> None:
     exported = set(re.findall(r"^(redlock_\w+)", scraped(), re.MULTILINE))

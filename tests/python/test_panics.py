@@ -8,7 +8,7 @@ PANICS = """
 import asyncio, json, threading, redlock
 from redlock._native import _panic_for_tests as panic
 
-def told(call):
+def outcome(call):
     try: call()
     except BaseException as error: return [type(error).__name__, getattr(error, "code", None), str(error)]
 
@@ -23,18 +23,18 @@ async def batch():
     async with await other as lease: return answers, lease.held
 
 def callback():
-    told = threading.Event()
-    for number, callback in enumerate([lambda _: panic("call"), lambda _: told.set()]):
+    notified = threading.Event()
+    for number, callback in enumerate([lambda _: panic("call"), lambda _: notified.set()]):
         lease = client.lock(f"lost-{number}").acquire()
         lease.on_lost(callback)
         client.force_release(f"lost-{number}")
         leases.append(lease)
-    return told.wait(10)
+    return notified.wait(10)
 
 leases = []
 client = redlock.Redlock("memory://")
 beside = client.lock("beside", ttl=0.3).acquire()
-seen = {"call": told(lambda: panic("call")), "wait": told(lambda: panic("wait"))}
+seen = {"call": outcome(lambda: panic("call")), "wait": outcome(lambda: panic("wait"))}
 seen["batch"], seen["other"] = asyncio.run(batch())
 seen["callback"] = callback()
 renewed = client.stats().renewed
@@ -47,7 +47,7 @@ print(json.dumps(seen))
 """
 
 
-def test_a_panic_is_an_exception_and_nothing_else_stops() -> None:
+def test_panic_raises_an_exception_and_everything_else_continues() -> None:
     process = run(PANICS)
     out, err = process.communicate(timeout=30)
     assert process.returncode == 0, err

@@ -13,10 +13,10 @@ import pytest
 import redlock
 
 from .servers import Server
-from .test_default import output
+from .test_default_client import output
 
 
-def again(thing: Any, protocol: int = pickle.HIGHEST_PROTOCOL) -> Any:
+def round_trip(thing: Any, protocol: int = pickle.HIGHEST_PROTOCOL) -> Any:
     return pickle.loads(pickle.dumps(thing, protocol))
 
 
@@ -29,11 +29,13 @@ def ask() -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
-def test_a_lock_comes_back_as_it_was(client: redlock.Redlock, name: str, protocol: int) -> None:
+def test_unpickled_lock_equals_the_original(
+    client: redlock.Redlock, name: str, protocol: int
+) -> None:
     lock = client.lock(
         [name, f"{name}-b"], ttl=5, wait=0.5, max_hold=60, renew=False, fencing=False
     )
-    other = again(lock, protocol)
+    other = round_trip(lock, protocol)
     assert type(other) is redlock.Lock
     assert (other.names, other.keys, other.ttl, other.wait) == (lock.names, lock.keys, 5.0, 0.5)
     with other.acquire() as lease:
@@ -42,7 +44,7 @@ def test_a_lock_comes_back_as_it_was(client: redlock.Redlock, name: str, protoco
         assert [each.key for each in client.leases()] == [lease.key]
 
 
-def test_one_client_s_locks_share_a_client_elsewhere(redis_server: Server, name: str) -> None:
+def test_unpickled_locks_of_one_client_share_a_client(redis_server: Server, name: str) -> None:
     client = redlock.Redlock(redis_server.url, key_prefix="p:", client_name=f"pickled-{name}")
     locks = pickle.dumps([client.lock(f"{name}-{number}") for number in range(5)])
     identity = re.search(rb"[0-9a-f]{32}", locks)
@@ -62,7 +64,7 @@ def test_one_client_s_locks_share_a_client_elsewhere(redis_server: Server, name:
         lease.release()
 
 
-def test_a_client_comes_back_with_its_options_and_its_password() -> None:
+def test_unpickled_client_has_its_options_and_password() -> None:
     url = "redis://user:secret@127.0.0.1:6379/1"
     options: dict[str, Any] = {
         "key_prefix": "p:",
@@ -81,25 +83,25 @@ def test_a_client_comes_back_with_its_options_and_its_password() -> None:
         assert "secret" not in text
 
 
-def test_credentials_come_along_by_reference(redis_server: Server) -> None:
+def test_credentials_callback_is_pickled_by_reference(redis_server: Server) -> None:
     client = redlock.Redlock(redis_server.url, credentials=ask)
     assert client.__reduce__()[1][2] == {"credentials": ask}  # type: ignore[index]
-    assert again(client).nodes == client.nodes
-    lock = again(client.lock("job"))
+    assert round_trip(client).nodes == client.nodes
+    lock = round_trip(client.lock("job"))
     del client
     gc.collect()
     # Only this lock refers to the function now.
     assert lock.__reduce__()[1][0].__reduce__()[1][2] == {"credentials": ask}
 
 
-def test_a_copy_is_the_same(client: redlock.Redlock, name: str) -> None:
+def test_copy_returns_the_same_object(client: redlock.Redlock, name: str) -> None:
     lock = client.lock(name)
     for thing in (client, lock):
         assert copy.copy(thing) is thing
         assert copy.deepcopy([thing]) == [thing]
 
 
-def test_a_lock_of_the_default_client_means_the_default_one_there() -> None:
+def test_unpickled_lock_uses_the_local_default_client() -> None:
     code = """
 import pickle, redlock
 redlock.configure("memory://here", key_prefix="here:")
@@ -111,8 +113,8 @@ print(lock.key, lock.ttl, b"memory" in text)
     assert output(code) == "there:job 5.0 False\n"
 
 
-def test_decorators_come_back_too(client: redlock.Redlock) -> None:
-    by_name = again(client.lock(named, wait=0, default="busy"))
+def test_decorating_lock_can_be_pickled(client: redlock.Redlock) -> None:
+    by_name = round_trip(client.lock(named, wait=0, default="busy"))
 
     def held(user: str) -> list[str]:
         return [lease.key for lease in client.leases()]
@@ -129,7 +131,7 @@ def hold(lock: redlock.Lock, results: Any) -> None:
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_a_lock_goes_to_another_process(redis_server: Server, name: str, method: str) -> None:
+def test_lock_can_be_sent_to_another_process(redis_server: Server, name: str, method: str) -> None:
     context = multiprocessing.get_context(method)
     lock = redlock.Redlock(redis_server.url).lock(name)
     results = context.Queue()
@@ -147,12 +149,12 @@ def test_an_option_that_this_version_lacks_is_refused() -> None:
         function(identity[::-1], nodes, {"nap": 1.0})
 
 
-def test_leases_stay_where_they_are(client: redlock.Redlock, name: str) -> None:
+def test_lease_cannot_be_pickled(client: redlock.Redlock, name: str) -> None:
     with client.lock(name).acquire() as lease, pytest.raises(TypeError, match="pickle"):
         pickle.dumps(lease)
 
 
-def test_what_is_described_can_be_read(client: redlock.Redlock, name: str) -> None:
+def test_attributes_of_a_lock_can_be_read(client: redlock.Redlock, name: str) -> None:
     lock = client.lock(name)
     assert (lock.name, lock.ttl, lock.wait) == (name, 10.0, None)
     lock = redlock.lock(["a", "b"], ttl=0.5, wait=0)
@@ -161,7 +163,7 @@ def test_what_is_described_can_be_read(client: redlock.Redlock, name: str) -> No
     assert re.fullmatch(r"\d+\.\d+\.\d+\S*", redlock.__version__)
 
 
-def test_inspections_say_what_they_found(redis_client: redlock.Redlock, name: str) -> None:
+def test_repr_of_an_inspection_shows_its_fields(redis_client: redlock.Redlock, name: str) -> None:
     found = redis_client.lock(name).inspect()
     (url,) = redis_client.nodes
     assert repr(found) == (
@@ -174,8 +176,10 @@ def test_inspections_say_what_they_found(redis_client: redlock.Redlock, name: st
     assert f"token='{found.nodes[0].token}'" in repr(found)
 
 
-@pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, again])
-def test_a_lease_says_how_it_is_handed_over(client: redlock.Redlock, name: str, way: Any) -> None:
+@pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, round_trip])
+def test_error_for_a_copied_lease_names_attach(
+    client: redlock.Redlock, name: str, way: Any
+) -> None:
     with client.lock(name) as lease:
         with pytest.raises(TypeError, match=r"lease\.token.*lock\.attach\(token\)") as caught:
             way(lease)

@@ -26,7 +26,7 @@ def replicated() -> Iterator[tuple[Server, Server]]:
     primary.close()
 
 
-def test_what_is_granted_is_on_the_replica(
+def test_granted_key_is_on_the_replica(
     replicated: tuple[Server, Server], call: Callable[..., Any]
 ) -> None:
     primary, replica = replicated
@@ -68,7 +68,7 @@ def knows_waitaof(server: Server) -> bool:
     return False
 
 
-def test_what_is_granted_survives_the_servers_crash(call: Callable[..., Any]) -> None:
+def test_granted_key_survives_a_crash_with_fsync(call: Callable[..., Any]) -> None:
     server = Server("--appendonly", "yes", "--appendfsync", "everysec")
     with contextlib.closing(server), redlock.Redlock(server.url, fsync=True) as client:
         if knows_waitaof(server):
@@ -88,12 +88,12 @@ def test_what_is_granted_survives_the_servers_crash(call: Callable[..., Any]) ->
         ({"fsync": 1}, "fsync is 1: it must be True or False"),
     ],
 )
-def test_other_kinds_of_values_are_refused(option: dict[str, object], words: str) -> None:
+def test_wrong_option_types_are_refused(option: dict[str, object], words: str) -> None:
     with pytest.raises(redlock.InvalidOption) as refused:
         redlock.Redlock("redis://127.0.0.1:1", **option)  # type: ignore[arg-type]
     assert words in str(refused.value)
 
 
-def test_memory_has_no_disk() -> None:
+def test_fsync_is_refused_for_memory() -> None:
     with pytest.raises(redlock.InvalidOption, match="fsync is set, but memory://x has no disk"):
         redlock.Redlock("memory://x", fsync=True)

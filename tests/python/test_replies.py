@@ -9,26 +9,26 @@ from typing import Any
 import pytest
 import redlock
 
-from .fake import ATTEMPTS, ROWS, Fakes, Row
+from .fake import ATTEMPTS, ROWS, FakeServers, Row
 from .processes import run
 
-CALM = [row for row in ROWS if row.get("then") != "again"]
-FLOODS = [row for row in ROWS if row.get("then") == "again"]
-ANSWERS = [row for row in CALM if row["to"] == "EVALSHA"]
+SINGLE_REPLIES = [row for row in ROWS if row.get("then") != "again"]
+ENDLESS_REPLIES = [row for row in ROWS if row.get("then") == "again"]
+SCRIPT_REPLIES = [row for row in SINGLE_REPLIES if row["to"] == "EVALSHA"]
 MB = 1 << 20
 
 
-def patience(row: Row) -> float:
+def node_timeout_for(row: Row) -> float:
     """Longer than a reply takes on a busy machine. Shorter where no reply will come."""
     return 9.0 if row["cause"] else 0.4
 
 
 Verb = Callable[..., Any]
 #: Applies a function to each row's client. No errors may remain.
-Each = Callable[[Fakes, list[Row], Callable[..., Any]], None]
+Each = Callable[[FakeServers, list[Row], Callable[..., Any]], None]
 
 
-def blame(row: Row, error: BaseException | None, words: list[str]) -> str | None:
+def unexpected_error(row: Row, error: BaseException | None, words: list[str]) -> str | None:
     """Returns the error in the outcome of a call, if there is one."""
     if not isinstance(error, redlock.QuorumUnavailable):
         return f"{row['about']}: {error!r}"
@@ -43,10 +43,10 @@ def blame(row: Row, error: BaseException | None, words: list[str]) -> str | None
 def each(request: pytest.FixtureRequest) -> Each:
     """Plays all rows at once, each on a thread or as a task of one loop."""
 
-    def play(fakes: Fakes, rows: list[Row], scene: Callable[..., Any]) -> None:
+    def play(fakes: FakeServers, rows: list[Row], scenario: Callable[..., Any]) -> None:
         def client(row: Row) -> redlock.Redlock:
             url = fakes.urls[row["about"]]
-            return redlock.Redlock(url, node_timeout=patience(row), connect_timeout=2)
+            return redlock.Redlock(url, node_timeout=node_timeout_for(row), connect_timeout=2)
 
         async def awaited() -> list[Any]:
             async def one(row: Row) -> Any:
@@ -55,7 +55,7 @@ def each(request: pytest.FixtureRequest) -> Each:
                     return result.as_sync() if isinstance(result, redlock.AsyncLease) else result
 
                 with client(row) as mine:
-                    return await scene(row, mine, call)
+                    return await scenario(row, mine, call)
 
             return await asyncio.gather(*map(one, rows))
 
@@ -64,7 +64,7 @@ def each(request: pytest.FixtureRequest) -> Each:
                 return getattr(thing, verb)(*args, **options)
 
             with client(row) as mine:
-                return drive(scene(row, mine, call))
+                return run_without_waiting(scenario(row, mine, call))
 
         if request.param == "async":
             verdicts = asyncio.run(awaited())
@@ -77,7 +77,7 @@ def each(request: pytest.FixtureRequest) -> Each:
     return play
 
 
-def drive(coroutine: Any) -> Any:
+def run_without_waiting(coroutine: Any) -> Any:
     """Runs a coroutine that never waits."""
     try:
         coroutine.send(None)
@@ -90,33 +90,33 @@ async def outcome(row: Row, words: list[str], call: Verb, *args: Any, **options:
     try:
         answer = await call(*args, **options)
     except Exception as error:
-        return blame(row, error, words)
+        return unexpected_error(row, error, words)
     return f"{row['about']}: {args[1]} gave {answer!r}"
 
 
 def test_an_acquire_ends_within_its_wait(each: Each) -> None:
-    async def scene(row: Row, client: redlock.Redlock, call: Verb) -> Any:
+    async def scenario(row: Row, client: redlock.Redlock, call: Verb) -> Any:
         return await outcome(row, [], call, client.lock("job", wait=1), "acquire")
 
-    with Fakes(CALM) as fakes:
-        each(fakes, CALM, scene)
+    with FakeServers(SINGLE_REPLIES) as fakes:
+        each(fakes, SINGLE_REPLIES, scenario)
 
 
-def test_a_plain_attempt_that_is_answered_oddly_is_not_believed_and_a_script_asked_instead(
+def test_broken_reply_to_a_plain_attempt_falls_back_to_the_script(
     each: Each,
 ) -> None:
-    async def scene(row: Row, client: redlock.Redlock, call: Verb) -> Any:
+    async def scenario(row: Row, client: redlock.Redlock, call: Verb) -> Any:
         lease = await call(client.lock("job"), "acquire")
         right = lease.held and row["about"] in fakes.granted
         lease.detach()
         return None if right else row["about"]
 
-    with Fakes(ATTEMPTS) as fakes:
-        each(fakes, ATTEMPTS, scene)
+    with FakeServers(ATTEMPTS) as fakes:
+        each(fakes, ATTEMPTS, scenario)
 
 
-def test_whatever_is_asked_says_the_cause_within_a_nodes_deadline(each: Each) -> None:
-    async def scene(row: Row, client: redlock.Redlock, call: Verb) -> Any:
+def test_every_verb_reports_the_cause_within_node_timeout(each: Each) -> None:
+    async def scenario(row: Row, client: redlock.Redlock, call: Verb) -> Any:
         lock, cause = client.lock("job"), (row, row["cause"], call)
         return (
             await outcome(*cause, lock, "inspect")
@@ -125,45 +125,45 @@ def test_whatever_is_asked_says_the_cause_within_a_nodes_deadline(each: Each) ->
             or await outcome(*cause, client, "force_release", "job")
         )
 
-    with Fakes(CALM) as fakes:
-        each(fakes, CALM, scene)
+    with FakeServers(SINGLE_REPLIES) as fakes:
+        each(fakes, SINGLE_REPLIES, scenario)
 
 
-def test_a_lease_is_neither_extended_nor_released_by_an_odd_answer(each: Each) -> None:
-    async def scene(row: Row, client: redlock.Redlock, call: Verb) -> Any:
+def test_broken_reply_neither_extends_nor_releases_a_lease(each: Each) -> None:
+    async def scenario(row: Row, client: redlock.Redlock, call: Verb) -> Any:
         lease = await call(client.lock("job", ttl=30, renew=False), "acquire")
-        fakes.well.discard(row["about"])
+        fakes.healthy.discard(row["about"])
         cause = (row, row["cause"], call)
         extended = await outcome(*cause, lease, "extend", 30)
         lost = None if lease.held else f"{row['about']}: lost by an odd answer"
         return extended or lost or await outcome(*cause, lease, "release")
 
-    with Fakes(ANSWERS) as fakes:
-        fakes.well.update(row["about"] for row in ANSWERS)
-        each(fakes, ANSWERS, scene)
+    with FakeServers(SCRIPT_REPLIES) as fakes:
+        fakes.healthy.update(row["about"] for row in SCRIPT_REPLIES)
+        each(fakes, SCRIPT_REPLIES, scenario)
 
 
-def peak(what: str) -> int:
+def memory_peak(what: str) -> int:
     text = Path("/proc/self/status").read_text()
     (line,) = (line for line in text.splitlines() if line.startswith(what))
     return int(line.split()[1]) * 1024
 
 
-def test_no_answer_reserves_memory_and_no_flood_starves_another_server(
+def test_broken_replies_reserve_no_memory_and_starve_no_other_server(
     each: Each, redis_client: redlock.Redlock, name: str
 ) -> None:
-    async def scene(row: Row, client: redlock.Redlock, call: Verb) -> Any:
+    async def scenario(row: Row, client: redlock.Redlock, call: Verb) -> Any:
         lock = client.lock("job")
         return await outcome(row, row["cause"], call, lock, "try_acquire")
 
-    sizes = [row for row in ROWS if row in FLOODS or "000000" in row["say"]]
-    with redis_client.lock(name, ttl=2).acquire() as beside, Fakes(sizes) as fakes:
-        before = peak("VmHWM"), peak("VmPeak")
+    sizes = [row for row in ROWS if row in ENDLESS_REPLIES or "000000" in row["say"]]
+    with redis_client.lock(name, ttl=2).acquire() as beside, FakeServers(sizes) as fakes:
+        before = memory_peak("VmHWM"), memory_peak("VmPeak")
         for row in sizes:
-            each(fakes, [row], scene)
+            each(fakes, [row], scenario)
             beside.ensure_held()
-    assert peak("VmHWM") - before[0] < 100 * MB
-    assert peak("VmPeak") - before[1] < 1000 * MB
+    assert memory_peak("VmHWM") - before[0] < 100 * MB
+    assert memory_peak("VmPeak") - before[1] < 1000 * MB
 
 
 LOGGED = """
@@ -178,7 +178,7 @@ for url in sys.argv[1:]:
 
 def test_a_password_that_a_server_repeats_is_not_shown_or_logged() -> None:
     rows = [row for row in ROWS if "{asked}" in row["say"]]
-    with Fakes(rows) as fakes:
+    with FakeServers(rows) as fakes:
         out, err = run(LOGGED, *fakes.urls.values()).communicate(timeout=30)
     assert err == ""
     assert out.count("DEBUG:redlock.node:no connection") >= len(rows), out

@@ -76,12 +76,12 @@ lock = client.lock(sys.argv[2], ttl=20)
 # What is imported at first use: a Ctrl-C in the middle of an import may be swallowed by importlib itself.
 with lock: pass
 print("ready", flush=True)
-interrupts = told = 0
+interrupts = printed = 0
 while interrupts < 100:
     try:
         while True:
-            if told < interrupts:
-                told += 1
+            if printed < interrupts:
+                printed += 1
                 # Here, where the next one may come at once.
                 print("next", flush=True)
             with lock: pass
@@ -91,7 +91,7 @@ print("next", flush=True)
 """
 
 
-def test_ctrl_c_at_any_moment_leaves_no_key(redis_server: Server, name: str) -> None:
+def test_ctrl_c_at_any_time_leaves_no_key(redis_server: Server, name: str) -> None:
     process = run(STORM, redis_server.url, name)
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
@@ -134,19 +134,19 @@ def imported() -> list[list[str]]:
     return [run(code).communicate(timeout=60)[0].split() for _ in range(5)]
 
 
-def test_importing_imports_no_asyncio() -> None:
+def test_import_does_not_import_asyncio() -> None:
     runs = imported()
     assert all(len(words) == 1 for words in runs), runs
 
 
 @pytest.mark.slow("measures the time that an import takes")
-def test_importing_is_cheap() -> None:
+def test_import_is_fast() -> None:
     runs = imported()
     # 5 ms is the goal. The rest is for a busy machine (`make bench`).
     assert min(float(words[0]) for words in runs) < 0.050
 
 
-def test_the_interpreter_ends_with_leases_and_waiters(redis_server: Server, name: str) -> None:
+def test_interpreter_with_leases_and_waiters_exits_cleanly(redis_server: Server, name: str) -> None:
     code = """
 import asyncio, sys, threading, warnings, redlock
 warnings.simplefilter("ignore")

@@ -18,7 +18,7 @@ import redlock
 from tests.waiting import eventually
 
 
-def lose(client: redlock.Redlock, lease: redlock.Lease) -> None:
+def force_loss(client: redlock.Redlock, lease: redlock.Lease) -> None:
     """Releases the lease by force, and waits until its holder knows."""
     client.force_release(lease.key.removeprefix("lock:"))
     eventually(lambda: not lease.held)
@@ -53,7 +53,7 @@ def test_async_with_releases(client: redlock.Redlock, name: str) -> None:
     asyncio.run(main())
 
 
-def test_decorated_function(client: redlock.Redlock, name: str) -> None:
+def test_decorated_function_holds_the_lock(client: redlock.Redlock, name: str) -> None:
     lock = client.lock(name)
 
     @lock
@@ -68,7 +68,7 @@ def test_decorated_function(client: redlock.Redlock, name: str) -> None:
     assert not lock.inspect().held
 
 
-def test_decorated_coroutine_function(client: redlock.Redlock, name: str) -> None:
+def test_decorated_coroutine_function_holds_the_lock(client: redlock.Redlock, name: str) -> None:
     lock = client.lock(name)
 
     @lock
@@ -80,7 +80,9 @@ def test_decorated_coroutine_function(client: redlock.Redlock, name: str) -> Non
     assert not lock.inspect().held
 
 
-def test_name_from_arguments(client: redlock.Redlock, name: str) -> None:
+def test_decorated_function_builds_the_name_from_its_arguments(
+    client: redlock.Redlock, name: str
+) -> None:
     @client.lock(lambda user, **_: f"{name}:{user}")
     def guarded(user: int, *, deep: bool = False) -> bool:
         assert client.lock(f"{name}:{user}").try_acquire() is None
@@ -94,7 +96,7 @@ def test_name_from_arguments(client: redlock.Redlock, name: str) -> None:
         client.lock(lambda: name).acquire()
 
 
-def test_generators_are_not_decorated(client: redlock.Redlock, name: str) -> None:
+def test_generator_cannot_be_decorated(client: redlock.Redlock, name: str) -> None:
     def generator() -> Iterator[int]:
         yield 1
 
@@ -102,7 +104,7 @@ def test_generators_are_not_decorated(client: redlock.Redlock, name: str) -> Non
         client.lock(name)(generator)
 
 
-def test_one_lock_entered_by_many_threads(client: redlock.Redlock, name: str) -> None:
+def test_many_threads_can_enter_one_lock(client: redlock.Redlock, name: str) -> None:
     lock = client.lock(name, wait=20)
     inside, most, entered = 0, 0, 0
 
@@ -122,7 +124,9 @@ def test_one_lock_entered_by_many_threads(client: redlock.Redlock, name: str) ->
     assert (most, entered) == (1, 40)
 
 
-def test_out_of_order_generators(client: redlock.Redlock, name: str) -> None:
+def test_generators_that_end_out_of_order_release_their_own_lease(
+    client: redlock.Redlock, name: str
+) -> None:
     """Each exit releases the lease of the matching with statement, although both share a Lock and a thread."""
     lock = client.lock(name)
 
@@ -132,7 +136,7 @@ def test_out_of_order_generators(client: redlock.Redlock, name: str) -> None:
 
     first, second = hold(), hold()
     one = next(first)
-    lose(client, one)  # so that the second may enter while the first is inside
+    force_loss(client, one)  # so that the second may enter while the first is inside
     two = next(second)
     assert two.held
     with pytest.raises(redlock.LockLost):
@@ -143,7 +147,7 @@ def test_out_of_order_generators(client: redlock.Redlock, name: str) -> None:
     assert not one.held
 
 
-def test_a_generator_that_hops_threads(client: redlock.Redlock, name: str) -> None:
+def test_generator_that_ends_on_another_thread_releases(client: redlock.Redlock, name: str) -> None:
     lock = client.lock(name)
 
     def hold() -> Iterator[redlock.Lease]:
@@ -172,7 +176,7 @@ def test_a_closed_generator_releases(client: redlock.Redlock, name: str) -> None
     assert not lease.held
 
 
-def test_exit_stack(client: redlock.Redlock, name: str) -> None:
+def test_exit_stack_releases(client: redlock.Redlock, name: str) -> None:
     first, second = client.lock(f"{name}-1"), client.lock(f"{name}-2")
     with contextlib.ExitStack() as stack:
         one = stack.enter_context(first)
@@ -183,12 +187,14 @@ def test_exit_stack(client: redlock.Redlock, name: str) -> None:
     assert not two.held
 
 
-def test_exit_stack_beside_a_with(client: redlock.Redlock, name: str) -> None:
+def test_exit_stack_does_not_release_the_lease_of_a_with(
+    client: redlock.Redlock, name: str
+) -> None:
     """The stack's entry has no frame. Its exit must not release the lease of the with statement."""
     lock = client.lock(name)
     stack = contextlib.ExitStack()
     one = stack.enter_context(lock)
-    lose(client, one)
+    force_loss(client, one)
     with lock as two:
         with pytest.raises(redlock.LockLost):
             stack.close()
@@ -197,7 +203,7 @@ def test_exit_stack_beside_a_with(client: redlock.Redlock, name: str) -> None:
     assert not two.held
 
 
-def test_async_exit_stack(client: redlock.Redlock, name: str) -> None:
+def test_async_exit_stack_releases(client: redlock.Redlock, name: str) -> None:
     async def main() -> None:
         async with contextlib.AsyncExitStack() as stack:
             lease = await stack.enter_async_context(client.lock(name))
@@ -215,17 +221,19 @@ def test_an_exit_without_an_entry_releases_nothing(client: redlock.Redlock, name
         assert lease.held
 
 
-def test_loss_at_the_exit(client: redlock.Redlock, name: str, within: Callable[..., Any]) -> None:
+def test_loss_is_raised_at_the_exit(
+    client: redlock.Redlock, name: str, within: Callable[..., Any]
+) -> None:
     with pytest.raises(redlock.LockLost) as caught:
         within(client.lock(name), lambda _: client.force_release(name))
     assert caught.value.reason == "missing"
 
 
-def test_the_body_s_exception_stands(
+def test_exception_of_the_body_is_kept_after_a_loss(
     client: redlock.Redlock, name: str, within: Callable[..., Any]
 ) -> None:
     def body(lease: redlock.Lease) -> None:
-        lose(client, lease)
+        force_loss(client, lease)
         raise KeyError(1)
 
     with pytest.raises(KeyError) as caught:
@@ -234,12 +242,12 @@ def test_the_body_s_exception_stands(
 
 
 #: How LockTimeout names the holder, in the core's text.
-OWN = r"this (thread|task) already holds it, acquired at .*test_scope\.py:\d+\. Locks are not reentrant"
+HELD_BY_CALLER = r"this (thread|task) already holds it, acquired at .*test_scope\.py:\d+\. Locks are not reentrant"
 #: The same client, but another thread or task.
-ANOTHERS = r"this client holds it, acquired at .*test_scope\.py:\d+$"
+HELD_BY_ANOTHER = r"this client holds it, acquired at .*test_scope\.py:\d+$"
 
 
-def test_waiting_for_oneself_is_warned_of(client: redlock.Redlock, name: str) -> None:
+def test_thread_that_waits_for_itself_is_warned(client: redlock.Redlock, name: str) -> None:
     lock = client.lock(name)
     with lock:
         with (
@@ -248,24 +256,24 @@ def test_waiting_for_oneself_is_warned_of(client: redlock.Redlock, name: str) ->
                 match=rf"lock:{name}: this thread already holds it, acquired at .*test_scope\.py:\d+\. "
                 "Locks are not reentrant, so this call waits for itself",
             ) as warned,
-            pytest.raises(redlock.LockTimeout, match=OWN) as caught,
+            pytest.raises(redlock.LockTimeout, match=HELD_BY_CALLER) as caught,
         ):
             lock.acquire(wait=0.1)
         assert warned[0].filename == __file__
         assert str(caught.value).count("reentrant") == 1
-        with warnings.catch_warnings(), pytest.raises(redlock.LockTimeout, match=OWN):
+        with warnings.catch_warnings(), pytest.raises(redlock.LockTimeout, match=HELD_BY_CALLER):
             warnings.simplefilter("error")
             lock.acquire(wait=0)
         assert lock.try_acquire() is None
 
 
-def test_another_thread_that_waits_is_not_called_the_holder(
+def test_another_waiting_thread_is_not_named_as_the_holder(
     client: redlock.Redlock, name: str
 ) -> None:
     lock = client.lock(name)
 
     def wait() -> str:
-        with pytest.raises(redlock.LockTimeout, match=ANOTHERS) as caught:
+        with pytest.raises(redlock.LockTimeout, match=HELD_BY_ANOTHER) as caught:
             lock.acquire(wait=0.1)
         return str(caught.value)
 
@@ -273,7 +281,7 @@ def test_another_thread_that_waits_is_not_called_the_holder(
         assert "reentrant" not in pool.submit(wait).result(10)
 
 
-def test_a_thread_that_handed_its_lease_over_is_not_called_the_holder(
+def test_thread_that_handed_over_its_lease_is_not_named_as_the_holder(
     client: redlock.Redlock, name: str
 ) -> None:
     """Like a FastAPI dependency: a generator enters in one thread of a pool and exits in another."""
@@ -285,7 +293,7 @@ def test_a_thread_that_handed_its_lease_over_is_not_called_the_holder(
             yield lease
 
     def second() -> str:
-        with pytest.raises(redlock.LockTimeout, match=ANOTHERS) as caught, dependency(0.1):
+        with pytest.raises(redlock.LockTimeout, match=HELD_BY_ANOTHER) as caught, dependency(0.1):
             pytest.fail("entered")
         return str(caught.value)
 
@@ -298,7 +306,7 @@ def test_a_thread_that_handed_its_lease_over_is_not_called_the_holder(
     assert not lock.inspect().held
 
 
-def test_a_thread_whose_exit_stack_holds_it_is_warned_of(
+def test_thread_whose_exit_stack_holds_the_lock_is_warned(
     client: redlock.Redlock, name: str
 ) -> None:
     lock = client.lock(name, wait=0.1)
@@ -321,7 +329,7 @@ CELLS = {
 
 
 @pytest.mark.parametrize("about", CELLS)
-def test_a_cell_of_a_notebook_is_not_warned_of_its_loop(
+def test_notebook_cell_gets_no_warning_about_the_loop(
     client: redlock.Redlock, name: str, about: str
 ) -> None:
     cell, warns = CELLS[about]
@@ -338,18 +346,18 @@ def test_a_cell_of_a_notebook_is_not_warned_of_its_loop(
     assert warns == ("warn(" in cell)
 
 
-def test_a_task_that_waits_for_itself_is_warned_of(client: redlock.Redlock, name: str) -> None:
+def test_task_that_waits_for_itself_is_warned(client: redlock.Redlock, name: str) -> None:
     async def main() -> None:
         lock = client.lock(name)
         async with lock:
             with (
                 pytest.warns(RuntimeWarning, match="this task already holds it.*not reentrant"),
-                pytest.raises(redlock.LockTimeout, match=OWN),
+                pytest.raises(redlock.LockTimeout, match=HELD_BY_CALLER),
             ):
                 await lock.as_async().acquire(wait=0.1)
 
             async def other() -> None:
-                with pytest.raises(redlock.LockTimeout, match=ANOTHERS) as caught:
+                with pytest.raises(redlock.LockTimeout, match=HELD_BY_ANOTHER) as caught:
                     await lock.as_async().acquire(wait=0.1)  # no warning, which would be an error
                 assert "reentrant" not in str(caught.value)
 
@@ -358,7 +366,7 @@ def test_a_task_that_waits_for_itself_is_warned_of(client: redlock.Redlock, name
     asyncio.run(main())
 
 
-def test_blocking_in_a_loop_is_warned_of(client: redlock.Redlock, name: str) -> None:
+def test_blocking_acquire_in_a_loop_warns_once(client: redlock.Redlock, name: str) -> None:
     lease = client.lock(name).acquire()
 
     async def main() -> None:
@@ -373,7 +381,7 @@ def test_blocking_in_a_loop_is_warned_of(client: redlock.Redlock, name: str) -> 
     lease.release()
 
 
-def test_a_client_closes_in_async_with(client: redlock.Redlock, name: str) -> None:
+def test_async_with_closes_the_client(client: redlock.Redlock, name: str) -> None:
     async def main() -> None:
         aclient = client.as_async()
         async with aclient as same:
@@ -386,7 +394,7 @@ def test_a_client_closes_in_async_with(client: redlock.Redlock, name: str) -> No
     asyncio.run(main())
 
 
-def test_a_signal_between_the_grant_and_the_body(client: redlock.Redlock, name: str) -> None:
+def test_signal_between_grant_and_body_leaves_no_lease(client: redlock.Redlock, name: str) -> None:
     """If a handler raises, no lock is held yet, or the with statement releases it."""
     lock, main, done = client.lock(name), threading.get_ident(), threading.Event()
     armed, raised = False, 0

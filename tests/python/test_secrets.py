@@ -10,13 +10,13 @@ import redlock
 
 from tests.waiting import eventually
 
-from .fake import Fakes
+from .fake import FakeServers
 from .processes import run
 from .servers import Server
 from .test_vectors import about, table
 
 SECRETS = table("secrets")
-OBEYED = {*map(chr, range(32)), *map(chr, range(127, 160)), "\u2028", "\u202e"}
+CONTROL_CHARACTERS = {*map(chr, range(32)), *map(chr, range(127, 160)), "\u2028", "\u202e"}
 
 
 def check(error: BaseException, words: list[str]) -> None:
@@ -27,7 +27,7 @@ def check(error: BaseException, words: list[str]) -> None:
     forms = [text, repr(error), repr(vars(error)), repr(pickle.loads(pickle.dumps(error)))]
     forms += [repr(node) for node in getattr(error, "nodes", ())]
     assert not any("s3cret" in form for form in (*forms, str(pickle.dumps(error)))), forms
-    assert not OBEYED & set("".join(forms)), forms
+    assert not CONTROL_CHARACTERS & set("".join(forms)), forms
     assert len(text) < 1000
 
 
@@ -38,21 +38,21 @@ def refused(*args: Any, **options: Any) -> BaseException:
 
 
 @pytest.mark.parametrize("row", SECRETS["refused"], ids=about)
-def test_what_is_refused_is_not_quoted(row: dict[str, Any]) -> None:
+def test_refused_url_is_not_quoted(row: dict[str, Any]) -> None:
     check(refused(row["nodes"]), row["says"])
     if len(row["nodes"]) == 1:
         check(refused(row["nodes"][0]), row["says"])
 
 
 @pytest.mark.parametrize("row", SECRETS["tls"], ids=about)
-def test_what_is_no_path_is_not_quoted(row: dict[str, Any]) -> None:
+def test_refused_tls_path_is_not_quoted(row: dict[str, Any]) -> None:
     for kind in (str, Path):
         options = {f"tls_{name}": kind(text) for name, text in row["options"].items()}
         check(refused("rediss://127.0.0.1:1", **options), row["says"])
 
 
 @pytest.mark.parametrize("row", SECRETS["accepted"], ids=about)
-def test_what_is_accepted_is_not_shown(row: dict[str, Any]) -> None:
+def test_accepted_password_is_not_shown(row: dict[str, Any]) -> None:
     with redlock.Redlock(row["nodes"]) as client:
         lock = client.lock("job", wait=0)
         with pytest.raises(redlock.QuorumUnavailable) as caught:
@@ -61,8 +61,8 @@ def test_what_is_accepted_is_not_shown(row: dict[str, Any]) -> None:
         assert "s3cret" not in f"{client!r} {client} {lock!r} {client.nodes}"
 
 
-def test_what_a_server_says_is_shown_without_the_password_and_on_one_line() -> None:
-    with Fakes(SECRETS["said"]) as fakes:
+def test_server_text_in_errors_has_no_password_and_one_line() -> None:
+    with FakeServers(SECRETS["said"]) as fakes:
         for row in SECRETS["said"]:
             with redlock.Redlock(fakes.urls[row["about"]], node_timeout=3) as client:
                 lock = client.lock("job", wait=0)
@@ -82,19 +82,19 @@ for url in sys.argv[1:]:
 """
 
 
-def test_what_a_server_says_is_logged_without_the_password_and_on_one_line() -> None:
-    with Fakes(SECRETS["said"]) as fakes:
+def test_server_text_in_logs_has_no_password_and_one_line() -> None:
+    with FakeServers(SECRETS["said"]) as fakes:
         out, err = run(LOGS, *fakes.urls.values()).communicate(timeout=60)
     assert err == ""
     assert out.count("***") >= 5, out
     assert "s3cret" not in out
     starts = re.compile(r"(DEBUG|INFO|WARNING):redlock\.\w+:|WARNING:app:|DEBUG:asyncio:")
     assert all(starts.match(line) for line in out.split("\n")[:-1]), out
-    assert not (OBEYED - {"\n"}) & set(out), out
+    assert not (CONTROL_CHARACTERS - {"\n"}) & set(out), out
 
 
 @pytest.mark.parametrize("row", SECRETS["name"], ids=about)
-def test_names_are_shown_on_one_line_and_kept_as_they_are(
+def test_names_are_escaped_in_messages_and_unchanged_in_keys(
     row: dict[str, Any], redis_server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     with redlock.Redlock(redis_server.url) as client:
@@ -107,11 +107,11 @@ def test_names_are_shown_on_one_line_and_kept_as_they_are(
         assert caught.value.resource == lease.key
         for text in (str(caught.value), *(str(warning.message) for warning in warned), repr(lock)):
             assert row["shown"] in text
-            assert not OBEYED & set(text)
+            assert not CONTROL_CHARACTERS & set(text)
         client.force_release(row["name"])
         eventually(lambda: any("lease lost" in record.getMessage() for record in caplog.records))
-        assert not any(OBEYED & set(record.getMessage()) for record in caplog.records)
+        assert not any(CONTROL_CHARACTERS & set(record.getMessage()) for record in caplog.records)
         with pytest.raises(redlock.LockLost) as lost:
             lease.ensure_held()
         assert row["shown"] in str(lost.value)
-        assert not OBEYED & set(f"{lost.value} {lease!r}")
+        assert not CONTROL_CHARACTERS & set(f"{lost.value} {lease!r}")

@@ -18,12 +18,12 @@ import redlock
 from tests.waiting import aeventually, eventually, forever
 
 from .servers import Silent
-from .test_scope import lose
+from .test_scope import force_loss
 
 Call = Callable[..., Any]
 
 
-def test_a_lock_only_describes(silent: list[Silent]) -> None:
+def test_creating_a_lock_sends_nothing(silent: list[Silent]) -> None:
     lock = redlock.Redlock(silent[0].url).lock(["a", "b"], ttl=5, wait=5)
     assert lock.key == "lock:a, lock:b"
     assert (lock.keys, lock.names) == (["lock:a", "lock:b"], ["a", "b"])
@@ -32,7 +32,7 @@ def test_a_lock_only_describes(silent: list[Silent]) -> None:
     assert not hasattr(lock, "release")
 
 
-def test_a_lease_that_a_task_forgets_is_not_released(client: redlock.Redlock, name: str) -> None:
+def test_lease_that_a_task_forgets_is_not_released(client: redlock.Redlock, name: str) -> None:
     async def main() -> None:
         with pytest.warns(ResourceWarning, match=rf"lock:{name}.*test_semantics\.py:\d+") as warned:
             await client.lock(name, ttl=20).as_async().acquire()
@@ -44,7 +44,7 @@ def test_a_lease_that_a_task_forgets_is_not_released(client: redlock.Redlock, na
     asyncio.run(main())
 
 
-def test_a_stale_threads_exit_leaves_the_next_holder_alone(
+def test_late_exit_of_a_thread_does_not_affect_the_next_holder(
     client: redlock.Redlock, name: str
 ) -> None:
     """Both entered the same Lock. The first one lost its lease, and leaves after the second has entered."""
@@ -53,7 +53,7 @@ def test_a_stale_threads_exit_leaves_the_next_holder_alone(
 
     def stale() -> redlock.LockLost:
         with pytest.raises(redlock.LockLost) as caught, lock as lease:
-            lose(client, lease)
+            force_loss(client, lease)
             entered.set()
             assert leave.wait(10)
         return caught.value
@@ -69,7 +69,7 @@ def test_a_stale_threads_exit_leaves_the_next_holder_alone(
         assert not lease.held
 
 
-def test_a_stale_tasks_exit_leaves_the_next_holder_alone(
+def test_late_exit_of_a_task_does_not_affect_the_next_holder(
     client: redlock.Redlock, name: str
 ) -> None:
     async def main() -> None:
@@ -99,7 +99,7 @@ def test_a_stale_tasks_exit_leaves_the_next_holder_alone(
     asyncio.run(main())
 
 
-def test_one_lock_entered_by_many_tasks(client: redlock.Redlock, name: str) -> None:
+def test_many_tasks_can_enter_one_lock(client: redlock.Redlock, name: str) -> None:
     lock = client.lock(name, wait=20)
     inside, most, entered = 0, 0, 0
 
@@ -119,7 +119,7 @@ def test_one_lock_entered_by_many_tasks(client: redlock.Redlock, name: str) -> N
     assert (most, entered) == (1, 40)
 
 
-def test_an_exit_elsewhere_takes_the_only_entry(client: redlock.Redlock, name: str) -> None:
+def test_exit_on_another_thread_ends_the_only_entry(client: redlock.Redlock, name: str) -> None:
     stack = contextlib.ExitStack()
     lease = stack.enter_context(client.lock(name))
     thread = threading.Thread(target=stack.close)
@@ -129,7 +129,7 @@ def test_an_exit_elsewhere_takes_the_only_entry(client: redlock.Redlock, name: s
     assert not client.lock(name).inspect().held
 
 
-def test_an_exit_elsewhere_among_several_releases_nothing(
+def test_exit_on_another_thread_with_several_entries_releases_nothing(
     client: redlock.Redlock, name: str
 ) -> None:
     lock = client.lock(name)
@@ -139,7 +139,7 @@ def test_an_exit_elsewhere_among_several_releases_nothing(
             yield lease
 
     stale, next_one = hold(), hold()
-    lose(client, next(stale))
+    force_loss(client, next(stale))
     held = next(next_one)
     with (
         ThreadPoolExecutor() as threads,
@@ -153,7 +153,7 @@ def test_an_exit_elsewhere_among_several_releases_nothing(
 
 
 @pytest.mark.slow("the interpreter stands still for longer than two ttls")
-def test_a_busy_gil_does_not_hand_out_an_expired_lease(client: redlock.Redlock, name: str) -> None:
+def test_busy_gil_does_not_return_an_expired_lease(client: redlock.Redlock, name: str) -> None:
     before = client.lock(name, ttl=0.4, renew=False).acquire()
     with ThreadPoolExecutor() as threads:
         waiting = threads.submit(client.lock(name, ttl=1, renew=False).acquire)
@@ -180,14 +180,14 @@ def test_extend_sets_the_ttl_of_later_renewals(
 
 def test_after_a_loss_every_release_raises(client: redlock.Redlock, name: str, call: Call) -> None:
     lease = call(client.lock(name), "acquire")
-    lose(client, lease)
+    force_loss(client, lease)
     for _ in range(2):
         with pytest.raises(redlock.LockLost) as caught:
             call(lease, "release")
         assert caught.value.reason == "missing"
 
 
-def test_one_round_never_overtakes_a_local_waiter(
+def test_single_round_does_not_overtake_a_local_waiter(
     client: redlock.Redlock, name: str, call: Call
 ) -> None:
     """In the queue of the name that refused the waiter. The other name that it wants is free for others."""
@@ -202,12 +202,12 @@ def test_one_round_never_overtakes_a_local_waiter(
         assert begun.wait(10)
         lock = client.lock(f"{name}-held")
 
-        def stands_in_line() -> bool:
+        def is_queued() -> bool:
             with pytest.raises(redlock.LockTimeout) as refused:
                 call(lock, "acquire", wait=0)
             return "other callers in this process were first" in str(refused.value)
 
-        eventually(stands_in_line)
+        eventually(is_queued)
         # The waiter releases what it acquired in the round that refused it.
         free = eventually(lambda: call(client.lock(f"{name}-free"), "try_acquire"))
         call(free, "release")
@@ -223,16 +223,16 @@ def test_on_lost_of_a_lost_lease_is_called_soon_by_the_loop(
 ) -> None:
     async def main() -> None:
         lease = await client.lock(name).as_async().acquire()
-        lose(client, lease)
-        told = asyncio.get_running_loop().create_future()
-        lease.on_lost(lambda error: told.set_result((error.reason, threading.current_thread())))
-        assert not told.done()  # soon, but not inside the call
-        assert await asyncio.wait_for(told, 5) == ("missing", threading.current_thread())
+        force_loss(client, lease)
+        notified = asyncio.get_running_loop().create_future()
+        lease.on_lost(lambda error: notified.set_result((error.reason, threading.current_thread())))
+        assert not notified.done()  # soon, but not inside the call
+        assert await asyncio.wait_for(notified, 5) == ("missing", threading.current_thread())
 
     asyncio.run(main())
 
 
-def test_a_lease_held_for_long_is_warned_of_once_with_its_place(
+def test_long_held_lease_logs_one_warning_with_its_call_site(
     name: str, caplog: pytest.LogCaptureFixture, call: Call
 ) -> None:
     with redlock.Redlock("memory://") as client:
@@ -248,7 +248,7 @@ def test_a_lease_held_for_long_is_warned_of_once_with_its_place(
 
 
 @pytest.mark.slow("waits for a second warning that does not come")
-def test_many_leases_from_one_place_are_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_many_leases_from_one_call_site_log_one_warning(caplog: pytest.LogCaptureFixture) -> None:
     with redlock.Redlock("memory://") as client:
         leases = [client.lock(f"long-{number}", ttl=20).acquire() for number in range(50)]
         for lease in leases:

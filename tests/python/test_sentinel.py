@@ -14,7 +14,7 @@ def service() -> Iterator[Service]:
         yield service
 
 
-def test_a_failover_is_followed_sync_and_async(service: Service, name: str) -> None:
+def test_client_follows_a_failover(service: Service, name: str) -> None:
     with redlock.Redlock(service.url()) as client:
         lock = client.lock(name, ttl=30, wait=20)
         with lock as lease:
@@ -33,7 +33,7 @@ def test_a_failover_is_followed_sync_and_async(service: Service, name: str) -> N
         asyncio.run(one())
 
 
-def test_who_knows_no_such_service_says_so(service: Service, name: str) -> None:
+def test_unknown_service_is_an_error(service: Service, name: str) -> None:
     with (
         redlock.Redlock(service.url() + "-2") as client,
         pytest.raises(redlock.InvalidOption, match="do not know the service service-2"),

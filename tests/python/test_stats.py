@@ -13,7 +13,7 @@ Call = Callable[..., Any]
 
 
 @pytest.mark.filterwarnings("ignore:.*not reentrant")
-def test_what_became_of_acquires_and_leases(client: redlock.Redlock, name: str, call: Call) -> None:
+def test_stats_count_every_outcome(client: redlock.Redlock, name: str, call: Call) -> None:
     before = client.stats()
     lock = client.lock(name, ttl=0.6, renew=False)
     lease = call(lock, "acquire")
@@ -41,7 +41,7 @@ def in_child(client: redlock.Redlock, results: Any) -> None:
     results.put(client.stats().granted)
 
 
-def test_a_forked_child_begins_at_zero(name: str) -> None:
+def test_stats_of_a_forked_child_start_at_zero(name: str) -> None:
     client = redlock.Redlock("memory://")
     client.lock(name).acquire().release()
     context = multiprocessing.get_context("fork")
@@ -53,7 +53,7 @@ def test_a_forked_child_begins_at_zero(name: str) -> None:
     assert client.stats().granted == 1
 
 
-def test_memory_without_a_name_is_each_client_s_own(name: str) -> None:
+def test_unnamed_memory_node_belongs_to_one_client(name: str) -> None:
     one, two = redlock.Redlock("memory://"), redlock.Redlock("memory://")
     with one.lock(name), two.lock(name, wait=0):
         assert one.lock(name).try_acquire() is None

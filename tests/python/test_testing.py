@@ -22,11 +22,12 @@ Call = Callable[..., Any]
 
 @pytest.fixture
 def fake() -> Iterator[TestRedlock]:
+    """Yields a client of `redlock.testing`. Its node exists only in memory, and tests control its state and clock."""
     with TestRedlock() as client:
         yield client
 
 
-def test_held_by_another(fake: TestRedlock, call: Call) -> None:
+def test_hold_makes_the_lock_held_by_another_client(fake: TestRedlock, call: Call) -> None:
     theirs = call(fake, "hold", "job")
     assert call(fake.lock("job"), "try_acquire") is None
     assert fake.leases() == []
@@ -36,7 +37,7 @@ def test_held_by_another(fake: TestRedlock, call: Call) -> None:
     call(call(fake.lock("job", wait=0), "acquire"), "release")
 
 
-def test_lost_now(fake: TestRedlock, call: Call) -> None:
+def test_lose_ends_the_lease(fake: TestRedlock, call: Call) -> None:
     lease = call(fake.lock("job"), "acquire")
     assert call(fake, "lose", "job") is True
     assert not lease.held
@@ -46,22 +47,22 @@ def test_lost_now(fake: TestRedlock, call: Call) -> None:
     assert call(fake, "lose", "job") is False
 
 
-def test_a_body_is_cancelled_by_the_loss(fake: TestRedlock) -> None:
+def test_lose_cancels_the_body(fake: TestRedlock) -> None:
     async def main() -> None:
         with pytest.raises(redlock.LockLost):
             async with fake.lock("job") as lease:
-                told: list[str | None] = []
-                lease.on_lost(lambda error: told.append(error.reason))
+                notified: list[str | None] = []
+                lease.on_lost(lambda error: notified.append(error.reason))
                 try:
                     await fake.as_async().lose("job")
                     await forever()
                 finally:
-                    assert told == ["missing"]
+                    assert notified == ["missing"]
 
     asyncio.run(main())
 
 
-def test_unavailable(fake: TestRedlock, call: Call) -> None:
+def test_fail_makes_the_node_unavailable(fake: TestRedlock, call: Call) -> None:
     lease = call(fake.lock("job", ttl=5), "acquire")
     fake.fail()
     with pytest.raises(redlock.QuorumUnavailable):
@@ -72,7 +73,7 @@ def test_unavailable(fake: TestRedlock, call: Call) -> None:
     call(call(fake.lock("other", wait=0), "acquire"), "release")
 
 
-def test_time_passes(fake: TestRedlock, call: Call) -> None:
+def test_advance_expires_a_lease(fake: TestRedlock, call: Call) -> None:
     lease = call(fake.lock("job", ttl=10, renew=False), "acquire")
     call(fake, "advance", timedelta(seconds=4))
     assert 5 < lease.remaining < 6
@@ -85,9 +86,7 @@ def test_time_passes(fake: TestRedlock, call: Call) -> None:
     call(call(fake.lock("job", wait=0), "acquire"), "release")
 
 
-def test_time_passes_for_others_and_for_leases_that_are_renewed(
-    fake: TestRedlock, call: Call
-) -> None:
+def test_advance_applies_to_other_holders_and_renewed_leases(fake: TestRedlock, call: Call) -> None:
     theirs = call(fake, "hold", "theirs", ttl=20)
     ours = call(fake.lock("ours", ttl=30), "acquire")
     call(fake, "advance", 20)
@@ -97,7 +96,7 @@ def test_time_passes_for_others_and_for_leases_that_are_renewed(
     call(ours, "release")
 
 
-def test_who_waits_gets_what_expires_as_time_passes(fake: TestRedlock) -> None:
+def test_advance_lets_a_waiter_acquire_an_expired_lock(fake: TestRedlock) -> None:
     theirs = fake.hold("job", ttl=100, renew=False)
     with ThreadPoolExecutor(1) as pool:
         waiter = pool.submit(fake.lock("job", ttl=100).acquire)
@@ -109,7 +108,7 @@ def test_who_waits_gets_what_expires_as_time_passes(fake: TestRedlock) -> None:
     lease.release()
 
 
-def test_a_wait_is_over_as_time_passes(fake: TestRedlock) -> None:
+def test_advance_ends_a_wait(fake: TestRedlock) -> None:
     theirs = fake.hold("job", ttl=100)
     with ThreadPoolExecutor(1) as pool:
         waiter = pool.submit(fake.lock("job").acquire, wait=50)
@@ -120,23 +119,23 @@ def test_a_wait_is_over_as_time_passes(fake: TestRedlock) -> None:
     assert theirs.held
 
 
-def test_who_is_told_was_told_when_time_has_passed(fake: TestRedlock) -> None:
-    told: list[str | None] = []
+def test_advance_returns_after_the_callbacks(fake: TestRedlock) -> None:
+    notified: list[str | None] = []
     lease = fake.lock("job").acquire()
-    lease.on_lost(lambda error: told.append(error.reason))
+    lease.on_lost(lambda error: notified.append(error.reason))
     fake.advance(3600)
-    assert told == ["expired"]
+    assert notified == ["expired"]
 
     async def main() -> None:
         lease = await fake.lock("job").as_async().acquire()
-        lease.on_lost(lambda error: told.append(error.reason))
+        lease.on_lost(lambda error: notified.append(error.reason))
         await fake.as_async().advance(3600)
-        assert told == ["expired"] * 2
+        assert notified == ["expired"] * 2
 
     asyncio.run(main())
 
 
-def test_time_passes_in_one_test_alone(fake: TestRedlock) -> None:
+def test_advance_affects_one_client_only(fake: TestRedlock) -> None:
     with TestRedlock() as other, redlock.Redlock("memory://") as third:
         leases = [each.lock("job", renew=False).acquire() for each in (fake, other, third)]
         fake.advance(10)
@@ -146,7 +145,7 @@ def test_time_passes_in_one_test_alone(fake: TestRedlock) -> None:
 
 
 @pytest.mark.parametrize("wrong", [-1, "10", None, float("nan")])
-def test_time_that_cannot_pass_is_refused(fake: TestRedlock, call: Call, wrong: Any) -> None:
+def test_invalid_advance_is_refused(fake: TestRedlock, call: Call, wrong: Any) -> None:
     lease = fake.lock("job").acquire()
     with pytest.raises(redlock.InvalidOption, match=r"seconds (is|must be) "):
         call(fake, "advance", wrong)
@@ -154,7 +153,7 @@ def test_time_that_cannot_pass_is_refused(fake: TestRedlock, call: Call, wrong: 
     lease.release()
 
 
-def test_each_has_a_node_of_its_own_which_others_may_share(fake: TestRedlock) -> None:
+def test_each_client_has_a_separate_node_that_others_can_share(fake: TestRedlock) -> None:
     with fake.lock("job"), TestRedlock() as other, redlock.Redlock(fake.nodes) as friend:
         with other.lock("job", wait=0) as lease:
             assert lease.held
@@ -162,7 +161,7 @@ def test_each_has_a_node_of_its_own_which_others_may_share(fake: TestRedlock) ->
 
 
 @pytest.mark.parametrize("end", ["close", "shutdown", "await shutdown", "with", "async with"])
-def test_its_end_is_that_of_all_that_it_made(end: str) -> None:
+def test_closing_the_client_ends_all_its_leases(end: str) -> None:
     client = TestRedlock(key_prefix="app:")
     theirs = client.hold("job", ttl=20)
     client.fail()
@@ -189,23 +188,20 @@ def test_its_end_is_that_of_all_that_it_made(end: str) -> None:
     redlock.Redlock(client.nodes).lock("other", wait=0).acquire().release()
 
 
+#: A test file that uses the fixtures of the pytest plugin `redlock_pytest`. Its tests run in this order.
 PLUGIN = """
 import asyncio
-import sys
 import pytest
-
-def test_nothing_is_imported_before():
-    assert not [name for name in sys.modules if name.partition(".")[0] == "redlock"]
 
 @pytest.fixture
 def lease(redlock_client):
-    # Whoever keeps one longer than the test finds it lost, and nothing is warned of.
+    # A lease that outlives its test is lost, without a warning.
     return redlock_client.lock("job").acquire()
 
-def test_a_client(lease, redlock_client):
+def test_client_lists_the_lease(lease, redlock_client):
     assert lease.held and redlock_client.leases() == [lease]
 
-def test_in_asyncio(redlock_client, async_redlock_client):
+def test_async_client_is_the_same_client(redlock_client, async_redlock_client):
     async def main():
         theirs = await async_redlock_client.hold("job")
         assert await async_redlock_client.lock("job").try_acquire() is None
@@ -216,14 +212,14 @@ def test_in_asyncio(redlock_client, async_redlock_client):
 
     asyncio.run(main())
 
-def test_another(redlock_client):
+def test_each_test_has_a_new_client(redlock_client):
     lease = redlock_client.lock("job", wait=0).acquire()
     assert redlock_client.lose("job") and not lease.held
 
 @pytest.mark.redlock(key_prefix="outer:", node_timeout=0.5)
 class TestMarked:
     @pytest.mark.redlock(key_prefix="app:")
-    def test_options(self, redlock_client, redlock_default):
+    def test_nearest_marker_sets_the_options(self, redlock_client, redlock_default):
         import redlock
         assert redlock.lock("job").key == "app:job"
         redlock_default.hold("job")
@@ -233,45 +229,63 @@ class TestMarked:
         with pytest.raises(redlock.QuorumUnavailable):
             redlock.lock("other", wait=0).acquire()
 
-    def test_the_default_client_is_as_it_was_before(self):
+    def test_default_client_is_restored(self):
         import redlock
         assert redlock.configure("memory://own").nodes == ["memory://own"]
 
-    def test_over_another_one(self, redlock_default):
+    def test_fixture_replaces_a_configured_default_client(self, redlock_default):
         import redlock
         assert redlock.lock("job").inspect().nodes[0].url == redlock_default.nodes[0]
 
-    def test_that_one_is_back(self):
+    def test_configured_default_client_is_restored(self):
         import redlock
         assert redlock.lock("job").inspect().nodes[0].url == "memory://own"
         with pytest.raises(redlock.InvalidOption, match="in use"):
             redlock.configure("memory://")
 """
 
+UNLOADED = """
+import sys
 
-def test_the_plugin_in_a_run_of_its_own(tmp_path: Path) -> None:
-    (tmp_path / "test_it.py").write_text(PLUGIN)
-    words = [
-        "-W",
-        "error",
-        "--strict-markers",
-        "-p",
-        "no:cacheprovider",
-        "-q",
-        "-p",
-        "no:hypothesispytest",
-    ]
-    ran = subprocess.run(
-        [sys.executable, "-m", "pytest", *words, "test_it.py"],
-        cwd=tmp_path,
+def test_nothing_is_imported():
+    assert not [name for name in sys.modules if name.partition(".")[0] == "redlock"]
+
+def test_no_fixture(redlock_client):
+    pass
+"""
+
+
+def run_pytest(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Runs the tests of `folder` in a new process."""
+    words = ["-q", "-W", "error", "--strict-markers", "-p", "no:cacheprovider"]
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", *words, "-p", "no:hypothesispytest", *arguments],
+        cwd=folder,
         capture_output=True,
         text=True,
         timeout=100,
     )
-    assert "8 passed" in ran.stdout, ran.stdout + ran.stderr
 
 
-def test_time_passes_although_the_program_s_clock_stands_still(
+@pytest.mark.parametrize("loaded", ["by -p", "by conftest.py"])
+def test_plugin_provides_fixtures_once_loaded(tmp_path: Path, loaded: str) -> None:
+    (tmp_path / "test_it.py").write_text(PLUGIN)
+    if loaded == "by -p":
+        ran = run_pytest(tmp_path, "-p", "redlock.pytest_plugin")
+    else:
+        (tmp_path / "conftest.py").write_text('pytest_plugins = ["redlock.pytest_plugin"]\n')
+        ran = run_pytest(tmp_path)
+    assert "7 passed" in ran.stdout, ran.stdout + ran.stderr
+
+
+def test_plugin_is_not_loaded_by_the_installation(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(UNLOADED)
+    ran = run_pytest(tmp_path)
+    assert "1 passed, 1 error" in ran.stdout, ran.stdout + ran.stderr
+    assert "fixture 'redlock_client' not found" in ran.stdout
+
+
+def test_advance_works_while_the_programs_clock_is_frozen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As with freezegun. The call itself blocks the loop that would notify the holder."""

@@ -11,7 +11,7 @@ import redlock
 
 from tests.ports import free_port
 
-from . import papers
+from . import certificates
 from .servers import Server
 
 Call = Callable[..., Any]
@@ -31,8 +31,8 @@ class Secured(Server):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("papers")
-    papers.make(path)
+    path = tmp_path_factory.mktemp("certificates")
+    certificates.make(path)
     return path
 
 
@@ -63,35 +63,33 @@ def refused(call: Call, url: str, **options: Any) -> str:
     return str(node.error)
 
 
-def test_a_server_of_the_right_authority_is_trusted(
+def test_server_certificate_of_the_given_ca_is_trusted(
     folder: Path, server: Secured, call: Call
 ) -> None:
     locks(call, server.tls_url, tls_ca=folder / "ca.crt")
 
 
-def test_a_server_of_another_authority_is_not(folder: Path, server: Secured, call: Call) -> None:
+def test_server_certificate_of_another_ca_is_refused(
+    folder: Path, server: Secured, call: Call
+) -> None:
     assert "UnknownIssuer" in refused(call, server.tls_url, tls_ca=folder / "other-ca.crt")
     assert "UnknownIssuer" in refused(call, server.tls_url)
 
 
-def test_the_server_name_is_the_one_that_the_certificate_carries(
-    folder: Path, server: Secured, call: Call
-) -> None:
+def test_server_name_must_match_the_certificate(folder: Path, server: Secured, call: Call) -> None:
     ca = folder / "ca.crt"
     locks(call, server.tls_url, tls_ca=ca, tls_server_name="redis.test")
     said = refused(call, server.tls_url, tls_ca=ca, tls_server_name="other.test")
     assert "other.test" in said
 
 
-def test_a_client_certificate_is_shown_where_the_server_asks(
-    folder: Path, strict: Secured, call: Call
-) -> None:
+def test_client_certificate_is_sent_on_request(folder: Path, strict: Secured, call: Call) -> None:
     ca, cert, key = folder / "ca.crt", folder / "client.crt", folder / "client.key"
     locks(call, strict.tls_url, tls_ca=ca, tls_cert=cert, tls_key=key)
     assert refused(call, strict.tls_url, tls_ca=ca)
 
 
-def test_what_a_program_has_in_memory_is_as_good_as_files(
+def test_certificates_can_be_passed_as_bytes(
     call: Call, folder: Path, server: Secured, strict: Secured
 ) -> None:
     def read(name: str) -> bytes:
@@ -112,7 +110,7 @@ def test_what_a_program_has_in_memory_is_as_good_as_files(
         call(call(again.lock("job"), "acquire"), "release")
 
 
-def test_tls_on_a_plain_port_and_the_reverse_are_faults_in_time(
+def test_tls_on_a_plain_port_and_the_reverse_fail_in_time(
     folder: Path, server: Secured, call: Call
 ) -> None:
     ca = folder / "ca.crt"
@@ -120,7 +118,7 @@ def test_tls_on_a_plain_port_and_the_reverse_are_faults_in_time(
     assert refused(call, f"redis://127.0.0.1:{server.tls_port}")
 
 
-def test_configure_takes_the_options_too(folder: Path, server: Secured) -> None:
+def test_configure_accepts_tls_options(folder: Path, server: Secured) -> None:
     redlock.configure(server.tls_url, tls_ca=str(folder / "ca.crt"), replace=True)
 
     async def main() -> bool:
@@ -148,7 +146,7 @@ def test_configure_takes_the_options_too(folder: Path, server: Secured) -> None:
         ({"tls_ca": "wide.crt"}, "UTF-16"),
     ],
 )
-def test_what_cannot_be_used_is_refused_when_the_client_is_made(
+def test_unusable_tls_options_are_refused_when_the_client_is_created(
     folder: Path, server: Secured, options: dict[str, str], words: str
 ) -> None:
     given = {
@@ -159,7 +157,7 @@ def test_what_cannot_be_used_is_refused_when_the_client_is_made(
         redlock.Redlock(server.tls_url, **given)  # type: ignore[arg-type]
 
 
-def test_a_mark_at_the_begin_of_a_file_is_not_minded(
+def test_byte_order_mark_of_a_certificate_is_ignored(
     folder: Path, server: Secured, call: Call
 ) -> None:
     marked = (folder / "ca.crt").read_text().encode("utf-8-sig")
@@ -168,7 +166,7 @@ def test_a_mark_at_the_begin_of_a_file_is_not_minded(
         locks(call, server.tls_url, tls_ca=ca)
 
 
-def test_a_unix_socket_is_a_node(tmp_path: Path, name: str, call: Call) -> None:
+def test_unix_socket_can_be_a_node(tmp_path: Path, name: str, call: Call) -> None:
     socket = tmp_path / "redis.sock"
     server = Server("--unixsocket", str(socket))
     try:

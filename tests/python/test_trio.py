@@ -29,13 +29,13 @@ def run(request: pytest.FixtureRequest) -> Callable[[Main], Any]:
     return lambda main: anyio.run(main, backend=backend)
 
 
-async def nothing_is_left(client: redlock.Redlock) -> None:
+async def assert_no_pending_cancellation(client: redlock.Redlock) -> None:
     """Checks that no cancellation is pending for this task, which would end it here."""
     async with client.lock("nothing-is-left", wait=60):
         await anyio.sleep(0)
 
 
-def test_every_verb_that_waits(run: Any, client: redlock.Redlock, name: str) -> None:
+def test_every_waiting_verb_works(run: Any, client: redlock.Redlock, name: str) -> None:
     async def main() -> None:
         lock = client.lock(name, ttl=5)
         async with lock as lease:
@@ -125,7 +125,7 @@ def test_a_cancelled_wait_leaves_no_key(run: Any, client: redlock.Redlock, name:
     assert not lock.inspect().held
 
 
-def test_cancelled_at_any_moment_it_leaves_no_key(
+def test_cancellation_at_any_time_leaves_no_key(
     run: Any, redis_client: redlock.Redlock, name: str
 ) -> None:
     lock = redis_client.lock(name, ttl=20)
@@ -165,31 +165,33 @@ def test_loss_cancels_the_body(run: Any, client: redlock.Redlock, name: str) -> 
                 await client.as_async().force_release(name)
                 await anyio.sleep_forever()
         # No cancellation is pending.
-        await nothing_is_left(client)
+        await assert_no_pending_cancellation(client)
 
     run(main)
     assert len(seen) == 2
 
 
-def test_loss_that_the_body_does_not_hear_of(run: Any, name: str) -> None:
+def test_loss_without_a_checkpoint_is_raised_at_the_exit(run: Any, name: str) -> None:
     client = redlock.Redlock("memory://")
 
     async def main() -> None:
         with pytest.raises(redlock.LockLost):
             async with client.lock(name, ttl=0.2, renew=False) as lease:
                 eventually(lambda: not lease.held)
-        await nothing_is_left(client)
+        await assert_no_pending_cancellation(client)
         with pytest.raises(KeyError) as caught:
             async with client.lock(name, ttl=0.2, renew=False) as lease:
                 eventually(lambda: not lease.held)
                 raise KeyError("body")
         assert "redlock" in caught.value.__notes__[0]
-        await nothing_is_left(client)
+        await assert_no_pending_cancellation(client)
 
     run(main)
 
 
-def test_two_scopes_of_which_one_is_lost(run: Any, client: redlock.Redlock, name: str) -> None:
+def test_loss_is_raised_by_the_scope_that_lost_its_lease(
+    run: Any, client: redlock.Redlock, name: str
+) -> None:
     inner, outer = f"{name}-inner", f"{name}-outer"
 
     async def main(lost: str) -> str:
@@ -210,7 +212,9 @@ def test_two_scopes_of_which_one_is_lost(run: Any, client: redlock.Redlock, name
     assert not client.lock(inner).inspect().held
 
 
-def test_loss_in_a_group_and_around_one(run: Any, client: redlock.Redlock, name: str) -> None:
+def test_loss_inside_and_around_a_task_group_cancels_it(
+    run: Any, client: redlock.Redlock, name: str
+) -> None:
     ended: list[str] = []
 
     async def sleeper() -> None:
@@ -285,29 +289,29 @@ def test_a_blocked_loop_does_not_get_an_expired_lease(run: Any, name: str) -> No
     run(main)
 
 
-def test_on_lost_runs_in_the_host_and_takes_coroutine_functions(
+def test_on_lost_runs_in_the_event_loop_and_accepts_coroutine_functions(
     run: Any, client: redlock.Redlock, name: str
 ) -> None:
-    told: list[Any] = []
+    notified: list[Any] = []
 
     async def main() -> None:
         async def slow(error: redlock.LockLost) -> None:
             await anyio.sleep(0)
-            told.append(error.reason)
+            notified.append(error.reason)
 
         lease = await client.lock(name).as_async().acquire()
-        lease.on_lost(lambda error: told.append(error.reason))
+        lease.on_lost(lambda error: notified.append(error.reason))
         lease.on_lost(slow)
         await client.as_async().force_release(name)
-        await aeventually(lambda: len(told) >= 2, sleep=anyio.sleep)
+        await aeventually(lambda: len(notified) >= 2, sleep=anyio.sleep)
         with pytest.raises(redlock.LockLost):
             await lease.release()
 
     run(main)
-    assert told == ["missing", "missing"]
+    assert notified == ["missing", "missing"]
 
 
-def test_a_callback_that_raises_is_logged_and_ends_nothing(
+def test_callback_that_raises_is_logged_and_stops_nothing(
     client: redlock.Redlock, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fails(error: redlock.LockLost) -> None:
@@ -330,7 +334,9 @@ def test_a_callback_that_raises_is_logged_and_ends_nothing(
     trio.run(main)
 
 
-def test_tasks_are_told_apart(run: Any, client: redlock.Redlock, name: str) -> None:
+def test_only_a_task_that_waits_for_itself_is_warned(
+    run: Any, client: redlock.Redlock, name: str
+) -> None:
     """A task that waits for itself gets a warning. A task that waits for another one does not."""
     lock = client.lock(name, wait=0.05)
 
@@ -352,7 +358,7 @@ def test_tasks_are_told_apart(run: Any, client: redlock.Redlock, name: str) -> N
     run(main)
 
 
-def test_blocking_in_a_run_is_warned_of(run: Any, client: redlock.Redlock, name: str) -> None:
+def test_blocking_in_an_event_loop_warns(run: Any, client: redlock.Redlock, name: str) -> None:
     async def main() -> None:
         with pytest.warns(RuntimeWarning, match="async with"), client.lock(name):
             pass
@@ -370,7 +376,9 @@ def test_blocking_in_a_run_is_warned_of(run: Any, client: redlock.Redlock, name:
     run(threads)
 
 
-def test_a_decorated_coroutine_function(run: Any, client: redlock.Redlock, name: str) -> None:
+def test_decorated_coroutine_function_holds_the_lock(
+    run: Any, client: redlock.Redlock, name: str
+) -> None:
     @client.lock(name, wait=0, default="skipped")
     async def work() -> str:
         await anyio.sleep(0)
@@ -379,7 +387,7 @@ def test_a_decorated_coroutine_function(run: Any, client: redlock.Redlock, name:
     assert run(work) == "held"
 
 
-def test_one_run_after_another_and_one_in_each_thread(client: redlock.Redlock, name: str) -> None:
+def test_sequential_runs_and_runs_in_threads_work(client: redlock.Redlock, name: str) -> None:
     async def main() -> bool:
         async with client.lock(name) as lease:
             return lease.held
@@ -434,7 +442,7 @@ def test_ctrl_c_ends_a_wait_and_leaves_no_key(
         assert redis_server.client.get(f"lock:{name}") is None
 
 
-def test_neither_is_imported_unless_it_is_in_use() -> None:
+def test_trio_and_anyio_are_imported_only_if_used() -> None:
     code = """
 import asyncio, sys, redlock
 client = redlock.Redlock("memory://")

@@ -31,7 +31,7 @@ def test_a_closed_port_ends_an_acquire_without_a_wait(
     assert [(node.url, node.state) for node in caught.value.nodes] == [(url, "fault")]
 
 
-def test_a_body_is_not_entered() -> None:
+def test_body_does_not_run_without_a_quorum() -> None:
     client = redlock.Redlock(f"redis://127.0.0.1:{free_port()}", unavailable_after=0.3)
     with pytest.raises(redlock.QuorumUnavailable), client.lock("job"):
         raise AssertionError
@@ -59,7 +59,7 @@ def test_callers_in_one_process_all_fail() -> None:
 
 
 @pytest.mark.parametrize("limit", [{"unavailable_after": 0.3}, {"unavailable_after": None}, {}])
-def test_a_held_lock_is_waited_for(limit: dict[str, Any]) -> None:
+def test_wait_for_a_held_lock_has_no_limit(limit: dict[str, Any]) -> None:
     with TestRedlock(**limit) as fake:
         theirs = fake.hold("job")
         got: list[bool] = []
@@ -119,7 +119,7 @@ def test_the_default_is_ten_seconds() -> None:
         assert "Gave up after unavailable_after=10." in failed[0]
 
 
-def test_a_client_of_redis_py_takes_the_option() -> None:
+def test_from_client_accepts_the_option() -> None:
     redis = pytest.importorskip("redis")
     theirs = redis.Redis(port=free_port())
     client = redlock.Redlock.from_client(theirs, unavailable_after=0.3)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import redlock
 
-from . import papers
+from . import certificates
 from .servers import Server, Silent
 from .test_tls import Secured
 from .test_vectors import about, table, verify
@@ -31,7 +31,7 @@ def test_parameters_of_other_clients_are_understood_or_refused_by_name(
         assert client.nodes == [here(row["shown"])]
 
 
-def test_a_name_and_a_database_reach_the_server(redis_server: Server) -> None:
+def test_client_name_and_database_reach_the_server(redis_server: Server) -> None:
     url = f"redis://127.0.0.1:{redis_server.port}"
     clients = [
         redlock.Redlock(f"{url}?db=3&client_name=by-url"),
@@ -47,10 +47,10 @@ def test_a_name_and_a_database_reach_the_server(redis_server: Server) -> None:
         client.close()
 
 
-def test_a_server_that_proves_nothing_is_believed_where_that_was_asked_for_and_said_once(
+def test_tls_verify_off_accepts_any_certificate_and_warns_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    papers.make(tmp_path)
+    certificates.make(tmp_path)
     server = Secured(tmp_path, "no")
     other = tmp_path / "other-ca.crt"
     try:

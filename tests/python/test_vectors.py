@@ -69,7 +69,7 @@ def test_lock_options_are_checked_before_anything_is_sent(
 
 
 @pytest.mark.parametrize("case", OPTIONS["without_scripts"], ids=about)
-def test_what_needs_a_script_is_refused_where_there_are_none(
+def test_options_that_need_a_script_are_refused_without_scripts(
     case: dict[str, Any], silent: list[Silent]
 ) -> None:
     with redlock.Redlock(silent[0].url, scripts=False) as client:
@@ -90,7 +90,7 @@ def test_client_options_are_checked_before_anything_is_sent(
     verify(case, lambda: redlock.Redlock(nodes, **options(case), **tls))
 
 
-def test_options_in_order_reach_the_node() -> None:
+def test_valid_options_reach_the_node() -> None:
     """Proves that the tests above can fail."""
     node = Silent()
     with (
@@ -118,7 +118,7 @@ def test_warnings_are_logged_once(
 
 
 @pytest.mark.parametrize("case", ERRORS["error"], ids=lambda case: str(case["class"]))
-def test_error_classes(case: dict[str, str]) -> None:
+def test_error_classes_match_the_table(case: dict[str, str]) -> None:
     kind = getattr(redlock, case["class"])
     assert issubclass(kind, redlock.LockError)
     assert kind.code == case["kind"]
@@ -130,7 +130,7 @@ def test_error_classes(case: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("verb", ERRORS["after_close"])
-def test_use_after_close(
+def test_closed_client_refuses_every_verb(
     client: redlock.Redlock, name: str, verb: str, call: Callable[..., Any]
 ) -> None:
     lock = client.lock(name)
@@ -148,7 +148,7 @@ def test_use_after_close(
 
 
 @pytest.mark.parametrize("case", KEYS, ids=about)
-def test_keys_that_are_no_lock_of_ours(
+def test_foreign_keys_are_reported_and_unchanged(
     case: dict[str, Any],
     redis_client: redlock.Redlock,
     redis_server: Server,

@@ -23,8 +23,8 @@ pytestmark = pytest.mark.slow("measures how soon a waiter is woken")
 Call = Callable[..., Any]
 
 #: A waiter without a notification retries half a second after its first attempt at the earliest.
-ASLEEP = 0.15
-SOON = 0.25
+DELAY_BEFORE_WAKE = 0.15
+MAX_DELAY = 0.25
 HELD_MS = 60_000
 
 
@@ -40,7 +40,7 @@ def delay(call: Call, lock: redlock.Lock, wake: Callable[[], object]) -> float:
     """Returns how long after `wake`, called on another thread, the waiter acquires."""
 
     def later() -> float:
-        time.sleep(ASLEEP)
+        time.sleep(DELAY_BEFORE_WAKE)
         wake()
         return time.monotonic()
 
@@ -57,7 +57,7 @@ def best_of_three(call: Call, lock: redlock.Lock, hold: Callable[[], Any]) -> fl
     return min(delay(call, lock, hold()) for _ in range(3))
 
 
-OURS = """
+HOLDER = """
 import sys, redlock
 with redlock.Redlock(sys.argv[1]).lock(sys.argv[2]):
     print("held", flush=True)
@@ -68,7 +68,7 @@ print("released", flush=True)
 
 def another_process(server: Server, name: str) -> Callable[[], object]:
     process = subprocess.Popen(
-        [sys.executable, "-c", OURS, server.url, name],
+        [sys.executable, "-c", HOLDER, server.url, name],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -92,7 +92,7 @@ def redis_py(server: Server, name: str) -> Callable[[], object]:
     return lock.release  # type: ignore[no-any-return]
 
 
-def by_hand(*command: str) -> Callable[[Server, str], Callable[[], object]]:
+def by_command(*command: str) -> Callable[[Server, str], Callable[[], object]]:
     def hold(server: Server, name: str) -> Callable[[], object]:
         key = f"lock:{name}"
         assert server.client.set(key, "somebody", px=HELD_MS)
@@ -106,20 +106,20 @@ def by_hand(*command: str) -> Callable[[Server, str], Callable[[], object]]:
 HOLDERS = {
     "release by us in another process": another_process,
     "release by redis-py": redis_py,
-    "DEL": by_hand("DEL", "KEY"),
-    "UNLINK": by_hand("UNLINK", "KEY"),
-    "FLUSHDB": by_hand("FLUSHDB"),
-    "FLUSHALL": by_hand("FLUSHALL"),
+    "DEL": by_command("DEL", "KEY"),
+    "UNLINK": by_command("UNLINK", "KEY"),
+    "FLUSHDB": by_command("FLUSHDB"),
+    "FLUSHALL": by_command("FLUSHALL"),
 }
 
 
 @pytest.mark.parametrize("how", HOLDERS)
-def test_a_waiter_is_woken_by_whoever_frees_the_lock(
+def test_waiter_is_woken_however_the_lock_is_freed(
     own_server: Server, name: str, call: Call, how: str
 ) -> None:
     with redlock.Redlock(own_server.url) as client:
         seconds = best_of_three(call, client.lock(name), lambda: HOLDERS[how](own_server, name))
-    assert seconds < SOON
+    assert seconds < MAX_DELAY
 
 
 def test_a_waiter_wakes_when_the_holders_ttl_ends(
@@ -138,7 +138,7 @@ def test_a_waiter_wakes_when_the_holders_ttl_ends(
     assert ttl - 0.05 < min(took) < 0.45, took  # an unnotified retry takes at least 0.5
 
 
-def test_a_waiter_goes_on_when_the_server_restarts_without_its_data(name: str, call: Call) -> None:
+def test_waiter_continues_after_a_restart_without_data(name: str, call: Call) -> None:
     server = Server()
     try:
         with redlock.Redlock(server.url) as client:
@@ -150,7 +150,7 @@ def test_a_waiter_goes_on_when_the_server_restarts_without_its_data(name: str, c
 
 
 @pytest.fixture(params=["no CLIENT command", "no RESP3"])
-def mute(request: pytest.FixtureRequest) -> Iterator[tuple[Server, str]]:
+def server_without_push(request: pytest.FixtureRequest) -> Iterator[tuple[Server, str]]:
     """Yields a server that cannot push to this client, and its URL."""
     resp2 = request.param == "no RESP3"
     server = Server(*(("--rename-command", "HELLO", "") if resp2 else ()))
@@ -163,16 +163,16 @@ def mute(request: pytest.FixtureRequest) -> Iterator[tuple[Server, str]]:
     server.close()
 
 
-def test_where_the_server_cannot_push_waiters_poll_and_the_log_says_so_once(
-    mute: tuple[Server, str], name: str, call: Call, caplog: pytest.LogCaptureFixture
+def test_waiters_poll_and_one_warning_is_logged_if_the_server_cannot_push(
+    server_without_push: tuple[Server, str], name: str, call: Call, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server, url = mute
+    server, url = server_without_push
     with caplog.at_level(logging.INFO, "redlock"), redlock.Redlock(url) as client:
         seconds = best_of_three(call, client.lock(name), lambda: redis_py(server, name))
         server.client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
         call(call(client.lock(name), "acquire", wait=10), "release")
         time.sleep(0.1)  # the log has a separate thread
-    assert seconds < SOON  # by frequent polling
+    assert seconds < MAX_DELAY  # by frequent polling
     said = [record for record in caplog.records if "does not support" in record.message]
     assert [record.levelno for record in said] == [logging.WARNING], caplog.text
     assert f"127.0.0.1:{server.port}" in said[0].message

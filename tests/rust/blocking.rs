@@ -1,4 +1,4 @@
-//! Blocking calls without a runtime. The background thread does the work that no caller waits for.
+//! Blocking calls without a tokio runtime. The client's background thread does the work that no caller waits for.
 
 use std::thread;
 use std::time::Duration;
@@ -12,6 +12,7 @@ fn blocking_threads_exclude_each_other() {
     let server = Server::start();
     let redlock = client([&server]);
     let lock = redlock.lock("job").ttl(millis(5000)).wait(millis(30_000));
+    // The number of threads that hold the lock.
     let inside = std::sync::atomic::AtomicU32::new(0);
     thread::scope(|all| {
         for _ in 0..8 {

@@ -67,6 +67,7 @@ const RUST: &[&str] = &[
 
 /// The modules of the package, from top to bottom. `_native` is the Rust part, which uses the classes of `errors`.
 const PYTHON: &[&str] = &[
+    "pytest_plugin",
     "testing",
     "otel",
     "__init__",

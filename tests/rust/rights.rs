@@ -1,5 +1,5 @@
-//! A user with the minimum rights can use everything. With fewer rights, the client reports immediately what is
-//! missing.
+//! A Redis user (ACL) with the minimum rights can use everything. With fewer rights, the client reports immediately what
+//! is missing. `RIGHTS` are those of `tests/vectors/rights.txt`, which the documentation lists.
 
 use std::time::Duration;
 
@@ -7,6 +7,7 @@ use redlock::{ErrorKind, Redlock};
 
 use crate::support::{RIGHTS, Server, eventually, millis};
 
+/// Creates a user with only these ACL rules, and a client that logs in as this user.
 fn as_user(server: &Server, rights: &str) -> Redlock {
     let set = format!("ACL SETUSER app reset on >s3cret-word {rights}");
     assert_eq!(server.ask(&set), "+OK");
@@ -28,7 +29,7 @@ async fn minimum_permissions_suffice() {
     let waiting = tokio::spawn(redlock.lock(["job", "other"]).acquire());
     eventually("a waiter", || redlock.stats().waiting == 1).await;
     lease.release().await.unwrap();
-    // By push, not by polling.
+    // The user may receive the push of the server, which wakes the waiter.
     let both = tokio::time::timeout(millis(5000), waiting).await.unwrap().unwrap().unwrap();
     assert!(redlock.force_release("other").await.unwrap());
     tokio::time::timeout(millis(5000), both.lost()).await.expect("notified by push");
@@ -75,6 +76,7 @@ async fn names_a_feature_permission_when_it_is_used() {
     let fenced = redlock.lock("job").fencing(true).wait(Duration::ZERO);
     let error = fenced.acquire().await.unwrap_err().to_string();
     assert!(error.contains("TIME for fencing and forced releases"), "{error}");
+    // A user with rights for other keys only.
     let elsewhere = as_user(&server, &RIGHTS.replace("lock:", "other:"));
     let error = elsewhere.lock("job").wait(Duration::ZERO).acquire().await.unwrap_err();
     assert!(error.to_string().contains("key"), "{error}");

@@ -11,13 +11,19 @@ use crate::fake::{Fake, Row};
 use crate::support::{Server, client, millis};
 use crate::vectors::read;
 
+/// The tables of the file. The secret in each row contains `s3cret`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Secrets {
+    /// Node URLs that the client refuses.
     refused: Vec<Clients>,
+    /// TLS options that are not paths of readable files.
     tls: Vec<Tls>,
+    /// Node URLs with a password, at which no server listens.
     accepted: Vec<Clients>,
+    /// Replies of a fake server that contain the password or control characters.
     said: Vec<Row>,
+    /// Lock names with control characters.
     name: Vec<Named>,
 }
 
@@ -26,6 +32,7 @@ struct Secrets {
 struct Clients {
     about: String,
     nodes: Vec<String>,
+    /// Texts that the error contains.
     #[serde(default)]
     says: Vec<String>,
 }
@@ -43,6 +50,7 @@ struct Tls {
 struct Named {
     about: String,
     name: String,
+    /// The name as messages show it.
     shown: String,
 }
 
@@ -62,6 +70,7 @@ fn check(about: &str, error: &Error, words: &[String]) {
     assert!(text.len() < 1000, "{about}: {text}");
 }
 
+/// Whether a terminal or a log viewer could interpret the character instead of showing it.
 fn is_control(character: char) -> bool {
     character.is_control() || matches!(character, '\u{2028}' | '\u{202e}')
 }
@@ -100,7 +109,7 @@ async fn accepted_secrets_are_not_shown() {
         let redlock = Redlock::builder(nodes).build().expect(&about);
         let lock = redlock.lock("job").wait(Duration::ZERO);
         let error = lock.acquire().await.unwrap_err();
-        check(&about, &error, &["127.0.0.1:1", "redis.sock"].map(String::from)[..0]);
+        check(&about, &error, &[]);
         let shown = format!("{redlock:?} {lock:?} {:?}", redlock.nodes());
         assert!(!shown.contains("s3cret"), "{about}: {shown}");
     }

@@ -1,6 +1,6 @@
-"""The body of an `async with`: how its task is cancelled when the lease is lost, and whose a cancellation is."""
+"""The body of an `async with`: cancels its task when the lease is lost, and recognises that cancellation."""
 
-# As `typing` has it, which takes longer to import than all the rest.
+# Like `typing.TYPE_CHECKING`. Importing `typing` takes longer than all the rest.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Body:
-    """An asyncio task inside an `async with`: asked to cancel itself, once, when the lease is lost."""
+    """An asyncio task inside an `async with`, which is cancelled once when the lease is lost."""
 
     __slots__ = ("cancelling", "done", "requested", "task")
 
@@ -25,10 +25,10 @@ class Body:
         self.done = False
 
     def begin(self) -> None:
-        """Its task is there already."""
+        """Does nothing, because the task exists already. trio needs this step."""
 
     def lost(self, error: "LockLost") -> None:
-        """Called by the loop, never by the task's own step: that would be cancelled at its next await."""
+        """Cancels the task. Only the event loop calls this, between the steps of its tasks."""
         if not self.done and not self.requested:
             self.requested = True
             self.task.cancel(str(error))

@@ -120,7 +120,7 @@ class Redlock:
             "credentials": credentials,
         }
         # Imported only by programs with such a client.
-        from redlock._redis_py import taken_over
+        from redlock._redis_py import read_clients
 
         # None is a value of `unavailable_after`.
         given = {
@@ -128,7 +128,7 @@ class Redlock:
             for name, value in options.items()
             if (value is not ... if name == "unavailable_after" else value is not None)
         }
-        nodes, more = taken_over(client, service, given)
+        nodes, more = read_clients(client, service, given)
         made: Any = cls
         return made(nodes, **given, **more)  # type: ignore[no-any-return]
 

@@ -1,6 +1,6 @@
 """`@lock`: a function that holds the lock during each call, for every kind of function.
 
-The kind of a callable does not tell everything. A wrapper, a lambda or an object may return an awaitable or a
+The kind of a callable is not enough. A wrapper, a lambda or an object may return an awaitable or a
 generator, of which nothing has run yet. So the result is checked too. An awaitable keeps the lease until it ends. A
 generator is rejected.
 """
@@ -59,19 +59,19 @@ class _Call:
 def _refuse(lock: "Lock", function: Any) -> None:
     if inspect.isclass(function):
         raise TypeError(
-            f"{function!r} is a class, which would be one no more: decorate its methods"
+            f"{function!r} is a class, and decorating it would replace it by a function: decorate its methods"
         )
     if isinstance(function, property | functools.cached_property):
         raise TypeError(
             f"a property cannot be decorated: put @{type(function).__name__} above the lock's decorator, not below"
         )
     if not callable(function):
-        bare = "" if isinstance(lock._given(), list) else "; or was @lock meant to be @lock(name)?"
+        bare = "" if isinstance(lock._given(), list) else ". Was @lock meant to be @lock(name)?"
         raise TypeError(f"{function!r} is not a function{bare}")
 
 
 def _code_of(function: Any) -> Any:
-    """Returns the code of which `inspect` can tell the kind. For an object that is its `__call__`."""
+    """Returns the function that `inspect` can classify. For an object this is its `__call__`."""
     while isinstance(function, functools.partial):
         function = function.func
     if inspect.isroutine(function) or inspect.isclass(function):
@@ -91,7 +91,7 @@ def _is_coroutine(code: Any) -> bool:
 
 def _generator(what: Any) -> TypeError:
     return TypeError(
-        f"{what!r} is a generator: its caller decides when it ends; use 'with lock:' inside of it"
+        f"{what!r} is a generator: its caller decides when it ends. Use 'with lock:' inside of it"
     )
 
 
@@ -127,10 +127,10 @@ def _any(call: _Call) -> Callable[..., Any]:
                 result = _no_generator(function, function(*args, **kwargs))
                 if not inspect.isawaitable(result):
                     return result
-                kept = _Kept(lease, result)
+                owner = _LeaseOfAwaitable(lease, result)
                 # From here on the awaitable releases the lease, not the with statement.
                 held._hand_over(lease)
-                return _awaitable(kept, function)
+                return _awaitable(owner, function)
         except LockTimeout:
             if entered or not call.default:
                 raise
@@ -148,7 +148,7 @@ def _no_generator(function: Any, result: Any) -> Any:
     return result
 
 
-class _Kept:
+class _LeaseOfAwaitable:
     """A lease that an awaitable keeps. If the awaitable is never awaited, the lease is released with this object."""
 
     __slots__ = ("awaitable", "lease")
@@ -168,25 +168,25 @@ class _Kept:
     __del__ = drop
 
 
-async def _under(kept: _Kept) -> Any:
-    lease = kept.lease
+async def _await_and_release(owner: _LeaseOfAwaitable) -> Any:
+    lease = owner.lease
     assert lease is not None
     try:
         async with lease.as_async():
-            kept.lease = None
-            return await kept.awaitable
+            owner.lease = None
+            return await owner.awaitable
     finally:
         # A lease that has ended is not entered.
-        kept.drop()
+        owner.drop()
 
 
-def _awaitable(kept: _Kept, function: Any) -> Any:
-    under: Any = _under(kept)
-    under.__name__ = getattr(function, "__name__", under.__name__)
-    under.__qualname__ = getattr(function, "__qualname__", under.__qualname__)
+def _awaitable(owner: _LeaseOfAwaitable, function: Any) -> Any:
+    coroutine: Any = _await_and_release(owner)
+    coroutine.__name__ = getattr(function, "__name__", coroutine.__name__)
+    coroutine.__qualname__ = getattr(function, "__qualname__", coroutine.__qualname__)
     asyncio: Any = sys.modules.get("asyncio")
-    awaitable: Any = kept.awaitable
+    awaitable: Any = owner.awaitable
     if asyncio is not None and asyncio.isfuture(awaitable):
         # A future runs without being awaited, so a task awaits it.
-        return awaitable.get_loop().create_task(under)
-    return under
+        return awaitable.get_loop().create_task(coroutine)
+    return coroutine

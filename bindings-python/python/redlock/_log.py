@@ -1,4 +1,4 @@
-"""Core's events as records of `logging`: one logger for each topic, and what those loggers want of core.
+"""Logs the core's events: one logger for each topic, whose levels the core stores.
 
 Core checks the level before it creates a record, on a thread that must never wait for Python. Core therefore stores
 the levels. When the level of a logger or of its parents changes, `logging` clears its cache, and we update core.
@@ -9,7 +9,7 @@ import sys
 from redlock import _native
 from redlock._native import _log_from
 
-# As `typing` has it, which takes longer to import than all the rest.
+# Like `typing.TYPE_CHECKING`. Importing `typing` takes longer than all the rest.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import logging
@@ -17,45 +17,45 @@ if TYPE_CHECKING:
     from typing import Any
 
     Emit = Callable[[str, int, str, tuple[object, ...], dict[str, object]], None]
-    Hearer = Callable[[str, str, dict[str, object]], None]
+    Subscriber = Callable[[str, str, dict[str, object]], None]
 
 TOPICS = ("acquire", "lease", "node", "client")
 # More than any level.
 NEVER = 1_000_000
 # The functions that receive each event of a topic, regardless of the level of its logger.
-_hearers: "dict[str, Hearer]" = {}
+_subscribers: "dict[str, Subscriber]" = {}
 _loggers: "dict[str, logging.Logger]" = {}
 
 
-def hear(topic: str, hearer: "Hearer | None") -> None:
+def subscribe(topic: str, subscriber: "Subscriber | None") -> None:
     """Sets the function that receives each event of this topic, on the log thread. None removes it."""
-    if hearer is None:
-        _hearers.pop(topic, None)
+    if subscriber is None:
+        _subscribers.pop(topic, None)
     else:
-        _hearers[topic] = hearer
+        _subscribers[topic] = subscriber
     if topic in _loggers:
-        _tell(topic, _loggers[topic])
+        _update_core(topic, _loggers[topic])
 
 
-def _tell(topic: str, logger: "logging.Logger") -> None:
-    """Tells core what the logger wants now."""
+def _update_core(topic: str, logger: "logging.Logger") -> None:
+    """Sends the logger's current level to the core."""
     # Repeats until core has the current level, because another thread may change the level in between. A lock would
     # stay locked if this thread were interrupted here.
-    told = None
-    while told != (wanted := _wanted(topic, logger)):
+    reported = None
+    while reported != (wanted := _wanted(topic, logger)):
         _log_from(topic, wanted)
-        told = wanted
+        reported = wanted
 
 
 def _wanted(topic: str, logger: "logging.Logger") -> int:
-    if topic in _hearers:
+    if topic in _subscribers:
         return 0
     if logger.disabled:
         return NEVER
     return max(logger.getEffectiveLevel(), logger.manager.disable + 1)
 
 
-class _Memory(dict[int, bool]):
+class _LevelCache(dict[int, bool]):
     """What `logging` knows of a logger, by level: forgotten whenever a level changes."""
 
     def __init__(self, changed: "Callable[[], None]") -> None:
@@ -67,7 +67,7 @@ class _Memory(dict[int, bool]):
         self.changed()
 
 
-def _lasting(kind: "type[logging.Logger]") -> "type[logging.Logger]":
+def _protected_class(kind: "type[logging.Logger]") -> "type[logging.Logger]":
     """Returns a class of loggers that `dictConfig` and `fileConfig` do not disable unless they name them.
 
     Otherwise a program would not log lost leases. The root logger's format is better than no record.
@@ -82,7 +82,7 @@ def _lasting(kind: "type[logging.Logger]") -> "type[logging.Logger]":
             return
         logger.__dict__["disabled"] = disabled
         memory = logger.__dict__.get("_cache")
-        if isinstance(memory, _Memory):
+        if isinstance(memory, _LevelCache):
             memory.changed()
 
     return type(kind.__name__, (kind,), {"disabled": property(disabled, disable)})
@@ -92,13 +92,13 @@ def _watched(topic: str) -> "logging.Logger":
     import logging
 
     logger = logging.getLogger(f"redlock.{topic}")
-    if isinstance(getattr(logger, "_cache", None), _Memory):
+    if isinstance(getattr(logger, "_cache", None), _LevelCache):
         return logger
     try:
-        logger.__class__ = _lasting(type(logger))
-        logger._cache = _Memory(lambda: _tell(topic, logger))  # type: ignore[attr-defined]
+        logger.__class__ = _protected_class(type(logger))
+        logger._cache = _LevelCache(lambda: _update_core(topic, logger))  # type: ignore[attr-defined]
     except (AttributeError, TypeError):
-        # Of a kind that cannot be watched: what it wants is asked for now, and whenever it has logged.
+        # This class of loggers does not report changes. Its level is read now, and after each record.
         pass
     return logger
 
@@ -126,15 +126,15 @@ def _emit(
         if logger.isEnabledFor(level):
             _log(logger, level, template, args, values)
     finally:
-        if (hearer := _hearers.get(topic)) is not None:
-            hearer(topic, template.partition(" key=")[0], values)
-        _tell(topic, logger)
+        if (subscriber := _subscribers.get(topic)) is not None:
+            subscriber(topic, template.partition(" key=")[0], values)
+        _update_core(topic, logger)
 
 
 def _start() -> "Emit":
     for topic in TOPICS:
         _loggers[topic] = _watched(topic)
-        _tell(topic, _loggers[topic])
+        _update_core(topic, _loggers[topic])
     return _emit
 
 

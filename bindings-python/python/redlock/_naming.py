@@ -1,4 +1,4 @@
-"""The name of a decorated function's lock, by the arguments of each call: a template, or a function that is asked."""
+"""Builds the name of a decorated function's lock from the arguments of each call, by a template or by a function."""
 
 import inspect
 import re
@@ -15,11 +15,11 @@ _Lock = Callable[[tuple[Any, ...], dict[str, Any]], "Lock"]
 
 
 def naming(lock: "Lock", function: Any) -> _Lock:
-    """What gives the lock for a call with these arguments."""
+    """Returns a function that returns the lock for the arguments of a call."""
     given = lock._given()
     if not isinstance(given, list):
-        ask = _asked(given, function)
-        return lambda args, kwargs: lock._named(ask(args, kwargs))
+        name_for = _by_function(given, function)
+        return lambda args, kwargs: lock._named(name_for(args, kwargs))
     if not any("{" in name or "}" in name for name in given):
         plain = lock._named(given)
         return lambda args, kwargs: plain
@@ -34,8 +34,12 @@ def naming(lock: "Lock", function: Any) -> _Lock:
     return fill
 
 
-def _asked(given: Callable[..., Any], function: Any) -> Callable[..., Any]:
-    """A function that gives the name: by the names of what it asks for, or else everything as the call has it."""
+def _by_function(given: Callable[..., Any], function: Any) -> Callable[..., Any]:
+    """Returns a function that calls `given` for the name.
+
+    If all parameters of `given` are also parameters of `function`, it gets those by name. Otherwise it gets all
+    arguments of the call unchanged.
+    """
     if inspect.iscoroutinefunction(given):
         raise InvalidOption(f"the name is {given!r}, a coroutine function: it must be a plain one")
     try:
@@ -49,11 +53,11 @@ def _asked(given: Callable[..., Any], function: Any) -> Callable[..., Any]:
         return lambda args, kwargs: given(*args, **kwargs)
     names = [each.name for each in wanted if each.name in known]
 
-    def ask(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def name_for(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         values = _arguments(signature, args, kwargs)
         return given(**{name: values[name] for name in names})
 
-    return ask
+    return name_for
 
 
 def _signature(function: Any) -> inspect.Signature:
@@ -61,7 +65,7 @@ def _signature(function: Any) -> inspect.Signature:
         return inspect.signature(function)
     except (TypeError, ValueError) as error:
         raise InvalidOption(
-            f"{function!r} does not say what its parameters are: give a function for the lock's name, which gets "
+            f"the parameters of {function!r} are unknown: give a function for the lock's name, which gets "
             "its arguments"
         ) from error
 
@@ -75,7 +79,7 @@ def _arguments(
 
 
 def _fields(name: str) -> list[str]:
-    """What stands between a template's braces, in the order of the text."""
+    """Returns the fields between a template's braces, in the order of the text."""
     found: list[str] = []
     for _, field, spec, _ in string.Formatter().parse(name):
         if field is not None:
@@ -85,17 +89,17 @@ def _fields(name: str) -> list[str]:
 
 def _check(name: str, signature: inspect.Signature, function: Any) -> None:
     about = f"the name {name!r} is a template over the arguments of {function!r}"
-    way_out = "write '{{' and '}}' for braces themselves"
+    escape = "Write '{{' and '}}' for literal braces"
     try:
         fields = _fields(name)
     except ValueError as error:
-        raise InvalidOption(f"{about}, and a wrong one: {error}; {way_out}") from None
+        raise InvalidOption(f"{about}, and it is invalid ({error}). {escape}") from None
     for field in fields:
         parameter = re.split(r"[.\[]", field)[0]
         if parameter not in signature.parameters:
             known = ", ".join(signature.parameters) or "none"
             raise InvalidOption(
-                f"{about}, which has no parameter {parameter!r} (it has: {known}); {way_out}"
+                f"{about}, which has no parameter {parameter!r} (it has: {known}). {escape}"
             )
 
 
@@ -106,8 +110,8 @@ class _Text(string.Formatter):
         text = super().format_field(value, spec)
         if re.search(r" at 0x[0-9a-fA-F]+>", text):
             raise InvalidOption(
-                f"the lock's name would have {text}, whose address is another one in every process: name what "
-                "tells it apart, as in '{order.id}'"
+                f"the lock's name would contain {text}, whose address differs in every process: name a value that "
+                "identifies it, as in '{order.id}'"
             )
         return text
 

@@ -7,7 +7,7 @@ from redlock.errors import InvalidOption
 
 
 class FromProvider:
-    """A credential provider of redis-py, as `credentials=` asks."""
+    """A credential provider of redis-py as a function for `credentials=`."""
 
     def __init__(self, provider: Any, encoding: str) -> None:
         self.provider = provider
@@ -17,7 +17,7 @@ class FromProvider:
         try:
             answer = self.provider.get_credentials()
         except NotImplementedError:
-            # One for asyncio alone; we are asked on a thread without a loop.
+            # A provider for asyncio only. This function runs on a thread without an event loop.
             import asyncio
 
             answer = asyncio.run(self.provider.get_credentials_async())
@@ -38,7 +38,7 @@ class FromProvider:
 
 
 def encoding(kwargs: dict[str, Any]) -> str:
-    """In which the client sends text."""
+    """Returns the encoding in which the client sends text."""
     name = kwargs.get("encoding") or "utf-8"
     try:
         return codecs.lookup(name).name
@@ -46,8 +46,8 @@ def encoding(kwargs: dict[str, Any]) -> str:
         return str(name)
 
 
-def word(name: str, kwargs: dict[str, Any]) -> str:
-    """A user or a password, which redis-py takes as bytes and as a number, too."""
+def text_of(name: str, kwargs: dict[str, Any]) -> str:
+    """Returns a user or a password as text. redis-py also accepts bytes and numbers."""
     value, coded = kwargs.get(name), kwargs.get("encoding") or "utf-8"
     if not isinstance(value, (str, bytes, bytearray, memoryview)):
         return str(value or "")
@@ -56,15 +56,15 @@ def word(name: str, kwargs: dict[str, Any]) -> str:
         if not isinstance(value, str) or value.encode(coded) == value.encode():
             return text
     except (ValueError, LookupError, TypeError):
-        # Its own text has the password in it.
+        # The text of this error contains the password.
         pass
     what = (
-        f"the client sends its {name} as {coded}, and redlock as utf-8, which is another one, or none"
+        f"the client sends its {name} as {coded}, and redlock would send other bytes, because it uses utf-8"
         if isinstance(value, str)
-        else f"the client's {name} is in bytes that are not UTF-8, as which redlock sends it"
+        else f"the client's {name} is in bytes that are not UTF-8, the encoding that redlock uses"
     )
     raise InvalidOption(
-        f"{what}: give it letters of ASCII, or write the node's URL, Redlock('redis://...'), with what "
+        f"{what}: use ASCII letters, or write the node's URL, Redlock('redis://...'), with the text that "
         "the server expects"
     )
 

@@ -1,7 +1,7 @@
-"""What redis-py's clients know of their servers, as our URLs and options say it.
+"""Converts redis-py's clients to node URLs and options.
 
-redis itself is never imported here: who passes a client has done that. Its objects are read and not used, so that
-nothing connects, and told apart by the names of their classes.
+This module never imports redis, because a program that passes a client has already imported it. It recognises the
+objects by the names of their classes, and only reads them, so that nothing connects.
 """
 
 import inspect
@@ -18,15 +18,15 @@ from redlock.errors import InvalidOption
 KINDS = ("RedisCluster", "Sentinel", "Redis", "ConnectionPool")
 
 
-def taken_over(
+def read_clients(
     clients: Any, service: str | None, given: dict[str, Any]
 ) -> tuple[list[str], dict[str, Any]]:
-    """The nodes' URLs, and the options that the client needs beside those that were given."""
+    """Returns the nodes' URLs, and the options that the client needs in addition to those in `given`."""
     several = list(clients) if isinstance(clients, (list, tuple)) else [clients]
     if not several:
-        raise InvalidOption("no client is given: a list of them has one at least")
+        raise InvalidOption("no client is given: pass one or more")
     nodes = [_Node(client, service, given) for client in several]
-    left_out = sorted({name for node in nodes for name in node.left_out})
+    ignored = sorted({name for node in nodes for name in node.ignored})
     options = {}
     if "credentials" not in given:
         providers = [node.provider for node in nodes]
@@ -39,16 +39,16 @@ def taken_over(
         if providers[0] is not None:
             if len(encodings) > 1:
                 raise InvalidOption(
-                    "the clients send what their credential provider gives in different encodings: give credentials=, "
+                    "the clients encode the result of their credential provider differently: give credentials=, "
                     "one function for all nodes"
                 )
             options["credentials"] = login.FromProvider(providers[0], encodings.pop())
             if hasattr(providers[0], "on_next"):
-                left_out.append(
-                    "new tokens of the credential_provider, which is asked at each connect"
+                ignored.append(
+                    "new tokens of the credential_provider, which is only called at each connect"
                 )
-    if left_out:
-        text = f"without a counterpart in redlock, and left out: {', '.join(left_out)}"
+    if ignored:
+        text = f"settings without a counterpart in redlock are ignored: {', '.join(ignored)}"
         warnings.warn(text, UserWarning, stacklevel=3)
     return [node.url for node in nodes], options
 
@@ -61,16 +61,16 @@ def _kind(client: Any) -> str | None:
 
 
 class _Node:
-    """One client: where it goes, as a URL."""
+    """One client, converted to the URL of a node."""
 
     def __init__(self, client: Any, service: str | None, given: dict[str, Any]) -> None:
         self.given = given
         self.provider: Any = None
         self.encoding = "utf-8"
-        self.left_out: list[str] = []
+        self.ignored: list[str] = []
         kind = _kind(client)
         if service is not None and kind != "Sentinel":
-            raise InvalidOption("service is given, and the client is no Sentinel: leave it out")
+            raise InvalidOption("service is given, but the client is not a Sentinel: omit service")
         if kind == "RedisCluster":
             self._cluster(client)
         elif kind == "Sentinel":
@@ -83,10 +83,10 @@ class _Node:
         elif kind is not None:
             self._pool(client if kind == "ConnectionPool" else client.connection_pool)
         else:
-            # Not shown: its text may have a password in it.
+            # The object is not shown, because its text may contain a password.
             raise InvalidOption(
                 f"a client is of type {type(client).__name__}: it must be redis-py's Redis, ConnectionPool, Sentinel "
-                "or RedisCluster, sync or asyncio; for others write the node's URL: Redlock('redis://...')"
+                "or RedisCluster, sync or asyncio. For other clients write the node's URL, Redlock('redis://...')"
             )
 
     def _pool(self, pool: Any) -> None:
@@ -96,12 +96,12 @@ class _Node:
         if cls.__module__.partition(".")[0] != "redis":
             raise InvalidOption(
                 f"the client's connections are of class {cls.__name__}, which is not redis-py's: write the node's URL, "
-                "Redlock('redis://...'), or 'memory://' for a server that is none"
+                "Redlock('redis://...'), or 'memory://' to use no server"
             )
         maker = getattr(type(pool), "make_connection", None)
         if getattr(maker, "__module__", "").partition(".")[0] != "redis":
             raise InvalidOption(
-                f"the client's pool is of class {type(pool).__name__}, whose connections are made in a way of its own: "
+                f"the client's pool is of class {type(pool).__name__}, which creates its connections itself: "
                 "write the node's URL, Redlock('redis://...')"
             )
         tls = "SSL" in cls.__name__
@@ -114,9 +114,9 @@ class _Node:
             self._sentinel(manager, pool.service_name, kwargs, tls)
         elif "path" in kwargs:
             parameters = self._parameters(kwargs, cls, tls)
-            # A path has no place for these but behind the ?.
-            names = () if self._asks(kwargs) else ("username", "password")
-            words = {name: login.word(name, kwargs) for name in names} | {"db": kwargs.get("db")}
+            # A URL with a path contains these only as parameters.
+            names = () if self._uses_provider(kwargs) else ("username", "password")
+            words = {name: login.text_of(name, kwargs) for name in names} | {"db": kwargs.get("db")}
             parameters |= {name: word for name, word in words.items() if word}
             self.url = (
                 f"unix://{quote(settings.as_path('path', kwargs['path']))}{_query(parameters)}"
@@ -131,16 +131,16 @@ class _Node:
     def _sentinel(self, manager: Any, service: str, kwargs: dict[str, Any], tls: bool) -> None:
         for name in ("min_other_sentinels", "_force_master_ip"):
             if getattr(manager, name, None):
-                raise settings.refused(name.lstrip("_"))
+                raise settings.unsupported(name.lstrip("_"))
         parameters = self._parameters(kwargs, None, tls)
         own = dict(manager.sentinel_kwargs)
         settings.check_sentinels(own, kwargs, tls)
         for name in ("username", "password"):
             if own.get(name):
-                parameters[f"sentinel_{name}"] = login.word(name, own)
+                parameters[f"sentinel_{name}"] = login.text_of(name, own)
         places = [each.connection_pool.connection_kwargs for each in manager.sentinels]
         hosts = ",".join(_host(place["host"], place["port"]) for place in places)
-        path = f"/{quote(settings.sendable('service', service), safe='')}{_path(kwargs)}"
+        path = f"/{quote(settings.encodable('service', service), safe='')}{_path(kwargs)}"
         self.url = (
             f"{_scheme(tls)}+sentinel://{self._login(kwargs)}{hosts}{path}{_query(parameters)}"
         )
@@ -149,8 +149,8 @@ class _Node:
         manager = client.nodes_manager
         kwargs = dict(getattr(client, "connection_kwargs", None) or manager.connection_kwargs)
         if getattr(manager, "address_remap", None):
-            raise settings.refused("address_remap")
-        # Its own, and asynchronous ones have their connections' class among them.
+            raise settings.unsupported("address_remap")
+        # Settings of the cluster client itself. Asynchronous ones also contain the class of their connections.
         for name in ("redis_connect_func", "address_remap"):
             kwargs.pop(name, None)
         cls = kwargs.pop("connection_class", None)
@@ -162,22 +162,22 @@ class _Node:
 
     def _parameters(self, kwargs: dict[str, Any], cls: Any, tls: bool) -> dict[str, Any]:
         found = settings.read(kwargs, _defaults(cls), tls, self.given)
-        self.left_out += found.left_out
+        self.ignored += found.ignored
         return found.parameters
 
-    def _asks(self, kwargs: dict[str, Any]) -> bool:
+    def _uses_provider(self, kwargs: dict[str, Any]) -> bool:
         """Whether the credentials come from a provider or an option instead of the URL."""
         self.provider = kwargs.get("credential_provider")
         self.encoding = login.encoding(kwargs)
         return self.provider is not None or "credentials" in self.given
 
     def _login(self, kwargs: dict[str, Any]) -> str:
-        if self._asks(kwargs):
+        if self._uses_provider(kwargs):
             return ""
         user, password = (
-            quote(login.word(name, kwargs), safe="") for name in ("username", "password")
+            quote(login.text_of(name, kwargs), safe="") for name in ("username", "password")
         )
-        # A user alone is refused by its URL, which says why.
+        # A URL with only a user is rejected, and its error says why.
         return f"{user}:{password}@" if password else f"{user}@" if user else ""
 
 
@@ -186,12 +186,12 @@ def _scheme(tls: bool) -> str:
 
 
 def _host(host: Any, port: Any) -> str:
-    # Where a name had one of these, its URL would lead elsewhere, and take the password along.
+    # With one of these characters, the URL would have another host, which would receive the password.
     if not isinstance(host, str) or not host or set(host) & set("/?#@,[]\\ \t\r\n"):
         # Not shown, because a program may have passed a URL with a user and password, which must not be logged.
         raise InvalidOption(
-            f"a client's host, a {type(host).__name__} that is not shown, is no host's name or address: "
-            "user, password, port and db have settings of their own"
+            f"a client's host, a {type(host).__name__} that is not shown, is not the name or address of a host: "
+            "use separate settings for user, password, port and db"
         )
     number = _number("port", port)
     return f"[{host}]:{number}" if ":" in host else f"{host}:{number}"
@@ -201,12 +201,10 @@ def _number(name: str, value: Any) -> int:
     try:
         number = int(value)
     except (TypeError, ValueError, OverflowError):
-        # Its own text shows the value.
+        # The text of this error shows the value.
         number = None
     if number is None or abs(number) >= 2**31:
-        raise InvalidOption(
-            f"a client's {name}, a {type(value).__name__}, is no number that it may be"
-        )
+        raise InvalidOption(f"a client's {name}, a {type(value).__name__}, is not a valid number")
     return number
 
 
@@ -215,7 +213,7 @@ def _path(kwargs: dict[str, Any]) -> str:
 
 
 def _query(parameters: dict[str, Any]) -> str:
-    sent = {name: settings.sendable(name, value) for name, value in parameters.items()}
+    sent = {name: settings.encodable(name, value) for name, value in parameters.items()}
     return f"?{urlencode(sent, quote_via=quote)}" if sent else ""
 
 

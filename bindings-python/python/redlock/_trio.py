@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def running() -> "Loop | None":
-    """The run that the calling task is of."""
+    """Returns the trio run of the calling task, or None outside of a run."""
     try:
         lowlevel.current_task()
     except RuntimeError:
@@ -27,13 +27,13 @@ def running() -> "Loop | None":
         return _LOOP.get()
     except LookupError:
         loop = Loop()
-        # It lives as long as the run.
+        # A RunVar ends with its run.
         _LOOP.set(loop)
         return loop
 
 
 def protect(*functions: "Callable[..., object]") -> None:
-    """No KeyboardInterrupt is raised in the midst of these: what waits in them is woken by it."""
+    """Prevents a KeyboardInterrupt from being raised inside these functions. Ctrl-C still ends a wait in them."""
     global _protects
     if not _protects:
         _protects = True
@@ -42,7 +42,7 @@ def protect(*functions: "Callable[..., object]") -> None:
 
 
 class Future:
-    """What a task awaits: woken when there is a result, and deaf once it is cancelled."""
+    """A future that a trio task awaits. After a cancellation it ignores its result."""
 
     __slots__ = ("_error", "_is_done", "_result", "_task")
 
@@ -69,7 +69,7 @@ class Future:
             lowlevel.reschedule(self._task)
 
     def _abort(self, _: "Any") -> lowlevel.Abort:
-        # The answer goes unread, and a lease in it is released by that.
+        # Nothing reads the result any more. The native code releases a lease in it.
         self._is_done, self._task = True, None
         return lowlevel.Abort.SUCCEEDED
 
@@ -90,7 +90,7 @@ class Future:
 
 
 class Loop:
-    """A run of trio: what the native code asks of an event loop."""
+    """A run of trio, with the methods of an event loop that the native code calls."""
 
     __slots__ = ("__weakref__", "_token")
 
@@ -104,7 +104,7 @@ class Loop:
         return lowlevel.current_task()
 
     def is_closed(self) -> bool:
-        # It goes with its run.
+        # This object ends with its run.
         return False
 
     def add_reader(self, *_: "Any") -> None:
@@ -135,24 +135,24 @@ class _Task:
 class Body:
     """The body of an `async with`, in a separate scope, which is cancelled when the lease is lost."""
 
-    __slots__ = ("_over", "_scope")
+    __slots__ = ("_is_finished", "_scope")
 
     def __init__(self) -> None:
         self._scope = trio.CancelScope()
-        self._over = False
+        self._is_finished = False
 
     def begin(self) -> None:
-        """From here on it may be cancelled."""
+        """Enters the scope, so that a loss cancels the body from now on."""
         self._scope.__enter__()
 
     def lost(self, error: "LockLost") -> None:
         """Called by trio, between the steps of its tasks."""
-        if not self._over:
+        if not self._is_finished:
             self._scope.cancel()
 
     def finish(self, error: BaseException | None) -> tuple[bool, BaseException | None]:
-        """Whether what leaves the body is our cancellation alone; and what is left without it."""
-        self._over = True
+        """Returns whether only our own cancellation ends the body, and the exception that remains without it."""
+        self._is_finished = True
         trace = None if error is None else error.__traceback__
         try:
             caught = self._scope.__exit__(None if error is None else type(error), error, trace)
@@ -178,7 +178,7 @@ async def _reported_task(coroutine: "Awaitable[object]") -> None:
 def _report() -> None:
     import logging
 
-    logging.getLogger("redlock").exception("what on_lost was given raised")
+    logging.getLogger("redlock").exception("a callback of on_lost raised an exception")
 
 
 _protects = False

@@ -3,7 +3,7 @@
     client = redlock.Redlock("redis://127.0.0.1:6379")
     redlock.otel.instrument(client)
 
-Nothing of it is imported, and nothing is done for it, before this module is.
+Without this import, redlock imports nothing of OpenTelemetry and records nothing for it.
 """
 
 import threading
@@ -24,7 +24,7 @@ from redlock import AsyncRedlock, Redlock, Stats, __version__, _log
 from redlock._native import _observe_by
 
 #: The maximum number of holds that are remembered until they end.
-_MOST = 10_000
+_MAX_HOLDS = 10_000
 #: Boundaries of the histograms, in seconds: from an uncontended acquire to a job of hours.
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1800, 7200)
 
@@ -68,7 +68,7 @@ _GAUGES = {
 
 
 class _Instruments:
-    """What tells of locks, from :func:`instrument` to :func:`uninstrument`."""
+    """The spans and metrics of locks, from :func:`instrument` to :func:`uninstrument`."""
 
     def __init__(self, tracer: trace.Tracer, meter: metrics.Meter) -> None:
         self.tracer = tracer
@@ -127,13 +127,13 @@ class _Instruments:
         hold = self.tracer.start_span("redlock.hold", attributes=attributes, start_time=now)
         with self.guard:
             self.holds[key, token] = hold, now
-            oldest = next(iter(self.holds)) if len(self.holds) > _MOST else None
+            oldest = next(iter(self.holds)) if len(self.holds) > _MAX_HOLDS else None
             left = None if oldest is None else self.holds.pop(oldest)
         if left is not None:
             left[0].end()
 
-    def said(self, _topic: str, template: str, values: dict[str, object]) -> None:
-        """Core tells of a step, on the thread of the log."""
+    def event(self, _topic: str, template: str, values: dict[str, object]) -> None:
+        """Records the end of a lease. The log thread calls this for each event of the topic."""
         if template not in ("released", "detached", "lease lost"):
             return
         end = "lost" if template == "lease lost" else template
@@ -164,9 +164,14 @@ def instrument(
     tracer_provider: trace.TracerProvider | None = None,
     meter_provider: metrics.MeterProvider | None = None,
 ) -> None:
-    """Tells OpenTelemetry of the process's locks: spans and durations of all clients, counts of these.
+    """Records spans and durations of all locks of this process, and counts of the given clients.
 
-    Without a provider the global one is asked. Called again it adds clients; providers are those of the first call.
+    Another call adds clients, and keeps the providers of the first call.
+
+    Args:
+        *clients: The clients to count.
+        tracer_provider: The provider of spans. Default: the global one.
+        meter_provider: The provider of metrics. Default: the global one.
     """
     global _current
     with _guard:
@@ -175,7 +180,7 @@ def instrument(
             meter = metrics.get_meter("redlock", __version__, meter_provider)
             _current = _Instruments(tracer, meter)
             _observe_by(_current.acquired)
-            _log.hear("lease", _current.said)
+            _log.subscribe("lease", _current.event)
         for client in clients:
             _current.clients.add(client)
 
@@ -188,7 +193,7 @@ def uninstrument() -> None:
         if old is None:
             return
         _observe_by(None)
-        _log.hear("lease", None)
+        _log.subscribe("lease", None)
     with old.guard:
         left = [span for span, _ in old.holds.values()]
         old.holds.clear()

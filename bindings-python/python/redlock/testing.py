@@ -24,17 +24,17 @@ from redlock._native import (
 _Names = str | list[str] | tuple[str, ...]
 
 #: How long `lose` and `advance` wait for the loss callbacks, in seconds on a clock that freezegun does not replace.
-TOLD = 1.0
+NOTIFY_TIMEOUT = 1.0
 
 
 class _Notified:
-    """Tells which of some leases are lost while their callbacks have not run, for up to `TOLD` seconds."""
+    """Waits up to `NOTIFY_TIMEOUT` seconds for the loss callbacks of some leases."""
 
     def __init__(self, held: list[Lease]) -> None:
         self._held = held
         self._notified: list[Lease] = []
         self._forget = [lease.on_lost(self._note(lease)) for lease in held]
-        self._end = _now() + TOLD
+        self._end = _now() + NOTIFY_TIMEOUT
 
     def _note(self, lease: Lease) -> "Callable[[object], None]":
         return lambda _: self._notified.append(lease)
@@ -127,11 +127,11 @@ class TestRedlock(Redlock):
             (True, False)
         """
         held = self._leases_of(name)
-        there = self.force_release(name)
-        end = _now() + TOLD
+        was_held = self.force_release(name)
+        end = _now() + NOTIFY_TIMEOUT
         while any(lease.held for lease in held) and _now() < end:
             time.sleep(0.001)
-        return there
+        return was_held
 
     def advance(self, seconds: "float | timedelta") -> None:
         """Advances time at once, as on a machine that was suspended. Waits that are under way end that much earlier.
@@ -282,13 +282,13 @@ class AsyncTestRedlock(AsyncRedlock):
         """
         held = self._test._leases_of(name)
         notified = _Notified(held)
-        there = await self.force_release(name)
-        end = _now() + TOLD
+        was_held = await self.force_release(name)
+        end = _now() + NOTIFY_TIMEOUT
         while any(lease.held for lease in held) and _now() < end:
             await self._turn()
         while notified.missing():
             await self._turn()
-        return there
+        return was_held
 
     async def advance(self, seconds: "float | timedelta") -> None:
         """Advances time at once, as on a machine that was suspended. Waits that are under way end that much earlier.

@@ -1,4 +1,4 @@
-//! What users of other libraries ask a lock for, though only a lease can do it: what to write here.
+//! Names that locks of other Python libraries have and a `Lock` does not: the error says what to use instead.
 
 use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
@@ -6,24 +6,27 @@ use pyo3::prelude::*;
 use super::Lock;
 use super::async_lock::AsyncLock;
 
-/// A method of redis-py's `Lock`, of python-redis-lock's or pottery's, and who does that here.
+/// Names of the locks of redis-py, python-redis-lock and pottery, each with its replacement.
 const HABITS: &[(&str, &str)] = &[
     ("release", "lease.release(), or the end of 'with lock:'"),
     ("do_release", "lease.release(), or the end of 'with lock:'"),
-    ("extend", "lease.extend(ttl=...), which makes it last at least so long from now"),
-    ("do_extend", "lease.extend(ttl=...), which makes it last at least so long from now"),
-    ("reacquire", "lease.extend(), which makes it last its own ttl from now"),
-    ("do_reacquire", "lease.extend(), which makes it last its own ttl from now"),
-    ("locked", "lock.inspect().held, whoever has it; lease.held, whether you do"),
+    ("extend", "lease.extend(ttl=...), which makes it last at least that long from now"),
+    ("do_extend", "lease.extend(ttl=...), which makes it last at least that long from now"),
+    ("reacquire", "lease.extend(), which makes it last its full ttl from now"),
+    ("do_reacquire", "lease.extend(), which makes it last its full ttl from now"),
+    ("locked", "lock.inspect().held, for any holder; lease.held, for your lease"),
     ("owned", "lease.held"),
-    ("do_acquire", "lock.try_acquire(), which gives a lease or None"),
-    ("timeout", "lock.ttl, how long a lease lives; lock.wait, how long an acquire waits"),
+    ("do_acquire", "lock.try_acquire(), which returns a lease or None"),
+    ("timeout", "lock.ttl, how long a lease lasts; lock.wait, how long an acquire waits"),
     ("blocking_timeout", "lock.wait, how long an acquire waits"),
-    ("blocking", "lock.wait, which is 0 where an acquire asks once"),
-    ("reset", "client.force_release(name), whoever holds it; or lease.release()"),
-    ("get_owner_id", "lease.token, or lock.inspect(), which shows the first 8 digits of anybody's"),
-    ("id", "lease.token, as each lease has its own"),
-    ("local", "lease.token, as each lease has its own"),
+    ("blocking", "lock.wait, which is 0 if an acquire tries only once"),
+    ("reset", "client.force_release(name), for any holder; or lease.release()"),
+    (
+        "get_owner_id",
+        "lease.token, or lock.inspect(), which shows the first 8 digits of the holder's token",
+    ),
+    ("id", "lease.token, which is different for each lease"),
+    ("local", "lease.token, which is different for each lease"),
 ];
 
 #[pymethods]

@@ -1,7 +1,7 @@
 //! The options that the bindings accept: one table for locks and one for clients.
 //!
-//! Each row has the name, kind, default, rule and description. The bindings convert by the tables, and the
-//! documentation repeats them. The rules are checked in `options`.
+//! Each row has the name, kind, default, rule and description. The bindings convert by the tables, and
+//! `scripts/reference` generates docs/reference/options.md from them. The rules are checked in `options`.
 //!
 //! A new row is a new option in both languages. A name that is not in a table is reported as unknown, or as another
 //! library's option ([`super::foreign_options`]).
@@ -43,11 +43,11 @@ pub struct Row<T: 'static> {
     pub name: &'static str,
     /// The kind of value.
     pub kind: Kind<T>,
-    /// The default, in words.
+    /// The default, in Markdown.
     pub default: &'static str,
-    /// What a value must be, in words. Empty if every value is allowed.
+    /// What a value must be, in Markdown. Empty if every value is allowed.
     pub rule: &'static str,
-    /// What the option does: one sentence without a full stop, as in the documentation of both languages.
+    /// What the option does, in Markdown and without the last full stop.
     pub about: &'static str,
 }
 
@@ -59,50 +59,51 @@ pub const LOCK_OPTIONS: &[Row<Options>] = &[
         name: "ttl",
         kind: Kind::Time(|options, ttl| options.ttl = ttl),
         default: "10 s",
-        rule: "at least 100 ms, and with several nodes at most restart_guard",
-        about: "how long the lease lives without renewal",
+        rule: "at least 100 ms. With several nodes at most `restart_guard`",
+        about: "lifetime of the lease without renewal",
     },
     Row {
         name: "wait",
         kind: Kind::TimeOrForEver(|options, wait| options.wait = wait),
-        default: "forever while the lock is held, unavailable_after while nodes fail",
+        default: "forever for the holder, `unavailable_after` for failed nodes",
         rule: "",
-        about: "how long an acquire waits while the lock is held; 0 tries once",
+        about: "maximum time that an acquire waits, both for the holder and for failed nodes. 0 tries once",
     },
     Row {
         name: "renew",
         kind: Kind::Switch(|options, renew| options.renew = renew),
         default: "on",
         rule: "",
-        about: "whether to renew the lease at a third of its TTL until it is released",
+        about: "renew the lease at a third of its TTL until it is released",
     },
     Row {
         name: "max_hold",
         kind: Kind::Time(|options, max_hold| options.max_hold = Some(max_hold)),
         default: "no limit",
         rule: "at least 100 ms",
-        about: "maximum hold time, after which the lease is lost",
+        about: "maximum time to hold the lock. The lease is then lost with reason `max_hold`",
     },
     Row {
         name: "min_hold",
         kind: Kind::Time(|options, min_hold| options.min_hold = min_hold),
         default: "0",
-        rule: "at most the ttl, and max_hold",
-        about: "minimum time to keep the key, even if the lease is released earlier",
+        rule: "at most `ttl`, and at most `max_hold`",
+        about: "minimum time to keep the key, even if the lease is released earlier. Lets hosts with skewed clocks run a \
+                scheduled job only once",
     },
     Row {
         name: "node_timeout",
         kind: Kind::Time(|options, timeout| options.node_timeout = Some(timeout)),
-        default: "the client's, else min(1 s, ttl / 5)",
-        rule: "above 0 and below the ttl",
-        about: "how long to wait for the reply of one node",
+        default: "the client's, otherwise min(1 s, `ttl` / 5)",
+        rule: "above 0 and below `ttl`",
+        about: "timeout for the reply of one node",
     },
     Row {
         name: "fencing",
         kind: Kind::Switch(|options, fencing| options.fencing = fencing),
         default: "off",
         rule: "",
-        about: "whether to issue a fencing token",
+        about: "assign a fencing token that is larger than those of all earlier leases of the lock",
     },
 ];
 
@@ -113,107 +114,107 @@ pub const CLIENT_OPTIONS: &[Row<Settings>] = &[
     Row {
         name: "key_prefix",
         kind: Kind::Text(|settings, prefix| settings.key_prefix = Some(prefix)),
-        default: "lock:",
+        default: "`lock:`",
         rule: "",
-        about: "prefix of every key; an empty prefix shares keys with other libraries",
+        about: "prefix of every key. An empty prefix shares keys with other libraries",
     },
     Row {
         name: "node_timeout",
         kind: Kind::Time(|settings, timeout| settings.node_timeout = Some(timeout)),
-        default: "min(1 s, ttl / 5)",
+        default: "min(1 s, `ttl` / 5). With `fsync` min(2 s, `ttl` / 5)",
         rule: "above 0",
-        about: "how long to wait for the reply of one node",
+        about: "timeout for the reply of one node, for all locks of the client",
     },
     Row {
         name: "connect_timeout",
         kind: Kind::Time(|settings, timeout| settings.connect_timeout = Some(timeout)),
         default: "5 s",
         rule: "above 0",
-        about: "maximum time of an attempt to connect, with name lookup, TCP, TLS and login",
+        about: "timeout for connecting: name lookup, TCP, TLS and login",
     },
     Row {
         name: "unavailable_after",
         kind: Kind::TimeOrNull(|settings, time| settings.unavailable_after = Some(time)),
         default: "10 s",
         rule: "above 0, or none for no limit",
-        about: "how long an acquire without a wait goes on while no quorum of nodes replies",
+        about: "maximum time that an acquire without a `wait` goes on while no quorum of nodes replies",
     },
     Row {
         name: "restart_guard",
         kind: Kind::Time(|settings, guard| settings.restart_guard = Some(guard)),
-        default: "60 s with several nodes, otherwise 0 (no guard)",
+        default: "60 s with several nodes, otherwise 0 (off)",
         rule: "the same on every client",
-        about: "how long a restarted node grants no new lease, with several nodes; no ttl may exceed it",
+        about: "with several nodes, how long a restarted node grants no new lease. No `ttl` may exceed it",
     },
     Row {
         name: "min_replicas",
         kind: Kind::Count(|settings, replicas| settings.durability.min_replicas = replicas),
-        default: "0 (no replica)",
+        default: "0",
         rule: "at most 100",
-        about: "number of replicas that must have a grant or an extension before it counts (WAIT)",
+        about: "number of replicas that must confirm a grant or renewal before it counts (`WAIT`)",
     },
     Row {
         name: "fsync",
         kind: Kind::Switch(|settings, fsync| settings.durability.fsync = fsync),
         default: "off",
-        rule: "Redis 7.2 or Valkey, with appendonly yes",
-        about: "whether a grant or an extension must be on disk before it counts (WAITAOF)",
+        rule: "Redis 7.2 or Valkey, with `appendonly yes`",
+        about: "require that a grant or renewal is on disk before it counts (`WAITAOF`)",
     },
     Row {
         name: "scripts",
         kind: Kind::Switch(|settings, scripts| settings.scripts = Some(scripts)),
-        default: "on, except for releases if the server supports DELIFEQ (Valkey 9)",
-        rule: "off needs DELIFEQ or DELEX (Redis 8.4), one name per lock, and no fencing",
-        about: "whether to use scripts (EVALSHA)",
+        default: "on, except for releases on a server with `DELIFEQ` (Valkey 9)",
+        rule: "off needs `DELIFEQ` or `DELEX` (Redis 8.4), one name per lock, and no `fencing`",
+        about: "use Lua scripts (`EVALSHA`)",
     },
     Row {
         name: "tls_ca",
         kind: Kind::Pem(|settings, pem| settings.tls.ca = Some(pem)),
-        default: "the certificates that the system trusts",
-        rule: "the path of a PEM file, or its bytes; for rediss:// only",
-        about: "the certificates to trust",
+        default: "the system's CA certificates",
+        rule: "the path of a PEM file, or its bytes. Only for `rediss://`",
+        about: "CA certificates to trust",
     },
     Row {
         name: "tls_cert",
         kind: Kind::Pem(|settings, pem| settings.tls.cert = Some(pem)),
         default: "none",
-        rule: "the path of a PEM file, or its bytes; with tls_key",
+        rule: "the path of a PEM file, or its bytes. Only with `tls_key`",
         about: "the client's certificate chain, if the server requires one",
     },
     Row {
         name: "tls_key",
         kind: Kind::Pem(|settings, pem| settings.tls.key = Some(pem)),
         default: "none",
-        rule: "the path of a PEM file, or its bytes; with tls_cert",
+        rule: "the path of a PEM file, or its bytes. Only with `tls_cert`",
         about: "the private key of the client's certificate",
     },
     Row {
         name: "tls_server_name",
         kind: Kind::Text(|settings, name| settings.tls.server_name = Some(name)),
         default: "the URL's host",
-        rule: "for rediss:// only",
-        about: "the name that the server's certificate must have",
+        rule: "only for `rediss://`",
+        about: "name that the server's certificate must contain",
     },
     Row {
         name: "tls_verify",
         kind: Kind::Switch(|settings, verify| settings.tls.verify = Some(verify)),
         default: "on",
-        rule: "for rediss:// only; not off with tls_ca",
-        about: "whether to verify the server's certificate",
+        rule: "only for `rediss://`. Not off with `tls_ca`",
+        about: "verify the server's certificate",
     },
     Row {
         name: "client_name",
         kind: Kind::Text(|settings, name| settings.client_name = Some(name)),
-        default: "redlock",
+        default: "`redlock`",
         rule: "1 to 255 printable ASCII characters without spaces",
-        about: "the name of the connections in the server's CLIENT LIST and log",
+        about: "name of the connections in the server's `CLIENT LIST` and log",
     },
     Row {
         name: "credentials",
         kind: Kind::Credentials(|settings, ask| settings.credentials = Some(ask)),
-        default: "those of the URLs",
-        rule: "a function; not with a user or a password in a URL",
-        about: "callback that supplies the user and the password, called at each connect and before they expire",
+        default: "taken from the URLs",
+        rule: "a function. Not with a user or a password in a URL",
+        about: "callback that supplies the Redis username and password, called at each connect and before they expire",
     },
 ];
 

@@ -8,15 +8,15 @@ import { pathToFileURL } from "node:url";
 import { Redlock } from "redlock-native";
 import { eventually } from "../../node/helper.mjs";
 import { afterEach, beforeEach, describe, test } from "../../node/testing.mjs";
-import { ends, Place, post, RECIPES } from "./place.mjs";
+import { ends, post, RECIPES, Workspace } from "./workspace.mjs";
 
-let place;
+let workspace;
 beforeEach(async () => {
-  place = await Place.make();
+  workspace = await Workspace.make();
 });
-afterEach(() => place.end());
+afterEach(() => workspace.end());
 
-const both = (file) => Promise.all([place.serve(file), place.serve(file)]);
+const both = (file) => Promise.all([workspace.serve(file), workspace.serve(file)]);
 
 /** Serves one request at a time across both servers. A caller that waits too long gets the busy response. */
 async function servesOneAtATime(servers, path, well = 200) {
@@ -27,11 +27,11 @@ async function servesOneAtATime(servers, path, well = 200) {
     [well],
     JSON.stringify(answers),
   );
-  assert.deepEqual(await place.seen(), { most: 1, count: 8 });
+  assert.deepEqual(await workspace.seen(), { most: 1, count: 8 });
 }
 
 async function saysThatItIsBusy(url, name) {
-  const held = await new Redlock(place.server.url).lock(name).acquire();
+  const held = await new Redlock(workspace.server.url).lock(name).acquire();
   assert.deepEqual(await post(url), { status: 409, body: { error: "busy" } });
   await held.release();
 }
@@ -46,11 +46,11 @@ async function booksOnce(servers) {
 /** A request in progress is answered. The server accepts no other, and ends without a remaining lock. */
 async function endsInOrder(servers, well = 200, by = [0, null]) {
   const running = post(`${servers[0].url}/orders/2`);
-  await eventually(async () => assert.equal(await place.server.cli("GET", "inside"), "1"));
+  await eventually(async () => assert.equal(await workspace.server.cli("GET", "inside"), "1"));
   const ended = servers.map(({ child }) => ends(child, by));
   assert.equal((await running).status, well);
   await Promise.all(ended);
-  assert.equal(await place.locks(), "");
+  assert.equal(await workspace.locks(), "");
 }
 
 for (const [name, file] of [
@@ -69,45 +69,47 @@ for (const [name, file] of [
     });
 
     test("tells nobody where Redis is", async () => {
-      const { url } = await place.serve(file);
-      place.server.process.kill("SIGKILL");
+      const { url } = await workspace.serve(file);
+      workspace.server.process.kill("SIGKILL");
       const answer = await fetch(`${url}/orders/1`, { method: "POST" });
       const text = await answer.text();
       assert.equal(answer.status, 500, text);
       assert.match(text, /lock:order:1: .*nodes? failed/);
-      assert.ok(!text.includes(`${place.server.port}`) && !text.includes("redis://"), text);
+      assert.ok(!text.includes(`${workspace.server.port}`) && !text.includes("redis://"), text);
     });
 
     test("ends in order while a request runs", async () => {
       await endsInOrder(
-        await Promise.all([place.serve(file, { WORK: "1000" }), place.serve(file)]),
+        await Promise.all([workspace.serve(file, { WORK: "1000" }), workspace.serve(file)]),
       );
     });
   });
 }
 
 test("Express: whoever goes away gives its lock back", async () => {
-  const { url } = await place.serve("express_app.mjs", { WORK: "60000" });
+  const { url } = await workspace.serve("express_app.mjs", { WORK: "60000" });
   const controller = new AbortController();
   const gone = fetch(`${url}/orders/3`, { method: "POST", signal: controller.signal });
-  await eventually(async () => assert.equal(await place.server.cli("EXISTS", "lock:order:3"), "1"));
+  await eventually(async () =>
+    assert.equal(await workspace.server.cli("EXISTS", "lock:order:3"), "1"),
+  );
   controller.abort();
   await assert.rejects(gone);
-  await eventually(async () => assert.equal(await place.locks(), ""));
+  await eventually(async () => assert.equal(await workspace.locks(), ""));
 });
 
 describe("NestJS", () => {
   /** Its response to a POST. */
   const CREATED = 201;
   const file = join("out", "nest_app.js");
-  beforeEach(() => place.compile("nest_app.ts", "redlock.module.ts"));
+  beforeEach(() => workspace.compile("nest_app.ts", "redlock.module.ts"));
 
   test("a provider's client, a decorated provider and a decorated route", async () => {
     const servers = await both(file);
     await servesOneAtATime(servers, "orders", CREATED);
     await saysThatItIsBusy(`${servers[1].url}/orders/1`, "order:1");
     for (const path of ["reports", "direct"]) {
-      await place.server.cli("DEL", "seen");
+      await workspace.server.cli("DEL", "seen");
       await servesOneAtATime(servers, path, CREATED);
     }
     await saysThatItIsBusy(`${servers[0].url}/reports/1`, "report:1");
@@ -115,37 +117,40 @@ describe("NestJS", () => {
   });
 
   test("ends in order while a request runs", async () => {
-    const servers = await Promise.all([place.serve(file, { WORK: "1000" }), place.serve(file)]);
+    const servers = await Promise.all([
+      workspace.serve(file, { WORK: "1000" }),
+      workspace.serve(file),
+    ]);
     // Ends with the signal itself after an orderly shutdown.
     await endsInOrder(servers, CREATED, [null, "SIGTERM"]);
   });
 });
 
 test("BullMQ: one job of an account at a time, over two workers", async () => {
-  const workers = [place.start("bullmq_worker.mjs"), place.start("bullmq_worker.mjs")];
+  const workers = [workspace.start("bullmq_worker.mjs"), workspace.start("bullmq_worker.mjs")];
   await Promise.all(
     workers.map((worker) => eventually(() => assert.match(worker.said, /working/), 30_000)),
   );
   // As in the recipe.
-  const from = createRequire(pathToFileURL(join(import.meta.dirname, "place.mjs")));
+  const from = createRequire(pathToFileURL(join(import.meta.dirname, "workspace.mjs")));
   const { Queue } = from("bullmq");
   const { Redis } = from("ioredis");
-  const connection = new Redis(place.server.url, { maxRetriesPerRequest: null });
+  const connection = new Redis(workspace.server.url, { maxRetriesPerRequest: null });
   const queue = new Queue("invoices", { connection });
   await queue.addBulk(
     Array.from({ length: 8 }, () => ({ name: "invoice", data: { account: "a" } })),
   );
   await eventually(async () => assert.equal(await queue.getCompletedCount(), 8), 60_000);
   assert.equal(await queue.getFailedCount(), 0);
-  assert.deepEqual(await place.seen(), { most: 1, count: 8 });
+  assert.deepEqual(await workspace.seen(), { most: 1, count: 8 });
   await queue.close();
   await connection.quit();
   await Promise.all(workers.map((worker) => ends(worker)));
-  assert.equal(await place.locks(), "");
+  assert.equal(await workspace.locks(), "");
 });
 
 test("a cron job on two hosts runs each tick once", async () => {
-  const hosts = [place.start("cron_jobs.mjs"), place.start("cron_jobs.mjs")];
+  const hosts = [workspace.start("cron_jobs.mjs"), workspace.start("cron_jobs.mjs")];
   const ticks = () => hosts.map(({ said }) => said.match(/worked report/g)?.length ?? 0);
   await eventually(() => assert.ok(ticks()[0] + ticks()[1] >= 3), 30_000);
   const begun = performance.now();
@@ -154,7 +159,7 @@ test("a cron job on two hosts runs each tick once", async () => {
   const after = ticks()[0] + ticks()[1];
   // At most one run per second.
   assert.ok(after - before <= (performance.now() - begun) / 1_000 + 1, `${after - before}`);
-  assert.equal((await place.seen()).most, 1);
+  assert.equal((await workspace.seen()).most, 1);
   await Promise.all(hosts.map((host) => ends(host)));
 });
 

@@ -1,7 +1,9 @@
-// Uses locks in every way while the program's own hooks or frozen globals are in place. Prints the results.
+// Started by hooks.test.mjs: node hooks.mjs HOOK. Changes a hook or a global of Node.js as HOOK says, then uses locks in
+// every way, and prints the results as JSON. None of these changes may break a lock.
 import { setImmediate as turn } from "node:timers/promises";
 
-const [how] = process.argv.slice(2);
+const [hook] = process.argv.slice(2);
+/** Each changes one hook or global, as programs and their libraries do. */
 const hooks = {
   none: () => undefined,
   callSites: () => {
@@ -61,7 +63,8 @@ async function eventually(ask) {
   }
 }
 
-hooks[how]();
+hooks[hook]();
+/** Messages of exceptions that a hook raised outside of any call. */
 const thrown = [];
 process.on("uncaughtException", ({ message }) => thrown.push(message));
 const warnings = [];
@@ -70,10 +73,11 @@ const limit = Error.stackTraceLimit;
 
 const { Redlock } = await import("redlock-native");
 const client = new Redlock("memory://hooks");
+/** The fields of an error that the test checks. */
 const failure = (error) => ({ name: error.name, kind: error.kind, message: error.message });
 const lock = client.lock("job", { ttl: 1000 });
 const lease = await lock.acquire();
-// A timer reads the stack of the call site.
+// The message names the line that holds the lock, once a timer has read the stack of that call.
 const refused = await eventually(async () => {
   const error = await lock.acquire({ wait: 0 }).catch(failure);
   return error.message.includes("acquired at") && error;

@@ -6,7 +6,7 @@ import { eventually, fresh, refusal } from "../helper.mjs";
 import { ioredis, nodeRedis, over, serversForSuite } from "./clients.mjs";
 import { byCallback, failed, replaying } from "./replay.mjs";
 
-const LONG = 10_000;
+const LONG_TTL = 10_000;
 const { replay, told } = replaying("node-redlock 4.2.0", {
   what: "the first eleven with callbacks, and with attempts and delays per call",
   verdict: "differs",
@@ -102,9 +102,9 @@ replay("fails to extend a released lock", "same", EACH_WAY, (variant) =>
 
 replay("the lock is available immediately after an unlock", "same", EACH_WAY, (variant) =>
   everywhere(variant, async ({ lock, call }) => {
-    const first = await lock({ ttl: LONG }).acquire();
+    const first = await lock({ ttl: LONG_TTL }).acquire();
     await first.release();
-    const second = await call(() => lock({ ttl: LONG, wait: 0 }).acquire());
+    const second = await call(() => lock({ ttl: LONG_TTL, wait: 0 }).acquire());
     assert.ok(second.held);
     await second.release();
   }),
@@ -114,7 +114,7 @@ replay("extends an unexpired lock, and returns the same lock", "same", EACH_WAY,
   everywhere(variant, async ({ lock, call, key, every }) => {
     const lease = await lock({ ttl: 1_000 }).acquire();
     const before = lease.remaining;
-    await call(() => lease.extend(LONG));
+    await call(() => lease.extend(LONG_TTL));
     assert.ok(lease.remaining > before && lease.held);
     const left = (await servers.ttl(key)).slice(0, every ? 3 : 1);
     assert.ok(left.filter((ms) => ms > 1_000).length > left.length / 2, String(left));
@@ -128,7 +128,7 @@ replay(
   EACH_WAY,
   (variant) =>
     everywhere(variant, async ({ lock, call }) => {
-      const lease = await lock({ ttl: LONG }).acquire();
+      const lease = await lock({ ttl: LONG_TTL }).acquire();
       const error = await failed(call(() => lock({ wait: 100 }).acquire()));
       assert.equal(error.kind, "timeout");
       assert.ok(error.waited >= 90 && error.remaining > 0);
@@ -181,7 +181,7 @@ replay("its private state is unchanged", "no equivalent", [""], () => {
 
 replay("a disposer unlocks after its block", "same", ONE_OR_SEVERAL, (variant) =>
   everywhere(variant, async ({ lock, key, every }) => {
-    const lease = await lock({ ttl: LONG }).using((lease) => {
+    const lease = await lock({ ttl: LONG_TTL }).using((lease) => {
       assert.ok(lease.held);
       return lease;
     });
@@ -192,8 +192,8 @@ replay("a disposer unlocks after its block", "same", ONE_OR_SEVERAL, (variant) =
 
 replay("the lock is available right after a disposer's block", "same", ONE_OR_SEVERAL, (variant) =>
   everywhere(variant, async ({ lock }) => {
-    await lock({ ttl: LONG }).using(() => undefined);
-    assert.equal(await lock({ ttl: LONG, wait: 0 }).using(({ held }) => held), true);
+    await lock({ ttl: LONG_TTL }).using(() => undefined);
+    assert.equal(await lock({ ttl: LONG_TTL, wait: 0 }).using(({ held }) => held), true);
   }),
 );
 
@@ -204,7 +204,7 @@ replay(
   (variant) =>
     everywhere(variant, async ({ lock, resources }) => {
       const told = [];
-      const ended = lock({ ttl: LONG }).using(async (lease) => {
+      const ended = lock({ ttl: LONG_TTL }).using(async (lease) => {
         lease.onLost((error) => told.push(error.kind));
         for (const server of servers.all) await server.cli("DEL", ...resources);
         await eventually(() => assert.equal(lease.held, false));
@@ -219,7 +219,7 @@ replay("a disposer unlocks an extended lock", "same", ONE_OR_SEVERAL, (variant) 
     const described = lock({ ttl: 500 });
     const lease = await described.using(async (lease) => {
       const before = lease.remaining;
-      await lease.extend(LONG);
+      await lease.extend(LONG_TTL);
       assert.ok(lease.remaining > before);
       return lease;
     });

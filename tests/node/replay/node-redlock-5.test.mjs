@@ -10,7 +10,7 @@ const KINDS = {
   instance: { servers: serversForSuite(3), made: ioredis },
   cluster: { servers: serversForSuite(3, ["--cluster-enabled", "yes"]), made: cluster },
 };
-const EACH = Object.keys(KINDS);
+const EACH_KIND = Object.keys(KINDS);
 const DAY = 86_400_000;
 
 /** Our client over one of the place's servers, or over all of them. */
@@ -47,15 +47,15 @@ async function lives({ client, servers }, names, count) {
   client.close();
 }
 
-replay("acquires, extends and releases one name, for years", "differs", EACH, (kind) =>
+replay("acquires, extends and releases one name, for years", "differs", EACH_KIND, (kind) =>
   lives(at(kind), [tagged()], 1),
 );
 
-replay("acquires, extends and releases several names, for years", "differs", EACH, (kind) =>
+replay("acquires, extends and releases several names, for years", "differs", EACH_KIND, (kind) =>
   lives(at(kind), [tagged(), tagged()], 1),
 );
 
-replay("fails if no server can be reached", "same", EACH, async (kind) => {
+replay("fails if no server can be reached", "same", EACH_KIND, async (kind) => {
   const nobody = KINDS[kind].made({ port: await freePort() });
   const client = over(nobody);
   const error = await failed(client.lock(tagged(), { wait: 300 }).acquire());
@@ -64,7 +64,7 @@ replay("fails if no server can be reached", "same", EACH, async (kind) => {
   client.close();
 });
 
-replay("locks expire", "same", EACH, async (kind) => {
+replay("locks expire", "same", EACH_KIND, async (kind) => {
   const { client, servers } = at(kind);
   const name = tagged();
   await client.lock(name, { ttl: 200, renew: false }).acquire();
@@ -76,7 +76,7 @@ replay("locks expire", "same", EACH, async (kind) => {
   client.close();
 });
 
-replay("one name has one holder", "differs", EACH, async (kind) => {
+replay("one name has one holder", "differs", EACH_KIND, async (kind) => {
   const { client, servers } = at(kind);
   const name = tagged();
   const lease = await client.lock(name, { ttl: DAY }).acquire();
@@ -88,7 +88,7 @@ replay("one name has one holder", "differs", EACH, async (kind) => {
   client.close();
 });
 
-replay("several names that overlap have one holder", "differs", EACH, async (kind) => {
+replay("several names that overlap have one holder", "differs", EACH_KIND, async (kind) => {
   const { client, servers } = at(kind);
   const [one, two, three] = [tagged(), tagged(), tagged()];
   const lease = await client.lock([one, two], { ttl: DAY }).acquire();
@@ -120,7 +120,7 @@ async function routine({ client, servers }, name, inside) {
   });
 }
 
-replay("using acquires, extends and releases", "same", EACH, async (kind) => {
+replay("using acquires, extends and releases", "same", EACH_KIND, async (kind) => {
   const place = at(kind);
   const name = tagged();
   assert.match(await routine(place, name, { now: 0 }), /^[0-9a-f]{32}$/);
@@ -128,7 +128,7 @@ replay("using acquires, extends and releases", "same", EACH, async (kind) => {
   place.client.close();
 });
 
-replay("using admits one caller at a time", "same", EACH, async (kind) => {
+replay("using admits one caller at a time", "same", EACH_KIND, async (kind) => {
   const place = at(kind);
   const [name, inside] = [tagged(), { now: 0 }];
   const both = [routine(place, name, inside), routine(place, name, inside)];
@@ -138,11 +138,14 @@ replay("using admits one caller at a time", "same", EACH, async (kind) => {
   place.client.close();
 });
 
-replay("over three: acquires, extends and releases one name, for years", "differs", EACH, (kind) =>
-  lives(at(kind, 3), [tagged()], 3),
+replay(
+  "over three: acquires, extends and releases one name, for years",
+  "differs",
+  EACH_KIND,
+  (kind) => lives(at(kind, 3), [tagged()], 3),
 );
 
-replay("over three: another client's key on one has no effect", "same", EACH, async (kind) => {
+replay("over three: another client's key on one has no effect", "same", EACH_KIND, async (kind) => {
   const { client, servers } = at(kind, 3);
   const name = tagged();
   const third = servers.all[2];
@@ -162,7 +165,7 @@ replay("over three: another client's key on one has no effect", "same", EACH, as
 replay(
   "over three: keys of others on two servers fail it, and its vote is rolled back",
   "same",
-  EACH,
+  EACH_KIND,
   async (kind) => {
     const { client, servers } = at(kind, 3);
     const name = tagged();

@@ -9,7 +9,7 @@ import { failed, replaying } from "./replay.mjs";
 const { Redlock } = redlock;
 const { replay, told } = replaying("redis-semaphore 5.8.0, its parts");
 const servers = serversForSuite(3);
-const EACH = ["one server", "three"];
+const SETUPS = ["one server", "three"];
 const TOKEN = "1".repeat(32);
 const OTHER = "2".repeat(32);
 
@@ -22,20 +22,20 @@ const set = (key, values) =>
     values.map((value, at) => value && servers.all[at].cli("SET", key, value, "PX", 5_000)),
   );
 
-replay("acquire: true if the lock was free", "same", EACH, async (where) => {
+replay("acquire: true if the lock was free", "same", SETUPS, async (where) => {
   const lease = await lockOf(where).acquire();
   assert.ok(lease.held);
   await lease.release();
 });
 
-replay("acquire: false after its timeout", "same", EACH, async (where) => {
+replay("acquire: false after its timeout", "same", SETUPS, async (where) => {
   const lock = lockOf(where, { ttl: 5_000, wait: 50 });
   const lease = await lock.acquire();
   assert.equal((await failed(lock.acquire())).kind, "timeout");
   await lease.release();
 });
 
-replay("acquire: false after a number of attempts", "differs", EACH, async (where) => {
+replay("acquire: false after a number of attempts", "differs", SETUPS, async (where) => {
   const lock = lockOf(where, { ttl: 5_000 });
   const lease = await lock.acquire();
   assert.equal(await lock.tryAcquire(), null);
@@ -45,7 +45,7 @@ replay("acquire: false after a number of attempts", "differs", EACH, async (wher
   await lease.release();
 });
 
-replay("acquire: the key has the identifier", "same", EACH, async (where) => {
+replay("acquire: the key has the identifier", "same", SETUPS, async (where) => {
   const lock = lockOf(where, { ttl: 5_000 });
   const lease = await lock.acquire();
   for (const server of chosen(where)) {
@@ -54,7 +54,7 @@ replay("acquire: the key has the identifier", "same", EACH, async (where) => {
   await lease.release();
 });
 
-replay("acquire: the key has the TTL", "same", EACH, async (where) => {
+replay("acquire: the key has the TTL", "same", SETUPS, async (where) => {
   const lock = lockOf(where, { ttl: 5_000 });
   const lease = await lock.acquire();
   for (const server of chosen(where)) {
@@ -66,7 +66,7 @@ replay("acquire: the key has the TTL", "same", EACH, async (where) => {
   await lease.release();
 });
 
-replay("acquire: waits until it expires", "same", EACH, async (where) => {
+replay("acquire: waits until it expires", "same", SETUPS, async (where) => {
   const lock = lockOf(where, { ttl: 200, wait: 5_000 });
   const begun = performance.now();
   const first = await lock.acquire();
@@ -76,7 +76,7 @@ replay("acquire: waits until it expires", "same", EACH, async (where) => {
   await second.release();
 });
 
-replay("acquire: each name waits separately", "same", EACH, async (where) => {
+replay("acquire: each name waits separately", "same", SETUPS, async (where) => {
   const locks = [lockOf(where, { wait: 5_000 }), lockOf(where, { wait: 5_000 })];
   const taken = () => Promise.all(locks.map((lock) => lock.acquire()));
   await taken();
@@ -95,7 +95,7 @@ replay("refresh: false if the key does not exist", "same", ["one server"], async
 replay(
   "refresh: true if the caller holds it, and the TTL is longer",
   "same",
-  EACH,
+  SETUPS,
   async (where) => {
     const name = fresh();
     // Two of three servers have it.
@@ -126,7 +126,7 @@ replay("refresh: false if too few servers have it", "same", ["three"], async (wh
   assert.equal(attached.kind, "lost", String(attached));
 });
 
-replay("release: removes the key", "same", EACH, async (where) => {
+replay("release: removes the key", "same", SETUPS, async (where) => {
   const lease = await lockOf(where, { ttl: 5_000 }).acquire();
   await lease.release();
   for (const server of chosen(where)) {
@@ -134,7 +134,7 @@ replay("release: removes the key", "same", EACH, async (where) => {
   }
 });
 
-replay("release: does nothing without a key", "differs", EACH, async (where) => {
+replay("release: does nothing without a key", "differs", SETUPS, async (where) => {
   const lease = await lockOf(where, { ttl: 5_000 }).acquire();
   await Promise.all(chosen(where).map((server) => server.cli("DEL", lease.key)));
   await eventually(() => assert.equal(lease.held, false));

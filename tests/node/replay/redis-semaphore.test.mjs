@@ -8,12 +8,12 @@ import { failed, replaying } from "./replay.mjs";
 
 const { replay, told } = replaying("redis-semaphore 5.8.0");
 const servers = serversForSuite(3);
-const EACH = ["Mutex", "RedlockMutex"];
+const CLASSES = ["Mutex", "RedlockMutex"];
 const PREFIX = { keyPrefix: "mutex:" };
-const SHORT = { ttl: 300, wait: 100 };
+const SHORT_TTL = { ttl: 300, wait: 100 };
 
 /** The interface of redis-semaphore's mutex that a test uses. */
-function mutex(kind, options = SHORT, name = fresh()) {
+function mutex(kind, options = SHORT_TTL, name = fresh()) {
   const count = kind === "Mutex" ? 1 : 3;
   const client = over(servers.all.slice(0, count).map(ioredis), PREFIX);
   const lock = client.lock(name, options);
@@ -30,7 +30,7 @@ function mutex(kind, options = SHORT, name = fresh()) {
   return { client, lock, name, has, write, values };
 }
 
-replay("refuses invalid arguments", "same", EACH, (kind) => {
+replay("refuses invalid arguments", "same", CLASSES, (kind) => {
   for (const client of [null, undefined, {}, [{}], []]) {
     assert.throws(() => Redlock.fromClient(client), refusal(["client"]));
   }
@@ -61,7 +61,7 @@ replay("an identifier from the caller, or with a suffix", "differs", ["whole", "
   }
 });
 
-replay("acquires and releases", "same", EACH, async (kind) => {
+replay("acquires and releases", "same", CLASSES, async (kind) => {
   const { lock, has } = mutex(kind, {});
   const lease = await lock.acquire();
   assert.equal(lease.held, true);
@@ -71,7 +71,7 @@ replay("acquires and releases", "same", EACH, async (kind) => {
   await has("");
 });
 
-replay("rejects after its timeout", "same", EACH, async (kind) => {
+replay("rejects after its timeout", "same", CLASSES, async (kind) => {
   const { lock, has } = mutex(kind);
   const lease = await lock.acquire();
   const error = await failed(lock.acquire());
@@ -81,7 +81,7 @@ replay("rejects after its timeout", "same", EACH, async (kind) => {
   await has("");
 });
 
-replay("a signal ends its waiting", "same", EACH, async (kind) => {
+replay("a signal ends its waiting", "same", CLASSES, async (kind) => {
   const { lock, has } = mutex(kind, { ttl: 300, wait: 5_000 });
   const lease = await lock.acquire();
   const error = await failed(lock.acquire({ signal: AbortSignal.timeout(20) }));
@@ -105,7 +105,7 @@ replay("tryAcquire returns true if it acquires the lock", "same", ["Mutex"], asy
   await has("");
 });
 
-replay("is refreshed until its release", "same", EACH, async (kind) => {
+replay("is refreshed until its release", "same", CLASSES, async (kind) => {
   const { lock, has } = mutex(kind);
   const lease = await lock.acquire();
   await sleep(500);
@@ -114,7 +114,7 @@ replay("is refreshed until its release", "same", EACH, async (kind) => {
   await has("");
 });
 
-replay("stopRefresh ends the refreshing", "same", EACH, async (kind) => {
+replay("stopRefresh ends the refreshing", "same", CLASSES, async (kind) => {
   const { lock, has } = mutex(kind);
   const lease = await lock.acquire();
   assert.equal(lease.detach(), true);
@@ -136,7 +136,7 @@ replay("one refresh at a time, however slow", "same", ["Mutex"], async (kind) =>
 replay(
   "continues a lock acquired elsewhere, by its identifier",
   "same",
-  [...EACH, "Mutex, formerly", "RedlockMutex, formerly"],
+  [...CLASSES, "Mutex, formerly", "RedlockMutex, formerly"],
   async (kind) => {
     const { client, lock, name, has } = mutex(kind.split(",")[0], { ttl: 300, renew: false });
     const elsewhere = await lock.acquire();
@@ -148,7 +148,7 @@ replay(
   },
 );
 
-replay("taken over by another client: an unhandled rejection", "better", EACH, async (kind) => {
+replay("taken over by another client: an unhandled rejection", "better", CLASSES, async (kind) => {
   const { lock, write } = mutex(kind);
   const [warned, unhandled] = [[], []];
   const rejection = (error) => unhandled.push(error);
@@ -186,7 +186,7 @@ async function tells(kind, ...words) {
   // Not a third of its TTL later, when the refresh would be due.
   await eventually(() => assert.deepEqual(told, [["lost", false]]), 10_000);
 }
-replay("taken over by another client: onLockLost is called", "better", EACH, (kind) =>
+replay("taken over by another client: onLockLost is called", "better", CLASSES, (kind) =>
   tells(kind, "SET", "222"),
 );
 replay("expired: onLockLost is called", "better", ["Mutex"], (kind) => tells(kind, "DEL"));
@@ -205,7 +205,7 @@ replay(
   },
 );
 
-replay("one object can be used many times", "better", EACH, async (kind) => {
+replay("one object can be used many times", "better", CLASSES, async (kind) => {
   const { lock, has } = mutex(kind, { ttl: 300, wait: 10_000 });
   for (let cycle = 0; cycle < 3; cycle += 1) {
     const lease = await lock.acquire();
@@ -289,7 +289,7 @@ replay(
   },
 );
 
-replay("works with a mock of the client package", "differs", EACH, async (kind) => {
+replay("works with a mock of the client package", "differs", CLASSES, async (kind) => {
   const names = kind === "Mutex" ? [fresh()] : [fresh(), fresh(), fresh()];
   const client = new Redlock(names.map((name) => `memory://${name}`));
   const lease = await client.lock("key").acquire();

@@ -10,7 +10,7 @@ import { failed, replaying } from "./replay.mjs";
 const { replay, told } = replaying("redlock-universal 0.8.5");
 const five = serversForSuite(5);
 const CLIENTS = { IoredisAdapter: ioredis, NodeRedisAdapter: nodeRedis };
-const EACH = Object.keys(CLIENTS);
+const EACH_KIND = Object.keys(CLIENTS);
 
 const single = (kind) => over(CLIENTS[kind](five.all[0]));
 const names = (count) => Array.from({ length: count }, () => fresh());
@@ -31,7 +31,7 @@ const thaw = () => {
 };
 after(thaw);
 
-replay("a batch: all of its names or none", "same", EACH, async (kind) => {
+replay("a batch: all of its names or none", "same", EACH_KIND, async (kind) => {
   const batch = names(3);
   const lease = await single(kind).lock(batch).acquire();
   for (const name of batch) assert.equal(await get(name), lease.token);
@@ -39,7 +39,7 @@ replay("a batch: all of its names or none", "same", EACH, async (kind) => {
   for (const name of batch) assert.equal(await get(name), "");
 });
 
-replay("a batch with one held name fails, and acquires none", "same", EACH, async (kind) => {
+replay("a batch with one held name fails, and acquires none", "same", EACH_KIND, async (kind) => {
   const batch = names(3);
   const client = single(kind);
   const blocking = await client.lock(batch[1]).acquire();
@@ -51,7 +51,7 @@ replay("a batch with one held name fails, and acquires none", "same", EACH, asyn
   await blocking.release();
 });
 
-replay("batches in any order do not deadlock", "same", EACH, async (kind) => {
+replay("batches in any order do not deadlock", "same", EACH_KIND, async (kind) => {
   const [one, two, three] = names(3);
   const [client, other] = [single(kind), single(kind)];
   const orders = [
@@ -65,46 +65,51 @@ replay("batches in any order do not deadlock", "same", EACH, async (kind) => {
   assert.equal((await Promise.all(both)).length, 6);
 });
 
-replay("an empty batch is refused", "same", EACH, (kind) => {
+replay("an empty batch is refused", "same", EACH_KIND, (kind) => {
   assert.throws(() => single(kind).lock([]), refusal(["name"]));
 });
 
-replay("a batch can have its own TTL", "same", EACH, async (kind) => {
+replay("a batch can have its own TTL", "same", EACH_KIND, async (kind) => {
   const lease = await single(kind).lock(names(2), { ttl: 5_000 }).acquire();
   assert.equal(lease.ttl, 5_000);
   await lease.release();
 });
 
-replay("a batch of one", "same", EACH, async (kind) => {
+replay("a batch of one", "same", EACH_KIND, async (kind) => {
   const [name] = names(1);
   const lease = await single(kind).lock([name]).acquire();
   assert.deepEqual(lease.keys, [name]);
   await lease.release();
 });
 
-replay("a batch of ten", "same", EACH, async (kind) => {
+replay("a batch of ten", "same", EACH_KIND, async (kind) => {
   const batch = names(10);
   const lease = await single(kind).lock(batch).acquire();
   assert.equal(lease.keys.length, 10);
   await lease.release();
 });
 
-replay("releasing a batch twice returns false", "differs", EACH, async (kind) => {
+replay("releasing a batch twice returns false", "differs", EACH_KIND, async (kind) => {
   const lease = await single(kind).lock(names(2)).acquire();
   await lease.release();
   assert.equal(await lease.release(), undefined);
 });
 
-replay("a batch with one missing name: the others are released", "same", EACH, async (kind) => {
-  const batch = names(3);
-  const lease = await single(kind).lock(batch).acquire();
-  await five.all[0].cli("DEL", batch[1]);
-  const error = await failed(lease.release());
-  assert.ok(error instanceof LockLost);
-  await eventually(async () => {
-    for (const name of batch) assert.equal(await get(name), "");
-  });
-});
+replay(
+  "a batch with one missing name: the others are released",
+  "same",
+  EACH_KIND,
+  async (kind) => {
+    const batch = names(3);
+    const lease = await single(kind).lock(batch).acquire();
+    await five.all[0].cli("DEL", batch[1]);
+    const error = await failed(lease.release());
+    assert.ok(error instanceof LockLost);
+    await eventually(async () => {
+      for (const name of batch) assert.equal(await get(name), "");
+    });
+  },
+);
 
 replay("batches are counted", "differs", ["acquired", "failed"], async (variant) => {
   const client = single("IoredisAdapter");
@@ -121,7 +126,7 @@ replay("batches are counted", "differs", ["acquired", "failed"], async (variant)
   await lease.release();
 });
 
-replay("errors name the key without its prefix", "differs", EACH, async (kind) => {
+replay("errors name the key without its prefix", "differs", EACH_KIND, async (kind) => {
   const client = over(CLIENTS[kind](five.all[0]), { keyPrefix: "test-prefix:" });
   const name = fresh();
   const lease = await client.lock(name).acquire();
@@ -132,7 +137,7 @@ replay("errors name the key without its prefix", "differs", EACH, async (kind) =
 
 replay("locks through either client package exclude each other", "same", ["twice"], async () => {
   const name = fresh();
-  const [one, other] = EACH.map((kind) => single(kind).lock(name));
+  const [one, other] = EACH_KIND.map((kind) => single(kind).lock(name));
   const lease = await one.acquire();
   assert.equal((await other.inspect()).held, true);
   assert.equal(await other.tryAcquire(), null);
@@ -140,7 +145,7 @@ replay("locks through either client package exclude each other", "same", ["twice
   await (await other.tryAcquire()).release();
 });
 
-replay("one of ten concurrent callers acquires the lock", "same", EACH, async (kind) => {
+replay("one of ten concurrent callers acquires the lock", "same", EACH_KIND, async (kind) => {
   const lock = single(kind).lock(fresh());
   const tried = await Promise.all(Array.from({ length: 10 }, () => lock.tryAcquire()));
   const [lease, ...others] = tried.filter((each) => each !== null);

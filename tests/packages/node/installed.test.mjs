@@ -46,7 +46,7 @@ async function suite(...files) {
 }
 
 /** Number of concurrent runs, which mostly wait. */
-const ABREAST = 4;
+const MAX_CONCURRENT = 4;
 
 describe(`${RUNS} times`, () => {
   for (const file of ["process", "workers", "shutdown"]) {
@@ -59,7 +59,7 @@ describe(`${RUNS} times`, () => {
           passed += more;
         }
       };
-      await Promise.all(Array.from({ length: ABREAST }, runner));
+      await Promise.all(Array.from({ length: MAX_CONCURRENT }, runner));
       context.diagnostic(`${passed} tests passed in ${RUNS} runs`);
     });
   }

@@ -20,13 +20,13 @@ ENDS = ("test_fork.py", "test_runtime.py", "-k", "ctrl_c or exit or interpreter 
 ONCE = (
     "test_decorator.py",
     "test_greenlets.py",
-    "test_endings.py",
+    "test_shutdown.py",
     "test_errors.py",
-    "test_types.py",
+    "test_invalid_values.py",
     "test_scope.py",
     "test_cancel.py",
     "test_cancel_body.py",
-    "test_loops.py",
+    "test_event_loops.py",
 )
 IDS = [f"{major}.{minor}" for major, minor in sorted(PYTHONS)]
 
@@ -56,7 +56,7 @@ def suite(python: Path, *words: str, **environment: str) -> None:
 
 @pytest.mark.limit(1200)
 def test_threads_and_signals_at_the_end(python: Path) -> None:
-    suite(python, "test_exits.py", REDLOCK_TEST_EXITS=str(RUNS), REDLOCK_TEST_LIMIT="600")
+    suite(python, "test_process_exit.py", REDLOCK_TEST_EXITS=str(RUNS), REDLOCK_TEST_LIMIT="600")
 
 
 @pytest.mark.limit(1200)

@@ -83,8 +83,8 @@ async def refused(call: Call, wait: float = 0) -> str:
 
 async def lost(name: str, call: Call) -> str:
     lease = await call(client.lock(name, ttl=5), "acquire")
-    told: list[object] = []
-    lease.on_lost(told.append)
+    notified: list[object] = []
+    lease.on_lost(notified.append)
     await call(client, "force_release", name)
     end = time.monotonic() + 10
     while lease.held and time.monotonic() < end:

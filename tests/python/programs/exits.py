@@ -41,7 +41,7 @@ def extends() -> None:
         begun.set()
 
 
-def is_told() -> None:
+def is_notified() -> None:
     while True:
         lease = client.lock(f"{name}-{threading.get_ident()}", ttl=1).acquire()
         lease.on_lost(lambda _: begun.set())
@@ -65,7 +65,7 @@ bodies: dict[str, Callable[[], None]] = {
     "cycles": cycles,
     "holds": holds,
     "extends": extends,
-    "is_told": is_told,
+    "is_notified": is_notified,
     "loops": loops,
 }
 held = client.lock(name, ttl=1).acquire()

@@ -43,7 +43,7 @@ def beat() -> None:
         beats += 1
 
 
-def told() -> list[str]:
+def loss_reasons() -> list[str]:
     reasons: list[str] = []
     lease = client.lock("lost").acquire()
     lease.on_lost(lambda error: reasons.append(str(error.reason)))
@@ -68,7 +68,7 @@ if what == "works":
     for _ in range(5):
         greens.spawn(work)
     until(lambda: turns == 25)
-    print(most, turns, beats > 5, told(), client.shutdown(0))
+    print(most, turns, beats > 5, loss_reasons(), client.shutdown(0))
 else:
     with client.lock("held"):
         greens.spawn(says_when_it_waits)

@@ -86,7 +86,7 @@ def test_no_case_is_left_out(source: Source) -> None:
     assert found == source.files
 
 
-def test_nothing_is_worse_and_what_differs_has_its_reason() -> None:
+def test_no_case_is_worse_and_every_difference_has_a_reason() -> None:
     used = {row for source in SOURCES for row in source.cases.values()}
     assert used == set(ROWS)
     for name, row in ROWS.items():
@@ -95,10 +95,10 @@ def test_nothing_is_worse_and_what_differs_has_its_reason() -> None:
         assert row["verdict"] == "same" or row["here"], name
 
 
-def test_the_page_says_what_was_played() -> None:
+def test_page_matches_the_replayed_cases() -> None:
     before, _, rest = PAGE.read_text().partition(BEGIN)
     old, _, after = rest.partition(END)
     if os.environ.get("UPDATE_TABLE"):
         PAGE.write_text(f"{before}{BEGIN}\n\n{table()}\n\n{END}{after}")
     else:
-        assert old.strip() == table(), "UPDATE_TABLE=1 writes it anew"
+        assert old.strip() == table(), "UPDATE_TABLE=1 writes the new table"

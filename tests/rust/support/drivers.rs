@@ -11,7 +11,7 @@ use tokio::runtime::Runtime;
 
 use super::builder;
 
-/// Who writes and reads.
+/// What writes to and reads from the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A blocking thread.

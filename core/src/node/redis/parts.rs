@@ -1,8 +1,12 @@
 //! Combines the replies to several commands that were sent together into one reply.
 //!
-//! Pure. The combined reply has the form of a script's reply, so callers do not need to know which one was used. Each
-//! command is followed by a `PING` with an echo, or contains it in its transaction. Otherwise a bare 0 or 1 could be
-//! the reply to any command.
+//! With the option `scripts` off, and for some other operations, the client sends plain commands instead of one script.
+//! The combined reply has the form of the script's reply, so callers do not need to know which was used. Each command is
+//! followed by a `PING` with an echo, or contains it in its transaction. Otherwise a bare 0 or 1 could be the reply to any
+//! command.
+//!
+//! The reply to a change begins with its result. For an acquire it is 1 (granted), 0 (refused) or [`OURS`]. For an extend
+//! or a read of our key it is 1 (ours), 0 (free) or -1 (another owner's).
 
 use redis::Value;
 
@@ -15,7 +19,7 @@ pub(super) enum Asked {
     Delete,
     /// Limits the TTL of our key.
     Shorten,
-    /// Reads the owner before an extend.
+    /// Reads the owner (the token at the key) before an extend.
     Owner,
     /// Reads the owner before a forced delete.
     Seen,
@@ -39,12 +43,12 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// Creates the parts of one command with its echo.
+    /// Describes the reply to one command and its echo.
     pub(super) fn pair(asked: Asked, echo: &str) -> Self {
         Self { asked, echo: echo.into(), queued: 0 }
     }
 
-    /// Creates the parts of a transaction with this number of commands.
+    /// Describes the reply to a transaction with this number of commands.
     pub(super) fn transaction(asked: Asked, echo: &str, commands: usize) -> Self {
         Self { asked, echo: echo.into(), queued: commands + 1 }
     }
@@ -61,7 +65,7 @@ impl Parts {
 
     /// Returns the number of parts.
     pub(super) fn count(&self) -> usize {
-        // `MULTI` and `EXEC` have replies, too.
+        // One command and its echo, or the replies to `MULTI` and `EXEC`.
         2 + self.queued
     }
 
@@ -74,19 +78,19 @@ impl Parts {
             (0, 0) if self.asked == Asked::Delete => matches!(part, Value::Int(0 | 1)),
             (0, 0) if self.asked == Asked::Shorten => matches!(part, Value::Okay | Value::Nil),
             (0, 0) => matches!(part, Value::BulkString(_) | Value::Nil),
-            (0, _) => self.names(part),
+            (0, _) => self.is_echo(part),
             (_, 0) => *part == Value::Okay,
             (queued, at) if at <= queued => {
                 matches!(part, Value::SimpleString(word) if word == "QUEUED")
             }
             (queued, _) => {
-                matches!(part, Value::Array(all) if all.len() == queued && all.last().is_some_and(|last| self.names(last)))
+                matches!(part, Value::Array(all) if all.len() == queued && all.last().is_some_and(|last| self.is_echo(last)))
             }
         }
     }
 
     /// Whether this part is the echo. An error may take its place.
-    fn names(&self, part: &Value) -> bool {
+    fn is_echo(&self, part: &Value) -> bool {
         matches!(part, Value::BulkString(echo) if *echo == self.echo.as_bytes())
             || matches!(part, Value::ServerError(_))
     }
@@ -96,18 +100,18 @@ impl Parts {
         if let Some(at) = self.error_at(&parts) {
             return parts.swap_remove(at);
         }
-        let mut answers = match parts.pop() {
-            Some(Value::Array(answers)) if self.queued > 0 => answers,
+        let mut replies = match parts.pop() {
+            Some(Value::Array(replies)) if self.queued > 0 => replies,
             name => parts.into_iter().chain(name).collect(),
         };
-        if let Some(at) = self.error_at(&answers) {
-            return answers.swap_remove(at);
+        if let Some(at) = self.error_at(&replies) {
+            return replies.swap_remove(at);
         }
-        let said = self.read(&answers[..answers.len().saturating_sub(1)]);
-        // An unexpected reply is left as it is. No command of a lock accepts it.
-        let Some(mut said) = said else { return Value::Array(answers) };
-        said.push(Value::BulkString(self.echo.as_bytes().to_vec()));
-        Value::Array(said)
+        let combined = self.read(&replies[..replies.len().saturating_sub(1)]);
+        // An unexpected reply is returned unchanged. The code that reads the reply of a lock's command rejects it.
+        let Some(mut combined) = combined else { return Value::Array(replies) };
+        combined.push(Value::BulkString(self.echo.as_bytes().to_vec()));
+        Value::Array(combined)
     }
 
     /// Returns the position of the first error that becomes the whole reply. A key of another type is not an error for
@@ -125,8 +129,8 @@ impl Parts {
     }
 
     /// Returns the reply that the script would have sent, or `None` for an unexpected reply.
-    fn read(&self, answers: &[Value]) -> Option<Vec<Value>> {
-        Some(match (self.asked, answers) {
+    fn read(&self, replies: &[Value]) -> Option<Vec<Value>> {
+        Some(match (self.asked, replies) {
             (Asked::Delete, [Value::Int(deleted)]) => vec![Value::Int(*deleted)],
             (Asked::Delete, [Value::ServerError(_)]) => vec![Value::Int(0)],
             (Asked::Shorten, [set]) => vec![Value::Int((*set == Value::Okay).into())],
@@ -144,7 +148,7 @@ impl Parts {
                         vec![Value::Int(1), Value::Int(i64::try_from(ttl).ok()?), nothing]
                     }
                     (Value::Nil, true) => vec![Value::Int(OURS), Value::Int(*left), nothing],
-                    // The only key, counted from 1.
+                    // The position of the held key, counted from 1. `k` marks a key that `min_hold` keeps.
                     (Value::Nil, false) => {
                         let which: &[u8] = if is_kept(owner) { b"1,k" } else { b"1," };
                         let which = Value::BulkString(which.to_vec());

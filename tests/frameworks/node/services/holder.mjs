@@ -7,7 +7,7 @@ import { Redlock } from "redlock-native";
 
 export const TTL = 2_000;
 /** A call that takes longer than this ends its process with a message. */
-const PATIENCE = 30_000;
+const CALL_LIMIT_MS = 30_000;
 const redlock = new Redlock(process.env.REDIS_URL);
 const witness = connect(Number(process.env.WITNESS), "127.0.0.1");
 await once(witness, "connect");
@@ -39,7 +39,7 @@ async function body(name, lease, work) {
 export async function hold(name) {
   const watchdog = setTimeout(() => {
     say("hang", name, process.pid);
-  }, PATIENCE);
+  }, CALL_LIMIT_MS);
   const work = Math.random() < 0.05 ? 1.5 * TTL : Math.random() * 150;
   try {
     await redlock.using(name, { ttl: TTL, wait: 10_000 }, (lease) => body(name, lease, work));

@@ -1,7 +1,8 @@
-//! Asks servers which of them has which slots, and decides when to ask again.
+//! Asks the servers of a Redis Cluster which of them has which hash slots, and decides when to ask again.
 //!
-//! At most one survey runs at a time, however many commands were redirected meanwhile. It compares the replies of
-//! several servers, because one of them may be partitioned. While a problem persists, surveys become less frequent.
+//! One such query of several servers is a survey. At most one survey runs at a time, however many commands were
+//! redirected meanwhile. It compares the replies of several servers, because one of them may be partitioned. While a
+//! problem persists, surveys become less frequent.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -22,16 +23,17 @@ use crate::clock::{Clock, Instant, NEVER};
 use crate::node::Fault;
 
 /// How long a reply may take once there is a connection.
-const ANSWER: Duration = Duration::from_secs(1);
-/// How long to wait for more replies after the first ones: as long as those took, within these limits. With fewer than
-/// half of the replies, the longer limit applies.
-const OTHERS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
+const REPLY_TIMEOUT: Duration = Duration::from_secs(1);
+/// The minimum and maximum time to wait for more replies after the first. Between them, it is as long as the replies so
+/// far took. If less than half of the servers have replied, it is the maximum.
+const MORE_REPLIES_WAIT: (Duration, Duration) =
+    (Duration::from_millis(100), Duration::from_secs(1));
 /// The minimum time between two surveys.
-const BETWEEN: Duration = Duration::from_millis(20);
-/// The longest pause between surveys while a server is gone, at first and after [`WHILE`].
-const LONGEST_PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
+const MIN_INTERVAL: Duration = Duration::from_millis(20);
+/// The longest pause between surveys while a server is gone, at first and after [`SHORT_PAUSE_PERIOD`].
+const MAX_PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
 /// How long the shorter limit applies. Longer than a failover takes.
-const WHILE: Duration = Duration::from_secs(30);
+const SHORT_PAUSE_PERIOD: Duration = Duration::from_secs(30);
 
 /// The result of a survey.
 pub(super) type Found = Result<Topology, Fault>;
@@ -44,11 +46,11 @@ pub(super) struct Survey {
     begun: Option<Instant>,
     /// When the next survey begins.
     due: Option<Instant>,
-    /// The pause before the next survey after a failed one.
+    /// The pause before the next survey. It doubles after each failed survey.
     pause: Duration,
     /// Since when a problem exists.
     since: Option<Instant>,
-    /// Whether something happened since the survey under way began.
+    /// Whether another survey was wanted since the one under way began.
     outdated: bool,
 }
 
@@ -68,7 +70,7 @@ impl Survey {
     pub(super) fn want(&mut self) {
         self.outdated = true;
         if self.running.is_none() && self.due.is_none() {
-            let (now, pause) = (self.clock.now(), self.pause.max(BETWEEN));
+            let (now, pause) = (self.clock.now(), self.pause.max(MIN_INTERVAL));
             self.due = Some(self.begun.map_or(now, |begun| (begun + pause).max(now)));
         }
     }
@@ -83,9 +85,9 @@ impl Survey {
     /// Schedules the next survey while a problem exists, after a growing pause.
     pub(super) fn again(&mut self) {
         let since = *self.since.get_or_insert(self.clock.now());
-        let (soon, later) = LONGEST_PAUSE;
-        let longest = if self.clock.now().since(since) < WHILE { soon } else { later };
-        self.pause = (self.pause * 2).clamp(BETWEEN, longest);
+        let (soon, later) = MAX_PAUSE;
+        let longest = if self.clock.now().since(since) < SHORT_PAUSE_PERIOD { soon } else { later };
+        self.pause = (self.pause * 2).clamp(MIN_INTERVAL, longest);
         if self.due.is_none() {
             self.due = Some(self.clock.now() + self.pause.mul_f64(0.5 + fastrand::f64() / 2.0));
         }
@@ -99,7 +101,7 @@ impl Survey {
     /// Starts a survey of these servers. `known` means that the map already has servers.
     pub(super) fn begin(&mut self, members: Vec<Arc<Member>>, known: bool) {
         (self.due, self.outdated, self.begun) = (None, false, Some(self.clock.now()));
-        self.running = Some(Box::pin(ask(members, known, Arc::clone(&self.clock))));
+        self.running = Some(Box::pin(query_members(members, known, Arc::clone(&self.clock))));
     }
 
     /// Waits for the next event: the result of a survey, or `None` when the next survey is due.
@@ -121,13 +123,13 @@ impl Survey {
 }
 
 /// Compares the reports of the servers, or returns why none replied. `known` means that the map already has servers.
-async fn ask(members: Vec<Arc<Member>>, known: bool, clock: Arc<dyn Clock>) -> Found {
+async fn query_members(members: Vec<Arc<Member>>, known: bool, clock: Arc<dyn Clock>) -> Found {
     let (begun, enough) = (clock.now(), members.len() / 2 + 1);
-    let mut answers: FuturesUnordered<_> = members.into_iter().map(ask_one).collect();
+    let mut replies: FuturesUnordered<_> = members.into_iter().map(query_member).collect();
     let (mut views, mut why): (Vec<View>, Option<Fault>) = (Vec::new(), None);
     // No limit before the first reply, because each request has its own timeout.
     let mut end = NEVER;
-    while let Ok(Some(found)) = timeout(end.since(clock.now()), answers.next()).await {
+    while let Ok(Some(found)) = timeout(end.since(clock.now()), replies.next()).await {
         match found {
             Ok(found) => views.push(found),
             // An error that no retry can fix takes precedence over a problem of one server.
@@ -141,8 +143,8 @@ async fn ask(members: Vec<Arc<Member>>, known: bool, clock: Arc<dyn Clock>) -> F
         let now = clock.now();
         end = match views.len() {
             0 => end,
-            count if known && count < enough => end.min(now + OTHERS.1),
-            _ => end.min(now + now.since(begun).clamp(OTHERS.0, OTHERS.1)),
+            count if known && count < enough => end.min(now + MORE_REPLIES_WAIT.1),
+            _ => end.min(now + now.since(begun).clamp(MORE_REPLIES_WAIT.0, MORE_REPLIES_WAIT.1)),
         };
     }
     if views.is_empty() {
@@ -151,20 +153,21 @@ async fn ask(members: Vec<Arc<Member>>, known: bool, clock: Arc<dyn Clock>) -> F
     Ok(compare(&views))
 }
 
-/// Returns the slots that one server reports, within its timeout.
-async fn ask_one(member: Arc<Member>) -> Result<View, Fault> {
+/// Returns the slots that one server reports, or an error if it takes too long.
+async fn query_member(member: Arc<Member>) -> Result<View, Fault> {
+    // One member has no address: it holds commands until the owner of their slot is known.
     let nowhere = Address::new("", 0);
     let address = member.address.as_ref().unwrap_or(&nowhere);
     let ask = |what| member.node.question(plain(cmd("CLUSTER").arg(what), Purpose::Plain));
     // Sent together, so that they share a round trip.
     let (slots, nodes) = (ask("SLOTS"), ask("NODES"));
-    let answers = async { Ok((slots.await?, nodes.await?)) };
-    let within = member.node.route.connect_timeout() + ANSWER;
-    let answer = match timeout(within, answers).await {
-        Ok(answers) => answers.and_then(|(slots, nodes)| view(&slots, &nodes, address)),
+    let replies = async { Ok((slots.await?, nodes.await?)) };
+    let within = member.node.route.connect_timeout() + REPLY_TIMEOUT;
+    let reply = match timeout(within, replies).await {
+        Ok(replies) => replies.and_then(|(slots, nodes)| view(&slots, &nodes, address)),
         Err(_) => Err(Fault::new("it did not report the owners of the slots in time")),
     };
-    match answer {
+    match reply {
         // A cluster without known slots cannot be used.
         Ok(found) if found.ranges.is_empty() => {
             Err(Fault::new("it reports no server with slots").of(&address.to_string()))

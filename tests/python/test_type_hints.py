@@ -26,7 +26,7 @@ STUB = Path(redlock.__file__).with_name("_native.pyi").read_text()
         redlock.testing.AsyncTestRedlock,
     ],
 )
-def test_every_method_has_type_hints_that_can_be_read(owner: Any) -> None:
+def test_type_hints_of_every_method_can_be_read(owner: Any) -> None:
     """Frameworks read them for injected objects. The types are in the stubs."""
     for name in dir(owner):
         method = getattr(owner, name)
@@ -66,7 +66,7 @@ def of_class(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", ["Redlock", "Lock", "Lease"])
-def test_the_stubs_suit_exit_stacks(name: str) -> None:
+def test_stubs_declare_the_context_manager_methods(name: str) -> None:
     for method in ("__aenter__", "__aexit__"):
         assert (f"    async def {method}(" in of_class(name)) == (name == "Lock")
         assert f"    async def {method}(" in of_class(f"Async{name}")
@@ -98,7 +98,7 @@ def verify_signature(function: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
     assert not private, f"{function.name}: {text}"
 
 
-def test_the_stubs_keep_the_class_of_a_client_and_the_lines_behind_a_lock() -> None:
+def test_stubs_return_self_from_enter_and_bool_from_bool() -> None:
     for method, owner in (
         (r"def __enter__\(self, /\)", "Redlock"),
         (r"async def __aenter__\(self\)", "AsyncRedlock"),

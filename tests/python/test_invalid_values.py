@@ -159,7 +159,7 @@ TIMES = [
 
 
 @pytest.mark.parametrize("ttl", TIMES, ids=lambda value: type(value).__name__)
-def test_subclasses_and_other_numbers_are_what_they_say(ttl: Any) -> None:
+def test_subclasses_and_other_number_types_are_accepted(ttl: Any) -> None:
     with redlock.Redlock(Text("memory://"), key_prefix=Text("p:")) as client:
         assert client.lock(Text("job")).names == ["job"]
         with client.lock([Text("a"), "b"], ttl=ttl).acquire(wait=ttl) as lease:
@@ -169,7 +169,7 @@ def test_subclasses_and_other_numbers_are_what_they_say(ttl: Any) -> None:
         redlock.Redlock("rediss://127.0.0.1:1", tls_ca=Path())
 
 
-def test_a_ctrl_c_inside_of_a_value_s_own_code_stands() -> None:
+def test_ctrl_c_inside_a_values_method_is_raised() -> None:
     class Interrupted:
         def __float__(self) -> float:
             raise KeyboardInterrupt
@@ -179,7 +179,7 @@ def test_a_ctrl_c_inside_of_a_value_s_own_code_stands() -> None:
 
 
 @pytest.mark.parametrize("variable", ["REDLOCK_NODES", "REDIS_URL"])
-def test_a_default_node_that_is_no_text_is_refused(variable: str) -> None:
+def test_environment_variable_that_is_not_utf8_is_refused(variable: str) -> None:
     code = """
 import redlock
 try: redlock.lock("job").try_acquire()

@@ -14,7 +14,7 @@ from .servers import Server
 Call = Callable[..., Any]
 
 
-def test_another_thread_or_task_releases_and_extends(
+def test_another_thread_can_extend_and_release(
     client: redlock.Redlock, name: str, call: Call
 ) -> None:
     lease = call(client.lock(name), "acquire")
@@ -37,7 +37,7 @@ def test_another_thread_or_task_releases_and_extends(
 
 
 @pytest.mark.parametrize("verb", ["acquire", "try_acquire"])
-def test_a_script_flush_is_not_noticed(
+def test_script_flush_has_no_effect(
     redis_client: redlock.Redlock, redis_server: Server, name: str, call: Call, verb: str
 ) -> None:
     lock = redis_client.lock(name)
@@ -77,7 +77,7 @@ def test_a_body_does_not_run_without_the_lock(client: redlock.Redlock, name: str
 
 
 @pytest.mark.slow("a server that is frozen while renewals are due")
-def test_a_missed_renewal_is_made_up_for(name: str) -> None:
+def test_failed_renewal_is_retried(name: str) -> None:
     """A failed renewal ends neither the renewals nor the lease."""
     server = Server()
     try:
@@ -95,7 +95,7 @@ def test_a_missed_renewal_is_made_up_for(name: str) -> None:
 
 
 @pytest.mark.slow("counts what is sent in a time")
-def test_renewal_asks_a_few_times_in_a_ttl(
+def test_renewal_sends_few_commands_per_ttl(
     redis_client: redlock.Redlock, redis_server: Server, name: str
 ) -> None:
     for ttl in (0.3, 1.25):

@@ -62,7 +62,7 @@ def end(client: redlock.Redlock, lease: redlock.Lease, verb: str) -> None:
 
 
 @pytest.mark.parametrize("verb", ERRORS["not_entered_after"])
-def test_a_lease_that_is_over_is_not_entered(
+def test_ended_lease_cannot_be_entered(
     client: redlock.Redlock, name: str, enter: Enter, verb: str
 ) -> None:
     lease = client.lock(name).acquire()
@@ -71,7 +71,7 @@ def test_a_lease_that_is_over_is_not_entered(
         enter(lease, lambda: pytest.fail("the body ran without the lock"))
 
 
-def test_a_lease_of_a_closed_client_is_not_entered(name: str, enter: Enter) -> None:
+def test_lease_of_a_closed_client_cannot_be_entered(name: str, enter: Enter) -> None:
     client = redlock.Redlock("memory://")
     lease = client.lock(name).acquire()
     client.close()
@@ -79,7 +79,7 @@ def test_a_lease_of_a_closed_client_is_not_entered(name: str, enter: Enter) -> N
         enter(lease, lambda: pytest.fail("the body ran without the lock"))
 
 
-def test_an_entered_lease_is_not_entered_again(
+def test_entered_lease_cannot_be_entered_again(
     client: redlock.Redlock, name: str, enter: Enter
 ) -> None:
     lease = client.lock(name).acquire()
@@ -94,7 +94,7 @@ def test_an_entered_lease_is_not_entered_again(
     assert not lease.held
 
 
-def test_a_lease_that_its_lock_entered_is_not_entered_again(
+def test_lease_entered_by_its_lock_cannot_be_entered_again(
     client: redlock.Redlock, name: str, enter: Enter
 ) -> None:
     lock = client.lock(name)
@@ -107,7 +107,7 @@ def test_a_lease_that_its_lock_entered_is_not_entered_again(
 
 @pytest.mark.parametrize("way", ["lock", "AsyncLock", "lease"])
 @pytest.mark.parametrize("inner", ["with", "async with"])
-def test_an_async_scope_is_not_left_by_an_inner_one(
+def test_refused_inner_scope_does_not_end_the_outer_async_scope(
     client: redlock.Redlock, name: str, way: str, inner: str
 ) -> None:
     async def main() -> None:

@@ -20,7 +20,7 @@ def five() -> Iterator[list[Server]]:
         server.close()
 
 
-def test_a_young_node_says_when_it_votes(
+def test_restarted_node_reports_when_it_votes(
     five: list[Server], name: str, caplog: pytest.LogCaptureFixture, call: Callable[..., Any]
 ) -> None:
     urls = [server.url for server in five]
@@ -44,7 +44,7 @@ def test_a_young_node_says_when_it_votes(
             call(client.lock(name, ttl=601), "acquire")
 
 
-def test_rolling_restarts_leave_the_lease_on_every_node(five: list[Server], name: str) -> None:
+def test_rolling_restarts_keep_the_lease_on_every_node(five: list[Server], name: str) -> None:
     # Without the guard, the servers may be young. The TTL is long enough for a busy machine.
     with redlock.Redlock([server.url for server in five], restart_guard=0) as client:
         lock = client.lock(name, ttl=30)
@@ -66,7 +66,7 @@ def test_rolling_restarts_leave_the_lease_on_every_node(five: list[Server], name
         assert not any(server.client.exists(lease.key) for server in five)
 
 
-def test_one_server_twice_is_no_quorum(
+def test_one_server_under_two_urls_is_refused_or_reported(
     five: list[Server], name: str, caplog: pytest.LogCaptureFixture, call: Callable[..., Any]
 ) -> None:
     twice = [five[0].url, f"{five[0].url}/1"]
@@ -85,7 +85,7 @@ def test_one_server_twice_is_no_quorum(
         eventually(lambda: "same server" in caplog.text, "nothing was logged")
 
 
-def test_a_server_that_may_evict_is_warned_about(
+def test_eviction_policy_logs_a_warning(
     five: list[Server], name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING, "redlock")

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 TYPED = ROOT / "tests/packages/python/typed.py"
 
 
-def test_mypy_sees_what_is_given_and_refuses_what_is_wrong(tmp_path: Path) -> None:
+def test_mypy_infers_results_and_rejects_wrong_calls(tmp_path: Path) -> None:
     mypy = [
         sys.executable,
         "-m",

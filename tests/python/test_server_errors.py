@@ -88,7 +88,7 @@ def busy(stack: ExitStack) -> str:
     return server.url
 
 
-def old() -> bool:
+def is_redis_6() -> bool:
     """Redis 6.2 allows everyone to debug it, and does not start with an unknown option."""
     program = os.environ.get("REDLOCK_TEST_SERVER", "redis-server")
     return "v=6." in subprocess.check_output([program, "--version"], text=True)
@@ -96,10 +96,10 @@ def old() -> bool:
 
 def loading(stack: ExitStack) -> str:
     """Starts a server that loads a file of keys for longer than the test takes."""
-    debug = [] if old() else ["--enable-debug-command", "yes"]
+    debug = [] if is_redis_6() else ["--enable-debug-command", "yes"]
     server = started(stack, "--rdbcompression", "no", *debug)
     # An old server replies only every 2 MB of its file.
-    size = 40_000 if old() else 100
+    size = 40_000 if is_redis_6() else 100
     server.client.execute_command("DEBUG", "POPULATE", 10_000, "key", size)
     server.client.config_set("key-load-delay", 2000)  # µs
     with suppress(redis.ResponseError):
@@ -148,7 +148,7 @@ def frozen(stack: ExitStack) -> str:
     return server.url
 
 
-SICK = {
+CAUSES = {
     noauth: "NOAUTH",
     wrongpass: "WRONGPASS",
     noperm: "NOPERM",
@@ -160,10 +160,10 @@ SICK = {
     frozen: "no ",  # reply, or connection
 }
 #: These servers serve reads. A read-only verb correctly returns that no lock exists.
-READ = [replica, full]
+READABLE = [replica, full]
 
 
-LONG = pytest.mark.slow(
+SLOW_TIER = pytest.mark.slow(
     "a server that says nothing, or not yet, to each verb for its whole deadline"
 )
 
@@ -177,16 +177,18 @@ def test_a_wrong_password_ends_an_acquire_without_wait(stack: ExitStack, name: s
 
 
 @pytest.mark.parametrize(
-    "sick",
+    "failing",
     [
-        pytest.param(sick, id=sick.__name__, marks=[LONG] * (sick in (loading, frozen)))
-        for sick in SICK
+        pytest.param(
+            failing, id=failing.__name__, marks=[SLOW_TIER] * (failing in (loading, frozen))
+        )
+        for failing in CAUSES
     ],
 )
-def test_every_verb_says_the_cause_in_time(
-    stack: ExitStack, sick: Callable[[ExitStack], str], name: str
+def test_every_verb_reports_the_cause_in_time(
+    stack: ExitStack, failing: Callable[[ExitStack], str], name: str
 ) -> None:
-    url = sick(stack)
+    url = failing(stack)
 
     def check(call: Call) -> None:
         with redlock.Redlock(url) as client:
@@ -194,13 +196,13 @@ def test_every_verb_says_the_cause_in_time(
             others = [(client, "attach", (name, "token")), (client, "force_release", (name,))]
             others.append((lock, "inspect", ()))
             verbs = [(lock, "acquire", ()), (lock, "try_acquire", ())]
-            for thing, verb, args in verbs + others * (sick not in READ):
+            for thing, verb, args in verbs + others * (failing not in READABLE):
                 with pytest.raises(redlock.QuorumUnavailable) as caught:
                     call(thing, verb, *args)
                 (node,) = caught.value.nodes
-                assert SICK[sick] in str(node.error), verb
+                assert CAUSES[failing] in str(node.error), verb
                 assert "s3cret" not in f"{caught.value!r} {client!r} {node!r}"
-            if sick in READ:  # the server can report the holder, and the others cannot
+            if failing in READABLE:  # the server can report the holder, and the others cannot
                 # A request right after a refused one may still see its closed connection.
                 def free() -> bool:
                     with suppress(redlock.QuorumUnavailable):
@@ -218,7 +220,9 @@ def test_every_verb_says_the_cause_in_time(
 
 
 @pytest.mark.parametrize("verb", ["acquire", "try_acquire"])
-def test_a_cluster_is_named_at_once(stack: ExitStack, name: str, call: Call, verb: str) -> None:
+def test_unexpected_cluster_is_reported_at_once(
+    stack: ExitStack, name: str, call: Call, verb: str
+) -> None:
     with (
         redlock.Redlock(moved(stack)) as client,
         pytest.raises(redlock.InvalidOption, match=r"Redis Cluster.*[Uu]se redis\+cluster://"),
@@ -227,7 +231,7 @@ def test_a_cluster_is_named_at_once(stack: ExitStack, name: str, call: Call, ver
 
 
 @pytest.mark.parametrize("verb", ["extend", "release"])
-def test_a_lease_on_a_server_that_falls_ill(
+def test_extend_and_release_fail_in_time_on_a_frozen_server(
     stack: ExitStack, name: str, call: Call, verb: str
 ) -> None:
     """The verb fails in time with its cause. The lease itself stays held for as long as it is certain."""
@@ -244,7 +248,7 @@ def test_a_lease_on_a_server_that_falls_ill(
             lease.release()
 
 
-def test_a_short_lease_does_not_cost_a_long_one_anything(
+def test_expiry_of_a_short_lease_does_not_affect_a_long_one(
     stack: ExitStack, name: str, call: Call
 ) -> None:
     """Both leases use one connection. The server stalls for longer than the TTL of the short one."""
@@ -252,8 +256,8 @@ def test_a_short_lease_does_not_cost_a_long_one_anything(
     with redlock.Redlock(server.url) as client:
         long = call(client.lock(f"{name}-long", ttl=30), "acquire")
         short = call(client.lock(f"{name}-short", ttl=0.3), "acquire")
-        told: list[Any] = []
-        long.on_lost(told.append)
+        notified: list[Any] = []
+        long.on_lost(notified.append)
         server.freeze()
         eventually(lambda: not short.held)
         server.thaw()
@@ -262,7 +266,7 @@ def test_a_short_lease_does_not_cost_a_long_one_anything(
         assert caught.value.reason == "expired"
         call(long, "extend", 30)
         assert long.held
-        assert not told
+        assert not notified
         assert client.stats().reconnects == 0
         call(long, "release")
         with suppress(redlock.LockLost):

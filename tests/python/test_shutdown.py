@@ -18,33 +18,33 @@ from .servers import Server, Silent
 Call = Callable[..., Any]
 
 
-def gone(lease: redlock.Lease) -> None:
+def wait_until_lost(lease: redlock.Lease) -> None:
     while lease.held:
         pass
 
 
-def the_next_loss_is_the_first_told(client: redlock.Redlock, told: list[Any]) -> None:
+def assert_no_earlier_notification(client: redlock.Redlock, notified: list[Any]) -> None:
     """Checks that no notification came before and none is pending. Losses are reported in order."""
     lease = client.lock("the-next").acquire()
-    lease.on_lost(told.append)
+    lease.on_lost(notified.append)
     client.force_release("the-next")
-    (error,) = eventually(lambda: list(told))
+    (error,) = eventually(lambda: list(notified))
     assert error.resource == "lock:the-next"
-    gone(lease)
+    wait_until_lost(lease)
 
 
 @pytest.mark.parametrize("how", ["dropped", "cycle", "released"])
-def test_on_lost_is_called_once_whatever_becomes_of_the_lease(
+def test_on_lost_is_called_once_for_collected_and_released_leases(
     client: redlock.Redlock, name: str, how: str
 ) -> None:
-    told: list[int] = []
+    notified: list[int] = []
 
     def one(number: int) -> None:
         lease = client.lock(name).acquire()
         cycle = [lease] if how == "cycle" else []
-        lease.on_lost(lambda _, cycle=cycle: told.append(number))  # type: ignore[misc]
+        lease.on_lost(lambda _, cycle=cycle: notified.append(number))  # type: ignore[misc]
         client.force_release(name)
-        gone(lease)
+        wait_until_lost(lease)
         if how == "released":
             with pytest.raises(redlock.LockLost):
                 lease.release()
@@ -54,46 +54,44 @@ def test_on_lost_is_called_once_whatever_becomes_of_the_lease(
         if how == "cycle":
             gc.collect()
     lease = client.lock(name).acquire()
-    lease.on_lost(lambda _: told.append(20))
+    lease.on_lost(lambda _: notified.append(20))
     client.force_release(name)
     # Losses are reported in order, so a second report of an earlier one would come before this.
-    eventually(lambda: 20 in told)
-    gone(lease)
-    assert told == list(range(21))
+    eventually(lambda: 20 in notified)
+    wait_until_lost(lease)
+    assert notified == list(range(21))
 
 
-def test_on_lost_is_called_by_the_loop_though_the_lease_is_gone(
+def test_loop_calls_on_lost_after_the_lease_is_collected(
     client: redlock.Redlock, name: str
 ) -> None:
     async def main() -> None:
-        told: list[int] = []
+        notified: list[int] = []
         for number in range(21):
             lease = await client.lock(name).as_async().acquire()
-            lease.on_lost(lambda _, number=number: told.append(number))  # type: ignore[misc]
+            lease.on_lost(lambda _, number=number: notified.append(number))  # type: ignore[misc]
             await client.as_async().force_release(name)
-            gone(lease)
+            wait_until_lost(lease)
             del lease
         # In order: a second report of an earlier one would come before the last.
-        await aeventually(lambda: 20 in told)
-        assert told == list(range(21))
+        await aeventually(lambda: 20 in notified)
+        assert notified == list(range(21))
 
     asyncio.run(main())
 
 
-def test_nobody_is_told_of_a_release_or_a_detached_lease(
-    client: redlock.Redlock, name: str
-) -> None:
-    told: list[object] = []
+def test_release_and_detach_do_not_notify(client: redlock.Redlock, name: str) -> None:
+    notified: list[object] = []
     for end in ("release", "detach"):
         lease = client.lock(f"{name}-{end}").acquire()
-        lease.on_lost(told.append)
+        lease.on_lost(notified.append)
         getattr(lease, end)()
         del lease
     client.force_release(f"{name}-detach")
-    the_next_loss_is_the_first_told(client, told)
+    assert_no_earlier_notification(client, notified)
 
 
-def test_a_body_whose_lease_is_taken_back_is_told(
+def test_body_of_a_revoked_lease_is_notified(
     client: redlock.Redlock, name: str, call: Call
 ) -> None:
     reasons: list[str | None] = []
@@ -108,7 +106,7 @@ def test_a_body_whose_lease_is_taken_back_is_told(
     assert reasons == ["revoked"]
 
 
-def test_a_task_whose_lease_is_taken_back_is_cancelled(client: redlock.Redlock, name: str) -> None:
+def test_task_of_a_revoked_lease_is_cancelled(client: redlock.Redlock, name: str) -> None:
     async def main() -> None:
         async with client.lock(name):
             assert await client.as_async().release_all() == 1
@@ -120,24 +118,24 @@ def test_a_task_whose_lease_is_taken_back_is_cancelled(client: redlock.Redlock, 
     assert isinstance(caught.value.__cause__, asyncio.CancelledError)
 
 
-def test_an_early_release_by_the_body_is_no_loss(client: redlock.Redlock, name: str) -> None:
-    told: list[object] = []
+def test_early_release_by_the_body_is_not_a_loss(client: redlock.Redlock, name: str) -> None:
+    notified: list[object] = []
     with client.lock(name) as lease:
-        lease.on_lost(told.append)
+        lease.on_lost(notified.append)
         lease.release()
 
     async def main() -> None:
         async with client.lock(name) as lease:
-            lease.on_lost(told.append)
+            lease.on_lost(notified.append)
             await lease.release()
             await client.lock(f"{name}-2").as_async().inspect()
 
     asyncio.run(main())
-    the_next_loss_is_the_first_told(client, told)
+    assert_no_earlier_notification(client, notified)
     assert client.release_all() == 0
 
 
-def test_another_lease_of_the_token_that_releases_is_a_loss(
+def test_release_by_another_lease_with_the_token_is_a_loss(
     client: redlock.Redlock, name: str
 ) -> None:
     with pytest.raises(redlock.LockLost) as caught, client.lock(name) as lease:
@@ -146,7 +144,7 @@ def test_another_lease_of_the_token_that_releases_is_a_loss(
     assert caught.value.reason == "revoked"
 
 
-def test_shutdown_gives_bodies_time(redis_server: Server, name: str, call: Call) -> None:
+def test_shutdown_waits_for_bodies(redis_server: Server, name: str, call: Call) -> None:
     client = redlock.Redlock(redis_server.url)
     lock = client.lock(name)
     entered, waiting = threading.Event(), threading.Event()
@@ -215,7 +213,9 @@ def test_shutdown_lets_waiting_acquires_finish(
     assert redis_server.client.get(f"lock:{name}") is None
 
 
-def test_ashutdown_lets_acquires_of_the_same_turn_finish(redis_server: Server, name: str) -> None:
+def test_async_shutdown_lets_acquires_of_the_same_turn_finish(
+    redis_server: Server, name: str
+) -> None:
     client, other = redlock.Redlock(redis_server.url), redlock.Redlock(redis_server.url)
 
     async def waits() -> bool:
@@ -237,7 +237,7 @@ def test_ashutdown_lets_acquires_of_the_same_turn_finish(redis_server: Server, n
 
 
 @pytest.mark.parametrize("timeout", [0, 0.1])
-def test_shutdown_ends_what_waits_at_its_timeout(
+def test_shutdown_ends_waiting_acquires_at_its_timeout(
     redis_server: Server, name: str, call: Call, timeout: float
 ) -> None:
     client, other = redlock.Redlock(redis_server.url), redlock.Redlock(redis_server.url)
@@ -248,7 +248,7 @@ def test_shutdown_ends_what_waits_at_its_timeout(
         assert isinstance(waiter.exception(60), redlock.ClientClosed)
 
 
-def test_shutdown_takes_back_what_is_left(redis_server: Server, name: str, call: Call) -> None:
+def test_shutdown_revokes_remaining_leases(redis_server: Server, name: str, call: Call) -> None:
     client = redlock.Redlock(redis_server.url)
     lease = client.lock(name).acquire()
     reasons: list[str | None] = []
@@ -265,9 +265,7 @@ def test_shutdown_takes_back_what_is_left(redis_server: Server, name: str, call:
 
 
 @pytest.mark.parametrize("style", ["with", "async with"])
-def test_leaving_a_client_gives_back_what_it_holds(
-    redis_server: Server, name: str, style: str
-) -> None:
+def test_leaving_a_client_revokes_its_leases(redis_server: Server, name: str, style: str) -> None:
     def check(client: redlock.Redlock, lease: redlock.Lease) -> None:
         with pytest.raises(redlock.LockLost) as caught:
             lease.ensure_held()
@@ -289,7 +287,7 @@ def test_leaving_a_client_gives_back_what_it_holds(
     check(client, lease)
 
 
-def test_a_coroutine_that_is_closed_inside_of_a_client_gives_back_too(
+def test_closed_coroutine_inside_a_client_revokes_its_leases(
     redis_server: Server, name: str
 ) -> None:
     async def body() -> None:
@@ -308,7 +306,7 @@ def test_a_coroutine_that_is_closed_inside_of_a_client_gives_back_too(
     eventually(lambda: redis_server.client.get(f"lock:{name}") is None)
 
 
-def test_a_client_that_ends_while_its_node_is_gone_keeps_the_body_s_error() -> None:
+def test_leaving_a_client_without_its_node_keeps_the_bodys_error() -> None:
     server = Server()
     try:
         with pytest.raises(ZeroDivisionError), redlock.Redlock(server.url) as client:
@@ -322,14 +320,14 @@ def test_a_client_that_ends_while_its_node_is_gone_keeps_the_body_s_error() -> N
 
 
 @pytest.mark.parametrize("wrong", [None, "10", True, -1, float("nan"), 1e12, b"1"])
-def test_a_timeout_that_is_none_is_refused(silent: list[Silent], call: Call, wrong: Any) -> None:
+def test_invalid_shutdown_timeout_is_refused(silent: list[Silent], call: Call, wrong: Any) -> None:
     client = redlock.Redlock(silent[0].url)
     with pytest.raises(redlock.InvalidOption, match="timeout"):
         call(client, "shutdown", wrong)
     client.close()
 
 
-def test_a_shutdown_in_a_loop_that_has_to_wait_is_warned_of(name: str) -> None:
+def test_blocking_shutdown_in_a_loop_warns(name: str) -> None:
     async def main() -> None:
         client = redlock.Redlock("memory://")
         lease = await client.lock(name).as_async().acquire()

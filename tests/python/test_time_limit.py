@@ -34,7 +34,7 @@ def pytest(*words: str, limit: str = "120", before: str = "") -> "subprocess.Com
     )
 
 
-def test_a_test_that_hangs_fails_by_name(tmp_path: Path) -> None:
+def test_hanging_test_fails_with_its_name(tmp_path: Path) -> None:
     (tmp_path / "test_hangs.py").write_text(HANGS)
     (tmp_path / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text())
     done = pytest("-p", "no:cacheprovider", str(tmp_path), limit="1")
@@ -46,7 +46,7 @@ def test_a_test_that_hangs_fails_by_name(tmp_path: Path) -> None:
     assert "F." in said
 
 
-def test_ctrl_c_tests_where_sigint_is_ignored() -> None:
+def test_ctrl_c_tests_pass_where_sigint_is_ignored() -> None:
     """As in a background job of a script."""
     tests = ("tests/python/test_runtime.py", "-k", "ctrl_c and memory or ctrl_c_at")
     done = pytest(*tests, before="trap '' INT;")

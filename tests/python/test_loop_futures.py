@@ -24,7 +24,7 @@ class Incomparable:
         raise ZeroDivisionError
 
 
-def test_what_asyncio_makes_of_it(client: redlock.Redlock, name: str) -> None:
+def test_asyncio_functions_accept_the_future(client: redlock.Redlock, name: str) -> None:
     async def main() -> None:
         def ask() -> Any:
             return future(client, name)
@@ -41,79 +41,79 @@ def test_what_asyncio_makes_of_it(client: redlock.Redlock, name: str) -> None:
     asyncio.run(main())
 
 
-def test_what_it_says_of_itself(client: redlock.Redlock, name: str) -> None:
+def test_future_has_the_methods_of_an_asyncio_future(client: redlock.Redlock, name: str) -> None:
     async def main() -> None:
-        asked, told = future(client, name), asyncio.Event()
-        heard: list[Any] = []
-        asked.add_done_callback(heard.append)
-        asked.add_done_callback(print)
-        assert asked.remove_done_callback(print) == 1
+        pending, notified = future(client, name), asyncio.Event()
+        called_with: list[Any] = []
+        pending.add_done_callback(called_with.append)
+        pending.add_done_callback(print)
+        assert pending.remove_done_callback(print) == 1
         with pytest.raises(ZeroDivisionError):
-            asked.remove_done_callback(Incomparable())
-        assert repr(asked) == "<redlock._Asked pending>"
-        asked.add_done_callback(lambda _: told.set())
-        assert (asked.done(), asked.cancelled()) == (False, False)
-        for early in (asked.result, asked.exception):
+            pending.remove_done_callback(Incomparable())
+        assert repr(pending) == "<redlock._Asked pending>"
+        pending.add_done_callback(lambda _: notified.set())
+        assert (pending.done(), pending.cancelled()) == (False, False)
+        for early in (pending.result, pending.exception):
             with pytest.raises(asyncio.InvalidStateError):
                 early()
-        await told.wait()
-        assert heard == [asked]
-        assert (asked.done(), asked.exception(), asked.result().held) == (True, None, False)
-        assert asked.get_loop() is asyncio.get_running_loop()
-        assert asked.cancel() is False
-        assert (await asked).held is False
+        await notified.wait()
+        assert called_with == [pending]
+        assert (pending.done(), pending.exception(), pending.result().held) == (True, None, False)
+        assert pending.get_loop() is asyncio.get_running_loop()
+        assert pending.cancel() is False
+        assert (await pending).held is False
 
     asyncio.run(main())
 
 
-def test_cancelled(client: redlock.Redlock, name: str) -> None:
+def test_cancelled_future_raises_cancelled_error(client: redlock.Redlock, name: str) -> None:
     async def main() -> None:
-        asked = future(client, name)
-        waiting = asyncio.gather(asked, return_exceptions=True)
-        assert asked.cancel("enough") is True
+        pending = future(client, name)
+        waiting = asyncio.gather(pending, return_exceptions=True)
+        assert pending.cancel("enough") is True
         (cancelled,) = await waiting
         assert isinstance(cancelled, asyncio.CancelledError)
-        assert asked.cancelled()
+        assert pending.cancelled()
         with pytest.raises(asyncio.CancelledError, match="enough"):
-            await asked
+            await pending
 
     asyncio.run(main())
 
 
-def test_two_await_one(client: redlock.Redlock, name: str) -> None:
+def test_two_tasks_can_await_one_future(client: redlock.Redlock, name: str) -> None:
     async def main() -> None:
-        asked = future(client, name)
+        pending = future(client, name)
 
         async def wait() -> bool:
-            return bool((await asked).held)
+            return bool((await pending).held)
 
         assert await asyncio.gather(wait(), wait()) == [False, False]
 
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("asks", [True, False])
-def test_a_failure_that_nobody_hears_of_is_reported(asks: bool) -> None:
+@pytest.mark.parametrize("retrieves", [True, False])
+def test_unretrieved_exception_is_reported(retrieves: bool) -> None:
     client = redlock.Redlock("redis://127.0.0.1:1")
     reported: list[dict[str, Any]] = []
 
     async def main() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, about: reported.append(about))
-        asked = future(client, "job")
-        await asyncio.wait({asked}, timeout=10)
-        assert asked.done()
-        if asks:
-            assert isinstance(asked.exception(), redlock.QuorumUnavailable)
-        del asked
+        pending = future(client, "job")
+        await asyncio.wait({pending}, timeout=10)
+        assert pending.done()
+        if retrieves:
+            assert isinstance(pending.exception(), redlock.QuorumUnavailable)
+        del pending
         gc.collect()
 
     asyncio.run(main())
     assert [type(about["exception"]) for about in reported] == (
-        [] if asks else [redlock.QuorumUnavailable]
+        [] if retrieves else [redlock.QuorumUnavailable]
     )
 
 
-def test_a_failure_keeps_nothing_that_nobody_holds() -> None:
+def test_exception_keeps_no_frame_alive() -> None:
     """The error refers to the awaiting frame, which refers to the future, which refers to the error."""
 
     class Big:
@@ -124,9 +124,9 @@ def test_a_failure_keeps_nothing_that_nobody_holds() -> None:
     async def fail(client: redlock.Redlock) -> None:
         big = Big()
         refs.append(weakref.ref(big))
-        asked = client.lock("job")._attach(("", 0), "0" * 32)
+        pending = client.lock("job")._attach(("", 0), "0" * 32)
         with pytest.raises(redlock.LockError):
-            await asked
+            await pending
 
     async def main() -> None:
         client = redlock.Redlock("memory://")
@@ -138,7 +138,7 @@ def test_a_failure_keeps_nothing_that_nobody_holds() -> None:
     assert [ref() for ref in refs] == [None] * 3
 
 
-def test_debug_mode_measures_each_step(client: redlock.Redlock, name: str) -> None:
+def test_debug_mode_uses_an_asyncio_future(client: redlock.Redlock, name: str) -> None:
     """Otherwise debug mode would attribute a task's step to our callback."""
 
     async def main() -> None:
@@ -148,7 +148,7 @@ def test_debug_mode_measures_each_step(client: redlock.Redlock, name: str) -> No
 
 
 @pytest.mark.parametrize("ends", [KeyboardInterrupt, SystemExit])
-def test_what_ends_the_loop_ends_it(
+def test_exit_exceptions_end_the_loop(
     client: redlock.Redlock, name: str, ends: type[BaseException]
 ) -> None:
     """An exception is raised in a task's step, in the middle of a batch. The others are cancelled, and no lease stays
@@ -175,7 +175,9 @@ def test_what_ends_the_loop_ends_it(
     assert asyncio.run(after())
 
 
-def test_a_loop_that_runs_within_a_task(client: redlock.Redlock, name: str) -> None:
+def test_replies_read_inside_a_task_resume_waiters_later(
+    client: redlock.Redlock, name: str
+) -> None:
     """As with `nest_asyncio`: replies are read while a task runs, and their waiters continue afterwards."""
 
     async def main() -> None:
@@ -205,7 +207,7 @@ def test_a_loop_that_runs_within_a_task(client: redlock.Redlock, name: str) -> N
     asyncio.run(main())
 
 
-def test_its_context_is_the_task_s(client: redlock.Redlock, name: str) -> None:
+def test_context_variables_are_those_of_the_task(client: redlock.Redlock, name: str) -> None:
     import contextvars
 
     mine: contextvars.ContextVar[int] = contextvars.ContextVar("mine", default=0)
@@ -251,7 +253,7 @@ print(asyncio.run(main()))
 
 
 @pytest.mark.parametrize("when", ["before", "later"])
-def test_a_loop_runs_within_a_task_that_has_gone_on(redis_server: Server, when: str) -> None:
+def test_nested_loop_works_inside_a_resumed_task(redis_server: Server, when: str) -> None:
     """As with nest_asyncio in notebooks: an event loop that runs inside our callback cannot call it."""
     program = run(NESTED, redis_server.url, when)
     said, wrong = program.communicate(timeout=40)

@@ -69,7 +69,7 @@ kinds = pytest.mark.parametrize("kind", ["selector", "no readers", "uvloop"])
 
 
 @kinds
-def test_every_kind_of_loop(client: redlock.Redlock, name: str, kind: str) -> None:
+def test_locks_work_on_every_kind_of_loop(client: redlock.Redlock, name: str, kind: str) -> None:
     async def main() -> None:
         async def once(number: int) -> None:
             async with client.lock(f"{name}-{number % 5}", wait=10) as lease:
@@ -87,7 +87,7 @@ def test_every_kind_of_loop(client: redlock.Redlock, name: str, kind: str) -> No
 
 @kinds
 @pytest.mark.parametrize("granted", ["before", "after"])
-def test_what_is_granted_to_a_loop_that_was_closed_is_given_back(
+def test_grant_to_a_closed_loop_is_released(
     redis_client: redlock.Redlock, name: str, kind: str, granted: str
 ) -> None:
     """The loop never runs again, although an object still refers to it and to the request."""
@@ -109,26 +109,26 @@ def test_what_is_granted_to_a_loop_that_was_closed_is_given_back(
 
 
 @kinds
-def test_a_loop_that_was_closed_is_asked_no_more(redis_client: redlock.Redlock, kind: str) -> None:
+def test_closed_loop_is_not_notified(redis_client: redlock.Redlock, kind: str) -> None:
     """Another loop at the same address is not affected, nor is the loss of its lease."""
     for _ in range(50):
         loop = new_loop(kind)()
-        told: list[object] = []
+        notified: list[object] = []
 
-        async def main(told: list[object] = told) -> redlock.Lease:
+        async def main(notified: list[object] = notified) -> redlock.Lease:
             lease = await redis_client.lock("closed", ttl=20, wait=10).as_async().acquire()
-            lease.on_lost(told.append)
+            lease.on_lost(notified.append)
             return lease
 
         lease = loop.run_until_complete(main())
         loop.close()
         redis_client.force_release("closed")
         eventually(lambda: not lease.held)  # noqa: B023
-        assert told == []
+        assert notified == []
 
 
 @pytest.mark.parametrize("kind", ["selector", "no readers", "uvloop"])
-def test_dead_loops_are_not_kept(client: redlock.Redlock, name: str, kind: str) -> None:
+def test_closed_loops_are_collected(client: redlock.Redlock, name: str, kind: str) -> None:
     async def main() -> None:
         async with client.lock(name):
             pass
@@ -150,7 +150,7 @@ def test_dead_loops_are_not_kept(client: redlock.Redlock, name: str, kind: str) 
     assert len(os.listdir("/proc/self/fd")) <= before + 2  # uvloop opens some with its first loop
 
 
-def test_loops_in_many_threads(client: redlock.Redlock, name: str) -> None:
+def test_loops_in_many_threads_exclude_each_other(client: redlock.Redlock, name: str) -> None:
     inside = entered = 0
 
     async def once() -> None:

@@ -22,16 +22,18 @@ class Store:
         raise NotImplementedError
 
 
-def held_under(client: redlock.Redlock) -> list[str]:
+def held_keys(client: redlock.Redlock) -> list[str]:
     return [lease.key for lease in client.leases()]
 
 
-def over(client: redlock.Redlock, name: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+def decorated(
+    client: redlock.Redlock, name: Any, function: Callable[..., Any]
+) -> Callable[..., Any]:
     """Returns the function decorated with its lock. It returns the keys that are held during a call."""
 
     @functools.wraps(function)
     def runs(*args: Any, **kwargs: Any) -> list[str]:
-        return held_under(client)
+        return held_keys(client)
 
     return client.lock(name)(runs)
 
@@ -40,6 +42,7 @@ def pay(order_id: int, amount: int = 5, *more: str, currency: str = "EUR", **res
     raise NotImplementedError
 
 
+#: Names with placeholders or functions, and the key that each builds for the call `pay(42)`.
 NAMES: dict[str, tuple[Any, str]] = {
     "one": ("invoice:{order_id}", "invoice:42"),
     "default": ("{order_id}-{amount}-{currency}", "42-5-EUR"),
@@ -60,34 +63,34 @@ NAMES: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("kind", NAMES)
-def test_the_name_is_of_the_arguments(client: redlock.Redlock, kind: str) -> None:
+def test_name_is_built_from_the_arguments(client: redlock.Redlock, kind: str) -> None:
     name, key = NAMES[kind]
-    assert over(client, name, pay)(42) == [f"lock:{key}"]
-    assert held_under(client) == []
+    assert decorated(client, name, pay)(42) == [f"lock:{key}"]
+    assert held_keys(client) == []
 
 
-def test_arguments_are_told_by_name_however_they_are_given(client: redlock.Redlock) -> None:
-    function = over(client, "{order_id}:{amount}:{more[0]}:{rest[extra]}", pay)
+def test_placeholders_match_positional_and_keyword_arguments(client: redlock.Redlock) -> None:
+    function = decorated(client, "{order_id}:{amount}:{more[0]}:{rest[extra]}", pay)
     assert function(1, 2, "x", extra=3) == ["lock:1:2:x:3"]
-    assert over(client, "{amount}/{order_id}", pay)(amount=1, order_id=2) == ["lock:1/2"]
+    assert decorated(client, "{amount}/{order_id}", pay)(amount=1, order_id=2) == ["lock:1/2"]
     with pytest.raises(TypeError, match="order_id"):
-        over(client, "{order_id}", pay)()
+        decorated(client, "{order_id}", pay)()
 
 
-def test_a_method_has_its_object(client: redlock.Redlock) -> None:
+def test_name_of_a_method_can_use_self(client: redlock.Redlock) -> None:
     class Locked(Store):
-        save = over(client, "{self.name}:{order.id}", Store.save)  # type: ignore[assignment]
+        save = decorated(client, "{self.name}:{order.id}", Store.save)  # type: ignore[assignment]
 
     assert Locked("eu").save(Order(7)) == ["lock:eu:7"]
-    by_function = over(client, lambda order: f"order:{order.id}", Store.save)
+    by_function = decorated(client, lambda order: f"order:{order.id}", Store.save)
     assert by_function(Store("eu"), Order(7), retry=1) == ["lock:order:7"]
 
 
-def test_coroutines_have_theirs(client: redlock.Redlock) -> None:
+def test_name_of_a_coroutine_function_uses_its_arguments(client: redlock.Redlock) -> None:
     @client.lock("invoice:{order_id}")
     async def pay(order_id: int) -> list[str]:
         await asyncio.sleep(0)
-        return held_under(client)
+        return held_keys(client)
 
     async def main() -> None:
         assert await asyncio.gather(pay(1)) == [["lock:invoice:1"]]
@@ -102,11 +105,11 @@ def test_coroutines_have_theirs(client: redlock.Redlock) -> None:
         ("invoice:{}", "no parameter ''"),
         ("invoice:{0}", "no parameter '0'"),
         ("{order_id:{width}}", "no parameter 'width'"),
-        ("invoice:{order_id", "a wrong one"),
-        ("invoice:}", "a wrong one"),
+        ("invoice:{order_id", "it is invalid"),
+        ("invoice:}", "it is invalid"),
     ],
 )
-def test_braces_that_name_no_parameter_are_refused_at_once(
+def test_unknown_placeholder_is_refused_at_decoration(
     client: redlock.Redlock, name: str, said: str
 ) -> None:
     with pytest.raises(redlock.InvalidOption, match=said):
@@ -115,12 +118,12 @@ def test_braces_that_name_no_parameter_are_refused_at_once(
     assert client.lock(name).key == f"lock:{name}"
 
 
-def test_what_tells_nothing_apart_is_refused(client: redlock.Redlock) -> None:
-    function = over(client, "order:{order_id}", pay)
+def test_name_that_no_other_process_could_build_is_refused(client: redlock.Redlock) -> None:
+    function = decorated(client, "order:{order_id}", pay)
     for value in (Order(1), [Order(1)], lambda: None):
-        with pytest.raises(redlock.InvalidOption, match="another one in every process"):
+        with pytest.raises(redlock.InvalidOption, match="differs in every process"):
             function(value)
-    with pytest.raises(redlock.InvalidOption, match="does not say what its parameters are"):
+    with pytest.raises(redlock.InvalidOption, match=r"the parameters of .* are unknown"):
         client.lock("{key}")(max)
 
     async def name() -> str:
@@ -130,7 +133,7 @@ def test_what_tells_nothing_apart_is_refused(client: redlock.Redlock) -> None:
         client.lock(name)(pay)  # type: ignore[arg-type]
 
 
-def test_what_cannot_be_decorated_is_refused_with_a_reason(client: redlock.Redlock) -> None:
+def test_object_that_cannot_be_decorated_is_refused_with_a_reason(client: redlock.Redlock) -> None:
     lock: Any = client.lock("job")
     with pytest.raises(TypeError, match=r"is a class.*decorate its methods"):
         lock(Store)
@@ -145,7 +148,7 @@ def test_what_cannot_be_decorated_is_refused_with_a_reason(client: redlock.Redlo
         bare(5)
 
 
-def test_a_call_that_cannot_have_the_lock_is_skipped(client: redlock.Redlock, name: str) -> None:
+def test_call_that_cannot_acquire_returns_the_default(client: redlock.Redlock, name: str) -> None:
     ran: list[int] = []
 
     @client.lock(name, wait=0, default=None)
@@ -167,9 +170,7 @@ def test_a_call_that_cannot_have_the_lock_is_skipped(client: redlock.Redlock, na
     assert ran == [1, 2, 5]
 
 
-def test_an_error_of_the_function_s_own_is_no_reason_to_skip(
-    client: redlock.Redlock, name: str
-) -> None:
+def test_lock_error_inside_the_function_is_raised(client: redlock.Redlock, name: str) -> None:
     def fails() -> None:
         client.lock(f"{name}-inner").acquire(wait=0)
 
@@ -185,13 +186,13 @@ def test_an_error_of_the_function_s_own_is_no_reason_to_skip(
     assert not client.lock(name).inspect().held
 
 
-def test_nodes_that_fail_are_no_reason_to_skip() -> None:
+def test_unavailable_nodes_raise_despite_a_default() -> None:
     client = redlock.Redlock("redis://127.0.0.1:1")
     with pytest.raises(redlock.QuorumUnavailable):
         client.lock("job", ttl=0.5, wait=0, default=None)(print)()
 
 
-def test_default_is_for_decorators_that_do_not_wait_for_ever(client: redlock.Redlock) -> None:
+def test_default_needs_a_decorator_with_a_finite_wait(client: redlock.Redlock) -> None:
     for wait in (None, float("inf")):
         with pytest.raises(redlock.InvalidOption, match=r"needs wait=.*wait=0"):
             client.lock("job", wait=wait, default=None)

@@ -21,8 +21,10 @@ def run(*words: object) -> "subprocess.CompletedProcess[str]":
 
 
 @pytest.mark.limit(300)
-@pytest.mark.parametrize("what", ["waits", "cycles", "holds", "extends", "is_told", "loops"])
-def test_daemon_threads_at_the_end(redis_server: Server, name: str, what: str) -> None:
+@pytest.mark.parametrize("what", ["waits", "cycles", "holds", "extends", "is_notified", "loops"])
+def test_process_with_daemon_threads_exits_cleanly(
+    redis_server: Server, name: str, what: str
+) -> None:
     for number in range(RUNS):
         done = run(PROGRAM, redis_server.url, f"{name}-{number}", what)
         assert (done.stdout, done.returncode) == ("done\n", 0), (number, done.stderr)
@@ -46,7 +48,7 @@ ENDS = {
 @pytest.mark.limit(300)
 @pytest.mark.parametrize("what", ["waits", "cycles", "holds"])
 @pytest.mark.parametrize("how", ENDS)
-def test_the_main_thread_ends_in_a_body(
+def test_main_thread_that_ends_in_a_body_releases(
     redis_server: Server, name: str, what: str, how: str
 ) -> None:
     for number in range(RUNS):
@@ -60,7 +62,9 @@ def test_the_main_thread_ends_in_a_body(
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
-def test_a_signal_in_the_middle(redis_server: Server, name: str, end: signal.Signals) -> None:
+def test_signal_at_any_time_ends_the_process_cleanly(
+    redis_server: Server, name: str, end: signal.Signals
+) -> None:
     for number in range(RUNS):
         words = [sys.executable, str(PROGRAM), redis_server.url, f"{name}-{number}", "cycles"]
         pipe = subprocess.PIPE
@@ -98,7 +102,7 @@ print("done", flush=True)
 
 @pytest.mark.parametrize("what", ["handler", "on_lost"])
 @pytest.mark.slow("handlers that sleep, for longer than an exit waits")
-def test_what_tells_of_losses_is_slow(what: str) -> None:
+def test_slow_handler_or_callback_does_not_block_the_exit(what: str) -> None:
     for _ in range(RUNS):
         done = run("-c", SLOW, what)
         assert (done.stdout, done.returncode) == ("done\n", 0), done.stderr

@@ -16,7 +16,7 @@ class Stop(Exception):
     """The exception that is raised in the thread."""
 
 
-def stopped(wait: Callable[[], object], waits: Callable[[], bool]) -> None:
+def raise_in_waiting_thread(wait: Callable[[], object], waits: Callable[[], bool]) -> None:
     """Runs `wait` in a thread, raises `Stop` in it once it waits, and returns when that has ended it."""
     ended: list[BaseException | None] = []
 
@@ -39,7 +39,9 @@ def stopped(wait: Callable[[], object], waits: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize("way", ["acquire", "with", "decorator"])
-def test_it_ends_an_acquire_that_waits(client: redlock.Redlock, name: str, way: str) -> None:
+def test_exception_from_another_thread_ends_a_waiting_acquire(
+    client: redlock.Redlock, name: str, way: str
+) -> None:
     lock = client.lock(name)
 
     def enter() -> None:
@@ -48,7 +50,7 @@ def test_it_ends_an_acquire_that_waits(client: redlock.Redlock, name: str, way: 
 
     waits = {"acquire": lock.acquire, "with": enter, "decorator": lock(lambda: None)}
     with lock:
-        stopped(waits[way], lambda: client.stats().waiting == 1)
+        raise_in_waiting_thread(waits[way], lambda: client.stats().waiting == 1)
         assert client.stats().waiting == 0
     lease = lock.try_acquire()
     assert lease is not None
@@ -56,7 +58,7 @@ def test_it_ends_an_acquire_that_waits(client: redlock.Redlock, name: str, way: 
 
 
 @pytest.mark.parametrize("verb", ["release", "extend", "shutdown", "inspect"])
-def test_it_ends_every_call_that_waits(name: str, verb: str) -> None:
+def test_exception_from_another_thread_ends_every_waiting_call(name: str, verb: str) -> None:
     server = Server()
     # Longer than this test, so that nothing else ends the call.
     client = redlock.Redlock(server.url, node_timeout=600)
@@ -76,7 +78,7 @@ def test_it_ends_every_call_that_waits(name: str, verb: str) -> None:
 
     server.freeze()
     try:
-        stopped(call, begun.is_set)
+        raise_in_waiting_thread(call, begun.is_set)
     finally:
         server.thaw()
         client.close()

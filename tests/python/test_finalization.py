@@ -34,7 +34,7 @@ if first == "made": atexit.register(lambda: use(redlock.Redlock(url)))
 
 
 @pytest.mark.parametrize("how", ["before", "used", "closed", "shutdown", "made"])
-def test_a_client_is_used_and_made_in_an_atexit_handler(
+def test_atexit_handler_can_create_and_use_a_client(
     redis_server: Server, name: str, how: str
 ) -> None:
     for _ in range(5):
@@ -88,7 +88,7 @@ def test_a_subinterpreter_is_refused_or_ends_cleanly(when: str) -> None:
     assert (out, err, process.returncode) == ("done\n", "", 0)
 
 
-def test_what_is_granted_as_the_run_ends_is_given_back(
+def test_grant_at_the_end_of_a_trio_run_is_released(
     redis_client: redlock.Redlock, name: str
 ) -> None:
     """The run is over, so no task can receive the grant, although an object still refers to the run."""

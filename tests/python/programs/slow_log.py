@@ -9,7 +9,7 @@ import redlock
 COUNT = int(sys.argv[1])
 go_on = threading.Event()
 records: list[str] = []
-told: list[int] = []
+notified: list[int] = []
 
 
 class Slow(logging.Handler):
@@ -26,7 +26,7 @@ client = redlock.Redlock("memory://")
 
 def lose(number: int) -> None:
     lease = client.lock("job").acquire()
-    lease.on_lost(lambda _: told.append(number))
+    lease.on_lost(lambda _: notified.append(number))
     client.force_release("job")
     while lease.held:
         pass
@@ -35,12 +35,12 @@ def lose(number: int) -> None:
 for number in range(COUNT):
     lose(number)
 go_on.set()
-while len(told) < COUNT or not any("dropped" in text for text in records):
+while len(notified) < COUNT or not any("dropped" in text for text in records):
     pass
 # Ordered after all of them.
 lose(COUNT)
-while len(told) <= COUNT:
+while len(notified) <= COUNT:
     pass
 gaps = [int(text.split()[0]) for text in records if "log records were dropped" in text]
 losses = sum("lost" in text for text in records)
-print(told == list(range(COUNT + 1)), len(gaps), losses + sum(gaps) >= COUNT, losses < COUNT)
+print(notified == list(range(COUNT + 1)), len(gaps), losses + sum(gaps) >= COUNT, losses < COUNT)

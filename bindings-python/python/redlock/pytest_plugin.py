@@ -1,15 +1,17 @@
 """The pytest plugin of redlock: an isolated client for each test that requests one.
 
-It is a separate package, because pytest loads it in every run. A run without tests that lock must not import redlock.
+Load it with `pytest_plugins = ["redlock.pytest_plugin"]` in the `conftest.py` at the root of your tests, or with
+`pytest -p redlock.pytest_plugin`. Installing redlock does not load it.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-if TYPE_CHECKING:
-    from redlock.testing import AsyncTestRedlock, TestRedlock
+import redlock
+from redlock._native import _swap_default
+from redlock.testing import AsyncTestRedlock, TestRedlock
 
 __all__ = ["async_redlock_client", "redlock_client", "redlock_default"]
 
@@ -23,32 +25,27 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture
-def redlock_client(request: pytest.FixtureRequest) -> "Iterator[TestRedlock]":
+def redlock_client(request: pytest.FixtureRequest) -> Iterator[TestRedlock]:
     """A client with a private in-process node and methods that simulate failures."""
-    from redlock.testing import TestRedlock
-
     client = TestRedlock(**_options(request))
     yield client
     client.close()
 
 
 @pytest.fixture
-def async_redlock_client(redlock_client: "TestRedlock") -> "AsyncTestRedlock":
+def async_redlock_client(redlock_client: TestRedlock) -> AsyncTestRedlock:
     """`redlock_client` with methods that are awaited. Both share the node and the leases."""
     return redlock_client.as_async()
 
 
 @pytest.fixture
 def redlock_default(
-    request: pytest.FixtureRequest, redlock_client: "TestRedlock"
-) -> "Iterator[TestRedlock]":
+    request: pytest.FixtureRequest, redlock_client: TestRedlock
+) -> Iterator[TestRedlock]:
     """`redlock_client`, whose node is also that of the default client, for `redlock.lock` and decorators.
 
     The previous default client is restored after the test.
     """
-    import redlock
-    from redlock._native import _swap_default
-
     before = _swap_default(None)
     client = redlock.configure(redlock_client.nodes, **_options(request))
     yield redlock_client

@@ -44,7 +44,7 @@ ways = pytest.mark.parametrize("way", [BLOCKING, IN_A_LOOP], ids=["sync", "async
 
 
 @ways
-def test_a_lock_may_be_made_before_configure(way: str) -> None:
+def test_lock_can_be_created_before_configure(way: str) -> None:
     code = """
 lock = redlock.lock("early", ttl=5)
 redlock.configure("memory://", key_prefix="p:")
@@ -69,7 +69,9 @@ print(held(lock).key)
         ({"REDIS_URL": "memory://b"}, "['memory://b']"),
     ],
 )
-def test_the_environment_chooses(way: str, variables: dict[str, str], nodes: str) -> None:
+def test_environment_variables_select_the_nodes(
+    way: str, variables: dict[str, str], nodes: str
+) -> None:
     code = """
 held(redlock.lock("x"))
 print([node.url for node in look(redlock.lock("x")).nodes])
@@ -79,7 +81,7 @@ print([node.url for node in look(redlock.lock("x")).nodes])
 
 @ways
 @pytest.mark.parametrize("variable", ["REDIS_URL", "REDLOCK_NODES"])
-def test_a_variable_with_an_invalid_url_is_named(way: str, variable: str) -> None:
+def test_error_names_the_variable_with_an_invalid_url(way: str, variable: str) -> None:
     code = """
 try: held(redlock.lock("x"))
 except redlock.InvalidOption as error: print(error)
@@ -90,7 +92,9 @@ except redlock.InvalidOption as error: print(error)
 
 
 @ways
-def test_the_choice_is_logged_once_and_redacted(way: str, redis_server: Server) -> None:
+def test_selected_nodes_are_logged_once_without_the_password(
+    way: str, redis_server: Server
+) -> None:
     code = """
 import logging, sys
 logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(message)s")
@@ -114,7 +118,7 @@ for _ in range(3):
 
 
 @ways
-def test_the_last_resort_is_a_warning_once(way: str) -> None:
+def test_fallback_to_the_local_server_logs_one_warning(way: str) -> None:
     out = output(way + LOGGED.replace("CHOICE", ""))
     (warned,) = [line for line in out.splitlines() if "neither REDLOCK_NODES nor REDIS_URL" in line]
     assert warned.startswith("WARNING")
@@ -131,13 +135,13 @@ def test_the_last_resort_is_a_warning_once(way: str) -> None:
         ('redlock.configure("memory://")', {}),
     ],
 )
-def test_a_choice_is_no_warning(way: str, chosen: str, variables: dict[str, str]) -> None:
+def test_configured_nodes_log_no_warning(way: str, chosen: str, variables: dict[str, str]) -> None:
     out = output(way + LOGGED.replace("CHOICE", chosen), **variables)
     assert "INFO the default client's nodes: memory://" in out
     assert "WARNING" not in out
 
 
-def test_the_last_resort_is_the_local_server() -> None:
+def test_fallback_is_the_local_server() -> None:
     code = """
 import redlock
 print(redlock.lock("x").key)

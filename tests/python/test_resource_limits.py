@@ -13,13 +13,13 @@ PROGRAMS = Path(__file__).with_name("programs")
 
 
 @pytest.mark.parametrize("what", ["files", "threads"])
-def test_the_first_use_says_what_is_scarce(redis_server: Server, what: str) -> None:
+def test_first_use_names_the_exhausted_resource(redis_server: Server, what: str) -> None:
     environment = dict(os.environ)
     if what == "threads":
         # A stack size that no thread of redlock can have.
         environment["RUST_MIN_STACK"] = str(1 << 47)
     done = subprocess.run(
-        [sys.executable, PROGRAMS / "scarce.py", redis_server.url, what],
+        [sys.executable, PROGRAMS / "resource_limits.py", redis_server.url, what],
         env=environment,
         capture_output=True,
         text=True,
@@ -30,7 +30,7 @@ def test_the_first_use_says_what_is_scarce(redis_server: Server, what: str) -> N
     assert "panicked" not in done.stderr
 
 
-def test_a_log_that_is_too_slow_says_what_it_lacks_and_every_callback_is_called() -> None:
-    command = [sys.executable, PROGRAMS / "floods.py", "11000"]
+def test_slow_log_reports_dropped_records_and_calls_every_callback() -> None:
+    command = [sys.executable, PROGRAMS / "slow_log.py", "11000"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100)
     assert (done.stdout, done.returncode) == ("True 1 True True\n", 0), done.stderr

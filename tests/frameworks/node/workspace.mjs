@@ -20,17 +20,17 @@ export const RECIPES = new Map(
     .map(({ file, code }) => [file, code]),
 );
 
-export class Place {
+export class Workspace {
   static async make() {
-    const place = new Place();
-    place.server = await Server.start();
-    place.folder = await mkdtemp(join(tmpdir(), "redlock-frameworks-"));
-    for (const [name, text] of RECIPES) await writeFile(join(place.folder, name), text);
-    await cp(join(here, "work.mjs"), join(place.folder, "work.mjs"));
-    await writeFile(join(place.folder, "package.json"), '{ "type": "module" }');
-    await symlink(join(here, "node_modules"), join(place.folder, "node_modules"));
-    place.running = [];
-    return place;
+    const workspace = new Workspace();
+    workspace.server = await Server.start();
+    workspace.folder = await mkdtemp(join(tmpdir(), "redlock-frameworks-"));
+    for (const [name, text] of RECIPES) await writeFile(join(workspace.folder, name), text);
+    await cp(join(here, "work.mjs"), join(workspace.folder, "work.mjs"));
+    await writeFile(join(workspace.folder, "package.json"), '{ "type": "module" }');
+    await symlink(join(here, "node_modules"), join(workspace.folder, "node_modules"));
+    workspace.running = [];
+    return workspace;
   }
 
   /** Starts a program there. Its output so far is in `said`. */

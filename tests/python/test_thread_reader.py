@@ -18,12 +18,12 @@ from .processes import run
 from .servers import Server
 
 if sys.platform != "linux":
-    pytest.skip("threads are told apart by /proc here", allow_module_level=True)
+    pytest.skip("this test identifies threads by /proc", allow_module_level=True)
 
 PAIRS = 1000
 
 #: Prints how often the background thread was blocked, and then woken, during PAIRS pairs.
-COUNTED = """
+SWITCH_COUNTER = """
 import asyncio, sys, time, redlock
 from pathlib import Path
 
@@ -68,36 +68,36 @@ else:
 
 @pytest.mark.parametrize("kind", ["sync", "asyncio", "uvloop"])
 @pytest.mark.slow("counts how often a thread sleeps")
-def test_a_pair_wakes_no_other_thread(kind: str, redis_server: Server) -> None:
-    counted = run(COUNTED, kind, redis_server.url, str(PAIRS))
+def test_acquire_and_release_wake_no_other_thread(kind: str, redis_server: Server) -> None:
+    counted = run(SWITCH_COUNTER, kind, redis_server.url, str(PAIRS))
     out, err = counted.communicate(timeout=60)
     assert counted.returncode == 0, err
     # Its regular wake-ups are a few per second. There were 2,000 and more when it did the reading.
     assert int(out) < PAIRS // 4
 
 
-def own(server: Server, prefix: str) -> "list[dict[str, Any]]":
+def connections_of(server: Server, prefix: str) -> "list[dict[str, Any]]":
     """Returns the connections of a client with this name on the server."""
     with redis.Redis(port=server.port) as admin:
         listed: list[dict[str, Any]] = admin.client_list()
     return [row for row in listed if row["name"].startswith(prefix)]
 
 
-def used(client: redlock.Redlock, server: Server, name: str) -> None:
+def wait_for_both_connections(client: redlock.Redlock, server: Server, name: str) -> None:
     """Waits until a connection for notifications exists."""
-    while len(own(server, name)) < 2:
+    while len(connections_of(server, name)) < 2:
         client.lock(f"{name}-warm").acquire().release()
 
 
 @pytest.mark.parametrize("which", [0, 1])
-def test_either_connection_may_be_cut(which: int, redis_server: Server) -> None:
+def test_waiter_survives_the_cut_of_either_connection(which: int, redis_server: Server) -> None:
     name = f"cut-{which}"
     with redlock.Redlock([redis_server.url], client_name=name) as client:
-        used(client, redis_server, name)
+        wait_for_both_connections(client, redis_server, name)
         holder = redlock.Redlock([redis_server.url])
         for _ in range(5):
             lease = holder.lock(name, ttl=30).acquire()
-            rows = sorted(own(redis_server, name), key=lambda row: int(row["id"]))
+            rows = sorted(connections_of(redis_server, name), key=lambda row: int(row["id"]))
             with redis.Redis(port=redis_server.port) as admin:
                 admin.client_kill_filter(_id=rows[which]["id"])
             taken: list[bool] = []
@@ -112,10 +112,10 @@ def test_either_connection_may_be_cut(which: int, redis_server: Server) -> None:
             lease.release()
             waiter.join()
             assert taken
-            used(client, redis_server, name)
+            wait_for_both_connections(client, redis_server, name)
 
 
-def test_one_connection_is_enough(redis_server: Server) -> None:
+def test_acquires_work_with_a_single_connection(redis_server: Server) -> None:
     server = Server("--maxclients", "8")
     try:
         taken = [redis.Redis(port=server.port) for _ in range(6)]
@@ -132,7 +132,7 @@ def test_one_connection_is_enough(redis_server: Server) -> None:
 
 
 @pytest.mark.slow("a loop that is blocked for seconds")
-def test_a_blocked_loop_ends_no_connection(redis_server: Server) -> None:
+def test_blocked_loop_does_not_close_the_connection(redis_server: Server) -> None:
     """Replies are read meanwhile, so silence is the server's and not ours."""
 
     async def main() -> None:
@@ -156,7 +156,7 @@ def test_a_blocked_loop_ends_no_connection(redis_server: Server) -> None:
 
 
 @pytest.mark.slow("a ttl that ends on a real server")
-def test_a_grant_that_a_blocked_loop_reads_too_late_is_asked_for_again(
+def test_grant_that_expired_in_a_blocked_loop_is_acquired_again(
     redis_server: Server,
 ) -> None:
     async def main() -> None:
@@ -177,7 +177,7 @@ def test_a_grant_that_a_blocked_loop_reads_too_late_is_asked_for_again(
 
 @pytest.mark.limit(60)
 @pytest.mark.slow("seconds of load, and how long each acquire takes")
-def test_threads_and_loops_share_one_client(redis_server: Server) -> None:
+def test_threads_and_loops_can_share_one_client(redis_server: Server) -> None:
     """Another thread reads for a thread that cannot become the reader, and no thread waits long."""
     with redlock.Redlock([redis_server.url]) as client:
         slowest: list[float] = []
@@ -212,7 +212,7 @@ def test_threads_and_loops_share_one_client(redis_server: Server) -> None:
         assert client.stats().reconnects == 0
 
 
-def test_a_child_has_nothing_of_its_parents_seat(redis_server: Server) -> None:
+def test_forked_child_does_not_inherit_the_reader_role(redis_server: Server) -> None:
     with redlock.Redlock([redis_server.url]) as client:
         used_by_parent = client.lock("seat", ttl=20)
         stop = threading.Event()
@@ -266,7 +266,7 @@ def test_descriptors_and_threads_do_not_grow(redis_server: Server) -> None:
 
 @pytest.mark.parametrize("kind", ["selector", "uvloop"])
 @pytest.mark.slow("the processor's time of an idle second")
-def test_a_loop_may_go_on_in_another_thread(kind: str, redis_server: Server) -> None:
+def test_loop_can_move_to_another_thread(kind: str, redis_server: Server) -> None:
     """The loop is set up on one thread and runs on another, as in programs with a loop thread. An acquire may be in
     progress.
     """
@@ -316,7 +316,7 @@ def test_a_loop_may_go_on_in_another_thread(kind: str, redis_server: Server) -> 
 
 
 @pytest.mark.slow("a loop that stands still for a second")
-def test_a_cut_is_seen_though_a_loop_that_stopped_has_the_seat(redis_server: Server) -> None:
+def test_cut_is_noticed_while_a_stopped_loop_is_the_reader(redis_server: Server) -> None:
     """Losses are still reported, although the stopped loop was the reader of the connection that is cut."""
     name = "stopped"
     with redlock.Redlock([redis_server.url], client_name=name) as client:
@@ -327,29 +327,29 @@ def test_a_cut_is_seen_though_a_loop_that_stopped_has_the_seat(redis_server: Ser
                 await (await client.lock("stopped-warm").as_async().acquire()).release()
                 await asyncio.sleep(0.01)
 
-        while len(own(redis_server, name)) < 2:
+        while len(connections_of(redis_server, name)) < 2:
             loop.run_until_complete(use())
-        told: list[float] = []
+        notified: list[float] = []
         lease = client.lock(name, ttl=60).acquire()
-        lease.on_lost(lambda _: told.append(time.monotonic()))
+        lease.on_lost(lambda _: notified.append(time.monotonic()))
         loop.run_until_complete(use())
         time.sleep(1)
-        before = {row["id"] for row in own(redis_server, name)}
+        before = {row["id"] for row in connections_of(redis_server, name)}
         with redis.Redis(port=redis_server.port) as admin:
             admin.client_kill_filter(_id=min(before, key=int))
             end = time.monotonic() + 10
-            while not {row["id"] for row in own(redis_server, name)} - before:
-                assert time.monotonic() < end, "nobody connects again"
+            while not {row["id"] for row in connections_of(redis_server, name)} - before:
+                assert time.monotonic() < end, "the client does not reconnect"
                 time.sleep(0.01)
             time.sleep(0.3)
             admin.delete(f"lock:{name}")
-        while not told:
-            assert time.monotonic() < end, "the loss is not told"
+        while not notified:
+            assert time.monotonic() < end, "the loss is not reported"
             time.sleep(0.01)
         loop.close()
 
 
-def test_a_loop_with_little_stack_leaves_it_to_the_background_thread(redis_server: Server) -> None:
+def test_loop_on_a_small_stack_does_not_become_the_reader(redis_server: Server) -> None:
     used = run(
         "import asyncio, sys, threading, redlock\n"
         "async def main():\n"

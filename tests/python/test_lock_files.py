@@ -37,7 +37,7 @@ def test_every_tool_has_a_version_and_a_hash(path: str) -> None:
     assert {plain(name) for name in WANTED[path]} <= {plain(entry) for entry in locked}
 
 
-def test_cargo_takes_its_lock_file_as_it_is() -> None:
+def test_cargo_lock_is_up_to_date() -> None:
     command = ["cargo", "metadata", "--locked", "--format-version", "1"]
     found = subprocess.run(command, cwd=ROOT, capture_output=True)
     assert found.returncode == 0, found.stderr.decode()

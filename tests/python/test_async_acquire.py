@@ -44,7 +44,9 @@ async def limited(lock: redlock.AsyncLock) -> redlock.AsyncLease:
 
 
 @pytest.mark.parametrize("way", [awaited, as_task, in_group, gathered, limited])
-def test_it_is_awaited_in_every_way(aclient: redlock.AsyncRedlock, name: str, way: Way) -> None:
+def test_acquire_can_be_awaited_or_run_as_a_task(
+    aclient: redlock.AsyncRedlock, name: str, way: Way
+) -> None:
     async def main() -> None:
         lock = aclient.lock(name)
         for _ in range(2):
@@ -55,13 +57,15 @@ def test_it_is_awaited_in_every_way(aclient: redlock.AsyncRedlock, name: str, wa
     run(main)
 
 
-def test_asyncio_runs_it_by_itself(aclient: redlock.AsyncRedlock, name: str) -> None:
+def test_asyncio_run_accepts_acquire(aclient: redlock.AsyncRedlock, name: str) -> None:
     lease = asyncio.run(aclient.lock(name).acquire(wait=3))
     assert lease.held
     asyncio.run(lease.release())
 
 
-def test_it_is_entered(aclient: redlock.AsyncRedlock, name: str) -> None:
+def test_acquired_lease_is_an_async_context_manager(
+    aclient: redlock.AsyncRedlock, name: str
+) -> None:
     async def main() -> None:
         lock = aclient.lock(name)
         async with await lock.acquire(wait=3) as lease:
@@ -81,7 +85,7 @@ def test_it_is_entered(aclient: redlock.AsyncRedlock, name: str) -> None:
     run(main)
 
 
-def test_a_loss_ends_its_body(aclient: redlock.AsyncRedlock, name: str) -> None:
+def test_loss_cancels_the_body(aclient: redlock.AsyncRedlock, name: str) -> None:
     async def main() -> None:
         with pytest.raises(redlock.LockLost) as caught:
             async with await aclient.lock(name).acquire(wait=3):
@@ -95,7 +99,7 @@ def test_a_loss_ends_its_body(aclient: redlock.AsyncRedlock, name: str) -> None:
     run(main)
 
 
-def test_a_cancelled_body_gives_back_and_stays_cancelled(
+def test_cancelled_body_releases_and_stays_cancelled(
     aclient: redlock.AsyncRedlock, name: str
 ) -> None:
     async def body(entered: asyncio.Event) -> None:
@@ -116,7 +120,7 @@ def test_a_cancelled_body_gives_back_and_stays_cancelled(
 
 
 @pytest.mark.parametrize("entered", [False, True])
-def test_a_cancelled_wait_leaves_nothing(
+def test_a_cancelled_wait_leaves_no_key(
     aclient: redlock.AsyncRedlock, name: str, entered: bool
 ) -> None:
     async def enter(lock: redlock.AsyncLock) -> None:
@@ -144,7 +148,7 @@ def test_a_cancelled_wait_leaves_nothing(
     gc.collect()
 
 
-def test_once_is_enough(aclient: redlock.AsyncRedlock, name: str) -> None:
+def test_acquire_cannot_be_awaited_twice(aclient: redlock.AsyncRedlock, name: str) -> None:
     async def main() -> None:
         lock = aclient.lock(name)
         acquiring = lock.acquire(wait=3)
@@ -167,9 +171,7 @@ def test_once_is_enough(aclient: redlock.AsyncRedlock, name: str) -> None:
     run(main)
 
 
-def test_it_is_collected_in_the_middle_of_its_wait(
-    aclient: redlock.AsyncRedlock, name: str
-) -> None:
+def test_collected_acquire_leaves_the_queue(aclient: redlock.AsyncRedlock, name: str) -> None:
     """A caller that drives it manually and abandons it leaves its place in the queue."""
 
     async def main() -> None:
@@ -186,7 +188,9 @@ def test_it_is_collected_in_the_middle_of_its_wait(
     run(main)
 
 
-def test_blocking_in_a_loop_is_warned_of_at_once(client: redlock.Redlock, name: str) -> None:
+def test_blocking_in_a_loop_warns_even_if_the_lock_is_free(
+    client: redlock.Redlock, name: str
+) -> None:
     """The warning also comes when the lock is free, so that a test finds it, and before any command is sent."""
     lock = client.lock(name)
 
