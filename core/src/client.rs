@@ -103,6 +103,7 @@ impl Redlock {
     /// assert_eq!(client.nodes(), ["redis://10.0.0.7:6380/1"]);
     /// # Ok(()) }
     /// ```
+    #[cfg(feature = "redis")]
     pub fn from_connection_info<'a>(
         servers: impl IntoIterator<Item = &'a ConnectionInfo>,
     ) -> Result<Self> {

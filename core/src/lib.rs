@@ -1,22 +1,44 @@
-//! Distributed locks over Redis: on one node, or on a quorum of independent ones (Redlock).
+//! Distributed locks over Redis and Valkey, on one node or on a quorum of independent ones (Redlock).
 //!
-//! ```no_run
-//! # async fn example() -> Result<(), redlock::Error> {
+//! A [`Redlock`] is a client for one set of nodes. [`Redlock::lock`] describes a [`Lock`] by its name and options.
+//! [`Lock::acquire`] returns a [`Lease`], which a background thread renews until you release or drop it.
+//!
+//! ```
+//! use redlock::{Error, Redlock};
 //! use std::time::Duration;
-//! let redlock = redlock::Redlock::builder(["redis://127.0.0.1:6379"]).build()?;
-//! let lease = redlock.lock("job").ttl(Duration::from_secs(10)).acquire().await?;
-//! lease.release().await
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Error> {
+//! let client = Redlock::builder(["memory://"]).build()?; // your server: redis://127.0.0.1:6379
+//!
+//! let lock = client.lock("orders:42").ttl(Duration::from_secs(10)).wait(Duration::from_secs(5));
+//! let lease = lock.acquire().await?;
+//! lease.ensure_held()?; // fails with `ErrorKind::Lost` if the lease has ended
+//! lease.release().await?;
+//! # Ok(())
 //! # }
 //! ```
 //!
-//! The modules below are listed from top to bottom. Each only uses modules below it, which a test checks. [`Redlock`]
-//! (`client`) makes a [`Lock`] (`lock`), which uses the client's `engine`. `acquire` runs rounds of votes until it has
-//! a [`Lease`]. `lease` renews a lease and detects its loss. `quorum` counts the votes, and each `node` votes. The
-//! lowest modules provide time, the background thread, the log and text formatting.
+//! [`Lock::acquire_blocking`] and the other methods that end in `_blocking` need no async runtime.
+//!
+//! # Features
+//!
+//! | feature | default | adds |
+//! |---|---|---|
+//! | `tls` | yes | `rediss://` URLs, by rustls |
+//! | `tracing` | yes | log events for the `tracing` crate |
+//! | `metrics` | no | metrics for the `metrics` crate |
+//! | `redis` | no | `from_connection_info`, which takes the servers of a client of the `redis` crate |
+//! | `testing` | no | a client for tests, with a clock that the test advances |
 
+// The modules below are listed from top to bottom. Each only uses modules below it, which a test checks. `client` makes
+// a `lock`, which uses the client's `engine`. `acquire` runs rounds of votes until it has a lease. `lease` renews a lease
+// and detects its loss. `quorum` counts the votes, and each `node` votes. The lowest modules provide time, the
+// background thread, the log and text formatting.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 // Some items are only used by the bindings or by TLS. With all features enabled, none may be unused.
 #![cfg_attr(
-    not(all(feature = "ffi", feature = "tls")),
+    not(all(feature = "ffi", feature = "redis", feature = "tls")),
     allow(dead_code, unreachable_pub, unused_imports, reason = "a build that has less uses less")
 )]
 

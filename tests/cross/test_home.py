@@ -44,11 +44,13 @@ def test_one_command_fills_it_in_everywhere(tree: Path) -> None:
         assert cargo["workspace"]["package"]["repository"] == address
         crate = tomllib.loads((tree / "core/Cargo.toml").read_text())
         assert crate["package"]["repository"] == {"workspace": True}
+        assert crate["package"]["documentation"].endswith("/redlock-native")
         urls = tomllib.loads((tree / "pyproject.toml").read_text())["project"]["urls"]
         assert urls["Repository"] == address
-        assert urls.keys() >= {"Repository", "Documentation", "Changelog"}
+        assert urls.keys() >= {"Repository", "Documentation", "Changelog", "Issues"}
         manifest = json.loads((tree / "package.json").read_text())
         assert manifest["repository"]["url"] == f"git+{address}.git"
+        assert manifest["bugs"] == urls["Issues"] == f"{address}/issues"
         links = []
         for name in READMES:
             links += re.findall(r"\]\(([^)#]+)[^)]*\)", (tree / name).read_text())
