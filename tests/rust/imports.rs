@@ -112,7 +112,7 @@ const CORE: &[&str] = &[
     "node::redis::lane",
     "node::redis::lane::receipt",
     "node::redis::features",
-    "node::redis::ears",
+    "node::redis::notifications",
     "node::redis::session::reading",
     "node::redis::session",
     "node::redis::dialogue::chores",

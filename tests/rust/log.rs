@@ -424,6 +424,8 @@ fn logs_lost_and_recovered_server_features() {
     let builder = Redlock::builder([gateway.url()]).clock(Arc::new(FastClock));
     let redlock = builder.node_timeout(Duration::from_secs(1000)).build().unwrap();
     for count in 1..=3 {
+        // Then no other connection is opened before the kill.
+        eventually_blocking("notifications", || count == 1 || server.redirects());
         left.store(2, Ordering::SeqCst);
         server.ask("CLIENT KILL TYPE normal");
         block_on(redlock.lock("job").ttl(Duration::from_secs(3000)).inspect()).ok();
@@ -433,6 +435,42 @@ fn logs_lost_and_recovered_server_features() {
         ] {
             assert_eq!(lines_with(words, count).len(), count);
         }
+    }
+}
+
+#[test]
+fn logs_a_missing_second_connection_once() {
+    const FULL: Verdict = Verdict::Dismiss("-ERR max number of clients reached\r\n");
+    const ELSEWHERE: Verdict = Verdict::Reply("$14\r\nrun_id:another\r\n");
+    let _turn = Turn::take();
+    let server = Server::start();
+    // The command with this word gets this reply, except on the first connection.
+    let rows = [
+        ("HELLO", 1, FULL, "max number of clients reached"),
+        ("server", 1, ELSEWHERE, "leads to another server"),
+        ("REDIRECT", 0, Verdict::Reply("-ERR no such client\r\n"), "no such client"),
+        ("REDIRECT", 0, Verdict::Close, "the first connection ended at two attempts"),
+    ];
+    for (count, (word, first, verdict, why)) in rows.into_iter().enumerate() {
+        let seen = AtomicU64::new(0);
+        let gateway = Gateway::to(server.port, move |words, _| {
+            let named = words.iter().any(|each| each == word);
+            let second = named && seen.fetch_add(1, Ordering::SeqCst) >= first;
+            if second { verdict } else { Verdict::Pass }
+        });
+        let redlock = Redlock::builder([gateway.url()]).build().unwrap();
+        let works = async || redlock.lock("job").acquire().await.unwrap().release().await;
+        let lines = || lines_with("cannot open a second connection for notifications", 0);
+        eventually_blocking("a record", || {
+            let _ = block_on(works());
+            lines().len() > count
+        });
+        (0..20).for_each(|_| block_on(works()).unwrap());
+        let lines = lines();
+        assert!(lines[count].contains(why) && lines[count].contains("WARN"), "{why}: {lines:?}");
+        assert_eq!(lines.len(), count + 1, "{lines:?}");
+        let reconnects = if verdict == Verdict::Close { 2 } else { 0 };
+        assert_eq!(redlock.stats().reconnects, reconnects, "{why}");
     }
 }
 

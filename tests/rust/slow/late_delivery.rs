@@ -18,6 +18,8 @@ struct HoldingProxy {
     until: Arc<Mutex<&'static str>>,
     lines: Arc<Mutex<Vec<Connection>>>,
     opened: Arc<AtomicUsize>,
+    /// How many connections were open before the cut.
+    before_cut: AtomicUsize,
 }
 
 struct Connection {
@@ -33,6 +35,7 @@ impl HoldingProxy {
             until: Arc::default(),
             lines: Arc::default(),
             opened: Arc::default(),
+            before_cut: AtomicUsize::default(),
         };
         let (lines, opened) = (Arc::clone(&proxy.lines), Arc::clone(&proxy.opened));
         let until = Arc::clone(&proxy.until);
@@ -69,6 +72,7 @@ impl HoldingProxy {
 
     /// Closes the clients' sides. The bytes that they sent are still held.
     fn cut(&self) {
+        self.before_cut.store(self.opened.load(Ordering::Relaxed), Ordering::Relaxed);
         for line in self.lines.lock().unwrap().iter() {
             let _ = line.client.shutdown(Shutdown::Both);
         }
@@ -81,7 +85,7 @@ impl HoldingProxy {
 
     async fn reconnected(&self) {
         let end = Instant::now() + millis(10_000);
-        while self.opened.load(Ordering::Relaxed) < 2 {
+        while self.opened.load(Ordering::Relaxed) <= self.before_cut.load(Ordering::Relaxed) {
             assert!(Instant::now() < end, "no new connection");
             tokio::time::sleep(millis(10)).await;
         }

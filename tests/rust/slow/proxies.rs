@@ -45,3 +45,16 @@ async fn closing_idle_connections_costs_no_lease() {
     assert_eq!(server.ask("EXISTS lock:job"), ":0");
     lock.acquire().await.unwrap().release().await.unwrap();
 }
+
+// Slow: the server cuts connections that are idle for 6 seconds.
+#[tokio::test]
+async fn use_of_the_first_connection_keeps_the_second() {
+    let server = Server::with(&["--timeout", "6"]);
+    let redlock = client([&server]);
+    for _ in 0..4 {
+        redlock.lock("job").acquire().await.unwrap().release().await.unwrap();
+        tokio::time::sleep(millis(4000)).await;
+    }
+    redlock.lock("job").acquire().await.unwrap().release().await.unwrap();
+    assert_eq!(redlock.stats().reconnects, 0);
+}

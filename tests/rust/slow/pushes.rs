@@ -12,26 +12,29 @@ use crate::support::{Server, millis, servers};
 /// A proxy in front of a server that injects additional pushes.
 struct Injector {
     port: u16,
-    client: Arc<Mutex<Option<TcpStream>>>,
+    /// The client's last connection, over which it receives notifications.
+    client: Arc<Mutex<Option<Shared>>>,
 }
+
+/// Written by the server and the injector, one whole message at a time.
+type Shared = Arc<Mutex<TcpStream>>;
 
 impl Injector {
     fn to(server: &Server) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (port, upstream) = (listener.local_addr().unwrap().port(), server.port);
-        let client: Arc<Mutex<Option<TcpStream>>> = Arc::default();
+        let client: Arc<Mutex<Option<Shared>>> = Arc::default();
         let current = Arc::clone(&client);
         crate::support::spawn_helper(move || {
             for mut there in listener.incoming().flatten() {
                 let mut back = TcpStream::connect(("127.0.0.1", upstream)).unwrap();
-                *current.lock().unwrap() = Some(there.try_clone().unwrap());
-                let (mut from, current) = (back.try_clone().unwrap(), Arc::clone(&current));
+                let client = Arc::new(Mutex::new(there.try_clone().unwrap()));
+                *current.lock().unwrap() = Some(Arc::clone(&client));
+                let mut from = back.try_clone().unwrap();
                 std::thread::spawn(move || {
                     let mut buffer = vec![0; 1 << 20];
                     while let Ok(count @ 1..) = from.read(&mut buffer) {
-                        let mut client = current.lock().unwrap();
-                        let Some(client) = client.as_mut() else { return };
-                        if client.write_all(&buffer[..count]).is_err() {
+                        if client.lock().unwrap().write_all(&buffer[..count]).is_err() {
                             return;
                         }
                     }
@@ -43,8 +46,9 @@ impl Injector {
     }
 
     fn send(&self, bytes: &[u8]) {
-        if let Some(client) = self.client.lock().unwrap().as_mut() {
-            let _ = client.write_all(bytes);
+        let client = self.client.lock().unwrap().clone();
+        if let Some(client) = client {
+            let _ = client.lock().unwrap().write_all(bytes);
         }
     }
 }

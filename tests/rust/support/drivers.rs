@@ -55,7 +55,16 @@ impl Driver {
 
     /// A client that has used its connection in this way.
     pub(crate) fn client(&self, url: String) -> Redlock {
-        let client = self.builder(url).build().unwrap();
+        self.warmed(self.builder(url))
+    }
+
+    /// A client whose votes wait for replies that a proxy holds back.
+    pub(crate) fn patient(&self, url: String) -> Redlock {
+        self.warmed(self.builder(url).node_timeout(Duration::from_secs(60)))
+    }
+
+    fn warmed(&self, builder: Builder) -> Redlock {
+        let client = builder.build().unwrap();
         self.warm(&client);
         client
     }
@@ -63,7 +72,7 @@ impl Driver {
     /// Acquires and releases until this driver reads its own replies.
     pub(crate) fn warm(&self, client: &Redlock) {
         for _ in 0..50 {
-            let lock = client.lock("warm");
+            let lock = client.lock("warm").ttl(Duration::from_secs(600));
             self.run(async move { lock.acquire().await.unwrap().release().await.unwrap() });
         }
     }

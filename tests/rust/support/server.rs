@@ -102,6 +102,14 @@ impl Server {
         text.strip_suffix("+OK\r\n").unwrap_or(&text).to_owned()
     }
 
+    /// Whether it sends the notifications for some client over that client's second connection.
+    #[allow(dead_code, reason = "not every test program needs all of it")]
+    pub(crate) fn redirects(&self) -> bool {
+        let list = self.text("CLIENT LIST");
+        // Not -1, which means no tracking, and not 0, which means the same connection.
+        list.split(" redir=").skip(1).any(|id| !id.starts_with(['-', '0']))
+    }
+
     /// A field in a section of `INFO`.
     pub(crate) fn info(&self, section: &str, of: &str) -> Option<String> {
         line(&self.text(&format!("INFO {section}")), of)

@@ -23,7 +23,7 @@ use crate::clock::{Clock, Instant};
 use crate::foreground::OnRuntime;
 use crate::log;
 use crate::node::{Fault, Watch, slot};
-use crate::throttle::Throttle;
+use crate::throttle::{Notice, Throttle};
 
 /// The time after which every client has noticed a failover and left the old primary, which may have granted locks
 /// until then. Sentinels are polled every second and send an event earlier. In a cluster, a partitioned master stops
@@ -94,6 +94,10 @@ pub(super) struct Context {
     pub(super) debts: Debts,
     /// Limits the log records about refused deletes.
     pub(super) refused_deletes: Throttle,
+    /// How often the server was asked to redirect its notifications since it last replied to that.
+    pub(super) redirects: u32,
+    /// Whether the lack of a connection for notifications was logged.
+    unredirected: Notice<()>,
     /// The run ID of the last server that may have taken first votes, if it reported one. `None` before the first one.
     run_id: Option<Option<String>>,
     /// The time before which a server that replaced another one takes no first vote.
@@ -166,6 +170,8 @@ impl Context {
             commands,
             debts,
             refused_deletes: Throttle::default(),
+            redirects: 0,
+            unredirected: Notice::default(),
             run_id,
             not_before,
         }
@@ -286,6 +292,37 @@ impl Context {
         let fault = self.target.route.redact_fault(fault);
         let text = format!("cannot log in again, retrying until the login expires: {fault}");
         self.warn(&text);
+    }
+
+    /// Records that notifications arrive on a separate connection.
+    pub(super) fn redirected(&mut self) {
+        self.redirects = 0;
+        if self.unredirected.ends() {
+            let node = &*self.target.url;
+            log::event!(Info, Node, { node: node }, "the connection for notifications is open now");
+        }
+    }
+
+    /// Records, and logs once, that notifications arrive on the same connection as replies.
+    pub(super) fn not_redirected(&mut self, fault: &Fault) {
+        self.redirects = 0;
+        if let Some(omitted) = self.unredirected.begins((), self.clock.now()) {
+            let fault = self.target.route.redact_fault(fault.clone());
+            self.warn(&format_args!(
+                "cannot open a second connection for notifications, retrying every 30 s. Until then, \
+                each reply takes longer: {fault}{omitted}"
+            ));
+        }
+    }
+
+    /// Whether connections end instead of redirecting their notifications, as behind a proxy that closes them at an unknown
+    /// command. One of them may have ended for another reason.
+    pub(super) fn ends_at_redirects(&mut self) -> bool {
+        let ends = self.redirects > 1;
+        if ends {
+            self.not_redirected(&Fault::new("the first connection ended at two attempts"));
+        }
+        ends
     }
 
     /// Logs a problem of the node.

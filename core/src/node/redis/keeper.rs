@@ -15,10 +15,10 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::context::{Home, Opening};
 use super::dialogue::Dialogue;
-use super::ears::Ears;
 use super::features::FeatureCheck;
 use super::in_flight::InFlight;
 use super::lane::Lane;
+use super::notifications::Notifications;
 use super::pipeline::TICK;
 use super::renewal::Renewal;
 use super::route::{Found, News};
@@ -50,12 +50,10 @@ pub(super) struct Keeper<'a> {
     news: News,
     /// Logs in again, where a login does not last.
     renewal: Option<Renewal>,
-    /// Where the server's own words come, once threads read the answers.
-    ears: Ears,
+    /// The connection for notifications, if the server sends any.
+    notifications: Option<Notifications>,
     /// Finds out whether a new connection would have more features.
     features: FeatureCheck,
-    /// What the server says by itself can come elsewhere.
-    pushes: bool,
     /// Commands as they were counted at the last tick.
     asked: u64,
     /// Why it ended, for those whose answers never came; `None` in the end of which nothing is left.
@@ -78,21 +76,27 @@ impl<'a> Keeper<'a> {
             greeting.login.and_then(|(provider, granted)| Renewal::of(provider, &granted));
         let Talk { stream, reader, round_trip, .. } = greeting.talk;
         let socket = Socket::of(stream).map_err(|error| cannot_connect(&error))?;
-        let Some(context) = home.take() else { return Err(Fault::new(PANICKED)) };
+        let Some(mut context) = home.take() else { return Err(Fault::new(PANICKED)) };
         let (news, waiting) = (context.finder.news(), std::mem::take(waiting));
+        let pause = context.ends_at_redirects();
         let features = FeatureCheck::new(&context.target, &found, greeting.without);
         let mut dialogue = Dialogue::over(context, killed, greeting.deletes_by, greeting.without);
         dialogue.pipeline.set_round_trip(round_trip.unwrap_or_default());
-        let ears = Ears::none(endpoint, Arc::clone(&dialogue.hearer));
+        let open =
+            || Notifications::open(endpoint, greeting.run_id, Arc::clone(&dialogue.hearer), pause);
+        let notifications = greeting.pushes.then(open);
         // Until it is known better: this is what a panic leaves behind.
-        let (end, pushes) = (Some(Fault::new(PANICKED)), greeting.pushes);
+        let end = Some(Fault::new(PANICKED));
         let keeper =
-            Self { lane, home, found, news, renewal, ears, features, pushes, asked: 0, end };
-        lane.lend(Session::new(dialogue, socket, reader), !pushes, |session| {
+            Self { lane, home, found, news, renewal, notifications, features, asked: 0, end };
+        lane.lend(Session::new(dialogue, socket, reader), |session| {
             session.dialogue.begin(waiting);
             // What it was asked so far its own task reads.
             session.keep();
         });
+        if !greeting.pushes {
+            lane.share();
+        }
         Ok(keeper)
     }
 
@@ -134,7 +138,7 @@ impl<'a> Keeper<'a> {
                     }
                     Ok(())
                 }
-                heard = self.ears.next() => self.heard(heard).await,
+                event = Notifications::next(&mut self.notifications) => self.notified(event).await,
                 login = Renewal::next(&mut self.renewal), if !standing.gone => {
                     self.log_in(login).await;
                     Ok(())
@@ -184,12 +188,7 @@ impl<'a> Keeper<'a> {
             session.why_broken().map_or_else(|| Ok(session.standing()), Err)
         });
         match attended.await {
-            Some(Ok(standing)) => {
-                if lane.is_wanted() && self.pushes {
-                    self.ears.want();
-                }
-                Ok(standing)
-            }
+            Some(Ok(standing)) => Ok(standing),
             // On whichever thread it was, it is told as this task's own.
             Some(Err((_, Some(panic)))) => std::panic::resume_unwind(panic),
             Some(Err((fault, None))) => Err(fault),

@@ -34,6 +34,21 @@ use crate::per_process::fork_generation;
 /// There is no connection.
 const NOWHERE: i32 = -1;
 
+/// Who may read a connection: the low bits of its role. The other bits count the changes, so that a thread notices when
+/// its role has ended.
+const WHO: u64 = 3;
+/// No thread reads. The background thread does, until a thread takes the role.
+const FREE: u64 = 0;
+/// A thread or a loop.
+const THREAD: u64 = 1;
+/// Only the background thread, because notifications arrive here, or because there is no connection.
+const BACKGROUND: u64 = 2;
+
+/// The role that follows `role`, of this reader.
+fn next_role(role: u64, who: u64) -> u64 {
+    (role | WHO).wrapping_add(1) | who
+}
+
 /// One connection, between the threads that use it.
 pub(super) struct Lane {
     /// The session, while there is one.
@@ -50,17 +65,13 @@ pub(super) struct Lane {
     open: AtomicBool,
     /// What a thread read last may not have been all.
     more: AtomicBool,
-    /// Odd while it is taken; it changes each time.
-    seat: AtomicU64,
+    /// Who may read: see [`WHO`].
+    role: AtomicU64,
     /// By what threads wait.
     descriptor: AtomicI32,
     /// The loop that watches it. Held for a change of it, of the seat's end and of the descriptor's only.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     watcher: Mutex<Option<Arc<Poller>>>,
-    /// What the server says by itself comes over another connection.
-    may_sit: AtomicBool,
-    /// A thread wanted the seat.
-    wanted: AtomicBool,
     /// So often nobody tries for it.
     crowd: AtomicU32,
     /// How often that was, when two wanted it last.
@@ -87,12 +98,10 @@ impl Lane {
             help: AtomicBool::new(false),
             open: AtomicBool::new(false),
             more: AtomicBool::new(false),
-            seat: AtomicU64::new(0),
+            role: AtomicU64::new(BACKGROUND),
             descriptor: AtomicI32::new(NOWHERE),
             #[cfg(any(target_os = "linux", target_os = "android"))]
             watcher: Mutex::new(None),
-            may_sit: AtomicBool::new(false),
-            wanted: AtomicBool::new(false),
             crowd: AtomicU32::new(0),
             crowds: AtomicU32::new(0),
             alone: AtomicU32::new(0),
@@ -140,19 +149,18 @@ impl Lane {
     }
 
     /// A session begins, with something that comes before all else.
-    pub(super) fn lend(&self, session: Session, may_sit: bool, first: impl FnOnce(&mut Session)) {
+    pub(super) fn lend(&self, session: Session, first: impl FnOnce(&mut Session)) {
         let mut place = self.session.lock().unwrap_or_else(PoisonError::into_inner);
         let session = place.insert(session);
         first(session);
         #[cfg(unix)]
         self.descriptor.store(session.descriptor(), Ordering::SeqCst);
-        drop(place);
-        self.may_sit.store(may_sit, Ordering::SeqCst);
     }
 
-    /// What the server says by itself comes over another connection from now on: threads may read this one.
-    pub(super) fn may_sit(&self) {
-        self.may_sit.store(true, Ordering::SeqCst);
+    /// Lets threads read the connection, which carries only replies from now on.
+    pub(super) fn share(&self) {
+        let free = |role| (role & WHO == BACKGROUND).then(|| next_role(role, FREE));
+        let _ = self.role.fetch_update(Ordering::SeqCst, Ordering::SeqCst, free);
     }
 
     /// The session, in its end, whoever has it now.
@@ -162,12 +170,11 @@ impl Lane {
 
     /// There is no session any more, and nobody sits there.
     pub(super) fn closed(&self) {
-        self.may_sit.store(false, Ordering::SeqCst);
         self.open.store(false, Ordering::SeqCst);
         self.unwatched_by_loop(|| {
-            // The next even number: who sits finds that it is another one's.
-            let next = |seat: u64| Some((seat | 1).wrapping_add(1));
-            let _ = self.seat.fetch_update(Ordering::SeqCst, Ordering::SeqCst, next);
+            // A thread that has the role finds that it has ended.
+            let ended = |role| Some(next_role(role, BACKGROUND));
+            let _ = self.role.fetch_update(Ordering::SeqCst, Ordering::SeqCst, ended);
             Some(self.descriptor.swap(NOWHERE, Ordering::SeqCst))
         });
     }
@@ -175,17 +182,12 @@ impl Lane {
     /// Whether a thread has the seat, and somebody has asked lately. Who asks no more may not look any more either, and would
     /// not see that the connection ends.
     pub(super) fn is_threads(&self) -> bool {
-        self.seat.load(Ordering::SeqCst) % 2 == 1 && self.watched.load(Ordering::SeqCst)
+        self.role.load(Ordering::SeqCst) & WHO == THREAD && self.watched.load(Ordering::SeqCst)
     }
 
     /// Whether somebody asked the task to read, too; asked once.
     pub(super) fn helps(&self) -> bool {
         self.help.swap(false, Ordering::SeqCst)
-    }
-
-    /// Whether a thread wanted the seat where there was none to be had.
-    pub(super) fn is_wanted(&self) -> bool {
-        self.wanted.load(Ordering::SeqCst)
     }
 
     /// Whether threads use it, and the task is to look from time to time.

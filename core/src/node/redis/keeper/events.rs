@@ -1,24 +1,33 @@
 //! What happens to an open connection, besides what is asked.
 
-use super::super::ears::Heard;
 use super::super::in_flight::InFlight;
+use super::super::notifications::Event;
 use super::super::renewal::Renewal;
 use super::super::session::Session;
 use super::Keeper;
 use crate::node::Fault;
 
 impl Keeper<'_> {
-    /// What happened to the connection that listens.
-    pub(super) async fn heard(&mut self, heard: Heard) -> Result<(), Fault> {
-        match heard {
-            Heard::Opened(redirect) => {
+    /// Handles an event of the connection for notifications.
+    pub(super) async fn notified(&mut self, event: Event) -> Result<(), Fault> {
+        match event {
+            Event::Opened(redirect) => {
                 let mut redirect = Some(redirect);
-                let ask = |session: &mut Session| redirect.take().map(|asked| session.ask(asked));
+                let ask = |session: &mut Session| {
+                    session.dialogue.context.redirects += 1;
+                    redirect.take().map(|asked| session.ask(asked))
+                };
                 self.of_session(ask).await;
             }
-            Heard::Listening => self.lane.may_sit(),
-            Heard::Said => {}
-            Heard::Broken(fault) => return Err(fault),
+            Event::Redirected => {
+                self.of_session(|session| session.dialogue.context.redirected()).await;
+                self.lane.share();
+            }
+            Event::Failed(fault) => {
+                self.of_session(|session| session.dialogue.context.not_redirected(&fault)).await;
+            }
+            Event::Received => {}
+            Event::Broken(fault) => return Err(fault),
         }
         Ok(())
     }
@@ -27,7 +36,9 @@ impl Keeper<'_> {
     pub(super) async fn log_in(&mut self, login: Result<InFlight, Fault>) {
         match login {
             Ok(login) => {
-                self.ears.log_in(&login.command.bytes).await;
+                if let Some(notifications) = &mut self.notifications {
+                    notifications.log_in(&login.command.bytes).await;
+                }
                 let mut login = Some(login);
                 self.of_session(|session| login.take().map(|asked| session.ask(asked))).await;
             }
@@ -57,9 +68,9 @@ impl Keeper<'_> {
             (silent, pipeline.counts().0, open)
         });
         let Some((silent, asked, open)) = ticked.await else { return Ok(()) };
-        let silent = match silent {
-            Some(fault) => Some(fault),
-            None => self.ears.tick().await,
+        let silent = match (silent, &mut self.notifications) {
+            (None, Some(notifications)) => notifications.tick().await,
+            (silent, _) => silent,
         };
         if !open && std::mem::replace(&mut self.asked, asked) == asked {
             // Whoever asks next says so.

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use std::sync::{Arc, PoisonError};
 
-use super::{Lane, NOWHERE};
+use super::{BACKGROUND, FREE, Lane, NOWHERE, THREAD, WHO, next_role};
 use crate::exit::Flush;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use crate::foreground::Poller;
@@ -74,20 +74,17 @@ impl Way for Lane {
     }
 
     fn sit(&self) -> Option<Seat> {
-        if !self.may_sit.load(Ordering::SeqCst) || self.generation != fork_generation() {
-            if !self.wanted.swap(true, Ordering::SeqCst) {
-                self.call();
-            }
+        let role = self.role.load(Ordering::SeqCst);
+        if role & WHO == BACKGROUND || self.generation != fork_generation() {
             return None;
         }
         let less = |crowd: u32| crowd.checked_sub(1);
         if self.crowd.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok() {
             return None;
         }
-        let seat = self.seat.load(Ordering::SeqCst);
-        let next = seat.wrapping_add(1);
-        let taken = seat % 2 == 1
-            || self.seat.compare_exchange(seat, next, Ordering::SeqCst, Ordering::SeqCst).is_err();
+        let next = next_role(role, THREAD);
+        let taken = role & WHO != FREE
+            || self.role.compare_exchange(role, next, Ordering::SeqCst, Ordering::SeqCst).is_err();
         let (least, most) = CROWD;
         if taken {
             let crowd = (self.crowds.load(Ordering::Relaxed) * 2).clamp(least, most);
@@ -104,7 +101,7 @@ impl Way for Lane {
 
     fn descriptor(&self, seat: Seat) -> Option<i32> {
         let descriptor = self.descriptor.load(Ordering::SeqCst);
-        let ours = self.seat.load(Ordering::SeqCst) == seat.0;
+        let ours = self.role.load(Ordering::SeqCst) == seat.0;
         (ours && descriptor != NOWHERE).then_some(descriptor)
     }
 
@@ -147,8 +144,8 @@ impl Lane {
     /// Whoever has this seat leaves it; of a session that is over it is another one's by now.
     fn give_up(&self, seat: u64) {
         self.unwatched_by_loop(|| {
-            let next = seat.wrapping_add(1);
-            let left = self.seat.compare_exchange(seat, next, Ordering::SeqCst, Ordering::SeqCst);
+            let next = next_role(seat, FREE);
+            let left = self.role.compare_exchange(seat, next, Ordering::SeqCst, Ordering::SeqCst);
             left.is_ok().then(|| self.descriptor.load(Ordering::SeqCst))
         });
     }

@@ -50,7 +50,7 @@ impl Lane {
     /// The socket, which is not closed until the receipt is free.
     fn lent_to(&self, seat: Seat) -> Option<i32> {
         let mut session = self.try_lock()?;
-        let ours = self.seat.load(Ordering::SeqCst) == seat.0;
+        let ours = self.role.load(Ordering::SeqCst) == seat.0;
         let socket = session.as_mut().filter(|_| ours).and_then(Session::lend);
         drop(session);
         // Whoever could not get it meanwhile.
