@@ -24,8 +24,8 @@ TYPEDOC = {
     "index": (
         "node",
         "Node.js API",
-        "Everything that `redlock-native` exports, generated from its types. [Node.js](node-details.md) explains how to use "
-        "it. [Options](options.md) and [errors](errors.md) are the same in each language.",
+        "Everything that `redlock-native` exports, generated from its types. "
+        "[Node.js](node-details.md) explains how to use it. [Options](options.md) and [errors](errors.md) are the same in each language.",
     ),
     "testing": (
         "node-testing",
