@@ -3,11 +3,11 @@ import assert from "node:assert/strict";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import * as redlock from "redlock-native";
 import * as testing from "redlock-native/testing";
 import { rollup } from "../../bindings-node/rollup.mjs";
+import { test } from "./testing.mjs";
 
 const built = fileURLToPath(new URL("../../bindings-node/dist/", import.meta.url));
 
