@@ -25,7 +25,8 @@ TYPEDOC = {
         "node",
         "Node.js API",
         "Everything that `redlock-native` exports, generated from its types. "
-        "[Node.js](node-details.md) explains how to use it. [Options](options.md) and [errors](errors.md) are the same in each language.",
+        "[Node.js](node-details.md) explains how to use it. "
+        "[Options](options.md) and [errors](errors.md) are the same in each language.",
     ),
     "testing": (
         "node-testing",

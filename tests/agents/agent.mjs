@@ -52,6 +52,8 @@ const commands = {
   },
   detach: async () => ({ held: lease.detach() }),
   held: async () => ({ held: lease.held, remaining_ms: lease.remaining }),
+  inspect: async ({ name }) => ({ held: (await client.lock(name).inspect()).held }),
+  force_release: async ({ name }) => ({ deleted: await client.forceRelease(name) }),
   lost: async ({ timeout_ms }) => {
     const { signal } = lease;
     const over = AbortSignal.timeout(timeout_ms);

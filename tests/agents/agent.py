@@ -79,6 +79,12 @@ class Agent:
         lease = self.held_lease()
         return {"held": lease.held, "remaining_ms": lease.remaining * 1000}
 
+    def inspect(self, command: Reply) -> Reply:
+        return {"held": self.client.lock(command["name"]).inspect().held}
+
+    def force_release(self, command: Reply) -> Reply:
+        return {"deleted": self.client.force_release(command["name"])}
+
     def lost(self, command: Reply) -> Reply:
         lease, told = self.held_lease(), queue.SimpleQueue[Reply]()
         lease.on_lost(lambda error: told.put({"at": now(), "reason": error.reason}))

@@ -47,6 +47,8 @@ impl Agent {
             Some("held") => Ok(
                 json!({"held": self.handle().is_held(), "remaining_ms": millis(self.handle().remaining())}),
             ),
+            Some("inspect") => self.inspect(command).await,
+            Some("force_release") => self.force_release(command).await,
             Some("lost") => Ok(self.lost(command).await),
             other => panic!("no such command: {other:?}"),
         };
@@ -65,6 +67,15 @@ impl Agent {
             Some(lease) => self.keep(lease),
             None => json!({"ok": false, "code": "held", "message": "held by another"}),
         })
+    }
+
+    async fn inspect(&self, command: &Value) -> Result<Value, Error> {
+        Ok(json!({"held": self.lock(command).inspect().await?.held}))
+    }
+
+    async fn force_release(&self, command: &Value) -> Result<Value, Error> {
+        let name = command["name"].as_str().expect("a name");
+        Ok(json!({"deleted": self.client.force_release(name).await?}))
     }
 
     async fn attach(&mut self, command: &Value) -> Result<Value, Error> {

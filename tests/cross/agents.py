@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -137,10 +138,16 @@ class Agent(Program):
     """One lock holder process. `send` and `receive` are separate, so that an acquire can wait meanwhile."""
 
     def __init__(
-        self, language: str, nodes: list[str], guard_ms: int = 0, env: dict[str, str] | None = None
+        self,
+        language: str,
+        nodes: list[str],
+        guard_ms: int = 0,
+        env: dict[str, str] | None = None,
+        before: Sequence[str] = (),
     ) -> None:
         self.language = language
-        super().__init__(*command_line(language), " ".join(nodes), str(guard_ms), env=env)
+        words = [*before, *command_line(language), " ".join(nodes), str(guard_ms)]
+        super().__init__(*words, env=env)
         assert self.receive()["ready"]
 
     def send(self, do: str, **fields: object) -> None:

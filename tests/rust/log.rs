@@ -347,6 +347,32 @@ fn logs_a_refused_delete_once() {
 }
 
 #[test]
+fn logs_a_permanent_error_once_and_returns_it_each_time() {
+    let _turn = Turn::take();
+    let server = Server::start();
+    let url = format!("redis://app:s3cret-word@127.0.0.1:{}", server.port);
+    let redlock = Redlock::builder([&url]).build().unwrap();
+    for _ in 0..5 {
+        let error = block_on(redlock.lock("job").acquire()).unwrap_err();
+        assert!(error.to_string().contains("WRONGPASS"), "{error}");
+    }
+    let refused = || server.info("errorstats", "errorstat_WRONGPASS").unwrap_or_default();
+    let before = refused();
+    eventually_blocking("another attempt", || refused() != before);
+    // Behind all records so far.
+    let evicting = Server::with(&["--maxmemory-policy", "allkeys-lru"]);
+    let other = Redlock::builder([evicting.url()]).build().unwrap();
+    block_on(other.lock("job").inspect()).unwrap();
+    lines_with("may evict lock keys", 1);
+    let node = format!(":{}", server.port);
+    let all = lock(&LINES).clone();
+    let lines: Vec<_> = all.iter().filter(|line| line.contains(&node)).collect();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(lines[0].starts_with("WARN") && lines[0].contains("WRONGPASS"), "{lines:?}");
+    assert!(!lines[0].contains("s3cret"), "{lines:?}");
+}
+
+#[test]
 fn long_holds_of_thousands_are_logged_up_to_a_limit() {
     let _turn = Turn::take();
     let redlock = Redlock::builder(["memory://long"]).build().unwrap();

@@ -60,6 +60,8 @@ mod thread_reader;
 mod tidy;
 mod timing;
 mod tls;
+#[cfg(unix)]
+mod tls_backlog;
 mod urls;
 mod vectors;
 mod waiting;
