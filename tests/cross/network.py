@@ -13,7 +13,7 @@ from typing import Any, Self
 import redis
 
 from tests.least import LOGIN, USER
-from tests.python import papers
+from tests.python import certificates
 from tests.waiting import eventually
 
 from .agents import FOLDER, ROOT, Agent, Program
@@ -38,7 +38,7 @@ class Network:
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="redlock-test-"))
-        papers.make(self.folder)
+        certificates.make(self.folder)
         resolver = self.folder / "resolv.conf"
         line = FOLDER / "line.py"
         self.line = Program(*NAMESPACES, sys.executable, str(line), str(resolver))

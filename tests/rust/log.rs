@@ -5,6 +5,7 @@
 #![allow(missing_docs, reason = "tests document themselves by their names")]
 #![allow(dead_code, reason = "what is shared is used by the other tests")]
 
+mod node_records;
 mod support;
 
 use std::fmt::{Debug, Write};
@@ -19,9 +20,7 @@ use tracing::level_filters::LevelFilter;
 use tracing::{Event, Metadata, Subscriber, span};
 use tracing_core::span::Current;
 
-use support::{
-    Gateway, Proxy, RIGHTS, Server, Verdict, block_on, client, eventually_blocking, millis, within,
-};
+use support::{Proxy, Server, block_on, client, eventually_blocking, millis, within};
 
 /// What the subscriber does with an event.
 #[derive(Clone, Copy, PartialEq)]
@@ -317,62 +316,6 @@ fn endless_wait_is_logged_at_doubling_intervals() {
 }
 
 #[test]
-fn logs_a_refused_delete_once() {
-    let _turn = Turn::take();
-    let servers: Vec<_> = (0..3).map(|_| Server::start()).collect();
-    let urls = servers.iter().map(|server| {
-        let set = format!("ACL SETUSER app reset on >s3cret-word {RIGHTS}");
-        assert_eq!(server.ask(&set), "+OK");
-        format!("redis://app:s3cret-word@127.0.0.1:{}", server.port)
-    });
-    let redlock = Redlock::builder(urls).restart_guard(Duration::ZERO).build().unwrap();
-    block_on(async {
-        for name in ["one", "two"] {
-            let lease = redlock.lock(name).acquire().await.unwrap();
-            // The other two nodes are a quorum, so this vote may arrive after the grant.
-            let voted = || servers[0].ask(&format!("EXISTS lock:{name}")) == ":1";
-            eventually_blocking("the vote of the first node", voted);
-            assert_eq!(servers[0].ask("ACL SETUSER app -evalsha"), "+OK");
-            // A quorum has confirmed it.
-            lease.release().await.unwrap();
-            lines_with("is not deleted yet", 1);
-            assert_eq!(servers[0].ask(&format!("EXISTS lock:{name}")), ":1");
-        }
-    });
-    let lines = lines_with("is not deleted yet", 1);
-    assert_eq!(lines.len(), 1, "{lines:?}");
-    let line = &lines[0];
-    assert!(line.starts_with("WARN") && line.contains("NOPERM"), "{line}");
-    assert!(line.contains(&servers[0].url()) && !line.contains("s3cret-word"), "{line}");
-}
-
-#[test]
-fn logs_a_permanent_error_once_and_returns_it_each_time() {
-    let _turn = Turn::take();
-    let server = Server::start();
-    let url = format!("redis://app:s3cret-word@127.0.0.1:{}", server.port);
-    let redlock = Redlock::builder([&url]).build().unwrap();
-    for _ in 0..5 {
-        let error = block_on(redlock.lock("job").acquire()).unwrap_err();
-        assert!(error.to_string().contains("WRONGPASS"), "{error}");
-    }
-    let refused = || server.info("errorstats", "errorstat_WRONGPASS").unwrap_or_default();
-    let before = refused();
-    eventually_blocking("another attempt", || refused() != before);
-    // Behind all records so far.
-    let evicting = Server::with(&["--maxmemory-policy", "allkeys-lru"]);
-    let other = Redlock::builder([evicting.url()]).build().unwrap();
-    block_on(other.lock("job").inspect()).unwrap();
-    lines_with("may evict lock keys", 1);
-    let node = format!(":{}", server.port);
-    let all = lock(&LINES).clone();
-    let lines: Vec<_> = all.iter().filter(|line| line.contains(&node)).collect();
-    assert_eq!(lines.len(), 1, "{lines:?}");
-    assert!(lines[0].starts_with("WARN") && lines[0].contains("WRONGPASS"), "{lines:?}");
-    assert!(!lines[0].contains("s3cret"), "{lines:?}");
-}
-
-#[test]
 fn long_holds_of_thousands_are_logged_up_to_a_limit() {
     let _turn = Turn::take();
     let redlock = Redlock::builder(["memory://long"]).build().unwrap();
@@ -416,110 +359,5 @@ fn last_events_before_exit_are_logged() {
         let out = child.output().unwrap();
         let out = String::from_utf8_lossy(&out.stdout).into_owned();
         assert!(out.contains("above one hour"), "{out}");
-    }
-}
-
-#[test]
-fn logs_unsupported_proxy_commands_in_one_record() {
-    let _turn = Turn::take();
-    let server = Server::start();
-    let gateway = Gateway::twemproxy(server.port);
-    let redlock = Redlock::builder([gateway.url()]).build().unwrap();
-    block_on(async {
-        redlock.lock("job").acquire().await.unwrap().release().await.unwrap();
-    });
-    let lines = lines_with("a proxy in front of it, does not support", 1);
-    assert_eq!(lines.len(), 1, "{lines:?}");
-    for word in ["WARN", "HELLO", "CLIENT SETNAME", "CLIENT TRACKING", "SCRIPT LOAD", "EVAL"] {
-        assert!(lines[0].contains(word), "{word}: {lines:?}");
-    }
-}
-
-#[test]
-fn logs_lost_and_recovered_server_features() {
-    let _turn = Turn::take();
-    let server = Server::start();
-    let left = Arc::new(AtomicU64::new(2));
-    let closes = Arc::clone(&left);
-    let one_less = |left: u64| left.checked_sub(1);
-    let gateway = Gateway::to(server.port, move |words, _| {
-        let is_left = || closes.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_ok();
-        if words[0] == "HELLO" && is_left() { Verdict::Close } else { Verdict::Pass }
-    });
-    // Records that follow each other closely would be omitted.
-    let builder = Redlock::builder([gateway.url()]).clock(Arc::new(FastClock));
-    let redlock = builder.node_timeout(Duration::from_secs(1000)).build().unwrap();
-    for count in 1..=3 {
-        // Then no other connection is opened before the kill.
-        eventually_blocking("notifications", || count == 1 || server.redirects());
-        left.store(2, Ordering::SeqCst);
-        server.ask("CLIENT KILL TYPE normal");
-        block_on(redlock.lock("job").ttl(Duration::from_secs(3000)).inspect()).ok();
-        for words in [
-            "a proxy in front of it, does not support HELLO",
-            "the server supports all commands now",
-        ] {
-            assert_eq!(lines_with(words, count).len(), count);
-        }
-    }
-}
-
-#[test]
-fn logs_a_missing_second_connection_once() {
-    const FULL: Verdict = Verdict::Dismiss("-ERR max number of clients reached\r\n");
-    const ELSEWHERE: Verdict = Verdict::Reply("$14\r\nrun_id:another\r\n");
-    let _turn = Turn::take();
-    let server = Server::start();
-    // The command with this word gets this reply, except on the first connection.
-    let rows = [
-        ("HELLO", 1, FULL, "max number of clients reached"),
-        ("server", 1, ELSEWHERE, "leads to another server"),
-        ("REDIRECT", 0, Verdict::Reply("-ERR no such client\r\n"), "no such client"),
-        ("REDIRECT", 0, Verdict::Close, "the first connection ended at two attempts"),
-    ];
-    for (count, (word, first, verdict, why)) in rows.into_iter().enumerate() {
-        let seen = AtomicU64::new(0);
-        let gateway = Gateway::to(server.port, move |words, _| {
-            let named = words.iter().any(|each| each == word);
-            let second = named && seen.fetch_add(1, Ordering::SeqCst) >= first;
-            if second { verdict } else { Verdict::Pass }
-        });
-        let redlock = Redlock::builder([gateway.url()]).build().unwrap();
-        let works = async || redlock.lock("job").acquire().await.unwrap().release().await;
-        let lines = || lines_with("cannot open a second connection for notifications", 0);
-        eventually_blocking("a record", || {
-            let _ = block_on(works());
-            lines().len() > count
-        });
-        (0..20).for_each(|_| block_on(works()).unwrap());
-        let lines = lines();
-        assert!(lines[count].contains(why) && lines[count].contains("WARN"), "{why}: {lines:?}");
-        assert_eq!(lines.len(), count + 1, "{lines:?}");
-        let reconnects = if verdict == Verdict::Close { 2 } else { 0 };
-        assert_eq!(redlock.stats().reconnects, reconnects, "{why}");
-    }
-}
-
-#[test]
-fn logs_a_repeated_finding_of_connections_once() {
-    let _turn = Turn::take();
-    let server = Server::with(&["--maxmemory-policy", "allkeys-lru"]);
-    let builder = Redlock::builder([server.url()]).restart_guard(Duration::from_secs(36_000));
-    let redlock = builder.build().unwrap();
-    block_on(redlock.lock("job").inspect()).unwrap();
-    for count in 1..=10 {
-        server.ask("CLIENT KILL TYPE normal");
-        eventually_blocking("a new connection", || {
-            block_on(redlock.lock("job").inspect()).is_ok() && redlock.stats().reconnects >= count
-        });
-    }
-    // Behind all records so far.
-    let flush = redlock.lock("flush").ttl(Duration::from_secs(7200)).wait(Duration::ZERO);
-    block_on(flush.acquire()).unwrap_err();
-    lines_with("the ttl is above one hour", 1);
-    for words in ["may evict lock keys", "grants new leases in"] {
-        let node = format!(":{}", server.port);
-        let about = lines_with(words, 1).into_iter().filter(|line| line.contains(&node)).count();
-        assert_eq!(about, 1, "{words}");
     }
 }
