@@ -175,7 +175,10 @@ impl Reconnect {
     /// At most one within [`CALM`], unless there was an idle time. Commands that wait for an attempt to a dead node
     /// wait for its whole duration.
     fn tries_again(&mut self, now: Instant, waiting: &[InFlight]) -> bool {
-        let idle = self.asked.replace(now).is_none_or(|asked| now.since(asked) > IDLE);
+        // Neither a command nor an attempt for one. A caller that waited for an attempt was not idle.
+        let is_past = |at: Instant| now.since(at) > IDLE;
+        let idle = self.asked.replace(now).is_none_or(is_past)
+            && self.tried.is_none_or(|(tried, _)| is_past(tried));
         let (least, times) = CALM;
         let calm = |took: Duration| least.max(took * times);
         let over = self.tried.is_none_or(|(tried, took)| now.since(tried) > calm(took));
@@ -263,4 +266,28 @@ async fn reach(target: &Target, finder: &Finder) -> Result<(Found, Greeting), Fa
         greeting.map_err(|fault| if primary { fault.of(&endpoint.authority()) } else { fault })?;
     // The primary may have changed during the handshake, and votes of the old one would not count.
     if news.has_left(&found) { Err(news.left(&found).await) } else { Ok((found, greeting)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waiting_for_a_failed_attempt_is_no_idle_time() {
+        let at = |millis| Instant::from_start(Duration::from_millis(millis));
+        let mut node = Reconnect::default();
+        assert!(node.tries_again(at(0), &[]));
+        // The attempt takes 5 s, and the command waits for it.
+        node.tried = Some((at(5000), Duration::from_secs(5)));
+        assert!(!node.tries_again(at(5001), &[]));
+        assert!(!node.tries_again(at(7000), &[]));
+        assert!(node.tries_again(at(9600), &[]));
+        node.tried = Some((at(14_600), Duration::from_secs(5)));
+        // Frequent commands start another one after ten times the duration.
+        let mut now = 14_600;
+        while !node.tries_again(at(now), &[]) {
+            now += 1000;
+        }
+        assert_eq!(now, 65_600);
+    }
 }
