@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 
 use futures_util::future::join_all;
@@ -24,8 +25,9 @@ struct Replies {
     client: Option<TcpStream>,
     /// The collected bytes, if they are not passed on.
     collected: Option<Vec<u8>>,
-    /// Whether all later bytes of the server are dropped.
-    ended: bool,
+    /// Receives the bytes that follow the collected ones, once those were delivered. Later requests are dropped, so
+    /// that these bytes are only the rest of the expected replies.
+    later: Option<Sender<Vec<u8>>>,
 }
 
 impl Relay {
@@ -38,22 +40,30 @@ impl Relay {
             let (client, _) = listener.accept().unwrap();
             let server = TcpStream::connect(("127.0.0.1", server)).unwrap();
             shared.lock().unwrap().client = Some(client.try_clone().unwrap());
-            let requests = (client.try_clone().unwrap(), server.try_clone().unwrap());
+            let (requests, to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+            let of_requests = Arc::clone(&shared);
             spawn_helper(move || {
-                let _ = std::io::copy(&mut &requests.0, &mut &requests.1);
-                let _ = requests.1.shutdown(Shutdown::Both);
+                let mut read = vec![0; 64 << 10];
+                while let Ok(count @ 1..) = (&requests).read(&mut read) {
+                    if of_requests.lock().unwrap().later.is_none() {
+                        drop((&to).write_all(&read[..count]));
+                    }
+                }
+                let _ = to.shutdown(Shutdown::Both);
             });
             let mut read = vec![0; 64 << 10];
             while let Ok(count @ 1..) = (&server).read(&mut read) {
                 let mut replies = shared.lock().unwrap();
-                if replies.ended {
-                    continue;
-                }
-                match &mut replies.collected {
-                    Some(collected) => collected.extend_from_slice(&read[..count]),
-                    None => drop((&client).write_all(&read[..count])),
+                if let Some(later) = &replies.later {
+                    drop(later.send(read[..count].to_vec()));
+                } else if let Some(collected) = &mut replies.collected {
+                    collected.extend_from_slice(&read[..count]);
+                } else {
+                    drop((&client).write_all(&read[..count]));
                 }
             }
+            // The writer of later bytes ends.
+            shared.lock().unwrap().later = None;
         });
         Self { port, replies }
     }
@@ -66,10 +76,12 @@ impl Relay {
         self.replies.lock().unwrap().collected.as_ref().unwrap().len()
     }
 
-    /// Puts the collected bytes into the buffers of the connection. No other byte of the server follows.
+    /// Puts the collected bytes into the buffers of the connection. The server gets no other request, so no other reply
+    /// follows.
     fn deliver(&self) {
         let mut replies = self.replies.lock().unwrap();
-        replies.ended = true;
+        let (later, others) = channel();
+        replies.later = Some(later);
         let (bytes, client) = (replies.collected.take().unwrap(), replies.client.take().unwrap());
         let (size, length) = (4_i32 << 20, libc::socklen_t::try_from(size_of::<i32>()).unwrap());
         let fd = client.as_raw_fd();
@@ -93,7 +105,11 @@ impl Relay {
         }
         // What the system's buffers do not hold follows while the client reads.
         let rest = rest.to_vec();
-        spawn_helper(move || drop((&client).write_all(&rest)));
+        spawn_helper(move || {
+            for bytes in std::iter::once(rest).chain(others) {
+                drop((&client).write_all(&bytes));
+            }
+        });
     }
 }
 
@@ -125,8 +141,10 @@ fn reads_all_replies_that_wait_in_the_socket() {
             // It blocks the only thread of the runtime, so that all replies wait when the client reads the first.
             relay.deliver();
             for inspected in join_all(inspected).await {
-                let inspected = inspected.unwrap();
-                assert!(inspected.is_ok_and(|found| !found.held), "{count} replies");
+                match inspected.unwrap() {
+                    Ok(found) => assert!(!found.held, "{count} replies"),
+                    Err(error) => panic!("{count} replies: {:?}", error.nodes()),
+                }
             }
         });
     }
