@@ -60,6 +60,9 @@ struct Attempts {
     begun: Option<Instant>,
     /// Completes when the last one takes too long.
     hangs: Option<Pin<Box<tokio::time::Sleep>>>,
+    /// Whether one has failed. Then no other one starts because the last one takes too long. Otherwise one would always
+    /// be under way to a node that does not answer, and the failure would never count.
+    failed: bool,
 }
 
 impl Attempts {
@@ -79,12 +82,15 @@ impl Attempts {
         let full = self.running.len() >= MOST;
         let hangs = async {
             match &mut self.hangs {
-                Some(hangs) if !full => hangs.await,
+                Some(hangs) if !full && !self.failed => hangs.await,
                 _ => std::future::pending().await,
             }
         };
         tokio::select! {
-            Some(opened) = self.running.next() => Some(opened),
+            Some(opened) = self.running.next() => {
+                self.failed |= opened.is_err();
+                Some(opened)
+            }
             () = hangs => None,
         }
     }
@@ -271,6 +277,19 @@ async fn reach(target: &Target, finder: &Finder) -> Result<(Found, Greeting), Fa
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn attempts_to_a_silent_node_end() {
+        let mut attempts = Attempts::default();
+        let timer = || Some(Box::pin(tokio::time::sleep(HANGS)));
+        attempts.running.push(Box::pin(std::future::pending()));
+        attempts.hangs = timer();
+        assert!(attempts.next().await.is_none(), "another one starts");
+        attempts.running.push(Box::pin(std::future::ready(Err(Fault::new("no reply")))));
+        attempts.hangs = timer();
+        assert!(attempts.next().await.is_some_and(|opened| opened.is_err()));
+        assert!(tokio::time::timeout(HANGS * 2, attempts.next()).await.is_err(), "none starts");
+    }
 
     #[test]
     fn waiting_for_a_failed_attempt_is_no_idle_time() {
