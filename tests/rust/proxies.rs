@@ -185,13 +185,13 @@ async fn full_server_does_not_count_as_without_hello() {
         "PING" if is_early(&ping) => FULL,
         _ => Verdict::Pass,
     });
-    for gateway in [at_hello, at_ping] {
-        let redlock = over(&gateway);
+    let clients = [at_hello, at_ping].map(|gateway| (over(&gateway), gateway));
+    for (redlock, _gateway) in &clients {
         let lock = redlock.lock("job").wait(millis(60_000));
         lock.acquire().await.unwrap().release().await.unwrap();
         // It has worked with RESP3 from the beginning.
         assert_eq!(redlock.stats().reconnects, 0);
     }
-    // Two connections each.
+    // Two connections each. A dropped client would not open its second one.
     eventually("notifications", || calls(&server, "hello") == 4).await;
 }
