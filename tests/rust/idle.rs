@@ -7,7 +7,7 @@ use std::time::Duration;
 use redlock::Redlock;
 use redlock::testing::{Clock, Instant, Sleep, SystemClock};
 
-use crate::support::{Mode, Proxy, Server, eventually_blocking, millis};
+use crate::support::{Mode, Proxy, Server, eventually, millis};
 
 /// The machine's clock, which can jump ahead.
 #[derive(Clone, Default)]
@@ -55,9 +55,11 @@ impl Idle {
     }
 
     /// From now on, existing connections lead nowhere and stay open, and new ones lead to the server.
-    fn forgotten_after(&self, seconds: u64) {
+    async fn forgotten_after(&self, seconds: u64) {
         // This is the last command that the client sends without a caller.
-        eventually_blocking("the second connection", || self.server.redirects());
+        eventually("the second connection", || self.server.redirects()).await;
+        // The reply to this follows the one to that command.
+        self.redlock.lock("first").inspect().await.unwrap();
         self.proxy.forget();
         self.clock.jump(seconds);
     }
@@ -67,13 +69,13 @@ impl Idle {
 async fn call_replaces_a_forgotten_connection() {
     let idle = Idle::connected().await;
     let lock = idle.redlock.lock("job").wait(Duration::ZERO);
-    idle.forgotten_after(60);
+    idle.forgotten_after(60).await;
     lock.acquire().await.unwrap().release().await.unwrap();
-    idle.forgotten_after(60);
+    idle.forgotten_after(60).await;
     assert!(!lock.inspect().await.unwrap().held);
-    idle.forgotten_after(60);
+    idle.forgotten_after(60).await;
     assert!(!idle.redlock.force_release("job").await.unwrap());
-    idle.forgotten_after(60);
+    idle.forgotten_after(60).await;
     lock.try_acquire().await.unwrap().expect("free").into_handle().detach();
 }
 
@@ -84,7 +86,7 @@ async fn lease_replaces_a_forgotten_connection() {
         let idle = Idle::connected().await;
         let lock = idle.redlock.lock("job").ttl(Duration::from_secs(3600)).renew(false);
         let lease = lock.acquire().await.unwrap();
-        idle.forgotten_after(60);
+        idle.forgotten_after(60).await;
         (idle, lock, lease)
     };
     let (_idle, _, lease) = held().await;
@@ -105,7 +107,7 @@ fn blocking_thread_replaces_a_forgotten_connection() {
         for _ in 0..10 {
             lock.acquire_blocking().unwrap().release_blocking().unwrap();
         }
-        idle.forgotten_after(60);
+        runtime.block_on(idle.forgotten_after(60));
     }
 }
 
