@@ -84,7 +84,7 @@ def with_functions(stub: str) -> str:
 
 
 def with_example_sections(docstring: re.Match[str]) -> str:
-    """Puts each example of a docstring into a section of its own, which mkdocstrings shows as code."""
+    """Puts each example of a docstring into a separate section, which mkdocstrings shows as code."""
     indent, lines, inside = docstring[1], [], False
     for line in docstring[0].splitlines():
         text = line.strip()

@@ -2,7 +2,7 @@
 
 line.py RESOLV_CONF
 
-It runs in network and mount namespaces of its own. Packets to HOST return to this machine after a delay, as packets
+It runs in separate network and mount namespaces. Packets to HOST return to this machine after a delay, as packets
 from HOST. Each line on stdin is a JSON object with new settings, and each is confirmed on stdout.
 """
 
