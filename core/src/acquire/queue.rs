@@ -17,8 +17,8 @@ use std::task::{Poll, Waker};
 
 use smallvec::SmallVec;
 
-use super::availability::{Availability, NoQuorum};
 use super::refusal::Refusal;
+use super::retry::{Availability, NoQuorum};
 use crate::clock::Instant;
 use crate::keyed::{Key, Keyed};
 use crate::node::Taken;

@@ -15,7 +15,8 @@ use crate::acquire::Acquirer;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::error::LossReason;
-use crate::lease::{Again, Leases, Registry, Said, State, monitor};
+use crate::fairness::Fairness;
+use crate::lease::{Leases, Registry, Said, State, monitor};
 use crate::meter;
 use crate::node::{
     Address, Changes, ClusterNode, MemoryNode, Needs, Node, RedisNode, RunIds, Target, Watch,
@@ -80,8 +81,8 @@ impl Running {
         let nodes = Nodes { list: nodes(&watch), clock: clock_of_nodes, connect_timeout };
         let nodes = Arc::new(nodes);
         let monitor = monitor(Arc::clone(&registry), Arc::clone(clock), changes);
-        let (again, long) = (Again::new(), Said::default());
-        let leases = Arc::new(Leases { nodes, watch, registry, counts, again, long });
+        let (fairness, long) = (Fairness::new(nodes.list.len()), Said::default());
+        let leases = Arc::new(Leases { nodes, watch, registry, counts, fairness, long });
         let running = Self { failed: Arc::default(), acquirer: Acquirer::new(leases) };
         (running, Box::pin(monitor))
     }

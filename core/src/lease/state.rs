@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::again::Again;
 use super::checks::Checks;
 use super::params::{CallSite, LeaseParams, Owner};
 use super::phase::{Phase, Status};
@@ -14,6 +13,7 @@ use super::said::Said;
 use super::validity::Validity;
 use crate::clock::{Instant, NEVER};
 use crate::error::{Error, LossReason};
+use crate::fairness::Fairness;
 use crate::node::{Reply, Vote, Watch};
 use crate::per_process::fork_generation;
 use crate::quorum::Nodes;
@@ -31,8 +31,8 @@ pub(crate) struct Leases {
     pub(crate) registry: Arc<Registry<State>>,
     /// Counts how leases ended.
     pub(crate) counts: Arc<Counts>,
-    /// Tracks locks that are re-acquired right after their release.
-    pub(crate) again: Again,
+    /// Tracks which keys other clients want.
+    pub(crate) fairness: Fairness,
     /// Tracks the warnings about long holds.
     pub(crate) long: Said,
 }

@@ -18,6 +18,7 @@ use super::sentinel::Sentinel;
 use super::service::Service;
 use super::word::Word;
 use crate::background::{self, Task};
+use crate::clock::jittered;
 use crate::node::{Fault, Remedy};
 
 /// The polling interval while listening, because events may be lost and a dead connection sends nothing.
@@ -154,7 +155,7 @@ impl Sentinels {
                 let (mut before, mut pause) = (None, Duration::ZERO);
                 loop {
                     // At least half of the pause is random, so that many clients do not reconnect at the same time.
-                    sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
+                    sleep(jittered(pause)).await;
                     // Errors are not reported here. A search that needs the sentinel reports them.
                     let _ = attend(&service, at, &known, &mut before).await;
                     pause = AGAIN;
