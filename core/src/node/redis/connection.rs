@@ -102,6 +102,7 @@ impl Connection {
                     let opened = self.context.clock.now();
                     let end = self.serve(opening, &mut waiting).await;
                     self.context.link.closed();
+                    self.context.lost_at = Some(self.context.clock.now());
                     // The client is gone, and every command has its result.
                     let End::Broken { fault, idle } = end else { return };
                     forgotten = idle;

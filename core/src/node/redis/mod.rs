@@ -71,7 +71,8 @@ use super::{
     Claim, Expect, Extension, Fault, Fencing, Holder, Node, Outage, Reply, Vote, VoteParams, Watch,
     slot,
 };
-use crate::{background, clock::Clock};
+use crate::background;
+use crate::clock::{Clock, Instant};
 use commands::{attempt, ping, plain};
 use connection::Connection;
 use context::Context;
@@ -142,6 +143,26 @@ impl RedisNode {
         command: Command,
     ) -> impl Future<Output = Result<Value, Fault>> + Send + use<> {
         send(&self.queue, command)
+    }
+
+    /// Extends the claim. `replaced` gets the time of the command, and returns why the reply does not confirm it.
+    fn extend_unless(
+        &self,
+        replaced: impl FnOnce(Instant) -> Option<Fault> + Send + 'static,
+        claim: &Claim,
+        params: VoteParams,
+    ) -> Reply<Extension> {
+        let (asked, route) = (self.clock.now(), Arc::clone(&self.route));
+        let answer = send(&self.queue, self.ways.extend(claim, params));
+        Box::pin(async move {
+            let extension = answer.await.and_then(|value| reply::extension(&value));
+            let extension = extension.map_err(|fault| route.redact_fault(fault))?;
+            // Checked with the reply: the server may have been replaced after the command was queued.
+            match replaced(asked).filter(|_| extension == Extension::Extended) {
+                Some(fault) => Err(fault),
+                None => Ok(extension),
+            }
+        })
     }
 
     /// Redacts the server's text in an error.
@@ -238,7 +259,8 @@ impl Node for RedisNode {
     }
 
     fn extend(&self, claim: &Claim, params: VoteParams) -> Reply<Extension> {
-        self.ask(self.ways.extend(claim, params), reply::extension)
+        let link = Arc::clone(&self.link);
+        self.extend_unless(move |asked| link.replaced_fault(|| None, asked), claim, params)
     }
 
     fn release(&self, claim: &Claim, owed: Duration) -> Reply<bool> {

@@ -9,6 +9,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use super::super::context::HEARD;
 use super::super::handshake::guard_time;
 use super::super::in_flight::InFlight;
+use super::super::link::MovedSlot;
 use super::super::strays::{Address, Outlet, Stray};
 use super::super::{Needs, RedisNode, Route, RunIds, Target};
 use super::map::{Map, Member};
@@ -191,12 +192,15 @@ impl Members {
         self.refused.retain(|address, at| owned.contains_key(address) && now.since(*at) < FAILOVER);
     }
 
-    /// Guards slots that moved to this server. It takes no first vote in them until every lease has ended that the
-    /// previous owner may have granted last. The reason for the move is unknown: the previous owner may have handed
-    /// over its keys, or failed so that a replica took over.
+    /// Guards slots that moved to this server. It extends no lease in them until every client has left the previous
+    /// owner. It takes no first vote until every lease has ended that the previous owner may have granted last. The
+    /// reason for the move is unknown: the previous owner may have handed over its keys, or failed so that a replica
+    /// took over.
     pub(super) fn guard(&self, slots: impl Iterator<Item = u16>, to: &Member, now: Instant) {
         if !self.maker.guard.is_zero() {
-            to.node.link.guard_slots(slots, now, now + guard_time(self.maker.guard) + HEARD);
+            let extends_from = now + HEARD;
+            let votes_from = extends_from + guard_time(self.maker.guard);
+            to.node.link.guard_slots(slots, now, MovedSlot { extends_from, votes_from });
         }
     }
 }

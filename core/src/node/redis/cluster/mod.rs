@@ -155,7 +155,12 @@ impl Node for ClusterNode {
     }
 
     fn extend(&self, claim: &Claim, params: VoteParams) -> Reply<Extension> {
-        self.of(claim.keys.first(), |owner| owner.extend(claim, params))
+        let map = Arc::clone(&self.map);
+        let slot = claim.keys.first().map_or(0, |key| slot(key));
+        // The owner at the time of the reply, because the command may have been redirected.
+        let replaced =
+            move |asked| map.load().owner(slot).node.link.replaced_fault(|| Some(slot), asked);
+        self.of(claim.keys.first(), |owner| owner.extend_unless(replaced, claim, params))
     }
 
     fn release(&self, claim: &Claim, owed: Duration) -> Reply<bool> {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tokio::sync::mpsc::unbounded_channel;
 
+use super::super::context::HEARD;
 use super::super::strays::Address;
 use super::atlas::Atlas;
 use super::members::{Maker, Members};
@@ -72,6 +73,12 @@ fn learn_of(atlas: &mut Atlas, topology: Topology) {
     atlas.members.learn(topology, &map, atlas.clock.now());
 }
 
+/// Returns why the owner of the key extends no lease, for an extension that is sent in this time.
+fn replaced_fault(atlas: &Atlas, key: &str, later: Duration) -> Option<Fault> {
+    let asked = atlas.clock.now() + later;
+    atlas.map.load().owner(slot(key)).node.link.replaced_fault(|| Some(slot(key)), asked)
+}
+
 /// Returns why the owner of the key takes no first vote.
 fn guard_fault(atlas: &Atlas, key: &str) -> Option<Fault> {
     atlas.map.load().owner(slot(key)).node.guard_fault(key)
@@ -87,6 +94,21 @@ async fn unknown_promoted_replica_is_guarded() {
     assert!(fault.to_string().contains("replaced another server"), "{fault}");
     // The other servers kept their slots.
     assert_eq!(guard_fault(&atlas, "lock:job"), None);
+}
+
+/// Other clients may still use the previous owner. The node would then confirm two leases.
+#[tokio::test]
+async fn new_owner_extends_no_lease_at_first() {
+    let mut atlas = atlas();
+    learn(&mut atlas, thirds([1, 2, 3], [&[], &[], &[]]));
+    assert_eq!(replaced_fault(&atlas, KEY, Duration::ZERO), None);
+    learn(&mut atlas, thirds([1, 2, 4], [&[], &[], &[]]));
+    let fault = replaced_fault(&atlas, KEY, Duration::ZERO).expect("a new owner");
+    assert!(fault.to_string().contains("some clients may still use"), "{fault}");
+    assert_eq!(replaced_fault(&atlas, "lock:job", Duration::ZERO), None);
+    // Only first votes are refused for longer.
+    assert_eq!(replaced_fault(&atlas, KEY, HEARD), None);
+    assert!(guard_fault(&atlas, KEY).is_some());
 }
 
 #[tokio::test]
