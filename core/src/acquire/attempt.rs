@@ -65,13 +65,9 @@ impl<'a> Attempt<'a> {
 
     /// The lease, or why there was none by the deadline.
     pub(super) async fn run(&mut self) -> Result<Lease> {
-        let Acquirer { leases, queue, .. } = self.acquirer;
+        let leases = &self.acquirer.leases;
         let (clock, keys) = (Arc::clone(&leases.nodes.clock), &self.request.keys);
-        let ticket = queue.join(keys);
-        if !ticket.asks() {
-            self.limit.queued = true;
-            self.patience.waits(self.request, &self.last);
-        }
+        let ticket = self.join();
         self.take_turn(&ticket).await?;
         // Before the first question: a change that came between the question and the pause would be missed.
         let interest = leases.watch.subscribe(keys);
@@ -114,6 +110,16 @@ impl<'a> Attempt<'a> {
             ticket.again(self.last.taken(keys.len()));
             self.take_turn(&ticket).await?;
         }
+    }
+
+    /// Takes a place among the callers of this process.
+    fn join(&mut self) -> Ticket {
+        let ticket = self.acquirer.queue.join(&self.request.keys);
+        if !ticket.asks() {
+            self.limit.queued = true;
+            self.patience.waits(self.request, &self.last);
+        }
+        ticket
     }
 
     /// Waits for this caller's turn among the callers of this process.

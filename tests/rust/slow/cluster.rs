@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use redlock::{Lease, Redlock};
+use redlock::Redlock;
 
 use crate::support::{Cluster, builder, millis, wait};
 
