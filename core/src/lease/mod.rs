@@ -19,6 +19,7 @@ mod state;
 mod telling;
 mod validity;
 
+use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,7 +52,6 @@ pub(crate) use validity::Validity;
 /// # Ok(()) }
 /// ```
 #[must_use = "a lease that is dropped is released"]
-#[derive(Debug)]
 pub struct Lease {
     handle: LeaseHandle,
     /// What dropping the lease does.
@@ -59,7 +59,6 @@ pub struct Lease {
 }
 
 /// What dropping a lease does.
-#[derive(Debug)]
 enum Drops {
     /// Does nothing. Its handles stay valid.
     Nothing,
@@ -187,6 +186,12 @@ as_its_handle! {
     fn detach(&self) -> bool;
     /// [`LeaseHandle::extend`] for programs without a runtime. See [`LeaseHandle::extend_blocking`].
     fn extend_blocking(&self, ttl: Duration) -> Result<()>;
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.handle.fmt(f)
+    }
 }
 
 /// Sends the release without waiting for a reply. If it cannot be sent, the node's next connection sends it. Otherwise
