@@ -210,7 +210,7 @@ impl<'a> Attempt<'a> {
         let now = self.now();
         let refused_since = self.refused_since.unwrap_or(now);
         self.refused_since = refusal.is_refused().then_some(refused_since);
-        self.permanent = refusal.is_permanent(now.since(refused_since));
+        self.permanent = refusal.is_permanent(now.since(refused_since), self.wait.is_some());
         if refusal.is_unavailable() && cut && known && !self.permanent {
             return;
         }

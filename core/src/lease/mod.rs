@@ -18,6 +18,7 @@ mod state;
 mod telling;
 mod validity;
 
+use std::fmt;
 use std::future::Future;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -49,7 +50,6 @@ pub(crate) use validity::Validity;
 /// # Ok(()) }
 /// ```
 #[must_use = "a lease that is dropped is released"]
-#[derive(Debug)]
 pub struct Lease {
     handle: LeaseHandle,
     /// What dropping the lease does.
@@ -57,7 +57,6 @@ pub struct Lease {
 }
 
 /// What dropping a lease does.
-#[derive(Debug)]
 enum Drops {
     /// Does nothing. Its handles stay valid.
     Nothing,
@@ -148,6 +147,12 @@ impl Deref for Lease {
 
     fn deref(&self) -> &LeaseHandle {
         &self.handle
+    }
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.handle.fmt(f)
     }
 }
 

@@ -19,6 +19,7 @@ use crate::per_process::fork_generation;
 use crate::quorum::Nodes;
 use crate::spans::Spans;
 use crate::stats::Counts;
+use crate::throttle::Throttle;
 
 /// What all leases of a client in this process share.
 pub(crate) struct Leases {
@@ -35,6 +36,8 @@ pub(crate) struct Leases {
     pub(crate) fairness: Fairness,
     /// Tracks the warnings about long holds.
     pub(crate) long: Said,
+    /// Limits the log records about releases that no quorum confirmed.
+    pub(crate) unconfirmed: Mutex<Throttle>,
 }
 
 /// The state of one lease, shared by its handles and the monitor.
