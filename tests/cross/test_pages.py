@@ -107,6 +107,14 @@ def test_pages_that_use_the_default_client_say_what_it_needs() -> None:
     assert {page for page in found if NEEDS_SERVER not in (ROOT / page).read_text()} == set()
 
 
+def test_every_page_begins_with_a_sentence() -> None:
+    """A reader who arrives from a search learns first what the page is about."""
+    # scripts/site fills this page.
+    pages_with_text = {*pages()} - {"docs/reference/rust.md"}
+    starts = {page: (ROOT / page).read_text().split("\n\n", 2)[1] for page in pages_with_text}
+    assert {page: start for page, start in starts.items() if not re.match(r"[*[`]*\w", start)} == {}
+
+
 def test_the_quickstart_is_on_its_pages() -> None:
     for page in ("README.md", "docs/index.md", "docs/get-started/quickstart.md"):
         assert QUICKSTARTS.keys() <= {block.code for block in blocks(page)}, page
