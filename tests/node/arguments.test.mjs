@@ -250,3 +250,11 @@ test("calling a class without new names the class", () => {
     message: "Class constructor Redlock cannot be invoked without 'new'",
   });
 });
+
+test("methods of a lease on a lock name the lease", async () => {
+  const lock = new Redlock("memory://").lock("job");
+  const awaited = await lock;
+  for (const name of ["release", "extend"]) {
+    assert.throws(() => awaited[name](), refusal([`lease.${name}()`, "await lock.acquire()"]));
+  }
+});
