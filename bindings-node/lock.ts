@@ -4,6 +4,7 @@ import type { Grant } from "./batch.js";
 import type { LockDescription } from "./bound-lock.js";
 import { begin, cancelOn, failing, reasonOf, settled, unwrap } from "./calls.js";
 import type { CallSite, Method } from "./collection.js";
+import { InvalidOption } from "./errors.js";
 import { printable, uncloneable } from "./inspect-format.js";
 import { Lease } from "./lease.js";
 import type { Inspection } from "./native.js";
@@ -29,6 +30,11 @@ type Acquiring<Fencing extends boolean> = Promise<Lease<Fencing> | null>;
 type Call = "acquire()" | "tryAcquire()" | "using()";
 
 const UNCLONEABLE = uncloneable("a lock", "Create a new one there, with its names and options");
+
+function methodOfLease(name: string): InvalidOption {
+  const rule = `a lock has no ${name}(), because it only describes what to lock`;
+  return new InvalidOption(`${rule}. Call lease.${name}() of: const lease = await lock.acquire()`);
+}
 
 /**
  * A description of what to lock, with names and options. It has no state, so you can share and reuse it.
@@ -110,6 +116,16 @@ export class Lock<Fencing extends boolean = boolean> {
   acquire(options?: AcquireOptions): Promise<Lease<Fencing>> {
     const site = Lock.#descriptionOf(this).sites.capture(this.acquire);
     return this.#acquireTraced(options, site, "acquire()") as Promise<Lease<Fencing>>;
+  }
+
+  /** @internal A lease has this method. The error says so, for example after `await lock` without `acquire()`. */
+  release(): never {
+    throw methodOfLease("release");
+  }
+
+  /** @internal As for `release`. */
+  extend(): never {
+    throw methodOfLease("extend");
   }
 
   /** Acquires and publishes the call on its tracing channel. Only `tryAcquire()` can resolve with null. */

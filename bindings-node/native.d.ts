@@ -199,8 +199,8 @@ export interface Inspection {
   nodes: Array<NodeInspection>
 }
 
-/** Returns what to use instead of another library's option. Nothing if core does not know the option. */
-export declare function insteadOf(option: string): string | null
+/** Returns what to write instead of an option that a call does not have. `valid` are the options of the call. */
+export declare function insteadOf(option: string, valid: Array<string>): string
 
 /** Returns the options of a lock. */
 export declare function lockOptions(): Array<OptionRow>

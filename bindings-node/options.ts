@@ -235,11 +235,8 @@ export function rejectSignal(given: unknown, call: string): void {
 
 function unknownOption(name: string, rules: Rules, call: string): InvalidOption {
   if (name === "signal") return misplacedSignal("this call does not accept a signal", call);
-  const instead = insteadOf(name);
-  if (instead !== null) {
-    return new InvalidOption(`${call}: ${name} is an option of another library. ${instead}`);
-  }
-  return new InvalidOption(`${call}: unknown option ${shown(name)}. ${validOptions(rules)}`);
+  const instead = insteadOf(name, Object.keys(rules));
+  return new InvalidOption(`${call}: unknown option ${shown(name)}. ${instead}`);
 }
 
 function validOptions(rules: Rules): string {

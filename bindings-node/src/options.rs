@@ -35,10 +35,11 @@ pub fn lock_options() -> Vec<OptionRow> {
     LOCK_OPTIONS.iter().map(OptionRow::from).collect()
 }
 
-/// Returns what to use instead of another library's option. Nothing if core does not know the option.
+/// Returns what to write instead of an option that a call does not have. `valid` are the options of the call.
 #[napi(catch_unwind)]
-pub fn instead_of(option: String) -> Option<String> {
-    ffi::instead_of(&option, Unit::Milliseconds)
+pub fn instead_of(option: String, valid: Vec<String>) -> String {
+    let valid: Vec<_> = valid.iter().map(String::as_str).collect();
+    ffi::instead_of(&option, &valid, Unit::Milliseconds)
 }
 
 impl<T> From<&Row<T>> for OptionRow {

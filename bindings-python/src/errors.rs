@@ -70,6 +70,11 @@ pub(crate) fn not_async(object: &str, instead: &str) -> PyErr {
     ))
 }
 
+/// The TypeError of an `async with` over an object for `with` only.
+pub(crate) fn not_sync(object: &str, instead: &str) -> PyErr {
+    PyTypeError::new_err(format!("{object} does not support 'async with'. Use {instead}"))
+}
+
 /// Ends the `with` of a client whose shutdown failed.
 #[pyfunction]
 #[pyo3(name = "_conclude", signature = (problem: "redlock.errors.LockError", error: "BaseException | None") -> "None")]

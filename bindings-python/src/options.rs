@@ -66,7 +66,7 @@ pub(crate) fn refuse_lock(
     args: &Bound<'_, PyTuple>,
     kwargs: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<()> {
-    refuse(call, || spelled(LOCK_OPTIONS), args, kwargs)
+    refuse(call, &names(LOCK_OPTIONS), args, kwargs)
 }
 
 /// Rejects arguments that are not options of a client.
@@ -75,7 +75,7 @@ pub(crate) fn refuse_client(
     args: &Bound<'_, PyTuple>,
     kwargs: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<()> {
-    refuse(call, || spelled(CLIENT_OPTIONS), args, kwargs)
+    refuse(call, &names(CLIENT_OPTIONS), args, kwargs)
 }
 
 /// Rejects arguments that are not options of an acquire.
@@ -84,18 +84,17 @@ pub(crate) fn refuse_acquire(
     args: &Bound<'_, PyTuple>,
     kwargs: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<()> {
-    refuse(call, || "wait=".to_owned(), args, kwargs)
+    refuse(call, &["wait"], args, kwargs)
 }
 
-fn spelled<T>(table: &[Row<T>]) -> String {
-    let names: Vec<_> = table.iter().map(|row| format!("{}=", row.name)).collect();
-    names.join(", ")
+fn names<T>(table: &[Row<T>]) -> Vec<&'static str> {
+    table.iter().map(|row| row.name).collect()
 }
 
 /// Names the right one. A value is shown only where it cannot be a password.
 fn refuse(
     call: &str,
-    options: impl Fn() -> String,
+    options: &[&str],
     args: &Bound<'_, PyTuple>,
     kwargs: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<()> {
@@ -107,16 +106,14 @@ fn refuse(
             format!("a value of type {}", args::class(&extra))
         };
         return Err(invalid(format!(
-            "{call} was given {extra} by position: options are named and times are in seconds ({})",
-            options()
+            "{call} was given {extra} by position: options are named and times are in seconds ({}=)",
+            options.join("=, ")
         )));
     }
     let Some((name, _)) = kwargs.and_then(|kwargs| kwargs.iter().next()) else {
         return Ok(());
     };
     let name: String = name.extract()?;
-    Err(invalid(match ffi::instead_of(&name, Unit::Seconds) {
-        Some(instead) => format!("{call}: '{name}' is another library's option. {instead}"),
-        None => format!("{call} has no option '{name}'. There are: {}", options()),
-    }))
+    let instead = ffi::instead_of(&name, options, Unit::Seconds);
+    Err(invalid(format!("{call} has no option '{name}'. {instead}")))
 }

@@ -11,12 +11,13 @@ from .agents import ROOT
 from .servers import Server
 
 PAGE = (ROOT / "docs/concepts/fencing.md").read_text()
+HOW_TO = (ROOT / "docs/how-to/fence.md").read_text()
 # An older holder's token, the newer one's twice, and the late write of the older holder.
 WRITES = [("old", 9, True), ("new", 10, True), ("new again", 10, True), ("too late", 9, False)]
 
 
-def snippet(language: str) -> str:
-    (code,) = re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+def snippet(language: str, page: str = PAGE) -> str:
+    (code,) = re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
     return str(code)
 
 
@@ -27,6 +28,12 @@ def test_the_example_refuses_a_frozen_holders_write() -> None:
     assert run.returncode == 0, run.stdout + run.stderr
     assert run.stdout.count("runs again (SIGCONT) and writes: refused, 412") == 2, run.stdout
     assert run.stdout.count("receives LockLost, expired") == 3, run.stdout
+
+
+def test_the_how_to_has_the_same_statement() -> None:
+    statement = snippet("sql")
+    assert snippet("sql", HOW_TO) == statement
+    assert f'"{statement.strip()}"' in HOW_TO
 
 
 def test_the_guard_in_sql() -> None:

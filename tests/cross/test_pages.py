@@ -25,7 +25,7 @@ ELSEWHERE = {"rust", "ts"}
 #: Not programs: diagrams, shell commands and output.
 OTHERS = {"", "mermaid", "sh", "text"}
 #: Run by test_fencing_example.py.
-FENCING = {"docs/concepts/fencing.md": {"lua", "sql"}}
+FENCING = {"docs/concepts/fencing.md": {"lua", "sql"}, "docs/how-to/fence.md": {"sql"}}
 #: Parts of programs that `make test-examples` runs.
 EXAMPLES = {"payments.rs": ROOT / "examples/rust/src/payments.rs"}
 #: The quickstart of each language. test_readme.py runs the Rust one.
@@ -83,6 +83,36 @@ def test_no_fence_is_left_over() -> None:
         text = (ROOT / page).read_text()
         fences = len(re.findall(r"^ *```", text, re.MULTILINE))
         assert fences == 2 * len(blocks(page)), page
+
+
+#: A call of the default client.
+DEFAULT_CLIENT = {
+    "python": re.compile(r"\bredlock\.lock\("),
+    "js": re.compile(r'^import \{.*\b(lock|withLock)\b.*"redlock-native"', re.MULTILINE),
+}
+#: What makes it the client of a test.
+REPLACED = ("configure(", "redlock_default")
+NEEDS_SERVER = "Examples that create no client need a [server](../get-started/install.md#server)."
+
+
+def test_pages_that_use_the_default_client_say_what_it_needs() -> None:
+    """Without a server, their examples would fail for a new user after ten seconds."""
+    found = set()
+    for page in pages():
+        for language, file, code in blocks(page):
+            uses = language in DEFAULT_CLIENT and DEFAULT_CLIENT[language].search(code)
+            if uses and not file and not any(word in code for word in REPLACED):
+                found.add(page)
+    assert len(found) > 4
+    assert {page for page in found if NEEDS_SERVER not in (ROOT / page).read_text()} == set()
+
+
+def test_every_page_begins_with_a_sentence() -> None:
+    """A reader who arrives from a search learns first what the page is about."""
+    # scripts/site fills this page.
+    pages_with_text = {*pages()} - {"docs/reference/rust.md"}
+    starts = {page: (ROOT / page).read_text().split("\n\n", 2)[1] for page in pages_with_text}
+    assert {page: start for page, start in starts.items() if not re.match(r"[*[`]*\w", start)} == {}
 
 
 def test_the_quickstart_is_on_its_pages() -> None:

@@ -51,6 +51,8 @@ def awaited(verb: Callable[..., Any]) -> Callable[..., object]:
 
 def foreign() -> Iterator[Any]:
     for row in TABLE["foreign"]:
+        if "python" in row:
+            continue
         for option in row["options"]:
             name = f"{row['call']}({option['name']}) of {row['library']}"
             yield pytest.param(row["call"], option, id=name)
@@ -80,7 +82,7 @@ def refused(silent: list[Silent], row: Row, args: Any, options: Any, says: list[
 
 
 @pytest.mark.parametrize(("call", "option"), list(foreign()))
-def test_error_for_another_librarys_option_names_ours(
+def test_error_for_an_unknown_option_names_ours(
     silent: list[Silent], call: str, option: Row
 ) -> None:
     given = {option["name"]: option["value"]}
@@ -173,7 +175,7 @@ def test_parameters_equal_the_options_of_the_core(call: Callable[..., Any]) -> N
     args = (redlock.Redlock("memory://"), "job") if call is redlock.Redlock.lock else ("memory://",)
     with pytest.raises(redlock.InvalidOption) as caught:
         call(*args, nap=1)
-    assert {*re.findall(r"(\w+)=", str(caught.value).partition("There are:")[2])} == written
+    assert {*re.findall(r"\w+", str(caught.value).partition("Valid options:")[2])} == written
     # Looked up even if no value is passed for it.
     call(*args, **({"replace": True} if call is redlock.configure else {}))
 

@@ -7,9 +7,11 @@ import gc
 import inspect
 import pickle
 import signal
+import sys
 import unittest
 import warnings
 from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
 from types import CoroutineType
 from typing import Any
 
@@ -23,6 +25,7 @@ from tests.waiting import aeventually
 from .processes import run
 from .servers import Server
 
+ROOT = Path(__file__).parents[2]
 VERBS: dict[str, list[str]] = {
     "AsyncRedlock": [
         "attach",
@@ -368,6 +371,58 @@ def test_a_wrapper_keeps_the_lease_alive(client: redlock.Redlock, name: str) -> 
         await client.as_async().force_release(name)
 
     asyncio.run(main())
+
+
+def test_error_for_async_with_on_a_blocking_object_names_async_with_lock(
+    client: redlock.Redlock, name: str
+) -> None:
+    async def enter(thing: Any) -> None:
+        async with thing:
+            pytest.fail("entered")
+
+    with client.lock(name).acquire() as lease:
+        with pytest.raises(
+            TypeError, match=r"<redlock.Lease .*Use 'async with lock:'.*'with lease:'"
+        ):
+            asyncio.run(enter(lease))
+        assert lease.held
+    with pytest.raises(TypeError, match=r"<redlock.Redlock .*Use 'async with client\.as_async\(\)"):
+        asyncio.run(enter(client))
+    # No call above has left the lock held or closed the client.
+    with client.lock(name, wait=0):
+        pass
+
+
+#: Errors of Python for a missing or superfluous `await`. Later versions than 3.13 may word them differently.
+LANGUAGE_ERRORS = [
+    (
+        "async with alock.acquire(): pass",
+        "'coroutine' object does not support the asynchronous context manager protocol",
+    ),
+    (
+        "with alock.acquire(): pass",
+        "'coroutine' object does not support the context manager protocol",
+    ),
+    ("alock.acquire().release()", "'coroutine' object has no attribute 'release'"),
+    ("await lock", "object redlock.Lock can't be used in 'await' expression"),
+    ("await lock.acquire()", "object redlock.Lease can't be used in 'await' expression"),
+    ("await lock.acquire().release()", "object NoneType can't be used in 'await' expression"),
+]
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::ResourceWarning")
+@pytest.mark.parametrize(("code", "message"), LANGUAGE_ERRORS)
+def test_troubleshooting_explains_a_wrong_await(code: str, message: str) -> None:
+    """These calls must not succeed. If they begin to raise an error of ours, the page needs no row."""
+    scope: dict[str, Any] = {}
+    exec(f"async def main(lock, alock):\n    {code}\n", scope)
+    lock = redlock.Redlock("memory://").lock("job", wait=0)
+    with pytest.raises((TypeError, AttributeError)) as caught:
+        asyncio.run(scope["main"](lock, lock.as_async()))
+    assert not isinstance(caught.value, redlock.LockError)
+    if sys.version_info < (3, 14):
+        assert str(caught.value) == message
+    assert f"| `{message}`" in (ROOT / "docs/operate/troubleshooting.md").read_text()
 
 
 def test_error_for_with_on_an_async_object_names_async_with(client: redlock.Redlock) -> None:

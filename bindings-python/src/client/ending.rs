@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 use redlock::ffi;
 
 use super::Redlock;
 use crate::args::Timeout;
 use crate::caller::warn_of_loop;
-use crate::errors::{check, conclude_client, exception};
+use crate::errors::{check, conclude_client, exception, not_sync};
 use crate::runtime::submit::submit;
 use crate::runtime::wait::wait;
 
@@ -80,6 +81,17 @@ impl Redlock {
             Ok(_) => Ok(()),
             Err(problem) => conclude_client(exception(py, &problem)?, error),
         }
+    }
+
+    #[pyo3(signature = () -> "typing.NoReturn")]
+    fn __aenter__(&self) -> PyResult<Py<PyAny>> {
+        Err(not_sync(&self.__repr__(), "'async with client.as_async():', or 'with client:'"))
+    }
+
+    #[pyo3(signature = (*error: "object") -> "typing.NoReturn")]
+    fn __aexit__(&self, error: &Bound<'_, PyTuple>) -> PyResult<Py<PyAny>> {
+        let _ = error;
+        self.__aenter__()
     }
 
     /// Sends what `with` does at its end and does not wait.

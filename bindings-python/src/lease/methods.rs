@@ -8,7 +8,7 @@ use redlock::ffi::{self, Unit};
 use super::Lease;
 use crate::args;
 use crate::credentials::Kept;
-use crate::errors::check;
+use crate::errors::{check, not_sync};
 use crate::runtime::lock;
 use crate::runtime::wait::wait;
 
@@ -162,6 +162,19 @@ impl Lease {
     ) -> PyResult<()> {
         let _ = (kind, trace);
         Self::leave(slf, error)
+    }
+
+    #[pyo3(signature = () -> "typing.NoReturn")]
+    fn __aenter__(&self) -> PyResult<Py<PyAny>> {
+        let instead =
+            "'async with lock:', which acquires without blocking the event loop, or 'with lease:'";
+        Err(not_sync(&self.__repr__(), instead))
+    }
+
+    #[pyo3(signature = (*error: "object") -> "typing.NoReturn")]
+    fn __aexit__(&self, error: &Bound<'_, PyTuple>) -> PyResult<Py<PyAny>> {
+        let _ = error;
+        self.__aenter__()
     }
 
     pub(super) fn __repr__(&self) -> String {

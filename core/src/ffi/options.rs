@@ -3,8 +3,8 @@
 //! Each row has the name, kind, default, rule and description. The bindings convert by the tables, and
 //! `scripts/reference` generates docs/reference/options.md from them. The rules are checked in `options`.
 //!
-//! A new row is a new option in both languages. A name that is not in a table is reported as unknown, or as another
-//! library's option ([`super::foreign_options`]).
+//! A new row is a new option in both languages. For a name that is not in a table, the error says what to
+//! use instead ([`super::foreign_options`]).
 
 use std::sync::Arc;
 use std::time::Duration;
