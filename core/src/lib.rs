@@ -121,18 +121,5 @@ pub use stats::Stats;
 #[cfg(feature = "tls")]
 pub use tokio_rustls::rustls;
 
-#[cfg(all(test, target_os = "linux"))]
-#[path = "../limit.rs"]
-mod limit;
-
-// A unit test, because it uses private rounds, leases, renewals and waits.
 #[cfg(test)]
-#[allow(
-    clippy::cast_precision_loss,
-    clippy::type_complexity,
-    clippy::too_many_arguments,
-    clippy::struct_excessive_bools,
-    reason = "a simulation prints its times and passes its world around"
-)]
-#[path = "../simulation/mod.rs"]
-mod simulation;
+mod tests;

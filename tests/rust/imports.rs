@@ -344,7 +344,7 @@ pub(crate) fn modules(source: &Path) -> Modules {
         if name.last().is_some_and(|last| last == "mod") {
             name.pop();
         }
-        if !["lib", "tests"].contains(&name.last().unwrap().as_str()) {
+        if !name.iter().any(|part| ["lib", "tests"].contains(&part.as_str())) {
             modules.insert(name, fs::read_to_string(&path).unwrap());
         }
     }

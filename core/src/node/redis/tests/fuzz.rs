@@ -10,8 +10,10 @@ use redis::{Value, ValueCodec};
 use tokio_util::codec::Decoder;
 
 use super::super::endpoint::Endpoint;
+use super::super::reply::{
+    count, echoes, extension, holder, owns, released, says_ours, sets, vote,
+};
 use super::super::{Extension, Fault, Vote};
-use super::{count, echoes, extension, holder, owns, released, says_ours, sets, vote};
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 const SECRET: &str = "s3cret-word";

@@ -4,14 +4,11 @@ use std::time::Duration;
 
 use redlock::testing::{TestClock, TestRedlock};
 
-#[path = "paused/leases.rs"]
 mod leases;
 #[cfg(target_os = "linux")]
-#[path = "../limit.rs"]
+#[path = "../../src/tests/limit.rs"]
 mod limit;
-#[path = "paused/outages.rs"]
 mod outages;
-#[path = "paused/runtimes.rs"]
 mod runtimes;
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -2,6 +2,8 @@
 //!
 //! It is in the source folder because it needs the hook [`may_panic`], which exists in test builds only.
 
+mod fuzz;
+
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::sync::Arc;
