@@ -16,7 +16,7 @@ use crate::lock::Lock;
 use crate::names::Names;
 use crate::node::{Address, ConnectionInfo};
 use crate::options::Options;
-use crate::stats::Stats;
+use crate::telemetry::Stats;
 
 /// A client for one set of Redis nodes.
 ///

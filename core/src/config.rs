@@ -11,7 +11,6 @@ use crate::background::Host;
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, Result};
 use crate::foreground::OnRuntime;
-use crate::log;
 use crate::node::credentials::Ask;
 use crate::node::{
     Address, CONNECT_TIMEOUT, Durability, Given, Shared, TlsOptions, client_name, several_slots,
@@ -19,6 +18,7 @@ use crate::node::{
 };
 use crate::options::{Options, check_time, longest_vote};
 use crate::spelling::spelled;
+use crate::telemetry::log;
 
 /// The default prefix before every name.
 ///

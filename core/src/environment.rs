@@ -4,8 +4,8 @@ use std::env::{self, VarError};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::{Error, Result};
-use crate::log;
 use crate::node::Address;
+use crate::telemetry::log;
 
 /// The kind of client that uses the default nodes. It selects the wording of the log message.
 #[derive(Clone, Copy)]

@@ -68,23 +68,14 @@ mod config;
 mod names;
 mod options;
 
-#[cfg_attr(not(feature = "metrics"), path = "unmetered.rs")]
-mod meter;
 mod quorum;
-mod stats;
 
 mod node;
 
 mod clock;
 mod error;
 mod exit;
-mod listener;
-#[cfg_attr(not(feature = "tracing"), path = "silent.rs")]
-mod log;
-mod record;
-#[cfg_attr(not(feature = "tracing"), path = "silent_spans.rs")]
-mod spans;
-mod throttle;
+mod telemetry;
 
 mod background;
 #[cfg_attr(
@@ -115,7 +106,7 @@ pub use node::credentials::Credentials;
 #[cfg(feature = "tls")]
 pub use node::{Pem, TlsOptions};
 pub use options::{LONG_TTL, MIN_TTL};
-pub use stats::Stats;
+pub use telemetry::Stats;
 
 /// The TLS library of the configurations that [`TlsOptions::config`] accepts, in the matching version.
 #[cfg(feature = "tls")]

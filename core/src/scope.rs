@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lease::{Lease, LeaseHandle};
 use crate::lock::Lock;
-use crate::log;
 use crate::options::check_time;
+use crate::telemetry::log;
 
 impl Lock {
     /// [`Lock::acquire`] with another `wait`. `None` waits forever, and zero tries once.

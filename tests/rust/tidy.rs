@@ -45,8 +45,8 @@ fn each_dependency_is_used_only_where_allowed() {
         &[
             "foreground/on_runtime.rs",
             "background.rs",
-            "log.rs",
-            "meter.rs",
+            "telemetry/log.rs",
+            "telemetry/metrics.rs",
             "clock/furthest.rs",
             "engine/running.rs",
             "testing/standing.rs",
@@ -62,9 +62,9 @@ fn each_dependency_is_used_only_where_allowed() {
         ],
     );
     // A subscriber is called only on the log thread.
-    mentions("core/src", "tracing::", &["log.rs", "spans.rs"]);
+    mentions("core/src", "tracing::", &["telemetry/log.rs", "telemetry/spans.rs"]);
     // A recorder is likewise called only on a separate thread.
-    mentions("core/src", "metrics::", &["meter.rs"]);
+    mentions("core/src", "use metrics::", &["telemetry/metrics.rs"]);
     mentions(
         "core/src",
         "Instant::now",
@@ -201,7 +201,7 @@ fn no_static_stays_locked_in_a_forked_child() {
     let locks = ["LazyLock<", "OnceLock<", ": Once ", "Mutex<"];
     let allowed = [
         // Set while the binding is loaded, and never initialised by a closure.
-        ("core/src/listener.rs", "LISTENER"),
+        ("core/src/telemetry/listener.rs", "LISTENER"),
         // On platforms without fork.
         ("core/src/clock/machine.rs", "START"),
         // Held with Python's GIL, without which no thread forks.

@@ -6,7 +6,7 @@ use super::contention::Contention;
 use super::queue::Queue;
 use crate::clock::Clock;
 use crate::lease::Leases;
-use crate::throttle::{Omitted, Throttle};
+use crate::telemetry::{Omitted, Throttle};
 
 /// What all acquires of a client in this process share.
 pub(crate) struct Acquirer {

@@ -21,12 +21,11 @@ use crate::config::Config;
 use crate::error::{Error, LossReason, Result, seconds};
 use crate::inspect::{Inspection, inspection};
 use crate::lease::{Lease, LeaseHandle, Owner};
-use crate::log;
 use crate::node::{Claim, KEPT};
 use crate::options::LONG_TTL;
 use crate::per_process::{Made, PerProcess};
 use crate::quorum::{Collect, Counts as Votes};
-use crate::stats::{Counts, Stats};
+use crate::telemetry::{Counts, Stats, log};
 
 pub(crate) use running::Running;
 

@@ -16,12 +16,11 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::error::LossReason;
 use crate::lease::{Again, Leases, Registry, Said, State, monitor};
-use crate::meter;
 use crate::node::{
     Address, Changes, ClusterNode, MemoryNode, Needs, Node, RedisNode, RunIds, Target, Watch,
 };
 use crate::quorum::Nodes;
-use crate::stats::{Counts, Stats};
+use crate::telemetry::{Counts, Stats, metrics};
 
 /// The components of a client in this process. A forked child creates its own.
 pub(crate) struct Running {
@@ -55,7 +54,7 @@ impl Running {
         });
         let (leases, callers) =
             (Arc::downgrade(running.leases()), running.acquirer.callers_if_any());
-        meter::watch(&running.leases().counts, move |stats| {
+        metrics::watch(&running.leases().counts, move |stats| {
             leases.upgrade().into_iter().for_each(|leases| add_to(&leases, callers(), stats));
         });
         running

@@ -6,8 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::environment::{self, Asker};
 use crate::error::{Error, Result};
-use crate::log;
 use crate::spelling::camel_case;
+use crate::telemetry::log;
 
 /// The default client of one language.
 pub struct DefaultClient<C>(Mutex<Option<Chosen<C>>>);

@@ -14,9 +14,9 @@ mod phase;
 mod registry;
 mod release;
 mod renewal;
+mod report;
 mod said;
 mod state;
-mod telling;
 mod validity;
 
 use std::future::Future;

@@ -17,8 +17,7 @@ use crate::error::{Error, LossReason};
 use crate::node::{Reply, Vote, Watch};
 use crate::per_process::fork_generation;
 use crate::quorum::Nodes;
-use crate::spans::Spans;
-use crate::stats::Counts;
+use crate::telemetry::{Counts, Spans};
 
 /// What all leases of a client in this process share.
 pub(crate) struct Leases {
@@ -133,7 +132,7 @@ impl State {
             self.end(&mut phase, end, now);
             // Unlocked first, because a notified caller may query the lease immediately.
             drop(phase);
-            self.tell(reason);
+            self.report(end);
             phase = lock();
         }
         Some((phase, now))
@@ -206,9 +205,10 @@ impl State {
     pub(crate) fn lose(&self, reason: LossReason) {
         let Some(mut phase) = self.held_phase() else { return };
         let now = self.now();
-        self.end(&mut phase, Status::Lost(reason, now), now);
+        let end = Status::Lost(reason, now);
+        self.end(&mut phase, end, now);
         drop(phase);
-        self.tell(reason);
+        self.report(end);
     }
 
     /// Removes the lease from the registry after its end.

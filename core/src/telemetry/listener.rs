@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use crate::record::{Level, Record, Topic};
+use super::record::{Level, Record, Topic};
 
 /// The listener of this process.
 static LISTENER: OnceLock<fn(Record)> = OnceLock::new();

@@ -20,10 +20,10 @@ use tracing::level_filters::LevelFilter;
 use tracing::span::Id;
 use tracing::{Dispatch, Span, dispatcher};
 
+use super::listener;
+use super::record::{Level, Record, Topic, Value};
 use crate::background::on_background;
-use crate::listener;
 use crate::per_process::{Made, PerProcess};
-use crate::record::{Level, Record, Topic, Value};
 
 /// The length of the queue. Further events are dropped.
 const ROOM: u64 = 1024;
@@ -73,28 +73,28 @@ macro_rules! event {
     ($level:ident, $topic:ident, $(in $place:expr,)? {$($field:ident: $value:expr),* $(,)?},
      $text:literal $(, $name:ident = $part:expr)* $(,)?) => {
         // Nothing is formatted if the event is not wanted.
-        if $crate::log::wanted($crate::record::Level::$level, $crate::record::Topic::$topic) {
-            let record = $crate::record::Record {
-                level: $crate::record::Level::$level,
-                topic: $crate::record::Topic::$topic,
+        if $crate::telemetry::log::wanted($crate::telemetry::Level::$level, $crate::telemetry::Topic::$topic) {
+            let record = $crate::telemetry::Record {
+                level: $crate::telemetry::Level::$level,
+                topic: $crate::telemetry::Topic::$topic,
                 template: $text,
                 parts: vec![$((stringify!($name), $crate::text::shown(&$part.to_string()))),*],
-                fields: vec![$((stringify!($field), $crate::record::Value::from($value))),*],
+                fields: vec![$((stringify!($field), $crate::telemetry::Value::from($value))),*],
             };
             #[allow(unused_variables, unused_mut, unused_assignments, reason = "not every event has parts and fields")]
-            let say: $crate::log::Say = |record, span| {
+            let say: $crate::telemetry::log::Say = |record, span| {
                 let (mut parts, mut fields) = (record.parts.iter(), record.fields.iter());
                 $(let $name = parts.next().map_or("", |(_, part)| part.as_str());)*
-                $(let $field = fields.next().and_then(|(_, value)| $crate::log::traced(value));)*
+                $(let $field = fields.next().and_then(|(_, value)| $crate::telemetry::log::traced(value));)*
                 tracing::event!(
-                    target: $crate::record::Topic::$topic.target(), parent: span,
-                    $crate::log::level($crate::record::Level::$level),
+                    target: $crate::telemetry::Topic::$topic.target(), parent: span,
+                    $crate::telemetry::log::level($crate::telemetry::Level::$level),
                     $($field = $field,)* $text $(, $name = $name)*
                 );
             };
             let place = None;
             $(let place = place.or($place);)?
-            $crate::log::leave(record, say, place);
+            $crate::telemetry::log::leave(record, say, place);
         }
     };
 }

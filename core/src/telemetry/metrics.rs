@@ -17,9 +17,9 @@ use metrics::{
     Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
 };
 
+use super::stats::{Counts, Stats};
 use crate::clock::{Clock, Instant, SystemClock};
 use crate::per_process::PerProcess;
-use crate::stats::{Counts, Stats};
 
 /// The length of the queue. Further durations are dropped.
 const ROOM: usize = 4096;
@@ -61,18 +61,13 @@ struct Client {
 }
 
 /// The start time of an acquire.
-pub(crate) struct Began(Instant);
+pub(crate) fn started(clock: &dyn Clock) -> Instant {
+    clock.now()
+}
 
-impl Began {
-    /// The current time of the client's clock.
-    pub(crate) fn now(clock: &dyn Clock) -> Self {
-        Self(clock.now())
-    }
-
-    /// Records the outcome of the acquire.
-    pub(crate) fn came_to(&self, outcome: &'static str, clock: &dyn Clock) {
-        leave(|| Sample::Wait(outcome, clock.now().since(self.0)));
-    }
+/// Records the outcome of an acquire, and how long it took.
+pub(crate) fn waited(outcome: &'static str, time: impl FnOnce() -> Duration) {
+    leave(|| Sample::Wait(outcome, time()));
 }
 
 /// Records how a lease ended, and how long it was held.

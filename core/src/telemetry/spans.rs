@@ -9,7 +9,7 @@ use std::time::Duration;
 use tracing::field::Empty;
 use tracing::{Span, info_span};
 
-use crate::log::{Place, here, leave_place, spans_wanted};
+use super::log::{Place, here, leave_place, spans_wanted};
 
 /// The span of one acquire or one lease, below the caller's span.
 ///
@@ -31,8 +31,8 @@ impl Spans {
     }
 
     /// The span of the lease that this acquire returned.
-    pub(crate) fn hold(&self, key: impl FnOnce() -> String, token: &str) -> Self {
-        let Some(acquire) = self.place() else { return Self(None) };
+    pub(crate) fn hold(&self, key: impl FnOnce() -> String, token: &str) -> Option<Self> {
+        let acquire = self.place()?;
         let within = || Place {
             subscriber: acquire.subscriber.clone(),
             span: acquire.within.clone(),
@@ -41,20 +41,12 @@ impl Spans {
         let held = Self::begin(within, |within| holds(within, &key(), token));
         // Dropped on the log's thread, because this may be the last reference.
         leave_place(acquire);
-        held
+        Some(held)
     }
 
     /// The span of an attached lease.
-    pub(crate) fn attached(key: impl FnOnce() -> String, token: &str) -> Self {
-        if !spans_wanted() {
-            return Self(None);
-        }
-        Self::begin(here, |within| holds(within, &key(), token))
-    }
-
-    /// Whether a span was made.
-    pub(crate) fn are_made(&self) -> bool {
-        self.0.is_some()
+    pub(crate) fn attached(key: impl FnOnce() -> String, token: &str) -> Option<Self> {
+        spans_wanted().then(|| Self::begin(here, |within| holds(within, &key(), token)))
     }
 
     /// Makes a span below another one. If the subscriber panics, no span is made.
