@@ -44,7 +44,7 @@ fn each_dependency_is_used_only_where_allowed() {
         "spawn(",
         &[
             "foreground/on_runtime.rs",
-            "background.rs",
+            "runtime/background.rs",
             "telemetry/log.rs",
             "telemetry/metrics.rs",
             "clock/furthest.rs",
@@ -68,7 +68,7 @@ fn each_dependency_is_used_only_where_allowed() {
     mentions(
         "core/src",
         "Instant::now",
-        &["exit.rs", "park.rs", "foreground/", "clock/", "testing/tokio_time.rs"],
+        &["runtime/exit.rs", "runtime/park.rs", "foreground/", "clock/", "testing/tokio_time.rs"],
     );
     mentions("core/src", "SystemTime", &["clock/"]);
     mentions("bindings-python/src", "detach(py", &["runtime"]);

@@ -4,7 +4,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::environment::{self, Asker};
+use crate::client::environment::{self, Asker};
 use crate::error::{Error, Result};
 use crate::spelling::camel_case;
 use crate::telemetry::log;

@@ -3,7 +3,7 @@
 //! They are those of redis-py, python-redis-lock, pottery, redlock-py, aioredlock, node-redlock, redis-semaphore and
 //! Redis clients.
 
-use crate::options::Unit;
+use crate::lock::options::Unit;
 use crate::spelling::spelled;
 
 /// What to use instead of another library's option. `None` if the option is unknown.

@@ -11,7 +11,7 @@ use super::state::State;
 use super::{extend, release};
 use crate::error::{Error, LossReason, Result};
 use crate::foreground;
-use crate::options::{Unit, check_min_hold, check_ttl};
+use crate::lock::options::{Unit, check_min_hold, check_ttl};
 use crate::text::shown;
 
 /// A handle on a lease.

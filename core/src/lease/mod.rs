@@ -20,6 +20,7 @@ mod state;
 mod validity;
 
 use std::future::Future;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,6 +58,12 @@ pub struct Lease {
     /// What dropping the lease does.
     drops: Drops,
 }
+
+// A panic under any lock of the library leaves the guarded data consistent, so poisoned locks are ignored.
+impl UnwindSafe for Lease {}
+impl RefUnwindSafe for Lease {}
+impl UnwindSafe for LeaseHandle {}
+impl RefUnwindSafe for LeaseHandle {}
 
 /// What dropping a lease does.
 #[derive(Debug)]

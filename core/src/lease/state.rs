@@ -15,8 +15,8 @@ use super::validity::Validity;
 use crate::clock::{Instant, NEVER};
 use crate::error::{Error, LossReason};
 use crate::node::{Reply, Vote, Watch};
-use crate::per_process::fork_generation;
 use crate::quorum::Nodes;
+use crate::runtime::fork_generation;
 use crate::telemetry::{Counts, Spans};
 
 /// What all leases of a client in this process share.

@@ -22,8 +22,8 @@ use tracing::{Dispatch, Span, dispatcher};
 
 use super::listener;
 use super::record::{Level, Record, Topic, Value};
-use crate::background::on_background;
-use crate::per_process::{Made, PerProcess};
+use crate::runtime::background::on_background;
+use crate::runtime::{Made, PerProcess};
 
 /// The length of the queue. Further events are dropped.
 const ROOM: u64 = 1024;

@@ -19,7 +19,7 @@ use metrics::{
 
 use super::stats::{Counts, Stats};
 use crate::clock::{Clock, Instant, SystemClock};
-use crate::per_process::PerProcess;
+use crate::runtime::PerProcess;
 
 /// The length of the queue. Further durations are dropped.
 const ROOM: usize = 4096;

@@ -71,7 +71,8 @@ use super::{
     Claim, Expect, Extension, Fault, Fencing, Holder, Node, Outage, Reply, Vote, VoteParams, Watch,
     slot,
 };
-use crate::{background, clock::Clock};
+use crate::clock::Clock;
+use crate::runtime::background;
 use commands::{attempt, ping, plain};
 use connection::Connection;
 use context::Context;

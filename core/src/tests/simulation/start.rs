@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::background::Host;
 use crate::client::Redlock;
+use crate::client::config::Config;
+use crate::client::engine::{Engine, Running};
 use crate::clock::Clock;
-use crate::config::Config;
-use crate::engine::{Engine, Running};
 use crate::node::{CONNECT_TIMEOUT, Durability, Node};
+use crate::runtime::background::Host;
 
 use super::clock::ClientClock;
 use super::link::Link;

@@ -9,7 +9,7 @@ use crate::client::Redlock;
 use crate::clock::Clock;
 use crate::error::ErrorKind;
 use crate::lease::{Lease, LeaseHandle};
-use crate::names::Names;
+use crate::lock::Names;
 
 use super::action::{Also, End, Use};
 use super::clock::ClientClock;

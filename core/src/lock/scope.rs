@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lease::{Lease, LeaseHandle};
 use crate::lock::Lock;
-use crate::options::check_time;
+use crate::lock::options::check_time;
 use crate::telemetry::log;
 
 impl Lock {

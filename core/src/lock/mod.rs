@@ -1,21 +1,30 @@
 //! A lock: its names and options, and the operations on it.
 
+mod blocking;
+mod inspect;
+mod names;
+pub(crate) mod options;
+mod scope;
 mod setters;
 
 use std::fmt;
 use std::future::Future;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::acquire::{Request, check_lock_key, fence_key};
-use crate::config::DEFAULT_PREFIX;
-use crate::engine::Engine;
+use crate::client::config::DEFAULT_PREFIX;
+use crate::client::engine::Engine;
 use crate::error::Result;
-use crate::inspect::Inspection;
 use crate::lease::{Lease, LeaseHandle, Owner};
-use crate::names::{Names, check_names};
 use crate::node::Claim;
-use crate::options::Options;
+use options::Options;
+
+pub(crate) use inspect::inspection;
+pub use inspect::{Inspection, NodeInspection};
+pub use names::Names;
+pub(crate) use names::check_names;
 
 /// A lock on one name or several, with its options.
 ///
@@ -44,6 +53,10 @@ pub struct Lock {
     /// The checked request, or the rule that it breaks. Computed once, at the first use.
     request: OnceLock<Result<Arc<Request>>>,
 }
+
+// A panic under any lock of the library leaves the guarded data consistent, so poisoned locks are ignored.
+impl UnwindSafe for Lock {}
+impl RefUnwindSafe for Lock {}
 
 impl Lock {
     /// Makes a lock. Its rules are checked at the first use.

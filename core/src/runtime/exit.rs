@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError, Weak};
 
-use crate::per_process::{PerProcess, fork_generation};
+use crate::runtime::{PerProcess, fork_generation};
 
 /// The number of deletes of this process that were passed to a connection and have no reply yet.
 static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);

@@ -16,15 +16,15 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::acquire::{Request, acquire, attach, try_acquire};
-use crate::background;
-use crate::config::Config;
+use crate::client::config::Config;
 use crate::error::{Error, LossReason, Result, seconds};
-use crate::inspect::{Inspection, inspection};
 use crate::lease::{Lease, LeaseHandle, Owner};
+use crate::lock::options::LONG_TTL;
+use crate::lock::{Inspection, inspection};
 use crate::node::{Claim, KEPT};
-use crate::options::LONG_TTL;
-use crate::per_process::{Made, PerProcess};
 use crate::quorum::{Collect, Counts as Votes};
+use crate::runtime::background;
+use crate::runtime::{Made, PerProcess};
 use crate::telemetry::{Counts, Stats, log};
 
 pub(crate) use running::Running;

@@ -18,7 +18,7 @@ use tokio::task::AbortHandle;
 use crate::clock::instant::Instant;
 use crate::clock::machine;
 use crate::foreground::{self, Timed};
-use crate::per_process::{PerProcess, fork_generation};
+use crate::runtime::{PerProcess, fork_generation};
 
 thread_local! {
     /// Set only on the background thread.

@@ -2,21 +2,27 @@
 //!
 //! Each method delegates to the `engine`, which the client shares with its clones and its locks.
 
+mod builder;
+pub(crate) mod config;
+pub(crate) mod engine;
+pub(crate) mod environment;
+
 use std::fmt;
 use std::future::Future;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::builder::Builder;
-use crate::config::Settings;
-use crate::engine::Engine;
 use crate::error::Result;
 use crate::lease::LeaseHandle;
-use crate::lock::Lock;
-use crate::names::Names;
+use crate::lock::options::Options;
+use crate::lock::{Lock, Names};
 use crate::node::{Address, ConnectionInfo};
-use crate::options::Options;
 use crate::telemetry::Stats;
+use config::Settings;
+use engine::Engine;
+
+pub use builder::Builder;
 
 /// A client for one set of Redis nodes.
 ///
@@ -31,6 +37,10 @@ use crate::telemetry::Stats;
 /// ```
 #[derive(Clone)]
 pub struct Redlock(Arc<Engine>);
+
+// A panic under any lock of the library leaves the guarded data consistent, so poisoned locks are ignored.
+impl UnwindSafe for Redlock {}
+impl RefUnwindSafe for Redlock {}
 
 impl Redlock {
     /// A client with an existing engine.

@@ -12,8 +12,8 @@ use std::time::Duration;
 use futures_util::FutureExt;
 
 use crate::acquire::Acquirer;
+use crate::client::config::Config;
 use crate::clock::Clock;
-use crate::config::Config;
 use crate::error::LossReason;
 use crate::lease::{Again, Leases, Registry, Said, State, monitor};
 use crate::node::{

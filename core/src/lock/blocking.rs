@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::error::Result;
 use crate::lease::{Lease, LeaseHandle};
 use crate::lock::Lock;
-use crate::park;
+use crate::runtime::park;
 
 /// The longest single wait. Longer waits are repeated.
 const LONG: Duration = Duration::from_secs(3600);

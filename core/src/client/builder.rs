@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
+use crate::client::config::Settings;
+use crate::client::environment;
 #[cfg(feature = "testing")]
 use crate::clock::Clock;
-use crate::config::Settings;
-use crate::environment;
 use crate::error::Result;
 #[cfg(feature = "tls")]
 use crate::node::TlsOptions;

@@ -1,22 +1,22 @@
 //! The options of a client: defaults and checks.
 //!
-//! [`crate::options`] has the rules for single options, and [`crate::node`] those for URLs. This module has the rules
+//! [`crate::lock::options`] has the rules for single options, and [`crate::node`] those for URLs. This module has the rules
 //! that involve several nodes, and the defaults that depend on their number.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::background::Host;
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, Result};
 use crate::foreground::OnRuntime;
+use crate::lock::options::{Options, check_time, longest_vote};
 use crate::node::credentials::Ask;
 use crate::node::{
     Address, CONNECT_TIMEOUT, Durability, Given, Shared, TlsOptions, client_name, several_slots,
     unseen,
 };
-use crate::options::{Options, check_time, longest_vote};
+use crate::runtime::background::Host;
 use crate::spelling::spelled;
 use crate::telemetry::log;
 
