@@ -74,7 +74,6 @@ mod runtime;
 
 mod error;
 mod keyed;
-mod spelling;
 mod text;
 
 // The public interface is flat, independent of the modules.

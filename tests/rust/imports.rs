@@ -220,7 +220,7 @@ const CORE: &[&str] = &[
     "error::cause",
     "error::kind",
     "keyed",
-    "spelling",
+    "text::spelling",
     "text",
 ];
 

@@ -17,8 +17,8 @@ use crate::node::{
     unseen,
 };
 use crate::runtime::background::Host;
-use crate::spelling::spelled;
 use crate::telemetry::log;
+use crate::text::spelled;
 
 /// The default prefix before every name.
 ///

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::lock::Names;
 use crate::lock::options::{Options, Unit};
 use crate::lock::{Lock, check_alone};
-use crate::spelling::spelled;
+use crate::text::spelled;
 
 /// The options that a caller passed, by their names in the table.
 pub struct Args<T: 'static> {

@@ -6,8 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::client::environment::{self, Asker};
 use crate::error::{Error, Result};
-use crate::spelling::camel_case;
 use crate::telemetry::log;
+use crate::text::camel_case;
 
 /// The default client of one language.
 pub struct DefaultClient<C>(Mutex<Option<Chosen<C>>>);

@@ -4,7 +4,7 @@
 //! Redis clients.
 
 use crate::lock::options::Unit;
-use crate::spelling::spelled;
+use crate::text::spelled;
 
 /// What to use instead of another library's option. `None` if the option is unknown.
 ///

@@ -40,6 +40,5 @@ pub use crate::quorum::{Tally, drift};
 pub use crate::runtime::background::{Task, spawn};
 pub use crate::runtime::park::{about_to_ask, about_to_wait, wait};
 pub use crate::runtime::{PerProcess, fork_generation};
-pub use crate::spelling::{spell_in_camel_case, spelled};
 pub use crate::telemetry::{Level, Record, Topic, Value as Field, listen, tell, want};
-pub use crate::text::shown;
+pub use crate::text::{shown, spell_in_camel_case, spelled};

@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::lock::options::{Options, Unit};
 use crate::node::Pem;
 use crate::node::credentials::Ask;
-use crate::spelling::spelled;
+use crate::text::spelled;
 
 /// The kind of value that an option takes, and the function that stores it.
 pub enum Kind<T> {

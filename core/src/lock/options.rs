@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::spelling::{spelled, spelled_time};
+use crate::text::{spelled, spelled_time};
 
 /// The minimum TTL. With a shorter one, a scheduling delay alone could end a lease.
 pub const MIN_TTL: Duration = Duration::from_millis(100);

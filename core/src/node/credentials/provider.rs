@@ -12,7 +12,7 @@ use crate::error::seconds;
 use crate::node::Fault;
 use crate::runtime::PerProcess;
 use crate::runtime::background;
-use crate::spelling::spelled;
+use crate::text::spelled;
 
 /// A request without a result after this time is assumed to hang, and a new one is sent.
 const GIVEN_UP: Duration = Duration::from_secs(30);

@@ -94,7 +94,7 @@ fn check_seeds(promise: Promise, count: u64) {
     if let Some((seed, scenario, violation)) = search(promise, first, count) {
         panic!("{}", report(seed, &scenario, &violation));
     }
-    println!("{promise:?}: {count} seeds from {first}: no violation");
+    println!("{promise:?}, {count} seeds from {first}: no violation");
 }
 
 /// Plays fewer seeds, for promises that need less coverage.

@@ -3,7 +3,12 @@
 //! Keys, names and texts of servers may be untrusted. They must not forge a line of a log, control a terminal or fill a
 //! screen.
 
+mod spelling;
+
 use std::fmt::Write;
+
+pub(crate) use spelling::{camel_case, spelled_time};
+pub use spelling::{spell_in_camel_case, spelled};
 
 /// The maximum length that is shown, in characters.
 const MOST: usize = 200;
