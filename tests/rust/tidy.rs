@@ -71,6 +71,8 @@ fn each_dependency_is_used_only_where_allowed() {
         &["runtime/exit.rs", "runtime/park.rs", "foreground/", "clock/", "testing/tokio_time.rs"],
     );
     mentions("core/src", "SystemTime", &["clock/"]);
+    // A module is where its name says.
+    mentions("core/src", "path = \"", &["ffi/mod.rs", "src/foreground.rs"]);
     mentions("bindings-python/src", "detach(py", &["runtime"]);
     mentions("bindings-node/src", "ThreadsafeFunction", &["wake"]);
     // Looked up at run time, because not every runtime has them.
@@ -136,9 +138,12 @@ fn version_is_the_same_everywhere() {
     assert!(changelog.contains(env!("CARGO_PKG_VERSION")), "CHANGELOG.md lacks this version");
 }
 
-/// The crate needs its own copies, because links are not packaged on every system.
+/// Not every system has links, and `cargo package` would copy their targets.
 #[test]
-fn crate_has_the_same_licenses() {
+fn crate_has_no_links_and_the_same_licenses() {
+    let core = root().join("core").canonicalize().unwrap();
+    let linked = |path: &PathBuf| path.canonicalize().unwrap() != *path;
+    assert_eq!(files(&core, &[""]).into_iter().find(linked), None);
     for name in ["LICENSE-APACHE", "LICENSE-MIT"] {
         let [here, packaged] = ["", "core"].map(|folder| fs::read(root().join(folder).join(name)));
         assert_eq!(here.unwrap(), packaged.unwrap(), "copy {name} into core/");
