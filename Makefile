@@ -10,7 +10,7 @@ export VIRTUAL_ENV := $(CURDIR)/.venv
 # One interpreter for every build: another one would make cargo build the bindings anew.
 export PYO3_PYTHON := $(CURDIR)/$(PY)
 
-CORE   := Cargo.toml $(wildcard Cargo.lock) core/Cargo.toml $(shell find core/src -name '*.rs' -o -name '*.lua')
+CORE   := Cargo.toml $(wildcard Cargo.lock) core/Cargo.toml $(shell find core/src \( -name '*.rs' -o -name '*.lua' \) -not -path '*/tests/*')
 PYSRC  := $(shell find bindings-python -name '*.rs' -o -name '*.toml')
 NODESRC := $(shell find bindings-node \( -name '*.rs' -o -name '*.toml' -o -name '*.ts' -o -name '*.mjs' -o -name 'tsconfig*.json' \) \
 	-not -name 'native.d.ts' -not -path '*/dist/*')

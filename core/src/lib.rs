@@ -31,10 +31,9 @@
 //! | `redis` | no | `from_connection_info`, which takes the servers of a client of the `redis` crate |
 //! | `testing` | no | a client for tests, with a clock that the test advances |
 
-// The modules below are listed from top to bottom. Each only uses modules below it, which a test checks. `client` makes
-// a `lock`, which uses the client's `engine`. `acquire` runs rounds of votes until it has a lease. `lease` renews a lease
-// and detects its loss. `quorum` counts the votes, and each `node` votes. The lowest modules provide time, the
-// background thread, the log and text formatting.
+// Each folder is one duty. They are listed from top to bottom, and each module only uses modules below it, which a test
+// checks. `client` makes a `lock`, which uses the client's `engine`. `acquire` runs rounds of votes until it has a lease.
+// `lease` renews a lease and detects its loss. `quorum` counts the votes, and each `node` votes.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // Some items are only used by the bindings or by TLS. With all features enabled, none may be unused.
 #![cfg_attr(
@@ -50,90 +49,48 @@ pub mod ffi;
 #[cfg(feature = "testing")]
 pub mod testing;
 
-mod blocking;
-mod builder;
 mod client;
-mod environment;
 mod lock;
-mod scope;
-mod unwind;
-
-mod engine;
 
 mod acquire;
-mod inspect;
-mod lease;
-
-mod config;
 mod fairness;
-mod names;
-mod options;
-
-#[cfg_attr(not(feature = "metrics"), path = "unmetered.rs")]
-mod meter;
+mod lease;
 mod quorum;
-mod stats;
 
 mod node;
 
-mod clock;
-mod error;
-mod exit;
-mod listener;
-#[cfg_attr(not(feature = "tracing"), path = "silent.rs")]
-mod log;
-mod record;
-#[cfg_attr(not(feature = "tracing"), path = "silent_spans.rs")]
-mod spans;
-mod throttle;
+mod telemetry;
 
-mod background;
+mod clock;
 #[cfg_attr(
     not(unix),
     allow(dead_code, unused_imports, reason = "no thread of other systems waits so")
 )]
 mod foreground;
-mod keyed;
-mod park;
-mod per_process;
 #[cfg_attr(
     not(any(target_os = "linux", target_os = "android")),
     allow(dead_code, reason = "other systems have no loop that reads, or no descriptor")
 )]
 mod runtime;
-mod spelling;
+
+mod error;
+mod keyed;
 mod text;
 
 // The public interface is flat, independent of the modules.
-pub use builder::Builder;
-pub use client::Redlock;
+pub use client::{Builder, Redlock};
 pub use error::{Error, ErrorKind, LossReason, NodeReport, NodeState, Result};
-pub use inspect::{Inspection, NodeInspection};
 pub use lease::{Lease, LeaseHandle};
-pub use lock::Lock;
-pub use names::Names;
+pub use lock::options::{LONG_TTL, MIN_TTL};
+pub use lock::{Inspection, Lock, Names, NodeInspection};
 pub use node::credentials::Credentials;
 #[cfg(feature = "tls")]
 pub use node::{Pem, TlsOptions};
-pub use options::{LONG_TTL, MIN_TTL};
-pub use stats::Stats;
+pub use telemetry::Stats;
 
 /// The TLS library of the configurations that [`TlsOptions::config`] accepts, in the matching version.
 #[cfg(feature = "tls")]
 pub use tokio_rustls::rustls;
 
-#[cfg(all(test, target_os = "linux"))]
-#[path = "../limit.rs"]
-mod limit;
-
-// A unit test, because it uses private rounds, leases, renewals and waits.
 #[cfg(test)]
-#[allow(
-    clippy::cast_precision_loss,
-    clippy::type_complexity,
-    clippy::too_many_arguments,
-    clippy::struct_excessive_bools,
-    reason = "a simulation prints its times and passes its world around"
-)]
-#[path = "../simulation/mod.rs"]
-mod simulation;
+mod tests;

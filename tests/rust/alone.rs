@@ -7,6 +7,7 @@ mod fake;
 mod floods;
 mod fuzz;
 #[cfg(target_os = "linux")]
+#[path = "../../core/src/tests/limit.rs"]
 mod limit;
 mod replies;
 mod resource_limits;

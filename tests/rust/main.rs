@@ -27,6 +27,7 @@ mod imports;
 mod imports_node;
 mod imports_python;
 #[cfg(target_os = "linux")]
+#[path = "../../core/src/tests/limit.rs"]
 mod limit;
 mod load;
 mod min_hold;

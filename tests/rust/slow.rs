@@ -4,6 +4,7 @@
 #![allow(dead_code, reason = "what is shared is used by the other tests")]
 
 #[cfg(target_os = "linux")]
+#[path = "../../core/src/tests/limit.rs"]
 mod limit;
 mod support;
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::queue::Queue;
 use crate::clock::Clock;
 use crate::lease::Leases;
-use crate::throttle::{Omitted, Throttle};
+use crate::telemetry::{Omitted, Throttle};
 
 /// What all acquires of a client in this process share.
 pub(crate) struct Acquirer {

@@ -10,7 +10,7 @@ use super::request::Request;
 use crate::error::{Error, Result};
 use crate::lease::{ExtendRound, Lease, LeaseParams, Leases, State, Verdict};
 use crate::node::{Claim, Fencing};
-use crate::spans::Spans;
+use crate::telemetry::Spans;
 
 /// Keys that change more often than this during the requests do not belong to one holder.
 const TRIES: u32 = 10;
@@ -58,10 +58,7 @@ async fn ask(request: &Request, claim: &Claim, leases: &Arc<Leases>) -> Result<L
             let params = request.lease_params(claim.clone(), validity.started, None);
             let params = LeaseParams { attached: true, ..params };
             let state = State::new(params, validity, leases);
-            let spans = Spans::attached(|| state.key(), state.token_prefix());
-            if spans.are_made() {
-                state.keep_spans(spans);
-            }
+            state.keep_spans(Spans::attached(|| state.key(), state.token_prefix()));
             Ok(Lease::new(state))
         }
         Verdict::Gone(reason) => Err(Error::lost(&request.key(), reason, Duration::ZERO)),

@@ -24,13 +24,11 @@ mod vote_round;
 
 use std::time::Duration;
 
-use crate::clock::NEVER;
+use crate::clock::{Instant, NEVER};
 use crate::error::{Error, Result};
 use crate::lease::{Lease, Owner};
-use crate::log;
-use crate::meter::Began;
 use crate::node::Expect;
-use crate::spans::Spans;
+use crate::telemetry::{Spans, log, metrics};
 use attempt::Attempt;
 use round::{Round, connect, round};
 
@@ -51,82 +49,81 @@ pub(crate) fn acquire<'a>(
     owner: Option<Owner>,
 ) -> impl Future<Output = Result<Lease>> + 'a {
     let mut attempt = Attempt::new(request, acquirer, wait, owner);
-    let began = Began::now(acquirer.clock());
     async move {
         let outcome = attempt.run().await;
-        let word = outcome.as_ref().map_or_else(Error::code, |_| "granted");
-        began.came_to(word, attempt.acquirer.clock());
-        // By the attempt: the future is smaller by what it need not keep twice.
-        let (counts, spans) = (&attempt.acquirer.leases.counts, &attempt.patience.spans);
-        match &outcome {
-            // Until the round began: its own time is that of every lock, however free it is.
-            Ok(lease) => {
-                let waited = lease.acquired().since(attempt.started);
-                counts.granted(waited);
-                granted(lease, spans, waited);
-            }
-            Err(error) => {
-                counts.failed(error);
-                spans.note(error.code(), error.waited().unwrap_or_default());
-            }
-        }
+        let Attempt { acquirer, started, patience, .. } = &attempt;
+        // Until the round began: its own time is that of every lock, however free it is.
+        let waited = match &outcome {
+            Ok(lease) => lease.acquired().since(*started),
+            Err(error) => error.waited().unwrap_or_default(),
+        };
+        report(acquirer, &patience.spans, *started, outcome.as_ref().map(Some), waited);
         outcome
-    }
-}
-
-/// Logs the grant, and links later events to the lease.
-fn granted(lease: &Lease, spans: &Spans, waited: Duration) {
-    let state = lease.state();
-    log::event!(
-        Debug, Acquire, in spans.place(), {
-            key: state.key(), token: state.token_prefix(), ttl_ms: state.ttl(), waited_ms: waited,
-        },
-        "granted"
-    );
-    if spans.are_made() {
-        spans.note("granted", waited);
-        state.keep_spans(spans.hold(|| state.key(), state.token_prefix()));
     }
 }
 
 /// Runs one round without waiting. Returns `None` if the lock is held, or if another caller in this process waits for
 /// it.
 pub(crate) async fn try_acquire(acquirer: &Acquirer, request: &Request) -> Result<Option<Lease>> {
-    let began = Began::now(acquirer.clock());
-    // In line like every caller, so an acquire without waiting overtakes no waiting caller.
-    let (ticket, counts) = (acquirer.queue.join(&request.keys), &acquirer.leases.counts);
-    if !ticket.asks() {
-        counts.refused();
-        began.came_to("refused", acquirer.clock());
-        return Ok(None);
-    }
+    let started = metrics::started(acquirer.clock());
     let spans = Spans::acquire(|| request.key());
-    let connected = connect(request, acquirer).await;
-    // One question rather than the cheap pair: a refusal, which is likely here, then takes one round trip.
-    let outcome = match connected {
+    // In line like every caller, so an acquire without waiting overtakes no waiting caller.
+    let ticket = acquirer.queue.join(&request.keys);
+    let outcome = if ticket.asks() { ask_once(acquirer, request).await } else { Ok(None) };
+    report(acquirer, &spans, started, outcome.as_ref().map(Option::as_ref), Duration::ZERO);
+    outcome
+}
+
+/// The round of [`try_acquire`].
+async fn ask_once(acquirer: &Acquirer, request: &Request) -> Result<Option<Lease>> {
+    let refusal = match connect(request, acquirer).await {
         Ok(()) => {
             let now = acquirer.clock().now();
-            round(request, acquirer, (now, NEVER), (Expect::Unknown, false)).await
-        }
-        Err(refusal) => Round::Refused(refusal),
-    };
-    match outcome {
-        Round::Granted(lease) => {
-            counts.granted(Duration::ZERO);
-            began.came_to("granted", acquirer.clock());
-            granted(&lease, &spans, Duration::ZERO);
-            Ok(Some(lease))
-        }
-        Round::Refused(refusal) => {
-            let error = refusal.error(request, None);
-            error.iter().for_each(|error| counts.failed(error));
-            if error.is_none() {
-                counts.refused();
+            // One question rather than the cheap pair: a refusal, which is likely here, then takes one round trip.
+            match round(request, acquirer, (now, NEVER), (Expect::Unknown, false)).await {
+                Round::Granted(lease) => return Ok(Some(lease)),
+                Round::Refused(refusal) => refusal,
             }
-            let outcome = error.as_ref().map_or("refused", Error::code);
-            began.came_to(outcome, acquirer.clock());
-            spans.note(outcome, Duration::ZERO);
-            error.map_or(Ok(None), Err)
         }
+        Err(refusal) => refusal,
+    };
+    refusal.error(request, None).map_or(Ok(None), Err)
+}
+
+/// Reports the end of an acquire to the statistics, the metrics, the log and the spans. `None` is a lock that is held.
+fn report(
+    acquirer: &Acquirer,
+    spans: &Spans,
+    started: Instant,
+    outcome: Result<Option<&Lease>, &Error>,
+    waited: Duration,
+) {
+    let counts = &acquirer.leases.counts;
+    let word = match outcome {
+        Ok(Some(_)) => {
+            counts.granted(waited);
+            "granted"
+        }
+        Ok(None) => {
+            counts.refused();
+            "refused"
+        }
+        Err(error) => {
+            counts.failed(error);
+            error.code()
+        }
+    };
+    metrics::waited(word, || acquirer.clock().now().since(started));
+    if let Ok(Some(lease)) = outcome {
+        let state = lease.state();
+        log::event!(
+            Debug, Acquire, in spans.place(), {
+                key: state.key(), token: state.token_prefix(), ttl_ms: state.ttl(), waited_ms: waited,
+            },
+            "granted"
+        );
+        // Later events belong to the span of the lease.
+        state.keep_spans(spans.hold(|| state.key(), state.token_prefix()));
     }
+    spans.note(word, waited);
 }

@@ -7,10 +7,7 @@ use super::refusal::Refusal;
 use super::request::Request;
 use super::retry::FALLBACK;
 use crate::error::seconds;
-use crate::log;
-use crate::record::{Level, Topic};
-use crate::spans::Spans;
-use crate::throttle::Omitted;
+use crate::telemetry::{Level, Omitted, Spans, Topic, log};
 
 /// An endless wait is first logged after this time, and again each time its duration has doubled.
 const LONG: Duration = Duration::from_secs(30);

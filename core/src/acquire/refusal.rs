@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind, NodeReport, seconds};
 use crate::lease::{Leases, Owner};
 use crate::node::{CONFIRMED_AFTER, Remedy, Taken, Vote};
 use crate::quorum::Collect;
-use crate::spelling::camel_case;
+use crate::text::camel_case;
 
 /// The error text for an owner that waits for its own lock.
 pub const NOT_REENTRANT: &str = "Locks are not reentrant";

@@ -9,8 +9,8 @@ use std::time::Duration;
 use crate::clock::Instant;
 use crate::error::{Error, ErrorKind, NodeReport, seconds};
 use crate::lease::{LeaseParams, Validity};
+use crate::lock::options::Options;
 use crate::node::{Claim, Fencing};
-use crate::options::Options;
 use crate::text::shown;
 
 /// The validated keys and options of a lock.

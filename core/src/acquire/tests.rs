@@ -8,12 +8,12 @@ use std::time::Duration;
 use tokio::time::{sleep, sleep_until, timeout};
 
 use super::{Request, acquire};
+use crate::client::engine::Running;
 use crate::clock::{Clock, Instant, Sleep};
-use crate::engine::Running;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lease::Lease;
+use crate::lock::options::Options;
 use crate::node::{Claim, Extension, Fault, Holder, Node, Reply, Taken, Vote, VoteParams};
-use crate::options::Options;
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -42,7 +42,7 @@ impl Clock for Ahead {
                 if left.is_zero() {
                     return;
                 }
-                crate::background::sleep(left.min(SLICE)).await;
+                crate::runtime::background::sleep(left.min(SLICE)).await;
             }
         })
     }

@@ -7,7 +7,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-use crate::per_process::fork_generation;
+use crate::runtime::fork_generation;
 
 /// The length of a stretch in nanoseconds. Within a stretch only the first clock is read.
 ///

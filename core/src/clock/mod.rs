@@ -88,7 +88,7 @@ impl Clock for SystemClock {
                 if left.is_zero() {
                     return;
                 }
-                crate::background::sleep_from(now, left.min(SLICE)).await;
+                crate::runtime::background::sleep_from(now, left.min(SLICE)).await;
             }
         })
     }

@@ -9,12 +9,12 @@ use futures_util::future::{Either, FutureExt};
 
 use super::args;
 use crate::acquire::Request;
+use crate::client::engine::Engine;
 use crate::clock::Instant;
-use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::lease::{Lease, LeaseHandle, Owner};
 use crate::lock::Lock;
-use crate::options::Unit;
+use crate::lock::options::Unit;
 
 /// One acquire of a binding, within one time budget.
 ///

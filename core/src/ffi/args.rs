@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use super::options::{CLIENT_OPTIONS, LOCK_OPTIONS, Row, Value};
 use crate::client::Redlock;
-use crate::config::Settings;
+use crate::client::config::Settings;
 use crate::error::{Error, Result};
+use crate::lock::Names;
+use crate::lock::options::{Options, Unit};
 use crate::lock::{Lock, check_alone};
-use crate::names::Names;
-use crate::options::{Options, Unit};
-use crate::spelling::spelled;
+use crate::text::spelled;
 
 /// The options that a caller passed, by their names in the table.
 pub struct Args<T: 'static> {

@@ -4,10 +4,10 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::environment::{self, Asker};
+use crate::client::environment::{self, Asker};
 use crate::error::{Error, Result};
-use crate::log;
-use crate::spelling::camel_case;
+use crate::telemetry::log;
+use crate::text::camel_case;
 
 /// The default client of one language.
 pub struct DefaultClient<C>(Mutex<Option<Chosen<C>>>);

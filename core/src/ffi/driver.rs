@@ -15,8 +15,8 @@ use tokio::task::coop::unconstrained;
 
 use super::on_loop::OnLoop;
 use super::running::{Caught, Inbox, Running, Work};
-use crate::background::{Task, spawn};
-use crate::per_process::fork_generation;
+use crate::runtime::background::{Task, spawn};
+use crate::runtime::fork_generation;
 
 /// Accepts futures from the thread of one event loop. Dropping it aborts them all.
 pub struct Driver<T> {

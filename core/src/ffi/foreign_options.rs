@@ -4,8 +4,8 @@
 //! Redis clients.
 
 use super::options::{CLIENT_OPTIONS, LOCK_OPTIONS, Row};
-use crate::options::Unit;
-use crate::spelling::spelled;
+use crate::lock::options::Unit;
+use crate::text::spelled;
 
 /// What to write instead of an option that a call does not have.
 ///

@@ -33,19 +33,17 @@ use crate::lease::LeaseHandle;
 
 // Items of the core that the bindings use unchanged.
 pub use crate::acquire::NOT_REENTRANT;
-pub use crate::background::{Task, spawn};
 pub use crate::clock::{Clock, Instant, Sleep, SystemClock};
 pub use crate::lease::{CallSite, Owner};
-pub use crate::listener::{listen, tell, want};
+pub use crate::lock::options::Unit;
 pub use crate::node::credentials::{Answer, Ask, Credentials};
 pub use crate::node::{advance_memory, fail_memory};
-pub use crate::options::Unit;
-pub use crate::park::{about_to_ask, about_to_wait, wait};
-pub use crate::per_process::{PerProcess, fork_generation};
 pub use crate::quorum::{Tally, drift};
-pub use crate::record::{Level, Record, Topic, Value as Field};
-pub use crate::spelling::{spell_in_camel_case, spelled};
-pub use crate::text::shown;
+pub use crate::runtime::background::{Task, spawn};
+pub use crate::runtime::park::{about_to_ask, about_to_wait, wait};
+pub use crate::runtime::{PerProcess, fork_generation};
+pub use crate::telemetry::{Level, Record, Topic, Value as Field, listen, tell, want};
+pub use crate::text::{shown, spell_in_camel_case, spelled};
 
 /// Whether to log that no quorum confirmed the release of this lease at the end of a scope. Returns the end of the
 /// record.

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::task::{Context, Waker};
 
 use crate::foreground::{ENOUGH, Here, Poller, Watched, is_roomy};
-use crate::per_process::fork_generation;
 use crate::runtime::WakeHandle;
+use crate::runtime::fork_generation;
 
 /// The number of the wake-up descriptor among the watched descriptors.
 const WAKE: u64 = u64::MAX;

@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use super::value::Value;
-use crate::config::Settings;
+use crate::client::config::Settings;
 use crate::error::{Error, Result};
+use crate::lock::options::{Options, Unit};
 use crate::node::Pem;
 use crate::node::credentials::Ask;
-use crate::options::{Options, Unit};
-use crate::spelling::spelled;
+use crate::text::spelled;
 
 /// The kind of value that an option takes, and the function that stores it.
 pub enum Kind<T> {

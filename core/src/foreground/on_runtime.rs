@@ -16,7 +16,7 @@ use super::poller::Poller;
 use super::watched::Watched;
 use super::way::Way;
 use crate::error::{Error, Result};
-use crate::per_process::fork_generation;
+use crate::runtime::fork_generation;
 use reader::Reader;
 use shared::Shared;
 

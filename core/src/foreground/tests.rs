@@ -16,7 +16,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use super::Poller;
 use super::{Here, Seat, Way, asked, wait};
-use crate::background;
+use crate::runtime::background;
 
 const LIMIT: Duration = Duration::from_secs(20);
 

@@ -11,9 +11,9 @@ use super::state::{Leases, State};
 use super::{extend, release};
 use crate::error::{Error, LossReason, Result};
 use crate::foreground;
-use crate::options::{Unit, check_min_hold, check_ttl};
+use crate::lock::options::{Unit, check_min_hold, check_ttl};
+use crate::telemetry::Omitted;
 use crate::text::shown;
-use crate::throttle::Omitted;
 
 /// A handle on a lease.
 ///

@@ -13,14 +13,15 @@ mod phase;
 mod registry;
 mod release;
 mod renewal;
+mod report;
 mod said;
 mod state;
-mod telling;
 mod validity;
 
 use std::fmt;
 use std::future::Future;
 use std::ops::Deref;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 use crate::clock::Instant;
@@ -55,6 +56,12 @@ pub struct Lease {
     /// What dropping the lease does.
     drops: Drops,
 }
+
+// A panic under any lock of the library leaves the guarded data consistent, so poisoned locks are ignored.
+impl UnwindSafe for Lease {}
+impl RefUnwindSafe for Lease {}
+impl UnwindSafe for LeaseHandle {}
+impl RefUnwindSafe for LeaseHandle {}
 
 /// What dropping a lease does.
 enum Drops {

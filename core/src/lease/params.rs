@@ -7,8 +7,8 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use crate::clock::Instant;
+use crate::lock::options::Unit;
 use crate::node::Claim;
-use crate::options::Unit;
 
 /// The constant parameters of a lease.
 pub(crate) struct LeaseParams {

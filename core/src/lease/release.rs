@@ -55,7 +55,7 @@ pub(crate) fn take_back(state: &State) -> Option<Collect<bool>> {
     let now = state.now();
     let end = Status::Lost(LossReason::Revoked, now);
     let deletes = send_deletes(state, phase, (end, now), stay(state));
-    state.tell(LossReason::Revoked);
+    state.report(end);
     deletes
 }
 
@@ -105,7 +105,7 @@ fn send_deletes(
     // The other ends are logged by their callers. Logged after the deletes, because the subscriber is code of the
     // program.
     if held && end == Status::Released {
-        state.say_released();
+        state.report(end);
     }
     Some(deletes)
 }
@@ -121,7 +121,7 @@ pub(crate) fn detach(state: &State) -> bool {
     drop(phase);
     state.unregister();
     state.ring();
-    state.say_detached();
+    state.report(Status::Detached);
     true
 }
 

@@ -13,9 +13,8 @@ use super::extend::{self, ExtendRound, Verdict};
 use super::state::State;
 use crate::clock::Instant;
 use crate::error::seconds;
-use crate::log;
 use crate::node::Extension;
-use crate::record::{Level, Topic};
+use crate::telemetry::{Level, Topic, log};
 
 /// The minimum pause before a renewal is retried.
 ///

@@ -15,11 +15,9 @@ use crate::clock::{Instant, NEVER};
 use crate::error::{Error, LossReason};
 use crate::fairness::Fairness;
 use crate::node::{Reply, Vote, Watch};
-use crate::per_process::fork_generation;
 use crate::quorum::Nodes;
-use crate::spans::Spans;
-use crate::stats::Counts;
-use crate::throttle::Throttle;
+use crate::runtime::fork_generation;
+use crate::telemetry::{Counts, Spans, Throttle};
 
 /// What all leases of a client in this process share.
 pub(crate) struct Leases {
@@ -136,7 +134,7 @@ impl State {
             self.end(&mut phase, end, now);
             // Unlocked first, because a notified caller may query the lease immediately.
             drop(phase);
-            self.tell(reason);
+            self.report(end);
             phase = lock();
         }
         Some((phase, now))
@@ -209,9 +207,10 @@ impl State {
     pub(crate) fn lose(&self, reason: LossReason) {
         let Some(mut phase) = self.held_phase() else { return };
         let now = self.now();
-        self.end(&mut phase, Status::Lost(reason, now), now);
+        let end = Status::Lost(reason, now);
+        self.end(&mut phase, end, now);
         drop(phase);
-        self.tell(reason);
+        self.report(end);
     }
 
     /// Removes the lease from the registry after its end.

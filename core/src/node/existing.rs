@@ -91,8 +91,8 @@ pub(crate) fn unseen(url: &str) -> Error {
 #[cfg(feature = "tls")]
 #[cfg(test)]
 mod tests {
-    use crate::builder::Builder;
-    use crate::config::Settings;
+    use crate::client::Builder;
+    use crate::client::config::Settings;
     use crate::node::TlsOptions;
 
     /// The `redis` crate creates such certificates only with its TLS features, which this crate does not enable.

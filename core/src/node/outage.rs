@@ -10,8 +10,7 @@ use std::time::Duration;
 
 use crate::clock::Instant;
 use crate::error::seconds;
-use crate::log;
-use crate::throttle::Throttle;
+use crate::telemetry::{Throttle, log};
 
 /// The duration of an outage at its first log records.
 const FIRST_RECORDS: [Duration; 3] =

@@ -11,7 +11,7 @@ use super::collect::{Collect, Counts};
 use crate::clock::Clock;
 use crate::error::{ErrorKind, NodeReport, NodeState, seconds};
 use crate::node::{Claim, Extension, Fault, Node, Remedy, Reply, VoteParams};
-use crate::spelling::{spelled, spelled_time};
+use crate::text::{spelled, spelled_time};
 
 /// The least time for which the error of an attempt to connect is awaited after its timeout.
 const CONNECT_MARGIN: Duration = Duration::from_millis(500);

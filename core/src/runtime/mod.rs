@@ -1,14 +1,20 @@
-//! How threads and event loops sleep until another thread wakes them.
+//! The threads and the process: the background thread, how threads sleep and are woken, forks, and the process's end.
 
 // For `wakeup`, whose model in tests/models replaces it with loom's.
 use std::sync::atomic;
 
+pub(crate) mod background;
 #[cfg(unix)]
 mod descriptor;
+pub(crate) mod exit;
+pub(crate) mod park;
+mod per_process;
 #[cfg(unix)]
 mod wake_handle;
 mod wakeup;
 
+pub(crate) use per_process::Made;
+pub use per_process::{PerProcess, fork_generation};
 #[cfg(unix)]
 pub(crate) use wake_handle::WakeHandle;
 pub(crate) use wakeup::{Sleep, Wakeup};

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::descriptor::WakeDescriptor;
 use super::wakeup::{Sleep, Wakeup};
-use crate::per_process::{Made, PerProcess, fork_generation};
+use crate::runtime::{Made, PerProcess, fork_generation};
 
 /// The maximum number of threads that keep their descriptor between two waits. Any other thread opens one for each
 /// wait, so that a process with many threads does not run out of descriptors because each has waited once.

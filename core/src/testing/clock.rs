@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use super::standing::Standing;
 use super::tokio_time::TokioTime;
-use crate::background;
-use crate::builder::Builder;
+use crate::client::Builder;
 use crate::error::Result;
+use crate::runtime::background;
 
 /// A clock for [`TestRedlock::with_clock`](super::TestRedlock::with_clock) that stands still until
 /// [`advance`](Self::advance) moves it.

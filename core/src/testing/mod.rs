@@ -19,14 +19,14 @@ use futures_util::future::{self, join_all};
 use uuid::Uuid;
 
 pub use self::clock::TestClock;
-use crate::background;
-use crate::builder::Builder;
+use crate::client::Builder;
 use crate::client::Redlock;
 pub use crate::clock::{Clock, Instant, Sleep, SystemClock};
 use crate::error::Result;
 use crate::lease::{Lease, LeaseHandle};
-use crate::names::Names;
+use crate::lock::Names;
 use crate::node::{advance_memory, fail_memory};
+use crate::runtime::background;
 
 /// How long [`TestRedlock::lose`] waits at most until the holders have been notified.
 const TOLD: Duration = Duration::from_secs(1);

@@ -10,8 +10,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::wall::wall_micros;
-use crate::background;
 use crate::clock::{Clock, Instant, Sleep};
+use crate::runtime::background;
 
 /// How many turns of the background thread woken tasks get to do their work, because each may wake another.
 const TURNS: u32 = 8;

@@ -13,9 +13,9 @@ use tokio::task::yield_now;
 use tokio::time::Instant as TokioInstant;
 
 use super::wall::wall_micros;
-use crate::background;
 use crate::clock::{Clock, Instant, SLICE, Sleep, SystemClock};
 use crate::error::{Error, Result};
+use crate::runtime::background;
 
 /// How many turns of the runtime woken tasks get to do their work, because each may wake another.
 const TURNS: u32 = 8;

@@ -14,7 +14,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use super::super::poller::Poller;
 use super::super::stack::is_roomy;
 use super::shared::Shared;
-use crate::per_process::fork_generation;
+use crate::runtime::fork_generation;
 
 /// What the runtime is to watch: many connections as one.
 struct Readable(Arc<Poller>);

@@ -12,7 +12,7 @@ use super::super::stack::is_roomy;
 use super::super::watched::{ENOUGH, Watched};
 use super::super::way::Way;
 use crate::clock::{Instant, machine};
-use crate::per_process::fork_generation;
+use crate::runtime::fork_generation;
 
 /// Between the tasks that ask and the one that reads.
 pub(super) struct Shared {

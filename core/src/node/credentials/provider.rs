@@ -7,12 +7,12 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::{Ask, Credentials};
-use crate::background;
 use crate::clock::{Clock, Instant, SystemClock};
 use crate::error::seconds;
 use crate::node::Fault;
-use crate::per_process::PerProcess;
-use crate::spelling::spelled;
+use crate::runtime::PerProcess;
+use crate::runtime::background;
+use crate::text::spelled;
 
 /// A request without a result after this time is assumed to hang, and a new one is sent.
 const GIVEN_UP: Duration = Duration::from_secs(30);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::clock::{Ahead, Clock, Instant};
 use crate::node::Watch;
-use crate::per_process::PerProcess;
+use crate::runtime::PerProcess;
 
 /// The data that a server would store.
 #[derive(Default)]

@@ -20,8 +20,8 @@ use super::notices::Notices;
 use super::reconnect::Reconnect;
 use super::strays::Stray;
 use crate::clock::Instant;
-use crate::log;
 use crate::node::{Change, Fault, Remedy};
+use crate::telemetry::log;
 
 /// The pause after the first failure. It doubles with each further failure, up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(20);

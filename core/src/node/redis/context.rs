@@ -21,9 +21,8 @@ use super::run_ids::RunIds;
 use super::strays::{Outlet, Redirect, Stray};
 use crate::clock::{Clock, Instant};
 use crate::foreground::OnRuntime;
-use crate::log;
 use crate::node::{Fault, Watch, slot};
-use crate::throttle::{Notice, Throttle};
+use crate::telemetry::{Notice, Throttle, log};
 
 /// The time after which every client has noticed a failover and left the old primary, which may have granted locks
 /// until then. Sentinels are polled every second and send an event earlier. In a cluster, a partitioned master stops

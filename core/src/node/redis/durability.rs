@@ -10,7 +10,7 @@ use redis::{Cmd, Value, cmd};
 use super::refusal::words;
 use crate::error::seconds;
 use crate::node::Fault;
-use crate::spelling::spelled;
+use crate::text::spelled;
 
 /// The durability that a client requires of each grant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

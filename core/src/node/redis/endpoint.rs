@@ -18,8 +18,7 @@ use super::url_rules::{check, invalid_url, unreadable, without_zone};
 use crate::error::{Error, Result};
 use crate::node::credentials::{Credentials, Granted, Provider};
 use crate::node::{Fault, client_name};
-use crate::spelling::spelled;
-use crate::text::shown;
+use crate::text::{shown, spelled};
 
 /// The address of a server, and the login to use there.
 #[derive(Clone)]

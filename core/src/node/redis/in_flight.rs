@@ -14,8 +14,8 @@ use super::durability::Durability;
 use super::parts::Parts;
 use super::words::Words;
 use crate::clock::Instant;
-use crate::exit::UnderWay;
 use crate::node::Fault;
+use crate::runtime::exit::UnderWay;
 
 /// The purpose of a command, which determines what happens when the connection breaks.
 #[derive(Clone)]

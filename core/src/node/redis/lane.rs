@@ -29,7 +29,7 @@ use super::session::Session;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use crate::foreground::Poller;
 use crate::foreground::Way;
-use crate::per_process::fork_generation;
+use crate::runtime::fork_generation;
 
 /// There is no connection.
 const NOWHERE: i32 = -1;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::native::Delete;
 use crate::clock::Instant;
 use crate::node::{Fault, Outage};
-use crate::spelling::spelled;
+use crate::text::spelled;
 
 /// The idle time after which a connection is probed before the next command.
 const MAX_IDLE: Duration = Duration::from_secs(10);

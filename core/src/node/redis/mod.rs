@@ -71,8 +71,8 @@ use super::{
     Claim, Expect, Extension, Fault, Fencing, Holder, Node, Outage, Reply, Vote, VoteParams, Watch,
     slot,
 };
-use crate::background;
 use crate::clock::{Clock, Instant};
+use crate::runtime::background;
 use commands::{attempt, ping, plain};
 use connection::Connection;
 use context::Context;

@@ -6,9 +6,8 @@ use std::sync::Arc;
 
 use super::context::Context;
 use super::handshake::Greeting;
-use crate::log;
 use crate::node::Fault;
-use crate::throttle::Notice;
+use crate::telemetry::{Notice, log};
 
 /// What was logged about one server.
 #[derive(Default)]

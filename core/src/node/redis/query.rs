@@ -9,7 +9,7 @@ use url::form_urlencoded;
 
 use super::tls::TlsOptions;
 use crate::node::client_name;
-use crate::spelling::spelled;
+use crate::text::spelled;
 
 /// The parameters of a URL. `None` if not set.
 #[derive(Clone, Default)]

@@ -6,8 +6,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::in_flight::InFlight;
 use super::lane::Lane;
-use crate::exit;
 use crate::foreground::{self, OnRuntime};
+use crate::runtime::exit;
 
 /// The sending side. Dropping the last clone ends the connection task.
 #[derive(Clone)]

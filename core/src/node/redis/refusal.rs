@@ -3,7 +3,7 @@
 use redis::{ServerError, Value};
 
 use crate::node::Fault;
-use crate::spelling::camel_case;
+use crate::text::camel_case;
 
 /// Whether it is the read-only error of a replica.
 pub(super) fn is_replicas(value: &Value) -> bool {

@@ -159,10 +159,6 @@ pub(super) fn unexpected(value: &Value) -> Fault {
 }
 
 #[cfg(test)]
-#[path = "../../../fuzz/replies.rs"]
-mod fuzz;
-
-#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -19,8 +19,8 @@ use super::members::Members;
 use super::survey::Survey;
 use super::topology::Topology;
 use crate::clock::Clock;
-use crate::log;
 use crate::node::{Change, Fault, SLOTS, Watch, slot};
+use crate::telemetry::log;
 
 /// Futures that complete later.
 pub(super) type Later<T> = FuturesUnordered<Pin<Box<dyn Future<Output = T> + Send>>>;

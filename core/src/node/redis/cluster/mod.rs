@@ -27,12 +27,12 @@ use tokio::sync::oneshot;
 
 use super::queue::queue;
 use super::{Needs, RedisNode, Route, RunIds};
-use crate::background;
 use crate::clock::Clock;
 use crate::foreground::OnRuntime;
 use crate::node::{
     Claim, Extension, Fault, Holder, Node, Outage, Reply, Vote, VoteParams, Watch, slot,
 };
+use crate::runtime::background;
 use atlas::Atlas;
 use map::{Map, Member};
 use members::{Maker, Members};

@@ -20,8 +20,8 @@ use super::ending::{Ending, ended, over};
 use super::onward::{MOMENT, Onward, onward, pause, rested};
 use super::survey::Found;
 use crate::clock::Instant;
-use crate::log;
 use crate::node::Fault;
+use crate::telemetry::log;
 
 /// How long commands fail immediately after a survey found nothing.
 const CALM: Duration = Duration::from_millis(200);

@@ -5,11 +5,11 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use super::{BACKGROUND, FREE, Lane, NOWHERE, THREAD, WHO, next_role};
-use crate::exit::Flush;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use crate::foreground::Poller;
 use crate::foreground::{Seat, Way};
-use crate::per_process::fork_generation;
+use crate::runtime::exit::Flush;
+use crate::runtime::fork_generation;
 
 /// So often nobody tries for the seat after two have wanted it: they will again. Twice as often each time, up to the most.
 const CROWD: (u32, u32) = (16, 4096);

@@ -13,9 +13,9 @@ use super::super::calls::receive;
 use super::super::session::Session;
 use super::super::socket::Socket;
 use super::Lane;
-use crate::background;
 use crate::foreground::{RECEIVE, Seat, Way};
-use crate::per_process::fork_generation;
+use crate::runtime::background;
+use crate::runtime::fork_generation;
 
 impl Lane {
     /// Waits in the socket for what comes; false: nothing came, or this thread may not.

@@ -17,9 +17,9 @@ use super::known::Known;
 use super::sentinel::Sentinel;
 use super::service::Service;
 use super::word::Word;
-use crate::background::{self, Task};
 use crate::clock::jittered;
 use crate::node::{Fault, Remedy};
+use crate::runtime::background::{self, Task};
 
 /// The polling interval while listening, because events may be lost and a dead connection sends nothing.
 const AGAIN: Duration = Duration::from_secs(1);

@@ -11,7 +11,7 @@ use tokio_rustls::rustls::ClientConfig;
 
 use super::pem::Pem;
 use crate::error::{Error, Result};
-use crate::spelling::spelled;
+use crate::text::spelled;
 
 /// The options of TLS connections: trusted certificates, a client certificate, and a server name. All are optional.
 ///

@@ -6,8 +6,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
-use crate::spelling::spelled;
-use crate::text::shown;
+use crate::text::{shown, spelled};
 
 /// The path of a PEM file, or its content as bytes. Text and paths are paths, and bytes are PEM.
 ///

@@ -18,7 +18,7 @@ use super::papers::{certificates, private_key};
 use super::pem::Pem;
 use super::unverified::Unverified;
 use crate::error::{Error, Result};
-use crate::spelling::spelled;
+use crate::text::spelled;
 
 /// The loaded and checked options.
 #[derive(Clone)]

@@ -1,1 +1,0 @@
-../tests/rust/limit.rs

@@ -1,0 +1,304 @@
+//! The options of a client: defaults and checks.
+//!
+//! [`crate::lock::options`] has the rules for single options, and [`crate::node`] those for URLs. This module has the rules
+//! that involve several nodes, and the defaults that depend on their number.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::{Clock, SystemClock};
+use crate::error::{Error, Result};
+use crate::foreground::OnRuntime;
+use crate::lock::options::{Options, check_time, longest_vote};
+use crate::node::credentials::Ask;
+use crate::node::{
+    Address, CONNECT_TIMEOUT, Durability, Given, Shared, TlsOptions, client_name, several_slots,
+    unseen,
+};
+use crate::runtime::background::Host;
+use crate::telemetry::log;
+use crate::text::spelled;
+
+/// The default prefix before every name.
+///
+/// It distinguishes the keys of locks from data, and allows access rights for them.
+pub(crate) const DEFAULT_PREFIX: &str = "lock:";
+/// The default restart guard over several nodes. It is above any common TTL, because no TTL may exceed it.
+///
+/// It is also how long a restarted node grants no new lease, so it should not be longer than necessary.
+const DEFAULT_GUARD: Duration = Duration::from_secs(60);
+
+/// How long an acquire without a `wait` goes on by default while no quorum of nodes replies.
+///
+/// A failover or a restart usually takes less.
+const UNAVAILABLE_AFTER: Duration = Duration::from_secs(10);
+
+/// The checked options of a client.
+pub(crate) struct Config {
+    /// All nodes are distinct.
+    pub(crate) nodes: Vec<Address>,
+    /// The prefix before every name.
+    pub(crate) key_prefix: String,
+    /// The timeout of one vote, if it was chosen.
+    pub(crate) node_timeout: Option<Duration>,
+    /// How long one attempt to connect may take.
+    pub(crate) connect_timeout: Duration,
+    /// How long an acquire without a `wait` goes on while no quorum of nodes replies. `None` is forever.
+    pub(crate) unavailable_after: Option<Duration>,
+    /// How long a restarted node grants no new lease, and the maximum TTL. Zero disables the guard.
+    pub(crate) guard: Duration,
+    /// What must happen to a grant before it counts.
+    pub(crate) durability: Durability,
+    /// Whether to use scripts. `None` uses them except where a command without a script is cheaper.
+    pub(crate) scripts: Option<bool>,
+    /// The source of every deadline.
+    pub(crate) clock: Arc<dyn Clock>,
+    /// Where the tasks that keep leases run.
+    pub(crate) host: Host,
+    /// The runtime whose tasks read replies directly.
+    pub(crate) runtime: Option<Arc<OnRuntime>>,
+}
+
+/// The options of a client as they were chosen. `None` is the default.
+#[derive(Default)]
+pub struct Settings {
+    /// The URLs of the nodes.
+    pub(crate) nodes: Vec<String>,
+    /// The indexes of nodes whose certificates belong to another client and cannot be read.
+    pub(crate) unseen: Vec<usize>,
+    /// The prefix before every name.
+    pub(crate) key_prefix: Option<String>,
+    /// The timeout of one vote.
+    pub(crate) node_timeout: Option<Duration>,
+    /// How long one attempt to connect may take.
+    pub(crate) connect_timeout: Option<Duration>,
+    /// How long an acquire without a `wait` goes on while no quorum of nodes replies. `Some(None)` is forever.
+    pub(crate) unavailable_after: Option<Option<Duration>>,
+    /// How long a restarted node grants no new lease.
+    pub(crate) restart_guard: Option<Duration>,
+    /// What must happen to a grant before it counts.
+    pub(crate) durability: Durability,
+    /// Whether to use scripts.
+    pub(crate) scripts: Option<bool>,
+    /// Replaces the system clock.
+    pub(crate) clock: Option<Arc<dyn Clock>>,
+    /// Where the tasks that keep leases run, if not on the background thread.
+    pub(crate) host: Host,
+    /// The runtime whose tasks read replies directly.
+    pub(crate) runtime: Option<tokio::runtime::Handle>,
+    /// The certificates to trust and to present for `rediss://` nodes.
+    pub(crate) tls: TlsOptions,
+    /// The name of the connections.
+    pub(crate) client_name: Option<String>,
+    /// The callback that supplies credentials.
+    pub(crate) credentials: Option<Arc<dyn Ask>>,
+}
+
+impl Settings {
+    /// Default options for these nodes.
+    pub(crate) fn of(nodes: Vec<String>) -> Self {
+        Self { nodes, ..Self::default() }
+    }
+
+    /// Checks the options. Sends nothing.
+    pub(crate) fn checked(self) -> Result<Config> {
+        let nodes =
+            self.nodes.iter().map(|node| Address::parse(node)).collect::<Result<Vec<_>>>()?;
+        if nodes.is_empty() {
+            return Err(Error::invalid("no nodes were given. A client needs at least one URL"));
+        }
+        self.check_times()?;
+        if self.client_name.as_deref().is_some_and(|name| !client_name::fits(name)) {
+            let (option, rule) = (spelled("client_name"), client_name::RULE);
+            return Err(Error::invalid(format!("{option} {rule}")));
+        }
+        if let (Some(at), false) = (self.unseen.first(), self.tls.says_whom_to_trust()) {
+            return Err(unseen(&nodes[*at].redacted()));
+        }
+        // Checked before any file is read, because these checks are cheap.
+        check_distinct(&nodes)?;
+        check_durability(&nodes, self.durability)?;
+        let node_timeout =
+            one_time(&nodes, "node_timeout", self.node_timeout, Address::node_timeout)?;
+        let connect_timeout =
+            one_time(&nodes, "connect_timeout", self.connect_timeout, Address::connect_timeout)?
+                .unwrap_or(CONNECT_TIMEOUT);
+        let (name, source) = (self.client_name, self.credentials);
+        let shared = Shared::new(self.tls, name, source, connect_timeout);
+        let nodes = with_shared(nodes, &shared)?;
+        let clock = self.clock.unwrap_or_else(|| clock_of(&nodes));
+        // A single node is a quorum. No other node could correct what it forgot.
+        let guard = if nodes.len() > 1 { DEFAULT_GUARD } else { Duration::ZERO };
+        Ok(Config {
+            nodes,
+            key_prefix: self.key_prefix.unwrap_or_else(|| DEFAULT_PREFIX.to_owned()),
+            node_timeout,
+            connect_timeout,
+            unavailable_after: self.unavailable_after.unwrap_or(Some(UNAVAILABLE_AFTER)),
+            guard: self.restart_guard.unwrap_or(guard),
+            durability: self.durability,
+            scripts: self.scripts,
+            clock,
+            host: self.host,
+            // Last, because it starts a task.
+            runtime: self.runtime.as_ref().map(OnRuntime::start).transpose()?.flatten(),
+        })
+    }
+
+    /// Checks that each time is within its limits.
+    fn check_times(&self) -> Result<()> {
+        if self.node_timeout.is_some_and(|timeout| timeout.is_zero()) {
+            let option = spelled("node_timeout");
+            return Err(Error::invalid(format!("{option} must be above 0 (got 0)")));
+        }
+        if self.connect_timeout.is_some_and(|timeout| timeout.is_zero()) {
+            return Err(Error::invalid(format!(
+                "{} must be above 0 (got 0)",
+                spelled("connect_timeout")
+            )));
+        }
+        let unavailable_after = self.unavailable_after.flatten();
+        if unavailable_after.is_some_and(|time| time.is_zero()) {
+            let option = spelled("unavailable_after");
+            let text = format!("{option} must be above 0 (got 0). To try once, use a wait of 0");
+            return Err(Error::invalid(text));
+        }
+        let times = [
+            ("node_timeout", self.node_timeout),
+            ("connect_timeout", self.connect_timeout),
+            ("unavailable_after", unavailable_after),
+            ("restart_guard", self.restart_guard),
+        ];
+        for (name, time) in times {
+            time.map_or(Ok(()), |time| check_time(name, time))?;
+        }
+        Ok(())
+    }
+}
+
+/// The system clock, or the clock of the only node if that is a memory node.
+fn clock_of(nodes: &[Address]) -> Arc<dyn Clock> {
+    match nodes {
+        [Address::Memory(memory)] => memory.clock(),
+        _ => Arc::new(SystemClock),
+    }
+}
+
+impl Config {
+    /// The timeout of one vote for calls without a lock.
+    ///
+    /// Such calls have no TTL. The default of a lock is min(1 s, ttl / 5).
+    pub(crate) fn node_timeout(&self) -> Duration {
+        self.node_timeout.unwrap_or(longest_vote(self.durability.fsync))
+    }
+
+    /// Sets the options that the lock does not override.
+    pub(crate) fn complete(&self, options: &mut Options) {
+        options.node_timeout = options.node_timeout.or(self.node_timeout);
+        options.fsync = self.durability.fsync;
+        options.unavailable_after = self.unavailable_after;
+    }
+
+    /// Checks whether the keys may be in one lock with these options.
+    pub(crate) fn check_together(&self, keys: &[String], fencing: bool) -> Result<()> {
+        let clustered = self.nodes.iter().any(|node| matches!(node, Address::Cluster(_)));
+        let rule = clustered.then(|| several_slots(keys)).flatten();
+        let rule = rule.or_else(|| {
+            // Several changes in one step require a script.
+            let why = if fencing {
+                "fencing needs a script. Turn scripts on for this client, or turn fencing off"
+            } else if keys.len() > 1 {
+                "several names in one lock need a script. Turn scripts on for this client, or lock one name"
+            } else {
+                return None;
+            };
+            (self.scripts == Some(false)).then(|| format!("scripts is off, but {why}"))
+        });
+        rule.map_or(Ok(()), |rule| Err(Error::invalid(rule).about(&keys.join(", "))))
+    }
+
+    /// The Redis key of a name.
+    pub(crate) fn key(&self, name: &str) -> String {
+        [&*self.key_prefix, name].concat()
+    }
+}
+
+/// Rejects a node that is given twice. Two names of one server are detected at connect.
+fn check_distinct(nodes: &[Address]) -> Result<()> {
+    let mut seen = HashSet::new();
+    match nodes.iter().find(|node| !seen.insert(node.identity())) {
+        None => Ok(()),
+        Some(twice) => {
+            let url = twice.redacted();
+            let text = format!(
+                "node {url} is given twice. A quorum needs independent nodes, so list each node once"
+            );
+            Err(Error::invalid(text))
+        }
+    }
+}
+
+/// No deployment has more replicas of one primary, so a larger number is a mistake.
+const MOST_REPLICAS: u32 = 100;
+
+/// Checks that the nodes support the durability options.
+fn check_durability(nodes: &[Address], durability: Durability) -> Result<()> {
+    let min_replicas = durability.min_replicas;
+    if min_replicas > MOST_REPLICAS {
+        let (option, most) = (spelled("min_replicas"), MOST_REPLICAS);
+        let text = format!("{option} must be at most {most} (got {min_replicas})");
+        return Err(Error::invalid(text));
+    }
+    let memory = nodes.iter().find(|node| matches!(node, Address::Memory(_)));
+    let Some(memory) = memory.filter(|_| !durability.is_none()) else { return Ok(()) };
+    let (option, lacks) =
+        if min_replicas > 0 { ("min_replicas", "replicas") } else { ("fsync", "disk") };
+    let (option, url) = (spelled(option), memory.redacted());
+    Err(Error::invalid(format!(
+        "{option} is set, but {url} has no {lacks}. Remove the option, or use Redis servers"
+    )))
+}
+
+/// The value of a time option, which may come from the option `name` or from the URLs. It must be the same for all
+/// nodes.
+fn one_time(
+    nodes: &[Address],
+    name: &str,
+    option: Option<Duration>,
+    of: fn(&Address) -> Option<&Given<Duration>>,
+) -> Result<Option<Duration>> {
+    let mut chosen = option;
+    for node in nodes {
+        let Some(given) = of(node) else { continue };
+        if chosen.is_some_and(|chosen| chosen != given.value) {
+            return Err(Error::invalid(format!(
+                "the parameter {} of node {} differs from {} or from the parameter of another node. It applies to all \
+                 nodes, so set it once",
+                given.by,
+                node.redacted(),
+                spelled(name)
+            )));
+        }
+        chosen = Some(given.value);
+    }
+    Ok(chosen)
+}
+
+/// Adds the shared settings to the nodes. Certificate files are only read if a node uses TLS.
+fn with_shared(nodes: Vec<Address>, shared: &Shared) -> Result<Vec<Address>> {
+    if !nodes.iter().any(Address::is_tls) {
+        shared.options.check_unused()?;
+    }
+    let nodes = nodes.into_iter().map(|node| node.with(shared)).collect::<Result<Vec<_>>>()?;
+    if shared.unverified() {
+        let urls = nodes.iter().map(Address::redacted).collect::<Vec<_>>().join(" ");
+        log::event!(
+            Warn, Client, { nodes: urls },
+            "{option} is off, so the server's certificate is not verified. An attacker could read everything that is \
+             sent to it, including passwords",
+            option = spelled("tls_verify")
+        );
+    }
+    Ok(nodes)
+}

@@ -1,0 +1,302 @@
+//! The client: nodes and options.
+//!
+//! Each method delegates to the `engine`, which the client shares with its clones and its locks.
+
+mod builder;
+pub(crate) mod config;
+pub(crate) mod engine;
+pub(crate) mod environment;
+
+use std::fmt;
+use std::future::Future;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::Result;
+use crate::lease::LeaseHandle;
+use crate::lock::options::Options;
+use crate::lock::{Lock, Names};
+use crate::node::{Address, ConnectionInfo};
+use crate::telemetry::Stats;
+use config::Settings;
+use engine::Engine;
+
+pub use builder::Builder;
+
+/// A client for one set of Redis nodes.
+///
+/// It is cheap to clone and to share. It connects at the first use.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+/// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+/// let lease = client.lock("job").acquire().await?;
+/// lease.release().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Redlock(Arc<Engine>);
+
+// A panic under any lock of the library leaves the guarded data consistent, so poisoned locks are ignored.
+impl UnwindSafe for Redlock {}
+impl RefUnwindSafe for Redlock {}
+
+impl Redlock {
+    /// A client with an existing engine.
+    #[cfg(test)]
+    pub(crate) fn over(engine: Engine) -> Self {
+        Self(Arc::new(engine))
+    }
+
+    /// Starts building a client for these nodes. Several nodes are a quorum of independent servers.
+    ///
+    /// Each node is a URL of one of these forms:
+    ///
+    /// - `redis://[user:password@]host[:port][/db]`, or `rediss://` with TLS
+    /// - `redis+sentinel://host,host/service`
+    /// - `redis+cluster://host,host`
+    /// - `unix:///path`
+    /// - `memory://[name]`
+    ///
+    /// ```
+    /// # fn main() -> redlock::Result<()> {
+    /// let client = redlock::Redlock::builder(["redis://a", "redis://b", "redis://c"]).build()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn builder<I, S>(nodes: I) -> Builder
+    where
+        I: IntoIterator<Item = S>,
+        S: Into<String>,
+    {
+        Builder(Settings::of(nodes.into_iter().map(Into::into).collect()))
+    }
+
+    /// A client for the nodes that the environment names, with default options.
+    ///
+    /// It uses `REDLOCK_NODES` (URLs separated by white space, or by commas followed by a scheme), then `REDIS_URL`,
+    /// then `redis://127.0.0.1:6379`. The last case is logged as a WARN. Use [`Builder::from_env`] to set options.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` if a URL breaks a rule.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> redlock::Result<()> {
+    /// let client = redlock::Redlock::from_env()?;
+    /// assert!(!client.nodes().is_empty());
+    /// # Ok(()) }
+    /// ```
+    pub fn from_env() -> Result<Self> {
+        Builder::from_env()?.build()
+    }
+
+    /// A client for the servers of existing `redis` crate clients. It opens separate connections.
+    ///
+    /// It takes over the address, user, password, database, TLS, and whether TLS verifies the server. Use
+    /// [`Builder::from_connection_info`] to set options.
+    ///
+    /// # Errors
+    ///
+    /// - `Invalid` if a setting has no counterpart in this library.
+    /// - `Invalid` if a client was made by `redis::Client::build_with_tls`, because its certificates cannot be read. Pass
+    ///   them to [`Builder::tls`] instead.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let theirs = redis::Client::open("redis://:s3cret@10.0.0.7:6380/1")?;
+    /// let client = redlock::Redlock::from_connection_info([theirs.get_connection_info()])?;
+    /// assert_eq!(client.nodes(), ["redis://10.0.0.7:6380/1"]);
+    /// # Ok(()) }
+    /// ```
+    #[cfg(feature = "redis")]
+    pub fn from_connection_info<'a>(
+        servers: impl IntoIterator<Item = &'a ConnectionInfo>,
+    ) -> Result<Self> {
+        Builder::from_connection_info(servers)?.build()
+    }
+
+    /// Describes a lock on one name, or on up to 1,000 names as one. Sends nothing. [`Lock`] has the options.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+    /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+    /// assert_eq!(client.lock("job").key(), "lock:job");
+    /// # Ok(()) }
+    /// ```
+    pub fn lock(&self, names: impl Into<Names>) -> Lock {
+        Lock::new(&self.0, names.into(), Options::default())
+    }
+
+    /// The lock with these options, which are not checked yet.
+    pub(crate) fn lock_with(&self, names: Vec<String>, options: Options) -> Lock {
+        Lock::new(&self.0, names.into(), options)
+    }
+
+    /// Deletes the keys of these names on every node, regardless of their owner. Returns true if there was one.
+    ///
+    /// A running holder is notified of the loss.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` if no quorum replied.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+    /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+    /// let lease = client.lock("job").acquire().await?;
+    /// assert!(client.force_release("job").await?);
+    /// assert_eq!(lease.lost().await.code(), "lost");
+    /// # Ok(()) }
+    /// ```
+    pub fn force_release(
+        &self,
+        names: impl Into<Names>,
+    ) -> impl Future<Output = Result<bool>> + Send + 'static {
+        let lock = self.lock(names);
+        async move { lock.force_release().await }
+    }
+
+    /// The leases that this client holds now.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+    /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+    /// let lease = client.lock("job").acquire().await?;
+    /// assert_eq!(client.leases()[0].token(), lease.token());
+    /// # Ok(()) }
+    /// ```
+    pub fn leases(&self) -> Vec<LeaseHandle> {
+        self.0.leases()
+    }
+
+    /// Releases every lease that this client holds. Returns their number.
+    ///
+    /// The commands are sent when this method is called. Code that still runs under a lease is notified of a loss with
+    /// reason `revoked`.
+    ///
+    /// # Errors
+    ///
+    /// The first error, after all leases were tried.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+    /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+    /// let lease = client.lock("job").acquire().await?;
+    /// assert_eq!(client.release_all().await?, 1);
+    /// assert_eq!(lease.lost().await.reason(), Some("revoked"));
+    /// # Ok(()) }
+    /// ```
+    pub fn release_all(&self) -> impl Future<Output = Result<usize>> + Send + 'static + use<> {
+        self.0.release_all()
+    }
+
+    /// Ends the client in order. Returns how many leases were still held at the timeout.
+    ///
+    /// From the call on, new acquires fail with `Closed`. Acquires that wait already have up to `timeout` to get their
+    /// lease, and held leases to be released. At the timeout, acquires that still wait fail with `Closed`. Leases that are
+    /// still held are released, and their holders are notified of a loss with reason `revoked`. With a `timeout` of zero
+    /// both happen at the call.
+    ///
+    /// Ends when the nodes have confirmed every delete, or `node_timeout` after the deletes were sent. A node that cannot
+    /// be reached and has pending deletes gets until `timeout` to return. If a server does not reply, the call thus takes
+    /// up to `timeout` plus `node_timeout`.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` if no quorum confirmed a delete. Those keys expire when their TTL ends. The client is closed
+    /// nevertheless.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+    /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+    /// let lease = client.lock("job").acquire().await?;
+    /// lease.release().await?;
+    /// assert_eq!(client.shutdown(std::time::Duration::from_secs(10)).await?, 0);
+    /// # Ok(()) }
+    /// ```
+    pub fn shutdown(
+        &self,
+        timeout: Duration,
+    ) -> impl Future<Output = Result<usize>> + Send + 'static + use<> {
+        self.0.shutdown(timeout)
+    }
+
+    /// Ends the client immediately. Use [`Redlock::shutdown`] to end it in order.
+    ///
+    /// Waiting acquires fail with `Closed`, and held leases are lost with reason `closed`. Their keys are not deleted,
+    /// because the protected code may still run. They expire when their TTL ends, unless they are released before.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+    /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+    /// client.close();
+    /// assert_eq!(client.lock("job").acquire().await.unwrap_err().code(), "closed");
+    /// # Ok(()) }
+    /// ```
+    pub fn close(&self) {
+        self.0.close();
+    }
+
+    /// Statistics of this client in this process. They start at 0 in a forked child.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+    /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+    /// client.lock("job").acquire().await?.release().await?;
+    /// let stats = client.stats();
+    /// assert_eq!((stats.granted, stats.released, stats.held, stats.waiting), (1, 1, 0, 0));
+    /// # Ok(()) }
+    /// ```
+    pub fn stats(&self) -> Stats {
+        self.0.stats()
+    }
+
+    /// The URLs of the nodes, without passwords.
+    ///
+    /// ```
+    /// # fn main() -> redlock::Result<()> {
+    /// let client = redlock::Redlock::builder(["redis://user:secret@127.0.0.1"]).build()?;
+    /// assert_eq!(client.nodes(), ["redis://127.0.0.1:6379"]);
+    /// # Ok(()) }
+    /// ```
+    pub fn nodes(&self) -> Vec<String> {
+        self.0.config.nodes.iter().map(Address::redacted).collect()
+    }
+}
+
+impl fmt::Debug for Redlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Redlock").field("nodes", &self.nodes()).finish_non_exhaustive()
+    }
+}
+
+/// The nodes without passwords. A URL that breaks a rule is left out, because it could contain one anywhere.
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let valid = self.0.nodes.iter().filter_map(|node| Address::parse(node).ok());
+        let nodes: Vec<_> = valid.map(|node| node.redacted()).collect();
+        f.debug_struct("Builder").field("nodes", &nodes).finish_non_exhaustive()
+    }
+}
+
+impl Builder {
+    /// Checks the options and makes the client. Sends nothing.
+    ///
+    /// It reads certificate files. The servers are contacted at the first use.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` if an option breaks a rule.
+    pub fn build(self) -> Result<Redlock> {
+        Ok(Redlock(Arc::new(Engine::new(self.0.checked()?))))
+    }
+}

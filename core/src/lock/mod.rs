@@ -1,0 +1,272 @@
+//! A lock: its names and options, and the operations on it.
+
+mod blocking;
+mod inspect;
+mod names;
+pub(crate) mod options;
+mod scope;
+mod setters;
+
+use std::fmt;
+use std::future::Future;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use crate::acquire::{Request, check_lock_key, fence_key};
+use crate::client::config::DEFAULT_PREFIX;
+use crate::client::engine::Engine;
+use crate::error::Result;
+use crate::lease::{Lease, LeaseHandle, Owner};
+use crate::node::Claim;
+use options::Options;
+
+pub(crate) use inspect::inspection;
+pub use inspect::{Inspection, NodeInspection};
+pub use names::Names;
+pub(crate) use names::check_names;
+
+/// A lock on one name or several, with its options.
+///
+/// It has no state, so it can be shared by threads and tasks and used many times.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+/// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+/// use std::time::Duration;
+/// let lock = client.lock(["cart:7", "stock:9"]).ttl(Duration::from_secs(30)).wait(Duration::ZERO).renew(true);
+/// let lock = lock.max_hold(Duration::from_secs(600)).node_timeout(Duration::from_millis(200)).fencing(false);
+/// let lock = lock.min_hold(Duration::ZERO);
+/// assert_eq!((lock.names()[0].as_str(), lock.keys()[0].as_str()), ("cart:7", "lock:cart:7"));
+/// assert_eq!(lock.key(), "lock:cart:7, lock:stock:9");
+/// let lease = lock.acquire().await?;
+/// assert!(lock.inspect().await?.held && lock.acquire().await.unwrap_err().code() == "timeout");
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+#[must_use = "nothing is locked until acquire"]
+pub struct Lock {
+    engine: Arc<Engine>,
+    names: Arc<[String]>,
+    keys: Arc<[String]>,
+    options: Options,
+    /// The checked request, or the rule that it breaks. Computed once, at the first use.
+    request: OnceLock<Result<Arc<Request>>>,
+}
+
+// A panic under any lock of the library leaves the guarded data consistent, so poisoned locks are ignored.
+impl UnwindSafe for Lock {}
+impl RefUnwindSafe for Lock {}
+
+impl Lock {
+    /// Makes a lock. Its rules are checked at the first use.
+    pub(crate) fn new(engine: &Arc<Engine>, names: Names, mut options: Options) -> Self {
+        let Names(names) = names;
+        let keys: Arc<[String]> = names.iter().map(|name| engine.config.key(name)).collect();
+        engine.config.complete(&mut options);
+        let (engine, request) = (Arc::clone(engine), OnceLock::new());
+        Self { engine, names, keys, options, request }
+    }
+
+    /// A lock with the same client and options, on other names.
+    pub(crate) fn renamed(&self, names: Names) -> Self {
+        Self::new(&self.engine, names, self.options.clone())
+    }
+
+    /// The prefix that the client puts before each name.
+    pub(crate) fn key_prefix(&self) -> &str {
+        &self.engine.config.key_prefix
+    }
+
+    fn change(&mut self) -> &mut Options {
+        self.request.take();
+        &mut self.options
+    }
+
+    /// The Redis key, with the client's prefix. Several keys are separated by commas.
+    pub fn key(&self) -> String {
+        self.keys.join(", ")
+    }
+
+    /// The Redis keys, with the client's prefix.
+    pub fn keys(&self) -> &[String] {
+        &self.keys
+    }
+
+    /// The leases of this client on one of the lock's keys.
+    ///
+    /// They are found by key, so the cost does not depend on the number of leases.
+    pub(crate) fn held(&self) -> Vec<LeaseHandle> {
+        let Some(running) = self.engine.running() else { return Vec::new() };
+        let on = self.keys.iter().flat_map(|key| running.leases().registry.on(key));
+        on.filter(|state| state.is_held()).map(LeaseHandle).collect()
+    }
+
+    /// The names, without the client's prefix.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// The request for this lock, with every rule checked.
+    pub(crate) fn request(&self) -> Result<Arc<Request>> {
+        self.request.get_or_init(|| self.checked().map(Arc::new)).clone()
+    }
+
+    fn checked(&self) -> Result<Request> {
+        let keys = Arc::clone(&self.keys);
+        self.engine.config.check_together(&keys, self.options.fencing)?;
+        checked(&self.names, keys, self.options.clone(), self.engine.config.guard)
+    }
+
+    /// The engine, and the request for it.
+    pub(crate) fn parts(&self) -> (Arc<Engine>, Result<Arc<Request>>) {
+        (Arc::clone(&self.engine), self.request())
+    }
+
+    /// Acquires the lock. Waits up to `wait` while another owner holds it.
+    ///
+    /// Dropping the future stops the wait and leaves no key behind. While too few nodes reply, the acquire is retried.
+    /// Without a `wait`, it is retried for [`unavailable_after`](crate::Builder::unavailable_after).
+    ///
+    /// # Errors
+    ///
+    /// - `Timeout` when `wait` is over, and another owner held the lock or no client won a majority.
+    /// - `Unavailable` when `wait` is over and too few nodes replied. Without a `wait`, when that lasted for
+    ///   `unavailable_after`.
+    /// - `Invalid`, `Unsupported` or `Closed` immediately.
+    pub fn acquire(&self) -> impl Future<Output = Result<Lease>> + Send + 'static + use<> {
+        self.acquire_as(self.options.wait, None)
+    }
+
+    /// [`Lock::acquire`] with another `wait`. The error names the `owner` if it waits for itself.
+    pub(crate) fn acquire_as(
+        &self,
+        wait: Option<Duration>,
+        owner: Option<Owner>,
+    ) -> impl Future<Output = Result<Lease>> + Send + 'static + use<> {
+        let (engine, request) = self.parts();
+        engine.acquire(request, wait, owner)
+    }
+
+    /// The options of the lock.
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Tries to acquire the lock once, without waiting.
+    ///
+    /// Returns `None` if another owner holds it, or if another caller in this process waits for it.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` if too few nodes replied. `Invalid`, `Unsupported` or `Closed`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+    /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+    /// let lease = client.lock("job").try_acquire().await?;
+    /// assert!(lease.is_some() && client.lock("job").try_acquire().await?.is_none());
+    /// # Ok(()) }
+    /// ```
+    pub fn try_acquire(
+        &self,
+    ) -> impl Future<Output = Result<Option<Lease>>> + Send + 'static + use<> {
+        let (engine, request) = self.parts();
+        async move { engine.try_acquire(&*request?).await }
+    }
+
+    /// Continues a lease that another process holds, by its token. Begins with an extend round.
+    ///
+    /// Both leases then have the same owner, and each renews separately. Releasing either one deletes the keys, and the
+    /// other is notified of a loss. In Rust, dropping a [`Lease`] also releases it. To hand over a lease, end the
+    /// original with [`LeaseHandle::detach`](crate::LeaseHandle::detach). A process that ends without releasing also
+    /// does no harm.
+    ///
+    /// The attached lease has no fencing token, so pass that on with the token. `max_hold` and `min_hold` start when
+    /// the lease is attached.
+    ///
+    /// # Errors
+    ///
+    /// `Lost` if the token is wrong or the lease has ended. `Unavailable`, `Invalid`, `Unsupported` or `Closed`, as for
+    /// [`Lock::try_acquire`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+    /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+    /// let ours = client.lock("job").acquire().await?;
+    /// let theirs = client.lock("job").attach(ours.token()).await?; // as a rule in another process
+    /// assert!(ours.detach() && theirs.is_held());
+    /// # Ok(()) }
+    /// ```
+    pub fn attach(
+        &self,
+        token: &str,
+    ) -> impl Future<Output = Result<Lease>> + Send + 'static + use<> {
+        let (engine, request) = self.parts();
+        let token = token.into();
+        async move {
+            let request = request?;
+            // A fencing token stays with the owner that acquired it.
+            let fences = Arc::default();
+            let claim = Claim { keys: Arc::clone(&request.keys), fences, token };
+            engine.attach(&request, &claim).await
+        }
+    }
+
+    /// Returns a snapshot of the holder, as reported by each node. It may be outdated on return.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` if fewer nodes than a quorum replied. `Invalid`, `Unsupported` or `Closed`.
+    pub fn inspect(&self) -> impl Future<Output = Result<Inspection>> + Send + 'static + use<> {
+        let (engine, request) = self.parts();
+        async move { engine.inspect(&*request?).await }
+    }
+
+    /// Deletes the keys of any owner. Returns true if there was one. Of the options, only `node_timeout` matters.
+    pub(crate) async fn force_release(self) -> Result<bool> {
+        check_keys(&self.names, &self.keys)?;
+        self.engine.config.check_together(&self.keys, false)?;
+        let (guard, fences) = (self.engine.config.guard, Arc::default());
+        let request = Request { keys: self.keys, fences, options: self.options, guard };
+        self.engine.force_release(&request).await
+    }
+}
+
+fn check_keys(names: &[String], keys: &[String]) -> Result<()> {
+    check_names(names)?;
+    keys.iter().try_for_each(|key| check_lock_key(key))
+}
+
+/// Checks every rule of a lock.
+fn checked(
+    names: &[String],
+    keys: Arc<[String]>,
+    options: Options,
+    guard: Duration,
+) -> Result<Request> {
+    check_keys(names, &keys)?;
+    let fences = if options.fencing {
+        keys.iter().map(|key| fence_key(key)).collect::<Result<_>>()?
+    } else {
+        Arc::default()
+    };
+    options.check(guard).map_err(|error| error.about(&keys.join(", ")))?;
+    Ok(Request { keys, fences, options, guard })
+}
+
+/// Checks the rules of a lock whose client is not known yet, as for a default client with one node.
+pub(crate) fn check_alone(names: &[String], options: &Options) -> Result<()> {
+    let keys = names.iter().map(|name| format!("{DEFAULT_PREFIX}{name}")).collect();
+    checked(names, keys, options.clone(), Duration::ZERO).map(drop)
+}
+
+impl fmt::Debug for Lock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lock").field("key", &self.key()).finish_non_exhaustive()
+    }
+}

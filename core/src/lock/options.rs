@@ -1,0 +1,238 @@
+//! The options of a lock: their values, defaults and rules.
+//!
+//! `ffi::options` has the names, kinds and descriptions for other languages, one row for each option. An error states
+//! the rule that a value breaks, before anything is sent.
+
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+use crate::text::{spelled, spelled_time};
+
+/// The minimum TTL. With a shorter one, a scheduling delay alone could end a lease.
+pub const MIN_TTL: Duration = Duration::from_millis(100);
+/// A longer TTL is allowed, but logs a warning, because its unit may be wrong.
+///
+/// In a language with seconds, `lock("job", ttl=30_000)` is eight hours.
+pub const LONG_TTL: Duration = Duration::from_secs(3600);
+/// The maximum of every time option. A longer time is a mistake, and would overflow the expiry of a server.
+const MAX_TIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+/// The unit in which a language writes times.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unit {
+    /// Rust: a time includes its unit.
+    #[default]
+    Duration,
+    /// Python and the command line.
+    Seconds,
+    /// Node.js.
+    Milliseconds,
+}
+
+impl Unit {
+    /// Converts the value of the option `name`.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` for NaN, for infinite and negative values, and above ten years.
+    pub fn duration(self, name: &str, value: f64) -> Result<Duration> {
+        let (scale, unit) = (if self == Self::Milliseconds { 1e-3 } else { 1.0 }, self.word());
+        let (name, endless) = (spelled(name), self.endless(name));
+        if value.is_nan() || value < 0.0 {
+            let rule =
+                format!("{name} must be a number of {unit}, 0 or more (got {value}){endless}");
+            return Err(Error::invalid(rule));
+        }
+        // `None` also if the value exceeds the range of a duration.
+        Duration::try_from_secs_f64(value * scale).ok().filter(|time| *time <= MAX_TIME).ok_or_else(
+            || {
+                Error::invalid(format!(
+                    "{name} must be at most ten years (got {value} {unit}){endless}"
+                ))
+            },
+        )
+    }
+
+    /// How this language writes that an option sets no limit. Empty for options that must.
+    fn endless(self, name: &str) -> &'static str {
+        match (name, self) {
+            ("wait", Self::Seconds) => ". wait=math.inf waits forever",
+            ("wait", Self::Milliseconds) => ". wait: Infinity waits forever",
+            ("unavailable_after", Self::Seconds) => ". unavailable_after=None never gives up",
+            ("unavailable_after", Self::Milliseconds) => ". unavailableAfter: null never gives up",
+            _ => "",
+        }
+    }
+
+    /// The name of the unit in messages.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Duration | Self::Seconds => "seconds",
+            Self::Milliseconds => "milliseconds",
+        }
+    }
+}
+
+/// The options of a lock.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How long the lease lives without renewal.
+    pub(crate) ttl: Duration,
+    /// How long an acquire waits. `None` waits forever for another owner, and for failed nodes by `unavailable_after`.
+    pub(crate) wait: Option<Duration>,
+    /// Whether to renew the lease at a third of its TTL until it is released.
+    pub(crate) renew: bool,
+    /// The maximum total hold time.
+    pub(crate) max_hold: Option<Duration>,
+    /// How long the keys stay after the acquire, even if the lease is released earlier. Zero disables it.
+    pub(crate) min_hold: Duration,
+    /// The timeout of one vote, if it was chosen.
+    pub(crate) node_timeout: Option<Duration>,
+    /// Whether to issue a fencing token.
+    pub(crate) fencing: bool,
+    /// Whether every grant waits for a disk, so that votes take longer.
+    pub(crate) fsync: bool,
+    /// How long an acquire without a `wait` goes on while no quorum of nodes replies. `None` is forever.
+    ///
+    /// The client sets it.
+    pub(crate) unavailable_after: Option<Duration>,
+    /// The unit in messages about the TTL.
+    pub(crate) unit: Unit,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            ttl: Duration::from_secs(10),
+            wait: None,
+            renew: true,
+            max_hold: None,
+            min_hold: Duration::ZERO,
+            node_timeout: None,
+            fencing: false,
+            fsync: false,
+            unavailable_after: None,
+            unit: Unit::Duration,
+        }
+    }
+}
+
+impl Options {
+    /// The timeout of one vote. Defaults to min(1 s, ttl / 5), or min(2 s, ttl / 5) with `fsync`.
+    pub(crate) fn node_timeout(&self) -> Duration {
+        self.node_timeout.unwrap_or_else(|| (self.ttl / 5).min(longest_vote(self.fsync)))
+    }
+
+    /// What to change so that an acquire does not fail after `unavailable_after`.
+    pub(crate) fn way_to_wait_longer(&self) -> String {
+        let time = self.unavailable_after.unwrap_or_default();
+        match self.unit {
+            Unit::Seconds => format!(
+                "Gave up after unavailable_after={}. Pass wait= to choose how long this lock tries, or \
+                 unavailable_after=None to the client to try forever",
+                time.as_secs_f64()
+            ),
+            Unit::Milliseconds => format!(
+                "Gave up after unavailableAfter: {}. Pass wait to choose how long this lock tries, or \
+                 unavailableAfter: null to the client to try forever",
+                (time * 1000).as_secs_f64()
+            ),
+            Unit::Duration => format!(
+                "Gave up after unavailable_after ({}). Set wait to choose how long this lock tries, or \
+                 unavailable_after(None) on the client to try forever",
+                spelled_time(time)
+            ),
+        }
+    }
+
+    /// Checks every rule.
+    ///
+    /// `guard` is the client's `restart_guard`. Zero disables it.
+    pub(crate) fn check(&self, guard: Duration) -> Result<()> {
+        check_ttl(self.ttl, guard, self.unit)?;
+        let times = [("wait", self.wait), ("max_hold", self.max_hold)];
+        let others = [("min_hold", Some(self.min_hold)), ("node_timeout", self.node_timeout)];
+        for (name, time) in times.into_iter().chain(others) {
+            time.map_or(Ok(()), |time| check_time(name, time))?;
+        }
+        if let Some(max_hold) = self.max_hold
+            && max_hold < MIN_TTL
+        {
+            let (option, least) = (spelled("max_hold"), spelled_time(MIN_TTL));
+            let text =
+                format!("{option} must be at least {least} (got {})", spelled_time(max_hold));
+            return Err(Error::invalid(text));
+        }
+        check_min_hold(self.min_hold, "ttl", self.ttl)?;
+        check_min_hold(self.min_hold, "max_hold", self.max_hold.unwrap_or(self.ttl))?;
+        // If a vote may take the whole TTL, no time is left of the lease.
+        if self.node_timeout().is_zero() || self.node_timeout() >= self.ttl {
+            return Err(Error::invalid(format!(
+                "{} must be above 0 and below the ttl of {} (got {})",
+                spelled("node_timeout"),
+                spelled_time(self.ttl),
+                spelled_time(self.node_timeout())
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// The maximum default timeout of a vote. With `fsync` it is longer, because the disk may be written to only once a
+/// second.
+pub(crate) fn longest_vote(fsync: bool) -> Duration {
+    Duration::from_secs(if fsync { 2 } else { 1 })
+}
+
+/// Rejects times that would overflow, here or in a server.
+pub(crate) fn check_time(name: &str, time: Duration) -> Result<()> {
+    if time > MAX_TIME {
+        let (option, time) = (spelled(name), spelled_time(time));
+        let text = format!("{option} must be at most ten years (got {time})");
+        let way_out = match name {
+            "wait" => ". Omit it to wait forever",
+            "unavailable_after" => ". Use None to try forever",
+            _ => "",
+        };
+        return Err(Error::invalid(format!("{text}{way_out}")));
+    }
+    Ok(())
+}
+
+/// Checks that a TTL is long enough to be renewed, and not longer than the restart guard.
+///
+/// It applies to every lock and every `extend`: a node that forgot a longer lease could vote for a second holder.
+pub(crate) fn check_ttl(ttl: Duration, guard: Duration, unit: Unit) -> Result<()> {
+    check_time("ttl", ttl)?;
+    if ttl < MIN_TTL {
+        let unit = match unit {
+            Unit::Duration => String::new(),
+            number => format!(". ttl is in {}", number.word()),
+        };
+        let (least, ttl) = (spelled_time(MIN_TTL), spelled_time(ttl));
+        return Err(Error::invalid(format!("ttl must be at least {least} (got {ttl}){unit}")));
+    }
+    // An error and not a shorter TTL, because the caller would rely on the longer one.
+    if !guard.is_zero() && ttl > guard {
+        return Err(Error::invalid(format!(
+            "ttl must be at most {option}, which is {} (got {}). Otherwise a restarted node could grant a second \
+             lease. Shorten the ttl and let renewal extend it, or raise {option} on every client",
+            spelled_time(guard),
+            spelled_time(ttl),
+            option = spelled("restart_guard")
+        )));
+    }
+    Ok(())
+}
+
+/// Checks that `min_hold` is not longer than a key can live, which is limited by the TTL and `max_hold`.
+pub(crate) fn check_min_hold(min_hold: Duration, bound: &str, lives: Duration) -> Result<()> {
+    if min_hold <= lives {
+        return Ok(());
+    }
+    let (option, bound) = (spelled("min_hold"), spelled(bound));
+    let (min_hold, lives) = (spelled_time(min_hold), spelled_time(lives));
+    Err(Error::invalid(format!(
+        "{option} must be at most {bound}, which is {lives} (got {min_hold}). Choose a longer {bound}"
+    )))
+}

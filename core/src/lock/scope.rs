@@ -1,0 +1,129 @@
+//! Short forms for acquiring a lock: awaiting it, and running a closure under it.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::lease::{Lease, LeaseHandle};
+use crate::lock::Lock;
+use crate::lock::options::check_time;
+use crate::telemetry::{Omitted, log};
+
+impl Lock {
+    /// [`Lock::acquire`] with another `wait`. `None` waits forever, and zero tries once.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::acquire`], and `Invalid` if `wait` exceeds ten years.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+    /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+    /// use std::time::Duration;
+    /// let lock = client.lock("job");
+    /// let lease = lock.acquire_within(None).await?;
+    /// assert_eq!(lock.acquire_within(Duration::from_millis(50)).await.unwrap_err().code(), "timeout");
+    /// # Ok(()) }
+    /// ```
+    pub fn acquire_within<W>(&self, wait: W) -> impl Future<Output = Result<Lease>> + Send + use<W>
+    where
+        W: Into<Option<Duration>>,
+    {
+        let wait = wait.into();
+        let rule = wait.map_or(Ok(()), |wait| check_time("wait", wait));
+        let rule = rule.map_err(|error| error.about(&self.key()));
+        let acquired = self.acquire_as(wait, None);
+        async move {
+            rule?;
+            acquired.await
+        }
+    }
+
+    /// Runs `body` while the lock is held. Acquires the lock, runs the body, releases the lock and returns the body's
+    /// result.
+    ///
+    /// If the lease is lost, the body is dropped at its next `await`. If too few nodes confirm the release, this is
+    /// only logged and the keys expire when their TTL ends.
+    ///
+    /// # Errors
+    ///
+    /// - `Lost` if the lease was lost before the body ended.
+    /// - As [`Lock::acquire`], before the body is called.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+    /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+    /// let total = client.lock("stock:9").using(async |lease| {
+    ///     assert!(lease.is_held());
+    ///     20 + 22
+    /// });
+    /// assert_eq!(total.await?, 42);
+    /// # Ok(()) }
+    /// ```
+    pub fn using<T, F>(&self, body: F) -> impl Future<Output = Result<T>> + use<T, F>
+    where
+        F: AsyncFnOnce(LeaseHandle) -> T,
+    {
+        let acquired = self.acquire();
+        async move {
+            let lease = acquired.await?;
+            let value = tokio::select! {
+                // First, so that the body does not continue without the lock.
+                biased;
+                error = lease.lost() => return Err(error),
+                value = body(lease.handle()) => value,
+            };
+            ended(lease).await.map(|()| value)
+        }
+    }
+}
+
+/// Releases the lease. An unconfirmed release is not an error of the body.
+async fn ended(lease: Lease) -> Result<()> {
+    let handle = lease.handle();
+    match lease.release().await {
+        Err(error) if error.kind() == ErrorKind::Unavailable => {
+            if let Some(omitted) = handle.logs_unconfirmed() {
+                say_unconfirmed(&error, &omitted);
+            }
+            Ok(())
+        }
+        confirmed => confirmed,
+    }
+}
+
+fn say_unconfirmed(error: &Error, omitted: &Omitted) {
+    let key = error.resource().unwrap_or_default();
+    log::event!(
+        Warn, Lease, { key: key },
+        "the key expires when its TTL ends: {why}{omitted}", why = error, omitted = omitted
+    );
+}
+
+/// The future of an awaited lock.
+type Acquire = Pin<Box<dyn Future<Output = Result<Lease>> + Send>>;
+
+/// `client.lock("job").await?` is the same as `client.lock("job").acquire().await?`.
+impl IntoFuture for Lock {
+    type Output = Result<Lease>;
+    type IntoFuture = Acquire;
+
+    fn into_future(self) -> Acquire {
+        Box::pin(self.acquire())
+    }
+}
+
+/// Awaiting a reference leaves the lock usable.
+impl IntoFuture for &Lock {
+    type Output = Result<Lease>;
+    type IntoFuture = Acquire;
+
+    fn into_future(self) -> Acquire {
+        Box::pin(self.acquire())
+    }
+}

@@ -1,0 +1,101 @@
+//! Tests the panic of a connection task.
+//!
+//! It is in the source folder because it needs the hook [`may_panic`], which exists in test builds only.
+
+mod fuzz;
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::in_flight::Command;
+use super::{Durability, Needs, RedisNode, Target};
+use crate::clock::SystemClock;
+use crate::node::{Address, Node, Watch};
+
+/// The key that makes the connection task panic.
+const FATAL: &str = "panic-on-purpose";
+/// The key to which the server does not reply.
+const SILENT: &str = "silent";
+
+/// Called with each command. Panics at the fatal key.
+pub(super) fn may_panic(command: &Command) {
+    let fatal = command.bytes.windows(FATAL.len()).any(|word| word == FATAL.as_bytes());
+    assert!(!fatal, "on purpose");
+}
+
+/// Runs the work in a named thread. With the name of its test, it would look like a test that does not end.
+fn spawn_helper(work: impl FnOnce() + Send + 'static) {
+    std::thread::Builder::new().name("aside".into()).spawn(work).unwrap();
+}
+
+/// Starts a server that replies OK to every command, and that each key is free. It does not reply for the silent key.
+fn server() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}", listener.local_addr().unwrap());
+    spawn_helper(move || {
+        for mut stream in listener.incoming().flatten() {
+            spawn_helper(move || {
+                let (mut buffer, mut text) = ([0; 4096], String::new());
+                while let Ok(count @ 1..) = stream.read(&mut buffer) {
+                    text.push_str(&String::from_utf8_lossy(&buffer[..count]));
+                    while let Some(words) = command(&mut text) {
+                        stream.write_all(reply(&words).as_bytes()).unwrap();
+                    }
+                }
+            });
+        }
+    });
+    url
+}
+
+/// Takes the first command from the text.
+fn command(text: &mut String) -> Option<Vec<String>> {
+    let mut lines = text.split_inclusive("\r\n").map(str::len);
+    let count: usize = text.strip_prefix('*')?.split("\r\n").next()?.parse().ok()?;
+    let mut end = lines.next()?;
+    let mut words = Vec::new();
+    for _ in 0..count {
+        let length: usize =
+            text.get(end..)?.strip_prefix('$')?.split("\r\n").next()?.parse().ok()?;
+        end += text[end..].find("\r\n")? + 2;
+        words.push(text.get(end..end + length)?.to_owned());
+        text.get(end..end + length + 2)?;
+        end += length + 2;
+    }
+    text.drain(..end);
+    Some(words)
+}
+
+/// Returns the server's reply, which is empty for the silent key.
+fn reply(words: &[String]) -> String {
+    match &*words[0] {
+        "HELLO" => "%1\r\n$5\r\nproto\r\n:3\r\n".into(),
+        "EVALSHA" if words[3] == SILENT => String::new(),
+        "EVALSHA" => format!("*3\r\n$-1\r\n:-2\r\n${}\r\n{}\r\n", words[3].len(), words[3]),
+        _ => "+OK\r\n".into(),
+    }
+}
+
+#[tokio::test]
+async fn panicking_task_fails_its_requests_and_restarts() {
+    let url = server();
+    let Address::Redis(route) = Address::parse(&url).unwrap() else { unreachable!() };
+    let (key_prefix, durability, scripts) = ("lock:".to_owned(), Durability::default(), None);
+    let needs = Needs { key_prefix, durability, scripts };
+    let target = Target::alone(route, Duration::ZERO, needs, Arc::default());
+    let watch = Arc::new(Watch::new(Arc::default()));
+    let node = RedisNode::new(target, Arc::new(SystemClock), watch);
+    for _ in 0..3 {
+        let soon = Duration::from_secs(3);
+        assert_eq!(timeout(soon, node.inspect("before")).await.unwrap(), Ok(None));
+        let (pending, fatal) = (node.inspect(SILENT), node.inspect(FATAL));
+        for reply in [pending, fatal] {
+            let fault = timeout(soon, reply).await.expect("refused at once").unwrap_err();
+            assert!(fault.to_string().contains("task failed"), "{fault}");
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Replaces what belongs to a disabled feature. It reports nothing and reads no clock.
+
+/// Replaces the log without the feature `tracing`.
+#[cfg(not(feature = "tracing"))]
+pub(crate) mod log {
+    use crate::telemetry::{Level, Topic};
+
+    /// Replaces the subscriber and span of an event.
+    pub(crate) struct Place;
+
+    /// Accepts the same arguments as the macro of the log, so that callers need no condition.
+    macro_rules! event {
+        ($level:ident, $topic:ident, $(in $place:expr,)? {$($field:ident: $value:expr),* $(,)?},
+         $text:literal $(, $name:ident = $part:expr)* $(,)?) => {
+            if $crate::telemetry::log::wanted(
+                $crate::telemetry::Level::$level,
+                $crate::telemetry::Topic::$topic,
+            ) {
+                $(let _ = &$place;)?
+                $(let _ = &$value;)*
+                $(let _ = &$part;)*
+            }
+        };
+    }
+    pub(crate) use event;
+
+    /// No event is wanted.
+    #[inline]
+    pub(crate) fn wanted(_: Level, _: Topic) -> bool {
+        false
+    }
+}
+
+/// Replaces the spans without the feature `tracing`.
+#[cfg(not(feature = "tracing"))]
+pub(crate) mod spans {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::log::Place;
+
+    /// Replaces the spans.
+    pub(crate) struct Spans;
+
+    #[allow(clippy::unused_self, reason = "as where there are some")]
+    impl Spans {
+        /// Makes no span.
+        pub(crate) fn acquire(_: impl FnOnce() -> String) -> Self {
+            Self
+        }
+
+        /// Makes no span.
+        pub(crate) fn hold(&self, _: impl FnOnce() -> String, _: &str) -> Option<Self> {
+            None
+        }
+
+        /// Makes no span.
+        pub(crate) fn attached(_: impl FnOnce() -> String, _: &str) -> Option<Self> {
+            None
+        }
+
+        /// Always `None`.
+        pub(crate) fn place(&self) -> Option<Arc<Place>> {
+            None
+        }
+
+        /// Records nothing.
+        pub(crate) fn note(&self, _: &str, _: Duration) {}
+
+        /// Closes nothing.
+        pub(crate) fn end(&self) {}
+    }
+}
+
+/// Replaces the metrics without the feature `metrics`.
+#[cfg(not(feature = "metrics"))]
+pub(crate) mod metrics {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use crate::clock::{Clock, Instant};
+    use crate::telemetry::{Counts, Stats};
+
+    /// Not the time, because nothing needs it.
+    pub(crate) fn started(_: &dyn Clock) -> Instant {
+        Instant::default()
+    }
+
+    /// Records nothing.
+    pub(crate) fn waited(_: &'static str, _: impl FnOnce() -> Duration) {}
+
+    /// Records nothing.
+    pub(crate) fn held(_: &'static str, _: impl FnOnce() -> Duration) {}
+
+    /// Records nothing.
+    pub(crate) fn watch(_: &Arc<Counts>, _: impl Fn(&mut Stats) + Send + Sync + 'static) {}
+}

@@ -1,0 +1,253 @@
+//! Passes log events to the program's `tracing` subscriber on a separate thread.
+//!
+//! A subscriber is code of the program: it may block (a full pipe), panic, or call this library. Only the log's thread
+//! calls it. Events reach that thread through a bounded queue as owned data. If the queue is full, an event is dropped
+//! and counted, and the count is logged as soon as there is room. DEBUG events may use only half of the queue, so that
+//! they never displace a warning.
+//!
+//! The thread starts with the first wanted event, and again in a forked child. At the end of the process it gets a
+//! short time to empty the queue. The bindings have separate queues and receive each event where it occurs.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+#[cfg(unix)]
+use std::time::Duration;
+
+use tracing::level_filters::LevelFilter;
+use tracing::span::Id;
+use tracing::{Dispatch, Span, dispatcher};
+
+use super::listener;
+use super::record::{Level, Record, Topic, Value};
+use crate::runtime::background::on_background;
+use crate::runtime::{Made, PerProcess};
+
+/// The length of the queue. Further events are dropped.
+const ROOM: u64 = 1024;
+/// How long the end of the process may be delayed.
+#[cfg(unix)]
+const LAST_WORDS: Duration = Duration::from_millis(200);
+
+/// The thread and the queue of this process.
+static CURRENT: PerProcess<Log> = PerProcess::new();
+/// The number of dropped events that is not logged yet.
+static DROPPED: AtomicU64 = AtomicU64::new(0);
+
+/// The sending end of the queue, and the progress of the thread.
+struct Log {
+    queue: Sender<Entry>,
+    /// How many entries were queued so far.
+    left: AtomicU64,
+    /// How many entries were processed so far. Equal to `left` if the queue is empty.
+    done: AtomicU64,
+    events: AtomicU64, // queued and not processed; a `Leave` entry does not count
+}
+
+/// The subscriber and the span of an event.
+pub(crate) struct Place {
+    /// The subscriber of the thread where the event occurs. `None` if there is none, and events may go to the `log`
+    /// crate.
+    pub(crate) subscriber: Option<Dispatch>,
+    /// The span that the event belongs to.
+    pub(crate) span: Span,
+    /// The parent of `span`.
+    pub(crate) within: Span,
+}
+
+/// Passes a record to the subscriber, below the given span.
+pub(crate) type Say = fn(&Record, Option<Id>);
+
+/// One entry of the queue. It is owned data.
+enum Entry {
+    Event(Record, Say, Arc<Place>),
+    /// The last entry of a place. Dropping the place may run code of the subscriber.
+    Leave(Arc<Place>),
+}
+
+/// Logs an event through the queue. All values have names, and those in braces are fields. `in` sets the place of the
+/// event if it differs from the current one.
+macro_rules! event {
+    ($level:ident, $topic:ident, $(in $place:expr,)? {$($field:ident: $value:expr),* $(,)?},
+     $text:literal $(, $name:ident = $part:expr)* $(,)?) => {
+        // Nothing is formatted if the event is not wanted.
+        if $crate::telemetry::log::wanted($crate::telemetry::Level::$level, $crate::telemetry::Topic::$topic) {
+            let record = $crate::telemetry::Record {
+                level: $crate::telemetry::Level::$level,
+                topic: $crate::telemetry::Topic::$topic,
+                template: $text,
+                parts: vec![$((stringify!($name), $crate::text::shown(&$part.to_string()))),*],
+                fields: vec![$((stringify!($field), $crate::telemetry::Value::from($value))),*],
+            };
+            #[allow(unused_variables, unused_mut, unused_assignments, reason = "not every event has parts and fields")]
+            let say: $crate::telemetry::log::Say = |record, span| {
+                let (mut parts, mut fields) = (record.parts.iter(), record.fields.iter());
+                $(let $name = parts.next().map_or("", |(_, part)| part.as_str());)*
+                $(let $field = fields.next().and_then(|(_, value)| $crate::telemetry::log::traced(value));)*
+                tracing::event!(
+                    target: $crate::telemetry::Topic::$topic.target(), parent: span,
+                    $crate::telemetry::log::level($crate::telemetry::Level::$level),
+                    $($field = $field,)* $text $(, $name = $name)*
+                );
+            };
+            let place = None;
+            $(let place = place.or($place);)?
+            $crate::telemetry::log::leave(record, say, place);
+        }
+    };
+}
+pub(crate) use event;
+
+/// Whether the event may be wanted. Calls no subscriber.
+///
+/// Without a subscriber, `tracing` may forward events to `log`. DEBUG events are not sent there, because of their cost.
+#[inline]
+pub(crate) fn wanted(level: Level, topic: Topic) -> bool {
+    listener::wants(level, topic)
+        || self::level(level) <= LevelFilter::current()
+        || (level < Level::Debug && !dispatcher::has_been_set() && !listener::is_there())
+}
+
+/// The level in `tracing`.
+pub(crate) const fn level(level: Level) -> tracing::Level {
+    match level {
+        Level::Error => tracing::Level::ERROR,
+        Level::Warn => tracing::Level::WARN,
+        Level::Info => tracing::Level::INFO,
+        Level::Debug => tracing::Level::DEBUG,
+    }
+}
+
+/// The value in `tracing`. Texts have no quotes around them.
+pub(crate) fn traced(value: &Value) -> Option<Box<dyn tracing::Value + '_>> {
+    match value {
+        Value::Text(text) => Some(Box::new(tracing::field::display(text))),
+        Value::Number(number) => Some(Box::new(number)),
+        Value::Count(count) => Some(Box::new(count)),
+        Value::Nothing => None,
+    }
+}
+
+/// Whether spans may be wanted and may be made here. The background thread must not wait for a subscriber.
+pub(crate) fn spans_wanted() -> bool {
+    LevelFilter::current() >= LevelFilter::WARN && !listener::is_there() && !on_background()
+}
+
+/// Queues an event for the log's thread. Never blocks, and never calls a subscriber's `event`.
+pub(crate) fn leave(record: Record, say: Say, place: Option<Arc<Place>>) {
+    let Some(record) = listener::pass(record) else { return };
+    let place = place.unwrap_or_else(|| here().into());
+    // DEBUG events must not displace more important ones.
+    let room = if record.level == Level::Debug { ROOM / 2 } else { ROOM };
+    let left = current().is_some_and(|log| {
+        let left = log.events.fetch_add(1, Ordering::AcqRel) < room
+            && push(&log, Entry::Event(record, say, place));
+        log.events.fetch_sub((!left).into(), Ordering::AcqRel);
+        left
+    });
+    DROPPED.fetch_add((!left).into(), Ordering::Relaxed);
+}
+
+/// Queues the end of a place, regardless of the limit: there are no more of these than leases.
+pub(crate) fn leave_place(place: Arc<Place>) {
+    if let Some(log) = current() {
+        push(&log, Entry::Leave(place));
+    }
+}
+
+/// Queues an entry. Returns whether the log's thread exists.
+fn push(log: &Log, entry: Entry) -> bool {
+    log.left.fetch_add(1, Ordering::AcqRel);
+    let left = log.queue.send(entry).is_ok();
+    if !left {
+        log.left.fetch_sub(1, Ordering::AcqRel);
+    }
+    left
+}
+
+/// The subscriber and span of the current thread. The background thread is in no span.
+pub(crate) fn here() -> Place {
+    let subscriber = dispatcher::has_been_set().then(|| dispatcher::get_default(Dispatch::clone));
+    // If the subscriber panics here, the event has no span.
+    let current = || catch_unwind(Span::current).unwrap_or_else(|_| Span::none());
+    let span = if on_background() { Span::none() } else { current() };
+    Place { subscriber, span, within: Span::none() }
+}
+
+/// The log of this process. `None` if the system has no thread for it.
+fn current() -> Option<Arc<Made<Log>>> {
+    CURRENT.get_or_try_make(|_| true, start).ok()
+}
+
+/// Starts the log's thread, and registers the exit hook.
+fn start() -> io::Result<Log> {
+    let (queue, entries) = channel();
+    let thread = std::thread::Builder::new().name("redlock-log".into());
+    thread.spawn(move || run(&entries))?;
+    #[cfg(unix)]
+    {
+        static AT_EXIT: AtomicBool = AtomicBool::new(false);
+        if !AT_EXIT.swap(true, Ordering::Relaxed) {
+            // SAFETY: the hook only reads atomics and sleeps.
+            unsafe {
+                libc::atexit(last_words);
+            }
+        }
+    }
+    let [left, done, events] = [(); 3].map(|()| AtomicU64::new(0));
+    Ok(Log { queue, left, done, events })
+}
+
+/// Runs until the queue is closed. This only happens if two threads started a log at the same time.
+fn run(entries: &Receiver<Entry>) {
+    for entry in entries {
+        let event = matches!(entry, Entry::Event(..));
+        let place = match entry {
+            Entry::Event(record, say, place) => {
+                emit(&place, |span| say(&record, span));
+                // Reported after an event that had room, to the subscriber of that event.
+                let dropped = DROPPED.swap(0, Ordering::Relaxed);
+                if dropped > 0 {
+                    emit(&place, |_| count(dropped));
+                }
+                place
+            }
+            Entry::Leave(place) => place,
+        };
+        // Dropping the place may run code of the subscriber.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(place)));
+        if let Some(log) = CURRENT.get() {
+            log.events.fetch_sub(event.into(), Ordering::AcqRel);
+            log.done.fetch_add(1, Ordering::Release);
+        }
+    }
+}
+
+/// Ignores a panic of the subscriber. The panic hook has already reported it.
+fn emit(place: &Place, say: impl FnOnce(Option<Id>)) {
+    let say = || say(place.span.id().or_else(|| place.within.id()));
+    let _ = catch_unwind(AssertUnwindSafe(|| match &place.subscriber {
+        Some(subscriber) => dispatcher::with_default(subscriber, say),
+        None => say(),
+    }));
+}
+
+/// Logs the number of dropped events.
+fn count(dropped: u64) {
+    tracing::warn!(target: "redlock", dropped, "events were dropped because the subscriber is too slow");
+}
+
+/// The exit hook. Waits for the last events, unless the subscriber is too slow.
+#[cfg(unix)]
+extern "C" fn last_words() {
+    const SLICE: Duration = Duration::from_millis(1);
+    let Some(log) = CURRENT.get() else { return };
+    let mut waited = Duration::ZERO;
+    while log.done.load(Ordering::Acquire) < log.left.load(Ordering::Acquire) && waited < LAST_WORDS
+    {
+        std::thread::sleep(SLICE);
+        waited += SLICE;
+    }
+}

@@ -1,0 +1,237 @@
+//! Reports the metrics of the process to the program's recorder of the `metrics` crate.
+//!
+//! A recorder is code of the program: it may block, panic, or call this library. Therefore a separate thread calls it.
+//! Durations reach the thread through a bounded queue and are dropped if the queue is full. Counters are kept by the
+//! clients. The thread reads them once a second, so no count is ever dropped.
+//!
+//! The names and labels are those of the Python package's OpenTelemetry metrics, in Prometheus notation.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use metrics::{
+    Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
+};
+
+use super::stats::{Counts, Stats};
+use crate::clock::{Clock, Instant, SystemClock};
+use crate::runtime::PerProcess;
+
+/// The length of the queue. Further durations are dropped.
+const ROOM: usize = 4096;
+/// How often the counters are reported.
+const TICK: Duration = Duration::from_secs(1);
+
+/// The thread and the queue of this process.
+static CURRENT: PerProcess<Meter> = PerProcess::new();
+
+/// The sending end of the queue, and the clients whose counters the thread reads.
+struct Meter {
+    queue: SyncSender<Sample>,
+    clients: Arc<Mutex<Clients>>,
+}
+
+/// One value of a histogram.
+enum Sample {
+    /// The outcome of an acquire, and how long it took.
+    Wait(&'static str, Duration),
+    /// How a lease ended, and how long it was held.
+    Hold(&'static str, Duration),
+}
+
+/// The clients of this process. No user code runs under their lock.
+struct Clients {
+    there: Vec<Client>,
+    /// The totals of clients that no longer exist.
+    gone: Stats,
+}
+
+/// The counters of one client.
+#[derive(Clone)]
+struct Client {
+    counts: Arc<Counts>,
+    /// Adds the current values. It does not keep the client alive.
+    now: Arc<dyn Fn(&mut Stats) + Send + Sync>,
+    /// The largest value reported so far, because a closed client reports none.
+    reconnects: Arc<AtomicU64>,
+}
+
+/// The start time of an acquire.
+pub(crate) fn started(clock: &dyn Clock) -> Instant {
+    clock.now()
+}
+
+/// Records the outcome of an acquire, and how long it took.
+pub(crate) fn waited(outcome: &'static str, time: impl FnOnce() -> Duration) {
+    leave(|| Sample::Wait(outcome, time()));
+}
+
+/// Records how a lease ended, and how long it was held.
+pub(crate) fn held(end: &'static str, time: impl FnOnce() -> Duration) {
+    leave(|| Sample::Hold(end, time()));
+}
+
+/// Reads the counters of a client from now on. `now` adds its current values.
+pub(crate) fn watch(counts: &Arc<Counts>, now: impl Fn(&mut Stats) + Send + Sync + 'static) {
+    // Without the thread nothing is reported, but locks work.
+    let Ok(meter) = CURRENT.get_or_try_make(|_| true, start) else { return };
+    let (counts, now) = (Arc::clone(counts), Arc::new(now));
+    let mut clients = lock(&meter.clients);
+    clients.bury();
+    // A client that was started again has the same counters.
+    match clients.there.iter_mut().find(|client| Arc::ptr_eq(&client.counts, &counts)) {
+        Some(client) => client.now = now,
+        None => clients.there.push(Client { counts, now, reconnects: Arc::default() }),
+    }
+}
+
+/// Leaves a duration for the thread. Never blocks.
+fn leave(sample: impl FnOnce() -> Sample) {
+    if let Some(meter) = CURRENT.get() {
+        let _ = meter.queue.try_send(sample());
+    }
+}
+
+fn lock(clients: &Mutex<Clients>) -> MutexGuard<'_, Clients> {
+    clients.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Starts the thread that calls the recorder.
+fn start() -> io::Result<Meter> {
+    let (queue, samples) = sync_channel(ROOM);
+    let none = Clients { there: Vec::new(), gone: Counts::default().read() };
+    let clients = Arc::new(Mutex::new(none));
+    let read = Arc::clone(&clients);
+    let thread = std::thread::Builder::new().name("redlock-metrics".into());
+    thread.spawn(move || run(&samples, &read))?;
+    Ok(Meter { queue, clients })
+}
+
+/// Runs until the queue is closed. This only happens if two threads started a meter at the same time.
+fn run(samples: &Receiver<Sample>, clients: &Mutex<Clients>) {
+    let (mut next, mut described) = (SystemClock.now() + TICK, false);
+    loop {
+        match samples.recv_timeout(next.since(SystemClock.now())) {
+            Ok(Sample::Wait(outcome, time)) => guarded(|| {
+                histogram!("redlock_wait_duration_seconds", "outcome" => outcome).record(time);
+            }),
+            Ok(Sample::Hold(end, time)) => guarded(|| {
+                histogram!("redlock_hold_duration_seconds", "end" => end).record(time);
+            }),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+        if SystemClock.now() >= next {
+            if !std::mem::replace(&mut described, true) {
+                guarded(describe);
+            }
+            publish(&total(clients));
+            next = SystemClock.now() + TICK;
+        }
+    }
+}
+
+impl Clients {
+    /// Adds the counters of dropped clients to the totals.
+    fn bury(&mut self) {
+        let Self { there, gone } = self;
+        there.retain(|client| {
+            let lives = Arc::strong_count(&client.counts) > 1;
+            if !lives {
+                let reconnects = client.reconnects.load(Relaxed);
+                add(gone, &Stats { reconnects, ..client.counts.read() });
+            }
+            lives
+        });
+    }
+}
+
+/// The totals of all clients, and their current values.
+fn total(clients: &Mutex<Clients>) -> Stats {
+    let mut clients = lock(clients);
+    clients.bury();
+    let mut total = clients.gone.clone();
+    let there = clients.there.clone();
+    drop(clients);
+    for client in there {
+        let mut stats = client.counts.read();
+        (client.now)(&mut stats);
+        stats.reconnects =
+            client.reconnects.fetch_max(stats.reconnects, Relaxed).max(stats.reconnects);
+        add(&mut total, &stats);
+    }
+    total
+}
+
+/// Adds the numbers of one client to a sum.
+fn add(sum: &mut Stats, stats: &Stats) {
+    sum.granted += stats.granted;
+    sum.refused += stats.refused;
+    sum.timed_out += stats.timed_out;
+    sum.unavailable += stats.unavailable;
+    sum.released += stats.released;
+    sum.renewed += stats.renewed;
+    sum.unrenewed += stats.unrenewed;
+    for ((_, sum), (_, count)) in sum.lost.iter_mut().zip(&stats.lost) {
+        *sum += count;
+    }
+    sum.reconnects += stats.reconnects;
+    sum.waiting += stats.waiting;
+    sum.held += stats.held;
+}
+
+/// Reports to the recorder. Each value is a total, so the next report makes up for a failed one.
+fn publish(total: &Stats) {
+    let outcomes = [
+        ("granted", total.granted),
+        ("refused", total.refused),
+        ("timeout", total.timed_out),
+        ("unavailable", total.unavailable),
+    ];
+    for (outcome, count) in outcomes {
+        guarded(|| counter!("redlock_acquires_total", "outcome" => outcome).absolute(count));
+    }
+    for (outcome, count) in [("confirmed", total.renewed), ("unconfirmed", total.unrenewed)] {
+        guarded(|| counter!("redlock_renewals_total", "outcome" => outcome).absolute(count));
+    }
+    for (reason, count) in &total.lost {
+        let reason = reason.as_str();
+        guarded(|| counter!("redlock_losses_total", "reason" => reason).absolute(*count));
+    }
+    guarded(|| counter!("redlock_releases_total").absolute(total.released));
+    guarded(|| counter!("redlock_reconnects_total").absolute(total.reconnects));
+    #[allow(clippy::cast_precision_loss, reason = "the counts are far below 2^53")]
+    let (held, waiting) = (total.held as f64, total.waiting as f64);
+    guarded(|| gauge!("redlock_held").set(held));
+    guarded(|| gauge!("redlock_waiting").set(waiting));
+}
+
+/// Describes the metrics once, with the texts of the Python package's OpenTelemetry metrics.
+fn describe() {
+    describe_counter!("redlock_acquires_total", "Acquires that ended, by outcome.");
+    describe_counter!("redlock_renewals_total", "Renewals, by whether a quorum confirmed them.");
+    describe_counter!("redlock_losses_total", "Leases that were lost, by reason.");
+    describe_counter!("redlock_releases_total", "Leases that their owner released.");
+    describe_counter!("redlock_reconnects_total", "Connections that were opened again.");
+    describe_gauge!("redlock_held", "Leases that are held now.");
+    describe_gauge!("redlock_waiting", "Acquires that are under way now.");
+    describe_histogram!(
+        "redlock_wait_duration_seconds",
+        Unit::Seconds,
+        "How long acquires took, by outcome."
+    );
+    describe_histogram!(
+        "redlock_hold_duration_seconds",
+        Unit::Seconds,
+        "How long leases were held, by how they ended."
+    );
+}
+
+/// Ignores a panic of the recorder. The panic hook has already reported it.
+fn guarded(tell: impl FnOnce()) {
+    let _ = catch_unwind(AssertUnwindSafe(tell));
+}

@@ -1,0 +1,12 @@
+//! Unit tests of the whole core: the simulation, which uses private items, and a time limit for every test.
+
+#[cfg(target_os = "linux")]
+mod limit;
+#[allow(
+    clippy::cast_precision_loss,
+    clippy::type_complexity,
+    clippy::too_many_arguments,
+    clippy::struct_excessive_bools,
+    reason = "a simulation prints its times and passes its world around"
+)]
+mod simulation;

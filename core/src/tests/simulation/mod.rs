@@ -1,0 +1,190 @@
+//! Simulates the real round, tally, lease, renewal, waiting and fencing code over simulated nodes and virtual time.
+//!
+//! A seed generates a scenario. The same seed plays identically, byte for byte. A scenario that breaks a promise is
+//! shrunk by leaving steps out.
+//!
+//! | modules | contents |
+//! |---|---|
+//! | `scenario`, `action`, `generator`, `situations`, `special` | the events of a run: clients that acquire, hold, extend, cancel, pause and crash, and failures of nodes and connections |
+//! | `play`, `start`, `steps`, `usage` | the run: tasks polled on one thread, steps applied to the world, lock operations of clients |
+//! | `world`, `clock` | virtual time and the clock of each client |
+//! | `simulated`, `network`, `replies`, `link`, `request` | a node as the algorithm sees it, and the network in both directions |
+//! | `server`, `hazards` | the behaviour of a node, and the changes made to it |
+//! | `min_hold` | keys that stay for a while after a release |
+//! | `router`, `slots` | a node that is a cluster: what its clients know of it, and how its slot moves |
+//! | `replicas`, `failover` | the data of a node's replicas, and their promotion |
+//! | `monitor`, `record`, `progress`, `view` | the promises of the design, checked after every step |
+
+mod action;
+mod clock;
+mod failover;
+mod generator;
+mod hazards;
+mod link;
+mod min_hold;
+mod monitor;
+mod network;
+mod play;
+mod progress;
+mod record;
+mod replicas;
+mod replies;
+mod request;
+mod router;
+mod scenario;
+mod server;
+mod simulated;
+mod situations;
+mod slots;
+mod special;
+mod start;
+mod steps;
+mod usage;
+mod view;
+mod world;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use scenario::{Promise, Scenario};
+
+fn seeds(default: u64) -> u64 {
+    std::env::var("SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(default)
+}
+
+/// Plays seeds on all cores and returns the first violation, shrunk.
+fn search(promise: Promise, first: u64, count: u64) -> Option<(u64, Scenario, String)> {
+    let next = AtomicU64::new(first);
+    let found = std::sync::Mutex::new(None);
+    let workers = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    std::thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                while found.lock().unwrap().is_none() {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= first + count {
+                        return;
+                    }
+                    let scenario = Scenario::from_seed(seed, promise);
+                    if let Err(violation) = play::play(&scenario) {
+                        found.lock().unwrap().get_or_insert((seed, scenario, violation));
+                    }
+                }
+            });
+        }
+    });
+    let (seed, scenario, violation) = found.into_inner().unwrap()?;
+    let kind = violation.split(':').next().unwrap_or_default().to_owned();
+    let same =
+        |candidate: &Scenario| play::play(candidate).err().filter(|again| again.starts_with(&kind));
+    let (shrunk, violation) = scenario.shrink(violation, same);
+    Some((seed, shrunk, violation))
+}
+
+/// With TRACE, includes the full trace of the run.
+fn report(seed: u64, scenario: &Scenario, violation: &str) -> String {
+    let steps = scenario.steps.len();
+    let trace = std::env::var("TRACE").map(|_| play::trace(scenario).join("\n"));
+    let trace = trace.unwrap_or_default();
+    format!("seed {seed}: {violation}\nshortest schedule, {steps} steps:\n{scenario}{trace}")
+}
+
+/// Plays `count` seeds, starting at FIRST. No seed may break a promise.
+fn check_seeds(promise: Promise, count: u64) {
+    let first = std::env::var("FIRST").ok().and_then(|first| first.parse().ok()).unwrap_or(0);
+    if let Some((seed, scenario, violation)) = search(promise, first, count) {
+        panic!("{}", report(seed, &scenario, &violation));
+    }
+    println!("{promise:?}, {count} seeds from {first}: no violation");
+}
+
+/// Plays fewer seeds, for promises that need less coverage.
+fn check_fewer_seeds(promise: Promise) {
+    check_seeds(promise, seeds(300).min(20_000));
+}
+
+#[test]
+fn all_guarantees_hold() {
+    check_seeds(Promise::Kept, seeds(2000));
+}
+
+#[test]
+fn finds_second_holders_where_nothing_is_guaranteed() {
+    for promise in [
+        Promise::KeysAreDeleted,
+        Promise::NodesAreFlushed,
+        Promise::NoGuard,
+        Promise::LastWritesAreLost,
+    ] {
+        let (seed, scenario, violation) = search(promise, 0, 20_000)
+            .unwrap_or_else(|| panic!("{promise:?} was never seen to break anything"));
+        assert!(violation.starts_with("two holders"), "{promise:?}: {violation}");
+        println!("{promise:?}: {}", report(seed, &scenario, &violation));
+    }
+}
+
+#[test]
+fn replaced_servers_break_no_guarantee() {
+    check_fewer_seeds(Promise::ServersChange);
+}
+
+#[test]
+fn confirmed_writes_survive_replaced_servers() {
+    check_fewer_seeds(Promise::ReplicasConfirm);
+}
+
+#[test]
+fn moving_slots_break_no_guarantee() {
+    check_fewer_seeds(Promise::SlotsMove);
+}
+
+#[test]
+fn cluster_failovers_break_no_guarantee() {
+    check_fewer_seeds(Promise::ClustersFailOver);
+}
+
+#[test]
+fn flushes_break_no_guarantee() {
+    check_fewer_seeds(Promise::FlushesAreSurvived);
+}
+
+#[test]
+fn force_released_lock_is_free() {
+    check_fewer_seeds(Promise::ForceReleased);
+}
+
+#[test]
+fn fencing_tokens_increase_after_a_manual_delete() {
+    check_fewer_seeds(Promise::TokensDespiteDeletes);
+}
+
+#[test]
+fn repeated_acquires_let_others_in() {
+    for seed in 0..20 {
+        let scenario = Scenario::repeated_acquires(seed, 1);
+        if let Err(violation) = play::play(&scenario) {
+            panic!("{}", report(seed, &scenario, &violation));
+        }
+    }
+}
+
+#[test]
+fn free_lock_is_granted_within_about_one_round() {
+    for seed in 0..20 {
+        let scenario = Scenario::short_waits(seed, [1, 3][usize::from(seed % 2 == 1)]);
+        if let Err(violation) = play::play(&scenario) {
+            panic!("{}", report(seed, &scenario, &violation));
+        }
+    }
+}
+
+#[test]
+fn seed_replays_identically() {
+    let mut lines = 0;
+    for seed in 0..50 {
+        let scenario = Scenario::from_seed(seed, Promise::Kept);
+        let (one, two) = (play::trace(&scenario), play::trace(&scenario));
+        assert_eq!(one, two, "seed {seed}");
+        lines += one.len();
+    }
+    assert!(lines > 50 * 50, "hardly anything was done: {lines} lines");
+}
