@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import redlock
 
+from tests.waiting import eventually
+
 from . import certificates
 from .servers import Server, Silent
 from .test_tls import Secured
@@ -67,8 +69,13 @@ def test_tls_verify_off_accepts_any_certificate_and_warns_once(
             # After a reconnect, the message is not repeated.
             server.client.client_kill_filter(_type="normal", skipme=True)
             client.lock("job", wait=5).acquire().release()
-        said = [record for record in caplog.records if "tls_verify is off" in record.getMessage()]
-        assert len(said) == 1
-        assert server.tls_url in said[0].getMessage()
+
+        def said() -> list[logging.LogRecord]:
+            return [one for one in caplog.records if "tls_verify is off" in one.getMessage()]
+
+        # Records arrive on another thread.
+        eventually(lambda: bool(said()))
+        assert len(said()) == 1
+        assert server.tls_url in said()[0].getMessage()
     finally:
         server.close()

@@ -57,7 +57,7 @@ impl<'a> Attempt<'a> {
             permanent: false,
             refused_since: None,
             limit: OutageLimit::new(unavailable_after, started),
-            delays: Delays::new(),
+            delays: Delays::default(),
             outlook: Outlook::new(),
             patience: Patience::new(request),
         }

@@ -27,31 +27,22 @@ const SAME_END: Duration = Duration::from_millis(3);
 /// would keep the caller busy.
 const CHECK: Duration = Duration::from_millis(100);
 
-/// A growing delay with jitter, so that clients that collided do not collide again.
-struct Backoff {
-    next: Duration,
-    first: Duration,
-    longest: Duration,
-}
+/// A growing delay with jitter, so that clients that collided do not collide again. It contains the next delay, or zero
+/// at first.
+#[derive(Default)]
+struct Backoff(Duration);
 
 impl Backoff {
-    fn new((first, longest): (Duration, Duration)) -> Self {
-        Self { next: first, first, longest }
-    }
-
-    fn delay(&mut self) -> Duration {
-        let full = self.next;
+    fn delay(&mut self, (first, longest): (Duration, Duration)) -> Duration {
+        let full = self.0.max(first);
         // Slower than doubling, so that the end of a contention is noticed soon.
-        self.next = full.mul_f64(1.5).min(self.longest);
+        self.0 = full.mul_f64(1.5).min(longest);
         jittered(full)
-    }
-
-    fn reset(&mut self) {
-        self.next = self.first;
     }
 }
 
 /// The delays of one acquire. Each grows as long as its cause lasts.
+#[derive(Default)]
 pub(super) struct Delays {
     split: Backoff,
     poll: Backoff,
@@ -59,33 +50,28 @@ pub(super) struct Delays {
 }
 
 impl Delays {
-    pub(super) fn new() -> Self {
-        let [split, poll, unavailable] = [SPLIT, POLL, UNAVAILABLE].map(Backoff::new);
-        Self { split, poll, unavailable }
-    }
-
     /// Resets the delays of causes that have ended.
     pub(super) fn note(&mut self, refusal: &Refusal) {
         if !refusal.is_unavailable() {
-            self.unavailable.reset();
+            self.unavailable = Backoff::default();
         }
         if !matches!(refusal, Refusal::Split { .. }) {
-            self.split.reset();
+            self.split = Backoff::default();
         }
     }
 
     pub(super) fn after_split(&mut self) -> Duration {
-        self.split.delay()
+        self.split.delay(SPLIT)
     }
 
     pub(super) fn while_unavailable(&mut self) -> Duration {
-        self.unavailable.delay()
+        self.unavailable.delay(UNAVAILABLE)
     }
 
     /// The delay until the holder's TTL ends, or until the next request without a notification. `notified`: a quorum
     /// of nodes sends notifications.
     pub(super) fn until_free(&mut self, free: Option<Duration>, notified: bool) -> Duration {
-        let ask = if notified { jittered(FALLBACK) } else { self.poll.delay() };
+        let ask = if notified { jittered(FALLBACK) } else { self.poll.delay(POLL) };
         // A node reports whole milliseconds and expires the key slightly later. The jitter also keeps clients that
         // know the same end from asking at once.
         let ends = free.map(|free| free + jittered(Duration::from_millis(4)));
