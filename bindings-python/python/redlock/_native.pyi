@@ -683,6 +683,10 @@ class Lease:
         """
         The body of an `async with` that runs under this lease.
         """
+    def _conclude(self, /, problem: "redlock.errors.LockError", error: "BaseException | None") -> "None":
+        """
+        Ends an `async with` whose release failed.
+        """
     def _enter(self, /, body: "object") -> "None":
         """
         Begins an `async with` over the lease itself.
@@ -1426,7 +1430,7 @@ def _client(identity: "str", nodes: "list[str]", options: "dict[str, typing.Any]
 
 def _conclude(problem: "redlock.errors.LockError", error: "BaseException | None") -> "None":
     """
-    What a failed release does to the end of a with statement that `error` may be leaving: what the body raised stands.
+    Ends the `with` of a client whose shutdown failed.
     """
 
 def _fail_memory(name: "str", down: "bool") -> "None":
