@@ -15,8 +15,8 @@ use super::handshake::{Greeting, guard_time};
 use super::in_flight::{Expects, InFlight, Purpose};
 use super::link::{Link, VotesFrom};
 use super::reply;
+use super::resolver::{Found, News, Resolver, Route};
 use super::rights::Needs;
-use super::route::{Finder, Found, News, Route};
 use super::run_ids::RunIds;
 use super::strays::{Outlet, Redirect, Stray};
 use crate::clock::{Clock, Instant};
@@ -79,7 +79,7 @@ pub(super) struct Context {
     /// Where to connect.
     pub(super) target: Target,
     /// Finds the server for each attempt.
-    pub(super) finder: Arc<Finder>,
+    pub(super) resolver: Arc<Resolver>,
     /// Reports changes of the server.
     pub(super) news: News,
     /// The clock of the client. Leases, guards and pending deletes use it.
@@ -158,11 +158,11 @@ impl Context {
         let debts = Debts::default();
         let guard = Some(target.guard).filter(|guard| !guard.is_zero());
         let old = guard.map_or(Duration::ZERO, |guard| guard_time(guard) + HEARD);
-        let finder = Arc::new(Finder::new(&target.route, old));
-        let (news, run_id, not_before) = (finder.news(), None, None);
+        let resolver = Arc::new(Resolver::new(&target.route, old));
+        let (news, run_id, not_before) = (resolver.news(), None, None);
         Self {
             target,
-            finder,
+            resolver,
             news,
             clock,
             watch,

@@ -41,8 +41,8 @@ mod reconnect;
 mod refusal;
 mod renewal;
 mod reply;
+mod resolver;
 mod rights;
-mod route;
 mod run_ids;
 mod script;
 mod session;
@@ -90,8 +90,8 @@ pub(crate) use {
     durability::Durability,
     endpoint::CONNECT_TIMEOUT,
     query::Given,
+    resolver::Route,
     rights::Needs,
-    route::Route,
     run_ids::RunIds,
     shared::Shared,
     url_rules::{cleaned, invalid_url, misread},

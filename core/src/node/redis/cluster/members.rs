@@ -96,7 +96,7 @@ impl Members {
         let member = self.known.entry(address.clone()).or_insert_with(|| {
             let target = Target {
                 url: maker.url.clone(),
-                route: Route::Fixed(maker.seeds.at(address)),
+                route: Route::to(maker.seeds.at(address)),
                 guard: maker.guard,
                 needs: maker.needs.clone(),
                 run_ids: Arc::clone(&maker.run_ids),

@@ -69,7 +69,7 @@ impl ClusterNode {
         let ((to_lobby, lobby, _), (to_router, strays)) = (queue(None), unbounded_channel());
         let node = RedisNode::leading_to(
             to_lobby,
-            (url.clone(), Route::Fixed(seeds.first())),
+            (url.clone(), Route::to(seeds.first())),
             &needs,
             Arc::clone(&clock),
         );

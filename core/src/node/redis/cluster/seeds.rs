@@ -108,9 +108,7 @@ impl Seeds {
 
     /// Returns another server of the cluster, with the same login and options.
     pub(super) fn at(&self, address: &Address) -> Endpoint {
-        let (host, port) = (address.host.to_string(), address.port);
-        let place = if self.is_tls() { Place::Tls(host, port) } else { Place::Tcp(host, port) };
-        Endpoint { place, ..self.first() }
+        self.0[0].at(address.host.to_string(), address.port)
     }
 }
 

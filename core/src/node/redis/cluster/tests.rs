@@ -43,7 +43,7 @@ fn atlas() -> Atlas {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let watch = Arc::new(Watch::new(Arc::default()));
     let (to_lobby, ..) = queue(None);
-    let place = ("url".to_owned(), Route::Fixed(seeds.first()));
+    let place = ("url".to_owned(), Route::to(seeds.first()));
     let node = RedisNode::leading_to(to_lobby, place, &needs, Arc::clone(&clock));
     let map = Map::new(Arc::new(Member { address: None, node }));
     let maker = Maker {
