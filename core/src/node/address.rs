@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::memory::Memory;
-use super::redis::{Given, Route, Seeds, Shared, cleaned, invalid_url, misread};
+use super::redis::{Given, Parameters, Route, Seeds, Shared, cleaned, invalid_url, misread};
 use crate::error::Result;
 
 /// The address of a node, and the login to use there.
@@ -68,22 +68,23 @@ impl Address {
         }
     }
 
-    /// Returns the deadline of one vote, if the URL sets it.
-    pub(crate) fn node_timeout(&self) -> Option<&Given<Duration>> {
+    /// Returns the parameters of the URL. A node in memory has none.
+    fn parameters(&self) -> Option<&Parameters> {
         match self {
-            Self::Redis(route) => route.node_timeout(),
-            Self::Cluster(seeds) => seeds.node_timeout(),
+            Self::Redis(route) => Some(route.parameters()),
+            Self::Cluster(seeds) => Some(seeds.parameters()),
             Self::Memory(_) => None,
         }
     }
 
+    /// Returns the deadline of one vote, if the URL sets it.
+    pub(crate) fn node_timeout(&self) -> Option<&Given<Duration>> {
+        self.parameters()?.node_timeout.as_ref()
+    }
+
     /// Returns the time limit of one attempt to connect, if the URL sets it.
     pub(crate) fn connect_timeout(&self) -> Option<&Given<Duration>> {
-        match self {
-            Self::Redis(route) => route.parameters().connect_timeout.as_ref(),
-            Self::Cluster(seeds) => seeds.connect_timeout(),
-            Self::Memory(_) => None,
-        }
+        self.parameters()?.connect_timeout.as_ref()
     }
 
     /// Returns the URL without its password. Errors, logs and `repr` show it, and it identifies the node.

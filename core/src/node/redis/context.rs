@@ -14,11 +14,11 @@ use super::debts::Debts;
 use super::handshake::{Greeting, guard_time};
 use super::in_flight::{Expects, InFlight, Purpose};
 use super::link::{Link, VotesFrom};
+use super::redirects::{Outlet, Redirect, Stray};
 use super::reply;
 use super::resolver::{Found, News, Resolver, Route};
 use super::rights::Needs;
 use super::run_ids::RunIds;
-use super::strays::{Outlet, Redirect, Stray};
 use crate::clock::{Clock, Instant};
 use crate::foreground::OnRuntime;
 use crate::log;
@@ -51,9 +51,14 @@ pub(crate) struct Target {
 
 impl Target {
     /// Creates the target of a standalone server.
-    pub(crate) fn alone(route: Route, guard: Duration, needs: Needs, run_ids: Arc<RunIds>) -> Self {
-        let (url, runtime, outlet) = (route.redacted(), None, None);
-        Self { url, route, guard, needs, run_ids, runtime, outlet }
+    pub(crate) fn alone(
+        route: Route,
+        guard: Duration,
+        needs: Needs,
+        run_ids: Arc<RunIds>,
+        runtime: Option<Arc<OnRuntime>>,
+    ) -> Self {
+        Self { url: route.redacted(), route, guard, needs, run_ids, runtime, outlet: None }
     }
 
     /// Sends an event to the cluster, if there is one.

@@ -38,6 +38,7 @@ mod query;
 mod queue;
 mod reader;
 mod reconnect;
+mod redirects;
 mod refusal;
 mod renewal;
 mod reply;
@@ -49,7 +50,6 @@ mod session;
 mod shared;
 mod socket;
 mod steps;
-mod strays;
 mod stream;
 mod talk;
 #[cfg(test)]
@@ -89,7 +89,7 @@ pub(crate) use {
     context::Target,
     durability::Durability,
     endpoint::CONNECT_TIMEOUT,
-    query::Given,
+    query::{Given, Parameters},
     resolver::Route,
     rights::Needs,
     run_ids::RunIds,
@@ -125,15 +125,16 @@ impl RedisNode {
     }
 
     /// Creates a node whose commands another task takes from its queue.
-    fn leading_to(
-        queue: Queue,
-        (url, route): (String, Route),
-        needs: &Needs,
-        clock: Arc<dyn Clock>,
-    ) -> Self {
+    fn leading_to(queue: Queue, target: &Target, clock: Arc<dyn Clock>) -> Self {
+        let (url, route) = (target.url.clone(), Arc::new(target.route.clone()));
         let link = Arc::default();
-        let ways = Ways::of(needs, &link);
-        Self { url, route: Arc::new(route), queue, link, clock, ways }
+        let ways = Ways::of(&target.needs, &link);
+        Self { url, route, queue, link, clock, ways }
+    }
+
+    /// Queues a redirected command, or one that waited for its owner.
+    fn give(&self, in_flight: InFlight) {
+        self.queue.put(in_flight);
     }
 
     /// Sends an internal command and returns its reply.

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::super::RedisNode;
-use super::super::strays::Address;
+use super::super::redirects::Address;
 use crate::node::SLOTS;
 
 /// One server of a cluster.

@@ -1,18 +1,14 @@
 //! Implements a Redis Cluster as one node, with a connection for each server.
 //!
 //! A command for a key goes to the owner of the key's slot. It looks its owner up in the map and then works as for
-//! [`RedisNode`]. The task of [`router`] maintains the map and handles redirects (MOVED, ASK). Before there is a map,
-//! it handles every command.
+//! [`RedisNode`]. The [`task`] maintains the map and handles redirects (MOVED, ASK). Before there is a map, it handles
+//! every command.
 
-mod atlas;
-mod ending;
+mod discovery;
 mod map;
-mod members;
-mod onward;
-mod router;
-mod ruling;
 mod seeds;
-mod survey;
+mod state;
+mod task;
 #[cfg(test)]
 mod tests;
 mod topology;
@@ -26,17 +22,16 @@ use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::oneshot;
 
 use super::queue::queue;
-use super::{Needs, RedisNode, Route, RunIds};
+use super::redirects::{Address, Outlet};
+use super::{RedisNode, Target};
 use crate::background;
 use crate::clock::Clock;
-use crate::foreground::OnRuntime;
 use crate::node::{
     Claim, Extension, Fault, Holder, Node, Outage, Reply, Vote, VoteParams, Watch, slot,
 };
-use atlas::Atlas;
 use map::{Map, Member};
-use members::{Maker, Members};
-use router::Router;
+use state::State;
+use task::Task;
 
 pub(crate) use seeds::Seeds;
 
@@ -48,53 +43,35 @@ pub(crate) struct ClusterNode {
     clock: Arc<dyn Clock>,
     /// The outage of the cluster as a whole. Each server has its own one too.
     outage: Outage,
-    /// Counts the unfinished deletes that passed through the router. Each of them has a clone.
+    /// Counts the unfinished deletes that passed through the task. Each of them has a clone.
     astray: Arc<()>,
-    /// Dropped with the client, which eventually ends the router.
+    /// Dropped with the client, which eventually ends the task.
     _client: oneshot::Sender<()>,
 }
 
 impl ClusterNode {
-    /// Starts the task of the cluster. It connects with the first command.
+    /// Starts the task of the cluster. It connects with the first command. `target` has the parameters of every
+    /// connection, except for the address.
     pub(crate) fn new(
         seeds: Seeds,
-        (guard, needs): (Duration, Needs),
-        run_ids: Arc<RunIds>,
+        mut target: Target,
         clock: Arc<dyn Clock>,
         watch: Arc<Watch>,
-        runtime: Option<Arc<OnRuntime>>,
     ) -> Self {
-        let url = seeds.redacted();
-        // The lobby has no connection. The router takes its commands.
-        let ((to_lobby, lobby, _), (to_router, strays)) = (queue(None), unbounded_channel());
-        let node = RedisNode::leading_to(
-            to_lobby,
-            (url.clone(), Route::to(seeds.first())),
-            &needs,
-            Arc::clone(&clock),
-        );
+        target.url = seeds.redacted();
+        let url = target.url.clone();
+        // The lobby has no connection. The task takes its commands.
+        let ((to_lobby, lobby, _), (to, strays)) = (queue(None), unbounded_channel());
+        let node = RedisNode::leading_to(to_lobby, &target, Arc::clone(&clock));
         let map = Map::new(Arc::new(Member { address: None, node }));
-        let map = Arc::new(ArcSwap::from_pointee(map));
-        let astray = Arc::new(());
-        let maker = Maker {
-            url: url.clone(),
-            seeds,
-            guard,
-            needs,
-            run_ids,
-            clock: Arc::clone(&clock),
-            watch: Arc::clone(&watch),
-            runtime,
-            strays: to_router,
-            astray: Arc::downgrade(&astray),
-        };
-        let (members, time) = (Members::new(maker), Arc::clone(&clock));
-        let router = Router::new(lobby, strays, Atlas::new(Arc::clone(&map), members, time, watch));
+        let (map, astray) = (Arc::new(ArcSwap::from_pointee(map)), Arc::new(()));
+        let outlet = Outlet { to, from: Address::new("", 0), astray: Arc::downgrade(&astray) };
+        let state =
+            State::new(Arc::clone(&map), seeds, (target, outlet), Arc::clone(&clock), watch);
         let (client, gone) = oneshot::channel();
         // The task outlives the node while deletes are pending.
-        background::spawn(router.run(gone)).detach();
-        let outage = Outage::default();
-        Self { url, map, clock, outage, astray, _client: client }
+        background::spawn(Task::new(lobby, strays, state).run(gone)).detach();
+        Self { url, map, clock, outage: Outage::default(), astray, _client: client }
     }
 
     /// Sends a command to the owner of the key's slot. The map is held meanwhile, because a change of the map waits for
@@ -201,12 +178,12 @@ impl Node for ClusterNode {
     }
 }
 
-/// Shared with the simulation, which has its own router.
+/// Shared with the simulation, which has its own task.
 #[cfg(test)]
 pub(crate) mod simulated {
     pub(crate) use super::super::in_flight::Detour;
-    pub(crate) use super::super::strays::Address as Place;
+    pub(crate) use super::super::redirects::Address as Place;
+    pub(crate) use super::super::redirects::{Onward, onward, pause, rested};
     pub(crate) use super::map::{Map, Member};
-    pub(crate) use super::onward::{Onward, onward, pause, rested};
-    pub(crate) use super::ruling::{Ruling, ruling};
+    pub(crate) use super::topology::{Ruling, ruling};
 }

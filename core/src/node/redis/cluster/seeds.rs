@@ -3,12 +3,11 @@
 //! The format is `redis+cluster://[user:pass@]host[:port],host[:port]`. Each host follows the rules of a `redis://`
 //! URL, and all of them have the same login. This module opens no connection.
 
-use std::time::Duration;
-
 use super::super::endpoint::{Endpoint, Place};
-use super::super::query::Given;
+use super::super::query::Parameters;
+use super::super::redirects::Address;
+use super::super::resolver::Route;
 use super::super::shared::Shared;
-use super::super::strays::Address;
 use super::super::url_rules::invalid_url;
 use crate::error::Result;
 
@@ -59,14 +58,9 @@ impl Seeds {
             .map(Self)
     }
 
-    /// Returns the deadline of one vote, if the URL sets it.
-    pub(crate) fn node_timeout(&self) -> Option<&Given<Duration>> {
-        self.0.first()?.parameters.node_timeout.as_ref()
-    }
-
-    /// Returns the time limit of one attempt to connect, if the URL sets it.
-    pub(crate) fn connect_timeout(&self) -> Option<&Given<Duration>> {
-        self.0.first()?.parameters.connect_timeout.as_ref()
+    /// Returns the parameters of the URL.
+    pub(crate) fn parameters(&self) -> &Parameters {
+        &self.0[0].parameters
     }
 
     /// Returns the URL without user and password.
@@ -92,10 +86,10 @@ impl Seeds {
         format!("{scheme}+cluster://{}", hosts.collect::<Vec<_>>().join(","))
     }
 
-    /// Returns the first server of the URL.
-    pub(super) fn first(&self) -> Endpoint {
+    /// Returns the route to the first server of the URL.
+    pub(crate) fn route(&self) -> Route {
         // There is at least one, because an empty list of hosts is refused.
-        self.0[0].clone()
+        Route::to(self.0[0].clone())
     }
 
     /// Returns the addresses of the seeds.

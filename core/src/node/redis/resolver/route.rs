@@ -9,7 +9,7 @@ use std::time::Duration;
 use url::{Url, form_urlencoded};
 
 use super::super::endpoint::{Endpoint, Place};
-use super::super::query::{Given, Parameters};
+use super::super::query::Parameters;
 use super::super::shared::Shared;
 use super::super::url_rules::{invalid_url, without_zone};
 use crate::error::Result;
@@ -65,11 +65,6 @@ impl Route {
             *sentinel = sentinel.clone().with(shared)?;
         }
         Ok(Self { server: self.server.with(shared)?.asking(shared)?, ..self })
-    }
-
-    /// Returns the deadline of one vote, if the URL sets it.
-    pub(crate) fn node_timeout(&self) -> Option<&Given<Duration>> {
-        self.parameters().node_timeout.as_ref()
     }
 
     /// Returns the parameters of the URL, except those for sentinels.

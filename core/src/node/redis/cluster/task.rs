@@ -4,62 +4,69 @@
 //! key's votes and deletes is preserved in two ways. A vote without a waiting caller is never redirected, and deletes
 //! are only sent after the caller stopped waiting. And deletes follow the votes at former owners too ([`super::map`]).
 
+use std::future::Future;
 use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use futures_util::{FutureExt, StreamExt};
+use redis::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::super::in_flight::InFlight;
-use super::super::strays::{Address, Redirect, Stray};
-use super::atlas::{Atlas, Later, slot_of};
-use super::ending::{Ending, ended, over};
-use super::onward::{MOMENT, Onward, onward, pause, rested};
-use super::survey::Found;
-use crate::clock::Instant;
+use super::super::redirects::{Address, MOMENT, Onward, Redirect, Stray, onward, pause, rested};
+use super::discovery::Found;
+use super::map::Member;
+use super::state::{Later, State, slot_of};
+use crate::clock::{Clock, Instant};
 use crate::log;
-use crate::node::Fault;
+use crate::node::{Fault, Node};
 
-/// How long commands fail immediately after a survey found nothing.
+/// How long commands fail immediately after a discovery found nothing.
 const CALM: Duration = Duration::from_millis(200);
+/// How long the task of a closed client waits for replies, and pauses before it checks the pending deletes again.
+const SHUTDOWN_REPLIES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(100));
 
-/// The state of the task.
-pub(super) struct Router {
+/// Completes with whether all work of a closed client has ended.
+type Shutdown = Pin<Box<dyn Future<Output = bool> + Send>>;
+
+/// The task of a cluster.
+pub(super) struct Task {
     /// Commands whose owner is not known.
     lobby: UnboundedReceiver<InFlight>,
     /// What the connections could not complete.
     strays: UnboundedReceiver<(Address, Stray)>,
-    /// The known state of the cluster.
-    atlas: Atlas,
-    /// Commands that wait for the survey.
+    state: State,
+    /// Commands that wait for the discovery.
     waiting: Vec<InFlight>,
     /// Commands that wait before they are redirected.
     delayed: Later<InFlight>,
-    /// Why and when the last survey failed.
+    /// Why and when the last discovery failed.
     failed: Option<(Fault, Instant)>,
     /// Set once the client is gone. The work under way then ends.
-    ending: Option<Ending>,
+    shutdown: Option<Shutdown>,
 }
 
-impl Router {
-    /// Creates a router without commands.
+impl Task {
+    /// Creates a task without commands.
     pub(super) fn new(
         lobby: UnboundedReceiver<InFlight>,
         strays: UnboundedReceiver<(Address, Stray)>,
-        atlas: Atlas,
+        state: State,
     ) -> Self {
         let (waiting, delayed) = (Vec::new(), Later::new());
-        Self { lobby, strays, atlas, waiting, delayed, failed: None, ending: None }
+        Self { lobby, strays, state, waiting, delayed, failed: None, shutdown: None }
     }
 
     /// Runs until the client is gone and no delete is pending. After a panic, it continues with the next event.
     pub(super) async fn run(mut self, mut client: oneshot::Receiver<()>) {
         while AssertUnwindSafe(self.serve(&mut client)).catch_unwind().await.is_err() {
             log::event!(
-                Error, Node, { node: self.atlas.members.url() },
+                Error, Node, { node: &*self.state.target.url },
                 "the cluster task panicked and continues"
             );
             sleep(MOMENT).await;
@@ -68,69 +75,68 @@ impl Router {
 
     async fn serve(&mut self, client: &mut oneshot::Receiver<()>) {
         loop {
-            let ending = self.ending.is_some();
+            let closed = self.shutdown.is_some();
             tokio::select! {
                 Some(in_flight) = self.lobby.recv() => self.place(in_flight),
                 Some((from, stray)) = self.strays.recv() => self.take(&from, stray),
                 Some(in_flight) = self.delayed.next() => self.place(in_flight),
-                Some((member, age)) = self.atlas.emptied.next() => {
-                    self.atlas.forget_former(&member, age);
+                Some((member, age)) = self.state.drained.next() => {
+                    self.state.forget_former(&member, age);
                 }
-                found = self.atlas.survey.next() => match found {
+                found = self.state.discovery.next() => match found {
                     Some(found) => self.found(found),
-                    None => self.atlas.ask(self.failed.is_some()),
+                    None => self.state.discover(self.failed.is_some()),
                 },
                 // The sender is dropped with the client's node.
-                _ = &mut *client, if !ending => self.end(),
-                over = over(&mut self.ending) => {
+                _ = &mut *client, if !closed => self.shut_down(),
+                ended = ended(&mut self.shutdown) => {
                     let idle = self.delayed.is_empty() && self.waiting.is_empty();
-                    if over && idle && self.strays.is_empty() && self.lobby.is_empty() {
+                    if ended && idle && self.strays.is_empty() && self.lobby.is_empty() {
                         return;
                     }
-                    self.end();
+                    self.shut_down();
                 }
             }
         }
     }
 
     /// Called when the client is gone. Waits for the replies of the servers, especially to deletes.
-    fn end(&mut self) {
-        let members =
-            self.atlas.members.all().chain([Arc::clone(self.atlas.map.load().lobby())]).collect();
-        self.ending = Some(Box::pin(ended(members, Arc::clone(&self.atlas.clock))));
+    fn shut_down(&mut self) {
+        let (members, clock) = (self.state.members(), Arc::clone(&self.state.clock));
+        self.shutdown = Some(Box::pin(shut_down(members, clock)));
     }
 
-    /// Passes the command to the owner of its slot, or lets it wait for a survey.
+    /// Passes the command to the owner of its slot, or lets it wait for a discovery.
     fn place(&mut self, mut in_flight: InFlight) {
         let Some(slot) = slot_of(&in_flight.command) else {
             // A command without a key only waits for the completion of earlier ones, which is given here.
-            let _ = in_flight.answer.send(Ok(redis::Value::Okay));
+            let _ = in_flight.answer.send(Ok(Value::Okay));
             return;
         };
         if in_flight.is_unwanted() {
-            self.atlas.debts.never_sent(&in_flight.command);
+            self.state.debts.never_sent(&in_flight.command);
             return;
         }
-        let map = self.atlas.map.load_full();
+        let map = self.state.map.load_full();
         let owner = map.owner(slot);
         in_flight.detour.asking = false;
         if owner.address.is_some() {
             owner.node.give(in_flight);
             return;
         }
-        let now = self.atlas.clock.now();
+        let (now, running) = (self.state.clock.now(), self.state.discovery.is_running());
         match &self.failed {
-            Some((fault, at)) if now.since(*at) < CALM && !self.atlas.survey.is_running() => {
+            Some((fault, at)) if now.since(*at) < CALM && !running => {
                 let fault = fault.clone();
                 self.refuse(in_flight, &fault);
             }
             _ => {
-                self.atlas.members.keep(&mut in_flight);
+                in_flight.goes_astray(&self.state.outlet.astray);
                 // When it continues, its own delete may already have reached the owner.
                 in_flight.detour.hops += 1;
                 self.waiting.push(in_flight);
-                if !self.atlas.survey.is_running() {
-                    self.atlas.survey.want_now();
+                if !running {
+                    self.state.discovery.want_now();
                 }
             }
         }
@@ -138,9 +144,9 @@ impl Router {
 
     /// Refuses a command that has no owner. A delete becomes pending for the next owner of the slot.
     fn refuse(&mut self, in_flight: InFlight, fault: &Fault) {
-        self.atlas.debts.never_sent(&in_flight.command);
-        if let Some(until) = self.atlas.debts.owe(in_flight.command, self.atlas.clock.now()) {
-            self.atlas.map.load().lobby().node.link.owe(until);
+        self.state.debts.never_sent(&in_flight.command);
+        if let Some(until) = self.state.debts.owe(in_flight.command, self.state.clock.now()) {
+            self.state.map.load().lobby().node.link.owe(until);
         }
         let _ = in_flight.answer.send(Err(fault.clone()));
     }
@@ -149,26 +155,17 @@ impl Router {
     fn take(&mut self, from: &Address, stray: Stray) {
         match stray {
             Stray::Redirected(in_flight, redirect) => self.redirect(from, in_flight, redirect),
-            Stray::Told(Redirect::Moved(slot, to)) => {
-                self.atlas.believe(from, slot, &to);
-            }
-            Stray::Told(_) => self.atlas.refused(from),
-            Stray::Owed(command, detour) => self.atlas.owe(from, command, detour),
-            Stray::Opened => self.atlas.members.opened(from),
-            Stray::Ended => {
-                let first = self.atlas.members.ended(from);
-                match self.atlas.map.load().has(from) {
-                    true if first => self.atlas.survey.want_now(),
-                    true => self.atlas.survey.want(),
-                    false => {}
-                }
-            }
+            Stray::Told(Redirect::Moved(slot, to)) => self.state.believe(from, slot, &to),
+            Stray::Told(_) => self.state.refused(from),
+            Stray::Owed(command, detour) => self.state.owe(from, command, detour),
+            Stray::Opened => self.state.opened(from),
+            Stray::Ended => self.state.closed(from),
         }
     }
 
     /// Redirects a command that `from` did not serve.
     fn redirect(&mut self, from: &Address, mut in_flight: InFlight, redirect: Redirect) {
-        let now = self.atlas.clock.now();
+        let now = self.state.clock.now();
         let listened = (in_flight.command.timeout, !in_flight.answer.is_closed());
         let purpose = &mut in_flight.command.purpose;
         let asked = matches!(redirect, Redirect::Ask(_));
@@ -186,17 +183,17 @@ impl Router {
             // To the owner by the map, whose new slots are guarded. The server in the redirect may have lost the slot
             // again.
             Redirect::Moved(slot, to) => {
-                self.atlas.believe(from, slot, &to);
+                self.state.believe(from, slot, &to);
                 slot_of(&in_flight.command)
-                    .map(|slot| Arc::clone(self.atlas.map.load().owner(slot)))
+                    .map(|slot| Arc::clone(self.state.map.load().owner(slot)))
             }
             Redirect::Ask(to) => {
                 in_flight.detour.asking = true;
-                Some(self.atlas.members.get(&to.or_host_of(from)))
+                Some(self.state.server(&to.or_host_of(from)))
             }
             Redirect::TryAgain => None,
             Redirect::Nobody => {
-                self.atlas.refused(from);
+                self.state.refused(from);
                 None
             }
         };
@@ -213,44 +210,64 @@ impl Router {
         }
     }
 
-    /// Handles the result of a survey.
+    /// Handles the result of a discovery. Commands without an owner fail.
     fn found(&mut self, found: Found) {
-        let waiting = std::mem::take(&mut self.waiting);
+        let now = self.state.clock.now();
         match found {
             Ok(topology) => {
                 self.failed = None;
-                self.atlas.apply(&topology);
-                self.atlas.members.learn(topology, &self.atlas.map.load(), self.atlas.clock.now());
-                self.atlas.debts.forget_expired(self.atlas.clock.now());
+                self.state.learn(topology);
             }
             Err(fault) => {
                 if self.failed.is_none() {
-                    self.atlas.say_lost(&fault);
+                    log::event!(
+                        Info, Node, { node: &*self.state.target.url, fault: fault.to_string() },
+                        "cannot read the cluster's slots"
+                    );
                 }
-                self.failed = Some((fault, self.atlas.clock.now()));
+                self.failed = Some((fault, now));
             }
         }
-        for in_flight in waiting {
-            let map = self.atlas.map.load_full();
-            let lost =
-                slot_of(&in_flight.command).filter(|slot| map.owner(*slot).address.is_none());
-            match (lost, &self.failed) {
-                (None, _) => self.place(in_flight),
-                (Some(_), Some((fault, _))) => {
-                    let fault = fault.clone();
+        for in_flight in std::mem::take(&mut self.waiting) {
+            let map = self.state.map.load_full();
+            let is_lost = |slot: &u16| map.owner(*slot).address.is_none();
+            match slot_of(&in_flight.command).filter(is_lost) {
+                None => self.place(in_flight),
+                Some(slot) => {
+                    let unassigned =
+                        || Fault::new(format!("no server of the cluster has the hash slot {slot}"));
+                    let fault =
+                        self.failed.as_ref().map_or_else(unassigned, |(fault, _)| fault.clone());
                     self.refuse(in_flight, &fault);
                 }
-                (Some(slot), None) => {
-                    let why = format!("no server of the cluster has the hash slot {slot}");
-                    self.refuse(in_flight, &Fault::new(why));
-                }
             }
         }
-        let known = !self.atlas.map.load().servers().is_empty();
-        if known && (self.failed.is_some() || self.atlas.is_unsettled()) {
-            self.atlas.survey.again();
+        let known = !self.state.map.load().servers().is_empty();
+        if known && (self.failed.is_some() || self.state.is_unsettled()) {
+            self.state.discovery.again();
         } else {
-            self.atlas.survey.rest();
+            self.state.discovery.rest();
         }
     }
+}
+
+/// Never completes while the client exists.
+async fn ended(shutdown: &mut Option<Shutdown>) -> bool {
+    match shutdown {
+        Some(shutdown) => shutdown.await,
+        None => std::future::pending().await,
+    }
+}
+
+/// After the client is gone, returns whether no command is under way to the members and no delete is pending.
+async fn shut_down(members: Vec<Arc<Member>>, clock: Arc<dyn Clock>) -> bool {
+    let (replies, pause) = SHUTDOWN_REPLIES;
+    let _ = timeout(replies, join_all(members.iter().map(|member| member.node.drained()))).await;
+    // Commands that were redirected by then count at their new server.
+    let now = clock.now();
+    let over = !members.iter().any(|member| member.node.link.owes(now));
+    if !over {
+        sleep(pause).await;
+    }
+    over
 }

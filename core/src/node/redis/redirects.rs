@@ -1,16 +1,19 @@
-//! Passes commands that a cluster's server did not serve from its connection to the router.
+//! Passes commands that a cluster's server did not serve from its connection to the task of the cluster, and decides how
+//! they continue.
 //!
 //! The key's slot is on another server, or is migrating. The connection only parses the reply and passes on the whole
-//! command, with its caller and its redirects. A standalone server has no router, and such a reply is treated like any
-//! other.
+//! command, with its caller and its redirects. A standalone server has no such task, and its reply is treated like any
+//! other. The simulation uses the decision too.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use redis::Value;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::in_flight::{Command, Detour, InFlight, Purpose};
+use crate::clock::Instant;
 
 /// The address of a server in a cluster: a host, by name or address, and a port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -112,6 +115,71 @@ impl Outlet {
         if matches!(in_flight.command.purpose, Purpose::Delete { .. }) {
             self.say(Stray::Owed(in_flight.command.clone(), in_flight.detour));
         }
+    }
+}
+
+/// How many servers may redirect a command immediately. Afterwards each redirect waits, so that the servers' views can
+/// converge.
+const AT_ONCE: u32 = 4;
+/// The shortest wait. It also applies while a slot is migrating.
+pub(crate) const MOMENT: Duration = Duration::from_millis(20);
+/// The longest wait.
+const LONGEST: Duration = Duration::from_secs(1);
+
+/// What to do with a redirected command.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Onward {
+    /// Dropped, because no caller waits for it. Its delete may be under way, and nothing of it may arrive after that.
+    Dropped,
+    /// Its time is over.
+    Late,
+    /// Send it to the new server immediately.
+    AtOnce,
+    /// Send it to the new server after a [`pause`].
+    Later,
+}
+
+/// Returns how long a command waits: as long as it has been under way, so that a cluster that is down for long gets few
+/// commands.
+pub(crate) fn pause(detour: &Detour, now: Instant) -> Duration {
+    let so_far = detour.since.map_or(Duration::ZERO, |since| now.since(since));
+    so_far.clamp(MOMENT, LONGEST)
+}
+
+/// Allows one immediate redirect after the wait.
+pub(crate) fn rested(detour: &mut Detour) {
+    detour.hops = AT_ONCE - 1;
+}
+
+/// Decides about a redirected command. The time limit of a delete is that of its keys.
+///
+/// `asked` means that the slot is migrating and `ASK` named the target. `ASKING` is not tied to a migration. A vote
+/// that is redirected during one migration may reach the same server during the next one. It would then be granted
+/// while the holder's key has not arrived yet. Therefore commands that create a key wait until the slot has moved.
+pub(crate) fn onward(
+    detour: &mut Detour,
+    purpose: &mut Purpose,
+    (timeout, heard): (Duration, bool),
+    asked: bool,
+    now: Instant,
+) -> Onward {
+    detour.hops += 1;
+    let since = *detour.since.get_or_insert(now);
+    let until = match purpose {
+        // Measured from its first redirect as well. A delete that a frozen server redirected later may be older than
+        // every key.
+        Purpose::Delete { owed, until, .. } => {
+            (*until.get_or_insert(now + *owed)).max(since + *owed)
+        }
+        _ if !heard => return Onward::Dropped,
+        _ => since + timeout,
+    };
+    let makes = matches!(purpose, Purpose::FirstVote { .. } | Purpose::Heal(_));
+    match detour.hops {
+        _ if now >= until => Onward::Late,
+        _ if asked && makes => Onward::Later,
+        ..=AT_ONCE => Onward::AtOnce,
+        _ => Onward::Later,
     }
 }
 
