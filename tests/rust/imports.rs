@@ -94,7 +94,6 @@ const CORE: &[&str] = &[
     "node::redis::cluster::discovery",
     "node::redis::cluster::map",
     "node::redis::cluster::topology",
-    "node::redis::cluster::seeds",
     "node::redis",
     "node::redis::ways",
     "node::redis::connection",

@@ -135,8 +135,6 @@ fn connect(
         // The store outlives the components. A restarted client finds its keys again.
         Address::Memory(memory) => Arc::new(MemoryNode::new(memory, clock, watch)),
         Address::Redis(route) => Arc::new(RedisNode::new(target(route.clone()), clock, watch)),
-        Address::Cluster(seeds) => {
-            Arc::new(ClusterNode::new(seeds.clone(), target(seeds.route()), clock, watch))
-        }
+        Address::Cluster(route) => Arc::new(ClusterNode::new(target(route.clone()), clock, watch)),
     }
 }

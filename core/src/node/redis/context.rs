@@ -12,9 +12,9 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::debts::Debts;
 use super::handshake::{Greeting, guard_time};
-use super::in_flight::{Expects, InFlight, Purpose};
+use super::in_flight::{InFlight, Purpose};
 use super::link::{Link, VotesFrom};
-use super::redirects::{Outlet, Redirect, Stray};
+use super::redirects::{Outlet, Redirect, Stray, is_forwarded};
 use super::reply;
 use super::resolver::{Found, News, Resolver, Route};
 use super::rights::Needs;
@@ -201,42 +201,30 @@ impl Context {
         let _ = in_flight.answer.send(Err(fault.clone()));
     }
 
-    /// Passes a command that a cluster's server did not serve to the router. Returns the command if its reply is for
-    /// the caller.
+    /// Handles a redirect of a cluster's server. The command fails, or the task of the cluster gets it. Returns the
+    /// command if the reply is none.
     pub(super) fn send_on(&mut self, mut in_flight: InFlight, value: &Value) -> Option<InFlight> {
         let Some(outlet) = &self.target.outlet else { return Some(in_flight) };
         let Some(redirect) = Redirect::read(value) else { return Some(in_flight) };
         let unserved = redirect == Redirect::Nobody;
-        let delete = matches!(in_flight.command.purpose, Purpose::Delete { .. });
-        let first = matches!(in_flight.command.purpose, Purpose::FirstVote { .. });
-        // Either a first vote that created no key and would fail again, or the delete of such a vote.
-        let nothing = if first {
-            in_flight.set != Some(true)
+        let (purpose, asked) = (&in_flight.command.purpose, matches!(redirect, Redirect::Ask(_)));
+        let delete = matches!(purpose, Purpose::Delete { .. });
+        let forwarded = is_forwarded(purpose, asked, in_flight.detour)
+            // The vote created no key, so the delete is not needed.
+            && !(unserved && self.debts.forgives(&in_flight.command));
+        if forwarded {
+            in_flight.forget_answers();
+            in_flight.goes_astray(&outlet.astray);
+            outlet.say(Stray::Redirected(in_flight, redirect));
         } else {
-            unserved && delete && self.debts.forgives(&in_flight.command)
-        };
-        if unserved && nothing {
-            self.debts.never_sent(&in_flight.command);
-            outlet.say(Stray::Told(redirect));
-            if delete {
-                self.link.delete_answered();
+            if unserved && in_flight.set != Some(true) {
+                self.debts.never_sent(&in_flight.command);
             }
-            let fault = self.target.route.redact_fault(reply::unexpected(value));
-            let _ = in_flight.answer.send(Err(fault));
-            return None;
-        }
-        // A second command follows and is redirected the same way.
-        if matches!(in_flight.command.expects, Expects::Owner) || (unserved && !delete) {
             outlet.say(Stray::Told(redirect));
-            return Some(in_flight);
+            let refusal = || self.target.route.redact_fault(reply::unexpected(value));
+            let fault = if unserved { refusal() } else { Fault::redirect() };
+            let _ = in_flight.answer.send(Err(fault));
         }
-        if let Purpose::Force { keys, begin, .. } = &in_flight.command.purpose {
-            // Starts again with the other server, whose clock and key may differ.
-            in_flight.command = begin(keys);
-        }
-        in_flight.forget_answers();
-        in_flight.goes_astray(&outlet.astray);
-        outlet.say(Stray::Redirected(in_flight, redirect));
         if delete {
             self.link.delete_answered();
         }

@@ -82,10 +82,8 @@ use reply::Answer;
 use ways::Ways;
 
 pub use tls::{Pem, TlsOptions};
-#[cfg(test)]
-pub(crate) use {cluster::simulated::*, confirm::Confirm, in_flight::Purpose};
 pub(crate) use {
-    cluster::{ClusterNode, Seeds},
+    cluster::ClusterNode,
     context::Target,
     durability::Durability,
     endpoint::CONNECT_TIMEOUT,
@@ -96,6 +94,8 @@ pub(crate) use {
     shared::Shared,
     url_rules::{cleaned, invalid_url, misread},
 };
+#[cfg(test)]
+pub(crate) use {cluster::simulated::*, confirm::Confirm, in_flight::Purpose};
 
 /// A server with one connection.
 pub(crate) struct RedisNode {
@@ -150,14 +150,54 @@ impl RedisNode {
         self.route.redact_fault(fault)
     }
 
+    /// Sends a vote, of one or two commands.
+    fn vote(
+        &self,
+        claim: &Claim,
+        params: VoteParams,
+    ) -> impl Future<Output = Result<Vote, Fault>> + Send + use<> {
+        let one = claim.keys.len() == 1 && params.fencing == Fencing::Off;
+        // The cheap pair of commands: most locks are free, and one key without fencing needs no script.
+        let cheap = one && params.expect == Expect::Free;
+        let first =
+            if cheap { attempt(claim, params) } else { self.ways.acquire(claim, params, false) };
+        let answer = send(&self.queue, first);
+        let followed = cheap || self.ways.without_scripts();
+        let next = followed.then(|| (self.queue.clone(), self.ways.clone(), claim.clone()));
+        let route = Arc::clone(&self.route);
+        async move {
+            let vote = async {
+                let mut answer = answer.await?;
+                let Some((queue, ways, claim)) = next else { return reply::vote(&answer) };
+                if cheap {
+                    if matches!(&answer, Value::BulkString(owner) if *owner == claim.token.as_bytes())
+                    {
+                        return Ok(Vote::Granted(None));
+                    }
+                    // Not reached if the caller stopped waiting, so no command follows the delete.
+                    answer = send(&queue, ways.acquire(&claim, params, true)).await?;
+                }
+                if native::was_ours(&answer) {
+                    return native::kept(&send(&queue, ways.extend(&claim, params)).await?);
+                }
+                reply::vote(&answer)
+            };
+            vote.await.map_err(|fault| route.redact_fault(fault))
+        }
+    }
+
     /// Sends a command. The reply is parsed where it is awaited, to relieve the thread of all connections.
-    fn ask<T: Send + 'static>(&self, command: Command, read: fn(&Value) -> Answer<T>) -> Reply<T> {
+    fn ask<T: Send + 'static>(
+        &self,
+        command: Command,
+        read: fn(&Value) -> Answer<T>,
+    ) -> impl Future<Output = Result<T, Fault>> + Send + use<T> {
         let answer = send(&self.queue, command);
         let route = Arc::clone(&self.route);
-        Box::pin(async move {
+        async move {
             let read = answer.await.and_then(|value| read(&value));
             read.map_err(|fault| route.redact_fault(fault))
-        })
+        }
     }
 }
 
@@ -199,7 +239,7 @@ impl Node for RedisNode {
         if self.is_connected(key) {
             return Box::pin(std::future::ready(Ok(())));
         }
-        self.ask(ready(key), |_| Ok(()))
+        Box::pin(self.ask(ready(key), |_| Ok(())))
     }
 
     fn guard_fault(&self, key: &str) -> Option<Fault> {
@@ -207,61 +247,35 @@ impl Node for RedisNode {
     }
 
     fn acquire(&self, claim: &Claim, params: VoteParams) -> Reply<Vote> {
-        let one = claim.keys.len() == 1 && params.fencing == Fencing::Off;
-        // The cheap pair of commands: most locks are free, and one key without fencing needs no script.
-        let cheap = one && params.expect == Expect::Free;
-        if !cheap && !self.ways.without_scripts() {
-            return self.ask(self.ways.acquire(claim, params, false), reply::vote);
-        }
-        let first =
-            if cheap { attempt(claim, params) } else { self.ways.acquire(claim, params, false) };
-        let answer = send(&self.queue, first);
-        let (queue, ways, claim) = (self.queue.clone(), self.ways.clone(), claim.clone());
-        let route = Arc::clone(&self.route);
-        Box::pin(async move {
-            let vote = async {
-                let mut answer = answer.await?;
-                if cheap {
-                    if matches!(&answer, Value::BulkString(owner) if *owner == claim.token.as_bytes())
-                    {
-                        return Ok(Vote::Granted(None));
-                    }
-                    // Not reached if the caller stopped waiting, so no command follows the delete.
-                    answer = send(&queue, ways.acquire(&claim, params, true)).await?;
-                }
-                if native::was_ours(&answer) {
-                    return native::kept(&send(&queue, ways.extend(&claim, params)).await?);
-                }
-                reply::vote(&answer)
-            };
-            vote.await.map_err(|fault| route.redact_fault(fault))
-        })
+        Box::pin(self.vote(claim, params))
     }
 
     fn extend(&self, claim: &Claim, params: VoteParams) -> Reply<Extension> {
-        self.ask(self.ways.extend(claim, params), reply::extension)
+        Box::pin(self.ask(self.ways.extend(claim, params), reply::extension))
     }
 
     fn release(&self, claim: &Claim, owed: Duration) -> Reply<bool> {
-        self.ask(self.ways.delete(claim, owed), reply::released)
+        Box::pin(self.ask(self.ways.delete(claim, owed), reply::released))
     }
 
     fn release_late(&self, claim: &Claim, owed: Duration) -> Reply<bool> {
         // A server would track an absent key that was read.
-        self.ask(Command { untracked: true, ..self.ways.delete(claim, owed) }, reply::released)
+        Box::pin(
+            self.ask(Command { untracked: true, ..self.ways.delete(claim, owed) }, reply::released),
+        )
     }
 
     fn shorten(&self, claim: &Claim, owed: Duration, stay: Duration) -> Reply<bool> {
-        self.ask(self.ways.shorten(claim, owed, stay), reply::released)
+        Box::pin(self.ask(self.ways.shorten(claim, owed, stay), reply::released))
     }
 
     fn inspect(&self, key: &str) -> Reply<Option<Holder>> {
-        self.ask(self.ways.inspect(key), reply::holder)
+        Box::pin(self.ask(self.ways.inspect(key), reply::holder))
     }
 
     fn force_release(&self, keys: &[String]) -> Reply<bool> {
         let (command, read) = self.ways.force(keys);
-        self.ask(command, read)
+        Box::pin(self.ask(command, read))
     }
 
     fn reconnects(&self) -> u64 {
@@ -273,6 +287,6 @@ impl Node for RedisNode {
     }
 
     fn drained(&self) -> Reply<()> {
-        self.ask(ping(), |_| Ok(()))
+        Box::pin(self.ask(ping(), |_| Ok(())))
     }
 }

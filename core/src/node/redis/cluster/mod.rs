@@ -1,12 +1,11 @@
 //! Implements a Redis Cluster as one node, with a connection for each server.
 //!
 //! A command for a key goes to the owner of the key's slot. It looks its owner up in the map and then works as for
-//! [`RedisNode`]. The [`task`] maintains the map and handles redirects (MOVED, ASK). Before there is a map, it handles
-//! every command.
+//! [`RedisNode`]. The [`task`] maintains the map and redirects deletes. Any other redirected command is sent again by
+//! its waiting caller. Before there is a map, the task handles every command.
 
 mod discovery;
 mod map;
-mod seeds;
 mod state;
 mod task;
 #[cfg(test)]
@@ -21,9 +20,10 @@ use futures_util::future::join_all;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::oneshot;
 
+use super::commands::TIMEOUT;
 use super::queue::queue;
-use super::redirects::{Address, Outlet};
-use super::{RedisNode, Target};
+use super::redirects::{Address, Outlet, follow};
+use super::{RedisNode, Target, reply};
 use crate::background;
 use crate::clock::Clock;
 use crate::node::{
@@ -32,8 +32,6 @@ use crate::node::{
 use map::{Map, Member};
 use state::State;
 use task::Task;
-
-pub(crate) use seeds::Seeds;
 
 /// A cluster as one logical node.
 pub(crate) struct ClusterNode {
@@ -52,13 +50,7 @@ pub(crate) struct ClusterNode {
 impl ClusterNode {
     /// Starts the task of the cluster. It connects with the first command. `target` has the parameters of every
     /// connection, except for the address.
-    pub(crate) fn new(
-        seeds: Seeds,
-        mut target: Target,
-        clock: Arc<dyn Clock>,
-        watch: Arc<Watch>,
-    ) -> Self {
-        target.url = seeds.redacted();
+    pub(crate) fn new(target: Target, clock: Arc<dyn Clock>, watch: Arc<Watch>) -> Self {
         let url = target.url.clone();
         // The lobby has no connection. The task takes its commands.
         let ((to_lobby, lobby, _), (to, strays)) = (queue(None), unbounded_channel());
@@ -66,20 +58,30 @@ impl ClusterNode {
         let map = Map::new(Arc::new(Member { address: None, node }));
         let (map, astray) = (Arc::new(ArcSwap::from_pointee(map)), Arc::new(()));
         let outlet = Outlet { to, from: Address::new("", 0), astray: Arc::downgrade(&astray) };
-        let state =
-            State::new(Arc::clone(&map), seeds, (target, outlet), Arc::clone(&clock), watch);
+        let state = State::new(Arc::clone(&map), (target, outlet), Arc::clone(&clock), watch);
         let (client, gone) = oneshot::channel();
         // The task outlives the node while deletes are pending.
         background::spawn(Task::new(lobby, strays, state).run(gone)).detach();
         Self { url, map, clock, outage: Outage::default(), astray, _client: client }
     }
 
-    /// Sends a command to the owner of the key's slot. The map is held meanwhile, because a change of the map waits for
-    /// its readers.
-    fn of<T>(&self, key: Option<&String>, ask: impl FnOnce(&RedisNode) -> T) -> T {
-        let map = self.map.load();
+    /// Sends a command to the owner of the key's slot, and again while servers redirect it. The map is held while the
+    /// command is queued, because a change of the map waits for its readers.
+    fn ask<T, R>(
+        &self,
+        key: Option<&String>,
+        timeout: Duration,
+        send: impl Fn(&RedisNode) -> R + Send + 'static,
+    ) -> Reply<T>
+    where
+        T: 'static,
+        R: Future<Output = Result<T, Fault>> + Send + 'static,
+    {
+        let (map, clock) = (Arc::clone(&self.map), Arc::clone(&self.clock));
         // A lock always has a key.
-        ask(&map.owner(key.map_or(0, |key| slot(key))).node)
+        let slot = key.map_or(0, |key| slot(key));
+        let send = move || send(&map.load().owner(slot).node);
+        Box::pin(follow(clock, timeout, send(), send))
     }
 
     /// Deletes the keys at every server that may have them. The reply of the owner counts.
@@ -128,11 +130,15 @@ impl Node for ClusterNode {
     }
 
     fn acquire(&self, claim: &Claim, params: VoteParams) -> Reply<Vote> {
-        self.of(claim.keys.first(), |owner| owner.acquire(claim, params))
+        let same = claim.clone();
+        self.ask(claim.keys.first(), params.timeout, move |owner| owner.vote(&same, params))
     }
 
     fn extend(&self, claim: &Claim, params: VoteParams) -> Reply<Extension> {
-        self.of(claim.keys.first(), |owner| owner.extend(claim, params))
+        let same = claim.clone();
+        self.ask(claim.keys.first(), params.timeout, move |owner| {
+            owner.ask(owner.ways.extend(&same, params), reply::extension)
+        })
     }
 
     fn release(&self, claim: &Claim, owed: Duration) -> Reply<bool> {
@@ -151,11 +157,13 @@ impl Node for ClusterNode {
     }
 
     fn inspect(&self, key: &str) -> Reply<Option<Holder>> {
-        self.map.load().owner(slot(key)).node.inspect(key)
+        let key = key.to_owned();
+        self.ask(Some(&key.clone()), TIMEOUT, move |owner| owner.inspect(&key))
     }
 
     fn force_release(&self, keys: &[String]) -> Reply<bool> {
-        self.of(keys.first(), |owner| owner.force_release(keys))
+        let all = keys.to_vec();
+        self.ask(keys.first(), TIMEOUT, move |owner| owner.force_release(&all))
     }
 
     fn reconnects(&self) -> u64 {
@@ -183,7 +191,9 @@ impl Node for ClusterNode {
 pub(crate) mod simulated {
     pub(crate) use super::super::in_flight::Detour;
     pub(crate) use super::super::redirects::Address as Place;
-    pub(crate) use super::super::redirects::{Onward, onward, pause, rested};
+    pub(crate) use super::super::redirects::{
+        follow, is_forwarded, is_immediate, redirect_pause, rested,
+    };
     pub(crate) use super::map::{Map, Member};
     pub(crate) use super::topology::{Ruling, ruling};
 }

@@ -18,10 +18,9 @@ use super::super::debts::Debts;
 use super::super::handshake::guard_time;
 use super::super::in_flight::{Command, Detour, InFlight};
 use super::super::redirects::{Address, Outlet};
-use super::super::{RedisNode, Route, Target};
+use super::super::{RedisNode, Target};
 use super::discovery::Discovery;
 use super::map::{Map, Member};
-use super::seeds::Seeds;
 use super::topology::{Range, Topology};
 use crate::clock::{Clock, Instant};
 use crate::node::{Change, Node, SLOTS, Watch, slot};
@@ -58,8 +57,7 @@ struct Server {
 pub(super) struct State {
     /// Read by every command.
     pub(super) map: Arc<ArcSwap<Map>>,
-    seeds: Seeds,
-    /// The parameters of every connection, except for the address.
+    /// The parameters of every connection, except for the address, and the first servers.
     pub(super) target: Target,
     /// The channel of every connection to the task, except for the address.
     pub(super) outlet: Outlet,
@@ -86,14 +84,12 @@ impl State {
     /// Creates the state of a cluster whose servers are not known yet.
     pub(super) fn new(
         map: Arc<ArcSwap<Map>>,
-        seeds: Seeds,
         (target, outlet): (Target, Outlet),
         clock: Arc<dyn Clock>,
         watch: Arc<Watch>,
     ) -> Self {
         Self {
             map,
-            seeds,
             target,
             outlet,
             discovery: Discovery::new(Arc::clone(&clock)),
@@ -113,7 +109,7 @@ impl State {
     pub(super) fn server(&mut self, address: &Address) -> Arc<Member> {
         let server = self.servers.entry(address.clone()).or_insert_with(|| {
             let outlet = Outlet { from: address.clone(), ..self.outlet.clone() };
-            let route = Route::to(self.seeds.at(address));
+            let route = self.target.route.at(address);
             let target = Target { route, outlet: Some(outlet), ..self.target.clone() };
             let node = RedisNode::new(target, Arc::clone(&self.clock), Arc::clone(&self.watch));
             let member = Arc::new(Member { address: Some(address.clone()), node });
@@ -310,7 +306,8 @@ impl State {
         if all || asked.len() < 2 {
             let owners =
                 self.ranges.iter().flat_map(|range| range.replicas.iter().chain([&range.owner]));
-            let every: HashSet<Address> = owners.cloned().chain(self.seeds.addresses()).collect();
+            let every: HashSet<Address> =
+                owners.cloned().chain(self.target.route.seeds()).collect();
             asked = every.iter().map(|address| self.server(address)).collect();
         }
         asked

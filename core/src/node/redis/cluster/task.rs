@@ -1,8 +1,9 @@
 //! Runs the task of a cluster, which redirects commands and maintains the map.
 //!
 //! Only commands that a server could not serve pass through here, together with their waiting callers. The order of a
-//! key's votes and deletes is preserved in two ways. A vote without a waiting caller is never redirected, and deletes
-//! are only sent after the caller stopped waiting. And deletes follow the votes at former owners too ([`super::map`]).
+//! key's votes and deletes is preserved in two ways. Only the waiting caller of a redirected vote sends it again, while
+//! deletes are only sent after the caller stopped waiting. And deletes follow the votes at former owners too
+//! ([`super::map`]).
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -18,7 +19,9 @@ use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
 use super::super::in_flight::InFlight;
-use super::super::redirects::{Address, MOMENT, Onward, Redirect, Stray, onward, pause, rested};
+use super::super::redirects::{
+    Address, MOMENT, Redirect, Stray, is_immediate, redirect_pause, rested,
+};
 use super::discovery::Found;
 use super::map::Member;
 use super::state::{Later, State, slot_of};
@@ -156,7 +159,9 @@ impl Task {
         match stray {
             Stray::Redirected(in_flight, redirect) => self.redirect(from, in_flight, redirect),
             Stray::Told(Redirect::Moved(slot, to)) => self.state.believe(from, slot, &to),
-            Stray::Told(_) => self.state.refused(from),
+            Stray::Told(Redirect::Nobody) => self.state.refused(from),
+            // The slot is migrating, and moves later.
+            Stray::Told(Redirect::Ask(_) | Redirect::TryAgain) => {}
             Stray::Owed(command, detour) => self.state.owe(from, command, detour),
             Stray::Opened => self.state.opened(from),
             Stray::Ended => self.state.closed(from),
@@ -166,19 +171,13 @@ impl Task {
     /// Redirects a command that `from` did not serve.
     fn redirect(&mut self, from: &Address, mut in_flight: InFlight, redirect: Redirect) {
         let now = self.state.clock.now();
-        let listened = (in_flight.command.timeout, !in_flight.answer.is_closed());
-        let purpose = &mut in_flight.command.purpose;
-        let asked = matches!(redirect, Redirect::Ask(_));
-        let onward = onward(&mut in_flight.detour, purpose, listened, asked, now);
-        match onward {
-            Onward::Dropped => return,
-            Onward::Late => {
-                let why = "the servers of the cluster redirected the command until it timed out";
-                let _ = in_flight.answer.send(Err(Fault::new(why)));
-                return;
-            }
-            Onward::AtOnce | Onward::Later => {}
-        }
+        let heard = !in_flight.answer.is_closed();
+        let InFlight { detour, command, .. } = &mut in_flight;
+        let Some(pause) = redirect_pause(detour, &mut command.purpose, heard, now) else {
+            let why = "the servers of the cluster redirected the command until it timed out";
+            let _ = in_flight.answer.send(Err(Fault::new(why)));
+            return;
+        };
         let to = match redirect {
             // To the owner by the map, whose new slots are guarded. The server in the redirect may have lost the slot
             // again.
@@ -198,15 +197,12 @@ impl Task {
             }
         };
         match to {
-            Some(to) if onward == Onward::AtOnce => to.node.give(in_flight),
-            _ => {
-                let pause = pause(&in_flight.detour, now);
-                self.delayed.push(Box::pin(async move {
-                    sleep(pause).await;
-                    rested(&mut in_flight.detour);
-                    in_flight
-                }));
-            }
+            Some(to) if is_immediate(in_flight.detour) => to.node.give(in_flight),
+            _ => self.delayed.push(Box::pin(async move {
+                sleep(pause).await;
+                rested(&mut in_flight.detour);
+                in_flight
+            })),
         }
     }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tokio::sync::mpsc::unbounded_channel;
 
+use super::super::Route;
 use super::super::redirects::Address;
-use super::seeds::Seeds;
 use super::state::State;
 use super::topology::{Range, Topology};
 use super::{Map, Member, Outlet, RedisNode, Target, queue};
@@ -36,17 +36,17 @@ fn thirds(owners: [u16; 3], replicas: [&[u16]; 3]) -> Vec<Range> {
 
 /// Creates the state of a cluster with a restart guard of one minute.
 fn state() -> State {
-    let seeds = Seeds::parse("redis+cluster://server:1").unwrap();
+    let route = Route::to_cluster("redis+cluster://server:1").unwrap();
     let (key_prefix, durability, scripts) = ("lock:".to_owned(), Durability::default(), None);
     let needs = Needs { key_prefix, durability, scripts };
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let watch = Arc::new(Watch::new(Arc::default()));
-    let target = Target::alone(seeds.route(), Duration::from_secs(60), needs, Arc::default(), None);
+    let target = Target::alone(route, Duration::from_secs(60), needs, Arc::default(), None);
     let node = RedisNode::leading_to(queue(None).0, &target, Arc::clone(&clock));
     let map = Arc::new(ArcSwap::from_pointee(Map::new(Arc::new(Member { address: None, node }))));
     let (to, from) = (unbounded_channel().0, server(0));
     let outlet = Outlet { to, from, astray: std::sync::Weak::new() };
-    State::new(map, seeds, (target, outlet), clock, watch)
+    State::new(map, (target, outlet), clock, watch)
 }
 
 /// Applies this result of a discovery.

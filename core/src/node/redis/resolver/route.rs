@@ -1,7 +1,7 @@
-//! Parses the URL of a node that has one server at a time: a fixed one, or the primary that sentinels report.
+//! Parses the URL of a node: a server, a service whose primary sentinels report, or a cluster.
 //!
-//! Plain data, which a forked child may use too. Each host of a `redis+sentinel://` URL follows the rules of a
-//! `redis://` URL, so that names, ports and passwords mean the same in both.
+//! Plain data, which a forked child may use too. Each host of a `redis+sentinel://` or `redis+cluster://` URL follows the
+//! rules of a `redis://` URL, so that names, ports and passwords mean the same in all.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +10,7 @@ use url::{Url, form_urlencoded};
 
 use super::super::endpoint::{Endpoint, Place};
 use super::super::query::Parameters;
+use super::super::redirects::Address;
 use super::super::shared::Shared;
 use super::super::url_rules::{invalid_url, without_zone};
 use crate::error::Result;
@@ -23,10 +24,12 @@ const NO_SERVICE: &str = "it has no service name. Write redis+sentinel://host,ho
 /// How a node finds its server, according to its URL.
 #[derive(Clone)]
 pub(crate) struct Route {
-    /// The server and the login to use there. Its address is a placeholder if sentinels report it.
+    /// The server and the login to use there. Its address is a placeholder if sentinels or a cluster report it.
     pub(super) server: Endpoint,
-    /// The service whose primary is the server. `None` if the URL names the server.
+    /// The service whose primary is the server, if sentinels report it.
     pub(super) service: Option<Service>,
+    /// Servers of one cluster with the same login. Any of them knows all the others. Empty without a cluster.
+    seeds: Vec<Endpoint>,
 }
 
 /// A service, and the sentinels that know its primary.
@@ -41,7 +44,20 @@ pub(super) struct Service {
 impl Route {
     /// Creates the route to a fixed server.
     pub(crate) fn to(server: Endpoint) -> Self {
-        Self { server, service: None }
+        Self { server, service: None, seeds: Vec::new() }
+    }
+
+    /// Returns the route to another server of the cluster, with the same login and options.
+    pub(in super::super) fn at(&self, address: &Address) -> Self {
+        Self::to(self.server.at(address.host.to_string(), address.port))
+    }
+
+    /// Returns the first servers of the cluster to ask.
+    pub(in super::super) fn seeds(&self) -> impl Iterator<Item = Address> {
+        self.seeds.iter().filter_map(|seed| match &seed.place {
+            Place::Tcp(host, port) | Place::Tls(host, port) => Some(Address::new(host, *port)),
+            Place::Unix(_) => None,
+        })
     }
 
     /// Parses the URL of a single server. An error names the violated rule.
@@ -51,7 +67,12 @@ impl Route {
 
     /// Parses a URL that names sentinels. An error names the violated rule.
     pub(crate) fn by_sentinels(text: &str) -> Result<Self> {
-        parse(text).map_err(|rule| invalid_url(text, &rule))
+        parse_service(text).map_err(|rule| invalid_url(text, &rule))
+    }
+
+    /// Parses a URL that names servers of a cluster. An error names the violated rule.
+    pub(crate) fn to_cluster(text: &str) -> Result<Self> {
+        parse_cluster(text).map_err(|rule| invalid_url(text, &rule))
     }
 
     /// Whether the connections need TLS options.
@@ -79,24 +100,36 @@ impl Route {
 
     /// Returns the URL without users and passwords.
     pub(crate) fn redacted(&self) -> String {
-        let Some(service) = &self.service else { return self.server.redacted() };
         let db = if self.server.db == 0 { String::new() } else { format!("/{}", self.server.db) };
-        self.url(service, &service.hosts(), &db)
+        self.url(self.hosts(), &db).unwrap_or_else(|| self.server.redacted())
     }
 
-    /// Returns what identifies the node in a node list: the server, or the service and its sentinels in any order.
+    /// Returns what identifies the node in a node list: its hosts in any order, the service and the database.
+    ///
+    /// If two lists name different hosts of one cluster, `run_ids` detects it at connect.
     pub(crate) fn identity(&self) -> String {
-        let Some(service) = &self.service else { return self.server.identity() };
-        let mut hosts = service.hosts();
+        let mut hosts = self.hosts();
         hosts.iter_mut().for_each(|host| host.make_ascii_lowercase());
         hosts.sort();
-        self.url(service, &hosts, &format!("/{}", self.server.db))
+        hosts.dedup();
+        let db = format!("/{}", self.server.db);
+        self.url(hosts, &db).unwrap_or_else(|| self.server.identity())
     }
 
-    /// Formats the URL for messages, without users, passwords and parameters.
-    fn url(&self, service: &Service, hosts: &[String], db: &str) -> String {
+    /// Returns the sentinels, or the seeds of a cluster.
+    fn hosts(&self) -> Vec<String> {
+        let hosts = self.service.as_ref().map_or(&self.seeds, |service| &service.sentinels);
+        hosts.iter().map(Endpoint::authority).collect()
+    }
+
+    /// Formats a URL with several hosts for messages, without users, passwords and parameters.
+    fn url(&self, hosts: Vec<String>, db: &str) -> Option<String> {
         let scheme = if self.is_tls() { "rediss" } else { "redis" };
-        format!("{scheme}+sentinel://{}/{}{db}", hosts.join(","), service.name)
+        let hosts = Some(hosts.join(",")).filter(|hosts| !hosts.is_empty())?;
+        Some(match &self.service {
+            Some(service) => format!("{scheme}+sentinel://{hosts}/{}{db}", service.name),
+            None => format!("{scheme}+cluster://{hosts}"),
+        })
     }
 
     /// Removes all passwords of this route from the error text of a server or sentinel.
@@ -120,15 +153,33 @@ impl Service {
     pub(super) fn is_majority(&self, count: usize) -> bool {
         count > self.sentinels.len() / 2
     }
+}
 
-    /// Returns the sentinels in the form of a URL.
-    fn hosts(&self) -> Vec<String> {
-        self.sentinels.iter().map(Endpoint::authority).collect()
+/// Parses a URL with several hosts and one login.
+fn parse_cluster(text: &str) -> std::result::Result<Route, String> {
+    let (scheme, rest) = text.split_once("://").unwrap_or_default();
+    let scheme = if scheme.starts_with("rediss") { "rediss" } else { "redis" };
+    let (place, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    // The last `@`, because the user and password before it may contain any characters.
+    let (login, hosts) = place.split_at(place.rfind('@').map_or(0, |at| at + 1));
+    if login.trim_end_matches('@').contains('@') && login.contains(',') {
+        return Err("its user and password must appear once, before the first host".into());
     }
+    let seeds = hosts.split(',').map(|host| {
+        if host.is_empty() {
+            return Err("it has no host".to_owned());
+        }
+        Endpoint::read(&format!("{scheme}://{login}{host}{path}"))
+    });
+    let seeds = seeds.collect::<std::result::Result<Vec<_>, _>>()?;
+    if seeds.iter().any(|seed| seed.db != 0) {
+        return Err("a Redis Cluster has only database 0".into());
+    }
+    Ok(Route { server: seeds[0].clone(), service: None, seeds })
 }
 
 /// Parses a URL by rules that URL parsers lack: several hosts, and a service in the path.
-fn parse(text: &str) -> std::result::Result<Route, String> {
+fn parse_service(text: &str) -> std::result::Result<Route, String> {
     let (scheme, rest) = text.split_once("://").unwrap_or_default();
     let scheme = if scheme.starts_with("rediss") { "rediss" } else { "redis" };
     if rest.contains('#') {
@@ -166,7 +217,8 @@ fn parse(text: &str) -> std::result::Result<Route, String> {
     // TLS, address family and client name are the same for sentinels and servers.
     let alike = |sentinel| Endpoint { parameters: Arc::clone(&server.parameters), ..sentinel };
     let sentinels = sentinels.into_iter().map(alike).collect();
-    Ok(Route { service: Some(Service { name: name.to_owned(), sentinels }), server })
+    let service = Some(Service { name: name.to_owned(), sentinels });
+    Ok(Route { server, service, seeds: Vec::new() })
 }
 
 /// The user and password for the sentinels.
@@ -209,4 +261,48 @@ fn sentinel(
     };
     let endpoint = endpoint.at(host.clone(), port);
     Ok(Endpoint { username: user.clone(), password: password.clone(), ..endpoint })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seeds(url: &str) -> Route {
+        Route::to_cluster(url).unwrap_or_else(|error| panic!("{url}: {error}"))
+    }
+
+    #[test]
+    fn each_seed_is_parsed_like_a_url() {
+        let two = seeds("redis+cluster://me:p%2C@Host,[::1]:7001");
+        assert_eq!(two.redacted(), "redis+cluster://Host:6379,[::1]:7001");
+        let places: Vec<_> = two.seeds().collect();
+        assert_eq!(places, [Address::new("host", 6379), Address::new("::1", 7001)]);
+        let third = two.at(&Address::new("third", 7));
+        assert_eq!(third.redacted(), "redis://third:7");
+        assert_eq!(third.server.password.as_deref(), Some("p,"));
+        let tls = seeds("rediss+cluster://:s3cret,@h1");
+        assert!(tls.is_tls() && tls.redacted() == "rediss+cluster://h1:6379");
+        assert_eq!(
+            seeds("redis+cluster://b,A/0").identity(),
+            seeds("redis+cluster://a,B").identity()
+        );
+    }
+
+    #[test]
+    fn invalid_seed_errors_state_the_rule() {
+        for (url, rule) in [
+            ("redis+cluster://", "it has no host"),
+            ("redis+cluster://a,,b", "it has no host"),
+            ("redis+cluster://a/1", "only database 0"),
+            ("redis+cluster://a,b:x", "invalid port"),
+            ("redis+cluster://s3cret@a", "user without a password"),
+        ] {
+            let error = Route::to_cluster(url).err().unwrap().to_string();
+            assert!(
+                error.contains(rule) && error.contains("(redis+cluster://...)"),
+                "{url}: {error}"
+            );
+            assert!(!error.contains("s3cret"), "{error}");
+        }
+    }
 }
