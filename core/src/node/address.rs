@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::memory::Memory;
-use super::redis::{Given, Route, Seeds, Shared, cleaned, invalid_url, misread};
+use super::redis::{Given, Parameters, Route, Shared, cleaned, invalid_url, misread};
 use crate::error::Result;
 
 /// The address of a node, and the login to use there.
@@ -17,7 +17,7 @@ pub(crate) enum Address {
     /// A server, and how to find it.
     Redis(Route),
     /// A Redis Cluster.
-    Cluster(Seeds),
+    Cluster(Route),
 }
 
 impl Address {
@@ -42,7 +42,7 @@ impl Address {
                 Route::to_server(text).map(Self::Redis)
             }
             "redis+sentinel" | "rediss+sentinel" => Route::by_sentinels(text).map(Self::Redis),
-            "redis+cluster" | "rediss+cluster" => Seeds::parse(text).map(Self::Cluster),
+            "redis+cluster" | "rediss+cluster" => Route::to_cluster(text).map(Self::Cluster),
             _ => Err(invalid_url(text, "its scheme is unknown")),
         }
     }
@@ -53,8 +53,7 @@ impl Address {
     pub(crate) fn is_tls(&self) -> bool {
         match self {
             Self::Memory(_) => false,
-            Self::Redis(route) => route.is_tls(),
-            Self::Cluster(seeds) => seeds.is_tls(),
+            Self::Redis(route) | Self::Cluster(route) => route.is_tls(),
         }
     }
 
@@ -62,36 +61,35 @@ impl Address {
     pub(crate) fn with(self, shared: &Shared) -> Result<Self> {
         match self {
             Self::Redis(route) => route.with(shared).map(Self::Redis),
-            Self::Cluster(seeds) => seeds.with(shared).map(Self::Cluster),
+            Self::Cluster(route) => route.with(shared).map(Self::Cluster),
             // A node in memory has no connection, so TLS and a client name do not apply.
             memory @ Self::Memory(_) => Ok(memory),
         }
     }
 
-    /// Returns the deadline of one vote, if the URL sets it.
-    pub(crate) fn node_timeout(&self) -> Option<&Given<Duration>> {
+    /// Returns the parameters of the URL. A node in memory has none.
+    fn parameters(&self) -> Option<&Parameters> {
         match self {
-            Self::Redis(route) => route.node_timeout(),
-            Self::Cluster(seeds) => seeds.node_timeout(),
+            Self::Redis(route) | Self::Cluster(route) => Some(route.parameters()),
             Self::Memory(_) => None,
         }
     }
 
+    /// Returns the deadline of one vote, if the URL sets it.
+    pub(crate) fn node_timeout(&self) -> Option<&Given<Duration>> {
+        self.parameters()?.node_timeout.as_ref()
+    }
+
     /// Returns the time limit of one attempt to connect, if the URL sets it.
     pub(crate) fn connect_timeout(&self) -> Option<&Given<Duration>> {
-        match self {
-            Self::Redis(route) => route.parameters().connect_timeout.as_ref(),
-            Self::Cluster(seeds) => seeds.connect_timeout(),
-            Self::Memory(_) => None,
-        }
+        self.parameters()?.connect_timeout.as_ref()
     }
 
     /// Returns the URL without its password. Errors, logs and `repr` show it, and it identifies the node.
     pub(crate) fn redacted(&self) -> String {
         match self {
             Self::Memory(memory) => memory.url(),
-            Self::Redis(route) => route.redacted(),
-            Self::Cluster(seeds) => seeds.redacted(),
+            Self::Redis(route) | Self::Cluster(route) => route.redacted(),
         }
     }
 
@@ -99,8 +97,7 @@ impl Address {
     pub(crate) fn identity(&self) -> String {
         match self {
             Self::Memory(memory) => memory.url(),
-            Self::Redis(route) => route.identity(),
-            Self::Cluster(seeds) => seeds.identity(),
+            Self::Redis(route) | Self::Cluster(route) => route.identity(),
         }
     }
 }

@@ -22,6 +22,8 @@ pub(crate) struct Fault {
     remedy: Remedy,
     /// The error of the operating system, if there is one.
     cause: Option<Cause>,
+    /// Whether another server of a cluster has the key.
+    redirected: bool,
 }
 
 /// A server must repeat a refusal after this time before it counts. Users, passwords and proxies may change at several
@@ -56,7 +58,19 @@ impl Fault {
     /// Creates an error with our own text. It must not contain the text of a server, for which [`Fault::saying`]
     /// exists.
     pub(crate) fn new(text: impl Into<String>) -> Self {
-        Self { text: text.into().into(), quote: None, remedy: Remedy::Retry, cause: None }
+        let (quote, remedy, cause, redirected) = (None, Remedy::Retry, None, false);
+        Self { text: text.into().into(), quote, remedy, cause, redirected }
+    }
+
+    /// Creates the error of a vote at a server that does not have the key's hash slot.
+    pub(crate) fn redirect() -> Self {
+        let text = "another server of the cluster has the key's hash slot";
+        Self { redirected: true, ..Self::new(text) }
+    }
+
+    /// Whether the same vote can succeed at another server of the cluster.
+    pub(crate) fn is_redirect(&self) -> bool {
+        self.redirected
     }
 
     /// Adds the error of the operating system as the cause.

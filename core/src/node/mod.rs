@@ -4,7 +4,8 @@
 //! process.
 //!
 //! The algorithm uses only this trait. Nodes do not know how votes count, what a quorum is, or which callers wait for a
-//! lock. They never retry: each command is sent once, and its result is exact or an error.
+//! lock. They never retry: each command runs at most once, and its result is exact or an error. Only a cluster sends a
+//! command again, which a server did not run because it does not have the key.
 
 mod address;
 mod changes;
@@ -38,7 +39,8 @@ pub(crate) use redis::{
 };
 #[cfg(test)]
 pub(crate) use redis::{
-    Confirm, Detour, Map, Member, Onward, Place, Purpose, Ruling, onward, pause, rested, ruling,
+    Confirm, Detour, Map, Member, Place, Purpose, Ruling, follow, is_forwarded, is_immediate,
+    redirect_pause, rested, ruling,
 };
 pub use redis::{Pem, TlsOptions};
 pub(crate) use slots::{SLOTS, hash_tag, several_slots, slot};

@@ -108,7 +108,7 @@ fn force_script(keys: &[String], by: u64) -> Command {
 
 /// Returns the purpose of each command of a forced delete. `then` builds the next one from the reply.
 fn forcing(keys: &[String], then: fn(&[String], &Value) -> Option<Command>) -> Purpose {
-    Purpose::Force { keys: keys.into(), begin: force, then }
+    Purpose::Force { keys: keys.into(), then }
 }
 
 /// Builds the delete, or reads the time in a script if a proxy does not support `TIME`.

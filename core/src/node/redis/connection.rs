@@ -18,7 +18,7 @@ use super::keeper::{End, Keeper};
 use super::lane::Lane;
 use super::notices::Notices;
 use super::reconnect::Reconnect;
-use super::strays::Stray;
+use super::redirects::Stray;
 use crate::clock::Instant;
 use crate::node::{Change, Fault, Remedy};
 use crate::telemetry::log;

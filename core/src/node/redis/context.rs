@@ -12,13 +12,13 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::debts::Debts;
 use super::handshake::{Greeting, guard_time};
-use super::in_flight::{Expects, InFlight, Purpose};
+use super::in_flight::{InFlight, Purpose};
 use super::link::{Link, VotesFrom};
+use super::redirects::{Outlet, Redirect, Stray, is_forwarded};
 use super::reply;
+use super::resolver::{Found, News, Resolver, Route};
 use super::rights::Needs;
-use super::route::{Finder, Found, News, Route};
 use super::run_ids::RunIds;
-use super::strays::{Outlet, Redirect, Stray};
 use crate::clock::{Clock, Instant};
 use crate::foreground::OnRuntime;
 use crate::node::{Fault, Watch, slot};
@@ -50,9 +50,14 @@ pub(crate) struct Target {
 
 impl Target {
     /// Creates the target of a standalone server.
-    pub(crate) fn alone(route: Route, guard: Duration, needs: Needs, run_ids: Arc<RunIds>) -> Self {
-        let (url, runtime, outlet) = (route.redacted(), None, None);
-        Self { url, route, guard, needs, run_ids, runtime, outlet }
+    pub(crate) fn alone(
+        route: Route,
+        guard: Duration,
+        needs: Needs,
+        run_ids: Arc<RunIds>,
+        runtime: Option<Arc<OnRuntime>>,
+    ) -> Self {
+        Self { url: route.redacted(), route, guard, needs, run_ids, runtime, outlet: None }
     }
 
     /// Sends an event to the cluster, if there is one.
@@ -78,7 +83,7 @@ pub(super) struct Context {
     /// Where to connect.
     pub(super) target: Target,
     /// Finds the server for each attempt.
-    pub(super) finder: Arc<Finder>,
+    pub(super) resolver: Arc<Resolver>,
     /// Reports changes of the server.
     pub(super) news: News,
     /// The clock of the client. Leases, guards and pending deletes use it.
@@ -161,11 +166,11 @@ impl Context {
         let debts = Debts::default();
         let guard = Some(target.guard).filter(|guard| !guard.is_zero());
         let old = guard.map_or(Duration::ZERO, |guard| guard_time(guard) + HEARD);
-        let finder = Arc::new(Finder::new(&target.route, old));
-        let (news, run_id, not_before) = (finder.news(), None, None);
+        let resolver = Arc::new(Resolver::new(&target.route, old));
+        let (news, run_id, not_before) = (resolver.news(), None, None);
         Self {
             target,
-            finder,
+            resolver,
             news,
             clock,
             watch,
@@ -201,42 +206,30 @@ impl Context {
         let _ = in_flight.answer.send(Err(fault.clone()));
     }
 
-    /// Passes a command that a cluster's server did not serve to the router. Returns the command if its reply is for
-    /// the caller.
+    /// Handles a redirect of a cluster's server. The command fails, or the task of the cluster gets it. Returns the
+    /// command if the reply is none.
     pub(super) fn send_on(&mut self, mut in_flight: InFlight, value: &Value) -> Option<InFlight> {
         let Some(outlet) = &self.target.outlet else { return Some(in_flight) };
         let Some(redirect) = Redirect::read(value) else { return Some(in_flight) };
         let unserved = redirect == Redirect::Nobody;
-        let delete = matches!(in_flight.command.purpose, Purpose::Delete { .. });
-        let first = matches!(in_flight.command.purpose, Purpose::FirstVote { .. });
-        // Either a first vote that created no key and would fail again, or the delete of such a vote.
-        let nothing = if first {
-            in_flight.set != Some(true)
+        let (purpose, asked) = (&in_flight.command.purpose, matches!(redirect, Redirect::Ask(_)));
+        let delete = matches!(purpose, Purpose::Delete { .. });
+        let forwarded = is_forwarded(purpose, asked, in_flight.detour)
+            // The vote created no key, so the delete is not needed.
+            && !(unserved && self.debts.forgives(&in_flight.command));
+        if forwarded {
+            in_flight.forget_answers();
+            in_flight.goes_astray(&outlet.astray);
+            outlet.say(Stray::Redirected(in_flight, redirect));
         } else {
-            unserved && delete && self.debts.forgives(&in_flight.command)
-        };
-        if unserved && nothing {
-            self.debts.never_sent(&in_flight.command);
-            outlet.say(Stray::Told(redirect));
-            if delete {
-                self.link.delete_answered();
+            if unserved && in_flight.set != Some(true) {
+                self.debts.never_sent(&in_flight.command);
             }
-            let fault = self.target.route.redact_fault(reply::unexpected(value));
-            let _ = in_flight.answer.send(Err(fault));
-            return None;
-        }
-        // A second command follows and is redirected the same way.
-        if matches!(in_flight.command.expects, Expects::Owner) || (unserved && !delete) {
             outlet.say(Stray::Told(redirect));
-            return Some(in_flight);
+            let refusal = || self.target.route.redact_fault(reply::unexpected(value));
+            let fault = if unserved { refusal() } else { Fault::redirect() };
+            let _ = in_flight.answer.send(Err(fault));
         }
-        if let Purpose::Force { keys, begin, .. } = &in_flight.command.purpose {
-            // Starts again with the other server, whose clock and key may differ.
-            in_flight.command = begin(keys);
-        }
-        in_flight.forget_answers();
-        in_flight.goes_astray(&outlet.astray);
-        outlet.say(Stray::Redirected(in_flight, redirect));
         if delete {
             self.link.delete_answered();
         }

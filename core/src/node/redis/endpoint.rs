@@ -205,6 +205,12 @@ impl Endpoint {
         }
     }
 
+    /// Returns another server with the same login and options.
+    pub(super) fn at(&self, host: String, port: u16) -> Self {
+        let place = if self.is_tls() { Place::Tls(host, port) } else { Place::Tcp(host, port) };
+        Self { place, ..self.clone() }
+    }
+
     /// Returns the endpoint with these credentials.
     pub(super) fn with_login(&self, granted: &Credentials) -> Self {
         let username = granted.username.clone();

@@ -12,7 +12,7 @@ use tokio::time::{sleep, timeout};
 use super::context::Target;
 use super::fallback::Without;
 use super::handshake;
-use super::route::Found;
+use super::resolver::Found;
 use crate::clock::jittered;
 
 /// The pause before the first check, and the longest one. It doubles with each check.

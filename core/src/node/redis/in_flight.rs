@@ -37,13 +37,8 @@ pub(crate) enum Purpose {
     /// A delete, which becomes pending if its reply is not read. The field after the token is the longest remaining
     /// life of the keys. `until` is set when it becomes pending.
     Delete { token: Arc<str>, owed: Duration, until: Option<Instant> },
-    /// Deletes these keys regardless of their owner: the first command, and the function that builds the second one
-    /// from the first reply.
-    Force {
-        keys: Arc<[String]>,
-        begin: fn(&[String]) -> Command,
-        then: fn(&[String], &Value) -> Option<Command>,
-    },
+    /// Deletes these keys regardless of their owner. The function builds the second command from the first reply.
+    Force { keys: Arc<[String]>, then: fn(&[String], &Value) -> Option<Command> },
     /// Requests the server's age again.
     Age,
     /// Checks whether an idle connection still works. Other commands wait for the reply.

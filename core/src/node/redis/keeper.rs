@@ -21,7 +21,7 @@ use super::lane::Lane;
 use super::notifications::Notifications;
 use super::pipeline::TICK;
 use super::renewal::Renewal;
-use super::route::{Found, News};
+use super::resolver::{Found, News};
 use super::session::{PANICKED, Session, Standing};
 use super::socket::Socket;
 use super::talk::{Talk, cannot_connect};
@@ -77,7 +77,7 @@ impl<'a> Keeper<'a> {
         let Talk { stream, reader, round_trip, .. } = greeting.talk;
         let socket = Socket::of(stream).map_err(|error| cannot_connect(&error))?;
         let Some(mut context) = home.take() else { return Err(Fault::new(PANICKED)) };
-        let (news, waiting) = (context.finder.news(), std::mem::take(waiting));
+        let (news, waiting) = (context.resolver.news(), std::mem::take(waiting));
         let pause = context.ends_at_redirects();
         let features = FeatureCheck::new(&context.target, &found, greeting.without);
         let mut dialogue = Dialogue::over(context, killed, greeting.deletes_by, greeting.without);

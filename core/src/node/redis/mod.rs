@@ -38,18 +38,18 @@ mod query;
 mod queue;
 mod reader;
 mod reconnect;
+mod redirects;
 mod refusal;
 mod renewal;
 mod reply;
+mod resolver;
 mod rights;
-mod route;
 mod run_ids;
 mod script;
 mod session;
 mod shared;
 mod socket;
 mod steps;
-mod strays;
 mod stream;
 mod talk;
 #[cfg(test)]
@@ -83,20 +83,20 @@ use reply::Answer;
 use ways::Ways;
 
 pub use tls::{Pem, TlsOptions};
-#[cfg(test)]
-pub(crate) use {cluster::simulated::*, confirm::Confirm, in_flight::Purpose};
 pub(crate) use {
-    cluster::{ClusterNode, Seeds},
+    cluster::ClusterNode,
     context::Target,
     durability::Durability,
     endpoint::CONNECT_TIMEOUT,
-    query::Given,
+    query::{Given, Parameters},
+    resolver::Route,
     rights::Needs,
-    route::Route,
     run_ids::RunIds,
     shared::Shared,
     url_rules::{cleaned, invalid_url, misread},
 };
+#[cfg(test)]
+pub(crate) use {cluster::simulated::*, confirm::Confirm, in_flight::Purpose};
 
 /// A server with one connection.
 pub(crate) struct RedisNode {
@@ -126,15 +126,16 @@ impl RedisNode {
     }
 
     /// Creates a node whose commands another task takes from its queue.
-    fn leading_to(
-        queue: Queue,
-        (url, route): (String, Route),
-        needs: &Needs,
-        clock: Arc<dyn Clock>,
-    ) -> Self {
+    fn leading_to(queue: Queue, target: &Target, clock: Arc<dyn Clock>) -> Self {
+        let (url, route) = (target.url.clone(), Arc::new(target.route.clone()));
         let link = Arc::default();
-        let ways = Ways::of(needs, &link);
-        Self { url, route: Arc::new(route), queue, link, clock, ways }
+        let ways = Ways::of(&target.needs, &link);
+        Self { url, route, queue, link, clock, ways }
+    }
+
+    /// Queues a redirected command, or one that waited for its owner.
+    fn give(&self, in_flight: InFlight) {
+        self.queue.put(in_flight);
     }
 
     /// Sends an internal command and returns its reply.
@@ -145,40 +146,70 @@ impl RedisNode {
         send(&self.queue, command)
     }
 
-    /// Extends the claim. `replaced` gets the time of the command, and returns why the reply does not confirm it.
-    fn extend_unless(
-        &self,
-        replaced: impl FnOnce(Instant) -> Option<Fault> + Send + 'static,
-        claim: &Claim,
-        params: VoteParams,
-    ) -> Reply<Extension> {
-        let (asked, route) = (self.clock.now(), Arc::clone(&self.route));
-        let answer = send(&self.queue, self.ways.extend(claim, params));
-        Box::pin(async move {
-            let extension = answer.await.and_then(|value| reply::extension(&value));
-            let extension = extension.map_err(|fault| route.redact_fault(fault))?;
-            // Checked with the reply: the server may have been replaced after the command was queued.
-            match replaced(asked).filter(|_| extension == Extension::Extended) {
-                Some(fault) => Err(fault),
-                None => Ok(extension),
-            }
-        })
-    }
-
     /// Redacts the server's text in an error.
     fn redact(&self, fault: Fault) -> Fault {
         self.route.redact_fault(fault)
     }
 
+    /// Sends a vote, of one or two commands.
+    fn vote(
+        &self,
+        claim: &Claim,
+        params: VoteParams,
+    ) -> impl Future<Output = Result<Vote, Fault>> + Send + use<> {
+        let one = claim.keys.len() == 1 && params.fencing == Fencing::Off;
+        // The cheap pair of commands: most locks are free, and one key without fencing needs no script.
+        let cheap = one && params.expect == Expect::Free;
+        let first =
+            if cheap { attempt(claim, params) } else { self.ways.acquire(claim, params, false) };
+        let answer = send(&self.queue, first);
+        let followed = cheap || self.ways.without_scripts();
+        let next = followed.then(|| (self.queue.clone(), self.ways.clone(), claim.clone()));
+        let route = Arc::clone(&self.route);
+        async move {
+            let vote = async {
+                let mut answer = answer.await?;
+                let Some((queue, ways, claim)) = next else { return reply::vote(&answer) };
+                if cheap {
+                    if matches!(&answer, Value::BulkString(owner) if *owner == claim.token.as_bytes())
+                    {
+                        return Ok(Vote::Granted(None));
+                    }
+                    // Not reached if the caller stopped waiting, so no command follows the delete.
+                    answer = send(&queue, ways.acquire(&claim, params, true)).await?;
+                }
+                if native::was_ours(&answer) {
+                    return native::kept(&send(&queue, ways.extend(&claim, params)).await?);
+                }
+                reply::vote(&answer)
+            };
+            vote.await.map_err(|fault| route.redact_fault(fault))
+        }
+    }
+
     /// Sends a command. The reply is parsed where it is awaited, to relieve the thread of all connections.
-    fn ask<T: Send + 'static>(&self, command: Command, read: fn(&Value) -> Answer<T>) -> Reply<T> {
+    fn ask<T: Send + 'static>(
+        &self,
+        command: Command,
+        read: fn(&Value) -> Answer<T>,
+    ) -> impl Future<Output = Result<T, Fault>> + Send + use<T> {
         let answer = send(&self.queue, command);
         let route = Arc::clone(&self.route);
-        Box::pin(async move {
+        async move {
             let read = answer.await.and_then(|value| read(&value));
             read.map_err(|fault| route.redact_fault(fault))
-        })
+        }
     }
+}
+
+/// Checks an extension. `replaced` returns why it does not confirm the lease. It is called with the reply, because the
+/// server may have been replaced after the command was queued.
+fn unless_replaced(
+    extension: Extension,
+    replaced: impl FnOnce() -> Option<Fault>,
+) -> Result<Extension, Fault> {
+    let fault = if extension == Extension::Extended { replaced() } else { None };
+    fault.map_or(Ok(extension), Err)
 }
 
 const GONE: &str = "the client is closed, or the node's task failed";
@@ -219,7 +250,7 @@ impl Node for RedisNode {
         if self.is_connected(key) {
             return Box::pin(std::future::ready(Ok(())));
         }
-        self.ask(ready(key), |_| Ok(()))
+        Box::pin(self.ask(ready(key), |_| Ok(())))
     }
 
     fn guard_fault(&self, key: &str) -> Option<Fault> {
@@ -227,62 +258,39 @@ impl Node for RedisNode {
     }
 
     fn acquire(&self, claim: &Claim, params: VoteParams) -> Reply<Vote> {
-        let one = claim.keys.len() == 1 && params.fencing == Fencing::Off;
-        // The cheap pair of commands: most locks are free, and one key without fencing needs no script.
-        let cheap = one && params.expect == Expect::Free;
-        if !cheap && !self.ways.without_scripts() {
-            return self.ask(self.ways.acquire(claim, params, false), reply::vote);
-        }
-        let first =
-            if cheap { attempt(claim, params) } else { self.ways.acquire(claim, params, false) };
-        let answer = send(&self.queue, first);
-        let (queue, ways, claim) = (self.queue.clone(), self.ways.clone(), claim.clone());
-        let route = Arc::clone(&self.route);
-        Box::pin(async move {
-            let vote = async {
-                let mut answer = answer.await?;
-                if cheap {
-                    if matches!(&answer, Value::BulkString(owner) if *owner == claim.token.as_bytes())
-                    {
-                        return Ok(Vote::Granted(None));
-                    }
-                    // Not reached if the caller stopped waiting, so no command follows the delete.
-                    answer = send(&queue, ways.acquire(&claim, params, true)).await?;
-                }
-                if native::was_ours(&answer) {
-                    return native::kept(&send(&queue, ways.extend(&claim, params)).await?);
-                }
-                reply::vote(&answer)
-            };
-            vote.await.map_err(|fault| route.redact_fault(fault))
-        })
+        Box::pin(self.vote(claim, params))
     }
 
     fn extend(&self, claim: &Claim, params: VoteParams) -> Reply<Extension> {
-        let link = Arc::clone(&self.link);
-        self.extend_unless(move |asked| link.replaced_fault(|| None, asked), claim, params)
+        let (link, asked) = (Arc::clone(&self.link), self.clock.now());
+        let reply = self.ask(self.ways.extend(claim, params), reply::extension);
+        Box::pin(
+            async move { unless_replaced(reply.await?, || link.replaced_fault(|| None, asked)) },
+        )
     }
 
     fn release(&self, claim: &Claim, owed: Duration) -> Reply<bool> {
-        self.ask(self.ways.delete(claim, owed), reply::released)
+        Box::pin(self.ask(self.ways.delete(claim, owed), reply::released))
     }
 
     fn release_late(&self, claim: &Claim, owed: Duration) -> Reply<bool> {
         // A server would track an absent key that was read.
-        self.ask(Command { untracked: true, ..self.ways.delete(claim, owed) }, reply::released)
+        Box::pin(
+            self.ask(Command { untracked: true, ..self.ways.delete(claim, owed) }, reply::released),
+        )
     }
 
     fn shorten(&self, claim: &Claim, owed: Duration, stay: Duration) -> Reply<bool> {
-        self.ask(self.ways.shorten(claim, owed, stay), reply::released)
+        Box::pin(self.ask(self.ways.shorten(claim, owed, stay), reply::released))
     }
 
     fn inspect(&self, key: &str) -> Reply<Option<Holder>> {
-        self.ask(self.ways.inspect(key), reply::holder)
+        Box::pin(self.ask(self.ways.inspect(key), reply::holder))
     }
 
     fn force_release(&self, keys: &[String]) -> Reply<bool> {
         let (command, read) = self.ways.force(keys);
-        self.ask(command, read)
+        Box::pin(self.ask(command, read))
     }
 
     fn reconnects(&self) -> u64 {
@@ -294,6 +302,6 @@ impl Node for RedisNode {
     }
 
     fn drained(&self) -> Reply<()> {
-        self.ask(ping(), |_| Ok(()))
+        Box::pin(self.ask(ping(), |_| Ok(())))
     }
 }

@@ -206,7 +206,7 @@ pub(super) fn force(keys: &[String]) -> Command {
 
 /// Returns the purpose of both steps of a forced delete.
 fn seizing(keys: &[String]) -> Purpose {
-    Purpose::Force { keys: keys.into(), begin: force, then: force_seen }
+    Purpose::Force { keys: keys.into(), then: force_seen }
 }
 
 /// Builds the second step from the reply to the first.

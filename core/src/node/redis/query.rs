@@ -27,7 +27,7 @@ pub(crate) struct Parameters {
     /// The name of the connection.
     pub(super) client_name: Option<Given<String>>,
     /// The deadline of one vote.
-    pub(super) node_timeout: Option<Given<Duration>>,
+    pub(crate) node_timeout: Option<Given<Duration>>,
     /// The time limit of one attempt to connect.
     pub(crate) connect_timeout: Option<Given<Duration>>,
     /// The TLS options.

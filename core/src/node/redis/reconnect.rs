@@ -16,7 +16,7 @@ use super::endpoint::Endpoint;
 use super::formers::Formers;
 use super::handshake::{self, Greeting};
 use super::in_flight::InFlight;
-use super::route::{Finder, Found};
+use super::resolver::{Found, Resolver};
 use crate::clock::{Instant, jittered};
 use crate::node::Fault;
 
@@ -71,8 +71,8 @@ impl Attempts {
         if self.running.len() >= MOST {
             return;
         }
-        let (target, finder) = (context.target.clone(), Arc::clone(&context.finder));
-        self.running.push(Box::pin(open(target, finder, formers.clone())));
+        let (target, resolver) = (context.target.clone(), Arc::clone(&context.resolver));
+        self.running.push(Box::pin(open(target, resolver, formers.clone())));
         self.begun = Some(context.clock.now());
         self.hangs = Some(Box::pin(tokio::time::sleep(HANGS)));
     }
@@ -226,9 +226,9 @@ fn mistaken(endpoint: &Endpoint, clustered: bool) -> Fault {
 }
 
 /// Makes one attempt within `connect_timeout`.
-async fn open(target: Target, finder: Arc<Finder>, formers: Formers) -> Opened {
+async fn open(target: Target, resolver: Arc<Resolver>, formers: Formers) -> Opened {
     let within = target.route.connect_timeout();
-    let opened = tokio::time::timeout(within, find_and_open(&target, &finder, &formers)).await;
+    let opened = tokio::time::timeout(within, find_and_open(&target, &resolver, &formers)).await;
     opened.unwrap_or_else(|_| {
         let fault = handshake::too_long(within);
         // A server without TLS may wait for the rest of a supposed command.
@@ -242,8 +242,8 @@ async fn open(target: Target, finder: Arc<Finder>, formers: Formers) -> Opened {
 
 /// Finds the server, connects, logs in, checks that no other node uses the same server, and closes the previous
 /// connection.
-async fn find_and_open(target: &Target, finder: &Finder, formers: &Formers) -> Opened {
-    let (found, mut greeting) = reach(target, finder).await?;
+async fn find_and_open(target: &Target, resolver: &Resolver, formers: &Formers) -> Opened {
+    let (found, mut greeting) = reach(target, resolver).await?;
     let Target { url, route, run_ids, outlet, .. } = target;
     // A server that does not report this is accepted. Its replies will show it.
     if let Some(clustered) = greeting.clustered
@@ -263,8 +263,8 @@ async fn find_and_open(target: &Target, finder: &Finder, formers: &Formers) -> O
 }
 
 /// Finds the server, connects and logs in.
-async fn reach(target: &Target, finder: &Finder) -> Result<(Found, Greeting), Fault> {
-    let (found, mut news) = (finder.find().await?, finder.news());
+async fn reach(target: &Target, resolver: &Resolver) -> Result<(Found, Greeting), Fault> {
+    let (found, mut news) = (resolver.find().await?, resolver.news());
     let (endpoint, primary) = (&found.endpoint, found.primary_for().is_some());
     let greeting = handshake::open(endpoint, primary, target.guard, &target.needs).await;
     let greeting =

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::Value;
 
-use crate::node::{Fault, Taken, Vote};
+use crate::node::{Fault, is_forwarded};
 
 use super::link::Open;
 use super::request::{Answer, Redirect, Request};
@@ -54,24 +54,28 @@ impl World {
                     let _ = open.answer.send(fault.map_or(Ok(answer), Err));
                 });
             }
-            (Answer::Sent(Redirect::Down), request) if request.gives_up().is_none() => {
-                // The first vote created no key: `Context::send_on`.
-                if let Some(claim) = request.keeps().filter(|_| request.is_first()) {
+            // As in `Context::send_on`.
+            (Answer::Sent(redirect), request)
+                if !is_forwarded(
+                    &open.purpose,
+                    matches!(redirect, Redirect::Ask(_)),
+                    open.detour,
+                ) =>
+            {
+                let down = redirect == Redirect::Down;
+                // The first vote created no key.
+                if let Some(claim) = request.keeps().filter(|_| down && request.is_first()) {
                     link.unsent.insert(Arc::clone(&claim.token));
                 }
-                self.send_to_cluster(client, node, ClusterMessage::Redirect(Redirect::Down));
-                let _ = open.answer.send(Err(Fault::new("the cluster is down")));
+                self.send_to_cluster(client, node, ClusterMessage::Redirect(redirect));
+                let fault =
+                    if down { Fault::new("the cluster is down") } else { Fault::redirect() };
+                let _ = open.answer.send(Err(fault));
             }
             (Answer::Sent(Redirect::Down), Request::Release { claim, .. })
                 if link.unsent.remove(&claim.token) =>
             {
                 let _ = open.answer.send(Err(Fault::new("the cluster is down")));
-            }
-            (Answer::Sent(redirect), Request::Attempt { .. }) => {
-                // A second question follows on the same path.
-                self.send_to_cluster(client, node, ClusterMessage::Redirect(redirect));
-                let held = Vote::Held(None, Taken::default());
-                let _ = open.answer.send(Ok(Answer::Vote(held)));
             }
             (Answer::Sent(redirect), _) => {
                 self.send_to_cluster(client, node, ClusterMessage::Redirected(open, redirect));

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use crate::clock::Instant;
 use crate::node::{
-    Change, Detour, Fault, Map, Member, Onward, Place, Purpose, Ruling, onward, pause, rested,
-    ruling,
+    Change, Detour, Fault, Map, Member, Place, Purpose, Ruling, is_immediate, redirect_pause,
+    rested, ruling,
 };
 
 use super::clock::Time;
@@ -27,7 +27,7 @@ pub(super) enum ClusterMessage {
     /// A connection was closed or opened.
     ConnectionChanged,
     /// A request whose delay is over.
-    Delayed(Open),
+    Delayed(Open, Duration),
 }
 
 /// A pending delete for the slot's owner.
@@ -110,9 +110,9 @@ impl World {
 
     /// Passes a message from a connection to its cluster task, if the node is a cluster.
     pub(super) fn send_to_cluster(&mut self, client: usize, place: usize, message: ClusterMessage) {
-        let (id, now) = (self.new_id(), self.clocks[client].local(self.now));
+        let id = self.new_id();
         let later = match &message {
-            ClusterMessage::Delayed(open) => pause(&open.detour, now),
+            ClusterMessage::Delayed(_, pause) => *pause,
             _ => Duration::ZERO,
         };
         let Some(cluster) = self.cluster(client, place) else { return };
@@ -128,7 +128,7 @@ impl World {
             Some((from, ClusterMessage::Redirected(open, redirect))) => {
                 self.redirect(client, from, open, redirect);
             }
-            Some((_, ClusterMessage::Delayed(mut open))) => {
+            Some((_, ClusterMessage::Delayed(mut open, _))) => {
                 open.detour.asking = false;
                 rested(&mut open.detour);
                 let owner = self.owner(client, node);
@@ -138,7 +138,8 @@ impl World {
                 self.record_move(client, from, to);
             }
             Some((_, ClusterMessage::Redirect(Redirect::Down))) => self.refused(client, place),
-            Some((_, ClusterMessage::Redirect(_) | ClusterMessage::ConnectionChanged)) => {
+            Some((_, ClusterMessage::Redirect(_))) => {}
+            Some((_, ClusterMessage::ConnectionChanged)) => {
                 self.survey(client, place, SURVEY_INTERVAL);
             }
             Some((from, ClusterMessage::PendingDelete((request, owed, until, detour)))) => {
@@ -160,14 +161,10 @@ impl World {
 
     fn redirect(&mut self, client: usize, from: usize, mut open: Open, redirect: Redirect) {
         let now = self.clocks[client].local(self.now);
-        let listened = (open.timeout, !open.answer.is_closed());
-        let asked = matches!(redirect, Redirect::Ask(_));
-        let onward = onward(&mut open.detour, &mut open.purpose, listened, asked, now);
-        match onward {
-            Onward::Dropped => return,
-            Onward::Late => return drop(open.answer.send(Err(Fault::new("sent on too long")))),
-            Onward::AtOnce | Onward::Later => {}
-        }
+        let heard = !open.answer.is_closed();
+        let Some(pause) = redirect_pause(&mut open.detour, &mut open.purpose, heard, now) else {
+            return drop(open.answer.send(Err(Fault::new("sent on too long"))));
+        };
         let to = match redirect {
             Redirect::Moved(to) => {
                 self.record_move(client, from, to);
@@ -184,8 +181,8 @@ impl World {
             }
         };
         match to {
-            Some(to) if onward == Onward::AtOnce => self.send((client, to), open),
-            _ => self.send_to_cluster(client, from, ClusterMessage::Delayed(open)),
+            Some(to) if is_immediate(open.detour) => self.send((client, to), open),
+            _ => self.send_to_cluster(client, from, ClusterMessage::Delayed(open, pause)),
         }
     }
 

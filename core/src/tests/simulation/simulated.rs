@@ -7,9 +7,10 @@ use tokio::sync::oneshot;
 
 use crate::clock::Instant;
 use crate::node::{
-    Claim, Expect, Extension, Fault, Fencing, Holder, Node, Reply, Vote, VoteParams,
+    Claim, Expect, Extension, Fault, Fencing, Holder, Node, Reply, Vote, VoteParams, follow,
 };
 
+use super::clock::ClientClock;
 use super::link::Open;
 use super::request::{Answer, Request};
 use super::world::World;
@@ -79,6 +80,37 @@ impl SimulatedNode {
         link.extends_from.is_some_and(|from| asked < from)
     }
 
+    /// Sends a request again while servers redirect it.
+    fn follow<T: Send + 'static>(
+        &self,
+        timeout: Duration,
+        send: impl Fn(&Self) -> Reply<T> + Send + 'static,
+    ) -> Reply<T> {
+        let (node, world) = (self.clone(), Arc::clone(&self.world));
+        let rate = world.lock().unwrap().clocks[self.client];
+        let send = move || send(&node);
+        Box::pin(follow(Arc::new(ClientClock { world, rate }), timeout, send(), send))
+    }
+
+    fn vote(&self, claim: &Claim, params: VoteParams) -> Reply<Vote> {
+        let VoteParams { ttl, timeout, fencing, first, expect, check: _ } = params;
+        let vote = |answer| if let Answer::Vote(vote) = answer { Some(vote) } else { None };
+        let script = Request::Acquire { claim: claim.clone(), ttl, fencing, first };
+        if expect != Expect::Free || claim.keys.len() > 1 || fencing != Fencing::Off {
+            return self.ask(script, timeout, ttl, vote);
+        }
+        let attempt = Request::Attempt { claim: claim.clone(), ttl, first };
+        let owner = Some(self.world.lock().unwrap().owner(self.client, self.node));
+        let attempt = self.ask_at(owner, attempt, timeout, ttl, vote);
+        let node = self.clone();
+        Box::pin(async move {
+            match attempt.await? {
+                granted @ Vote::Granted(_) => Ok(granted),
+                Vote::Held(..) => node.ask_at(owner, script, timeout, ttl, vote).await,
+            }
+        })
+    }
+
     fn ask<T: Send + 'static>(
         &self,
         request: Request,
@@ -101,22 +133,8 @@ impl Node for SimulatedNode {
     }
 
     fn acquire(&self, claim: &Claim, params: VoteParams) -> Reply<Vote> {
-        let VoteParams { ttl, timeout, fencing, first, expect, check: _ } = params;
-        let vote = |answer| if let Answer::Vote(vote) = answer { Some(vote) } else { None };
-        let script = Request::Acquire { claim: claim.clone(), ttl, fencing, first };
-        if expect != Expect::Free || claim.keys.len() > 1 || fencing != Fencing::Off {
-            return self.ask(script, timeout, ttl, vote);
-        }
-        let attempt = Request::Attempt { claim: claim.clone(), ttl, first };
-        let owner = Some(self.world.lock().unwrap().owner(self.client, self.node));
-        let attempt = self.ask_at(owner, attempt, timeout, ttl, vote);
-        let node = self.clone();
-        Box::pin(async move {
-            match attempt.await? {
-                granted @ Vote::Granted(_) => Ok(granted),
-                Vote::Held(..) => node.ask_at(owner, script, timeout, ttl, vote).await,
-            }
-        })
+        let claim = claim.clone();
+        self.follow(params.timeout, move |node| node.vote(&claim, params))
     }
 
     fn extend(&self, claim: &Claim, params: VoteParams) -> Reply<Extension> {
@@ -125,8 +143,10 @@ impl Node for SimulatedNode {
         let world = self.world.lock().unwrap();
         let asked = world.clocks[self.client].local(world.now);
         drop(world);
-        let reply = self.ask(request, timeout, ttl, |answer| {
-            if let Answer::Extension(extension) = answer { Some(extension) } else { None }
+        let reply = self.follow(timeout, move |node| {
+            node.ask(request.clone(), timeout, ttl, |answer| {
+                if let Answer::Extension(extension) = answer { Some(extension) } else { None }
+            })
         });
         let node = self.clone();
         Box::pin(async move {
@@ -160,14 +180,13 @@ impl Node for SimulatedNode {
     }
 
     fn force_release(&self, keys: &[String]) -> Reply<bool> {
-        let reply = self.ask(
-            Request::Force { keys: keys.to_vec() },
-            Duration::ZERO,
-            Duration::ZERO,
-            |answer| {
+        let request = Request::Force { keys: keys.to_vec() };
+        let (timeout, owed) = (Duration::from_secs(1), Duration::ZERO);
+        let reply = self.follow(timeout, move |node| {
+            node.ask(request.clone(), Duration::ZERO, owed, |answer| {
                 if let Answer::Released(there) = answer { Some(there) } else { None }
-            },
-        );
+            })
+        });
         if let Some(watch) = &self.world.lock().unwrap().watches[self.client] {
             watch.changed_keys(keys);
         }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::super::RedisNode;
-use super::super::strays::Address;
+use super::super::redirects::Address;
 use crate::node::SLOTS;
 
 /// One server of a cluster.
@@ -18,18 +18,8 @@ pub(crate) struct Member<N = RedisNode> {
     pub(crate) node: N,
 }
 
-/// A previous owner of a slot.
-struct Former<N> {
-    member: Arc<Member<N>>,
-    /// The age of the map that removed it as the owner.
-    since: u64,
-}
-
-impl<N> Clone for Former<N> {
-    fn clone(&self) -> Self {
-        Self { member: Arc::clone(&self.member), since: self.since }
-    }
-}
+/// A previous owner of a slot, and the age of the map that removed it as the owner.
+type Former<N> = (Arc<Member<N>>, u64);
 
 /// The owner of every slot at one time. In the simulation a server is a number.
 pub(crate) struct Map<N = RedisNode> {
@@ -87,7 +77,7 @@ impl<N> Map<N> {
     /// Returns the servers where a vote for the slot may still be unanswered.
     fn former(&self, slot: u16) -> impl Iterator<Item = &Arc<Member<N>>> {
         let former = if self.former.is_empty() { None } else { self.former.get(&slot) };
-        former.into_iter().flatten().map(|former| &former.member)
+        former.into_iter().flatten().map(|(member, _)| member)
     }
 
     /// Returns the next map with these owners, and the slots whose owner changed. Returns `None` if nothing changed.
@@ -124,11 +114,9 @@ impl<N> Map<N> {
         self.owners[usize::from(slot)] = u16::try_from(place).unwrap_or(0);
         let former = self.former.entry(slot).or_default();
         // The owner runs all its commands in order, even if it lost the slot in between.
-        former.retain(|former| {
-            !Arc::ptr_eq(&former.member, to) && !Arc::ptr_eq(&former.member, from)
-        });
+        former.retain(|(member, _)| !Arc::ptr_eq(member, to) && !Arc::ptr_eq(member, from));
         if from.address.is_some() {
-            former.push(Former { member: Arc::clone(from), since: self.age });
+            former.push((Arc::clone(from), self.age));
         }
     }
 
@@ -150,9 +138,9 @@ impl<N> Map<N> {
     /// Returns each server that lost a slot with this map once.
     pub(crate) fn losers(&self) -> Vec<Arc<Member<N>>> {
         let mut all: Vec<Arc<Member<N>>> = Vec::new();
-        for former in self.former.values().flatten().filter(|former| former.since == self.age) {
-            if !all.iter().any(|member| Arc::ptr_eq(member, &former.member)) {
-                all.push(Arc::clone(&former.member));
+        for (loser, _) in self.former.values().flatten().filter(|(_, age)| *age == self.age) {
+            if !all.iter().any(|member| Arc::ptr_eq(member, loser)) {
+                all.push(Arc::clone(loser));
             }
         }
         all
@@ -163,7 +151,7 @@ impl<N> Map<N> {
     pub(crate) fn without_former(&self, member: &Arc<Member<N>>, age: u64) -> Self {
         let mut former = self.former.clone();
         former.retain(|_, list| {
-            list.retain(|former| !Arc::ptr_eq(&former.member, member) || former.since != age);
+            list.retain(|(former, lost)| !Arc::ptr_eq(former, member) || *lost != age);
             !list.is_empty()
         });
         let (owners, members) = (self.owners.clone(), self.members.clone());

@@ -1,18 +1,13 @@
 //! Implements a Redis Cluster as one node, with a connection for each server.
 //!
 //! A command for a key goes to the owner of the key's slot. It looks its owner up in the map and then works as for
-//! [`RedisNode`]. The task of [`router`] maintains the map and handles redirects (MOVED, ASK). Before there is a map,
-//! it handles every command.
+//! [`RedisNode`]. The [`task`] maintains the map and redirects deletes. Any other redirected command is sent again by
+//! its waiting caller. Before there is a map, the task handles every command.
 
-mod atlas;
-mod ending;
+mod discovery;
 mod map;
-mod members;
-mod onward;
-mod router;
-mod ruling;
-mod seeds;
-mod survey;
+mod state;
+mod task;
 #[cfg(test)]
 mod tests;
 mod topology;
@@ -25,20 +20,18 @@ use futures_util::future::join_all;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::oneshot;
 
+use super::commands::TIMEOUT;
 use super::queue::queue;
-use super::{Needs, RedisNode, Route, RunIds};
+use super::redirects::{Address, Outlet, follow};
+use super::{RedisNode, Target, reply, unless_replaced};
 use crate::clock::Clock;
-use crate::foreground::OnRuntime;
 use crate::node::{
     Claim, Extension, Fault, Holder, Node, Outage, Reply, Vote, VoteParams, Watch, slot,
 };
 use crate::runtime::background;
-use atlas::Atlas;
 use map::{Map, Member};
-use members::{Maker, Members};
-use router::Router;
-
-pub(crate) use seeds::Seeds;
+use state::State;
+use task::Task;
 
 /// A cluster as one logical node.
 pub(crate) struct ClusterNode {
@@ -48,61 +41,47 @@ pub(crate) struct ClusterNode {
     clock: Arc<dyn Clock>,
     /// The outage of the cluster as a whole. Each server has its own one too.
     outage: Outage,
-    /// Counts the unfinished deletes that passed through the router. Each of them has a clone.
+    /// Counts the unfinished deletes that passed through the task. Each of them has a clone.
     astray: Arc<()>,
-    /// Dropped with the client, which eventually ends the router.
+    /// Dropped with the client, which eventually ends the task.
     _client: oneshot::Sender<()>,
 }
 
 impl ClusterNode {
-    /// Starts the task of the cluster. It connects with the first command.
-    pub(crate) fn new(
-        seeds: Seeds,
-        (guard, needs): (Duration, Needs),
-        run_ids: Arc<RunIds>,
-        clock: Arc<dyn Clock>,
-        watch: Arc<Watch>,
-        runtime: Option<Arc<OnRuntime>>,
-    ) -> Self {
-        let url = seeds.redacted();
-        // The lobby has no connection. The router takes its commands.
-        let ((to_lobby, lobby, _), (to_router, strays)) = (queue(None), unbounded_channel());
-        let node = RedisNode::leading_to(
-            to_lobby,
-            (url.clone(), Route::Fixed(seeds.first())),
-            &needs,
-            Arc::clone(&clock),
-        );
+    /// Starts the task of the cluster. It connects with the first command. `target` has the parameters of every
+    /// connection, except for the address.
+    pub(crate) fn new(target: Target, clock: Arc<dyn Clock>, watch: Arc<Watch>) -> Self {
+        let url = target.url.clone();
+        // The lobby has no connection. The task takes its commands.
+        let ((to_lobby, lobby, _), (to, strays)) = (queue(None), unbounded_channel());
+        let node = RedisNode::leading_to(to_lobby, &target, Arc::clone(&clock));
         let map = Map::new(Arc::new(Member { address: None, node }));
-        let map = Arc::new(ArcSwap::from_pointee(map));
-        let astray = Arc::new(());
-        let maker = Maker {
-            url: url.clone(),
-            seeds,
-            guard,
-            needs,
-            run_ids,
-            clock: Arc::clone(&clock),
-            watch: Arc::clone(&watch),
-            runtime,
-            strays: to_router,
-            astray: Arc::downgrade(&astray),
-        };
-        let (members, time) = (Members::new(maker), Arc::clone(&clock));
-        let router = Router::new(lobby, strays, Atlas::new(Arc::clone(&map), members, time, watch));
+        let (map, astray) = (Arc::new(ArcSwap::from_pointee(map)), Arc::new(()));
+        let outlet = Outlet { to, from: Address::new("", 0), astray: Arc::downgrade(&astray) };
+        let state = State::new(Arc::clone(&map), (target, outlet), Arc::clone(&clock), watch);
         let (client, gone) = oneshot::channel();
         // The task outlives the node while deletes are pending.
-        background::spawn(router.run(gone)).detach();
-        let outage = Outage::default();
-        Self { url, map, clock, outage, astray, _client: client }
+        background::spawn(Task::new(lobby, strays, state).run(gone)).detach();
+        Self { url, map, clock, outage: Outage::default(), astray, _client: client }
     }
 
-    /// Sends a command to the owner of the key's slot. The map is held meanwhile, because a change of the map waits for
-    /// its readers.
-    fn of<T>(&self, key: Option<&String>, ask: impl FnOnce(&RedisNode) -> T) -> T {
-        let map = self.map.load();
+    /// Sends a command to the owner of the key's slot, and again while servers redirect it. The map is held while the
+    /// command is queued, because a change of the map waits for its readers.
+    fn ask<T, R>(
+        &self,
+        key: Option<&String>,
+        timeout: Duration,
+        send: impl Fn(&RedisNode) -> R + Send + 'static,
+    ) -> Reply<T>
+    where
+        T: 'static,
+        R: Future<Output = Result<T, Fault>> + Send + 'static,
+    {
+        let (map, clock) = (Arc::clone(&self.map), Arc::clone(&self.clock));
         // A lock always has a key.
-        ask(&map.owner(key.map_or(0, |key| slot(key))).node)
+        let slot = key.map_or(0, |key| slot(key));
+        let send = move || send(&map.load().owner(slot).node);
+        Box::pin(follow(clock, timeout, send(), send))
     }
 
     /// Deletes the keys at every server that may have them. The reply of the owner counts.
@@ -151,16 +130,22 @@ impl Node for ClusterNode {
     }
 
     fn acquire(&self, claim: &Claim, params: VoteParams) -> Reply<Vote> {
-        self.of(claim.keys.first(), |owner| owner.acquire(claim, params))
+        let same = claim.clone();
+        self.ask(claim.keys.first(), params.timeout, move |owner| owner.vote(&same, params))
     }
 
     fn extend(&self, claim: &Claim, params: VoteParams) -> Reply<Extension> {
-        let map = Arc::clone(&self.map);
+        let (map, asked) = (Arc::clone(&self.map), self.clock.now());
         let slot = claim.keys.first().map_or(0, |key| slot(key));
-        // The owner at the time of the reply, because the command may have been redirected.
-        let replaced =
-            move |asked| map.load().owner(slot).node.link.replaced_fault(|| Some(slot), asked);
-        self.of(claim.keys.first(), |owner| owner.extend_unless(replaced, claim, params))
+        let same = claim.clone();
+        let reply = self.ask(claim.keys.first(), params.timeout, move |owner| {
+            owner.ask(owner.ways.extend(&same, params), reply::extension)
+        });
+        Box::pin(async move {
+            // The owner at the time of the reply, because the command may have been redirected.
+            let replaced = || map.load().owner(slot).node.link.replaced_fault(|| Some(slot), asked);
+            unless_replaced(reply.await?, replaced)
+        })
     }
 
     fn release(&self, claim: &Claim, owed: Duration) -> Reply<bool> {
@@ -179,11 +164,13 @@ impl Node for ClusterNode {
     }
 
     fn inspect(&self, key: &str) -> Reply<Option<Holder>> {
-        self.map.load().owner(slot(key)).node.inspect(key)
+        let key = key.to_owned();
+        self.ask(Some(&key.clone()), TIMEOUT, move |owner| owner.inspect(&key))
     }
 
     fn force_release(&self, keys: &[String]) -> Reply<bool> {
-        self.of(keys.first(), |owner| owner.force_release(keys))
+        let all = keys.to_vec();
+        self.ask(keys.first(), TIMEOUT, move |owner| owner.force_release(&all))
     }
 
     fn reconnects(&self) -> u64 {
@@ -206,12 +193,14 @@ impl Node for ClusterNode {
     }
 }
 
-/// Shared with the simulation, which has its own router.
+/// Shared with the simulation, which has its own task.
 #[cfg(test)]
 pub(crate) mod simulated {
     pub(crate) use super::super::in_flight::Detour;
-    pub(crate) use super::super::strays::Address as Place;
+    pub(crate) use super::super::redirects::Address as Place;
+    pub(crate) use super::super::redirects::{
+        follow, is_forwarded, is_immediate, redirect_pause, rested,
+    };
     pub(crate) use super::map::{Map, Member};
-    pub(crate) use super::onward::{Onward, onward, pause, rested};
-    pub(crate) use super::ruling::{Ruling, ruling};
+    pub(crate) use super::topology::{Ruling, ruling};
 }

@@ -6,13 +6,12 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tokio::sync::mpsc::unbounded_channel;
 
+use super::super::Route;
 use super::super::context::HEARD;
-use super::super::strays::Address;
-use super::atlas::Atlas;
-use super::members::{Maker, Members};
-use super::seeds::Seeds;
+use super::super::redirects::Address;
+use super::state::State;
 use super::topology::{Range, Topology};
-use super::{Map, Member, RedisNode, Route, queue};
+use super::{Map, Member, Outlet, RedisNode, Target, queue};
 use crate::clock::{Clock, SystemClock};
 use crate::node::{Durability, Fault, Needs, Node, Watch, slot};
 
@@ -37,125 +36,107 @@ fn thirds(owners: [u16; 3], replicas: [&[u16]; 3]) -> Vec<Range> {
 }
 
 /// Creates the state of a cluster with a restart guard of one minute.
-fn atlas() -> Atlas {
-    let seeds = Seeds::parse("redis+cluster://server:1").unwrap();
+fn state() -> State {
+    let route = Route::to_cluster("redis+cluster://server:1").unwrap();
     let (key_prefix, durability, scripts) = ("lock:".to_owned(), Durability::default(), None);
     let needs = Needs { key_prefix, durability, scripts };
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let watch = Arc::new(Watch::new(Arc::default()));
-    let (to_lobby, ..) = queue(None);
-    let place = ("url".to_owned(), Route::Fixed(seeds.first()));
-    let node = RedisNode::leading_to(to_lobby, place, &needs, Arc::clone(&clock));
-    let map = Map::new(Arc::new(Member { address: None, node }));
-    let maker = Maker {
-        url: "url".to_owned(),
-        seeds,
-        guard: Duration::from_secs(60),
-        needs,
-        run_ids: Arc::default(),
-        clock: Arc::clone(&clock),
-        watch: Arc::clone(&watch),
-        runtime: None,
-        strays: unbounded_channel().0,
-        astray: std::sync::Weak::new(),
-    };
-    Atlas::new(Arc::new(ArcSwap::from_pointee(map)), Members::new(maker), clock, watch)
+    let target = Target::alone(route, Duration::from_secs(60), needs, Arc::default(), None);
+    let node = RedisNode::leading_to(queue(None).0, &target, Arc::clone(&clock));
+    let map = Arc::new(ArcSwap::from_pointee(Map::new(Arc::new(Member { address: None, node }))));
+    let (to, from) = (unbounded_channel().0, server(0));
+    let outlet = Outlet { to, from, astray: std::sync::Weak::new() };
+    State::new(map, (target, outlet), clock, watch)
 }
 
-/// Applies this result of a survey.
-fn learn(atlas: &mut Atlas, ranges: Vec<Range>) {
-    learn_of(atlas, Topology { ranges, disputed: Vec::new() });
-}
-
-fn learn_of(atlas: &mut Atlas, topology: Topology) {
-    atlas.apply(&topology);
-    let map = atlas.map.load_full();
-    atlas.members.learn(topology, &map, atlas.clock.now());
+/// Applies this result of a discovery.
+fn learn(state: &mut State, ranges: Vec<Range>) {
+    state.learn(Topology { ranges, disputed: Vec::new() });
 }
 
 /// Returns why the owner of the key extends no lease, for an extension that is sent in this time.
-fn replaced_fault(atlas: &Atlas, key: &str, later: Duration) -> Option<Fault> {
-    let asked = atlas.clock.now() + later;
-    atlas.map.load().owner(slot(key)).node.link.replaced_fault(|| Some(slot(key)), asked)
+fn replaced_fault(state: &State, key: &str, later: Duration) -> Option<Fault> {
+    let asked = state.clock.now() + later;
+    state.map.load().owner(slot(key)).node.link.replaced_fault(|| Some(slot(key)), asked)
 }
 
 /// Returns why the owner of the key takes no first vote.
-fn guard_fault(atlas: &Atlas, key: &str) -> Option<Fault> {
-    atlas.map.load().owner(slot(key)).node.guard_fault(key)
+fn guard_fault(state: &State, key: &str) -> Option<Fault> {
+    state.map.load().owner(slot(key)).node.guard_fault(key)
 }
 
 #[tokio::test]
 async fn unknown_promoted_replica_is_guarded() {
-    let mut atlas = atlas();
-    learn(&mut atlas, thirds([1, 2, 3], [&[], &[], &[]]));
-    assert_eq!(guard_fault(&atlas, KEY), None, "the first map takes no slot from anybody");
-    learn(&mut atlas, thirds([1, 2, 4], [&[], &[], &[]]));
-    let fault = guard_fault(&atlas, KEY).expect("a server that was not known as the master");
+    let mut state = state();
+    learn(&mut state, thirds([1, 2, 3], [&[], &[], &[]]));
+    assert_eq!(guard_fault(&state, KEY), None, "the first map takes no slot from anybody");
+    learn(&mut state, thirds([1, 2, 4], [&[], &[], &[]]));
+    let fault = guard_fault(&state, KEY).expect("a server that was not known as the master");
     assert!(fault.to_string().contains("replaced another server"), "{fault}");
     // The other servers kept their slots.
-    assert_eq!(guard_fault(&atlas, "lock:job"), None);
+    assert_eq!(guard_fault(&state, "lock:job"), None);
 }
 
 /// Other clients may still use the previous owner. The node would then confirm two leases.
 #[tokio::test]
 async fn new_owner_extends_no_lease_at_first() {
-    let mut atlas = atlas();
-    learn(&mut atlas, thirds([1, 2, 3], [&[], &[], &[]]));
-    assert_eq!(replaced_fault(&atlas, KEY, Duration::ZERO), None);
-    learn(&mut atlas, thirds([1, 2, 4], [&[], &[], &[]]));
-    let fault = replaced_fault(&atlas, KEY, Duration::ZERO).expect("a new owner");
+    let mut state = state();
+    learn(&mut state, thirds([1, 2, 3], [&[], &[], &[]]));
+    assert_eq!(replaced_fault(&state, KEY, Duration::ZERO), None);
+    learn(&mut state, thirds([1, 2, 4], [&[], &[], &[]]));
+    let fault = replaced_fault(&state, KEY, Duration::ZERO).expect("a new owner");
     assert!(fault.to_string().contains("some clients may still use"), "{fault}");
-    assert_eq!(replaced_fault(&atlas, "lock:job", Duration::ZERO), None);
+    assert_eq!(replaced_fault(&state, "lock:job", Duration::ZERO), None);
     // Only first votes are refused for longer.
-    assert_eq!(replaced_fault(&atlas, KEY, HEARD), None);
-    assert!(guard_fault(&atlas, KEY).is_some());
+    assert_eq!(replaced_fault(&state, KEY, HEARD), None);
+    assert!(guard_fault(&state, KEY).is_some());
 }
 
 #[tokio::test]
 async fn owner_of_an_unassigned_slot_is_guarded() {
-    let mut atlas = atlas();
-    learn(&mut atlas, thirds([1, 2, 3], [&[], &[], &[4]]));
+    let mut state = state();
+    learn(&mut state, thirds([1, 2, 3], [&[], &[], &[4]]));
     let mut without = thirds([1, 2, 3], [&[], &[], &[]]);
     without.pop();
-    learn(&mut atlas, without);
-    learn(&mut atlas, thirds([1, 2, 4], [&[], &[], &[]]));
-    assert!(guard_fault(&atlas, KEY).is_some());
+    learn(&mut state, without);
+    learn(&mut state, thirds([1, 2, 4], [&[], &[], &[]]));
+    assert!(guard_fault(&state, KEY).is_some());
 }
 
 #[tokio::test]
 async fn master_is_guarded_in_its_new_slots() {
-    let mut atlas = atlas();
-    learn(&mut atlas, thirds([1, 2, 3], [&[], &[], &[]]));
-    atlas.believe(&server(3), slot(KEY), &server(2));
-    assert!(guard_fault(&atlas, KEY).is_some());
+    let mut state = state();
+    learn(&mut state, thirds([1, 2, 3], [&[], &[], &[]]));
+    state.believe(&server(3), slot(KEY), &server(2));
+    assert!(guard_fault(&state, KEY).is_some());
     let (owner, slots) = (server(2), 5461..10_922);
     let other = (0..99).map(|at| format!("lock:{at}")).find(|key| slots.contains(&slot(key)));
-    let map = atlas.map.load_full();
+    let map = state.map.load_full();
     assert_eq!(map.owner(6000).address.as_ref(), Some(&owner));
-    assert_eq!(guard_fault(&atlas, &other.unwrap()), None);
+    assert_eq!(guard_fault(&state, &other.unwrap()), None);
 }
 
 #[tokio::test]
-async fn disputed_slot_keeps_its_owner_until_a_survey() {
-    let mut atlas = atlas();
+async fn disputed_slot_keeps_its_owner_until_a_discovery() {
+    let mut state = state();
     let slot = slot(KEY);
-    let owner = |atlas: &Atlas| atlas.map.load().owner(slot).address.clone();
-    learn(&mut atlas, thirds([1, 2, 3], [&[], &[], &[]]));
+    let owner = |state: &State| state.map.load().owner(slot).address.clone();
+    learn(&mut state, thirds([1, 2, 3], [&[], &[], &[]]));
     let mut ranges = thirds([1, 2, 3], [&[], &[], &[]]);
     ranges.push(Range { first: slot + 1, ..ranges[2].clone() });
     ranges[2].last = slot - 1;
     let disputed = vec![(slot..=slot, vec![server(2), server(3)])];
-    learn_of(&mut atlas, Topology { ranges, disputed });
-    assert!(atlas.is_unsettled());
-    atlas.believe(&server(3), slot, &server(2));
-    assert_eq!(owner(&atlas), Some(server(3)));
+    state.learn(Topology { ranges, disputed });
+    assert!(state.is_unsettled());
+    state.believe(&server(3), slot, &server(2));
+    assert_eq!(owner(&state), Some(server(3)));
     // The disputed owners are asked first, then the other servers.
-    let map = atlas.map.load_full();
-    let asked = atlas.members.asked(&map, false);
+    let asked = state.asked(false);
     let asked: Vec<_> = asked.iter().filter_map(|member| member.address.clone()).collect();
     assert_eq!(asked, [server(2), server(3), server(1)]);
-    learn(&mut atlas, thirds([1, 2, 3], [&[], &[], &[]]));
-    assert!(!atlas.is_unsettled());
-    atlas.believe(&server(3), slot, &server(2));
-    assert_eq!(owner(&atlas), Some(server(2)));
+    learn(&mut state, thirds([1, 2, 3], [&[], &[], &[]]));
+    assert!(!state.is_unsettled());
+    state.believe(&server(3), slot, &server(2));
+    assert_eq!(owner(&state), Some(server(2)));
 }

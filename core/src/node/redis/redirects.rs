@@ -1,16 +1,20 @@
-//! Passes commands that a cluster's server did not serve from its connection to the router.
+//! Decides how a command continues that a cluster's server did not serve.
 //!
-//! The key's slot is on another server, or is migrating. The connection only parses the reply and passes on the whole
-//! command, with its caller and its redirects. A standalone server has no router, and such a reply is treated like any
-//! other.
+//! The key's slot is on another server, or is migrating. The command fails, and its waiting caller sends it again to
+//! the owner by the map ([`follow`]). Only a delete, which needs no caller, passes from the connection to the task of
+//! the cluster, and so does an extension whose key is migrating. A standalone server has no such task, and its reply is
+//! treated like any other. The simulation uses these decisions too.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use redis::Value;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::in_flight::{Command, Detour, InFlight, Purpose};
+use crate::clock::{Clock, Instant};
+use crate::node::Fault;
 
 /// The address of a server in a cluster: a host, by name or address, and a port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -113,6 +117,87 @@ impl Outlet {
             self.say(Stray::Owed(in_flight.command.clone(), in_flight.detour));
         }
     }
+}
+
+/// How many servers may redirect a command immediately.
+const AT_ONCE: u32 = 4;
+/// The time in which the map changes after a redirect.
+const MAP_CHANGE: Duration = Duration::from_millis(1);
+/// The shortest pause of a delete.
+pub(crate) const MOMENT: Duration = Duration::from_millis(20);
+/// The longest pause.
+const LONGEST: Duration = Duration::from_secs(1);
+
+/// Whether the task of the cluster sends the command to another server. `asked` means that the slot is migrating and
+/// `ASK` named the target.
+///
+/// It never sends a vote. What no caller waits for any more could arrive after its delete. And `ASKING` is not tied to
+/// a migration: a vote that is redirected during one could reach the same server during the next one, and be granted
+/// there before the holder's key has arrived.
+pub(crate) fn is_forwarded(purpose: &Purpose, asked: bool, detour: Detour) -> bool {
+    match purpose {
+        Purpose::Delete { .. } => true,
+        // It creates no key. Once, because its caller sends it again.
+        Purpose::Keep(_) => asked && detour.hops == 0,
+        _ => false,
+    }
+}
+
+/// Sends a command again while servers redirect it, for as long as its caller waits. Each pause is as long as the time
+/// since the first redirect, so that a long migration gets few commands.
+pub(crate) async fn follow<T, R>(
+    clock: Arc<dyn Clock>,
+    timeout: Duration,
+    mut reply: R,
+    send: impl Fn() -> R,
+) -> Result<T, Fault>
+where
+    R: Future<Output = Result<T, Fault>>,
+{
+    let mut since = None;
+    loop {
+        let fault = match reply.await {
+            Err(fault) if fault.is_redirect() => fault,
+            result => return result,
+        };
+        let now = clock.now();
+        let so_far = now.since(*since.get_or_insert(now));
+        if so_far >= timeout {
+            return Err(fault);
+        }
+        clock.sleep_until(now + so_far.clamp(MAP_CHANGE, LONGEST)).await;
+        reply = send();
+    }
+}
+
+/// Returns the pause before a redirected command is sent again to a server that redirected it already, which is as long as
+/// the time since the first redirect. `None` means that it is dropped: the keys of a delete have expired, or no caller
+/// waits for an extension (`heard`).
+pub(crate) fn redirect_pause(
+    detour: &mut Detour,
+    purpose: &mut Purpose,
+    heard: bool,
+    now: Instant,
+) -> Option<Duration> {
+    detour.hops += 1;
+    let since = *detour.since.get_or_insert(now);
+    let pause = now.since(since).clamp(MOMENT, LONGEST);
+    let Purpose::Delete { owed, until, .. } = purpose else { return heard.then_some(pause) };
+    // Measured from its first redirect as well. A delete that a frozen server redirected later may be older than every
+    // key.
+    let until = (*until.get_or_insert(now + *owed)).max(since + *owed);
+    (now < until).then_some(pause)
+}
+
+/// Whether a redirected command is sent to the next server immediately. Later ones wait, so that the servers' views can
+/// converge.
+pub(crate) fn is_immediate(detour: Detour) -> bool {
+    detour.hops <= AT_ONCE
+}
+
+/// Allows one immediate redirect after the pause.
+pub(crate) fn rested(detour: &mut Detour) {
+    detour.hops = AT_ONCE - 1;
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crate::node::Fault;
 
 /// The primary that one sentinel reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Word {
+pub(super) struct Report {
     /// A name or address, as configured at the sentinels.
     pub(super) host: String,
     pub(super) port: u16,
@@ -23,7 +23,7 @@ pub(crate) struct Word {
     pub(super) since: Duration,
 }
 
-impl Word {
+impl Report {
     /// Parses the replies to `SENTINEL GET-MASTER-ADDR-BY-NAME` and `SENTINEL MASTER`. Returns `None` if the service is
     /// unknown.
     pub(super) fn read(place: &Value, about: &Value) -> Result<Option<Self>, Fault> {
@@ -47,7 +47,7 @@ impl Word {
     }
 
     /// Formats the address for messages.
-    pub(super) fn place(&self) -> String {
+    pub(super) fn address(&self) -> String {
         crate::text::shown(&format!("{}:{}", self.host, self.port))
     }
 
@@ -61,6 +61,12 @@ impl Word {
         matches!((self.epoch, other.epoch), (Some(this), Some(that)) if this > that)
     }
 
+    /// Returns this report, or a newer one about the same server. A sentinel that missed failovers away from the server
+    /// and back reports too old an epoch for it.
+    pub(super) fn or_newer(&self, known: Option<&Self>) -> Self {
+        known.filter(|known| known.is_at(self) && known.is_after(self)).unwrap_or(self).clone()
+    }
+
     /// Whether this report names another primary than `known`, the newest report so far. `before` is the previous
     /// report of the same sentinel.
     pub(super) fn is_news(&self, before: Option<&Self>, known: &Self) -> bool {
@@ -72,7 +78,7 @@ impl Word {
 }
 
 /// Returns one field of a sentinel's description, which is a map or a list of alternating names and values.
-pub(super) fn field(about: &Value, name: &str) -> Option<String> {
+fn field(about: &Value, name: &str) -> Option<String> {
     let of = |key: &Value, value: &Value| (words(key) == name).then(|| words(value));
     match about {
         Value::Map(pairs) => pairs.iter().find_map(|(key, value)| of(key, value)),
@@ -85,8 +91,8 @@ pub(super) fn field(about: &Value, name: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn word(port: u16, epoch: impl Into<Option<u64>>) -> Word {
-        Word { host: "h".into(), port, epoch: epoch.into(), since: Duration::ZERO }
+    fn report(port: u16, epoch: impl Into<Option<u64>>) -> Report {
+        Report { host: "h".into(), port, epoch: epoch.into(), since: Duration::ZERO }
     }
 
     fn text(text: &str) -> Value {
@@ -95,22 +101,34 @@ mod tests {
 
     #[test]
     fn only_a_later_failover_is_news() {
-        let known = word(1, 5);
-        assert!(word(2, 6).is_news(None, &known));
-        assert!(!word(2, 4).is_news(None, &known));
-        assert!(!word(2, 5).is_news(None, &known));
-        assert!(!word(1, 6).is_news(None, &known));
+        let known = report(1, 5);
+        assert!(report(2, 6).is_news(None, &known));
+        assert!(!report(2, 4).is_news(None, &known));
+        assert!(!report(2, 5).is_news(None, &known));
+        assert!(!report(1, 6).is_news(None, &known));
         // It catches up and is still behind.
-        assert!(!word(2, 4).is_news(Some(&word(3, 3)), &known));
+        assert!(!report(2, 4).is_news(Some(&report(3, 3)), &known));
+    }
+
+    #[test]
+    fn outdated_sentinel_does_not_revive_an_old_primary() {
+        let seen = |epoch, seconds| {
+            let since = Duration::from_secs(seconds);
+            Report { since, ..report(1, epoch) }
+        };
+        // The server was also the primary in epoch 5, and this sentinel missed the later failovers.
+        let known = seen(7, 1);
+        assert_eq!(seen(5, 3600).or_newer(Some(&known)), known);
+        assert_eq!(seen(7, 30).or_newer(Some(&known)), seen(7, 30));
     }
 
     #[test]
     fn accepts_a_new_primary_without_an_epoch_change() {
-        let known = word(1, 5);
-        assert!(word(2, 0).is_news(Some(&word(1, 5)), &known));
-        assert!(word(2, None).is_news(Some(&word(1, None)), &word(1, None)));
-        assert!(!word(2, None).is_news(Some(&word(2, None)), &word(1, None)));
-        assert!(!word(2, None).is_news(None, &word(1, None)));
+        let known = report(1, 5);
+        assert!(report(2, 0).is_news(Some(&report(1, 5)), &known));
+        assert!(report(2, None).is_news(Some(&report(1, None)), &report(1, None)));
+        assert!(!report(2, None).is_news(Some(&report(2, None)), &report(1, None)));
+        assert!(!report(2, None).is_news(None, &report(1, None)));
     }
 
     #[test]
@@ -128,14 +146,14 @@ mod tests {
         let map = Value::Map(told("10.0.0.1"));
         let flat = Value::Array(told("10.0.0.1").into_iter().flat_map(|(a, b)| [a, b]).collect());
         for about in [map, flat] {
-            let word = Word::read(&place, &about).unwrap().unwrap();
-            assert_eq!((word.epoch, word.since), (Some(7), Duration::from_millis(1500)));
+            let report = Report::read(&place, &about).unwrap().unwrap();
+            assert_eq!((report.epoch, report.since), (Some(7), Duration::from_millis(1500)));
         }
-        let other = Word::read(&place, &Value::Map(told("10.0.0.2"))).unwrap().unwrap();
+        let other = Report::read(&place, &Value::Map(told("10.0.0.2"))).unwrap().unwrap();
         assert_eq!((other.epoch, other.since), (Some(7), Duration::ZERO));
-        let silent = Word::read(&place, &Value::Nil).unwrap().unwrap();
+        let silent = Report::read(&place, &Value::Nil).unwrap().unwrap();
         assert_eq!((silent.epoch, silent.since), (None, Duration::ZERO));
-        assert_eq!(Word::read(&Value::Nil, &Value::Nil), Ok(None));
-        assert!(Word::read(&Value::Okay, &Value::Nil).is_err());
+        assert_eq!(Report::read(&Value::Nil, &Value::Nil), Ok(None));
+        assert!(Report::read(&Value::Okay, &Value::Nil).is_err());
     }
 }

@@ -1,8 +1,8 @@
 //! Asks the servers of a Redis Cluster which of them has which hash slots, and decides when to ask again.
 //!
-//! One such query of several servers is a survey. At most one survey runs at a time, however many commands were
+//! One such query of several servers is a discovery. At most one discovery runs at a time, however many commands were
 //! redirected meanwhile. It compares the replies of several servers, because one of them may be partitioned. While a
-//! problem persists, surveys become less frequent.
+//! problem persists, discoveries become less frequent.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use super::super::commands::plain;
 use super::super::in_flight::Purpose;
-use super::super::strays::Address;
+use super::super::redirects::Address;
 use super::map::Member;
 use super::topology::{Topology, View, compare, view};
 use crate::clock::{Clock, Instant, NEVER, jittered};
@@ -28,45 +28,45 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(1);
 /// far took. If less than half of the servers have replied, it is the maximum.
 const MORE_REPLIES_WAIT: (Duration, Duration) =
     (Duration::from_millis(100), Duration::from_secs(1));
-/// The minimum time between two surveys.
+/// The minimum time between two discoveries.
 const MIN_INTERVAL: Duration = Duration::from_millis(20);
-/// The longest pause between surveys while a server is gone, at first and after [`SHORT_PAUSE_PERIOD`].
+/// The longest pause between discoveries while a server is gone, at first and after [`SHORT_PAUSE_PERIOD`].
 const MAX_PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
 /// How long the shorter limit applies. Longer than a failover takes.
 const SHORT_PAUSE_PERIOD: Duration = Duration::from_secs(30);
 
-/// The result of a survey.
+/// The result of a discovery.
 pub(super) type Found = Result<Topology, Fault>;
 
-/// The schedule of surveys, and the one under way.
-pub(super) struct Survey {
+/// The schedule of discoveries, and the one under way.
+pub(super) struct Discovery {
     clock: Arc<dyn Clock>,
     running: Option<Pin<Box<dyn Future<Output = Found> + Send>>>,
-    /// When the last survey began.
+    /// When the last discovery began.
     begun: Option<Instant>,
-    /// When the next survey begins.
+    /// When the next discovery begins.
     due: Option<Instant>,
-    /// The pause before the next survey. It doubles after each failed survey.
+    /// The pause before the next discovery. It doubles after each failed discovery.
     pause: Duration,
     /// Since when a problem exists.
     since: Option<Instant>,
-    /// Whether another survey was wanted since the one under way began.
+    /// Whether another discovery was wanted since the one under way began.
     outdated: bool,
 }
 
-impl Survey {
-    /// Creates a schedule without a survey.
+impl Discovery {
+    /// Creates a schedule without a discovery.
     pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
         let (running, begun, due, since) = (None, None, None, None);
         Self { clock, running, begun, due, since, pause: Duration::ZERO, outdated: false }
     }
 
-    /// Whether a survey is under way.
+    /// Whether a discovery is under way.
     pub(super) fn is_running(&self) -> bool {
         self.running.is_some()
     }
 
-    /// Schedules another survey soon. While a problem exists, it begins after the current pause.
+    /// Schedules another discovery soon. While a problem exists, it begins after the current pause.
     pub(super) fn want(&mut self) {
         self.outdated = true;
         if self.running.is_none() && self.due.is_none() {
@@ -75,14 +75,14 @@ impl Survey {
         }
     }
 
-    /// Schedules a survey without the pause, because something new happened.
+    /// Schedules a discovery without the pause, because something new happened.
     pub(super) fn want_now(&mut self) {
         self.rest();
         self.due = None;
         self.want();
     }
 
-    /// Schedules the next survey while a problem exists, after a growing pause.
+    /// Schedules the next discovery while a problem exists, after a growing pause.
     pub(super) fn again(&mut self) {
         let since = *self.since.get_or_insert(self.clock.now());
         let (soon, later) = MAX_PAUSE;
@@ -98,13 +98,13 @@ impl Survey {
         (self.pause, self.since) = (Duration::ZERO, None);
     }
 
-    /// Starts a survey of these servers. `known` means that the map already has servers.
+    /// Starts a discovery of these servers. `known` means that the map already has servers.
     pub(super) fn begin(&mut self, members: Vec<Arc<Member>>, known: bool) {
         (self.due, self.outdated, self.begun) = (None, false, Some(self.clock.now()));
         self.running = Some(Box::pin(query_members(members, known, Arc::clone(&self.clock))));
     }
 
-    /// Waits for the next event: the result of a survey, or `None` when the next survey is due.
+    /// Waits for the next event: the result of a discovery, or `None` when the next discovery is due.
     pub(super) async fn next(&mut self) -> Option<Found> {
         if let Some(running) = &mut self.running {
             let found = running.await;

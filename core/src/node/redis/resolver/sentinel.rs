@@ -3,17 +3,22 @@
 use std::time::Duration;
 
 use redis::{Cmd, Value, cmd};
+use tokio::time::timeout;
 
 use super::super::endpoint::Endpoint;
 use super::super::login::{Protocol, log_in};
 use super::super::stream::Stream;
 use super::super::talk::{Talk, cannot_connect};
-use super::word::Word;
+use super::report::Report;
 use crate::node::Fault;
 
 /// The events after which the sentinel is asked again. The leader of a failover announces the switch only after all
 /// replicas follow the new primary. It announces the promotion immediately, and names the new primary from then on.
 const EVENTS: [&str; 2] = ["+switch-master", "+promoted-slave"];
+/// The polling interval while listening, because events may be lost and a dead connection sends nothing.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// A sentinel that does not reply for this long is given up.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// An open connection to one sentinel.
 pub(super) struct Sentinel {
@@ -32,15 +37,15 @@ impl Sentinel {
     }
 
     /// Returns the primary of the service, or `None` if the sentinel does not know the service.
-    pub(super) async fn ask(&mut self, service: &str) -> Result<Option<Word>, Fault> {
+    pub(super) async fn ask(&mut self, service: &str) -> Result<Option<Report>, Fault> {
         let questions = ["GET-MASTER-ADDR-BY-NAME", "MASTER"];
         let questions = questions.map(|what| cmd("SENTINEL").arg(what).arg(service).clone());
-        let answers = self.talk.ask(&questions).await?;
-        Word::read(&answers[0], &answers[1])
+        let replies = self.talk.ask(&questions).await?;
+        Report::read(&replies[0], &replies[1])
     }
 
     /// Subscribes to the events that [`Self::event`] waits for, if possible.
-    pub(super) async fn listen(&mut self) -> Result<(), Fault> {
+    async fn subscribe(&mut self) -> Result<(), Fault> {
         if !self.resp3 {
             return Ok(());
         }
@@ -51,15 +56,30 @@ impl Sentinel {
         self.talk.next().await.map(drop)
     }
 
-    /// Waits for an event, for at most `most`.
-    pub(super) async fn event(&mut self, most: Duration) -> Result<(), Fault> {
-        match tokio::time::timeout(most, self.talk.next()).await {
-            Ok(Ok(Value::ServerError(error))) => {
-                let said = error.details().unwrap_or_default();
-                Err(Fault::new("it replied ").saying(said, ""))
-            }
-            Ok(said) => said.map(drop),
+    /// Waits for an event, for at most [`POLL_INTERVAL`].
+    async fn event(&mut self) -> Result<(), Fault> {
+        match timeout(POLL_INTERVAL, self.talk.next()).await {
+            Ok(Ok(Value::ServerError(_))) => Err(Fault::new("it replied with an error")),
+            Ok(event) => event.map(drop),
             Err(_) => Ok(()),
         }
+    }
+}
+
+/// Calls `hear` with each report of a sentinel until its connection fails.
+pub(super) async fn follow(
+    endpoint: &Endpoint,
+    service: &str,
+    mut hear: impl FnMut(Report),
+) -> Result<(), Fault> {
+    let silent = |_| Fault::new("it did not reply");
+    let open = timeout(endpoint.connect_timeout, Sentinel::open(endpoint));
+    let mut sentinel = open.await.map_err(silent)??;
+    timeout(REPLY_TIMEOUT, sentinel.subscribe()).await.map_err(silent)??;
+    loop {
+        // Asked after the subscription, so that no event is missed in between.
+        let report = timeout(REPLY_TIMEOUT, sentinel.ask(service)).await.map_err(silent)??;
+        report.into_iter().for_each(&mut hear);
+        sentinel.event().await?;
     }
 }

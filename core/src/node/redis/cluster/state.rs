@@ -1,0 +1,347 @@
+//! Keeps the known state of a cluster and applies changes to it.
+//!
+//! The state consists of the map, the servers with their connections, and the pending deletes for the next owner of a
+//! slot.
+
+use std::collections::{HashMap, HashSet};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use futures_util::stream::FuturesUnordered;
+use tokio::time::sleep;
+
+use super::super::context::HEARD;
+use super::super::debts::Debts;
+use super::super::handshake::guard_time;
+use super::super::in_flight::{Command, Detour, InFlight};
+use super::super::link::MovedSlot;
+use super::super::redirects::{Address, Outlet};
+use super::super::{RedisNode, Target};
+use super::discovery::Discovery;
+use super::map::{Map, Member};
+use super::topology::{Range, Topology};
+use crate::clock::{Clock, Instant};
+use crate::node::{Change, Node, SLOTS, Watch, slot};
+
+/// How many servers a discovery asks. Their replies are compared.
+const ASKED: usize = 3;
+/// How long after a "cluster is down" reply another server may take over. This is longer than a failover takes.
+const FAILOVER: Duration = Duration::from_secs(30);
+/// How long a server without slots is kept, with its connection.
+const KEEP_IDLE: Duration = Duration::from_secs(600);
+/// How often to check whether a replaced map is still being read.
+const READ_CHECK: Duration = Duration::from_millis(1);
+/// How often a former owner that does not reply is asked again.
+const DRAIN_RETRY: Duration = Duration::from_millis(100);
+/// The number of failed attempts after which a former owner without slots is given up. A command that still arrives
+/// there finds no slot. They take at least a minute.
+const MAX_DRAIN_ATTEMPTS: u32 = 600;
+
+/// Futures that complete later.
+pub(super) type Later<T> = FuturesUnordered<Pin<Box<dyn Future<Output = T> + Send>>>;
+
+/// A server that was named, with its connection.
+struct Server {
+    member: Arc<Member>,
+    /// When it was last seen with slots.
+    owned: Option<Instant>,
+    /// Whether it had a connection or an attempt and now has no connection.
+    down: bool,
+    /// When it last replied that one of its slots is not served.
+    refused: Option<Instant>,
+}
+
+/// The known state of a cluster.
+pub(super) struct State {
+    /// Read by every command.
+    pub(super) map: Arc<ArcSwap<Map>>,
+    /// The parameters of every connection, except for the address, and the first servers.
+    pub(super) target: Target,
+    /// The channel of every connection to the task, except for the address.
+    pub(super) outlet: Outlet,
+    pub(super) clock: Arc<dyn Clock>,
+    watch: Arc<Watch>,
+    /// Determines when to request the map, and from which servers.
+    pub(super) discovery: Discovery,
+    /// Pending deletes for the next owner of a slot.
+    pub(super) debts: Debts,
+    servers: HashMap<Address, Server>,
+    /// The slots by the last discovery.
+    ranges: Vec<Range>,
+    /// Servers to ask first, because they know about a change directly.
+    preferred: Vec<Address>,
+    /// Slots for which servers report different owners. Their owners stay the same until the servers agree.
+    disputed: HashSet<u16>,
+    /// Replaced maps that commands may still read.
+    read: Vec<Weak<Map>>,
+    /// Former owners that have replied to every command, each with the age of the map in which it lost slots.
+    pub(super) drained: Later<(Arc<Member>, u64)>,
+}
+
+impl State {
+    /// Creates the state of a cluster whose servers are not known yet.
+    pub(super) fn new(
+        map: Arc<ArcSwap<Map>>,
+        (target, outlet): (Target, Outlet),
+        clock: Arc<dyn Clock>,
+        watch: Arc<Watch>,
+    ) -> Self {
+        Self {
+            map,
+            target,
+            outlet,
+            discovery: Discovery::new(Arc::clone(&clock)),
+            clock,
+            watch,
+            debts: Debts::default(),
+            servers: HashMap::new(),
+            ranges: Vec::new(),
+            preferred: Vec::new(),
+            disputed: HashSet::new(),
+            read: Vec::new(),
+            drained: Later::new(),
+        }
+    }
+
+    /// Returns the server at this address. It connects with its first command.
+    pub(super) fn server(&mut self, address: &Address) -> Arc<Member> {
+        let server = self.servers.entry(address.clone()).or_insert_with(|| {
+            let outlet = Outlet { from: address.clone(), ..self.outlet.clone() };
+            let route = self.target.route.at(address);
+            let target = Target { route, outlet: Some(outlet), ..self.target.clone() };
+            let node = RedisNode::new(target, Arc::clone(&self.clock), Arc::clone(&self.watch));
+            let member = Arc::new(Member { address: Some(address.clone()), node });
+            Server { member, owned: None, down: false, refused: None }
+        });
+        Arc::clone(&server.member)
+    }
+
+    /// Returns all servers, and the lobby.
+    pub(super) fn members(&self) -> Vec<Arc<Member>> {
+        let servers = self.servers.values().map(|server| Arc::clone(&server.member));
+        servers.chain([Arc::clone(self.map.load().lobby())]).collect()
+    }
+
+    /// Records that the server has a connection.
+    pub(super) fn opened(&mut self, address: &Address) {
+        if let Some(server) = self.servers.get_mut(address) {
+            server.down = false;
+        }
+    }
+
+    /// Records that the server has no connection. If it has slots, another server may take over.
+    pub(super) fn closed(&mut self, address: &Address) {
+        let Some(server) = self.servers.get_mut(address) else { return };
+        let first = !std::mem::replace(&mut server.down, true);
+        match self.map.load().has(address) {
+            true if first => self.discovery.want_now(),
+            true => self.discovery.want(),
+            false => {}
+        }
+    }
+
+    /// Records that a server replied that its cluster is down, or that it does not serve a slot that it owns by the
+    /// map.
+    pub(super) fn refused(&mut self, address: &Address) {
+        if let Some(server) = self.servers.get_mut(address) {
+            server.refused = Some(self.clock.now());
+        }
+        self.discovery.want();
+    }
+
+    /// Records a pending delete of a server. Sends it to the slot's current owner if that is another server. Otherwise
+    /// the next owner gets it.
+    ///
+    /// The delete keeps its detour. While a slot migrates to a server that is gone, the owner may redirect it again
+    /// immediately.
+    pub(super) fn owe(&mut self, from: &Address, command: Command, detour: Detour) {
+        let map = self.map.load();
+        let owner = slot_of(&command).map(|slot| map.owner(slot));
+        match owner.filter(|owner| owner.address.as_ref().is_some_and(|address| address != from)) {
+            Some(owner) => {
+                let mut in_flight = InFlight::unheard(command);
+                in_flight.detour = Detour { asking: false, ..detour };
+                owner.node.give(in_flight);
+            }
+            None => drop(self.debts.owe(command, self.clock.now())),
+        }
+    }
+
+    /// Applies a redirect. The map changes only if it names the redirecting server as the owner. A discovery then asks
+    /// the reported owner for the rest.
+    pub(super) fn believe(&mut self, from: &Address, slot: u16, to: &Address) {
+        let ours = self.map.load().owner(slot).address.as_ref() == Some(from);
+        if !ours || slot >= SLOTS {
+            return;
+        }
+        let to = to.or_host_of(from);
+        if !self.disputed.contains(&slot) {
+            let owner = self.server(&to);
+            self.change([(slot, owner)].into_iter());
+        }
+        self.prefer([&to, from]);
+        self.discovery.want();
+    }
+
+    /// Makes the next discovery ask these servers first, in this order.
+    fn prefer<'a>(&mut self, addresses: impl IntoIterator<Item = &'a Address>) {
+        for address in addresses {
+            if self.preferred.len() < ASKED && !self.preferred.contains(address) {
+                self.preferred.push(address.clone());
+            }
+        }
+    }
+
+    /// Whether a problem exists that a later discovery may find resolved: servers disagree, or a server with slots is
+    /// unreachable or does not serve them, so that another one may take over at any time.
+    pub(super) fn is_unsettled(&self) -> bool {
+        let now = self.clock.now();
+        let refuses = |server: &Server| server.refused.is_some_and(|at| now.since(at) < FAILOVER);
+        let misses = |member: &Arc<Member>| {
+            self.known(member).is_some_and(|server| server.down || refuses(server))
+        };
+        !self.disputed.is_empty() || self.map.load().servers().iter().any(misses)
+    }
+
+    fn known(&self, member: &Member) -> Option<&Server> {
+        self.servers.get(member.address.as_ref()?)
+    }
+
+    /// Applies the result of a discovery: the reported owner of each slot. A slot without a reported owner has none.
+    /// Servers that have had no slot for long are forgotten.
+    pub(super) fn learn(&mut self, topology: Topology) {
+        let (map, now) = (self.map.load_full(), self.clock.now());
+        let mut owners = vec![Arc::clone(map.lobby()); usize::from(SLOTS)];
+        self.disputed = topology.disputed.iter().flat_map(|(slots, _)| slots.clone()).collect();
+        for slot in &self.disputed {
+            owners[usize::from(*slot)] = Arc::clone(map.owner(*slot));
+        }
+        for range in &topology.ranges {
+            let owner = self.server(&range.owner);
+            // Ignores a range that ends before it begins.
+            let slots = owners.get_mut(usize::from(range.first)..=usize::from(range.last));
+            slots.into_iter().flatten().for_each(|slot| *slot = Arc::clone(&owner));
+        }
+        self.change((0..).zip(owners));
+        self.ranges = topology.ranges;
+        // Preferred until they agree.
+        self.prefer(topology.disputed.iter().flat_map(|(_, owners)| owners));
+        let map = self.map.load_full();
+        self.servers.retain(|address, server| {
+            server.owned = if map.has(address) { Some(now) } else { server.owned };
+            server.owned.is_some_and(|at| now.since(at) < KEEP_IDLE)
+        });
+        self.debts.forget_expired(now);
+    }
+
+    /// Changes the owners of slots. Waiters then ask the new owners, which also get the pending deletes.
+    fn change(&mut self, to: impl Iterator<Item = (u16, Arc<Member>)>) {
+        let Some((next, moved)) = self.map.load().moved(to) else { return };
+        let next = Arc::new(next);
+        let old = self.map.swap(Arc::clone(&next));
+        let now = self.clock.now();
+        // With the first map, no slot changes its owner.
+        if !old.servers().is_empty() {
+            self.guard(&next, &moved, now);
+        }
+        next.lobby().node.link.paying();
+        for command in self.debts.take() {
+            let owner = slot_of(&command).map(|slot| (slot, next.owner(slot)));
+            match owner.filter(|(slot, owner)| {
+                owner.address.is_some() && moved.binary_search(slot).is_ok()
+            }) {
+                Some((_, owner)) => owner.node.give(InFlight::unheard(command)),
+                None => drop(self.debts.owe(command, now)),
+            }
+        }
+        // Former owners are forgotten once they have replied to all commands that were sent by older maps.
+        self.read.retain(|old| old.strong_count() > 0);
+        self.read.push(Arc::downgrade(&old));
+        for member in next.losers() {
+            let (read, age, map) = (self.read.clone(), next.age, Arc::clone(&self.map));
+            self.drained.push(Box::pin(async move {
+                drained(&read, &member, &map).await;
+                (member, age)
+            }));
+        }
+        // The former owners tracked the reads, so the reads must be repeated.
+        self.watch.changed(Change::Slots(moved));
+    }
+
+    /// Guards the slots that moved. Their owners extend no lease in them until every client has left the previous owner.
+    /// They take no first vote until every lease has ended that the previous owner may have granted last. The reason for the move is unknown: the previous owner may have handed
+    /// over its keys, or failed so that a replica took over.
+    fn guard(&self, map: &Map, moved: &[u16], now: Instant) {
+        if self.target.guard.is_zero() {
+            return;
+        }
+        for server in map.servers() {
+            let its = |slot: &u16| Arc::ptr_eq(map.owner(*slot), server);
+            let extends_from = now + HEARD;
+            let votes_from = extends_from + guard_time(self.target.guard);
+            let slots = moved.iter().copied().filter(its);
+            server.node.link.guard_slots(slots, now, MovedSlot { extends_from, votes_from });
+        }
+    }
+
+    /// Starts a discovery. With `all`, it asks every server that may know the slots, because the preferred ones did not
+    /// reply.
+    pub(super) fn discover(&mut self, all: bool) {
+        let asked = self.asked(all);
+        self.discovery.begin(asked, !self.map.load().servers().is_empty());
+    }
+
+    /// Selects the servers for a discovery.
+    pub(super) fn asked(&mut self, all: bool) -> Vec<Arc<Member>> {
+        let map = self.map.load_full();
+        let up = |member: &&Arc<Member>| self.known(member).is_none_or(|server| !server.down);
+        let mut asked: Vec<_> = map.servers().iter().filter(up).map(Arc::clone).collect();
+        fastrand::shuffle(&mut asked);
+        let preferred = std::mem::take(&mut self.preferred);
+        let preferred: Vec<_> = preferred.iter().map(|address| self.server(address)).collect();
+        asked.retain(|member| !preferred.iter().any(|first| Arc::ptr_eq(first, member)));
+        asked.splice(..0, preferred);
+        asked.truncate(ASKED);
+        // A single master may be partitioned. Its replicas know more.
+        if all || asked.len() < 2 {
+            let owners =
+                self.ranges.iter().flat_map(|range| range.replicas.iter().chain([&range.owner]));
+            let every: HashSet<Address> =
+                owners.cloned().chain(self.target.route.seeds()).collect();
+            asked = every.iter().map(|address| self.server(address)).collect();
+        }
+        asked
+    }
+
+    /// Forgets a former owner that has replied to all commands sent before the map of this age.
+    pub(super) fn forget_former(&mut self, member: &Arc<Member>, age: u64) {
+        let next = self.map.load().without_former(member, age);
+        self.read.push(Arc::downgrade(&self.map.swap(Arc::new(next))));
+    }
+}
+
+/// Waits until a former owner has replied to every command that was sent by replaced maps.
+async fn drained(old: &[Weak<Map>], member: &Member, map: &ArcSwap<Map>) {
+    // A reader of an old map may be about to send a command to the owner that it names.
+    while old.iter().any(|old| old.strong_count() > 0) {
+        sleep(READ_CHECK).await;
+    }
+    let mut attempts = 0;
+    // The reply comes over a live connection, whose predecessor the server has closed.
+    while member.node.drained().await.is_err() {
+        let slots = member.address.as_ref().is_some_and(|address| map.load().has(address));
+        attempts += 1;
+        if !slots && attempts > MAX_DRAIN_ATTEMPTS {
+            return;
+        }
+        sleep(DRAIN_RETRY).await;
+    }
+}
+
+/// Returns the slot of the command's keys, or `None` if it has no keys.
+pub(super) fn slot_of(command: &Command) -> Option<u16> {
+    command.key().map(|key| slot(&key))
+}

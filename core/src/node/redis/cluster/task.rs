@@ -1,0 +1,269 @@
+//! Runs the task of a cluster, which redirects commands and maintains the map.
+//!
+//! Only commands that a server could not serve pass through here, together with their waiting callers. The order of a
+//! key's votes and deletes is preserved in two ways. Only the waiting caller of a redirected vote sends it again, while
+//! deletes are only sent after the caller stopped waiting. And deletes follow the votes at former owners too
+//! ([`super::map`]).
+
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use futures_util::{FutureExt, StreamExt};
+use redis::Value;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::oneshot;
+use tokio::time::{sleep, timeout};
+
+use super::super::in_flight::InFlight;
+use super::super::redirects::{
+    Address, MOMENT, Redirect, Stray, is_immediate, redirect_pause, rested,
+};
+use super::discovery::Found;
+use super::map::Member;
+use super::state::{Later, State, slot_of};
+use crate::clock::{Clock, Instant};
+use crate::node::{Fault, Node};
+use crate::telemetry::log;
+
+/// How long commands fail immediately after a discovery found nothing.
+const CALM: Duration = Duration::from_millis(200);
+/// How long the task of a closed client waits for replies, and pauses before it checks the pending deletes again.
+const SHUTDOWN_REPLIES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(100));
+
+/// Completes with whether all work of a closed client has ended.
+type Shutdown = Pin<Box<dyn Future<Output = bool> + Send>>;
+
+/// The task of a cluster.
+pub(super) struct Task {
+    /// Commands whose owner is not known.
+    lobby: UnboundedReceiver<InFlight>,
+    /// What the connections could not complete.
+    strays: UnboundedReceiver<(Address, Stray)>,
+    state: State,
+    /// Commands that wait for the discovery.
+    waiting: Vec<InFlight>,
+    /// Commands that wait before they are redirected.
+    delayed: Later<InFlight>,
+    /// Why and when the last discovery failed.
+    failed: Option<(Fault, Instant)>,
+    /// Set once the client is gone. The work under way then ends.
+    shutdown: Option<Shutdown>,
+}
+
+impl Task {
+    /// Creates a task without commands.
+    pub(super) fn new(
+        lobby: UnboundedReceiver<InFlight>,
+        strays: UnboundedReceiver<(Address, Stray)>,
+        state: State,
+    ) -> Self {
+        let (waiting, delayed) = (Vec::new(), Later::new());
+        Self { lobby, strays, state, waiting, delayed, failed: None, shutdown: None }
+    }
+
+    /// Runs until the client is gone and no delete is pending. After a panic, it continues with the next event.
+    pub(super) async fn run(mut self, mut client: oneshot::Receiver<()>) {
+        while AssertUnwindSafe(self.serve(&mut client)).catch_unwind().await.is_err() {
+            log::event!(
+                Error, Node, { node: &*self.state.target.url },
+                "the cluster task panicked and continues"
+            );
+            sleep(MOMENT).await;
+        }
+    }
+
+    async fn serve(&mut self, client: &mut oneshot::Receiver<()>) {
+        loop {
+            let closed = self.shutdown.is_some();
+            tokio::select! {
+                Some(in_flight) = self.lobby.recv() => self.place(in_flight),
+                Some((from, stray)) = self.strays.recv() => self.take(&from, stray),
+                Some(in_flight) = self.delayed.next() => self.place(in_flight),
+                Some((member, age)) = self.state.drained.next() => {
+                    self.state.forget_former(&member, age);
+                }
+                found = self.state.discovery.next() => match found {
+                    Some(found) => self.found(found),
+                    None => self.state.discover(self.failed.is_some()),
+                },
+                // The sender is dropped with the client's node.
+                _ = &mut *client, if !closed => self.shut_down(),
+                ended = ended(&mut self.shutdown) => {
+                    let idle = self.delayed.is_empty() && self.waiting.is_empty();
+                    if ended && idle && self.strays.is_empty() && self.lobby.is_empty() {
+                        return;
+                    }
+                    self.shut_down();
+                }
+            }
+        }
+    }
+
+    /// Called when the client is gone. Waits for the replies of the servers, especially to deletes.
+    fn shut_down(&mut self) {
+        let (members, clock) = (self.state.members(), Arc::clone(&self.state.clock));
+        self.shutdown = Some(Box::pin(shut_down(members, clock)));
+    }
+
+    /// Passes the command to the owner of its slot, or lets it wait for a discovery.
+    fn place(&mut self, mut in_flight: InFlight) {
+        let Some(slot) = slot_of(&in_flight.command) else {
+            // A command without a key only waits for the completion of earlier ones, which is given here.
+            let _ = in_flight.answer.send(Ok(Value::Okay));
+            return;
+        };
+        if in_flight.is_unwanted() {
+            self.state.debts.never_sent(&in_flight.command);
+            return;
+        }
+        let map = self.state.map.load_full();
+        let owner = map.owner(slot);
+        in_flight.detour.asking = false;
+        if owner.address.is_some() {
+            owner.node.give(in_flight);
+            return;
+        }
+        let (now, running) = (self.state.clock.now(), self.state.discovery.is_running());
+        match &self.failed {
+            Some((fault, at)) if now.since(*at) < CALM && !running => {
+                let fault = fault.clone();
+                self.refuse(in_flight, &fault);
+            }
+            _ => {
+                in_flight.goes_astray(&self.state.outlet.astray);
+                // When it continues, its own delete may already have reached the owner.
+                in_flight.detour.hops += 1;
+                self.waiting.push(in_flight);
+                if !running {
+                    self.state.discovery.want_now();
+                }
+            }
+        }
+    }
+
+    /// Refuses a command that has no owner. A delete becomes pending for the next owner of the slot.
+    fn refuse(&mut self, in_flight: InFlight, fault: &Fault) {
+        self.state.debts.never_sent(&in_flight.command);
+        if let Some(until) = self.state.debts.owe(in_flight.command, self.state.clock.now()) {
+            self.state.map.load().lobby().node.link.owe(until);
+        }
+        let _ = in_flight.answer.send(Err(fault.clone()));
+    }
+
+    /// Handles an event of a connection.
+    fn take(&mut self, from: &Address, stray: Stray) {
+        match stray {
+            Stray::Redirected(in_flight, redirect) => self.redirect(from, in_flight, redirect),
+            Stray::Told(Redirect::Moved(slot, to)) => self.state.believe(from, slot, &to),
+            Stray::Told(Redirect::Nobody) => self.state.refused(from),
+            // The slot is migrating, and moves later.
+            Stray::Told(Redirect::Ask(_) | Redirect::TryAgain) => {}
+            Stray::Owed(command, detour) => self.state.owe(from, command, detour),
+            Stray::Opened => self.state.opened(from),
+            Stray::Ended => self.state.closed(from),
+        }
+    }
+
+    /// Redirects a command that `from` did not serve.
+    fn redirect(&mut self, from: &Address, mut in_flight: InFlight, redirect: Redirect) {
+        let now = self.state.clock.now();
+        let heard = !in_flight.answer.is_closed();
+        let InFlight { detour, command, .. } = &mut in_flight;
+        let Some(pause) = redirect_pause(detour, &mut command.purpose, heard, now) else {
+            let why = "the servers of the cluster redirected the command until it timed out";
+            let _ = in_flight.answer.send(Err(Fault::new(why)));
+            return;
+        };
+        let to = match redirect {
+            // To the owner by the map, whose new slots are guarded. The server in the redirect may have lost the slot
+            // again.
+            Redirect::Moved(slot, to) => {
+                self.state.believe(from, slot, &to);
+                slot_of(&in_flight.command)
+                    .map(|slot| Arc::clone(self.state.map.load().owner(slot)))
+            }
+            Redirect::Ask(to) => {
+                in_flight.detour.asking = true;
+                Some(self.state.server(&to.or_host_of(from)))
+            }
+            Redirect::TryAgain => None,
+            Redirect::Nobody => {
+                self.state.refused(from);
+                None
+            }
+        };
+        match to {
+            Some(to) if is_immediate(in_flight.detour) => to.node.give(in_flight),
+            _ => self.delayed.push(Box::pin(async move {
+                sleep(pause).await;
+                rested(&mut in_flight.detour);
+                in_flight
+            })),
+        }
+    }
+
+    /// Handles the result of a discovery. Commands without an owner fail.
+    fn found(&mut self, found: Found) {
+        let now = self.state.clock.now();
+        match found {
+            Ok(topology) => {
+                self.failed = None;
+                self.state.learn(topology);
+            }
+            Err(fault) => {
+                if self.failed.is_none() {
+                    log::event!(
+                        Info, Node, { node: &*self.state.target.url, fault: fault.to_string() },
+                        "cannot read the cluster's slots"
+                    );
+                }
+                self.failed = Some((fault, now));
+            }
+        }
+        for in_flight in std::mem::take(&mut self.waiting) {
+            let map = self.state.map.load_full();
+            let is_lost = |slot: &u16| map.owner(*slot).address.is_none();
+            match slot_of(&in_flight.command).filter(is_lost) {
+                None => self.place(in_flight),
+                Some(slot) => {
+                    let unassigned =
+                        || Fault::new(format!("no server of the cluster has the hash slot {slot}"));
+                    let fault =
+                        self.failed.as_ref().map_or_else(unassigned, |(fault, _)| fault.clone());
+                    self.refuse(in_flight, &fault);
+                }
+            }
+        }
+        let known = !self.state.map.load().servers().is_empty();
+        if known && (self.failed.is_some() || self.state.is_unsettled()) {
+            self.state.discovery.again();
+        } else {
+            self.state.discovery.rest();
+        }
+    }
+}
+
+/// Never completes while the client exists.
+async fn ended(shutdown: &mut Option<Shutdown>) -> bool {
+    match shutdown {
+        Some(shutdown) => shutdown.await,
+        None => std::future::pending().await,
+    }
+}
+
+/// After the client is gone, returns whether no command is under way to the members and no delete is pending.
+async fn shut_down(members: Vec<Arc<Member>>, clock: Arc<dyn Clock>) -> bool {
+    let (replies, pause) = SHUTDOWN_REPLIES;
+    let _ = timeout(replies, join_all(members.iter().map(|member| member.node.drained()))).await;
+    // Commands that were redirected by then count at their new server.
+    let now = clock.now();
+    let over = !members.iter().any(|member| member.node.link.owes(now));
+    if !over {
+        sleep(pause).await;
+    }
+    over
+}
