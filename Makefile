@@ -121,7 +121,7 @@ test-frameworks-node: build ## fetch Express, Fastify, NestJS, BullMQ and node-c
 .PHONY: simulate mutants
 SEEDS ?= 200000
 simulate: ## simulate SEEDS schedules of the algorithm in virtual time (docs/contributing/testing.md)
-	SEEDS=$(SEEDS) cargo test --release -p redlock-native --lib all_guarantees -- --nocapture
+	SEEDS=$(SEEDS) cargo test --release -p redlock-native --lib simulation:: -- --nocapture
 mutants: ## run mutation tests against the simulation and the loom models
 	@SEEDS=$(SEEDS) scripts/mutants
 

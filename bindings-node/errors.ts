@@ -66,15 +66,15 @@ export class LockError extends Error {
   /** The kind as a Node.js error code, such as `ERR_REDLOCK_TIMEOUT`. */
   readonly code: `ERR_REDLOCK_${string}` = "ERR_REDLOCK_INTERNAL";
   /** The Redis key. */
-  readonly resource: string | undefined;
+  declare readonly resource: string | undefined;
   /** How long the acquire had waited, in ms. */
-  readonly waited: number | undefined;
+  declare readonly waited: number | undefined;
   /** The remaining time of the holder's lease in ms, if a node reported it. */
-  readonly remaining: number | undefined;
+  declare readonly remaining: number | undefined;
   /** Why the lease was lost. */
-  readonly reason: LossReason | undefined;
+  declare readonly reason: LossReason | undefined;
   /** The reports of the nodes, if they caused the error. */
-  readonly nodes: readonly NodeReport[];
+  declare readonly nodes: readonly NodeReport[];
   readonly #captured: CapturedStack;
 
   constructor(message: string, details: LockErrorDetails = {}) {
@@ -89,11 +89,12 @@ export class LockError extends Error {
       delete this.stack;
       Object.defineProperty(this, "stack", STACK);
     }
-    this.resource = details.resource;
-    this.waited = details.waited;
-    this.remaining = details.remaining;
-    this.reason = details.reason as LossReason | undefined;
-    this.nodes = details.nodes ?? [];
+    const { resource, waited, remaining, reason, nodes = [] } = details;
+    for (const [name, value] of Object.entries({ resource, waited, remaining, reason, nodes })) {
+      // Node.js prints the enumerable properties of an uncaught error. Those without a value would hide the others.
+      const enumerable = value !== undefined && !(Array.isArray(value) && value.length === 0);
+      Object.defineProperty(this, name, { value, enumerable, configurable: true, writable: true });
+    }
   }
 
   /** @internal */

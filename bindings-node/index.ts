@@ -53,4 +53,6 @@ declare global {
   interface AsyncDisposable {
     [Symbol.asyncDispose](): PromiseLike<void>;
   }
+  // The DOM's library or @types/node declares its members. TypeScript 6 and later loads neither by default.
+  interface AbortSignal {}
 }

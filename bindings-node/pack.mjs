@@ -43,7 +43,8 @@ function pack(folder, destination) {
 function packPlatforms() {
   const cli = join(root, "node_modules", "@napi-rs", "cli", "dist", "cli.js");
   const args = [cli, "create-npm-dirs", "--npm-dir", "bindings-node/npm"];
-  execFileSync(process.execPath, args, { cwd: root, stdio: ["ignore", "ignore", "inherit"] });
+  // Its log lists every platform, also those that are not packed. On a failure the exception contains it.
+  execFileSync(process.execPath, args, { cwd: root, stdio: "pipe" });
   const packed = {};
   for (const platform of readdirSync(scratch)) {
     const folder = join(scratch, platform);

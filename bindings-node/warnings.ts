@@ -46,10 +46,20 @@ function emit(text: string): void {
     });
   }
   try {
-    if (activeListener === null) process.emitWarning(warning);
+    if (activeListener === null) emitToProcess(warning, text);
     else activeListener(warning);
   } catch (thrown) {
     throwLater(thrown);
+  }
+}
+
+function emitToProcess(warning: Error, text: string): void {
+  try {
+    process.emitWarning(warning);
+  } catch (thrown) {
+    // In a sandbox, such as Jest's, `Error` is not the class that Node.js checks for.
+    if ((thrown as NodeJS.ErrnoException | null)?.code !== "ERR_INVALID_ARG_TYPE") throw thrown;
+    process.emitWarning(text, { type: KIND.name, code: KIND.code });
   }
 }
 

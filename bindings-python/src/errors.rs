@@ -70,17 +70,28 @@ pub(crate) fn not_async(object: &str, instead: &str) -> PyErr {
     ))
 }
 
-/// What a failed release does to the end of a with statement that `error` may be leaving: what the body raised stands.
+/// Ends the `with` of a client whose shutdown failed.
 #[pyfunction]
 #[pyo3(name = "_conclude", signature = (problem: "redlock.errors.LockError", error: "BaseException | None") -> "None")]
-pub(crate) fn conclude_with(problem: Bound<'_, PyAny>, error: &Bound<'_, PyAny>) -> PyResult<()> {
+pub(crate) fn conclude_client(problem: Bound<'_, PyAny>, error: &Bound<'_, PyAny>) -> PyResult<()> {
+    conclude(problem, error, || Some(String::new()))
+}
+
+/// Ends a `with` whose release failed. An exception of the body takes precedence. `omitted` returns the end of the log
+/// record, or `None` if there have been enough of them.
+pub(crate) fn conclude(
+    problem: Bound<'_, PyAny>,
+    error: &Bound<'_, PyAny>,
+    omitted: impl FnOnce() -> Option<String>,
+) -> PyResult<()> {
     let py = problem.py();
     if problem.is_instance_of::<classes::QuorumUnavailable>() {
         // The body has done its work, and the keys expire when their TTL ends.
-        let text = "not released, the key will expire: %s";
+        let Some(omitted) = omitted() else { return Ok(()) };
+        let text = "not released, the key will expire: %s%s";
         let logging = py.import("logging")?;
         let logger = logging.call_method1("getLogger", ("redlock.lease",))?;
-        logger.call_method1("warning", (text, problem)).map(drop)
+        logger.call_method1("warning", (text, problem, omitted)).map(drop)
     } else if error.is_none() {
         Err(PyErr::from_value(problem))
     } else if error.is_instance_of::<classes::LockLost>() {
@@ -89,11 +100,6 @@ pub(crate) fn conclude_with(problem: Bound<'_, PyAny>, error: &Bound<'_, PyAny>)
         let note = format!("redlock: {}", problem.str()?.to_string_lossy());
         error.call_method1(intern!(py, "add_note"), (note,)).map(drop)
     }
-}
-
-/// The same for one of core's errors.
-pub(crate) fn conclude(py: Python<'_>, problem: &Error, error: &Bound<'_, PyAny>) -> PyResult<()> {
-    conclude_with(exception(py, problem)?, error)
 }
 
 fn class(py: Python<'_>, kind: ErrorKind) -> Bound<'_, PyType> {

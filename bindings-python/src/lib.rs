@@ -62,7 +62,7 @@ mod _native {
     #[pymodule_export]
     use crate::describe::lock;
     #[pymodule_export]
-    use crate::errors::conclude_with;
+    use crate::errors::conclude_client;
     #[pymodule_export]
     use crate::inspection::{Inspection, NodeInspection};
     #[pymodule_export]

@@ -269,6 +269,15 @@ impl fmt::Debug for Redlock {
     }
 }
 
+/// The nodes without passwords. A URL that breaks a rule is left out, because it could contain one anywhere.
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let valid = self.0.nodes.iter().filter_map(|node| Address::parse(node).ok());
+        let nodes: Vec<_> = valid.map(|node| node.redacted()).collect();
+        f.debug_struct("Builder").field("nodes", &nodes).finish_non_exhaustive()
+    }
+}
+
 impl Builder {
     /// Checks the options and makes the client. Sends nothing.
     ///

@@ -65,6 +65,7 @@ mod inspect;
 mod lease;
 
 mod config;
+mod fairness;
 mod names;
 mod options;
 

@@ -9,6 +9,7 @@ use crate::lease::{Lease, LeaseHandle};
 use crate::lock::Lock;
 use crate::log;
 use crate::options::check_time;
+use crate::throttle::Omitted;
 
 impl Lock {
     /// [`Lock::acquire`] with another `wait`. `None` waits forever, and zero tries once.
@@ -85,18 +86,24 @@ impl Lock {
 
 /// Releases the lease. An unconfirmed release is not an error of the body.
 async fn ended(lease: Lease) -> Result<()> {
+    let handle = lease.handle();
     match lease.release().await {
         Err(error) if error.kind() == ErrorKind::Unavailable => {
-            say_unconfirmed(&error);
+            if let Some(omitted) = handle.logs_unconfirmed() {
+                say_unconfirmed(&error, &omitted);
+            }
             Ok(())
         }
         confirmed => confirmed,
     }
 }
 
-fn say_unconfirmed(error: &Error) {
+fn say_unconfirmed(error: &Error, omitted: &Omitted) {
     let key = error.resource().unwrap_or_default();
-    log::event!(Warn, Lease, { key: key }, "the key expires when its TTL ends: {why}", why = error);
+    log::event!(
+        Warn, Lease, { key: key },
+        "the key expires when its TTL ends: {why}{omitted}", why = error, omitted = omitted
+    );
 }
 
 /// The future of an awaited lock.

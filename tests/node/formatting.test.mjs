@@ -236,6 +236,13 @@ describe("errors", () => {
     assert.ok(frames.length > 1);
   });
 
+  test("show only the properties that have a value", () => {
+    const error = new redlock.InvalidOption("text", { resource: "lock:job" });
+    assert.deepEqual(Object.keys(error).sort(), ["code", "kind", "resource"]);
+    assert.deepEqual([error.waited, error.reason, error.nodes], [undefined, undefined, []]);
+    assert.ok("waited" in error && !inspect(error).includes("undefined"));
+  });
+
   test("keep a stack that is read late, replaced, limited or cloned", () => {
     const error = (function theCaller() {
       return new redlock.LockTimeout("text");

@@ -1,10 +1,15 @@
 // Warnings: their destination, those that appear once, and those that never appear.
 import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
 import { once } from "node:events";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
 import { onWarning, Redlock } from "redlock-native";
 import { eventually, fresh, refusal, Server } from "./helper.mjs";
 import { after, before, describe, test } from "./testing.mjs";
 
+const run = promisify(execFile);
+const built = fileURLToPath(new URL("../../bindings-node/dist/warnings.js", import.meta.url));
 const heard = [];
 /** The warnings about losses of this name. */
 const losses = (name) => heard.filter(({ message }) => message.includes(`key=lock:${name} `));
@@ -42,6 +47,15 @@ describe("onWarning", () => {
       assert.throws(() => onWarning(wrong), refusal(["onWarning()", "function"]));
     }
   });
+});
+
+test("a warning in a sandbox, whose Error is another class, does not end the process", async () => {
+  const program = `
+    const { warn } = require(${JSON.stringify(built)});
+    globalThis.Error = require("node:vm").runInNewContext("Error");
+    warn("some text");`;
+  const { stderr } = await run(process.execPath, ["--eval", program]);
+  assert.match(stderr, /\[REDLOCK\] RedlockWarning: some text\n/);
 });
 
 describe("a loss", () => {

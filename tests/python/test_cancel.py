@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import time
+from contextlib import AsyncExitStack, ExitStack
 
 import pytest
 import redlock
@@ -248,6 +249,34 @@ def test_unconfirmed_release_keeps_the_cancellation(
         inside = asyncio.Event()
         asyncio.run(main())
     assert any("not released" in record.getMessage() for record in caplog.records)
+
+
+@pytest.mark.parametrize("kind", ["blocking", "async"])
+def test_unconfirmed_releases_are_logged_at_growing_intervals(
+    kind: str, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = Server()
+
+    def locks() -> list[redlock.Lock]:
+        return [client.lock(f"{name}-{each}", ttl=60) for each in range(20)]
+
+    async def leave_all() -> None:
+        async with AsyncExitStack() as stack:
+            for lock in locks():
+                await stack.enter_async_context(lock.as_async())
+            server.close()
+
+    with redlock.Redlock(server.url) as client:
+        if kind == "async":
+            asyncio.run(leave_all())
+        else:
+            with ExitStack() as stack:
+                for lock in locks():
+                    stack.enter_context(lock)
+                server.close()
+        messages = [record.getMessage() for record in caplog.records]
+        # Even if each release takes a second, only some of them are logged.
+        assert 1 <= sum("not released" in message for message in messages) <= 10
 
 
 def test_closed_coroutine_releases(

@@ -19,7 +19,7 @@ async fn renews_concurrent_leases_in_one_script() {
     let leases = acquire_many(&redlock, LEASES).await;
     let before = calls_of(&server, "evalsha");
     eventually("renewals", || redlock.stats().renewed >= 4 * LEASES as u64).await;
-    assert!(leases.iter().all(Lease::is_held));
+    assert!(leases.iter().all(|lease| lease.is_held()));
     let (scripts, renewed) = (calls_of(&server, "evalsha") - before, calls_of(&server, "pexpire"));
     // Each was renewed about five times. On a slow machine they may split into several scripts.
     assert!(renewed >= 3 * LEASES, "{renewed}");
@@ -70,7 +70,7 @@ async fn renews_one_by_one_without_permission() {
     let redlock = Redlock::builder([url]).restart_guard(Duration::ZERO).build().unwrap();
     let leases = acquire_many(&redlock, LEASES).await;
     eventually("renewals", || redlock.stats().renewed >= 4 * LEASES as u64).await;
-    assert!(leases.iter().all(Lease::is_held));
+    assert!(leases.iter().all(|lease| lease.is_held()));
     // The client tried it once. Redis 6 does not count commands that it refuses in a script.
     let stats = server.info("commandstats", "cmdstat_mget").unwrap_or_default();
     let refused = stats.rsplit_once("rejected_calls=").and_then(|(_, rest)| rest.split(',').next());
@@ -158,7 +158,7 @@ async fn batch_refuses_only_taken_keys() {
             Ok(_) => panic!("{at} is held by another client"),
         }
     }
-    assert!(leases.iter().all(Lease::is_held));
+    assert!(leases.iter().all(|lease| lease.is_held()));
     assert_eq!(server.ask("DBSIZE"), format!(":{LEASES}"));
     release_many(leases).await.into_iter().for_each(Result::unwrap);
     assert_eq!(server.ask("DBSIZE"), ":3");
@@ -174,7 +174,7 @@ async fn acquires_one_by_one_without_permission() {
     let redlock = builder.runtime(tokio::runtime::Handle::current()).build().unwrap();
     for _ in 0..3 {
         let leases = acquire_many(&redlock, LEASES).await;
-        assert!(leases.iter().all(Lease::is_held));
+        assert!(leases.iter().all(|lease| lease.is_held()));
         release_many(leases).await.into_iter().for_each(Result::unwrap);
         assert_eq!(server.ask("DBSIZE"), ":0");
     }

@@ -43,6 +43,40 @@ async fn error_source_ends_at_the_node_without_io_error() {
     assert!(memory.wait(Duration::ZERO).acquire().await.unwrap_err().source().is_none());
 }
 
+/// `main() -> redlock::Result<()>` and `unwrap` print it to users.
+#[tokio::test]
+async fn debug_output_is_the_code_and_the_text() {
+    let down = builder([format!("redis://:s3cret@127.0.0.1:{}", free_port())]).build().unwrap();
+    let unavailable = down.lock("job").wait(Duration::ZERO).acquire().await.unwrap_err();
+    let source = unavailable.source().expect("the node's error").to_string();
+    assert!(unavailable.to_string().contains(&source), "{source} is in {unavailable}");
+    let memory = Redlock::builder(["memory://errors"]).build().unwrap();
+    let lock = memory.lock("debug").wait(Duration::ZERO);
+    let lease = lock.acquire().await.unwrap();
+    let timeout = lock.acquire().await.unwrap_err();
+    memory.force_release("debug").await.unwrap();
+    let lost = lease.lost().await;
+    for error in [unavailable, timeout, lost] {
+        assert_eq!(format!("{error:?}"), format!("{}: {error}", error.code()));
+        assert_eq!(format!("{error:#?}"), format!("{error:?}"), "one line");
+    }
+}
+
+#[tokio::test]
+async fn debug_output_of_handles_lists_what_identifies_them() {
+    let builder = Redlock::builder(["redis://user:s3cret@127.0.0.1:1", "s3cret"]);
+    let nodes = r#"nodes: ["redis://127.0.0.1:1"]"#;
+    assert_eq!(format!("{builder:?}"), format!("Builder {{ {nodes}, .. }}"));
+    let down = Redlock::builder(["redis://user:s3cret@127.0.0.1:1"]).build().unwrap();
+    assert_eq!(format!("{down:?}"), format!("Redlock {{ {nodes}, .. }}"));
+    let memory = Redlock::builder(["memory://errors"]).build().unwrap();
+    let lock = memory.lock("shown");
+    assert_eq!(format!("{lock:?}"), r#"Lock { key: "lock:shown", .. }"#);
+    let lease = lock.acquire().await.unwrap();
+    let shown = r#"Lease { key: "lock:shown", held: true, .. }"#;
+    assert_eq!([format!("{lease:?}"), format!("{:?}", lease.handle())], [shown, shown]);
+}
+
 #[tokio::test]
 async fn durations_in_errors_have_a_unit() {
     let redlock = Redlock::builder(["memory://errors"]).build().unwrap();

@@ -37,6 +37,7 @@ mod proxies;
 mod quorum;
 mod refused_deletes;
 mod renewal;
+mod replaced;
 mod replay;
 mod replicas;
 mod rights;

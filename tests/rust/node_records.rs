@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use futures_util::future::{join, join_all};
 use redlock::Redlock;
+use tokio::sync::Barrier;
 
-use super::support::{Gateway, RIGHTS, Server, Verdict, block_on, eventually_blocking};
+use super::support::{Gateway, RIGHTS, Server, Verdict, block_on, client, eventually_blocking};
 use super::{FastClock, LINES, Turn, lines_with, lock};
 
 #[test]
@@ -168,4 +170,34 @@ fn logs_a_repeated_finding_of_connections_once() {
         let about = lines_with(words, 1).into_iter().filter(|line| line.contains(&node)).count();
         assert_eq!(about, 1, "{words}");
     }
+}
+
+#[test]
+fn logs_unconfirmed_releases_at_growing_intervals() {
+    const COUNT: usize = 20;
+    let _turn = Turn::take();
+    let mut server = Server::start();
+    let redlock = client([&server]);
+    let barrier = Barrier::new(COUNT + 1);
+    let one = async |at: usize| {
+        let lock = redlock.lock(format!("job-{at}")).ttl(Duration::from_secs(60));
+        let body = async |_| {
+            barrier.wait().await;
+            barrier.wait().await;
+        };
+        lock.using(body).await.unwrap();
+    };
+    let port = server.port;
+    block_on(async {
+        let kill = async {
+            barrier.wait().await;
+            server.kill();
+            barrier.wait().await;
+        };
+        join(join_all((0..COUNT).map(one)), kill).await
+    });
+    let lines = lines_with("the key expires when its TTL ends: lock:job-", 1);
+    let lines: Vec<_> = lines.iter().filter(|line| line.contains(&format!(":{port}"))).collect();
+    // Even if each release takes a second, only some of them are logged.
+    assert!((1..=10).contains(&lines.len()), "{lines:?}");
 }

@@ -78,6 +78,22 @@ async fn refused_login_or_database_ends_an_acquire_at_once() {
     }
 }
 
+/// Between two attempts to connect, the client knows only the refusal of the last one.
+#[tokio::test]
+async fn acquire_with_a_wait_does_not_fail_with_an_earlier_refusal() {
+    let server = Server::start();
+    for _ in 0..5 {
+        let before = format!("ACL SETUSER app reset on >s3cret-new {RIGHTS}");
+        assert_eq!(server.ask(&before), "+OK");
+        let redlock = Redlock::builder([url_as(&server, "app:s3cret-word@")]).build().unwrap();
+        let error = error_of(&redlock).await;
+        assert!(error.to_string().contains("WRONGPASS"), "{error}");
+        assert_eq!(server.ask("ACL SETUSER app >s3cret-word"), "+OK");
+        let lock = redlock.lock("job").wait(millis(3_600_000));
+        lock.acquire().await.expect("the login works now").release().await.unwrap();
+    }
+}
+
 #[tokio::test]
 async fn missing_key_permission_ends_an_acquire_at_once() {
     let server = Server::start();

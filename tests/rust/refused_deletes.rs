@@ -1,6 +1,6 @@
 //! Deletes that a server answers with an error stay pending until the server runs them.
 
-use redlock::{ErrorKind, Redlock};
+use redlock::{ErrorKind, NodeState, Redlock};
 
 use crate::support::{Server, client, eventually, millis, servers};
 
@@ -70,6 +70,42 @@ async fn shutdown_waits_for_a_refused_delete() {
     configure(&server, end);
     shutdown.await.unwrap().unwrap();
     assert_eq!(server.ask("DBSIZE"), ":0");
+}
+
+/// A result of 0 would mean that no key is left.
+#[tokio::test]
+async fn shutdown_reports_deletes_that_are_still_refused() {
+    let servers = servers(3);
+    for nodes in [&servers[..1], &servers[..]] {
+        let redlock = client(nodes);
+        let lease = redlock.lock("job").ttl(millis(600_000)).acquire().await.unwrap();
+        eventually("on all nodes", || nodes.iter().all(|node| node.ask("EXISTS lock:job") == ":1"))
+            .await;
+        // All but one of three refuse.
+        let refusing = &nodes[..nodes.len().div_ceil(2)];
+        refusing.iter().for_each(|node| configure(node, NO_DELETES));
+        drop(lease);
+        let error = redlock.shutdown(millis(0)).await.unwrap_err();
+        assert_eq!((error.kind(), error.resource()), (ErrorKind::Unavailable, None), "{error}");
+        for (report, node) in error.nodes().iter().zip(nodes) {
+            let refused = refusing.iter().any(|other| std::ptr::eq(other, node));
+            assert_eq!(report.state == NodeState::Fault, refused, "{error}");
+        }
+        nodes.iter().for_each(|node| configure(node, DELETES));
+        eventually("deleted", || nodes.iter().all(|node| node.ask("DBSIZE") == ":0")).await;
+    }
+}
+
+#[tokio::test]
+async fn shutdown_does_not_report_refused_deletes_of_a_minority() {
+    let nodes = servers(3);
+    let redlock = client(&nodes);
+    let lease = redlock.lock("job").acquire().await.unwrap();
+    eventually("on all nodes", || nodes.iter().all(|node| node.ask("EXISTS lock:job") == ":1"))
+        .await;
+    configure(&nodes[0], NO_DELETES);
+    drop(lease);
+    assert_eq!(redlock.shutdown(millis(0)).await.unwrap(), 0);
 }
 
 #[tokio::test]

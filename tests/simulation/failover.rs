@@ -37,6 +37,12 @@ impl World {
         }
     }
 
+    /// How long some clients may still use the server that this one replaced, according to the sentinels.
+    pub(super) fn maybe_used_before(&self, node: usize) -> Option<Duration> {
+        let switched = self.servers[node].switched.filter(|_| !self.guard.is_zero())?;
+        Some(NOTICE_TIME.saturating_sub(Duration::from_nanos(self.now - switched)))
+    }
+
     /// How long a promoted server may not take first votes, according to the sentinels.
     pub(super) fn new_for(&self, node: usize) -> Duration {
         let Some(switched) = self.servers[node].switched else { return Duration::ZERO };

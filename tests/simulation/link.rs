@@ -99,6 +99,8 @@ pub(super) struct Link {
     pub(super) votes_from: Option<Instant>,
     /// The same for the slot that the server received from another one.
     pub(super) slot_from: Option<Instant>,
+    /// When the server may extend leases, because it replaced another one.
+    pub(super) extends_from: Option<Instant>,
     pub(super) open: VecDeque<Open>,
     pub(super) pending_deletes: VecDeque<PendingDelete>,
     /// Tokens whose vote was never sent. They need no delete.
@@ -208,12 +210,14 @@ impl World {
         let uptime = Duration::from_secs(server.uptime_seconds(self.now));
         let quarantine = (self.guard.mul_f64(1.01) + Duration::from_secs(1)).saturating_sub(uptime);
         let quarantine = quarantine.max(self.new_for(node));
+        let used = self.maybe_used_before(node).map(|left| local + left);
         let (incarnation, durability) = (self.servers[node].incarnation, self.durability);
         let link = &mut self.links[client][node];
         link.up = true;
         (link.incarnation, link.to_replica) = (incarnation, demoted);
         (link.up_since, link.last_there, link.last_back) = (self.now, self.now, self.now);
         link.votes_from = (!self.guard.is_zero()).then(|| local + quarantine);
+        link.extends_from = link.extends_from.max(used);
         link.confirm = (!durability.is_none()).then(|| Confirm::new(durability));
         // This comes before any pending delete is sent, so that no message of the previous connection can arrive after
         // its delete.

@@ -205,15 +205,18 @@ impl World {
     /// This server has the slot now. It takes no first vote in it for a while, because it may lack the grants of
     /// another server.
     fn change(&mut self, client: usize, to: usize) {
-        let guard = (!self.guard.is_zero()).then(|| self.guard.mul_f64(1.01) + NOTICE_TIME);
-        let from = guard.map(|guard| self.clocks[client].local(self.now) + guard);
+        let now = self.clocks[client].local(self.now);
+        let guard = (!self.guard.is_zero()).then(|| self.guard.mul_f64(1.01));
+        let extends_from = guard.map(|_| now + NOTICE_TIME);
+        let from = guard.map(|guard| now + NOTICE_TIME + guard);
         let Some(cluster) = self.cluster(client, to) else { return };
         let member = Arc::clone(&cluster.members[&to]);
         let Some((next, _)) = cluster.map.moved([(SLOT, member)].into_iter()) else { return };
         let losers: Vec<usize> = next.losers().iter().map(|member| member.node).collect();
         let age = next.age;
         cluster.map = next;
-        self.links[client][to].slot_from = from;
+        let link = &mut self.links[client][to];
+        (link.slot_from, link.extends_from) = (from, extends_from);
         let Some(cluster) = self.cluster(client, to) else { return };
         for pending in std::mem::take(&mut cluster.pending_deletes) {
             self.send((client, to), release(pending));

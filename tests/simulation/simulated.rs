@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use crate::clock::Instant;
 use crate::node::{
     Claim, Expect, Extension, Fault, Fencing, Holder, Node, Reply, Vote, VoteParams, follow,
 };
@@ -103,6 +104,13 @@ impl SimulatedNode {
         })
     }
 
+    /// Whether some clients might still have used the server's predecessor at this time.
+    fn is_replaced(&self, asked: Instant) -> bool {
+        let world = self.world.lock().unwrap();
+        let link = &world.links[self.client][world.owner(self.client, self.node)];
+        link.extends_from.is_some_and(|from| asked < from)
+    }
+
     fn ask<T: Send + 'static>(
         &self,
         request: Request,
@@ -133,8 +141,20 @@ impl Node for SimulatedNode {
         let VoteParams { ttl, timeout, fencing, check, .. } = params;
         let request = Request::Extend { claim: claim.clone(), ttl, fencing, check };
         self.follow(timeout, move |node| {
-            node.ask(request.clone(), timeout, ttl, |answer| {
+            let world = node.world.lock().unwrap();
+            let asked = world.clocks[node.client].local(world.now);
+            drop(world);
+            let reply = node.ask(request.clone(), timeout, ttl, |answer| {
                 if let Answer::Extension(extension) = answer { Some(extension) } else { None }
+            });
+            let node = node.clone();
+            Box::pin(async move {
+                let extension = reply.await?;
+                // The rule of `Link::replaced_fault`.
+                if extension == Extension::Extended && node.is_replaced(asked) {
+                    return Err(Fault::new("it replaced another server"));
+                }
+                Ok(extension)
             })
         })
     }

@@ -10,7 +10,6 @@ import sys
 from redlock import _native
 from redlock._body import Body
 from redlock._coroutine_function import coroutine_function
-from redlock._native import _conclude
 from redlock.errors import LockError
 
 # Like `typing.TYPE_CHECKING`. Importing `typing` takes longer than all the rest.
@@ -84,7 +83,7 @@ async def _leave(
     if problem is not None:
         if ours:
             raise problem from error
-        _conclude(problem, left)
+        lease._conclude(problem, left)
     if left is not None and left is not error:
         # The rest of an exception group, without our cancellation.
         raise left

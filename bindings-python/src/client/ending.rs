@@ -8,7 +8,7 @@ use redlock::ffi;
 use super::Redlock;
 use crate::args::Timeout;
 use crate::caller::warn_of_loop;
-use crate::errors::{check, conclude};
+use crate::errors::{check, conclude_client, exception};
 use crate::runtime::submit::submit;
 use crate::runtime::wait::wait;
 
@@ -78,7 +78,7 @@ impl Redlock {
         let _ = (kind, trace);
         match wait(py, self.client.client.shutdown(Duration::ZERO), |_| Ok(()))? {
             Ok(_) => Ok(()),
-            Err(problem) => conclude(py, &problem, error),
+            Err(problem) => conclude_client(exception(py, &problem)?, error),
         }
     }
 

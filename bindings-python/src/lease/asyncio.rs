@@ -58,6 +58,12 @@ impl Lease {
         self.loss().map(|error| exception(py, &error)).transpose()
     }
 
+    /// Ends an `async with` whose release failed.
+    #[pyo3(signature = (problem: "redlock.errors.LockError", error: "BaseException | None") -> "None")]
+    fn _conclude(&self, problem: Bound<'_, PyAny>, error: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.conclude(problem, error)
+    }
+
     /// Sends the release and does not wait.
     fn _let_go(&self) {
         ffi::spawn(drop_output(self.give_back())).detach();

@@ -16,7 +16,7 @@ use redlock::{LeaseHandle, LossReason};
 use crate::call_site::warn_in_drop;
 use crate::caller::Caller;
 use crate::credentials::Kept;
-use crate::errors::{check, conclude};
+use crate::errors::{check, conclude, exception};
 use crate::owner::Owner;
 use crate::registry;
 use crate::runtime::wait::wait;
@@ -118,8 +118,13 @@ impl Lease {
         let py = slf.py();
         match slf.get().confirmed(py)? {
             Ok(()) => Ok(()),
-            Err(problem) => conclude(py, &problem, error),
+            Err(problem) => slf.get().conclude(exception(py, &problem)?, error),
         }
+    }
+
+    /// Ends a `with` whose release failed.
+    fn conclude(&self, problem: Bound<'_, PyAny>, error: &Bound<'_, PyAny>) -> PyResult<()> {
+        conclude(problem, error, || ffi::logs_unconfirmed(&self.hold))
     }
 
     fn confirmed(&self, py: Python<'_>) -> PyResult<Result<(), redlock::Error>> {

@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::contention::Contention;
 use super::queue::Queue;
 use crate::clock::Clock;
 use crate::lease::Leases;
@@ -15,17 +14,14 @@ pub(crate) struct Acquirer {
     /// Who of this process is first.
     /// Shared, as each caller's place refers to it.
     pub(super) queue: Arc<Queue>,
-    /// How long rounds take, and what others want.
-    pub(super) contention: Contention,
     /// Limits the log records about grants that came too late.
     late: Mutex<Throttle>,
 }
 
 impl Acquirer {
-    /// No caller waits yet, and nothing is known of contention.
+    /// No caller waits yet.
     pub(crate) fn new(leases: Arc<Leases>) -> Self {
-        let contention = Contention::over(leases.nodes.list.len());
-        Self { leases, queue: Arc::default(), contention, late: Mutex::default() }
+        Self { leases, queue: Arc::default(), late: Mutex::default() }
     }
 
     /// Whether to log that a grant came too late.

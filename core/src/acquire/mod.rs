@@ -1,9 +1,8 @@
 //! How a lease is acquired: a place in the local queue, then rounds of votes, until one is granted or `wait` is over.
 //!
-//! [`attempt`] is the loop, [`mod@round`] one turn of it, and [`vote_round`] its votes. [`yielding`] decides which
-//! client asks first, and [`outage_limit`] when to give up. Acquires wait in the [`queue`] (callers of this process)
-//! and for the delays of [`pace`] and [`backoff`]. [`patience`] logs waits. [`outlook`] is what one acquire learns,
-//! and [`contention`] what all of them learn.
+//! [`attempt`] is the loop, [`mod@round`] one turn of it, and [`vote_round`] its votes. Acquires wait in the [`queue`]
+//! (callers of this process) and for the delays of [`retry`], which also decides when to give up. [`patience`] logs
+//! waits. `fairness` decides which client asks first.
 //!
 //! `node` sends the requests, `quorum` counts the replies, and `lease` keeps the lease afterwards. Nothing here
 //! spawns or names a runtime. These are plain futures, and dropping one drops the whole acquire. The drop also
@@ -12,22 +11,16 @@
 mod acquirer;
 mod attach;
 mod attempt;
-mod availability;
-mod backoff;
-mod contention;
 mod fencing;
-mod outage_limit;
-mod outlook;
-mod pace;
 mod patience;
 mod queue;
 mod refusal;
 mod request;
+mod retry;
 mod round;
 #[cfg(test)]
 mod tests;
 mod vote_round;
-mod yielding;
 
 use std::time::Duration;
 

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use super::pace::FALLBACK;
 use super::refusal::Refusal;
 use super::request::Request;
+use super::retry::FALLBACK;
 use crate::error::seconds;
 use crate::log;
 use crate::record::{Level, Topic};
@@ -31,11 +31,6 @@ impl Patience {
     pub(super) fn new(request: &Request) -> Self {
         let spans = Spans::acquire(|| request.key());
         Self { useless: false, waits: [false; 2], due: LONG, spans }
-    }
-
-    /// Whether it had to let others of this process go first.
-    pub(super) fn was_queued(&self) -> bool {
-        self.waits[0]
     }
 
     /// Logs once that it begins to wait, and for what.

@@ -82,13 +82,13 @@ impl Refusal {
     }
 
     /// Whether no attempt can succeed before the servers are changed. `refused_for` is the time since the first of
-    /// consecutive rounds that were refused.
-    pub(crate) fn is_permanent(&self, refused_for: Duration) -> bool {
-        match self {
-            Self::Unavailable(_, Remedy::Refused) => refused_for >= CONFIRMED_AFTER,
-            Self::Unavailable(_, remedy) => *remedy >= Remedy::Confirmed,
-            _ => false,
-        }
+    /// consecutive rounds of this acquire that were refused.
+    ///
+    /// If it has a `wait`, a refusal from before the acquire does not count, because the login may have been fixed since.
+    pub(crate) fn is_permanent(&self, refused_for: Duration, has_wait: bool) -> bool {
+        let Self::Unavailable(_, remedy) = self else { return false };
+        let most = if has_wait { Remedy::Confirmed } else { Remedy::Refused };
+        *remedy > most || (self.is_refused() && refused_for >= CONFIRMED_AFTER)
     }
 
     /// What is wrong with the nodes or the options, if that is why; nodes were so for as long as it `lasted`.

@@ -49,7 +49,7 @@ pub(crate) async fn round(
     let fencing = request.fencing(|| clock.wall_micros());
     let params = VoteParams { ttl, timeout, first: true, check: false, expect, fencing };
     // The scout costs a round trip more, which a short ttl over a slow network may not have.
-    let patience = acquirer.contention.rounds().min(timeout);
+    let patience = acquirer.leases.fairness.rounds().min(timeout);
     // Without a bound such an acquire came too late in every round, and kept its place in the line forever.
     let scouts =
         expect == Expect::Contended && !thorough && nodes.list.len() > 1 && patience * 4 <= ttl;
@@ -103,7 +103,7 @@ fn granted(
     // From here on nothing is rolled back and nothing is awaited, so the lease exists before a caller can drop this
     // future.
     let votes = round.keep().unanswered();
-    acquirer.contention.took(took);
+    leases.fairness.took(took);
     let params = request.lease_params(round.claim.clone(), round.started, fence);
     let state = State::new(params, validity, leases);
     state.keep_votes(votes);

@@ -21,6 +21,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// It can be awaited on any runtime and dropped at any time.
 pub type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
 
+/// A random time between half of this one and all of it.
+///
+/// Clients that act at the same time do not act together again. Never less than half, because after a delay near zero
+/// they would.
+pub(crate) fn jittered(time: Duration) -> Duration {
+    time.mul_f64(0.5 + fastrand::f64() / 2.0)
+}
+
 /// The source of every deadline of the library.
 ///
 /// ```

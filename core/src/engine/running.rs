@@ -5,8 +5,8 @@
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -15,7 +15,8 @@ use crate::acquire::Acquirer;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::error::LossReason;
-use crate::lease::{Again, Leases, Registry, Said, State, monitor};
+use crate::fairness::Fairness;
+use crate::lease::{Leases, Registry, Said, State, monitor};
 use crate::meter;
 use crate::node::{
     Address, Changes, ClusterNode, MemoryNode, Needs, Node, RedisNode, RunIds, Target, Watch,
@@ -80,8 +81,10 @@ impl Running {
         let nodes = Nodes { list: nodes(&watch), clock: clock_of_nodes, connect_timeout };
         let nodes = Arc::new(nodes);
         let monitor = monitor(Arc::clone(&registry), Arc::clone(clock), changes);
-        let (again, long) = (Again::new(), Said::default());
-        let leases = Arc::new(Leases { nodes, watch, registry, counts, again, long });
+        let (long, unconfirmed) = (Said::default(), Mutex::default());
+        let fairness = Fairness::new(nodes.list.len());
+        let leases = Leases { nodes, watch, registry, counts, fairness, long, unconfirmed };
+        let leases = Arc::new(leases);
         let running = Self { failed: Arc::default(), acquirer: Acquirer::new(leases) };
         (running, Box::pin(monitor))
     }

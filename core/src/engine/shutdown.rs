@@ -10,10 +10,11 @@ use futures_util::future::join_all;
 
 use super::{Engine, Phase, Running};
 use crate::clock::{Clock, Instant};
-use crate::error::Result;
+use crate::error::{Error, NodeReport, NodeState, Result};
 use crate::foreground;
 use crate::lease::{State, confirmed, take_back};
-use crate::quorum::Collect;
+use crate::node::Node;
+use crate::quorum::{Collect, Nodes, Tally};
 
 /// The interval at which waiting acquires and held leases are counted. Leases end in many ways, so polling is simpler
 /// and cheaper than a signal for each.
@@ -65,9 +66,9 @@ impl Engine {
             // Both waits share one timeout, because a server that replies to no delete replies to nothing else.
             let by = end.max(clock.now() + timeout);
             let count = all_confirmed(sent).await;
-            deletes_arrive(&running, clock, timeout, (end, by)).await;
+            let arrived = deletes_arrive(&running, clock, timeout, (end, by)).await;
             engine.close();
-            count
+            count.and_then(|count| arrived.map(|()| count))
         }
     }
 }
@@ -97,7 +98,7 @@ async fn calls_end(running: &Running, clock: &dyn Clock, until: Instant) {
 }
 
 /// Waits for the deletes, including those of leases that were released without waiting. A node replies in order, so its
-/// last reply covers all earlier commands.
+/// last reply covers all earlier commands. Fails if deletes are still pending on too many nodes for a quorum.
 ///
 /// A node with pending deletes may become available again before `end`. For the other nodes, one reply is enough. The
 /// wait ends at `by` in any case.
@@ -106,9 +107,9 @@ async fn deletes_arrive(
     clock: &dyn Clock,
     node_timeout: Duration,
     (end, by): (Instant, Instant),
-) {
-    let nodes = &running.leases().nodes.list;
-    let mut asked: Vec<_> = nodes.iter().collect();
+) -> Result<()> {
+    let nodes = &running.leases().nodes;
+    let mut asked: Vec<_> = nodes.list.iter().collect();
     loop {
         let last = join_all(asked.iter().map(|node| node.drained()));
         foreground::flush();
@@ -120,8 +121,24 @@ async fn deletes_arrive(
         // Asks the nodes with pending deletes again. They flush these deletes before they reply.
         asked.retain(|node| node.owes());
         if asked.is_empty() || clock.now() >= end {
-            return;
+            return confirmed_without(nodes, &asked);
         }
         clock.sleep_until(end.min(clock.now() + LOOK)).await;
     }
+}
+
+/// Fails if the deletes of these nodes are still pending and the others are not a quorum.
+fn confirmed_without(nodes: &Nodes, owing: &[&Arc<dyn Node>]) -> Result<()> {
+    let all = nodes.list.len();
+    if all - owing.len() >= Tally::new(all).quorum() {
+        return Ok(());
+    }
+    let report = |node: &Arc<dyn Node>| {
+        let owes = owing.iter().any(|other| Arc::ptr_eq(other, node));
+        let error = owes.then(|| "it did not confirm the deletes of released keys".to_owned());
+        let state = if owes { NodeState::Fault } else { NodeState::Granted };
+        NodeReport { url: node.url().to_owned(), state, error, cause: None }
+    };
+    let text = "shutdown: releases are not confirmed. Their keys expire when their TTL ends";
+    Err(Error::no_quorum(text.to_owned(), nodes.list.iter().map(report).collect()))
 }

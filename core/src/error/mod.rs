@@ -32,13 +32,13 @@ pub use report::NodeReport;
 /// assert!(error.reason().is_none() && error.loss_reason().is_none());
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Error(Box<Repr>);
 
 /// The result type of this library.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 struct Repr {
     kind: ErrorKind,
     /// Escaped, so that it is a single line.
@@ -122,21 +122,26 @@ impl Error {
     ///
     /// It must show at once whether one server is down or all URLs are misspelled.
     pub(crate) fn unavailable(key: &str, what: &str, nodes: Vec<NodeReport>) -> Self {
+        Self::no_quorum(format!("{}: {what}", shown(key)), nodes).about(key)
+    }
+
+    /// Like [`Error::unavailable`], but about no single key.
+    pub(crate) fn no_quorum(mut text: String, nodes: Vec<NodeReport>) -> Self {
         use fmt::Write;
         let faults = nodes.iter().filter(|node| node.state == NodeState::Fault).count();
         let who = match nodes.len() {
             1 => "The node failed".to_owned(),
             count => format!("{faults} of {count} nodes failed"),
         };
-        let mut text = format!("{}: {what}. {who}", shown(key));
+        // Writing to a String cannot fail.
+        let _ = write!(text, ". {who}");
         for node in &nodes {
-            // Writing to a String cannot fail.
             let _ = match &node.error {
                 Some(error) => write!(text, "; {}: {error}", node.url),
                 None => write!(text, "; {}: {}", node.url, node.state),
             };
         }
-        let mut error = Self::new(ErrorKind::Unavailable, &text).about(key);
+        let mut error = Self::new(ErrorKind::Unavailable, &text);
         // The source is one failed node, preferably the first with an error of the operating system.
         let failed = || nodes.iter().filter(|node| node.error.is_some());
         let first = failed().find(|node| node.cause.is_some()).or_else(|| failed().next());
@@ -250,6 +255,13 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.message)?;
         self.advice().map_or(Ok(()), |advice| write!(f, ". {advice}"))
+    }
+}
+
+/// The code and the text. `unwrap` and a `main` that returns an error print it. The text contains that of the source.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {self}", self.code())
     }
 }
 

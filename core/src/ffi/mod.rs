@@ -29,6 +29,8 @@ pub use driver::{Begun, Driver, Job};
 pub use foreign_options::instead_of;
 pub use options::{CLIENT_OPTIONS, Kind, LOCK_OPTIONS, Row, Value};
 
+use crate::lease::LeaseHandle;
+
 // Items of the core that the bindings use unchanged.
 pub use crate::acquire::NOT_REENTRANT;
 pub use crate::background::{Task, spawn};
@@ -44,3 +46,9 @@ pub use crate::quorum::{Tally, drift};
 pub use crate::record::{Level, Record, Topic, Value as Field};
 pub use crate::spelling::{spell_in_camel_case, spelled};
 pub use crate::text::shown;
+
+/// Whether to log that no quorum confirmed the release of this lease at the end of a scope. Returns the end of the
+/// record.
+pub fn logs_unconfirmed(lease: &LeaseHandle) -> Option<String> {
+    lease.logs_unconfirmed().map(|omitted| omitted.to_string())
+}

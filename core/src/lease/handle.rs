@@ -4,15 +4,16 @@
 
 use std::fmt;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use super::state::State;
+use super::state::{Leases, State};
 use super::{extend, release};
 use crate::error::{Error, LossReason, Result};
 use crate::foreground;
 use crate::options::{Unit, check_min_hold, check_ttl};
 use crate::text::shown;
+use crate::throttle::Omitted;
 
 /// A handle on a lease.
 ///
@@ -262,6 +263,14 @@ impl LeaseHandle {
     /// ```
     pub fn detach(&self) -> bool {
         release::detach(&self.0)
+    }
+}
+
+impl LeaseHandle {
+    /// Whether to log that no quorum confirmed the release at the end of a scope. An outage would log each one.
+    pub(crate) fn logs_unconfirmed(&self) -> Option<Omitted> {
+        let Leases { unconfirmed, nodes, .. } = &*self.0.leases;
+        unconfirmed.lock().unwrap_or_else(PoisonError::into_inner).admit(nodes.clock.now())
     }
 }
 

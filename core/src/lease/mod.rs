@@ -4,7 +4,6 @@
 //! [`extend`] and [`release`] the commands to the nodes. [`mod@monitor`] watches all leases of a client through the
 //! [`registry`]. Callers only see [`handle`].
 
-mod again;
 mod checks;
 mod extend;
 mod handle;
@@ -19,15 +18,15 @@ mod state;
 mod telling;
 mod validity;
 
+use std::fmt;
 use std::future::Future;
+use std::ops::Deref;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::clock::Instant;
-use crate::error::{Error, LossReason, Result};
+use crate::error::Result;
 use crate::foreground;
 
-pub(crate) use again::Again;
 pub(crate) use extend::{ExtendRound, Verdict};
 pub use handle::LeaseHandle;
 pub(crate) use monitor::monitor;
@@ -51,7 +50,6 @@ pub(crate) use validity::Validity;
 /// # Ok(()) }
 /// ```
 #[must_use = "a lease that is dropped is released"]
-#[derive(Debug)]
 pub struct Lease {
     handle: LeaseHandle,
     /// What dropping the lease does.
@@ -59,7 +57,6 @@ pub struct Lease {
 }
 
 /// What dropping a lease does.
-#[derive(Debug)]
 enum Drops {
     /// Does nothing. Its handles stay valid.
     Nothing,
@@ -144,49 +141,19 @@ impl Lease {
     }
 }
 
-/// Methods of a lease that forward to its handle.
-macro_rules! as_its_handle {
-    ($($(#[$doc:meta])* fn $name:ident(&self $(, $value:ident: $kind:ty)?) -> $answer:ty;)*) => {
-        impl Lease {$(
-            $(#[$doc])*
-            pub fn $name(&self $(, $value: $kind)?) -> $answer {
-                self.handle.$name($($value)?)
-            }
-        )*}
-    };
+/// A lease has all methods of its handle.
+impl Deref for Lease {
+    type Target = LeaseHandle;
+
+    fn deref(&self) -> &LeaseHandle {
+        &self.handle
+    }
 }
 
-as_its_handle! {
-    /// Whether the lease is certainly held at this moment. See [`LeaseHandle::is_held`].
-    fn is_held(&self) -> bool;
-    /// Time until the lease ends, or zero if it has ended. See [`LeaseHandle::remaining`].
-    fn remaining(&self) -> Duration;
-    /// Returns `Ok` while the lease is held, and otherwise an error with the reason. See [`LeaseHandle::ensure_held`].
-    fn ensure_held(&self) -> Result<()>;
-    /// The Redis key. Several keys are separated by commas. See [`LeaseHandle::key`].
-    fn key(&self) -> String;
-    /// The Redis keys. See [`LeaseHandle::keys`].
-    fn keys(&self) -> &[String];
-    /// The owner's token, which is the value of the key. See [`LeaseHandle::token`].
-    fn token(&self) -> &str;
-    /// The TTL that each renewal requests. See [`LeaseHandle::ttl`].
-    fn ttl(&self) -> Duration;
-    /// The fencing token, larger than that of every earlier lease of the same lock. See [`LeaseHandle::fencing_token`].
-    fn fencing_token(&self) -> Result<u64>;
-    /// Whether the owner released the lease through a handle. See [`LeaseHandle::is_released`].
-    fn is_released(&self) -> bool;
-    /// Why the lease was lost, or `None` if it was not lost. See [`LeaseHandle::lost_reason`].
-    fn lost_reason(&self) -> Option<LossReason>;
-    /// Waits until the lease is lost, and returns the reason. See [`LeaseHandle::lost`].
-    fn lost(&self) -> impl Future<Output = Error> + Send + 'static + use<>;
-    /// Waits until the lease ends. See [`LeaseHandle::ended`].
-    fn ended(&self) -> impl Future<Output = Option<Error>> + Send + 'static + use<>;
-    /// Extends the lease to at least `ttl` from now. See [`LeaseHandle::extend`].
-    fn extend(&self, ttl: Duration) -> impl Future<Output = Result<()>> + Send + 'static + use<>;
-    /// Ends the lease in this process without deleting its keys. See [`LeaseHandle::detach`].
-    fn detach(&self) -> bool;
-    /// [`LeaseHandle::extend`] for programs without a runtime. See [`LeaseHandle::extend_blocking`].
-    fn extend_blocking(&self, ttl: Duration) -> Result<()>;
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.handle.fmt(f)
+    }
 }
 
 /// Sends the release without waiting for a reply. If it cannot be sent, the node's next connection sends it. Otherwise

@@ -83,7 +83,7 @@ fn send_deletes(
     }
     drop(phase);
     state.unregister();
-    state.leases.again.give_back(state.keys(), now);
+    state.leases.fairness.released(state.keys(), now);
     state.ring();
     if !unsent {
         return None;

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::again::Again;
 use super::checks::Checks;
 use super::params::{CallSite, LeaseParams, Owner};
 use super::phase::{Phase, Status};
@@ -14,11 +13,13 @@ use super::said::Said;
 use super::validity::Validity;
 use crate::clock::{Instant, NEVER};
 use crate::error::{Error, LossReason};
+use crate::fairness::Fairness;
 use crate::node::{Reply, Vote, Watch};
 use crate::per_process::fork_generation;
 use crate::quorum::Nodes;
 use crate::spans::Spans;
 use crate::stats::Counts;
+use crate::throttle::Throttle;
 
 /// What all leases of a client in this process share.
 pub(crate) struct Leases {
@@ -31,10 +32,12 @@ pub(crate) struct Leases {
     pub(crate) registry: Arc<Registry<State>>,
     /// Counts how leases ended.
     pub(crate) counts: Arc<Counts>,
-    /// Tracks locks that are re-acquired right after their release.
-    pub(crate) again: Again,
+    /// Tracks which keys other clients want.
+    pub(crate) fairness: Fairness,
     /// Tracks the warnings about long holds.
     pub(crate) long: Said,
+    /// Limits the log records about releases that no quorum confirmed.
+    pub(crate) unconfirmed: Mutex<Throttle>,
 }
 
 /// The state of one lease, shared by its handles and the monitor.

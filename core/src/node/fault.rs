@@ -109,7 +109,6 @@ impl Fault {
     pub(crate) fn of_attempt(self, refused_for: Duration, worked: bool) -> Self {
         let remedy = match self.remedy {
             Remedy::Refused if refused_for >= CONFIRMED_AFTER => Remedy::Confirmed,
-            Remedy::Refused => Remedy::Retry,
             // The options were right, so another server may be there for a short time.
             Remedy::Unsupported | Remedy::Invalid if worked && refused_for < CONFIRMED_AFTER => {
                 Remedy::Retry
@@ -191,8 +190,8 @@ mod tests {
         let soon = CONFIRMED_AFTER.saturating_sub(Duration::from_millis(1));
         for (fault, worked, after, at_first, later) in [
             (Fault::new(""), true, Duration::MAX, Remedy::Retry, Remedy::Retry),
-            (Fault::new("").refused(), false, soon, Remedy::Retry, Remedy::Confirmed),
-            (Fault::new("").refused(), true, soon, Remedy::Retry, Remedy::Confirmed),
+            (Fault::new("").refused(), false, soon, Remedy::Refused, Remedy::Confirmed),
+            (Fault::new("").refused(), true, soon, Remedy::Refused, Remedy::Confirmed),
             (Fault::invalid(""), true, soon, Remedy::Retry, Remedy::Invalid),
             (Fault::unsupported(""), true, soon, Remedy::Retry, Remedy::Unsupported),
             // A node that never worked probably never will.

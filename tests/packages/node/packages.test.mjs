@@ -42,6 +42,8 @@ async function takesLock(...args) {
 describe("Node", () => {
   test("require", () => takesLock("lock.cjs"));
   test("import", () => takesLock("lock.mjs"));
+  test("both entry points share one copy, in CommonJS and in ES modules", () =>
+    takesLock("testing.mjs"));
 });
 
 describe("TypeScript", () => {
@@ -62,6 +64,9 @@ describe("TypeScript", () => {
       for (const kind of kinds) await takesLock(join(outDir, outputs[kind]));
     });
   }
+
+  test("compiles without the types of Node.js and of the DOM", () =>
+    tool("tsc", "-p", join("typescript", "bare.json")));
 
   test("5.0, the oldest that is promised", { timeout: 180_000 }, async () => {
     const types = ["tests", "node", "types"];

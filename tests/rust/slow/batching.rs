@@ -22,7 +22,7 @@ async fn reloads_lost_scripts() {
         server.ask("SCRIPT FLUSH");
         tokio::time::sleep(millis(TTL / 2)).await;
     }
-    assert!(leases.iter().all(Lease::is_held));
+    assert!(leases.iter().all(|lease| lease.is_held()));
 }
 
 // Slow: the releases must meet the renewals within milliseconds.

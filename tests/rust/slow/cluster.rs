@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use redlock::{Lease, Redlock};
+use redlock::Redlock;
 
 use crate::support::{Cluster, builder, millis, wait};
 
@@ -170,7 +170,7 @@ async fn disputed_slot_does_not_affect_others() {
         .collect();
     let disturbed = rate(&cluster).await;
     assert!(disturbed < quiet + 300, "{quiet}, then {disturbed} commands/s");
-    assert!(held.iter().all(Lease::is_held));
+    assert!(held.iter().all(|lease| lease.is_held()));
     assert_eq!(to.ask(&format!("CLUSTER SETSLOT {slot} NODE {id}")), "+OK");
     for waiting in waiting {
         waiting.await.unwrap().unwrap();

@@ -102,6 +102,7 @@ impl Connection {
                     let opened = self.context.clock.now();
                     let end = self.serve(opening, &mut waiting).await;
                     self.context.link.closed();
+                    self.context.lost_at = Some(self.context.clock.now());
                     // The client is gone, and every command has its result.
                     let End::Broken { fault, idle } = end else { return };
                     forgotten = idle;
@@ -114,7 +115,7 @@ impl Connection {
                 }
                 Err(fault) => self.judge(fault),
             };
-            let retries = fault.remedy() == Remedy::Retry;
+            let retries = fault.remedy() <= Remedy::Refused;
             self.note(fault, &mut waiting);
             if forgotten {
                 // No command was sent over the idle connection, so new commands wait for the next one.
@@ -138,9 +139,9 @@ impl Connection {
         let now = self.context.clock.now();
         let since = *self.refused_since.get_or_insert(now);
         let fault = fault.of_attempt(now.since(since), self.context.link.was_open());
-        let confirmed = fault.remedy() > Remedy::Retry;
+        let confirmed = fault.remedy() > Remedy::Refused;
         if confirmed
-            && self.reconnect.last.as_ref().is_none_or(|last| last.remedy() == Remedy::Retry)
+            && self.reconnect.last.as_ref().is_none_or(|last| last.remedy() <= Remedy::Refused)
         {
             // Callers that wait for their next attempt get the error now.
             self.context.watch.changed(Change::All);

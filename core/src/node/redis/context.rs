@@ -107,6 +107,10 @@ pub(super) struct Context {
     run_id: Option<Option<String>>,
     /// The time before which a server that replaced another one takes no first vote.
     not_before: Option<Instant>,
+    /// The time before which a server that replaced another one extends no lease.
+    extends_from: Option<Instant>,
+    /// When the last connection ended.
+    pub(super) lost_at: Option<Instant>,
 }
 
 /// Owns the context while no session uses it.
@@ -179,6 +183,8 @@ impl Context {
             unredirected: Notice::default(),
             run_id,
             not_before,
+            extends_from: None,
+            lost_at: None,
         }
     }
 
@@ -248,11 +254,14 @@ impl Context {
             // Without a previous server, this client cannot detect a promoted replica. The sentinels can.
             let old = self.clock.now() + (guard_time(guard) + HEARD).saturating_sub(age);
             self.not_before = self.not_before.max(Some(old));
+            self.extends_from = Some(self.clock.now() + HEARD.saturating_sub(age));
         }
         // Without both, the server takes no first votes, so it does not matter which server it is.
         if greeting.run_id.is_some() || greeting.votes_in.is_some() {
-            self.enter(greeting.run_id.clone());
+            let restart = greeting.votes_in.is_some_and(|wait| self.restarted(wait));
+            self.enter(greeting.run_id.clone(), restart);
         }
+        self.guard_extends();
         match greeting.votes_in {
             // Without a guard, the age does not matter.
             _ if guard.is_zero() => VotesFrom::Now,
@@ -264,13 +273,33 @@ impl Context {
 
     /// Records which server may take first votes from now on. If it may be another one than before, it takes none for
     /// the time of the guard.
-    pub(super) fn enter(&mut self, run_id: Option<String>) {
+    ///
+    /// Unless it is a `restart`, the previous server may still run.
+    pub(super) fn enter(&mut self, run_id: Option<String>, restart: bool) {
         let known = self.run_id.replace(run_id);
         // A promoted replica may lack data of its predecessor, regardless of its age. Without a run ID, it may be
         // another server.
         if known.is_some_and(|known| known.is_none() || Some(known) != self.run_id) {
-            let guard = guard_time(self.target.guard);
-            self.not_before = self.not_before.max(Some(self.clock.now() + guard));
+            let (guard, now) = (guard_time(self.target.guard), self.clock.now());
+            self.not_before = self.not_before.max(Some(now + guard));
+            if !restart {
+                self.extends_from = self.extends_from.max(Some(now + HEARD));
+                self.guard_extends();
+            }
+        }
+    }
+
+    /// Whether a server that is old enough for first votes in this time started after the last connection ended.
+    fn restarted(&self, votes_in: Duration) -> bool {
+        let gap = self.lost_at.map_or(Duration::ZERO, |at| self.clock.now().since(at));
+        let enough = guard_time(self.target.guard) + Duration::from_secs(1);
+        // Of an older server, the exact uptime is not known.
+        !votes_in.is_zero() && enough.saturating_sub(votes_in) <= gap
+    }
+
+    fn guard_extends(&self) {
+        if !self.target.guard.is_zero() {
+            self.link.set_extends_from(self.extends_from);
         }
     }
 

@@ -13,6 +13,7 @@ use super::context::Target;
 use super::fallback::Without;
 use super::handshake;
 use super::resolver::Found;
+use crate::clock::jittered;
 
 /// The pause before the first check, and the longest one. It doubles with each check.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
@@ -45,7 +46,7 @@ async fn check(target: Target, found: Found, without: Without) {
     let (endpoint, primary) = (&found.endpoint, found.primary_for().is_some());
     loop {
         // At least half of the pause is random, so that many clients do not connect at the same time.
-        sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
+        sleep(jittered(pause)).await;
         pause = (pause * 2).min(longest);
         let open = handshake::open(endpoint, primary, guard, &needs);
         if let Ok(Ok(greeting)) = timeout(endpoint.connect_timeout, open).await

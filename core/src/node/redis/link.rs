@@ -28,6 +28,16 @@ pub(super) enum VotesFrom {
     Never,
 }
 
+/// A hash slot that another server had before.
+#[derive(Clone, Copy)]
+pub(super) struct MovedSlot {
+    /// When the server may extend leases in the slot. Until then, some clients may still use the previous server, which
+    /// grants the lock when the lease has expired there.
+    pub(super) extends_from: Instant,
+    /// When the server takes first votes in the slot. Until then it may lack the last grants of the previous server.
+    pub(super) votes_from: Instant,
+}
+
 /// The state of the connection for its node.
 #[derive(Default)]
 pub(super) struct Link {
@@ -40,9 +50,10 @@ pub(super) struct Link {
     deletes_by: Mutex<Option<Delete>>,
     /// When the server takes first votes.
     votes_from: Mutex<VotesFrom>,
-    /// When the server takes first votes in hash slots that another server had before. Until then it may lack the last
-    /// grants of that server.
-    slots_from: Mutex<HashMap<u16, Instant>>,
+    /// When the server may extend leases, if it replaced another one.
+    extends_from: Mutex<Option<Instant>>,
+    /// The hash slots that another server had before.
+    moved_slots: Mutex<HashMap<u16, MovedSlot>>,
     /// The number of deletes over this connection without a reply.
     deletes: AtomicUsize,
     /// Whether some key holds a value that is longer than any token. Values are then only read up to a limit.
@@ -110,11 +121,7 @@ impl Link {
         slot: impl FnOnce() -> Option<u16>,
         now: impl FnOnce() -> Instant,
     ) -> Option<Fault> {
-        let slots = self.slots_from.lock().unwrap_or_else(PoisonError::into_inner);
-        // Almost always empty, and the slot is then not computed.
-        let not_before = if slots.is_empty() { None } else { slot() };
-        let not_before = not_before.and_then(|slot| slots.get(&slot).copied());
-        drop(slots);
+        let not_before = self.moved_slot(slot).map(|slot| slot.votes_from);
         let left = match self.votes_from() {
             VotesFrom::Now => not_before?.since(now()),
             VotesFrom::Never => {
@@ -134,21 +141,55 @@ impl Link {
         })
     }
 
+    /// Returns why an extension that was sent at `asked` does not confirm a lease, if so.
+    ///
+    /// Clients learn at different times that a server was replaced. Until all have, the node acts as two: the previous
+    /// server may grant the lock to a client that still uses it, while a holder extends its lease at the new one. Two
+    /// such replies can complete two quorums.
+    pub(super) fn replaced_fault(
+        &self,
+        slot: impl FnOnce() -> Option<u16>,
+        asked: Instant,
+    ) -> Option<Fault> {
+        let moved = self.moved_slot(slot).map(|slot| slot.extends_from);
+        let from = moved.max(*self.extends_from.lock().unwrap_or_else(PoisonError::into_inner));
+        let left = from?.since(asked);
+        (!left.is_zero()).then(|| {
+            let left = left.as_secs_f64();
+            Fault::new(format!(
+                "it replaced another server, which some clients may still use, and extends leases in {left:.1} s"
+            ))
+        })
+    }
+
+    fn moved_slot(&self, slot: impl FnOnce() -> Option<u16>) -> Option<MovedSlot> {
+        let slots = self.moved_slots.lock().unwrap_or_else(PoisonError::into_inner);
+        // Almost always empty, and the slot is then not computed.
+        let slot = if slots.is_empty() { None } else { slot() };
+        slots.get(&slot?).copied()
+    }
+
     /// Returns when the server takes first votes.
     pub(super) fn votes_from(&self) -> VotesFrom {
         *self.votes_from.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Guards slots that moved from another server. The server takes no first vote in them before `from`.
+    /// Guards slots that moved from another server.
     pub(super) fn guard_slots(
         &self,
         slots: impl Iterator<Item = u16>,
         now: Instant,
-        from: Instant,
+        moved: MovedSlot,
     ) {
-        let mut slots_from = self.slots_from.lock().unwrap_or_else(PoisonError::into_inner);
-        slots_from.retain(|_, from| *from > now);
-        slots_from.extend(slots.map(|slot| (slot, from)));
+        let mut known = self.moved_slots.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|_, slot| slot.votes_from > now);
+        known.extend(slots.map(|slot| (slot, moved)));
+    }
+
+    /// Sets when the server may extend leases, because it replaced another one.
+    pub(super) fn set_extends_from(&self, from: Option<Instant>) {
+        let mut known = self.extends_from.lock().unwrap_or_else(PoisonError::into_inner);
+        *known = (*known).max(from);
     }
 
     /// Sets when the server takes first votes.

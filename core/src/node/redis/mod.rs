@@ -71,7 +71,8 @@ use super::{
     Claim, Expect, Extension, Fault, Fencing, Holder, Node, Outage, Reply, Vote, VoteParams, Watch,
     slot,
 };
-use crate::{background, clock::Clock};
+use crate::background;
+use crate::clock::{Clock, Instant};
 use commands::{attempt, ping, plain};
 use connection::Connection;
 use context::Context;
@@ -143,6 +144,25 @@ impl RedisNode {
         command: Command,
     ) -> impl Future<Output = Result<Value, Fault>> + Send + use<> {
         send(&self.queue, command)
+    }
+
+    /// Extends the claim. `replaced` gets the time of the command, and returns why the reply does not confirm it.
+    fn extend_unless<R: FnOnce(Instant) -> Option<Fault> + Send + 'static>(
+        &self,
+        replaced: R,
+        claim: &Claim,
+        params: VoteParams,
+    ) -> impl Future<Output = Result<Extension, Fault>> + Send + use<R> {
+        let asked = self.clock.now();
+        let extension = self.ask(self.ways.extend(claim, params), reply::extension);
+        async move {
+            let extension = extension.await?;
+            // Checked with the reply: the server may have been replaced after the command was queued.
+            match replaced(asked).filter(|_| extension == Extension::Extended) {
+                Some(fault) => Err(fault),
+                None => Ok(extension),
+            }
+        }
     }
 
     /// Redacts the server's text in an error.
@@ -251,7 +271,12 @@ impl Node for RedisNode {
     }
 
     fn extend(&self, claim: &Claim, params: VoteParams) -> Reply<Extension> {
-        Box::pin(self.ask(self.ways.extend(claim, params), reply::extension))
+        let link = Arc::clone(&self.link);
+        Box::pin(self.extend_unless(
+            move |asked| link.replaced_fault(|| None, asked),
+            claim,
+            params,
+        ))
     }
 
     fn release(&self, claim: &Claim, owed: Duration) -> Reply<bool> {

@@ -17,7 +17,7 @@ use super::formers::Formers;
 use super::handshake::{self, Greeting};
 use super::in_flight::InFlight;
 use super::resolver::{Found, Resolver};
-use crate::clock::Instant;
+use crate::clock::{Instant, jittered};
 use crate::node::Fault;
 
 /// A command that arrives this soon after the start of an attempt waits for its result, so that simultaneous commands
@@ -111,8 +111,7 @@ impl Reconnect {
         // All commands until the next result get this error of the last attempt.
         let refusal = self.last.as_ref().map(not_connected);
         // At least half of the pause is random, so that many clients do not reconnect at the same time.
-        let jittered = pause.mul_f64(0.5 + fastrand::f64() / 2.0);
-        let mut pause_ends = std::pin::pin!(tokio::time::sleep(jittered));
+        let mut pause_ends = std::pin::pin!(tokio::time::sleep(jittered(pause)));
         let (mut attempts, mut more) = (Attempts::default(), true);
         let opened = loop {
             // After a working connection, the next attempt follows immediately.

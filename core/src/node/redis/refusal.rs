@@ -98,6 +98,8 @@ pub(super) fn refusal(text: &str) -> Fault {
         "MOVED" | "ASK" | "CROSSSLOT" => Fault::invalid(answered),
         _ => Fault::new(answered),
     };
+    // The server's text continues with details of the protocol.
+    let text = if code == "NOAUTH" { code } else { text };
     let refused = denied_in_script || matches!(code, "NOPERM" | "WRONGPASS" | "NOAUTH" | "DENIED");
     let fault = if refused { fault.refused() } else { fault };
     fault.saying(text, hint)

@@ -19,7 +19,7 @@ use super::super::in_flight::Purpose;
 use super::super::redirects::Address;
 use super::map::Member;
 use super::topology::{Topology, View, compare, view};
-use crate::clock::{Clock, Instant, NEVER};
+use crate::clock::{Clock, Instant, NEVER, jittered};
 use crate::node::Fault;
 
 /// How long a reply may take once there is a connection.
@@ -89,7 +89,7 @@ impl Discovery {
         let longest = if self.clock.now().since(since) < SHORT_PAUSE_PERIOD { soon } else { later };
         self.pause = (self.pause * 2).clamp(MIN_INTERVAL, longest);
         if self.due.is_none() {
-            self.due = Some(self.clock.now() + self.pause.mul_f64(0.5 + fastrand::f64() / 2.0));
+            self.due = Some(self.clock.now() + jittered(self.pause));
         }
     }
 

@@ -23,7 +23,7 @@ use tokio::sync::oneshot;
 use super::commands::TIMEOUT;
 use super::queue::queue;
 use super::redirects::{Address, Outlet, follow};
-use super::{RedisNode, Target, reply};
+use super::{RedisNode, Target};
 use crate::background;
 use crate::clock::Clock;
 use crate::node::{
@@ -135,9 +135,14 @@ impl Node for ClusterNode {
     }
 
     fn extend(&self, claim: &Claim, params: VoteParams) -> Reply<Extension> {
-        let same = claim.clone();
+        let (map, same) = (Arc::clone(&self.map), claim.clone());
+        let slot = claim.keys.first().map_or(0, |key| slot(key));
         self.ask(claim.keys.first(), params.timeout, move |owner| {
-            owner.ask(owner.ways.extend(&same, params), reply::extension)
+            let map = Arc::clone(&map);
+            // The owner at the time of the reply, which may be another one by then.
+            let replaced =
+                move |asked| map.load().owner(slot).node.link.replaced_fault(|| Some(slot), asked);
+            owner.extend_unless(replaced, &same, params)
         })
     }
 

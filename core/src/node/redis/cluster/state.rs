@@ -17,6 +17,7 @@ use super::super::context::HEARD;
 use super::super::debts::Debts;
 use super::super::handshake::guard_time;
 use super::super::in_flight::{Command, Detour, InFlight};
+use super::super::link::MovedSlot;
 use super::super::redirects::{Address, Outlet};
 use super::super::{RedisNode, Target};
 use super::discovery::Discovery;
@@ -270,17 +271,19 @@ impl State {
         self.watch.changed(Change::Slots(moved));
     }
 
-    /// Guards the slots that moved. Their owners take no first vote in them until every lease has ended that the
-    /// previous owner may have granted last. The reason for the move is unknown: the previous owner may have handed
-    /// over its keys, or failed so that a replica took over.
+    /// Guards the slots that moved. Their owners extend no lease in them until every client has left the previous owner.
+    /// They take no first vote until every lease has ended that the previous owner may have granted last. The reason for
+    /// the move is unknown: the previous owner may have handed over its keys, or failed so that a replica took over.
     fn guard(&self, map: &Map, moved: &[u16], now: Instant) {
         if self.target.guard.is_zero() {
             return;
         }
+        let extends_from = now + HEARD;
+        let moves =
+            MovedSlot { extends_from, votes_from: extends_from + guard_time(self.target.guard) };
         for server in map.servers() {
             let its = |slot: &u16| Arc::ptr_eq(map.owner(*slot), server);
-            let until = now + guard_time(self.target.guard) + HEARD;
-            server.node.link.guard_slots(moved.iter().copied().filter(its), now, until);
+            server.node.link.guard_slots(moved.iter().copied().filter(its), now, moves);
         }
     }
 

@@ -7,6 +7,7 @@ use arc_swap::ArcSwap;
 use tokio::sync::mpsc::unbounded_channel;
 
 use super::super::Route;
+use super::super::context::HEARD;
 use super::super::redirects::Address;
 use super::state::State;
 use super::topology::{Range, Topology};
@@ -54,6 +55,12 @@ fn learn(state: &mut State, ranges: Vec<Range>) {
     state.learn(Topology { ranges, disputed: Vec::new() });
 }
 
+/// Returns why the owner of the key extends no lease, for an extension that is sent in this time.
+fn replaced_fault(state: &State, key: &str, later: Duration) -> Option<Fault> {
+    let asked = state.clock.now() + later;
+    state.map.load().owner(slot(key)).node.link.replaced_fault(|| Some(slot(key)), asked)
+}
+
 /// Returns why the owner of the key takes no first vote.
 fn guard_fault(state: &State, key: &str) -> Option<Fault> {
     state.map.load().owner(slot(key)).node.guard_fault(key)
@@ -69,6 +76,21 @@ async fn unknown_promoted_replica_is_guarded() {
     assert!(fault.to_string().contains("replaced another server"), "{fault}");
     // The other servers kept their slots.
     assert_eq!(guard_fault(&state, "lock:job"), None);
+}
+
+/// Other clients may still use the previous owner. The node would then confirm two leases.
+#[tokio::test]
+async fn new_owner_extends_no_lease_at_first() {
+    let mut state = state();
+    learn(&mut state, thirds([1, 2, 3], [&[], &[], &[]]));
+    assert_eq!(replaced_fault(&state, KEY, Duration::ZERO), None);
+    learn(&mut state, thirds([1, 2, 4], [&[], &[], &[]]));
+    let fault = replaced_fault(&state, KEY, Duration::ZERO).expect("a new owner");
+    assert!(fault.to_string().contains("some clients may still use"), "{fault}");
+    assert_eq!(replaced_fault(&state, "lock:job", Duration::ZERO), None);
+    // Only first votes are refused for longer.
+    assert_eq!(replaced_fault(&state, KEY, HEARD), None);
+    assert!(guard_fault(&state, KEY).is_some());
 }
 
 #[tokio::test]

@@ -42,7 +42,8 @@ impl Dialogue {
         let about = text(answer);
         if let Some(wait) = votes_in(&about, self.context.target.guard) {
             self.ageless = false;
-            self.context.enter(field(&about, "run_id").map(str::to_owned));
+            // A proxy that changes its server keeps this connection, so the previous server may still run.
+            self.context.enter(field(&about, "run_id").map(str::to_owned), false);
             self.context.link.set_votes_from(self.context.votes_in(wait));
         }
     }

@@ -19,6 +19,7 @@ use tokio::time::{sleep, timeout};
 
 use super::endpoint::Endpoint;
 use crate::background::{self, Task};
+use crate::clock::jittered;
 use crate::node::{Fault, Remedy};
 use report::Report;
 pub(crate) use route::Route;
@@ -185,7 +186,7 @@ async fn listen(route: Arc<Route>, at: usize, known: Arc<watch::Sender<Option<Re
         // An error is not reported here. A search that needs the sentinel reports it.
         let _ = sentinel::follow(sentinel, &service.name, &mut hear).await;
         // At least half of the pause is random, so that many clients do not reconnect at the same time.
-        sleep(RECONNECT_PAUSE.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
+        sleep(jittered(RECONNECT_PAUSE)).await;
     }
 }
 

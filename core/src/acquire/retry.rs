@@ -1,0 +1,253 @@
+//! When an acquire asks the nodes again, which nodes it asks then, and when it gives up.
+//!
+//! A delay is the time without a notification. A change of the key ends most delays early (`node::watch`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::queue::{NoQuorum, Ticket};
+use super::refusal::Refusal;
+use crate::clock::{Clock, Instant, jittered};
+use crate::node::Expect;
+
+/// How long a caller relies on notifications before it asks anyway.
+///
+/// A notification can be lost with its connection. For a key that expired, the server sends none before it has deleted
+/// the key.
+pub(super) const FALLBACK: Duration = Duration::from_secs(1);
+/// Between rounds with a split vote: some round-trip times.
+const SPLIT: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
+/// Between rounds if no node can send a notification: from a fast handover to a load that a server does not notice.
+const POLL: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
+/// Between rounds without a quorum of usable nodes. Each round takes votes away from other clients for a while.
+const UNAVAILABLE: (Duration, Duration) = (Duration::from_millis(5), FALLBACK);
+/// Two end times this close belong to one key, because nodes report whole milliseconds.
+const SAME_END: Duration = Duration::from_millis(3);
+/// The minimum time between two checks of a caller that waits for its turn. Without it, a tiny `unavailable_after`
+/// would keep the caller busy.
+const CHECK: Duration = Duration::from_millis(100);
+
+/// A growing delay with jitter, so that clients that collided do not collide again.
+struct Backoff {
+    next: Duration,
+    first: Duration,
+    longest: Duration,
+}
+
+impl Backoff {
+    fn new((first, longest): (Duration, Duration)) -> Self {
+        Self { next: first, first, longest }
+    }
+
+    fn delay(&mut self) -> Duration {
+        let full = self.next;
+        // Slower than doubling, so that the end of a contention is noticed soon.
+        self.next = full.mul_f64(1.5).min(self.longest);
+        jittered(full)
+    }
+
+    fn reset(&mut self) {
+        self.next = self.first;
+    }
+}
+
+/// The delays of one acquire. Each grows as long as its cause lasts.
+pub(super) struct Delays {
+    split: Backoff,
+    poll: Backoff,
+    unavailable: Backoff,
+}
+
+impl Delays {
+    pub(super) fn new() -> Self {
+        let [split, poll, unavailable] = [SPLIT, POLL, UNAVAILABLE].map(Backoff::new);
+        Self { split, poll, unavailable }
+    }
+
+    /// Resets the delays of causes that have ended.
+    pub(super) fn note(&mut self, refusal: &Refusal) {
+        if !refusal.is_unavailable() {
+            self.unavailable.reset();
+        }
+        if !matches!(refusal, Refusal::Split { .. }) {
+            self.split.reset();
+        }
+    }
+
+    pub(super) fn after_split(&mut self) -> Duration {
+        self.split.delay()
+    }
+
+    pub(super) fn while_unavailable(&mut self) -> Duration {
+        self.unavailable.delay()
+    }
+
+    /// The delay until the holder's TTL ends, or until the next request without a notification. `notified`: a quorum
+    /// of nodes sends notifications.
+    pub(super) fn until_free(&mut self, free: Option<Duration>, notified: bool) -> Duration {
+        let ask = if notified { jittered(FALLBACK) } else { self.poll.delay() };
+        // A node reports whole milliseconds and expires the key slightly later. The jitter also keeps clients that
+        // know the same end from asking at once.
+        let ends = free.map(|free| free + jittered(Duration::from_millis(4)));
+        ends.map_or(ask, |ends| ends.min(ask))
+    }
+}
+
+/// How an acquire asks in its next round, according to its previous rounds.
+///
+/// It decides which nodes are asked first, never how their votes are counted.
+pub(super) struct Outlook {
+    /// What is known of the contention.
+    pub(super) expect: Expect,
+    /// The number of rounds that other clients won. The first refusal does not count: it only shows that there is a
+    /// race.
+    losses: u32,
+    /// By when all nodes are asked, whatever the scout reports.
+    all_by: Instant,
+    /// When the key that the scout reported ends. If the next reply has the same end, no client renews the key.
+    scouted: Option<Instant>,
+}
+
+impl Outlook {
+    pub(super) fn new() -> Self {
+        let (all_by, scouted) = (Instant::default(), None);
+        // Most locks are free, so the first round is the cheapest one for a free lock.
+        Self { expect: Expect::Free, losses: 0, all_by, scouted }
+    }
+
+    /// How to ask now. Under contention, the scout is asked before the others, but all of them from time to time. The
+    /// scout may be the only node with a key, left by a dead client or another library.
+    pub(super) fn ask(&mut self, now: Instant) -> Expect {
+        if self.expect == Expect::Contended && now < self.all_by {
+            return Expect::Contended;
+        }
+        // With jitter: callers that all ask every node at the same time would split the votes.
+        self.all_by = now + jittered(FALLBACK);
+        // What is known of the contention stays: the next round asks its scout again.
+        if self.expect == Expect::Contended { Expect::Unknown } else { self.expect }
+    }
+
+    /// After a failed round: the second request of the cheapest kind may have been what took too long.
+    pub(super) fn expect_less(&mut self) {
+        if self.expect == Expect::Free {
+            self.expect = Expect::Unknown;
+        }
+    }
+
+    /// Notes a refusal. `rounds` is the time of some round trips.
+    pub(super) fn note(&mut self, refusal: &Refusal, now: Instant, rounds: Duration) {
+        if let Refusal::Scouted(left, _) = refusal {
+            self.doubt_scout(*left, now, rounds);
+        }
+        if matches!(refusal, Refusal::Held(..) | Refusal::Scouted(..) | Refusal::Split { .. }) {
+            self.losses += u32::from(self.expect == Expect::Contended);
+            self.expect = Expect::Contended;
+        }
+    }
+
+    /// If a key has no end, or the same end as before, it may not be the holder's: a caller asks again because the key
+    /// changed or expired, and this one did not. Then all nodes are asked soon. Not at once, because the key's delete
+    /// may be about to arrive.
+    fn doubt_scout(&mut self, left: Option<Duration>, now: Instant, rounds: Duration) {
+        let ends = left.map(|left| now + left);
+        // `since` ends at zero: the larger of the two directions is the distance.
+        let near = |one: Instant, two: Instant| one.since(two).max(two.since(one)) <= SAME_END;
+        let same = ends.zip(self.scouted).is_some_and(|(ends, before)| near(ends, before));
+        if ends.is_none() || same {
+            self.all_by = self.all_by.min(now + rounds);
+        }
+        self.scouted = ends;
+    }
+
+    /// Whether it has not lost a race yet. Those that have ask first.
+    pub(super) fn is_newcomer(&self) -> bool {
+        self.losses == 0
+    }
+
+    /// The delay after a scout's reply, which ends when all nodes are to be asked.
+    pub(super) fn until_all(&self, free: Duration, now: Instant) -> Duration {
+        // Never zero, or a caller would ask repeatedly without a delay.
+        free.min(self.all_by.since(now).max(SPLIT.0))
+    }
+}
+
+/// The end of an acquire without a `wait`: it fails when no quorum of nodes has replied for `unavailable_after`.
+///
+/// A caller that waits for its turn has not asked any node, and may not get its turn before its own time is over.
+pub(super) struct OutageLimit {
+    /// How long no quorum may reply. `None`: no limit, or `wait` is the limit.
+    limit: Option<Duration>,
+    started: Instant,
+    /// Whether a round of this acquire has ended.
+    asked: bool,
+    /// Whether it had to let others of this process go first.
+    pub(super) queued: bool,
+    /// Since when no round has shown whether a quorum of nodes replies.
+    doubtful_since: Option<Instant>,
+}
+
+impl OutageLimit {
+    pub(super) fn new(limit: Option<Duration>, started: Instant) -> Self {
+        Self { limit, started, asked: false, queued: false, doubtful_since: None }
+    }
+
+    /// The part of the current period without a quorum that belongs to this acquire.
+    pub(super) fn no_quorum(&self, ticket: &Ticket) -> Option<NoQuorum> {
+        let NoQuorum { since, why } = ticket.no_quorum()?;
+        Some(NoQuorum { since: since.max(self.started), why })
+    }
+
+    /// Notes whether a quorum replied in a round between these times.
+    pub(super) fn note(
+        &mut self,
+        refusal: &Refusal,
+        (began, ended): (Instant, Instant),
+        ticket: &Ticket,
+    ) {
+        self.asked = true;
+        match refusal.has_quorum() {
+            Some(true) => {
+                self.doubtful_since = None;
+                ticket.quorum_replied(ended);
+            }
+            Some(false) => {
+                let since = self.doubtful_since.take().unwrap_or(began);
+                ticket.quorum_missing((since, ended), &Arc::new(refusal.clone()));
+            }
+            // The scout says nothing about the other nodes.
+            None if matches!(refusal, Refusal::Scouted(..)) => {}
+            None => self.doubtful_since = self.doubtful_since.or(Some(began)),
+        }
+    }
+
+    /// Whether the next round must find out whether a quorum replies, even if failed nodes decide the vote earlier.
+    ///
+    /// Without such rounds, one failed and one silent node of three could keep this unknown. They take longer, so most
+    /// rounds are not.
+    pub(super) fn is_doubtful(&self, now: Instant, ticket: &Ticket) -> bool {
+        let Some(limit) = self.limit.filter(|_| self.asked) else { return false };
+        let known = self.no_quorum(ticket).map(|period| period.since);
+        let since = known.or(self.doubtful_since);
+        since.is_some_and(|since| now.since(since) >= FALLBACK.min(limit / 2))
+    }
+
+    /// When this acquire fails unless a quorum replies. `None` if one replied lately.
+    pub(super) fn gives_up_at(&self, ticket: &Ticket) -> Option<Instant> {
+        let limit = self.limit.filter(|_| self.asked || self.queued)?;
+        Some(self.no_quorum(ticket)?.since + limit)
+    }
+
+    /// Ends when this acquire fails because no quorum replies.
+    pub(super) async fn given_up(&self, clock: &dyn Clock, ticket: &Ticket) {
+        let Some(limit) = self.limit else { return std::future::pending().await };
+        loop {
+            let (now, end) = (clock.now(), self.gives_up_at(ticket));
+            if end.is_some_and(|end| now >= end) {
+                return;
+            }
+            // A period that begins during this sleep ends after it.
+            let next = end.unwrap_or_else(|| now + limit.max(CHECK));
+            clock.sleep_until(next).await;
+        }
+    }
+}
