@@ -1,7 +1,7 @@
 //! Parses the URL of a node: a server, a service whose primary sentinels report, or a cluster.
 //!
-//! Plain data, which a forked child may use too. Each host of a `redis+sentinel://` or `redis+cluster://` URL follows the
-//! rules of a `redis://` URL, so that names, ports and passwords mean the same in all.
+//! Plain data, which a forked child may use too. Each host of a `redis+sentinel://` or `redis+cluster://` URL follows
+//! the rules of a `redis://` URL, so that names, ports and passwords mean the same in all.
 
 use std::sync::Arc;
 use std::time::Duration;
