@@ -170,9 +170,9 @@ where
     }
 }
 
-/// Returns the pause before a redirected command is sent again to a server that redirected it already, which is as long as
-/// the time since the first redirect. `None` means that it is dropped: the keys of a delete have expired, or no caller
-/// waits for an extension (`heard`).
+/// Returns the pause before a redirected command is sent again to a server that redirected it already, which is as long
+/// as the time since the first redirect. `None` means that it is dropped: the keys of a delete have expired, or no
+/// caller waits for an extension (`heard`).
 pub(crate) fn redirect_pause(
     detour: &mut Detour,
     purpose: &mut Purpose,

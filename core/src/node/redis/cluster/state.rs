@@ -278,6 +278,9 @@ impl State {
         if self.target.guard.is_zero() {
             return;
         }
+        let extends_from = now + HEARD;
+        let moves =
+            MovedSlot { extends_from, votes_from: extends_from + guard_time(self.target.guard) };
         for server in map.servers() {
             let its = |slot: &u16| Arc::ptr_eq(map.owner(*slot), server);
             let extends_from = now + HEARD;

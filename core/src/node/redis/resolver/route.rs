@@ -1,7 +1,7 @@
 //! Parses the URL of a node: a server, a service whose primary sentinels report, or a cluster.
 //!
-//! Plain data, which a forked child may use too. Each host of a `redis+sentinel://` or `redis+cluster://` URL follows the
-//! rules of a `redis://` URL, so that names, ports and passwords mean the same in all.
+//! Plain data, which a forked child may use too. Each host of a `redis+sentinel://` or `redis+cluster://` URL follows
+//! the rules of a `redis://` URL, so that names, ports and passwords mean the same in all.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,12 +48,12 @@ impl Route {
     }
 
     /// Returns the route to another server of the cluster, with the same login and options.
-    pub(in super::super) fn at(&self, address: &Address) -> Self {
+    pub(crate) fn at(&self, address: &Address) -> Self {
         Self::to(self.server.at(address.host.to_string(), address.port))
     }
 
     /// Returns the first servers of the cluster to ask.
-    pub(in super::super) fn seeds(&self) -> impl Iterator<Item = Address> {
+    pub(crate) fn seeds(&self) -> impl Iterator<Item = Address> {
         self.seeds.iter().filter_map(|seed| match &seed.place {
             Place::Tcp(host, port) | Place::Tls(host, port) => Some(Address::new(host, *port)),
             Place::Unix(_) => None,
@@ -94,7 +94,7 @@ impl Route {
     }
 
     /// Returns the time limit of one attempt to connect, including the search for the server.
-    pub(in super::super) fn connect_timeout(&self) -> Duration {
+    pub(crate) fn connect_timeout(&self) -> Duration {
         self.server.connect_timeout
     }
 
@@ -133,7 +133,7 @@ impl Route {
     }
 
     /// Removes all passwords of this route from the error text of a server or sentinel.
-    pub(in super::super) fn redact(&self, text: &str) -> String {
+    pub(crate) fn redact(&self, text: &str) -> String {
         // All sentinels have the same password. It is removed before the text is shortened, which could leave a part of
         // it.
         match &self.service {
@@ -143,7 +143,7 @@ impl Route {
     }
 
     /// Redacts the server's text in an error.
-    pub(in super::super) fn redact_fault(&self, fault: Fault) -> Fault {
+    pub(crate) fn redact_fault(&self, fault: Fault) -> Fault {
         fault.redacted(|text| self.redact(text))
     }
 }
