@@ -283,10 +283,7 @@ impl State {
             MovedSlot { extends_from, votes_from: extends_from + guard_time(self.target.guard) };
         for server in map.servers() {
             let its = |slot: &u16| Arc::ptr_eq(map.owner(*slot), server);
-            let extends_from = now + HEARD;
-            let votes_from = extends_from + guard_time(self.target.guard);
-            let slots = moved.iter().copied().filter(its);
-            server.node.link.guard_slots(slots, now, MovedSlot { extends_from, votes_from });
+            server.node.link.guard_slots(moved.iter().copied().filter(its), now, moves);
         }
     }
 
