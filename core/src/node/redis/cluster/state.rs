@@ -271,9 +271,10 @@ impl State {
         self.watch.changed(Change::Slots(moved));
     }
 
-    /// Guards the slots that moved. Their owners extend no lease in them until every client has left the previous owner.
-    /// They take no first vote until every lease has ended that the previous owner may have granted last. The reason for the move is unknown: the previous owner may have handed
-    /// over its keys, or failed so that a replica took over.
+    /// Guards the slots that moved. Their owners extend no lease in them until every client has left the previous
+    /// owner. They take no first vote until every lease has ended that the previous owner may have granted last. The
+    /// reason for the move is unknown: the previous owner may have handed over its keys, or failed so that a replica
+    /// took over.
     fn guard(&self, map: &Map, moved: &[u16], now: Instant) {
         if self.target.guard.is_zero() {
             return;
