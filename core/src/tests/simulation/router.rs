@@ -138,7 +138,6 @@ impl World {
                 self.record_move(client, from, to);
             }
             Some((_, ClusterMessage::Redirect(Redirect::Down))) => self.refused(client, place),
-            Some((_, ClusterMessage::Redirect(_))) => {}
             Some((_, ClusterMessage::ConnectionChanged)) => {
                 self.survey(client, place, SURVEY_INTERVAL);
             }
@@ -155,7 +154,7 @@ impl World {
                     .into_iter()
                     .for_each(|pending_deletes| pending_deletes.push(pending.clone()));
             }
-            None => {}
+            Some((_, ClusterMessage::Redirect(_))) | None => {}
         }
     }
 

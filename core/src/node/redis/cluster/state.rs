@@ -280,11 +280,11 @@ impl State {
             return;
         }
         let extends_from = now + HEARD;
-        let moves =
+        let guarded =
             MovedSlot { extends_from, votes_from: extends_from + guard_time(self.target.guard) };
         for server in map.servers() {
             let its = |slot: &u16| Arc::ptr_eq(map.owner(*slot), server);
-            server.node.link.guard_slots(moved.iter().copied().filter(its), now, moves);
+            server.node.link.guard_slots(moved.iter().copied().filter(its), now, guarded);
         }
     }
 

@@ -101,7 +101,7 @@ impl Route {
     /// Returns the URL without users and passwords.
     pub(crate) fn redacted(&self) -> String {
         let db = if self.server.db == 0 { String::new() } else { format!("/{}", self.server.db) };
-        self.url(self.hosts(), &db).unwrap_or_else(|| self.server.redacted())
+        self.url(&self.hosts(), &db).unwrap_or_else(|| self.server.redacted())
     }
 
     /// Returns what identifies the node in a node list: its hosts in any order, the service and the database.
@@ -113,7 +113,7 @@ impl Route {
         hosts.sort();
         hosts.dedup();
         let db = format!("/{}", self.server.db);
-        self.url(hosts, &db).unwrap_or_else(|| self.server.identity())
+        self.url(&hosts, &db).unwrap_or_else(|| self.server.identity())
     }
 
     /// Returns the sentinels, or the seeds of a cluster.
@@ -123,7 +123,7 @@ impl Route {
     }
 
     /// Formats a URL with several hosts for messages, without users, passwords and parameters.
-    fn url(&self, hosts: Vec<String>, db: &str) -> Option<String> {
+    fn url(&self, hosts: &[String], db: &str) -> Option<String> {
         let scheme = if self.is_tls() { "rediss" } else { "redis" };
         let hosts = Some(hosts.join(",")).filter(|hosts| !hosts.is_empty())?;
         Some(match &self.service {
