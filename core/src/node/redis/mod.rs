@@ -71,7 +71,7 @@ use super::{
     Claim, Expect, Extension, Fault, Fencing, Holder, Node, Outage, Reply, Vote, VoteParams, Watch,
     slot,
 };
-use crate::clock::{Clock, Instant};
+use crate::clock::Clock;
 use crate::runtime::background;
 use commands::{attempt, ping, plain};
 use connection::Connection;
