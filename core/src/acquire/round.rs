@@ -10,7 +10,7 @@ use super::request::Request;
 use super::vote_round::VoteRound;
 use crate::clock::Instant;
 use crate::lease::{Lease, State};
-use crate::node::{Expect, Taken, VoteParams};
+use crate::node::{Expect, Taken, Vote, VoteParams};
 
 /// How one round ended.
 pub(crate) enum Round {
@@ -96,6 +96,9 @@ fn granted(
         let nodes = leases.nodes.report(&round.votes, round.params.timeout);
         return Round::Refused(Refusal::Late(took, nodes));
     }
+    if !still_met(request, &round) {
+        return Round::Refused(Refusal::Split { taken: Taken::default(), replied: true });
+    }
     if request.options.fencing && fence.is_none() {
         // No other client is known to have the keys, so the next round proposes again.
         return Round::Refused(Refusal::Split { taken: Taken::default(), replied: true });
@@ -109,6 +112,21 @@ fn granted(
     state.keep_votes(votes);
     leases.watch.check_new(changes, state.keys());
     Round::Granted(Lease::new(state))
+}
+
+/// Whether a quorum remains without the servers that were replaced during the round. Such a server may have granted
+/// after the holder of the lock extended its lease at the next one.
+fn still_met(request: &Request, round: &VoteRound) -> bool {
+    let nodes = &round.nodes.list;
+    // A single node has no guard, and may lose leases at a failover anyway.
+    if nodes.len() == 1 {
+        return true;
+    }
+    let key = request.keys.first().map_or("", String::as_str);
+    let granted = |answer: &Option<Result<Vote, _>>| matches!(answer, Some(Ok(Vote::Granted(_))));
+    let votes = nodes.iter().zip(&round.votes.answers).filter(|(_, answer)| granted(answer));
+    let counted = votes.filter(|(node, _)| node.still_counts(key, round.started)).count();
+    counted >= round.votes.tally.quorum()
 }
 
 /// Checks first for errors that no retry fixes, then whether the nodes can be asked at all. The result is "held" only

@@ -29,6 +29,8 @@ enum Does {
     /// The same, some time later.
     RefusesIn(Duration),
     Grants,
+    /// It grants, and its server is replaced before the round ends.
+    GrantsAndIsReplaced,
 }
 
 struct Scripted {
@@ -46,13 +48,17 @@ impl Node for Scripted {
         false
     }
 
+    fn still_counts(&self, _key: &str, _asked: Instant) -> bool {
+        !matches!(self.does.lock().unwrap()[self.at], Does::GrantsAndIsReplaced)
+    }
+
     fn acquire(&self, _claim: &Claim, _params: VoteParams) -> Reply<Vote> {
         let held = Vote::Held(Some(60 * SECOND), Taken::default());
         match self.does.lock().unwrap()[self.at] {
             Does::Fails => Box::pin(ready(Err(Fault::new("cannot be reached")))),
             Does::Hangs => Box::pin(pending()),
             Does::Refuses => Box::pin(ready(Ok(held))),
-            Does::Grants => Box::pin(ready(Ok(Vote::Granted(None)))),
+            Does::Grants | Does::GrantsAndIsReplaced => Box::pin(ready(Ok(Vote::Granted(None)))),
             Does::RefusesIn(time) => Box::pin(async move {
                 sleep(time).await;
                 Ok(held)
@@ -269,4 +275,15 @@ async fn queued_callers_wait_for_a_held_lock() {
     let setup = Setup::new(&[Does::Refuses], SECOND);
     let all = futures_util::future::join_all((0..5).map(|_| setup.acquire()));
     assert!(timeout(100 * SECOND, all).await.is_err());
+}
+
+/// The new server of a node may have confirmed the holder's lease, after the old one granted the lock.
+#[tokio::test(start_paused = true)]
+async fn vote_of_a_server_that_is_replaced_during_the_round_does_not_count() {
+    use Does::{Grants, GrantsAndIsReplaced, Hangs};
+    let setup = Setup::new(&[GrantsAndIsReplaced, Grants, Hangs], SECOND);
+    let (error, _) = setup.fails(setup.within(Some(5 * SECOND))).await;
+    assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+    setup.now_does(&[Grants, Grants, GrantsAndIsReplaced]);
+    assert!(setup.within(Some(SECOND)).await.is_ok());
 }

@@ -25,6 +25,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
+use crate::clock::Instant;
+
 pub(crate) use ::redis::ConnectionInfo;
 pub(crate) use address::Address;
 pub(crate) use changes::{Change, Changes, Told};
@@ -87,6 +89,12 @@ pub(crate) trait Node: Send + Sync {
     /// leases.
     fn guard_fault(&self, _key: &str) -> Option<Fault> {
         None
+    }
+
+    /// Whether a vote that was sent at `asked` still counts when a quorum is complete. It does not if the connection has
+    /// ended, or if the server was replaced, because the next server may have other votes.
+    fn still_counts(&self, _key: &str, _asked: Instant) -> bool {
+        true
     }
 
     /// Acquires the claim's keys, all or none, unless another owner has one of them.

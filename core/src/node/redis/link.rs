@@ -162,6 +162,11 @@ impl Link {
         })
     }
 
+    /// Whether a vote that was sent at `asked` still counts. See [`crate::node::Node::still_counts`].
+    pub(super) fn still_counts(&self, slot: impl FnOnce() -> Option<u16>, asked: Instant) -> bool {
+        self.open.load(Ordering::Relaxed) && self.replaced_fault(slot, asked).is_none()
+    }
+
     fn moved_slot(&self, slot: impl FnOnce() -> Option<u16>) -> Option<MovedSlot> {
         let slots = self.moved_slots.lock().unwrap_or_else(PoisonError::into_inner);
         // Almost always empty, and the slot is then not computed.

@@ -71,7 +71,7 @@ use super::{
     Claim, Expect, Extension, Fault, Fencing, Holder, Node, Outage, Reply, Vote, VoteParams, Watch,
     slot,
 };
-use crate::clock::Clock;
+use crate::clock::{Clock, Instant};
 use crate::runtime::background;
 use commands::{attempt, ping, plain};
 use connection::Connection;
@@ -255,6 +255,10 @@ impl Node for RedisNode {
 
     fn guard_fault(&self, key: &str) -> Option<Fault> {
         self.link.guard_fault(|| Some(slot(key)), || self.clock.now())
+    }
+
+    fn still_counts(&self, key: &str, asked: Instant) -> bool {
+        self.link.still_counts(|| Some(slot(key)), asked)
     }
 
     fn acquire(&self, claim: &Claim, params: VoteParams) -> Reply<Vote> {

@@ -132,6 +132,10 @@ impl Node for SimulatedNode {
         world.links[self.client][world.owner(self.client, self.node)].up
     }
 
+    fn still_counts(&self, key: &str, asked: Instant) -> bool {
+        self.pushes(key) && !self.is_replaced(asked)
+    }
+
     fn acquire(&self, claim: &Claim, params: VoteParams) -> Reply<Vote> {
         let claim = claim.clone();
         self.follow(params.timeout, move |node| node.vote(&claim, params))

@@ -24,7 +24,7 @@ use super::commands::TIMEOUT;
 use super::queue::queue;
 use super::redirects::{Address, Outlet, follow};
 use super::{RedisNode, Target, reply, unless_replaced};
-use crate::clock::Clock;
+use crate::clock::{Clock, Instant};
 use crate::node::{
     Claim, Extension, Fault, Holder, Node, Outage, Reply, Vote, VoteParams, Watch, slot,
 };
@@ -127,6 +127,10 @@ impl Node for ClusterNode {
 
     fn guard_fault(&self, key: &str) -> Option<Fault> {
         self.map.load().owner(slot(key)).node.guard_fault(key)
+    }
+
+    fn still_counts(&self, key: &str, asked: Instant) -> bool {
+        self.map.load().owner(slot(key)).node.still_counts(key, asked)
     }
 
     fn acquire(&self, claim: &Claim, params: VoteParams) -> Reply<Vote> {
