@@ -20,7 +20,7 @@ test("creating a lock sends nothing, and only a lease can be released", async ()
   const described = new Redlock(shared.server.url, { clientName }).lock(["a", "b"]);
   assert.equal(described.key, "lock:a, lock:b");
   assert.deepEqual(described.keys, ["lock:a", "lock:b"]);
-  assert.equal(described.release, undefined);
+  assert.throws(() => described.release(), /lease\.release/);
   assert.equal(described[Symbol.asyncDispose], undefined);
   await assertNotConnected(shared.server, clientName);
 });
