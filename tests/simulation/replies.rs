@@ -18,7 +18,7 @@ impl World {
         let now = self.clocks[client].local(self.now);
         let replicas = self.durability.min_replicas;
         let confirm = self.links[client][node].confirm.as_mut();
-        if let Some(time) = confirm.and_then(|confirm| confirm.due(|| now)) {
+        if let Some(time) = confirm.and_then(|(requests, _)| requests.due(|| now)) {
             let wait = Request::Wait { replicas, time };
             self.send((client, node), Open::without_caller(wait, Duration::ZERO));
         }
@@ -49,13 +49,14 @@ impl World {
         match (answer, &open.request) {
             (Answer::Confirmed(replicas), _) => {
                 let replicas = Value::Int(replicas.try_into().unwrap());
-                let confirm = link.confirm.as_mut().unwrap();
-                confirm.judge(&replicas, now, |(open, answer), fault| {
+                let (requests, held) = link.confirm.as_mut().unwrap();
+                let unconfirmed = held.judge(&replicas, now, |(open, answer), fault| {
                     let _ = open.answer.send(fault.map_or(Ok(answer), Err));
                 });
+                requests.replied(unconfirmed);
             }
             (Answer::Sent(Redirect::Down), request) if request.gives_up().is_none() => {
-                // The first vote created no key: `Context::send_on`.
+                // The first vote created no key: `Decoder::redirect`.
                 if let Some(claim) = request.keeps().filter(|_| request.is_first()) {
                     link.unsent.insert(Arc::clone(&claim.token));
                 }
@@ -81,9 +82,9 @@ impl World {
             }
             (Answer::Pong, Request::Ping { age }) => self.drained(client, node, *age, true),
             (answer, _) => match (&mut link.confirm, open.confirm_by) {
-                (Some(confirm), Some(by)) if answer.grants() => {
+                (Some((_, held)), Some(by)) if answer.grants() => {
                     let timeout = open.timeout;
-                    confirm.hold((open, answer), timeout, by);
+                    held.hold((open, answer), timeout, by);
                 }
                 _ => drop(open.answer.send(Ok(answer))),
             },

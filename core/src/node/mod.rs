@@ -38,7 +38,8 @@ pub(crate) use redis::{
 };
 #[cfg(test)]
 pub(crate) use redis::{
-    Confirm, Detour, Map, Member, Onward, Place, Purpose, Ruling, onward, pause, rested, ruling,
+    ConfirmRequests, Detour, HeldGrants, Map, Member, Onward, Place, Purpose, Ruling, onward,
+    pause, rested, ruling,
 };
 pub use redis::{Pem, TlsOptions};
 pub(crate) use slots::{SLOTS, hash_tag, several_slots, slot};

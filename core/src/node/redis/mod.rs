@@ -1,29 +1,22 @@
 //! Implements a Redis server as a node: methods become commands, which are passed to the connection's queue.
 //!
 //! [`commands`] encodes the commands, and [`queue`] keeps their order. The task of [`connection`] opens a connection
-//! with [`reconnect`] and [`handshake`]. It lends its [`session`] to waiting threads and tasks ([`lane`]). [`dialogue`]
-//! implements the protocol, and [`reply`] parses the replies. The `redis` crate encodes, parses and reads URLs. No
+//! with [`reconnect`] and [`handshake`]. It lends its [`session`] to waiting threads and tasks ([`lane`]). [`protocol`]
+//! implements the protocol without I/O, and [`reply`] parses the replies. The `redis` crate encodes, parses and reads URLs. No
 //! other folder uses it.
 
-mod answers;
 mod calls;
 mod cluster;
 mod commands;
-mod confirm;
 mod connection;
 mod context;
-mod debts;
 mod dial;
-mod dialogue;
 mod durability;
 mod endpoint;
 mod fallback;
 mod features;
-mod flood;
 mod formers;
 mod handshake;
-mod hearer;
-mod in_flight;
 mod keeper;
 mod lane;
 mod link;
@@ -33,10 +26,9 @@ mod notices;
 mod notifications;
 mod packed;
 mod parts;
-mod pipeline;
+mod protocol;
 mod query;
 mod queue;
-mod reader;
 mod reconnect;
 mod refusal;
 mod renewal;
@@ -75,15 +67,18 @@ use crate::{background, clock::Clock};
 use commands::{attempt, ping, plain};
 use connection::Connection;
 use context::Context;
-use in_flight::{Command, InFlight};
 use link::Link;
+use protocol::{Command, InFlight};
 use queue::{Queue, queue};
 use reply::Answer;
 use ways::Ways;
 
 pub use tls::{Pem, TlsOptions};
 #[cfg(test)]
-pub(crate) use {cluster::simulated::*, confirm::Confirm, in_flight::Purpose};
+pub(crate) use {
+    cluster::simulated::*,
+    protocol::{ConfirmRequests, HeldGrants, Purpose},
+};
 pub(crate) use {
     cluster::{ClusterNode, Seeds},
     context::Target,
@@ -164,7 +159,7 @@ const GONE: &str = "the client is closed, or the node's task failed";
 
 /// Builds a command that gets its reply as soon as there is a connection. It is never sent.
 fn ready(key: &str) -> Command {
-    plain(redis::cmd("GETRANGE").arg(key).arg(0).arg(0), in_flight::Purpose::Ready)
+    plain(redis::cmd("GETRANGE").arg(key).arg(0).arg(0), protocol::Purpose::Ready)
 }
 
 /// Sends the command when called. The future returns the reply.

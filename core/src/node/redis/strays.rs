@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 use redis::Value;
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::in_flight::{Command, Detour, InFlight, Purpose};
+use super::protocol::{Command, Detour, InFlight, Purpose};
 
 /// The address of a server in a cluster: a host, by name or address, and a port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -10,8 +10,7 @@ use std::sync::{Arc, Weak};
 use arc_swap::ArcSwap;
 use futures_util::stream::FuturesUnordered;
 
-use super::super::debts::Debts;
-use super::super::in_flight::{Command, Detour, InFlight};
+use super::super::protocol::{Command, Detour, InFlight, PendingDeletes, UnsentVotes};
 use super::super::strays::Address;
 use super::ending::answered;
 use super::map::{Map, Member};
@@ -36,7 +35,9 @@ pub(super) struct Atlas {
     /// Determines when to request the map, and from which servers.
     pub(super) survey: Survey,
     /// Pending deletes for the next owner of a slot.
-    pub(super) debts: Debts,
+    pub(super) pending: PendingDeletes,
+    /// Votes that had no owner.
+    pub(super) unsent_votes: UnsentVotes,
     /// Slots for which servers report different owners. Their owners stay the same until the servers agree.
     disputed: HashSet<u16>,
     /// Replaced maps that commands may still read.
@@ -59,9 +60,11 @@ impl Atlas {
         clock: Arc<dyn Clock>,
         watch: Arc<Watch>,
     ) -> Self {
-        let (survey, debts) = (Survey::new(Arc::clone(&clock)), Debts::default());
+        let survey = Survey::new(Arc::clone(&clock));
+        let pending = PendingDeletes::new(Arc::clone(&map.load().lobby().node.link), None);
+        let unsent_votes = UnsentVotes::default();
         let (disputed, read, emptied) = (HashSet::new(), Vec::new(), Later::new());
-        Self { map, members, clock, watch, survey, debts, disputed, read, emptied }
+        Self { map, members, clock, watch, survey, pending, unsent_votes, disputed, read, emptied }
     }
 
     /// Records a pending delete of a server. Sends it to the slot's current owner if that is another server. Otherwise
@@ -78,7 +81,8 @@ impl Atlas {
                 in_flight.detour = Detour { asking: false, ..detour };
                 owner.node.give(in_flight);
             }
-            None => drop(self.debts.owe(command, self.clock.now())),
+            None if self.unsent_votes.has_vote_of(&command) => {}
+            None => drop(self.pending.add(command, self.clock.now())),
         }
     }
 
@@ -141,13 +145,13 @@ impl Atlas {
             }
         }
         next.lobby().node.link.paying();
-        for command in self.debts.take() {
+        for command in self.pending.take() {
             let owner = slot_of(&command).map(|slot| (slot, next.owner(slot)));
             match owner.filter(|(slot, owner)| {
                 owner.address.is_some() && moved.binary_search(slot).is_ok()
             }) {
                 Some((_, owner)) => owner.node.give(InFlight::unheard(command)),
-                None => drop(self.debts.owe(command, now)),
+                None => drop(self.pending.add(command, now)),
             }
         }
         self.empty(&old, &next);

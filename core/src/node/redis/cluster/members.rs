@@ -8,7 +8,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::super::context::HEARD;
 use super::super::handshake::guard_time;
-use super::super::in_flight::InFlight;
+use super::super::protocol::InFlight;
 use super::super::strays::{Address, Outlet, Stray};
 use super::super::{Needs, RedisNode, Route, RunIds, Target};
 use super::map::{Map, Member};

@@ -204,7 +204,7 @@ impl Node for ClusterNode {
 /// Shared with the simulation, which has its own router.
 #[cfg(test)]
 pub(crate) mod simulated {
-    pub(crate) use super::super::in_flight::Detour;
+    pub(crate) use super::super::protocol::Detour;
     pub(crate) use super::super::strays::Address as Place;
     pub(crate) use super::map::{Map, Member};
     pub(crate) use super::onward::{Onward, onward, pause, rested};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::in_flight::{Detour, Purpose};
+use super::super::protocol::{Detour, Purpose};
 use crate::clock::Instant;
 
 /// How many servers may redirect a command immediately. Afterwards each redirect waits, so that the servers' views can

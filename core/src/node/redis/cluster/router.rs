@@ -13,7 +13,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
-use super::super::in_flight::InFlight;
+use super::super::protocol::InFlight;
 use super::super::strays::{Address, Redirect, Stray};
 use super::atlas::{Atlas, Later, slot_of};
 use super::ending::{Ending, ended, over};
@@ -108,7 +108,7 @@ impl Router {
             return;
         };
         if in_flight.is_unwanted() {
-            self.atlas.debts.never_sent(&in_flight.command);
+            self.atlas.unsent_votes.not_sent(&mut in_flight);
             return;
         }
         let map = self.atlas.map.load_full();
@@ -137,12 +137,9 @@ impl Router {
     }
 
     /// Refuses a command that has no owner. A delete becomes pending for the next owner of the slot.
-    fn refuse(&mut self, in_flight: InFlight, fault: &Fault) {
-        self.atlas.debts.never_sent(&in_flight.command);
-        if let Some(until) = self.atlas.debts.owe(in_flight.command, self.atlas.clock.now()) {
-            self.atlas.map.load().lobby().node.link.owe(until);
-        }
-        let _ = in_flight.answer.send(Err(fault.clone()));
+    fn refuse(&mut self, mut in_flight: InFlight, fault: &Fault) {
+        self.atlas.unsent_votes.not_sent(&mut in_flight);
+        self.atlas.pending.refuse(in_flight, fault, self.atlas.clock.now());
     }
 
     /// Handles an event of a connection.
@@ -221,7 +218,7 @@ impl Router {
                 self.failed = None;
                 self.atlas.apply(&topology);
                 self.atlas.members.learn(topology, &self.atlas.map.load(), self.atlas.clock.now());
-                self.atlas.debts.forget_expired(self.atlas.clock.now());
+                self.atlas.pending.forget_expired(self.atlas.clock.now());
             }
             Err(fault) => {
                 if self.failed.is_none() {

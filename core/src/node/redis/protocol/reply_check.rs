@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use redis::Value;
 
-use super::in_flight::{Command, Expects, InFlight, Purpose};
-use super::native::Delete;
-use super::reply;
+use super::super::native::Delete;
+use super::super::reply;
+use super::command::{Command, Expects, InFlight, Purpose};
 
 /// Whether the value can be the reply to this command, or the part of it that is due.
 pub(super) fn fits(in_flight: &InFlight, value: &Value) -> bool {
