@@ -157,6 +157,13 @@ impl Context {
         }
     }
 
+    /// Forgets the pending deletes whose keys have expired. Returns true if none is left.
+    pub(super) fn forgets_pending_deletes(&mut self) -> bool {
+        let pending = &mut Backlog::of(&mut self.backlog).pending;
+        pending.forget_expired(self.clock.now());
+        pending.is_empty()
+    }
+
     /// Refuses a command without a connection.
     pub(super) fn refuse(&mut self, in_flight: InFlight, fault: &Fault) {
         let now = self.clock.now();

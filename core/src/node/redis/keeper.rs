@@ -17,9 +17,10 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::commands::plain;
 use super::context::{Backlog, Context, Opening};
+use super::fallback::Without;
 use super::features::FeatureCheck;
 use super::lane::Lane;
-use super::link::VotesFrom;
+use super::link::{Link, VotesFrom};
 use super::notifications::Notifications;
 use super::protocol::{Decoder, Encoder, InFlight, Purpose, PushHandler, TICK};
 use super::renewal::Renewal;
@@ -86,8 +87,7 @@ impl<'a> Keeper<'a> {
         let (news, waiting) = (context.finder.news(), std::mem::take(waiting));
         let pause = context.ends_at_redirects();
         let features = FeatureCheck::new(&context.target, &found, greeting.without);
-        let ageless = matches!(context.link.votes_from(), VotesFrom::Never);
-        let age = (ageless && !greeting.without.extras).then(AgeCheck::default);
+        let age = AgeCheck::new(&context.link, greeting.without);
         let now = context.clock.now();
         let pushes = Arc::new(PushHandler::new(Arc::clone(&context.watch), now));
         let encoder = Encoder::new(
@@ -109,8 +109,7 @@ impl<'a> Keeper<'a> {
         let open = || Notifications::open(endpoint, greeting.run_id, handler, pause);
         let notifications = greeting.pushes.then(open);
         // Until it is known better: this is what a panic leaves behind.
-        let end = Some(Fault::new(PANICKED));
-        let asked = 0;
+        let (asked, end) = (0, Some(Fault::new(PANICKED)));
         let keeper =
             Self { lane, context, found, news, renewal, notifications, features, age, asked, end };
         lane.lend(session, |session| session.begin(waiting));
@@ -275,6 +274,12 @@ struct AgeCheck {
 }
 
 impl AgeCheck {
+    /// Creates the requests, unless the age is known or `INFO` is not supported.
+    fn new(link: &Link, without: Without) -> Option<Self> {
+        let ageless = matches!(link.votes_from(), VotesFrom::Never) && !without.extras;
+        ageless.then(Self::default)
+    }
+
     /// Returns the request if it is due. Called once per second.
     fn request(&mut self) -> Option<InFlight> {
         let due = self.seconds.is_multiple_of(AGE_INTERVAL);

@@ -141,10 +141,7 @@ impl Reconnect {
                     (None, _) => {
                         more = false;
                         // The client is gone. Pending deletes are sent as long as their keys may exist.
-                        let now = context.clock.now();
-                        let pending = &mut Backlog::of(&mut context.backlog).pending;
-                        pending.forget_expired(now);
-                        if pending.is_empty() && waiting.is_empty() {
+                        if context.forgets_pending_deletes() && waiting.is_empty() {
                             return None;
                         }
                     }

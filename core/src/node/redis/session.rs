@@ -3,12 +3,12 @@
 //! It moves the bytes between the socket and the [`super::protocol`]. One thread at a time has it, and only briefly: a
 //! thread that waits for a reply, or else the connection's own task ([`super::lane`], [`super::keeper`]).
 
+mod reading;
+
 use std::any::Any;
 use std::io;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
-use tokio::io::Interest;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::mpsc::error::TryRecvError;
 
@@ -20,10 +20,6 @@ use crate::node::Fault;
 
 /// The maximum number of bytes per read, which is some hundred replies. A higher limit would delay other connections.
 const READ: usize = 16 << 10;
-/// TLS may have read ahead of what it returned. It is read until it is empty, or this often.
-const AHEAD: usize = 64;
-
-const CLOSED: &str = "the server closed the connection";
 /// The error after a panic.
 pub(super) const PANICKED: &str = "the node's task failed. This is a bug in redlock";
 
@@ -70,24 +66,6 @@ pub(super) struct Standing {
     pub(super) pending_deletes: bool,
     /// Whether the connection's own task must read.
     pub(super) kept: bool,
-}
-
-/// The result of a read.
-#[derive(Default)]
-pub(super) struct Read {
-    /// Whether it was so much that other connections must have their turn.
-    much: bool,
-    /// Whether there was something.
-    some: bool,
-    /// Whether nothing is left.
-    all: bool,
-}
-
-impl Read {
-    /// Whether something was read, and something may be left.
-    pub(super) fn leaves_more(&self) -> bool {
-        self.some && !self.all
-    }
 }
 
 impl Session {
@@ -319,127 +297,6 @@ impl Session {
         }
         let backlog = Backlog { commands: self.commands, unsent_votes, pending };
         (backlog, self.lent.then_some(self.socket))
-    }
-
-    /// Reads the available bytes, and writes what follows from them.
-    pub(super) fn read(&mut self) -> Read {
-        let (mut read, probing) = (Read::default(), self.encoder.is_probing());
-        if self.lent {
-            return read;
-        }
-        for _ in 0..AHEAD {
-            if self.broken.is_some() {
-                return read;
-            }
-            match self.socket.read(&mut self.read) {
-                Ok(0) => self.breaks(Fault::new(CLOSED)),
-                Ok(count) => {
-                    read.much |= count > READ / 4;
-                    self.decode_read(count);
-                    read.some = true;
-                    if !self.socket.is_tls() {
-                        read.all = count < READ;
-                        break;
-                    }
-                    // Over TLS, which returns a few records at a time, more may follow a short read.
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    read.all = true;
-                    break;
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => self.breaks(broken(&error)),
-            }
-        }
-        while self.broken.is_none() {
-            let kept = self.socket.read_kept(&mut self.read);
-            if kept == 0 {
-                break;
-            }
-            self.decode_read(kept);
-        }
-        self.write_after(probing);
-        read
-    }
-
-    /// Lets a thread wait in the socket for bytes. No other thread reads until [`Session::take_receipt`]. Returns `None` if
-    /// another thread reads, or must read.
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    pub(super) fn lend(&mut self) -> Option<i32> {
-        let useless = self.broken.is_some() || self.lent || self.is_kept() || !self.is_open();
-        if useless || !self.may_lend {
-            return None;
-        }
-        self.lent = true;
-        Some(self.descriptor())
-    }
-
-    /// Whether a thread waits in the socket.
-    pub(super) fn is_lent(&self) -> bool {
-        self.lent
-    }
-
-    /// Handles what the thread in the socket received.
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    pub(super) fn take_receipt(&mut self, received: io::Result<&[u8]>) {
-        use io::ErrorKind::{Interrupted, WouldBlock};
-        let probing = self.encoder.is_probing();
-        self.lent = false;
-        match received {
-            Ok([]) => self.breaks(Fault::new(CLOSED)),
-            Ok(bytes) => self.decode(bytes),
-            Err(error) if matches!(error.kind(), WouldBlock | Interrupted) => {}
-            Err(error) => self.breaks(broken(&error)),
-        }
-        self.write_after(probing);
-    }
-
-    fn decode_read(&mut self, count: usize) {
-        let read = std::mem::take(&mut self.read);
-        self.decode(&read[..count]);
-        self.read = read;
-    }
-
-    fn decode(&mut self, bytes: &[u8]) {
-        // Once the client is gone, outstanding replies are not awaited any longer, whatever else arrives.
-        if self.more {
-            self.decoder.end_silence();
-        }
-        if self.broken.is_none() {
-            let clock = &self.clock;
-            self.broken = self.decoder.read(bytes, &|| clock.now());
-        }
-    }
-
-    /// For the connection's own task: writes and reads as soon as that is possible. Returns true if it read much.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
-        if self.is_unwritten() && self.socket.poll_writable(cx).is_ready() {
-            self.write_on();
-            if self.is_unwritten() {
-                self.socket.spent(Interest::WRITABLE);
-                // Registers for the next room.
-                let _ = self.socket.poll_writable(cx);
-            }
-        }
-        if self.lent {
-            // The thread that waits in it calls afterwards.
-            return if self.broken.is_some() { Poll::Ready(false) } else { Poll::Pending };
-        }
-        match self.socket.poll_readable(cx) {
-            Poll::Ready(Ok(())) => {
-                let read = self.read();
-                if read.all {
-                    self.socket.spent(Interest::READABLE);
-                }
-                Poll::Ready(read.much)
-            }
-            Poll::Ready(Err(error)) => {
-                self.breaks(broken(&error));
-                Poll::Ready(false)
-            }
-            Poll::Pending if self.broken.is_some() => Poll::Ready(false),
-            Poll::Pending => Poll::Pending,
-        }
     }
 }
 

@@ -5,11 +5,9 @@
 //! is sent again separately, so that it does not affect the others.
 
 use std::collections::VecDeque;
-use std::hash::BuildHasher;
 use std::slice;
 
 use bytes::BytesMut;
-use foldhash::fast::FixedState;
 use once_cell::race::OnceBox;
 use redis::Value;
 
@@ -250,38 +248,145 @@ pub(super) fn has_long(parts: &[Value]) -> bool {
     parts.iter().any(|part| matches!(part, Value::BulkString(said) if said.len() > LONG))
 }
 
-/// The number of slots for released keys.
-const SLOTS: usize = 4096;
+#[cfg(test)]
+pub(super) mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
 
-/// Remembers keys that were released over a connection, by their hashes in a fixed number of slots.
-///
-/// A false result only costs time. No grant or refusal depends on it. Allocates memory with the first key.
-#[derive(Default)]
-pub(super) struct ReleasedKeys(Vec<u32>);
+    use redis::cmd;
 
-impl ReleasedKeys {
-    /// Remembers the key.
-    pub(super) fn add(&mut self, key: &[u8]) {
-        if self.0.is_empty() {
-            self.0 = vec![0; SLOTS];
+    use super::super::super::commands::{acquire_script, attempt, extend_script, release_script};
+    use super::*;
+    use crate::node::{Claim, Fencing, VoteParams};
+
+    pub(crate) const TTL: Duration = Duration::from_secs(10);
+
+    fn claim(name: &str, token: &str) -> Claim {
+        let fences = Arc::from([format!("{name}:fence")]);
+        Claim { keys: Arc::from([name.to_owned()]), fences, token: token.into() }
+    }
+
+    pub(crate) fn extend(name: &str, token: &str) -> InFlight {
+        let params = VoteParams::later(TTL, TTL, Fencing::Off);
+        InFlight::unheard(extend_script(&claim(name, token), params, false))
+    }
+
+    pub(crate) fn release(name: &str, token: &str) -> InFlight {
+        InFlight::unheard(release_script(&claim(name, token), TTL, None))
+    }
+
+    pub(crate) fn acquire(name: &str, token: &str) -> InFlight {
+        let params = VoteParams { first: true, ..VoteParams::later(TTL, TTL, Fencing::Off) };
+        InFlight::unheard(attempt(&claim(name, &full(token)), params))
+    }
+
+    /// Extends the token to the usual length.
+    pub(crate) fn full(token: &str) -> String {
+        format!("{token:->32}")
+    }
+
+    fn kind(in_flight: &InFlight) -> Option<usize> {
+        Combinable::of(in_flight).map(|combinable| combinable.kind())
+    }
+
+    fn combined<const N: usize>(members: [InFlight; N]) -> (Combined, Vec<u8>) {
+        let (mut batch, mut buffer) = (Batch::default(), BytesMut::from("before"));
+        for member in members {
+            let combinable = Combinable::of(&member).unwrap();
+            batch.add(member, combinable);
         }
-        let (slot, mark) = slot_and_mark(key);
-        self.0[slot] = mark;
+        let Some(request) = batch.take(&mut buffer) else { panic!("none") };
+        assert_eq!(request.length() + 6, buffer.len());
+        let Request::Combined(combined) = request else { panic!("one") };
+        (combined, buffer[6..].to_vec())
     }
 
-    /// Whether the key is remembered.
-    pub(super) fn contains(&self, key: &[u8]) -> bool {
-        let (slot, mark) = slot_and_mark(key);
-        self.0.get(slot) == Some(&mark)
+    #[test]
+    fn special_commands_are_not_batched() {
+        for ask in [acquire, extend, release] {
+            let together = kind(&ask("a", "ours"));
+            assert!(together.is_some() && kind(&ask("\u{e9}\r\n$1", "ours")) == together);
+            let mut again = ask("a", "ours");
+            again.again = true;
+            assert_eq!(kind(&again), None);
+            let mut untracked = ask("a", "ours");
+            untracked.command.untracked = true;
+            assert_eq!(kind(&untracked), None);
+        }
+        let (one, plain) = (claim("a", "ours"), VoteParams::later(TTL, TTL, Fencing::Off));
+        let fenced = VoteParams { fencing: Fencing::AtLeast(7), ..plain };
+        let two = Claim { keys: Arc::from(["a", "b"].map(String::from)), ..one.clone() };
+        for command in [
+            extend_script(&one, plain, true),
+            extend_script(&one, fenced, false),
+            extend_script(&two, plain, false),
+            release_script(&two, TTL, None),
+            release_script(&one, TTL, Some(TTL)),
+            acquire_script(&one, plain, false),
+        ] {
+            assert_eq!(kind(&InFlight::unheard(command)), None);
+        }
     }
-}
 
-/// Returns the slot of the key, and its mark, which is never zero.
-fn slot_and_mark(key: &[u8]) -> (usize, u32) {
-    let hash = FixedState::default().hash_one(key);
-    let mark = u32::try_from(hash >> 32).unwrap_or_default();
-    (
-        usize::from(u16::from_le_bytes([hash.to_le_bytes()[0], hash.to_le_bytes()[1]])) % SLOTS,
-        mark | 1,
-    )
+    #[test]
+    fn batch_script_has_keys_before_arguments() {
+        let members = [extend("a", "ours"), extend("b\r\n", "theirs"), extend("", "x")];
+        let mut expected = cmd("EVALSHA");
+        expected.arg(&scripts()[EXTEND_MANY].digest).arg(3).arg(&["a", "b\r\n", ""]);
+        expected.arg(&["ours", "10000", "theirs", "10000", "x", "10000"]);
+        assert_eq!(combined(members).1, expected.get_packed_command());
+        let members = [release("a", "ours"), release("b\r\n", "theirs"), release("", "x")];
+        let mut expected = cmd("EVALSHA");
+        expected.arg(&scripts()[RELEASE_MANY].digest).arg(3).arg(&["a", "b\r\n", ""]);
+        expected.arg(&["ours", "theirs", "x"]);
+        assert_eq!(combined(members).1, expected.get_packed_command());
+    }
+
+    #[test]
+    fn batched_attempts_share_one_mget() {
+        let (_, bytes) = combined([acquire("a", "ours"), acquire("b\r\n", "theirs")]);
+        let mut expected = Vec::new();
+        for (key, token) in [("a", "ours"), ("b\r\n", "theirs")] {
+            let set =
+                cmd("SET").arg(&[key, &full(token), "NX", "PX", "10000"]).get_packed_command();
+            expected.extend(set);
+        }
+        expected.extend(cmd("MGET").arg(&["a", "b\r\n"]).get_packed_command());
+        assert_eq!(bytes, expected);
+    }
+
+    #[test]
+    fn batched_attempt_gets_its_set_reply_and_owner() {
+        let (mut both, _) = combined([acquire("a", "ours"), acquire("b", "theirs")]);
+        for set in [true, false] {
+            both.next_set().unwrap().set = Some(set);
+        }
+        assert!(both.next_set().is_none());
+        assert_eq!(both.members[0].set.zip(both.members[1].set), Some((true, false)));
+        let owners = [Value::BulkString("ours".into()), Value::Nil];
+        assert_eq!(both.split(&mut Value::Array(owners.to_vec())).as_deref(), Some(&owners[..]));
+        assert!(both.split(&mut Value::Array(vec![Value::Nil, Value::Okay])).is_none());
+        assert!(!has_long(&owners) && has_long(&[Value::BulkString(vec![0; 1025])]));
+    }
+
+    #[test]
+    fn each_batch_reply_is_its_token_or_nil() {
+        let (both, _) = combined([extend("a", "ours"), extend("b", "theirs")]);
+        let text = |text: &str| Value::BulkString(text.into());
+        let read = |shares: &[Value]| both.split(&mut Value::Array(shares.to_vec()));
+        let each = [text("ours"), text("theirs")];
+        assert_eq!(read(&each).as_deref(), Some(&each[..]));
+        let one = [Value::Nil, text("theirs")];
+        assert_eq!(read(&one).as_deref(), Some(&one[..]));
+        for other in [
+            &[text("theirs"), text("ours")][..],
+            &[text("ours")],
+            &[text("ours"), text("theirs"), Value::Nil],
+            &[text("ours"), Value::Int(1)],
+            &[],
+        ] {
+            assert_eq!(read(other), None, "{other:?}");
+        }
+        assert_eq!(both.split(&mut text("ours")), None);
+    }
 }

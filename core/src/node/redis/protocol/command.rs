@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 
 use super::super::durability::Durability;
 use super::super::parts::Parts;
+use super::super::reply;
 use super::super::words::Words;
 use crate::clock::Instant;
 use crate::exit::UnderWay;
@@ -217,9 +218,19 @@ impl InFlight {
         self.parts.clear();
     }
 
-    /// Whether the value can be the next part of the reply.
-    pub(crate) fn fits_part(&self, parts: &Parts, value: &Value) -> bool {
-        parts.fits(self.parts.len(), value)
+    /// Whether the value can be the reply, or the part of it that is due.
+    pub(super) fn fits(&self, value: &Value) -> bool {
+        match &self.command.expects {
+            // The first of two replies. That of `CLIENT CACHING` has the same form as that of `SET`.
+            _ if self.has_two_answers() => reply::sets(value),
+            Expects::Anything => true,
+            Expects::Echo(echo) => reply::echoes(value, echo),
+            Expects::Token(token) => reply::says_ours(value, token),
+            Expects::Owner => reply::owns(value),
+            Expects::Durable(wanted) => wanted.fits(value),
+            Expects::Parts(parts) => parts.fits(self.parts.len(), value),
+            Expects::Time => reply::time(value).is_some() || matches!(value, Value::ServerError(_)),
+        }
     }
 
     /// Adds a part. Returns the whole reply after the last one.
@@ -253,7 +264,7 @@ impl InFlight {
     }
 
     /// Whether the first of its two replies is still to come.
-    pub(crate) fn has_two_answers(&self) -> bool {
+    fn has_two_answers(&self) -> bool {
         let two = !self.before().is_empty() || matches!(self.command.expects, Expects::Owner);
         two && self.set.is_none()
     }

@@ -4,9 +4,11 @@
 //! assigns each reply to its command, and shows which commands were never sent. The read half ([`super::decoder`])
 //! changes the state of this half only by a [`Followup`].
 
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use bytes::{Buf, BytesMut};
+use foldhash::fast::FixedState;
 use redis::Value;
 
 use super::super::commands::{ping, without_time};
@@ -17,7 +19,7 @@ use super::super::native::{Delete, respelled};
 use super::super::script;
 use super::SILENCE;
 use super::combined::{
-    ATTEMPTS, Batch, Combinable, Expected, KINDS, MAX_COMBINED, RELEASES, ReleasedKeys, Request,
+    ATTEMPTS, Batch, Combinable, Expected, KINDS, MAX_COMBINED, RELEASES, Request,
 };
 use super::command::{Command, Expects, InFlight, Purpose};
 use super::confirm::ConfirmRequests;
@@ -117,14 +119,13 @@ impl Encoder {
             let _ = in_flight.answer.send(Ok(Value::Okay));
             return;
         }
+        let fault = self.guard_fault(&in_flight, now);
         // Without a caller, the vote would have to be deleted again.
-        if in_flight.is_unwanted() {
+        if fault.is_some() || in_flight.is_unwanted() {
             self.unsent_votes.not_sent(&mut in_flight);
-            return;
-        }
-        if let Some(fault) = self.guard_fault(&in_flight, now) {
-            self.unsent_votes.not_sent(&mut in_flight);
-            let _ = in_flight.answer.send(Err(fault));
+            if let Some(fault) = fault {
+                let _ = in_flight.answer.send(Err(fault));
+            }
             return;
         }
         self.prepare(&mut in_flight, now);
@@ -317,4 +318,38 @@ impl Encoder {
         }
         (open, self.unsent_votes)
     }
+}
+
+/// The number of slots for released keys.
+const SLOTS: usize = 4096;
+
+/// Remembers keys that were released over a connection, by their hashes in a fixed number of slots.
+///
+/// A false result only costs time. No grant or refusal depends on it. Allocates memory with the first key.
+#[derive(Default)]
+struct ReleasedKeys(Vec<u32>);
+
+impl ReleasedKeys {
+    /// Remembers the key.
+    fn add(&mut self, key: &[u8]) {
+        if self.0.is_empty() {
+            self.0 = vec![0; SLOTS];
+        }
+        let (slot, mark) = slot_and_mark(key);
+        self.0[slot] = mark;
+    }
+
+    /// Whether the key is remembered.
+    fn contains(&self, key: &[u8]) -> bool {
+        let (slot, mark) = slot_and_mark(key);
+        self.0.get(slot) == Some(&mark)
+    }
+}
+
+/// Returns the slot of the key, and its mark, which is never zero.
+fn slot_and_mark(key: &[u8]) -> (usize, u32) {
+    let hash = FixedState::default().hash_one(key);
+    let [slot, mark] =
+        [hash % SLOTS as u64, hash >> 32].map(|part| u32::try_from(part).unwrap_or(0));
+    (slot as usize, mark | 1)
 }

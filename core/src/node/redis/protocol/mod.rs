@@ -11,7 +11,7 @@ mod decoder;
 mod encoder;
 mod pending_deletes;
 mod push_handler;
-mod reply_check;
+mod replies;
 mod resp;
 #[cfg(test)]
 mod tests;

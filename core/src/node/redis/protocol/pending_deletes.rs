@@ -21,34 +21,6 @@ const MAX_PENDING_DELETES: usize = 10_000;
 /// The maximum number of unsent votes to remember. The delete of a forgotten one is kept needlessly.
 const MAX_UNSENT_VOTES: usize = 32_768;
 
-/// The longest delay between two attempts to carry out the pending deletes of an open connection, in seconds.
-const LONGEST_DELAY: u32 = 8;
-
-/// When an open connection sends its pending deletes again: after 1, 2, 4 and 8 seconds, then every 8.
-pub(super) struct Retry {
-    delay: u32,
-    left: u32,
-}
-
-impl Default for Retry {
-    fn default() -> Self {
-        Self { delay: 1, left: 1 }
-    }
-}
-
-impl Retry {
-    /// Called once per second.
-    pub(super) fn is_due(&mut self) -> bool {
-        self.left -= 1;
-        if self.left > 0 {
-            return false;
-        }
-        self.delay = (2 * self.delay).min(LONGEST_DELAY);
-        self.left = self.delay;
-        true
-    }
-}
-
 /// The pending deletes of one node, across reconnects. The read half of a connection has them, because they follow
 /// from replies.
 pub(crate) struct PendingDeletes {
@@ -269,13 +241,6 @@ mod tests {
             [true, false, false]
         );
         assert!(!unneeded("unsent"), "the delete of its next vote is needed");
-    }
-
-    #[test]
-    fn retry_delay_grows_up_to_its_limit() {
-        let mut retry = Retry::default();
-        let due: Vec<_> = (1..40).filter(|_| retry.is_due()).collect();
-        assert_eq!(due, [1, 3, 7, 15, 23, 31, 39]);
     }
 
     #[test]

@@ -3,49 +3,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::BytesMut;
-use redis::{Value, cmd};
+use redis::Value;
 use tokio::sync::oneshot;
 
-use super::combined::{Batch, Combinable, Combined, Request, has_long};
+use super::combined::Request;
+use super::combined::tests::{TTL, acquire, extend, full, release};
 use super::{
     Decoder, Encoder, InFlight, Parser, PendingDeletes, PushHandler, SILENCE, TICK, UnsentVotes,
 };
 use crate::clock::Instant;
-use crate::node::redis::commands::{acquire_script, attempt, extend_script, release_script};
 use crate::node::redis::context::Target;
 use crate::node::redis::fallback::Without;
 use crate::node::redis::link::Link;
-use crate::node::redis::script::{EXTEND_MANY, RELEASE_MANY, scripts};
-use crate::node::{Address, Claim, Durability, Fault, Fencing, Needs, VoteParams, Watch};
+use crate::node::{Address, Durability, Fault, Needs, Watch};
 
-const TTL: Duration = Duration::from_secs(10);
 /// The time at the start of each test.
 const START: Instant = Instant::from_start(Duration::from_secs(100));
-
-fn claim(name: &str, token: &str) -> Claim {
-    let fences = Arc::from([format!("{name}:fence")]);
-    Claim { keys: Arc::from([name.to_owned()]), fences, token: token.into() }
-}
-
-fn extend(name: &str, token: &str) -> InFlight {
-    let params = VoteParams::later(TTL, TTL, Fencing::Off);
-    InFlight::unheard(extend_script(&claim(name, token), params, false))
-}
-
-fn release(name: &str, token: &str) -> InFlight {
-    InFlight::unheard(release_script(&claim(name, token), TTL, None))
-}
-
-fn acquire(name: &str, token: &str) -> InFlight {
-    let params = VoteParams { first: true, ..VoteParams::later(TTL, TTL, Fencing::Off) };
-    InFlight::unheard(attempt(&claim(name, &full(token)), params))
-}
-
-/// Extends the token to the usual length.
-fn full(token: &str) -> String {
-    format!("{token:->32}")
-}
 
 /// Has a caller wait for the reply.
 fn heard(mut in_flight: InFlight) -> (InFlight, oneshot::Receiver<Result<Value, Fault>>) {
@@ -63,7 +36,12 @@ struct Connection {
 }
 
 impl Connection {
-    fn new(min_replicas: u32) -> Self {
+    fn new() -> Self {
+        Self::with(0, None)
+    }
+
+    /// `unkilled` is the start of a connection whose predecessor may still exist.
+    fn with(min_replicas: u32, unkilled: Option<Instant>) -> Self {
         let Ok(Address::Redis(route)) = Address::parse("redis://127.0.0.1") else { unreachable!() };
         let durability = Durability { min_replicas, fsync: false };
         let needs = Needs { key_prefix: "lock:".to_owned(), durability, scripts: None };
@@ -78,7 +56,7 @@ impl Connection {
                 target,
                 (Parser::default(), Duration::ZERO),
                 PendingDeletes::new(Arc::clone(&link), None),
-                None,
+                unkilled,
                 pushes,
             ),
             link,
@@ -134,113 +112,9 @@ fn names(commands: &[Vec<String>]) -> Vec<&str> {
     commands.iter().map(|words| &*words[0]).collect()
 }
 
-fn kind(in_flight: &InFlight) -> Option<usize> {
-    Combinable::of(in_flight).map(|combinable| combinable.kind())
-}
-
-fn combined<const N: usize>(members: [InFlight; N]) -> (Combined, Vec<u8>) {
-    let (mut batch, mut buffer) = (Batch::default(), BytesMut::from("before"));
-    for member in members {
-        let combinable = Combinable::of(&member).unwrap();
-        batch.add(member, combinable);
-    }
-    let Some(request) = batch.take(&mut buffer) else { panic!("none") };
-    assert_eq!(request.length() + 6, buffer.len());
-    let Request::Combined(combined) = request else { panic!("one") };
-    (combined, buffer[6..].to_vec())
-}
-
-#[test]
-fn special_commands_are_not_batched() {
-    for ask in [acquire, extend, release] {
-        let together = kind(&ask("a", "ours"));
-        assert!(together.is_some() && kind(&ask("\u{e9}\r\n$1", "ours")) == together);
-        let mut again = ask("a", "ours");
-        again.again = true;
-        assert_eq!(kind(&again), None);
-        let mut untracked = ask("a", "ours");
-        untracked.command.untracked = true;
-        assert_eq!(kind(&untracked), None);
-    }
-    let (one, plain) = (claim("a", "ours"), VoteParams::later(TTL, TTL, Fencing::Off));
-    let fenced = VoteParams { fencing: Fencing::AtLeast(7), ..plain };
-    let two = Claim { keys: Arc::from(["a", "b"].map(String::from)), ..one.clone() };
-    for command in [
-        extend_script(&one, plain, true),
-        extend_script(&one, fenced, false),
-        extend_script(&two, plain, false),
-        release_script(&two, TTL, None),
-        release_script(&one, TTL, Some(TTL)),
-        acquire_script(&one, plain, false),
-    ] {
-        assert_eq!(kind(&InFlight::unheard(command)), None);
-    }
-}
-
-#[test]
-fn batch_script_has_keys_before_arguments() {
-    let members = [extend("a", "ours"), extend("b\r\n", "theirs"), extend("", "x")];
-    let mut expected = cmd("EVALSHA");
-    expected.arg(&scripts()[EXTEND_MANY].digest).arg(3).arg(&["a", "b\r\n", ""]);
-    expected.arg(&["ours", "10000", "theirs", "10000", "x", "10000"]);
-    assert_eq!(combined(members).1, expected.get_packed_command());
-    let members = [release("a", "ours"), release("b\r\n", "theirs"), release("", "x")];
-    let mut expected = cmd("EVALSHA");
-    expected.arg(&scripts()[RELEASE_MANY].digest).arg(3).arg(&["a", "b\r\n", ""]);
-    expected.arg(&["ours", "theirs", "x"]);
-    assert_eq!(combined(members).1, expected.get_packed_command());
-}
-
-#[test]
-fn batched_attempts_share_one_mget() {
-    let (_, bytes) = combined([acquire("a", "ours"), acquire("b\r\n", "theirs")]);
-    let mut expected = Vec::new();
-    for (key, token) in [("a", "ours"), ("b\r\n", "theirs")] {
-        let set = cmd("SET").arg(&[key, &full(token), "NX", "PX", "10000"]).get_packed_command();
-        expected.extend(set);
-    }
-    expected.extend(cmd("MGET").arg(&["a", "b\r\n"]).get_packed_command());
-    assert_eq!(bytes, expected);
-}
-
-#[test]
-fn batched_attempt_gets_its_set_reply_and_owner() {
-    let (mut both, _) = combined([acquire("a", "ours"), acquire("b", "theirs")]);
-    for set in [true, false] {
-        both.next_set().unwrap().set = Some(set);
-    }
-    assert!(both.next_set().is_none());
-    assert_eq!(both.members[0].set.zip(both.members[1].set), Some((true, false)));
-    let owners = [Value::BulkString("ours".into()), Value::Nil];
-    assert_eq!(both.split(&mut Value::Array(owners.to_vec())).as_deref(), Some(&owners[..]));
-    assert!(both.split(&mut Value::Array(vec![Value::Nil, Value::Okay])).is_none());
-    assert!(!has_long(&owners) && has_long(&[Value::BulkString(vec![0; 1025])]));
-}
-
-#[test]
-fn each_batch_reply_is_its_token_or_nil() {
-    let (both, _) = combined([extend("a", "ours"), extend("b", "theirs")]);
-    let text = |text: &str| Value::BulkString(text.into());
-    let read = |shares: &[Value]| both.split(&mut Value::Array(shares.to_vec()));
-    let each = [text("ours"), text("theirs")];
-    assert_eq!(read(&each).as_deref(), Some(&each[..]));
-    let one = [Value::Nil, text("theirs")];
-    assert_eq!(read(&one).as_deref(), Some(&one[..]));
-    for other in [
-        &[text("theirs"), text("ours")][..],
-        &[text("ours")],
-        &[text("ours"), text("theirs"), Value::Nil],
-        &[text("ours"), Value::Int(1)],
-        &[],
-    ] {
-        assert_eq!(read(other), None, "{other:?}");
-    }
-    assert_eq!(both.split(&mut text("ours")), None);
-}
-
 #[test]
 fn counts_every_command_and_keeps_deletes_without_a_reply() {
-    let mut connection = Connection::new(0);
+    let mut connection = Connection::new();
     ["a", "b", "c"].into_iter().for_each(|name| connection.submit(extend(name, name)));
     ["a", "b"].into_iter().for_each(|name| connection.submit(release(name, name)));
     ["d", "e"].into_iter().for_each(|name| connection.submit(extend(name, name)));
@@ -255,7 +129,7 @@ fn counts_every_command_and_keeps_deletes_without_a_reply() {
 
 #[test]
 fn delete_of_an_unwritten_vote_is_not_pending() {
-    let mut connection = Connection::new(0);
+    let mut connection = Connection::new();
     let (vote, _reply) = heard(acquire("a", "a"));
     connection.submit(vote);
     connection.written();
@@ -272,7 +146,7 @@ fn delete_of_an_unwritten_vote_is_not_pending() {
 
 #[test]
 fn stops_batching_after_a_refusal() {
-    let mut connection = Connection::new(0);
+    let mut connection = Connection::new();
     let batch = |connection: &mut Connection| {
         ["a", "b"].into_iter().for_each(|name| connection.submit(heard(extend(name, name)).0));
         ["a", "b"].into_iter().for_each(|name| connection.submit(release(name, name)));
@@ -287,7 +161,7 @@ fn stops_batching_after_a_refusal() {
 
 #[test]
 fn batches_only_reads_of_released_keys() {
-    let mut connection = Connection::new(0);
+    let mut connection = Connection::new();
     // Without a waiting caller, the release only undoes a vote.
     connection.submit(release("c", "c"));
     let mut replies = Vec::new();
@@ -306,7 +180,7 @@ fn batches_only_reads_of_released_keys() {
 
 #[test]
 fn loads_lost_scripts_and_repeats_the_command_once() {
-    let mut connection = Connection::new(0);
+    let mut connection = Connection::new();
     let (extend, mut reply) = heard(extend("a", "ours"));
     connection.submit(extend);
     let first = connection.written();
@@ -322,7 +196,7 @@ fn loads_lost_scripts_and_repeats_the_command_once() {
 
 #[test]
 fn extend_is_not_repeated_after_a_release() {
-    let mut connection = Connection::new(0);
+    let mut connection = Connection::new();
     let (extend, mut reply) = heard(extend("a", "ours"));
     connection.submit(extend);
     connection.submit(release("a", "ours"));
@@ -336,7 +210,7 @@ fn extend_is_not_repeated_after_a_release() {
 fn reply_of_another_command_ends_the_connection() {
     for reply in ["$6\r\ntheirs\r\n", "*2\r\n:1\r\n$6\r\ntheirs\r\n", "-READONLY no\r\n", "+OK\r\n"]
     {
-        let mut connection = Connection::new(0);
+        let mut connection = Connection::new();
         let (extend, mut result) = heard(extend("a", "ours"));
         connection.submit(extend);
         connection.written();
@@ -348,7 +222,7 @@ fn reply_of_another_command_ends_the_connection() {
 
 #[test]
 fn refused_delete_is_pending_and_sent_again_later() {
-    let mut connection = Connection::new(0);
+    let mut connection = Connection::new();
     connection.submit(release("a", "ours"));
     connection.written();
     assert!(connection.link.has_deletes());
@@ -364,8 +238,29 @@ fn refused_delete_is_pending_and_sent_again_later() {
 }
 
 #[test]
+fn deletes_are_repeated_while_the_previous_connection_may_exist() {
+    let mut connection = Connection::with(0, Some(START));
+    let (release, mut reply) = heard(release("a", "ours"));
+    connection.submit(release);
+    connection.written();
+    assert_eq!(connection.read("$4\r\nours\r\n"), None);
+    assert!(reply.try_recv().unwrap().is_ok());
+    let mut repeated = Vec::new();
+    for second in 1..30 {
+        connection.now = START + Duration::from_secs(second);
+        connection.decoder.retry_deletes(connection.now);
+        connection.read("");
+        if !connection.written().is_empty() {
+            repeated.push(second);
+            assert_eq!(connection.read("+OK\r\n*2\r\n:0\r\n$4\r\nours\r\n"), None);
+        }
+    }
+    assert_eq!(repeated, [1, 3, 7], "for as long as a key can live");
+}
+
+#[test]
 fn replicas_confirm_a_grant_before_it_is_delivered() {
-    let mut connection = Connection::new(1);
+    let mut connection = Connection::with(1, None);
     let (first, mut reply) = heard(acquire("a", "a"));
     connection.submit(first);
     assert_eq!(names(&connection.written()), ["SET", "GETRANGE", "WAIT"]);
@@ -389,7 +284,7 @@ fn replicas_confirm_a_grant_before_it_is_delivered() {
 
 #[test]
 fn silent_server_is_detected_only_while_replies_are_outstanding() {
-    let mut connection = Connection::new(0);
+    let mut connection = Connection::new();
     connection.submit(InFlight::unheard(super::super::commands::ping()));
     connection.written();
     let mut ticks = 0;
@@ -406,7 +301,7 @@ fn silent_server_is_detected_only_while_replies_are_outstanding() {
 
 #[test]
 fn idle_connection_is_probed_first() {
-    let mut connection = Connection::new(0);
+    let mut connection = Connection::new();
     connection.now = START + Duration::from_secs(60);
     connection.encoder.probe_if_idle(false, connection.now, &mut connection.decoder.expected);
     assert!(connection.encoder.is_probing());

@@ -1,0 +1,155 @@
+//! Reads the bytes of a session.
+
+use std::io;
+use std::task::{Context, Poll};
+
+use tokio::io::Interest;
+
+use super::{READ, Session, broken};
+use crate::node::Fault;
+
+/// TLS may have read ahead of what it returned. It is read until it is empty, or this often.
+const AHEAD: usize = 64;
+
+const CLOSED: &str = "the server closed the connection";
+
+/// The result of a read.
+#[derive(Default)]
+pub(crate) struct Read {
+    /// Whether it was so much that other connections must have their turn.
+    much: bool,
+    /// Whether there was something.
+    some: bool,
+    /// Whether nothing is left.
+    all: bool,
+}
+
+impl Read {
+    /// Whether something was read, and something may be left.
+    pub(crate) fn leaves_more(&self) -> bool {
+        self.some && !self.all
+    }
+}
+
+impl Session {
+    /// Reads the available bytes, and writes what follows from them.
+    pub(crate) fn read(&mut self) -> Read {
+        let (mut read, probing) = (Read::default(), self.encoder.is_probing());
+        if self.lent {
+            return read;
+        }
+        for _ in 0..AHEAD {
+            if self.broken.is_some() {
+                return read;
+            }
+            match self.socket.read(&mut self.read) {
+                Ok(0) => self.breaks(Fault::new(CLOSED)),
+                Ok(count) => {
+                    read.much |= count > READ / 4;
+                    self.decode_read(count);
+                    read.some = true;
+                    if !self.socket.is_tls() {
+                        read.all = count < READ;
+                        break;
+                    }
+                    // Over TLS, which returns a few records at a time, more may follow a short read.
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    read.all = true;
+                    break;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => self.breaks(broken(&error)),
+            }
+        }
+        while self.broken.is_none() {
+            let kept = self.socket.read_kept(&mut self.read);
+            if kept == 0 {
+                break;
+            }
+            self.decode_read(kept);
+        }
+        self.write_after(probing);
+        read
+    }
+
+    /// Lets a thread wait in the socket for bytes. No other thread reads until [`Session::take_receipt`]. Returns `None` if
+    /// another thread reads, or must read.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    pub(crate) fn lend(&mut self) -> Option<i32> {
+        let useless = self.broken.is_some() || self.lent || self.is_kept() || !self.is_open();
+        if useless || !self.may_lend {
+            return None;
+        }
+        self.lent = true;
+        Some(self.descriptor())
+    }
+
+    /// Whether a thread waits in the socket.
+    pub(crate) fn is_lent(&self) -> bool {
+        self.lent
+    }
+
+    /// Handles what the thread in the socket received.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    pub(crate) fn take_receipt(&mut self, received: io::Result<&[u8]>) {
+        use io::ErrorKind::{Interrupted, WouldBlock};
+        let probing = self.encoder.is_probing();
+        self.lent = false;
+        match received {
+            Ok([]) => self.breaks(Fault::new(CLOSED)),
+            Ok(bytes) => self.decode(bytes),
+            Err(error) if matches!(error.kind(), WouldBlock | Interrupted) => {}
+            Err(error) => self.breaks(broken(&error)),
+        }
+        self.write_after(probing);
+    }
+
+    fn decode_read(&mut self, count: usize) {
+        let read = std::mem::take(&mut self.read);
+        self.decode(&read[..count]);
+        self.read = read;
+    }
+
+    fn decode(&mut self, bytes: &[u8]) {
+        // Once the client is gone, outstanding replies are not awaited any longer, whatever else arrives.
+        if self.more {
+            self.decoder.end_silence();
+        }
+        if self.broken.is_none() {
+            let clock = &self.clock;
+            self.broken = self.decoder.read(bytes, &|| clock.now());
+        }
+    }
+
+    /// For the connection's own task: writes and reads as soon as that is possible. Returns true if it read much.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        if self.is_unwritten() && self.socket.poll_writable(cx).is_ready() {
+            self.write_on();
+            if self.is_unwritten() {
+                self.socket.spent(Interest::WRITABLE);
+                // Registers for the next room.
+                let _ = self.socket.poll_writable(cx);
+            }
+        }
+        if self.lent {
+            // The thread that waits in it calls afterwards.
+            return if self.broken.is_some() { Poll::Ready(false) } else { Poll::Pending };
+        }
+        match self.socket.poll_readable(cx) {
+            Poll::Ready(Ok(())) => {
+                let read = self.read();
+                if read.all {
+                    self.socket.spent(Interest::READABLE);
+                }
+                Poll::Ready(read.much)
+            }
+            Poll::Ready(Err(error)) => {
+                self.breaks(broken(&error));
+                Poll::Ready(false)
+            }
+            Poll::Pending if self.broken.is_some() => Poll::Ready(false),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
