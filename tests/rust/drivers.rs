@@ -98,7 +98,7 @@ fn a_loss_before_the_reply_is_noticed() {
         thread::scope(|scope| {
             let aside = scope.spawn(|| {
                 eventually_blocking("a vote", || server.ask("EXISTS lock:job") == ":1");
-                clock.watch("redis/hearer.rs");
+                clock.watch("redis/notifications.rs");
                 server.ask("DEL lock:job");
                 clock.until_read();
                 proxy.let_go();

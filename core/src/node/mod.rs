@@ -41,8 +41,8 @@ pub(crate) use redis::{
 };
 #[cfg(test)]
 pub(crate) use redis::{
-    Confirm, Detour, Map, Member, Place, Purpose, Ruling, follow, is_forwarded, is_immediate,
-    redirect_pause, rested, ruling,
+    ConfirmRequests, Detour, HeldGrants, Map, Member, Place, Purpose, Ruling, follow, is_forwarded,
+    is_immediate, redirect_pause, rested, ruling,
 };
 pub use redis::{Pem, TlsOptions};
 pub(crate) use slots::{SLOTS, hash_tag, several_slots, slot};

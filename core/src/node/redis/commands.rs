@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use redis::{Cmd, Value, cmd};
 
-use super::in_flight::{Command, Expects, Purpose};
 use super::packed::Packed;
+use super::protocol::{Command, Expects, Purpose};
 use super::refusal::is_unknown;
 use super::reply;
 use super::script::{ACQUIRE, EXTEND, FORCE, INSPECT, RELEASE, scripts};

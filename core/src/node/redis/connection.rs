@@ -12,11 +12,11 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 
-use super::context::{Context, Home, Opening};
-use super::in_flight::InFlight;
+use super::context::{Backlog, Context, Opening};
 use super::keeper::{End, Keeper};
 use super::lane::Lane;
 use super::notices::Notices;
+use super::protocol::InFlight;
 use super::reconnect::Reconnect;
 use super::redirects::Stray;
 use crate::clock::Instant;
@@ -36,8 +36,8 @@ const GOOD: Duration = Duration::from_secs(1);
 
 /// The connection task of a node. It runs as long as the client exists.
 pub(super) struct Connection {
-    /// The state that outlives each connection, while no session uses it.
-    context: Home,
+    /// The state that outlives each connection.
+    context: Context,
     /// Where sessions are lent to waiting threads and tasks.
     lane: Arc<Lane>,
     /// The state of the attempts to connect.
@@ -53,11 +53,10 @@ pub(super) struct Connection {
 impl Connection {
     /// Creates the task's state. It does not connect.
     pub(super) fn new(context: Context, lane: Arc<Lane>) -> Self {
-        let (context, reconnect) = (Home::of(context), Reconnect::default());
         Self {
             context,
             lane,
-            reconnect,
+            reconnect: Reconnect::default(),
             notices: Notices::default(),
             outage: None,
             refused_since: None,
@@ -85,8 +84,9 @@ impl Connection {
         let mut waiting = Vec::new();
         // Waits for the first command, so that an unused client does not connect. After a panic, pending deletes do not
         // wait for a command.
-        if self.context.debts.is_empty() {
-            match self.context.commands.recv().await {
+        let backlog = Backlog::of(&mut self.context.backlog);
+        if backlog.pending.is_empty() {
+            match backlog.commands.recv().await {
                 Some(first) => waiting.push(first),
                 None => return,
             }
@@ -162,13 +162,13 @@ impl Connection {
         }
         // One outage, regardless of the number of attempts.
         self.outage.get_or_insert(now);
-        waiting.drain(..).for_each(|command| self.context.refuse_unsent(command, &fault));
+        waiting.drain(..).for_each(|command| self.context.refuse(command, &fault));
         self.reconnect.last = Some(fault);
     }
 
     /// Runs one session, from the handshake to its end.
     async fn serve(&mut self, opening: Opening, waiting: &mut Vec<InFlight>) -> End {
-        let context = &mut *self.context;
+        let context = &mut self.context;
         let (greeting, pushes) = (&opening.greeting, opening.greeting.pushes);
         let votes_from = context.votes_from(greeting, &opening.found);
         context.link.set_used(context.clock.now());

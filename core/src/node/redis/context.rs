@@ -1,28 +1,25 @@
 //! Keeps the state of a node that outlives each connection: its target, its commands, and its pending deletes.
 //!
-//! It belongs to the connection task alone. The node reads the state in [`super::link`].
+//! It belongs to the connection task alone, except for the [`Backlog`], which an open connection has. The node reads the
+//! state in [`super::link`].
 
 use std::fmt::Display;
-use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::debts::Debts;
 use super::handshake::{Greeting, guard_time};
-use super::in_flight::{InFlight, Purpose};
 use super::link::{Link, VotesFrom};
-use super::redirects::{Outlet, Redirect, Stray, is_forwarded};
-use super::reply;
+use super::protocol::{InFlight, PendingDeletes, UnsentVotes};
+use super::redirects::{Outlet, Stray};
 use super::resolver::{Found, News, Resolver, Route};
 use super::rights::Needs;
 use super::run_ids::RunIds;
 use crate::clock::{Clock, Instant};
 use crate::foreground::OnRuntime;
-use crate::node::{Fault, Watch, slot};
-use crate::telemetry::{Notice, Throttle, log};
+use crate::node::{Fault, Watch};
+use crate::telemetry::{Notice, log};
 
 /// The time after which every client has noticed a failover and left the old primary, which may have granted locks
 /// until then. Sentinels are polled every second and send an event earlier. In a cluster, a partitioned master stops
@@ -66,6 +63,11 @@ impl Target {
             outlet.say(stray);
         }
     }
+
+    /// Logs a problem of the node.
+    pub(super) fn warn(&self, fault: &dyn Display) {
+        log::event!(Warn, Node, { node: &*self.url }, "{fault}", fault = fault);
+    }
 }
 
 /// An open connection.
@@ -92,12 +94,8 @@ pub(super) struct Context {
     pub(super) watch: Arc<Watch>,
     /// The state that the node reads.
     pub(super) link: Arc<Link>,
-    /// The commands of the node. Closed once the client is gone.
-    pub(super) commands: UnboundedReceiver<InFlight>,
-    /// Deletes without a confirmation.
-    pub(super) debts: Debts,
-    /// Limits the log records about refused deletes.
-    pub(super) refused_deletes: Throttle,
+    /// `None` while a connection has it.
+    pub(super) backlog: Option<Backlog>,
     /// How often the server was asked to redirect its notifications since it last replied to that.
     pub(super) redirects: u32,
     /// Whether the lack of a connection for notifications was logged.
@@ -112,47 +110,30 @@ pub(super) struct Context {
     pub(super) lost_at: Option<Instant>,
 }
 
-/// Owns the context while no session uses it.
-pub(super) struct Home(Option<Context>);
-
-impl Home {
-    /// Creates the owner of this context.
-    pub(super) fn of(context: Context) -> Self {
-        Self(Some(context))
-    }
-
-    /// Lends the context to a session.
-    pub(super) fn take(&mut self) -> Option<Context> {
-        self.0.take()
-    }
-
-    /// Takes the context back at the end of the session.
-    pub(super) fn put_back(&mut self, context: Context) {
-        self.0 = Some(context);
-    }
-
-    /// Whether a session uses the context.
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_none()
-    }
+/// The commands of a node that have no connection, and what remains of those before. An open connection has it, and
+/// returns it at its end.
+pub(super) struct Backlog {
+    /// The commands of the node. Closed once the client is gone.
+    pub(super) commands: UnboundedReceiver<InFlight>,
+    /// Votes that were never sent.
+    pub(super) unsent_votes: UnsentVotes,
+    /// Deletes without a confirmation.
+    pub(super) pending: PendingDeletes,
 }
 
-impl Deref for Home {
-    type Target = Context;
+impl Backlog {
+    /// Returns the backlog. Not called while a connection has it.
+    pub(super) fn of(context: &mut Option<Self>) -> &mut Self {
+        context.as_mut().expect("a connection has the backlog")
+    }
 
-    fn deref(&self) -> &Context {
-        self.0.as_ref().expect(AWAY)
+    /// Refuses a command that cannot be sent. Commands are never queued across a reconnect, except as pending deletes.
+    pub(super) fn refuse(&mut self, mut in_flight: InFlight, fault: &Fault, now: Instant) {
+        // A vote that was never sent created no key, so its delete is not needed.
+        self.unsent_votes.not_sent(&mut in_flight);
+        self.pending.refuse(in_flight, fault, now);
     }
 }
-
-impl DerefMut for Home {
-    fn deref_mut(&mut self) -> &mut Context {
-        self.0.as_mut().expect(AWAY)
-    }
-}
-
-/// Cannot occur, because the connection task waits for the session that uses the context.
-const AWAY: &str = "a session has the context";
 
 impl Context {
     /// Creates the context of a node that has not connected yet.
@@ -163,7 +144,8 @@ impl Context {
         link: Arc<Link>,
         commands: UnboundedReceiver<InFlight>,
     ) -> Self {
-        let debts = Debts::default();
+        let pending = PendingDeletes::new(Arc::clone(&link), target.outlet.clone());
+        let backlog = Some(Backlog { commands, unsent_votes: UnsentVotes::default(), pending });
         let guard = Some(target.guard).filter(|guard| !guard.is_zero());
         let old = guard.map_or(Duration::ZERO, |guard| guard_time(guard) + HEARD);
         let resolver = Arc::new(Resolver::new(&target.route, old));
@@ -175,9 +157,7 @@ impl Context {
             clock,
             watch,
             link,
-            commands,
-            debts,
-            refused_deletes: Throttle::default(),
+            backlog,
             redirects: 0,
             unredirected: Notice::default(),
             run_id,
@@ -187,63 +167,17 @@ impl Context {
         }
     }
 
-    /// Refuses a command that cannot be sent. Commands are never queued across a reconnect, except as pending deletes.
-    pub(super) fn refuse_unsent(&mut self, in_flight: InFlight, fault: &Fault) {
-        // A vote that was never sent created no key, so its delete is not needed.
-        self.debts.never_sent(&in_flight.command);
-        self.refuse(in_flight, fault);
+    /// Forgets the pending deletes whose keys have expired. Returns true if none is left.
+    pub(super) fn forgets_pending_deletes(&mut self) -> bool {
+        let pending = &mut Backlog::of(&mut self.backlog).pending;
+        pending.forget_expired(self.clock.now());
+        pending.is_empty()
     }
 
-    /// Refuses a command without a reply. It is unknown whether the server ran it. A delete becomes pending in any
-    /// case.
+    /// Refuses a command without a connection.
     pub(super) fn refuse(&mut self, in_flight: InFlight, fault: &Fault) {
-        if let Some(outlet) = &self.target.outlet {
-            outlet.owed(&in_flight);
-        }
-        if let Some(until) = self.debts.owe(in_flight.command, self.clock.now()) {
-            self.link.owe(until);
-        }
-        let _ = in_flight.answer.send(Err(fault.clone()));
-    }
-
-    /// Handles a redirect of a cluster's server. The command fails, or the task of the cluster gets it. Returns the
-    /// command if the reply is none.
-    pub(super) fn send_on(&mut self, mut in_flight: InFlight, value: &Value) -> Option<InFlight> {
-        let Some(outlet) = &self.target.outlet else { return Some(in_flight) };
-        let Some(redirect) = Redirect::read(value) else { return Some(in_flight) };
-        let unserved = redirect == Redirect::Nobody;
-        let (purpose, asked) = (&in_flight.command.purpose, matches!(redirect, Redirect::Ask(_)));
-        let delete = matches!(purpose, Purpose::Delete { .. });
-        let forwarded = is_forwarded(purpose, asked, in_flight.detour)
-            // The vote created no key, so the delete is not needed.
-            && !(unserved && self.debts.forgives(&in_flight.command));
-        if forwarded {
-            in_flight.forget_answers();
-            in_flight.goes_astray(&outlet.astray);
-            outlet.say(Stray::Redirected(in_flight, redirect));
-        } else {
-            if unserved && in_flight.set != Some(true) {
-                self.debts.never_sent(&in_flight.command);
-            }
-            outlet.say(Stray::Told(redirect));
-            let refusal = || self.target.route.redact_fault(reply::unexpected(value));
-            let fault = if unserved { refusal() } else { Fault::redirect() };
-            let _ = in_flight.answer.send(Err(fault));
-        }
-        if delete {
-            self.link.delete_answered();
-        }
-        None
-    }
-
-    /// Returns why this vote must not be sent, if so.
-    ///
-    /// Checked directly before sending, because the server may have restarted while the command waited for the
-    /// connection.
-    pub(super) fn guard_fault(&self, in_flight: &InFlight) -> Option<Fault> {
-        let first = matches!(in_flight.command.purpose, Purpose::FirstVote { .. });
-        let slot = || in_flight.command.key().map(|key| slot(&key));
-        if first { self.link.guard_fault(slot, || self.clock.now()) } else { None }
+        let now = self.clock.now();
+        Backlog::of(&mut self.backlog).refuse(in_flight, fault, now);
     }
 
     /// Determines when the server takes first votes: when it is old enough by its own report and by ours.
@@ -312,7 +246,7 @@ impl Context {
     pub(super) fn warn_of_login(&self, fault: Fault) {
         let fault = self.target.route.redact_fault(fault);
         let text = format!("cannot log in again, retrying until the login expires: {fault}");
-        self.warn(&text);
+        self.target.warn(&text);
     }
 
     /// Records that notifications arrive on a separate connection.
@@ -329,7 +263,7 @@ impl Context {
         self.redirects = 0;
         if let Some(omitted) = self.unredirected.begins((), self.clock.now()) {
             let fault = self.target.route.redact_fault(fault.clone());
-            self.warn(&format_args!(
+            self.target.warn(&format_args!(
                 "cannot open a second connection for notifications, retrying every 30 s. Until then, \
                 each reply takes longer: {fault}{omitted}"
             ));
@@ -344,10 +278,5 @@ impl Context {
             self.not_redirected(&Fault::new("the first connection ended at two attempts"));
         }
         ends
-    }
-
-    /// Logs a problem of the node.
-    pub(super) fn warn(&self, fault: &dyn Display) {
-        log::event!(Warn, Node, { node: &*self.target.url }, "{fault}", fault = fault);
     }
 }

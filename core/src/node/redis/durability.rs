@@ -1,6 +1,6 @@
 //! Defines the durability that a grant needs before it counts: on how many replicas it is, and whether on disk.
 //!
-//! Pure. It defines the request and evaluates the reply. [`super::confirm`] decides when to send it, and which grants
+//! Pure. It defines the request and evaluates the reply. [`super::protocol`] decides when to send it, and which grants
 //! wait for it.
 
 use std::time::Duration;

@@ -5,25 +5,29 @@
 
 mod events;
 
-use std::future::poll_fn;
+use std::future::{pending, poll_fn};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use redis::Value;
+use tokio::sync::oneshot;
 use tokio::task::yield_now;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use super::context::{Home, Opening};
-use super::dialogue::Dialogue;
+use super::commands::plain;
+use super::context::{Backlog, Context, Opening};
+use super::fallback::Without;
 use super::features::FeatureCheck;
-use super::in_flight::InFlight;
 use super::lane::Lane;
+use super::link::{Link, VotesFrom};
 use super::notifications::Notifications;
-use super::pipeline::TICK;
+use super::protocol::{Decoder, Encoder, InFlight, Purpose, PushHandler, TICK};
 use super::renewal::Renewal;
 use super::resolver::{Found, News};
 use super::session::{PANICKED, Session, Standing};
 use super::socket::Socket;
+use super::steps::about;
 use super::talk::{Talk, cannot_connect};
 use crate::node::Fault;
 
@@ -42,8 +46,8 @@ const CHORES: Duration = Duration::from_secs(1);
 /// One open connection's task. Dropping it refuses what has no answer, unless it ended well.
 pub(super) struct Keeper<'a> {
     lane: &'a Lane,
-    /// Where the context goes in the end.
-    home: &'a mut Home,
+    /// Gets the backlog in the end.
+    context: &'a mut Context,
     /// Where its server was found.
     found: Found,
     /// Word that it is another one now.
@@ -54,6 +58,8 @@ pub(super) struct Keeper<'a> {
     notifications: Option<Notifications>,
     /// Finds out whether a new connection would have more features.
     features: FeatureCheck,
+    /// Requests the server's age until it can be read.
+    age: Option<AgeCheck>,
     /// Commands as they were counted at the last tick.
     asked: u64,
     /// Why it ended, for those whose answers never came; `None` in the end of which nothing is left.
@@ -64,7 +70,7 @@ impl<'a> Keeper<'a> {
     /// Lends a connection that is ready for locks; `waiting` was asked before.
     pub(super) fn begin(
         lane: &'a Lane,
-        home: &'a mut Home,
+        context: &'a mut Context,
         opening: Opening,
         waiting: &mut Vec<InFlight>,
     ) -> Result<Self, Fault> {
@@ -74,26 +80,39 @@ impl<'a> Keeper<'a> {
             login.map_or_else(|| found.endpoint.clone(), |login| found.endpoint.with_login(login));
         let renewal =
             greeting.login.and_then(|(provider, granted)| Renewal::of(provider, &granted));
-        let Talk { stream, reader, round_trip, .. } = greeting.talk;
+        let Talk { stream, parser, round_trip, .. } = greeting.talk;
         let socket = Socket::of(stream).map_err(|error| cannot_connect(&error))?;
-        let Some(mut context) = home.take() else { return Err(Fault::new(PANICKED)) };
+        let Some(backlog) = context.backlog.take() else { return Err(Fault::new(PANICKED)) };
+        let Backlog { commands, unsent_votes, pending } = backlog;
         let (news, waiting) = (context.resolver.news(), std::mem::take(waiting));
         let pause = context.ends_at_redirects();
         let features = FeatureCheck::new(&context.target, &found, greeting.without);
-        let mut dialogue = Dialogue::over(context, killed, greeting.deletes_by, greeting.without);
-        dialogue.pipeline.set_round_trip(round_trip.unwrap_or_default());
-        let open =
-            || Notifications::open(endpoint, greeting.run_id, Arc::clone(&dialogue.hearer), pause);
+        let age = AgeCheck::new(&context.link, greeting.without);
+        let now = context.clock.now();
+        let pushes = Arc::new(PushHandler::new(Arc::clone(&context.watch), now));
+        let encoder = Encoder::new(
+            &context.target,
+            unsent_votes,
+            (greeting.deletes_by, greeting.without),
+            Arc::clone(&context.link),
+            Arc::clone(&pushes),
+        );
+        let decoder = Decoder::new(
+            context.target.clone(),
+            (parser, round_trip.unwrap_or_default()),
+            pending,
+            (!killed).then_some(now),
+            Arc::clone(&pushes),
+        );
+        let session = Session::new(encoder, decoder, commands, Arc::clone(&context.clock), socket);
+        let handler = (pushes, Arc::clone(&context.clock));
+        let open = || Notifications::open(endpoint, greeting.run_id, handler, pause);
         let notifications = greeting.pushes.then(open);
         // Until it is known better: this is what a panic leaves behind.
-        let end = Some(Fault::new(PANICKED));
+        let (asked, end) = (0, Some(Fault::new(PANICKED)));
         let keeper =
-            Self { lane, home, found, news, renewal, notifications, features, asked: 0, end };
-        lane.lend(Session::new(dialogue, socket, reader), |session| {
-            session.dialogue.begin(waiting);
-            // What it was asked so far its own task reads.
-            session.keep();
-        });
+            Self { lane, context, found, news, renewal, notifications, features, age, asked, end };
+        lane.lend(session, |session| session.begin(waiting));
         if !greeting.pushes {
             lane.share();
         }
@@ -105,7 +124,7 @@ impl<'a> Keeper<'a> {
         let kept = self.keep().await;
         // Not by force: another thread may be in the middle of it, and suspended.
         let session = self.visit(Option::take).await;
-        let idle = session.as_ref().is_some_and(|session| session.dialogue.is_paused());
+        let idle = session.as_ref().is_some_and(Session::is_paused);
         self.end = kept.err();
         let end = self.end.clone().map_or(End::Idle, |fault| End::Broken { fault, idle });
         self.take_home(session);
@@ -149,8 +168,13 @@ impl<'a> Keeper<'a> {
                     self.of_session(Session::leave).await;
                     Ok(())
                 }
-                _ = chores.tick(), if standing.chores => {
-                    self.of_session(|session| session.dialogue.do_chores()).await;
+                about = AgeCheck::reply(&mut self.age) => {
+                    self.read_age(&about);
+                    Ok(())
+                }
+                _ = chores.tick(), if standing.pending_deletes || self.age.is_some() => {
+                    self.request_age().await;
+                    self.of_session(Session::retry_deletes).await;
                     Ok(())
                 }
                 _ = tick.tick(), if standing.open || watched => self.tick().await,
@@ -200,12 +224,12 @@ impl<'a> Keeper<'a> {
     fn take_home(&mut self, session: Option<Session>) {
         self.lane.closed();
         if let Some(session) = session {
-            let (context, waited_in) = session.end(self.end.as_ref());
+            let (backlog, waited_in) = session.end(self.end.as_ref());
             #[cfg(any(target_os = "linux", target_os = "android"))]
             waited_in.into_iter().for_each(|socket| self.lane.close_later(socket));
             #[cfg(not(any(target_os = "linux", target_os = "android")))]
             drop(waited_in);
-            self.home.put_back(context);
+            self.context.backlog = Some(backlog);
         }
     }
 }
@@ -223,7 +247,7 @@ async fn read(lane: &Lane) -> bool {
 /// Also when it panics, or when its task is dropped: nobody waits for an answer that cannot come.
 impl Drop for Keeper<'_> {
     fn drop(&mut self) {
-        if self.home.is_empty() {
+        if self.context.backlog.is_none() {
             let session = self.lane.take_back();
             self.take_home(session);
         }
@@ -235,4 +259,49 @@ fn every(period: Duration) -> Interval {
     let mut interval = interval(period);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     interval
+}
+
+/// The number of seconds after which an unreadable age is requested again. The server's clock may have been corrected,
+/// or its user may have the right by now.
+const AGE_INTERVAL: u32 = 5;
+
+/// Requests the age of a server that could not be read.
+#[derive(Default)]
+struct AgeCheck {
+    /// The number of seconds so far.
+    seconds: u32,
+    reply: Option<oneshot::Receiver<Result<Value, Fault>>>,
+}
+
+impl AgeCheck {
+    /// Creates the requests, unless the age is known or `INFO` is not supported.
+    fn new(link: &Link, without: Without) -> Option<Self> {
+        let ageless = matches!(link.votes_from(), VotesFrom::Never) && !without.extras;
+        ageless.then(Self::default)
+    }
+
+    /// Returns the request if it is due. Called once per second.
+    fn request(&mut self) -> Option<InFlight> {
+        let due = self.seconds.is_multiple_of(AGE_INTERVAL);
+        self.seconds += 1;
+        due.then(|| {
+            let (answer, reply) = oneshot::channel();
+            self.reply = Some(reply);
+            InFlight::new(plain(&about("server"), Purpose::Plain), answer)
+        })
+    }
+
+    /// Waits for the next reply. Dropping the future loses no reply.
+    async fn reply(this: &mut Option<Self>) -> Value {
+        if let Some(check) = this
+            && let Some(reply) = &mut check.reply
+        {
+            let result = reply.await;
+            check.reply = None;
+            if let Ok(Ok(value)) = result {
+                return value;
+            }
+        }
+        pending().await
+    }
 }

@@ -1,29 +1,22 @@
 //! Implements a Redis server as a node: methods become commands, which are passed to the connection's queue.
 //!
 //! [`commands`] encodes the commands, and [`queue`] keeps their order. The task of [`connection`] opens a connection
-//! with [`reconnect`] and [`handshake`]. It lends its [`session`] to waiting threads and tasks ([`lane`]). [`dialogue`]
-//! implements the protocol, and [`reply`] parses the replies. The `redis` crate encodes, parses and reads URLs. No
+//! with [`reconnect`] and [`handshake`]. It lends its [`session`] to waiting threads and tasks ([`lane`]). [`protocol`]
+//! implements the protocol without I/O, and [`reply`] parses the replies. The `redis` crate encodes, parses and reads URLs. No
 //! other folder uses it.
 
-mod answers;
 mod calls;
 mod cluster;
 mod commands;
-mod confirm;
 mod connection;
 mod context;
-mod debts;
 mod dial;
-mod dialogue;
 mod durability;
 mod endpoint;
 mod fallback;
 mod features;
-mod flood;
 mod formers;
 mod handshake;
-mod hearer;
-mod in_flight;
 mod keeper;
 mod lane;
 mod link;
@@ -33,10 +26,9 @@ mod notices;
 mod notifications;
 mod packed;
 mod parts;
-mod pipeline;
+mod protocol;
 mod query;
 mod queue;
-mod reader;
 mod reconnect;
 mod redirects;
 mod refusal;
@@ -76,8 +68,8 @@ use crate::runtime::background;
 use commands::{attempt, ping, plain};
 use connection::Connection;
 use context::Context;
-use in_flight::{Command, InFlight};
 use link::Link;
+use protocol::{Command, InFlight};
 use queue::{Queue, queue};
 use reply::Answer;
 use ways::Ways;
@@ -96,7 +88,10 @@ pub(crate) use {
     url_rules::{cleaned, invalid_url, misread},
 };
 #[cfg(test)]
-pub(crate) use {cluster::simulated::*, confirm::Confirm, in_flight::Purpose};
+pub(crate) use {
+    cluster::simulated::*,
+    protocol::{ConfirmRequests, HeldGrants, Purpose},
+};
 
 /// A server with one connection.
 pub(crate) struct RedisNode {
@@ -216,7 +211,7 @@ const GONE: &str = "the client is closed, or the node's task failed";
 
 /// Builds a command that gets its reply as soon as there is a connection. It is never sent.
 fn ready(key: &str) -> Command {
-    plain(redis::cmd("GETRANGE").arg(key).arg(0).arg(0), in_flight::Purpose::Ready)
+    plain(redis::cmd("GETRANGE").arg(key).arg(0).arg(0), protocol::Purpose::Ready)
 }
 
 /// Sends the command when called. The future returns the reply.

@@ -14,9 +14,9 @@ use std::time::Duration;
 use redis::{Cmd, Value, cmd};
 
 use super::commands::{TIMEOUT, keep, millis, release_script, vote};
-use super::in_flight::{Command, Expects, Purpose};
 use super::packed::Packed;
 use super::parts::{Asked, OURS, Parts};
+use super::protocol::{Command, Expects, Purpose};
 use super::reply::{self, Answer};
 use crate::node::{Claim, Extension, Fault, Vote, VoteParams};
 

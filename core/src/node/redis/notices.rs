@@ -34,7 +34,7 @@ impl Notices {
     /// Logs why no attempt to connect can succeed, before the user changes something.
     pub(super) fn refused(&mut self, context: &Context, fault: &Fault) {
         if let Some(omitted) = self.refusal.begins(fault.kind(), context.clock.now()) {
-            context.warn(&format_args!("{fault}{omitted}"));
+            context.target.warn(&format_args!("{fault}{omitted}"));
         }
     }
 
@@ -46,7 +46,7 @@ impl Notices {
         };
         let state = (greeting.run_id.clone(), greeting.votes_in.is_some());
         if let Some(omitted) = self.guard.begins(state, now) {
-            context.warn(&format_args!("{fault}{omitted}"));
+            context.target.warn(&format_args!("{fault}{omitted}"));
         }
     }
 

@@ -19,11 +19,8 @@ use super::commands::plain;
 use super::endpoint::Endpoint;
 use super::fallback::{Without, connect};
 use super::handshake::{field, text, too_long};
-use super::hearer::Hearer;
-use super::in_flight::{Command, InFlight, Purpose};
-use super::pipeline::{SILENCE, TICK};
+use super::protocol::{Command, InFlight, LARGEST, Purpose, PushHandler, SILENCE, TICK};
 use super::reply;
-use super::session::LARGEST;
 use super::steps::{about, named};
 use super::talk::Talk;
 use crate::clock::{Clock, Instant, SystemClock};
@@ -49,7 +46,8 @@ pub(super) struct Notifications {
     run_id: Option<String>,
     /// Whether the login was renewed since.
     renewed: bool,
-    hearer: Arc<Hearer>,
+    /// Handles the notifications, with the time of the client.
+    handler: (Arc<PushHandler>, Arc<dyn Clock>),
     state: State,
 }
 
@@ -93,11 +91,11 @@ impl Notifications {
     pub(super) fn open(
         endpoint: Endpoint,
         run_id: Option<String>,
-        hearer: Arc<Hearer>,
+        handler: (Arc<PushHandler>, Arc<dyn Clock>),
         pause: bool,
     ) -> Self {
         let state = State::Opening(Box::pin(pending()));
-        let mut this = Self { endpoint, run_id, renewed: false, hearer, state };
+        let mut this = Self { endpoint, run_id, renewed: false, handler, state };
         this.open_after(if pause { RETRY } else { Duration::ZERO });
         this
     }
@@ -131,10 +129,10 @@ impl Notifications {
                 Err(fault) => fault,
             },
             State::Open(line, waiting) => {
-                let Some(redirected) = waiting else { return line.receive(&self.hearer).await };
+                let Some(redirected) = waiting else { return line.receive(&self.handler).await };
                 let reply = tokio::select! {
                     reply = redirected => reply,
-                    event = line.receive(&self.hearer) => return event,
+                    event = line.receive(&self.handler) => return event,
                 };
                 match reply {
                     Ok(Ok(Value::Okay)) => {
@@ -195,14 +193,15 @@ impl Line {
     }
 
     /// Waits for bytes, and handles the notifications in them.
-    async fn receive(&mut self, hearer: &Hearer) -> Event {
-        let reader = &mut self.talk.reader;
+    async fn receive(&mut self, handler: &(Arc<PushHandler>, Arc<dyn Clock>)) -> Event {
+        let (handler, clock) = handler;
+        let parser = &mut self.talk.parser;
         // Bytes may have arrived directly after the handshake.
-        if reader.unread.is_empty() || reader.partial() > 0 {
-            reader.unread.reserve(READ);
-            match self.talk.stream.read_buf(&mut reader.unread).await {
+        if parser.unread.is_empty() || parser.partial() > 0 {
+            parser.unread.reserve(READ);
+            match self.talk.stream.read_buf(&mut parser.unread).await {
                 Ok(0) => return Event::Broken(Fault::new("the server closed the connection")),
-                Ok(count) => reader.came(count),
+                Ok(count) => parser.count_read(count),
                 Err(error) => {
                     let text = format!("the connection broke: {error}");
                     return Event::Broken(Fault::new(text).by(&error));
@@ -211,14 +210,14 @@ impl Line {
         }
         (self.heard, self.probed) = (SystemClock.now(), None);
         loop {
-            match reader.next() {
-                Ok(None) if reader.partial() > LARGEST => {
+            match parser.next() {
+                Ok(None) if parser.partial() > LARGEST => {
                     let text = "the server sent a notification that is too large for a lock's key";
                     return Event::Broken(Fault::new(text));
                 }
                 Ok(None) => break,
                 Ok(Some(Value::Push { kind, data })) => {
-                    if let Some(fault) = hearer.pushed(&kind, &data) {
+                    if let Some(fault) = handler.handle(&kind, &data, clock.now()) {
                         return Event::Broken(fault);
                     }
                 }

@@ -33,7 +33,7 @@ pub(super) enum Asked {
 
 /// A request with a compound reply.
 #[derive(Clone, Debug)]
-pub(super) struct Parts {
+pub(crate) struct Parts {
     /// The operation, which determines the form of each part.
     asked: Asked,
     /// The echo: the token or the key.

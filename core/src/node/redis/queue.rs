@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::in_flight::InFlight;
 use super::lane::Lane;
+use super::protocol::InFlight;
 use crate::foreground::{self, OnRuntime};
 use crate::runtime::exit;
 
@@ -14,7 +14,7 @@ use crate::runtime::exit;
 pub(super) struct Queue(Arc<Sender>);
 
 struct Sender {
-    /// Unbounded, because callers have deadlines, and a full connection takes no more commands ([`super::pipeline`]).
+    /// Unbounded, because callers have deadlines, and a full connection takes no more commands ([`super::session`]).
     commands: Option<UnboundedSender<InFlight>>,
     lane: Arc<Lane>,
     /// The runtime whose tasks wait for their replies themselves.

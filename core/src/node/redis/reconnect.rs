@@ -11,11 +11,11 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
-use super::context::{Context, Opening, Target};
+use super::context::{Backlog, Context, Opening, Target};
 use super::endpoint::Endpoint;
 use super::formers::Formers;
 use super::handshake::{self, Greeting};
-use super::in_flight::InFlight;
+use super::protocol::InFlight;
 use super::resolver::{Found, Resolver};
 use crate::clock::{Instant, jittered};
 use crate::node::Fault;
@@ -131,7 +131,7 @@ impl Reconnect {
                 () = &mut pause_ends, if attempts.begun.is_none() => {
                     attempts.begin(context, &self.formers);
                 }
-                command = context.commands.recv(), if more => match (command, &refusal) {
+                command = Backlog::of(&mut context.backlog).commands.recv(), if more => match (command, &refusal) {
                     // Before the first attempt, no error exists that could be returned.
                     (Some(command), None) => waiting.push(command),
                     (Some(command), Some(refusal)) => {
@@ -140,8 +140,7 @@ impl Reconnect {
                     (None, _) => {
                         more = false;
                         // The client is gone. Pending deletes are sent as long as their keys may exist.
-                        context.debts.forget_expired(context.clock.now());
-                        if context.debts.is_empty() && waiting.is_empty() {
+                        if context.forgets_pending_deletes() && waiting.is_empty() {
                             return None;
                         }
                     }
@@ -171,7 +170,7 @@ impl Reconnect {
         if again || (young && !waiting.is_empty()) {
             waiting.push(command);
         } else {
-            context.refuse_unsent(command, refusal);
+            context.refuse(command, refusal);
         }
     }
 

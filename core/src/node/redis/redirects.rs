@@ -12,7 +12,7 @@ use std::time::Duration;
 use redis::Value;
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::in_flight::{Command, Detour, InFlight, Purpose};
+use super::protocol::{Command, Detour, InFlight, Purpose};
 use crate::clock::{Clock, Instant};
 use crate::node::Fault;
 

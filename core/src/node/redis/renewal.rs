@@ -11,9 +11,9 @@ use redis::{Value, cmd};
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
-use super::in_flight::{Command, Expects, InFlight, Purpose};
 use super::login::login_refused;
-use super::pipeline::SILENCE;
+use super::protocol::SILENCE;
+use super::protocol::{Command, Expects, InFlight, Purpose};
 use crate::node::Fault;
 use crate::node::credentials::{Credentials, Granted, Provider};
 

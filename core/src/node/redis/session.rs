@@ -1,84 +1,95 @@
-//! One open connection: what is asked goes out, what is answered comes in. Nobody waits in it.
+//! One open connection: writes commands and reads replies, without blocking.
 //!
-//! It moves bytes; what they mean is [`super::dialogue`]'s. One thread at a time has it, for a moment: a thread that waits for
-//! an answer reads it by itself, and else the connection's own task does ([`super::lane`], [`super::keeper`]).
+//! It moves the bytes between the socket and the [`super::protocol`]. One thread at a time has it, and only briefly: a
+//! thread that waits for a reply, or else the connection's own task ([`super::lane`], [`super::keeper`]).
 
 mod reading;
 
 use std::any::Any;
 use std::io;
+use std::sync::Arc;
 
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::mpsc::error::TryRecvError;
 
-use super::context::Context;
-use super::dialogue::Dialogue;
-use super::in_flight::InFlight;
-use super::reader::Reader;
+use super::context::Backlog;
+use super::protocol::{Decoder, Encoder, InFlight};
 use super::socket::Socket;
+use crate::clock::Clock;
 use crate::node::Fault;
 
-/// So much is read at once.
-/// Some hundred answers. Not more: what one server says must not hold up the others.
+/// The maximum number of bytes per read, which is some hundred replies. A higher limit would delay other connections.
 const READ: usize = 16 << 10;
-
-/// An answer of more bytes than this is none of ours; no memory is spent on the rest of it. The parser itself reserves
-/// nothing for what a header promises.
-pub(super) const LARGEST: usize = 1 << 20;
+/// The error after a panic.
+pub(super) const PANICKED: &str = "the node's task failed. This is a bug in redlock";
 
 /// One open connection.
 pub(super) struct Session {
-    /// What was asked, what is owed, and who is told.
-    pub(super) dialogue: Dialogue,
-    /// Dropped, it is closed; reset first where the session ended broken.
+    /// The commands of the node. Closed once the client is gone.
+    commands: UnboundedReceiver<InFlight>,
+    encoder: Encoder,
+    decoder: Decoder,
+    clock: Arc<dyn Clock>,
+    /// Closed when dropped. It is reset first if the session ended with an error.
     socket: Socket,
-    /// What was read, and is not understood yet.
-    reader: Reader,
-    /// Where the next bytes come.
+    /// The buffer for the next bytes.
     read: Box<[u8]>,
-    /// The client is there: there may be more to ask.
+    /// Whether the client exists, so that more commands may follow.
     more: bool,
-    /// Why it is of no use any more.
+    /// Whether another connection is to replace this one. No more commands are taken.
+    leaving: bool,
+    /// Why it cannot be used any more.
     broken: Option<Fault>,
-    /// What it broke by, if that was a panic.
+    /// The panic that ended it.
     panicked: Option<Box<dyn Any + Send>>,
-    /// Until so many have had their answer, the connection's own task reads: it waits for them, or nobody does.
+    /// The connection's own task reads until this number of commands have a reply, because it waits for them, or no
+    /// thread does.
     kept: u64,
-    /// A thread waits in the socket for what comes: nobody else may read, or bytes would come in another order.
+    /// Whether a thread waits in the socket for bytes. No other thread may read, or bytes would arrive out of order.
     lent: bool,
-    /// One may.
+    /// Whether a thread may do that.
     may_lend: bool,
 }
 
-/// What its own task wants to know of it.
-#[expect(clippy::struct_excessive_bools, reason = "each reply belongs to its own command")]
+/// The state of a session for the connection's own task.
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate condition of the task")]
 pub(super) struct Standing {
-    /// Answers are still to come.
+    /// Whether replies are outstanding.
     pub(super) open: bool,
-    /// Nobody is left who asks.
+    /// Whether the client is gone.
     pub(super) gone: bool,
-    /// The same, and everything was answered.
+    /// Whether the client is gone and every command has its reply.
     pub(super) idle: bool,
-    /// Another connection is to replace it, and everything was answered.
+    /// Whether another connection is to replace it and every command has its reply.
     pub(super) left: bool,
-    /// There is something to do from time to time that nobody asks for.
-    pub(super) chores: bool,
-    /// Its own task is to read what comes.
+    /// Whether deletes are pending, which are sent again over this connection.
+    pub(super) pending_deletes: bool,
+    /// Whether the connection's own task must read.
     pub(super) kept: bool,
 }
 
 impl Session {
-    /// Over a connection that is ready for locks.
-    pub(super) fn new(dialogue: Dialogue, socket: Socket, reader: Reader) -> Self {
+    /// Creates a session over a connection that is ready for locks.
+    pub(super) fn new(
+        encoder: Encoder,
+        decoder: Decoder,
+        commands: UnboundedReceiver<InFlight>,
+        clock: Arc<dyn Clock>,
+        socket: Socket,
+    ) -> Self {
         #[cfg(any(target_os = "linux", target_os = "android"))]
         let may_lend = socket.may_wait();
         #[cfg(not(any(target_os = "linux", target_os = "android")))]
         let may_lend = false;
         Self {
-            dialogue,
+            commands,
+            encoder,
+            decoder,
+            clock,
             socket,
-            reader,
             read: vec![0; READ].into(),
             more: true,
+            leaving: false,
             broken: None,
             panicked: None,
             kept: 0,
@@ -87,152 +98,209 @@ impl Session {
         }
     }
 
-    /// By what threads wait for it.
+    /// Sends the pending deletes, then the commands that waited for the connection. The connection's own task reads the
+    /// replies.
+    pub(super) fn begin(&mut self, waiting: Vec<InFlight>) {
+        // The deletes come first. Otherwise a new vote for the same key would be refused by the old one.
+        self.decoder.send_pending_deletes();
+        self.pass_followups();
+        let now = self.clock.now();
+        for command in waiting {
+            self.encoder.submit(command, true, now, &mut self.decoder.expected);
+        }
+        self.keep();
+    }
+
+    /// Returns the descriptor that threads wait on.
     #[cfg(unix)]
     pub(super) fn descriptor(&self) -> i32 {
         self.socket.descriptor()
     }
 
-    /// Takes what was asked and writes it, as far as there is room; true if something was asked.
+    /// Takes the submitted commands and writes them, as far as there is room. Returns true if there were any.
     pub(super) fn write(&mut self) -> bool {
-        let mut asked = false;
-        self.dialogue.probe_if_idle();
-        if self.dialogue.is_paused() {
+        let (mut any, mut now) = (false, None);
+        if !self.is_paused() && !self.commands.is_empty() {
+            let (now, open) = (*now.insert(self.clock.now()), self.is_open());
+            self.encoder.probe_if_idle(open, now, &mut self.decoder.expected);
+        }
+        if self.is_paused() {
             self.keep();
         }
-        while self.broken.is_none() && self.more && self.has_room() {
-            match self.dialogue.context.commands.try_recv() {
+        while self.broken.is_none() && self.more && !self.is_paused() && self.encoder.has_room() {
+            match self.commands.try_recv() {
                 Ok(command) => {
-                    asked = true;
-                    self.dialogue.take(command);
+                    any = true;
+                    let now = *now.get_or_insert_with(|| self.clock.now());
+                    let last = self.commands.is_empty();
+                    self.encoder.submit(command, last, now, &mut self.decoder.expected);
                 }
                 Err(TryRecvError::Empty) => break,
                 // Every sender is gone, and with them the client.
                 Err(TryRecvError::Disconnected) => self.more = false,
             }
         }
-        self.dialogue.ask_to_confirm();
         self.write_on();
-        asked
+        any
     }
 
-    /// Whether more commands may be sent.
-    fn has_room(&self) -> bool {
-        !self.dialogue.is_paused() && self.dialogue.pipeline.has_room()
-    }
-
-    /// Writes what follows from what was read, and what waited for a probe if that is over; its own task reads those replies.
+    /// Writes what follows from the replies. If a probe has its reply, also writes the commands that waited for it. The
+    /// connection's own task reads their replies.
     fn write_after(&mut self, probing: bool) {
-        if probing && !self.dialogue.is_probing() {
+        self.pass_followups();
+        if probing && !self.encoder.is_probing() {
             self.write();
             return self.keep();
         }
-        self.dialogue.ask_to_confirm();
         self.write_on();
     }
 
-    /// Writes what was taken already.
+    fn pass_followups(&mut self) {
+        let Self { encoder, decoder, clock, .. } = self;
+        decoder.pass_followups(encoder, || clock.now());
+    }
+
+    /// Requests a confirmation if one is due, and writes what was encoded.
     fn write_on(&mut self) {
+        self.encoder.confirm(|| self.clock.now(), &mut self.decoder.expected);
         if self.broken.is_some() || !self.is_unwritten() {
             return;
         }
-        if let Err(error) = self.dialogue.pipeline.write(&mut self.socket) {
+        if let Err(error) = self.flush() {
             self.breaks(broken(&error));
         }
     }
 
-    /// A command of the connection's own.
-    pub(super) fn ask(&mut self, in_flight: InFlight) {
-        self.dialogue.ask(in_flight);
+    /// Writes as much as the socket accepts.
+    fn flush(&mut self) -> io::Result<()> {
+        loop {
+            let bytes = self.encoder.bytes(&mut self.decoder.expected);
+            if bytes.is_empty() {
+                return self.socket.flush();
+            }
+            match self.socket.write(bytes) {
+                Ok(written) => self.encoder.written(written),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Sends a command of the connection itself.
+    pub(super) fn send(&mut self, in_flight: InFlight) {
+        self.encoder.send(in_flight, self.clock.now(), &mut self.decoder.expected);
         self.keep();
         self.write_on();
     }
 
-    /// Takes no more commands, so that another connection can replace it once everything was answered.
+    /// Sends pending deletes again if it is time for that. Called once per second.
+    pub(super) fn retry_deletes(&mut self) {
+        self.decoder.retry_deletes(self.clock.now());
+        self.pass_followups();
+    }
+
+    /// Takes no more commands, so that another connection can replace it once every command has its reply.
     pub(super) fn leave(&mut self) {
-        self.dialogue.leave();
+        self.leaving = true;
         self.keep();
     }
 
-    /// Its own task reads until all that is asked by now is answered.
-    pub(super) fn keep(&mut self) {
-        self.kept = self.dialogue.pipeline.counts().0;
+    /// Whether commands wait, for the reply to a probe or for another connection.
+    pub(super) fn is_paused(&self) -> bool {
+        self.leaving || self.encoder.is_probing()
     }
 
-    /// Another thread waits for it: unless its own task has to, that is not woken by what comes.
+    /// Makes the connection's own task read until all commands so far have their replies.
+    pub(super) fn keep(&mut self) {
+        self.kept = self.encoder.count();
+    }
+
+    /// Called if another thread waits for it. Unless the connection's own task must read, arriving bytes do not wake it.
     pub(super) fn leave_to_threads(&mut self) {
         if !self.is_kept() {
             self.socket.unlist();
         }
     }
 
-    /// It is of no use any more.
+    /// Ends it with an error.
     pub(super) fn breaks(&mut self, fault: Fault) {
         self.broken.get_or_insert(fault);
     }
 
-    /// The same, by a panic.
+    /// Ends it with a panic.
     pub(super) fn panicked(&mut self, by: Box<dyn Any + Send>) {
         self.breaks(Fault::new(PANICKED));
         self.panicked = Some(by);
     }
 
-    /// Why it is of no use any more, if it is not.
+    /// Returns why it cannot be used any more, if so.
     pub(super) fn why_broken(&mut self) -> Option<(Fault, Option<Box<dyn Any + Send>>)> {
         self.broken.clone().map(|fault| (fault, self.panicked.take()))
     }
 
-    /// Whether answers are still to come.
+    /// Whether replies are outstanding.
     pub(super) fn is_open(&self) -> bool {
-        self.dialogue.pipeline.is_open()
+        self.encoder.count() != self.decoder.replied()
     }
 
-    /// Whether somebody has to wait for room to write.
+    /// Whether something waits for room to be written.
     pub(super) fn is_unwritten(&self) -> bool {
-        self.dialogue.pipeline.is_unwritten() || self.socket.is_unflushed()
+        self.encoder.is_unwritten() || self.socket.is_unflushed()
     }
 
-    /// Whether its own task has to do with it: it broke, or somebody has to wait for room to write.
+    /// Whether the connection's own task has something to do.
     pub(super) fn wants_task(&self) -> bool {
-        self.broken.is_some() || !self.more || self.is_unwritten() || self.dialogue.is_paused()
+        self.broken.is_some() || !self.more || self.is_unwritten() || self.is_paused()
     }
 
-    /// Its own task is to read what comes.
+    /// Whether the connection's own task must read.
     pub(super) fn is_kept(&self) -> bool {
-        self.dialogue.pipeline.counts().1 < self.kept || self.is_unwritten()
+        self.decoder.replied() < self.kept || self.is_unwritten()
     }
 
-    /// How it stands.
+    /// Returns its state.
     pub(super) fn standing(&self) -> Standing {
         let (open, unwritten) = (self.is_open(), self.is_unwritten());
+        let idle = !self.more && !open && !unwritten;
         Standing {
             open,
             gone: !self.more,
-            left: self.dialogue.is_leaving() && !open && !unwritten,
-            idle: !self.more && !open && !unwritten && !self.dialogue.has_refused_deletes(),
-            chores: self.dialogue.has_chores(),
+            left: self.leaving && !open && !unwritten,
+            idle: idle && !self.decoder.has_unexpired_deletes(self.clock.now()),
+            pending_deletes: self.decoder.has_pending_deletes(),
             kept: self.is_kept(),
         }
     }
 
-    /// The end; what has no answer is refused, unless it ended well. And the socket, if a thread waits in it.
-    pub(super) fn end(mut self, fault: Option<&Fault>) -> (Context, Option<Socket>) {
-        if let Some(fault) = fault {
-            self.socket.reset_on_drop();
-            self.dialogue.broken(fault);
+    /// Called regularly while it is in use. Returns an error if the server is silent for too long, the number of
+    /// commands so far, and whether replies are outstanding.
+    pub(super) fn tick(&mut self) -> (Option<Fault>, u64, bool) {
+        let open = self.is_open();
+        let mut silent = None;
+        if open {
+            // The thread that waits for it may be suspended, or its loop blocked. Its silence is not the server's.
+            self.keep();
+            silent = self.decoder.count_silence();
         }
+        (silent, self.encoder.count(), open)
+    }
+
+    /// Ends it. Commands without a reply fail, unless it ended well. Returns the socket if a thread waits in it.
+    pub(super) fn end(self, fault: Option<&Fault>) -> (Backlog, Option<Socket>) {
+        if fault.is_some() {
+            self.socket.reset_on_drop();
+        }
+        let (unsent_votes, pending) = self.decoder.end(self.encoder, fault, self.clock.now());
         #[cfg(any(target_os = "linux", target_os = "android"))]
         if self.lent {
             self.socket.shutdown();
         }
-        (self.dialogue.context, self.lent.then_some(self.socket))
+        let backlog = Backlog { commands: self.commands, unsent_votes, pending };
+        (backlog, self.lent.then_some(self.socket))
     }
 }
 
-/// What a panic leaves behind.
-pub(super) const PANICKED: &str = "the node's task failed. This is a bug in redlock";
-
-/// In the words of the system, which name no secret.
+/// The error with the system's text, which contains no secret.
 fn broken(error: &io::Error) -> Fault {
     Fault::new(format!("the connection broke: {error}")).by(error)
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use redis::{Cmd, Value};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::reader::Reader;
+use super::protocol::Parser;
 use super::stream::Stream;
 use crate::clock::{Clock, SystemClock};
 use crate::node::Fault;
@@ -20,7 +20,7 @@ pub(super) struct Talk {
     /// Open, and logged in after the handshake.
     pub(super) stream: Stream,
     /// Passed on to the session, because a push may follow the handshake directly.
-    pub(super) reader: Reader,
+    pub(super) parser: Parser,
     /// Whether the server closed the connection instead of replying. It may not support a command.
     pub(super) hung_up: bool,
     /// The shortest time between a batch and its last reply. `None` before the first one.
@@ -30,7 +30,7 @@ pub(super) struct Talk {
 impl Talk {
     /// Starts on a new stream.
     pub(super) fn over(stream: Stream) -> Self {
-        Self { stream, reader: Reader::default(), hung_up: false, round_trip: None }
+        Self { stream, parser: Parser::default(), hung_up: false, round_trip: None }
     }
 
     /// Sends all commands at once. Returns one reply for each, without pushes.
@@ -70,7 +70,7 @@ impl Talk {
     /// Returns why writing failed. With TLS the server may have sent the reason.
     async fn refused_write(&mut self, error: std::io::Error) -> Fault {
         if self.stream.is_tls()
-            && let Err(reason) = self.stream.read_buf(&mut self.reader.unread).await
+            && let Err(reason) = self.stream.read_buf(&mut self.parser.unread).await
         {
             return self.broken(&reason);
         }
@@ -80,36 +80,36 @@ impl Talk {
     /// The error of a connection that ended during the handshake.
     fn broken(&mut self, error: &std::io::Error) -> Fault {
         // An inner error means that the server has sent the reason.
-        self.hung_up = self.reader.partial() == 0 && error.get_ref().is_none();
+        self.hung_up = self.parser.partial() == 0 && error.get_ref().is_none();
         Fault::new(format!("the connection broke: {}", self.stream.explained(error))).by(error)
     }
 
     /// Reads the next reply or push. Dropping the future loses nothing.
     pub(super) async fn next(&mut self) -> Result<Value, Fault> {
         loop {
-            match self.reader.next() {
+            match self.parser.next() {
                 Ok(Some(value)) => return Ok(value),
-                Ok(None) if self.reader.partial() > LARGEST => {
+                Ok(None) if self.parser.partial() > LARGEST => {
                     return Err(Fault::new("the reply to the greeting is too large"));
                 }
                 Ok(None) => {
-                    let unread = &mut self.reader.unread;
+                    let unread = &mut self.parser.unread;
                     let read = match self.stream.read_buf(unread).await {
                         Ok(read) => read,
                         Err(error) => return Err(self.broken(&error)),
                     };
                     if read == 0 {
-                        self.hung_up = self.reader.partial() == 0;
+                        self.hung_up = self.parser.partial() == 0;
                         return Err(Fault::new(
                             "the server closed the connection during the greeting",
                         ));
                     }
-                    if self.reader.partial() == 0 && is_tls_record(&self.reader.unread) {
+                    if self.parser.partial() == 0 && is_tls_record(&self.parser.unread) {
                         return Err(Fault::new(
                             "the server uses TLS on this port. Write rediss:// instead of redis://",
                         ));
                     }
-                    self.reader.came(read);
+                    self.parser.count_read(read);
                 }
                 Err(_) => {
                     return Err(Fault::new(

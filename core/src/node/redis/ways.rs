@@ -6,9 +6,9 @@ use std::time::Duration;
 use redis::Value;
 
 use super::commands::{acquire_script, extend_script, force, inspect_script, release_script};
-use super::in_flight::Command;
 use super::link::Link;
 use super::native::{self, Delete};
+use super::protocol::Command;
 use super::reply::{self, Answer};
 use super::rights::Needs;
 use crate::node::{Claim, Fencing, VoteParams};

@@ -18,7 +18,7 @@ impl World {
         let now = self.clocks[client].local(self.now);
         let replicas = self.durability.min_replicas;
         let confirm = self.links[client][node].confirm.as_mut();
-        if let Some(time) = confirm.and_then(|confirm| confirm.due(|| now)) {
+        if let Some(time) = confirm.and_then(|(requests, _)| requests.due(|| now)) {
             let wait = Request::Wait { replicas, time };
             self.send((client, node), Open::without_caller(wait, Duration::ZERO));
         }
@@ -49,12 +49,13 @@ impl World {
         match (answer, &open.request) {
             (Answer::Confirmed(replicas), _) => {
                 let replicas = Value::Int(replicas.try_into().unwrap());
-                let confirm = link.confirm.as_mut().unwrap();
-                confirm.judge(&replicas, now, |(open, answer), fault| {
+                let (requests, held) = link.confirm.as_mut().unwrap();
+                let unconfirmed = held.judge(&replicas, now, |(open, answer), fault| {
                     let _ = open.answer.send(fault.map_or(Ok(answer), Err));
                 });
+                requests.replied(unconfirmed);
             }
-            // As in `Context::send_on`.
+            // As in `Decoder::redirect`.
             (Answer::Sent(redirect), request)
                 if !is_forwarded(
                     &open.purpose,
@@ -85,9 +86,9 @@ impl World {
             }
             (Answer::Pong, Request::Ping { age }) => self.drained(client, node, *age, true),
             (answer, _) => match (&mut link.confirm, open.confirm_by) {
-                (Some(confirm), Some(by)) if answer.grants() => {
+                (Some((_, held)), Some(by)) if answer.grants() => {
                     let timeout = open.timeout;
-                    confirm.hold((open, answer), timeout, by);
+                    held.hold((open, answer), timeout, by);
                 }
                 _ => drop(open.answer.send(Ok(answer))),
             },

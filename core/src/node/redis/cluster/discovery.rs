@@ -15,7 +15,7 @@ use redis::cmd;
 use tokio::time::timeout;
 
 use super::super::commands::plain;
-use super::super::in_flight::Purpose;
+use super::super::protocol::Purpose;
 use super::super::redirects::Address;
 use super::map::Member;
 use super::topology::{Topology, View, compare, view};

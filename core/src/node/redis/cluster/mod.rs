@@ -200,7 +200,7 @@ impl Node for ClusterNode {
 /// Shared with the simulation, which has its own task.
 #[cfg(test)]
 pub(crate) mod simulated {
-    pub(crate) use super::super::in_flight::Detour;
+    pub(crate) use super::super::protocol::Detour;
     pub(crate) use super::super::redirects::Address as Place;
     pub(crate) use super::super::redirects::{
         follow, is_forwarded, is_immediate, redirect_pause, rested,

@@ -14,10 +14,9 @@ use futures_util::stream::FuturesUnordered;
 use tokio::time::sleep;
 
 use super::super::context::HEARD;
-use super::super::debts::Debts;
 use super::super::handshake::guard_time;
-use super::super::in_flight::{Command, Detour, InFlight};
 use super::super::link::MovedSlot;
+use super::super::protocol::{Command, Detour, InFlight, PendingDeletes, UnsentVotes};
 use super::super::redirects::{Address, Outlet};
 use super::super::{RedisNode, Target};
 use super::discovery::Discovery;
@@ -67,7 +66,9 @@ pub(super) struct State {
     /// Determines when to request the map, and from which servers.
     pub(super) discovery: Discovery,
     /// Pending deletes for the next owner of a slot.
-    pub(super) debts: Debts,
+    pub(super) pending: PendingDeletes,
+    /// Votes that had no owner.
+    pub(super) unsent_votes: UnsentVotes,
     servers: HashMap<Address, Server>,
     /// The slots by the last discovery.
     ranges: Vec<Range>,
@@ -89,6 +90,7 @@ impl State {
         clock: Arc<dyn Clock>,
         watch: Arc<Watch>,
     ) -> Self {
+        let pending = PendingDeletes::new(Arc::clone(&map.load().lobby().node.link), None);
         Self {
             map,
             target,
@@ -96,7 +98,8 @@ impl State {
             discovery: Discovery::new(Arc::clone(&clock)),
             clock,
             watch,
-            debts: Debts::default(),
+            pending,
+            unsent_votes: UnsentVotes::default(),
             servers: HashMap::new(),
             ranges: Vec::new(),
             preferred: Vec::new(),
@@ -166,7 +169,8 @@ impl State {
                 in_flight.detour = Detour { asking: false, ..detour };
                 owner.node.give(in_flight);
             }
-            None => drop(self.debts.owe(command, self.clock.now())),
+            None if self.unsent_votes.has_vote_of(&command) => {}
+            None => drop(self.pending.add(command, self.clock.now())),
         }
     }
 
@@ -234,7 +238,7 @@ impl State {
             server.owned = if map.has(address) { Some(now) } else { server.owned };
             server.owned.is_some_and(|at| now.since(at) < KEEP_IDLE)
         });
-        self.debts.forget_expired(now);
+        self.pending.forget_expired(now);
     }
 
     /// Changes the owners of slots. Waiters then ask the new owners, which also get the pending deletes.
@@ -248,13 +252,13 @@ impl State {
             self.guard(&next, &moved, now);
         }
         next.lobby().node.link.paying();
-        for command in self.debts.take() {
+        for command in self.pending.take() {
             let owner = slot_of(&command).map(|slot| (slot, next.owner(slot)));
             match owner.filter(|(slot, owner)| {
                 owner.address.is_some() && moved.binary_search(slot).is_ok()
             }) {
                 Some((_, owner)) => owner.node.give(InFlight::unheard(command)),
-                None => drop(self.debts.owe(command, now)),
+                None => drop(self.pending.add(command, now)),
             }
         }
         // Former owners are forgotten once they have replied to all commands that were sent by older maps.

@@ -18,7 +18,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
-use super::super::in_flight::InFlight;
+use super::super::protocol::InFlight;
 use super::super::redirects::{
     Address, MOMENT, Redirect, Stray, is_immediate, redirect_pause, rested,
 };
@@ -117,7 +117,7 @@ impl Task {
             return;
         };
         if in_flight.is_unwanted() {
-            self.state.debts.never_sent(&in_flight.command);
+            self.state.unsent_votes.not_sent(&mut in_flight);
             return;
         }
         let map = self.state.map.load_full();
@@ -146,12 +146,9 @@ impl Task {
     }
 
     /// Refuses a command that has no owner. A delete becomes pending for the next owner of the slot.
-    fn refuse(&mut self, in_flight: InFlight, fault: &Fault) {
-        self.state.debts.never_sent(&in_flight.command);
-        if let Some(until) = self.state.debts.owe(in_flight.command, self.state.clock.now()) {
-            self.state.map.load().lobby().node.link.owe(until);
-        }
-        let _ = in_flight.answer.send(Err(fault.clone()));
+    fn refuse(&mut self, mut in_flight: InFlight, fault: &Fault) {
+        self.state.unsent_votes.not_sent(&mut in_flight);
+        self.state.pending.refuse(in_flight, fault, self.state.clock.now());
     }
 
     /// Handles an event of a connection.

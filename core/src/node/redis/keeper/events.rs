@@ -1,10 +1,13 @@
 //! What happens to an open connection, besides what is asked.
 
-use super::super::in_flight::InFlight;
+use redis::Value;
+
+use super::super::handshake::{field, text, votes_in};
 use super::super::notifications::Event;
+use super::super::protocol::InFlight;
 use super::super::renewal::Renewal;
 use super::super::session::Session;
-use super::Keeper;
+use super::{AgeCheck, Keeper};
 use crate::node::Fault;
 
 impl Keeper<'_> {
@@ -12,24 +15,42 @@ impl Keeper<'_> {
     pub(super) async fn notified(&mut self, event: Event) -> Result<(), Fault> {
         match event {
             Event::Opened(redirect) => {
-                let mut redirect = Some(redirect);
-                let ask = |session: &mut Session| {
-                    session.dialogue.context.redirects += 1;
-                    redirect.take().map(|asked| session.ask(asked))
-                };
-                self.of_session(ask).await;
+                self.context.redirects += 1;
+                self.send(redirect).await;
             }
             Event::Redirected => {
-                self.of_session(|session| session.dialogue.context.redirected()).await;
+                self.context.redirected();
                 self.lane.share();
             }
-            Event::Failed(fault) => {
-                self.of_session(|session| session.dialogue.context.not_redirected(&fault)).await;
-            }
+            Event::Failed(fault) => self.context.not_redirected(&fault),
             Event::Received => {}
             Event::Broken(fault) => return Err(fault),
         }
         Ok(())
+    }
+
+    /// Sends a command of the connection itself.
+    async fn send(&mut self, command: InFlight) {
+        let mut command = Some(command);
+        self.of_session(|session| command.take().map(|command| session.send(command))).await;
+    }
+
+    /// Requests the server's age if it could not be read. Called once per second.
+    pub(super) async fn request_age(&mut self) {
+        if let Some(request) = self.age.as_mut().and_then(AgeCheck::request) {
+            self.send(request).await;
+        }
+    }
+
+    /// Handles the server's age. If it is readable now, the server votes once it is old enough.
+    pub(super) fn read_age(&mut self, about: &Value) {
+        let about = text(about);
+        if let Some(wait) = votes_in(&about, self.context.target.guard) {
+            self.age = None;
+            // A proxy that changes its server keeps this connection, so the previous server may still run.
+            self.context.enter(field(&about, "run_id").map(str::to_owned), false);
+            self.context.link.set_votes_from(self.context.votes_in(wait));
+        }
     }
 
     /// A login that does not last is made anew, or cannot be.
@@ -39,17 +60,11 @@ impl Keeper<'_> {
                 if let Some(notifications) = &mut self.notifications {
                     notifications.log_in(&login.command.bytes).await;
                 }
-                let mut login = Some(login);
-                self.of_session(|session| login.take().map(|asked| session.ask(asked))).await;
+                self.send(login).await;
             }
             Err(fault) => {
                 if self.renewal.as_mut().is_some_and(Renewal::is_news) {
-                    let mut fault = Some(fault);
-                    let warn = |session: &mut Session| {
-                        let context = &session.dialogue.context;
-                        fault.take().into_iter().for_each(|fault| context.warn_of_login(fault));
-                    };
-                    self.of_session(warn).await;
+                    self.context.warn_of_login(fault);
                 }
             }
         }
@@ -57,17 +72,8 @@ impl Keeper<'_> {
 
     /// Some time has passed in which it was in use.
     pub(super) async fn tick(&mut self) -> Result<(), Fault> {
-        let ticked = self.of_session(|session| {
-            let open = session.is_open();
-            if open {
-                // Whoever waits for it may be suspended, or a loop that somebody blocks: its silence is not the server's.
-                session.keep();
-            }
-            let pipeline = &mut session.dialogue.pipeline;
-            let silent = if open { pipeline.count_silence() } else { None };
-            (silent, pipeline.counts().0, open)
-        });
-        let Some((silent, asked, open)) = ticked.await else { return Ok(()) };
+        let ticked = self.of_session(Session::tick).await;
+        let Some((silent, asked, open)) = ticked else { return Ok(()) };
         let silent = match (silent, &mut self.notifications) {
             (None, Some(notifications)) => notifications.tick().await,
             (silent, _) => silent,

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::in_flight::Command;
+use super::protocol::Command;
 use super::{Durability, Needs, RedisNode, Target};
 use crate::clock::SystemClock;
 use crate::node::{Address, Node, Watch};

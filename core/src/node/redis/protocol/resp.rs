@@ -1,4 +1,4 @@
-//! Parses replies from bytes.
+//! Parses RESP replies from bytes.
 //!
 //! The common replies are of few kinds and short. If they have arrived completely, they are parsed here. All other
 //! replies go to the slower parser of the `redis` crate, which accepts any bytes and incomplete replies.
@@ -9,9 +9,9 @@ use tokio_util::codec::Decoder;
 
 /// The bytes of a connection that are not parsed yet.
 #[derive(Default)]
-pub(super) struct Reader {
+pub(crate) struct Parser {
     /// Read, and not parsed yet.
-    pub(super) unread: BytesMut,
+    pub(crate) unread: BytesMut,
     /// Keeps the beginning of an incomplete reply.
     codec: ValueCodec,
     /// Whether the codec holds the beginning of a reply.
@@ -20,20 +20,26 @@ pub(super) struct Reader {
     partial: usize,
 }
 
-impl Reader {
-    /// Counts bytes that were read.
-    pub(super) fn came(&mut self, bytes: usize) {
+impl Parser {
+    /// Counts bytes that were read into `unread`.
+    pub(crate) fn count_read(&mut self, bytes: usize) {
         self.partial += bytes;
     }
 
+    /// Adds bytes that were read.
+    pub(crate) fn add(&mut self, bytes: &[u8]) {
+        self.unread.extend_from_slice(bytes);
+        self.partial += bytes.len();
+    }
+
     /// Returns the number of bytes of an incomplete reply, including those that the codec has taken.
-    pub(super) fn partial(&self) -> usize {
+    pub(crate) fn partial(&self) -> usize {
         self.partial
     }
 
     /// Returns the next complete reply.
-    pub(super) fn next(&mut self) -> Result<Option<Value>, RedisError> {
-        let reply = if self.begun { None } else { self.short() };
+    pub(crate) fn next(&mut self) -> Result<Option<Value>, RedisError> {
+        let reply = if self.begun { None } else { self.next_short() };
         let reply = match reply {
             Some(reply) => Some(reply),
             None if !self.begun && self.unread.is_empty() => return Ok(None),
@@ -50,9 +56,9 @@ impl Reader {
     }
 
     /// Returns the next reply if it is short and complete. Otherwise it consumes nothing.
-    fn short(&mut self) -> Option<Value> {
+    fn next_short(&mut self) -> Option<Value> {
         let mut rest = &self.unread[..];
-        let reply = reply(&mut rest, true)?;
+        let reply = short_reply(&mut rest, true)?;
         let length = self.unread.len() - rest.len();
         self.unread.advance(length);
         Some(reply)
@@ -60,7 +66,7 @@ impl Reader {
 }
 
 /// Parses a short, complete reply. `rest` is left at the following bytes.
-fn reply(rest: &mut &[u8], may_be_list: bool) -> Option<Value> {
+fn short_reply(rest: &mut &[u8], may_be_list: bool) -> Option<Value> {
     let kind = *rest.first()?;
     *rest = &rest[1..];
     match kind {
@@ -72,10 +78,10 @@ fn reply(rest: &mut &[u8], may_be_list: bool) -> Option<Value> {
             length => text(rest, usize::try_from(length).ok()?).map(Value::BulkString),
         },
         b'*' if may_be_list => {
-            let parts = number(rest).filter(|parts| (0..=MOST).contains(parts))?;
+            let parts = number(rest).filter(|parts| (0..=MAX_LIST).contains(parts))?;
             let mut list = Vec::with_capacity(usize::try_from(parts).ok()?);
             for _ in 0..parts {
-                list.push(reply(rest, false)?);
+                list.push(short_reply(rest, false)?);
             }
             Some(Value::Array(list))
         }
@@ -84,7 +90,7 @@ fn reply(rest: &mut &[u8], may_be_list: bool) -> Option<Value> {
 }
 
 /// The maximum length of a list that is parsed here.
-const MOST: i64 = 100;
+const MAX_LIST: i64 = 100;
 
 /// Parses bytes of this length and their terminator. They are copied, so that a kept value does not keep the read
 /// buffer.
@@ -170,7 +176,7 @@ mod tests {
             cuts.extend([0, bytes.len()]);
             cuts.sort_unstable();
             let pieces: Vec<&[u8]> = cuts.windows(2).map(|cut| &bytes[cut[0]..cut[1]]).collect();
-            let mut ours = Reader::default();
+            let mut ours = Parser::default();
             let ours = feed(&pieces, |piece| {
                 ours.unread.extend_from_slice(piece);
                 replies(|| ours.next())

@@ -1,7 +1,6 @@
 //! Defines a command under way: its bytes, its purpose, and the form of its reply.
 //!
-//! Plain data. [`super::commands`] creates it, [`super::pipeline`] queues it, and [`super::answers`] evaluates its
-//! reply.
+//! Plain data. [`super::encoder`] sends it, and [`super::decoder`] handles its reply.
 
 use std::borrow::Cow;
 use std::sync::{Arc, Weak};
@@ -10,9 +9,10 @@ use std::time::Duration;
 use redis::Value;
 use tokio::sync::oneshot;
 
-use super::durability::Durability;
-use super::parts::Parts;
-use super::words::Words;
+use super::super::durability::Durability;
+use super::super::parts::Parts;
+use super::super::reply;
+use super::super::words::Words;
 use crate::clock::Instant;
 use crate::node::Fault;
 use crate::runtime::exit::UnderWay;
@@ -39,8 +39,6 @@ pub(crate) enum Purpose {
     Delete { token: Arc<str>, owed: Duration, until: Option<Instant> },
     /// Deletes these keys regardless of their owner. The function builds the second command from the first reply.
     Force { keys: Arc<[String]>, then: fn(&[String], &Value) -> Option<Command> },
-    /// Requests the server's age again.
-    Age,
     /// Checks whether an idle connection still works. Other commands wait for the reply.
     Probe,
 }
@@ -64,7 +62,7 @@ impl Purpose {
 
 /// The form of the reply. Any other reply belongs to another command.
 #[derive(Clone)]
-pub(super) enum Expects {
+pub(crate) enum Expects {
     /// Any reply, because no caller reads it.
     Anything,
     /// A reply that ends with this text.
@@ -84,32 +82,32 @@ pub(super) enum Expects {
 /// The prefix of a command whose reads the server must not track: `CLIENT CACHING NO`, for tracking with `OPTOUT`. The
 /// server tracks an absent key that was read until it is written. Without the prefix, every inspected name and every
 /// late delete would leave an entry.
-pub(super) const UNTRACKED: &[u8] = b"*3\r\n$6\r\nCLIENT\r\n$7\r\nCACHING\r\n$2\r\nNO\r\n";
+pub(crate) const UNTRACKED: &[u8] = b"*3\r\n$6\r\nCLIENT\r\n$7\r\nCACHING\r\n$2\r\nNO\r\n";
 
 /// The prefix of a command for a key in a migrating slot, which the importing server accepts only after it. It cannot
 /// be combined with [`UNTRACKED`], because each applies only to the next command.
-pub(super) const ASKING: &[u8] = b"*1\r\n$6\r\nASKING\r\n";
+pub(crate) const ASKING: &[u8] = b"*1\r\n$6\r\nASKING\r\n";
 
 /// A command for the server, with the expected form of its reply.
 #[derive(Clone)]
 pub(crate) struct Command {
     /// The encoded command.
-    pub(super) bytes: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
     /// The expected reply.
-    pub(super) expects: Expects,
+    pub(crate) expects: Expects,
     /// What happens when the connection breaks.
-    pub(super) purpose: Purpose,
+    pub(crate) purpose: Purpose,
     /// How long the caller waits. The server gets at least this time before it counts as dead.
-    pub(super) timeout: Duration,
+    pub(crate) timeout: Duration,
     /// Whether the server must not track these keys, because no caller waits for their changes.
-    pub(super) untracked: bool,
+    pub(crate) untracked: bool,
 }
 
 impl Command {
     /// Returns the first key, whose slot is that of all keys. `None` without keys.
     ///
     /// It is parsed from the bytes, because it is rarely needed and would take memory in each command.
-    pub(super) fn key(&self) -> Option<Cow<'_, str>> {
+    pub(crate) fn key(&self) -> Option<Cow<'_, str>> {
         if let Purpose::Force { keys, .. } = &self.purpose {
             return keys.first().map(|key| Cow::Borrowed(key.as_str()));
         }
@@ -125,13 +123,13 @@ impl Command {
     }
 
     /// Returns the keys that it deletes regardless of their owner.
-    pub(super) fn forced_keys(&self) -> Arc<[String]> {
+    pub(crate) fn forced_keys(&self) -> Arc<[String]> {
         let Purpose::Force { keys, .. } = &self.purpose else { return Arc::default() };
         Arc::clone(keys)
     }
 
     /// Returns all arguments, of several commands one after the other.
-    pub(super) fn words(&self) -> impl Iterator<Item = &[u8]> {
+    pub(crate) fn words(&self) -> impl Iterator<Item = &[u8]> {
         Words::of(&self.bytes)
     }
 }
@@ -150,19 +148,21 @@ pub(crate) struct Detour {
 /// A command that was passed to the connection and has no reply yet.
 pub(crate) struct InFlight {
     /// The command, which may have to be sent again.
-    pub(super) command: Command,
+    pub(crate) command: Command,
     /// Receives the reply. Closed when the caller no longer waits, and a first vote is then not sent any more.
-    pub(super) answer: oneshot::Sender<Result<Value, Fault>>,
+    pub(crate) answer: oneshot::Sender<Result<Value, Fault>>,
     /// The redirects so far.
-    pub(super) detour: Detour,
+    pub(crate) detour: Detour,
     /// Whether it was sent again after the server had lost the scripts. This is done once.
-    pub(super) again: bool,
+    pub(crate) again: bool,
     /// Whether the `SET` succeeded, after the first of two replies.
-    pub(super) set: Option<bool>,
+    pub(crate) set: Option<bool>,
     /// The parts of a compound reply so far.
     parts: Vec<Value>,
     /// When replicas and disks must have confirmed a grant.
-    pub(super) confirm_by: Option<Instant>,
+    pub(crate) confirm_by: Option<Instant>,
+    /// Whether it is a delete of a vote that was never sent, so that it need not become pending.
+    pub(crate) unneeded: bool,
     /// Counts a redirected delete until it is done, on any server.
     astray: Option<Arc<()>>,
     /// Makes the end of the process wait. Used for deletes only, because deletes remove whatever other commands leave
@@ -172,7 +172,7 @@ pub(crate) struct InFlight {
 
 impl InFlight {
     /// Creates a command under way. `answer` receives its reply.
-    pub(super) fn new(command: Command, answer: oneshot::Sender<Result<Value, Fault>>) -> Self {
+    pub(crate) fn new(command: Command, answer: oneshot::Sender<Result<Value, Fault>>) -> Self {
         let delete = matches!(command.purpose, Purpose::Delete { .. });
         let under_way = delete.then(UnderWay::begin);
         let (detour, confirm_by, parts) = (Detour::default(), None, Vec::new());
@@ -184,41 +184,52 @@ impl InFlight {
             set: None,
             parts,
             confirm_by,
+            unneeded: false,
             astray: None,
             _under_way: under_way,
         }
     }
 
     /// Replaces the command by its follow-up, for the same caller.
-    pub(super) fn followed_by(self, command: Command) -> Self {
+    pub(crate) fn followed_by(self, command: Command) -> Self {
         Self { detour: self.detour, ..Self::new(command, self.answer) }
     }
 
     /// Creates a command without a waiting caller.
-    pub(super) fn unheard(command: Command) -> Self {
+    pub(crate) fn unheard(command: Command) -> Self {
         Self::new(command, oneshot::channel().0)
     }
 
     /// Called when it leaves its first server. Counts a delete from now on.
-    pub(super) fn goes_astray(&mut self, counter: &Weak<()>) {
+    pub(crate) fn goes_astray(&mut self, counter: &Weak<()>) {
         if matches!(self.command.purpose, Purpose::Delete { .. }) && self.astray.is_none() {
             self.astray = counter.upgrade();
         }
     }
 
     /// Discards all replies, because the command is sent again to another server.
-    pub(super) fn forget_answers(&mut self) {
-        (self.again, self.set) = (false, None);
+    pub(crate) fn forget_answers(&mut self) {
+        (self.again, self.set, self.unneeded) = (false, None, false);
         self.parts.clear();
     }
 
-    /// Whether the value can be the next part of the reply.
-    pub(super) fn fits_part(&self, parts: &Parts, value: &Value) -> bool {
-        parts.fits(self.parts.len(), value)
+    /// Whether the value can be the reply, or the part of it that is due.
+    pub(super) fn fits(&self, value: &Value) -> bool {
+        match &self.command.expects {
+            // The first of two replies. That of `CLIENT CACHING` has the same form as that of `SET`.
+            _ if self.has_two_answers() => reply::sets(value),
+            Expects::Anything => true,
+            Expects::Echo(echo) => reply::echoes(value, echo),
+            Expects::Token(token) => reply::says_ours(value, token),
+            Expects::Owner => reply::owns(value),
+            Expects::Durable(wanted) => wanted.fits(value),
+            Expects::Parts(parts) => parts.fits(self.parts.len(), value),
+            Expects::Time => reply::time(value).is_some() || matches!(value, Value::ServerError(_)),
+        }
     }
 
     /// Adds a part. Returns the whole reply after the last one.
-    pub(super) fn whole(&mut self, value: Value) -> Option<Value> {
+    pub(crate) fn whole(&mut self, value: Value) -> Option<Value> {
         if self.has_two_answers() {
             self.set = Some(value == Value::Okay);
             return None;
@@ -229,7 +240,7 @@ impl InFlight {
     }
 
     /// Returns the prefix, which has a separate reply.
-    pub(super) fn before(&self) -> &'static [u8] {
+    pub(crate) fn before(&self) -> &'static [u8] {
         match (self.detour.asking, self.command.untracked) {
             (true, _) => ASKING,
             (false, true) => UNTRACKED,
@@ -238,17 +249,17 @@ impl InFlight {
     }
 
     /// Returns the encoded length.
-    pub(super) fn length(&self) -> usize {
+    pub(crate) fn length(&self) -> usize {
         self.before().len() + self.command.bytes.len()
     }
 
     /// Whether its effect is no longer wanted, because no caller waits for it.
-    pub(super) fn is_unwanted(&self) -> bool {
+    pub(crate) fn is_unwanted(&self) -> bool {
         self.answer.is_closed() && self.command.purpose.is_for_who_listens(self.detour)
     }
 
     /// Whether the first of its two replies is still to come.
-    pub(super) fn has_two_answers(&self) -> bool {
+    fn has_two_answers(&self) -> bool {
         let two = !self.before().is_empty() || matches!(self.command.expects, Expects::Owner);
         two && self.set.is_none()
     }

@@ -1,0 +1,262 @@
+//! Keeps the deletes without a confirmation. The next connection sends them before anything else.
+//!
+//! A delete stays pending because it is unknown whether the server ran it. Its vote may be on the server for a whole
+//! TTL or arrive later, and would keep all clients out. The delete of a vote that was never sent is not kept, so that
+//! it cannot displace others.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
+use std::sync::Arc;
+
+use super::super::link::Link;
+use super::super::redirects::Outlet;
+use super::command::{Command, InFlight, Purpose};
+use crate::clock::Instant;
+use crate::node::Fault;
+use crate::telemetry::Throttle;
+
+/// The maximum number of pending deletes. Beyond it the oldest are dropped, because their keys expire. A client reaches
+/// it if a server is down for long.
+const MAX_PENDING_DELETES: usize = 10_000;
+/// The maximum number of unsent votes to remember. The delete of a forgotten one is kept needlessly.
+const MAX_UNSENT_VOTES: usize = 32_768;
+
+/// The pending deletes of one node, across reconnects. The read half of a connection has them, because they follow
+/// from replies.
+pub(crate) struct PendingDeletes {
+    /// By their encoded bytes, so that the delete of a claim is kept once.
+    deletes: Recent<Vec<u8>, Command>,
+    /// Knows how long deletes are pending.
+    pub(super) link: Arc<Link>,
+    /// The channel to the cluster of the node, if there is one.
+    outlet: Option<Outlet>,
+    /// Limits the log records about refused deletes.
+    pub(super) refusals: Throttle,
+}
+
+impl PendingDeletes {
+    /// Creates an empty set.
+    pub(crate) fn new(link: Arc<Link>, outlet: Option<Outlet>) -> Self {
+        Self { deletes: Recent::default(), link, outlet, refusals: Throttle::default() }
+    }
+
+    /// Whether no delete is pending.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.deletes.entries.is_empty()
+    }
+
+    /// Fails a command without a reply. It is unknown whether the server ran it. A delete becomes pending, unless its
+    /// vote was never sent.
+    pub(crate) fn refuse(&mut self, in_flight: InFlight, fault: &Fault, now: Instant) {
+        if let Some(outlet) = &self.outlet {
+            outlet.owed(&in_flight);
+        }
+        if !in_flight.unneeded
+            && let Some(until) = self.add(in_flight.command, now)
+        {
+            self.link.owe(until);
+        }
+        let _ = in_flight.answer.send(Err(fault.clone()));
+    }
+
+    /// Keeps a delete whose reply was not read or that could not be sent. Returns until when its keys may exist.
+    ///
+    /// It is kept without a time limit, because a frozen server may run the vote at any time. `until` matters only
+    /// after the client is gone or shuts down, or if the previous connection could not be closed.
+    pub(crate) fn add(&mut self, mut command: Command, now: Instant) -> Option<Instant> {
+        let Purpose::Delete { owed, until, .. } = &mut command.purpose else { return None };
+        // Measured from the first time, so that repeated failures do not extend it forever.
+        let until = *until.get_or_insert(now + *owed);
+        self.deletes.insert(MAX_PENDING_DELETES, command.bytes.clone(), command);
+        Some(until)
+    }
+
+    /// Keeps a delete that succeeded. A command of the previous connection may set its key again until this time after
+    /// `opened`.
+    pub(super) fn repeat(&mut self, mut command: Command, opened: Instant) {
+        if let Purpose::Delete { owed, until, .. } = &mut command.purpose {
+            *until = Some(opened + *owed);
+            self.deletes.insert(MAX_PENDING_DELETES, command.bytes.clone(), command);
+        }
+    }
+
+    /// Takes all pending deletes. Those that fail are added again.
+    pub(crate) fn take(&mut self) -> Vec<Command> {
+        std::mem::take(&mut self.deletes).values().collect()
+    }
+
+    /// Drops the deletes whose keys must have expired, unless a vote arrived later. After the client is gone, no
+    /// connection remains that could delete the key of such a vote.
+    pub(crate) fn forget_expired(&mut self, now: Instant) {
+        self.deletes.retain(|command| match command.purpose {
+            Purpose::Delete { until, .. } => until.is_some_and(|until| until > now),
+            _ => false,
+        });
+    }
+}
+
+/// The tokens of votes that were never sent, which have nothing to delete. The write half of a connection has them.
+#[derive(Default)]
+pub(crate) struct UnsentVotes(Recent<Arc<str>, ()>);
+
+impl UnsentVotes {
+    /// Records that a vote was never sent. This does not apply to the second command of a vote, because the first one
+    /// was sent.
+    pub(super) fn add(&mut self, command: &Command) {
+        if let Purpose::FirstVote { token, sent: false } = &command.purpose {
+            self.0.insert(MAX_UNSENT_VOTES, Arc::clone(token), ());
+        }
+    }
+
+    /// Called before a command is written. From then on, a vote may set its token on a key.
+    pub(super) fn sending(&mut self, in_flight: &mut InFlight) {
+        // Checked first, because this runs for each command and is almost always empty.
+        if self.0.entries.is_empty() {
+            return;
+        }
+        if let Purpose::FirstVote { token, .. } | Purpose::Heal(token) = &in_flight.command.purpose
+        {
+            self.0.remove(token);
+        }
+        in_flight.unneeded |= self.has_vote_of(&in_flight.command);
+    }
+
+    /// Called when a command fails without being written.
+    pub(crate) fn not_sent(&mut self, in_flight: &mut InFlight) {
+        self.add(&in_flight.command);
+        in_flight.unneeded |= self.has_vote_of(&in_flight.command);
+    }
+
+    /// Whether this is the delete of such a vote, so that it created no key. The delete follows the vote, which is not
+    /// remembered any more.
+    pub(crate) fn has_vote_of(&mut self, command: &Command) -> bool {
+        let Purpose::Delete { token, .. } = &command.purpose else { return false };
+        self.0.remove(token).is_some()
+    }
+}
+
+/// A map with a maximum number of entries, which drops the oldest.
+struct Recent<K, V> {
+    /// Each entry with its number in `order`.
+    entries: HashMap<K, (u64, V)>,
+    /// The same entries by age. Both maps always have the same keys.
+    order: BTreeMap<u64, K>,
+    next: u64,
+}
+
+impl<K, V> Default for Recent<K, V> {
+    fn default() -> Self {
+        Self { entries: HashMap::new(), order: BTreeMap::new(), next: 0 }
+    }
+}
+
+impl<K: Eq + Hash + Clone, V> Recent<K, V> {
+    /// Inserts an entry as the newest. Drops the oldest one beyond the maximum.
+    fn insert(&mut self, most: usize, key: K, value: V) {
+        // A repeated entry becomes the newest.
+        self.remove(&key);
+        if self.entries.len() >= most
+            && let Some((_, oldest)) = self.order.pop_first()
+        {
+            self.entries.remove(&oldest);
+        }
+        self.order.insert(self.next, key.clone());
+        self.entries.insert(key, (self.next, value));
+        self.next += 1;
+    }
+
+    /// Removes an entry.
+    fn remove(&mut self, key: &K) -> Option<V> {
+        let (at, value) = self.entries.remove(key)?;
+        self.order.remove(&at);
+        Some(value)
+    }
+
+    /// Returns the values, oldest first.
+    fn values(mut self) -> impl Iterator<Item = V> {
+        let order = std::mem::take(&mut self.order);
+        order.into_values().filter_map(move |key| self.entries.remove(&key).map(|(_, value)| value))
+    }
+
+    fn retain(&mut self, keep: impl Fn(&V) -> bool) {
+        let Self { entries, order, .. } = self;
+        entries.retain(|_, (at, value)| {
+            let kept = keep(value);
+            if !kept {
+                order.remove(at);
+            }
+            kept
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::command::Expects;
+    use super::*;
+
+    const TTL: Duration = Duration::from_secs(10);
+
+    fn command(bytes: &str, purpose: Purpose) -> Command {
+        let (bytes, expects) = (bytes.to_owned().into(), Expects::Anything);
+        Command { bytes, expects, purpose, timeout: TTL, untracked: false }
+    }
+
+    fn delete(token: &str) -> Command {
+        command(token, Purpose::Delete { token: token.into(), owed: TTL, until: None })
+    }
+
+    fn vote(token: &str, sent: bool) -> Command {
+        command("vote", Purpose::FirstVote { token: token.into(), sent })
+    }
+
+    #[test]
+    fn records_a_sent_claim_once() {
+        let (mut pending, now) =
+            (PendingDeletes::new(Arc::default(), None), Instant::from_start(TTL));
+        for token in ["a", "b", "a"] {
+            assert_eq!(pending.add(delete(token), now), Some(now + TTL));
+        }
+        let bytes: Vec<_> = pending.take().into_iter().map(|command| command.bytes).collect();
+        assert_eq!(bytes, [b"b", b"a"]);
+        assert!(pending.is_empty());
+    }
+
+    #[test]
+    fn delete_is_unneeded_only_if_its_vote_was_never_sent() {
+        let mut unsent = UnsentVotes::default();
+        unsent.add(&vote("unsent", false));
+        unsent.add(&vote("second command", true));
+        unsent.add(&vote("sent later", false));
+        unsent.sending(&mut InFlight::unheard(command("heal", Purpose::Heal("sent later".into()))));
+        let mut unneeded = |token| {
+            let mut delete = InFlight::unheard(delete(token));
+            unsent.sending(&mut delete);
+            delete.unneeded
+        };
+        assert_eq!(
+            ["unsent", "second command", "sent later"].map(&mut unneeded),
+            [true, false, false]
+        );
+        assert!(!unneeded("unsent"), "the delete of its next vote is needed");
+    }
+
+    #[test]
+    fn evicts_the_oldest_and_expires_only_on_demand() {
+        let (mut pending, now) =
+            (PendingDeletes::new(Arc::default(), None), Instant::from_start(TTL));
+        let all = 0..=MAX_PENDING_DELETES;
+        let until = all.filter_map(|at| pending.add(delete(&at.to_string()), now));
+        assert_eq!(until.last(), Some(now + TTL));
+        let all = pending.take();
+        assert_eq!((all.len(), &all[0].bytes[..]), (MAX_PENDING_DELETES, &b"1"[..]));
+        // A delete that fails again keeps its time limit.
+        pending.add(all[0].clone(), now + TTL / 2);
+        pending.forget_expired(now + TTL / 2);
+        assert!(!pending.is_empty());
+        pending.forget_expired(now + TTL);
+        assert!(pending.is_empty());
+    }
+}

@@ -1,0 +1,323 @@
+//! Checks replies, and does what follows from them: delivers the result, or sends another command.
+//!
+//! If a reply does not fit its command, no reply of the connection can be trusted any more. A proxy that loses one reply
+//! shifts all later ones, and a round could count another round's grant.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use redis::Value;
+
+use super::super::commands::plain;
+use super::super::native::Delete;
+use super::super::redirects::{Redirect, Stray, is_forwarded};
+use super::super::refusal::is_replicas;
+use super::super::reply;
+use super::super::steps::load_scripts;
+use super::combined::{ATTEMPTS, Combined, Request, has_long};
+use super::command::{Command, Expects, InFlight, Purpose};
+use super::decoder::{Decoder, Now};
+use super::encoder::Followup;
+use crate::node::Fault;
+
+/// The number of consecutive replies without most of their parts after which commands are no longer combined.
+const MAX_INCOMPLETE: u32 = 3;
+
+impl Decoder {
+    /// Handles the reply to a single command.
+    pub(super) fn handle_single(&mut self, mut in_flight: InFlight, value: Value, now: Now<'_>) {
+        if given_back(&in_flight, &value, self.releases()) {
+            self.pending.refuse(in_flight, &Fault::new(GIVEN_BACK), now());
+            return;
+        }
+        let denied = denied_delete(&in_flight, &value, self.target.needs.scripts);
+        if denied {
+            self.followups.push(Followup::DeleteByScript);
+        }
+        if denied || lost_scripts(&in_flight, &value) {
+            // A round drops its replies before it sends its deletes, so a command with a waiting caller has no delete
+            // ahead of it.
+            self.load_scripts();
+            (in_flight.again, in_flight.set) = (true, None);
+            self.followups.push(Followup::Send(in_flight));
+        } else if let Some(in_flight) = self.redirect(in_flight, &value) {
+            self.deliver(in_flight, value, now);
+        }
+    }
+
+    /// Returns the tokens of all releases without a reply.
+    fn releases(&self) -> impl Iterator<Item = &Arc<str>> {
+        let any = self.pending.link.has_deletes();
+        let again = self.followups.iter().filter_map(|followup| match followup {
+            Followup::Send(in_flight) => Some(in_flight),
+            _ => None,
+        });
+        let open = self.expected.iter().flat_map(Request::members).chain(again);
+        open.take_while(move |_| any).filter_map(|open| match &open.command.purpose {
+            Purpose::Delete { token, .. } => Some(token),
+            _ => None,
+        })
+    }
+
+    fn load_scripts(&mut self) {
+        let load = |load| Followup::Send(InFlight::unheard(plain(&load, Purpose::Plain)));
+        self.followups.extend(load_scripts().map(load));
+    }
+
+    /// Gives each command its part of the reply. Commands without a part are sent separately.
+    pub(super) fn handle_combined(
+        &mut self,
+        combined: Combined,
+        mut value: Value,
+        now: Now<'_>,
+    ) -> Option<Fault> {
+        if let Some(parts) = combined.split(&mut value) {
+            self.deliver_parts(combined, parts, now);
+            return None;
+        }
+        if !matches!(value, Value::ServerError(_)) || is_replicas(&value) {
+            return Some(self.distrust(combined.members, &value, now));
+        }
+        if is_no_script(&value) {
+            self.load_scripts();
+        } else {
+            // The user lacks a right, the server is too old, or a proxy rejects keys of several servers.
+            self.followups.push(Followup::Separate(combined.kind));
+        }
+        if combined.are_attempts() {
+            // Without an owner, each command continues with its script.
+            let none = vec![Value::Nil; combined.members.len()];
+            self.deliver_parts(combined, none, now);
+        } else {
+            self.send_separately(combined.members, now);
+        }
+        None
+    }
+
+    fn deliver_parts(&mut self, combined: Combined, parts: Vec<Value>, now: Now<'_>) {
+        let attempts = combined.are_attempts();
+        if attempts && has_long(&parts) {
+            self.read_long();
+        }
+        // A proxy may send combined commands to a single server, chosen by the first key, and would always do so.
+        let lacks = |(one, part): &(&InFlight, &Value)| {
+            **part == Value::Nil && (!attempts || one.set == Some(true))
+        };
+        let lacking = combined.members.iter().zip(&parts).filter(lacks).count();
+        self.incomplete = if 2 * lacking > parts.len() { self.incomplete + 1 } else { 0 };
+        if self.incomplete >= MAX_INCOMPLETE {
+            self.followups.push(Followup::Separate(combined.kind));
+        }
+        let mut separate = Vec::new();
+        for (member, part) in combined.members.into_iter().zip(parts) {
+            match part {
+                Value::Nil if !attempts => separate.push(member),
+                part => self.deliver(member, part, now),
+            }
+        }
+        self.send_separately(separate, now);
+    }
+
+    /// Handles a value that is longer than any token, or will be: other data under the name of a lock. No connection
+    /// may read it as a whole again.
+    pub(super) fn read_long(&mut self) {
+        self.pending.link.has_read_long_values();
+        self.followups.push(Followup::Separate(ATTEMPTS));
+    }
+
+    /// Sends these commands separately. Deletes are always sent. An extend is sent only if its caller waits and no
+    /// release of its lease is under way, because it would extend the lease after that.
+    fn send_separately(&mut self, members: Vec<InFlight>, now: Now<'_>) {
+        if members.is_empty() {
+            return;
+        }
+        let is_delete = |one: &InFlight| matches!(one.command.purpose, Purpose::Delete { .. });
+        // Computed once for all extends, and not for deletes. To search the open commands for each of thousands would
+        // be quadratic.
+        let given_back: HashSet<Arc<str>> = if members.iter().all(is_delete) {
+            HashSet::new()
+        } else {
+            self.releases().cloned().collect()
+        };
+        for mut member in members {
+            let delete = is_delete(&member);
+            let over = |token| !delete && given_back.contains(token);
+            if matches!(&member.command.expects, Expects::Token(token) if over(token)) {
+                self.pending.refuse(member, &Fault::new(GIVEN_BACK), now());
+            } else if delete || !member.answer.is_closed() {
+                member.again = true;
+                self.followups.push(Followup::Send(member));
+            }
+        }
+    }
+
+    /// Handles a redirect of a cluster's server. The command fails, or the task of the cluster gets it. Returns the
+    /// command if the reply is none.
+    fn redirect(&mut self, mut in_flight: InFlight, value: &Value) -> Option<InFlight> {
+        let Some(outlet) = &self.target.outlet else { return Some(in_flight) };
+        let Some(redirect) = Redirect::read(value) else { return Some(in_flight) };
+        let unserved = redirect == Redirect::Nobody;
+        let (purpose, asked) = (&in_flight.command.purpose, matches!(redirect, Redirect::Ask(_)));
+        let delete = matches!(purpose, Purpose::Delete { .. });
+        let forwarded = is_forwarded(purpose, asked, in_flight.detour)
+            // The vote created no key, so the delete is not needed.
+            && !(unserved && in_flight.unneeded);
+        if forwarded {
+            in_flight.forget_answers();
+            in_flight.goes_astray(&outlet.astray);
+            outlet.say(Stray::Redirected(in_flight, redirect));
+        } else {
+            outlet.say(Stray::Told(redirect));
+            let refusal = || self.target.route.redact_fault(reply::unexpected(value));
+            let fault = if unserved { refusal() } else { Fault::redirect() };
+            let _ = in_flight.answer.send(Err(fault));
+            if unserved && in_flight.set != Some(true) {
+                self.followups.push(Followup::NeverSent(in_flight.command));
+            }
+        }
+        if delete {
+            self.pending.link.delete_answered();
+        }
+        None
+    }
+
+    /// Delivers a reply to the caller.
+    fn deliver(&mut self, in_flight: InFlight, value: Value, now: Now<'_>) {
+        if matches!(in_flight.command.purpose, Purpose::Delete { .. }) {
+            if let Some(fault) = self.refused_delete(&value, now) {
+                self.pending.refuse(in_flight, &fault, now());
+                // Counted after the delete is recorded as pending, so that it is counted at every time.
+                self.pending.link.delete_answered();
+                return;
+            }
+            self.pending.link.delete_answered();
+        }
+        if let Some(next) = leads_to(&in_flight, &value) {
+            let keys = in_flight.command.forced_keys();
+            self.followups.push(Followup::Send(in_flight.followed_by(next)));
+            // The server does not notify the connection that deleted. Commands that are sent now follow the delete.
+            self.push_handler.watch.changed_keys(&keys);
+            return;
+        }
+        match (&in_flight.command.purpose, self.unkilled) {
+            (Purpose::Probe, _) => {
+                self.pending.link.set_used(now());
+                self.followups.push(Followup::Probed);
+            }
+            (Purpose::Confirm, _) => {
+                let unconfirmed = self.held.judge(&value, now(), |(in_flight, value), fault| {
+                    let _ = in_flight.answer.send(fault.map_or(Ok(value), Err));
+                });
+                self.followups.push(Followup::Confirmed(unconfirmed));
+            }
+            // A command of the previous connection may still arrive after this delete.
+            (Purpose::Delete { owed, .. }, Some(opened)) if opened + *owed > now() => {
+                self.pending.repeat(in_flight.command.clone(), opened);
+            }
+            _ => {}
+        }
+        let grants = may_grant(&in_flight, &value);
+        let value = believed(&in_flight.command, in_flight.set, value);
+        let timeout = in_flight.command.timeout;
+        match in_flight.confirm_by.filter(|_| grants) {
+            Some(by) => self.held.hold((in_flight, value), timeout, by),
+            None => drop(in_flight.answer.send(Ok(value))),
+        }
+    }
+
+    /// Returns why the server did not carry out a delete. The delete stays pending: the server may be busy, unable to
+    /// write, or lack a right for now. Returns `None` if it was carried out, or if the error means that the key is not
+    /// a lock's key on this server.
+    fn refused_delete(&mut self, value: &Value, now: Now<'_>) -> Option<Fault> {
+        if !matches!(value, Value::ServerError(_)) {
+            return None;
+        }
+        let fault = self.target.route.redact_fault(reply::unexpected(value));
+        if fault.permanent().is_some() {
+            return None;
+        }
+        if !std::mem::replace(&mut self.refusal_logged, true)
+            && let Some(omitted) = self.pending.refusals.admit(now())
+        {
+            self.target.warn(&format_args!(
+                "a released key is not deleted yet, retrying until its TTL ends: {fault}{omitted}"
+            ));
+        }
+        if self.pending.is_empty() {
+            self.pending_for = 0;
+        }
+        Some(fault)
+    }
+}
+
+/// Whether the reply may be a grant. All other replies are returned immediately, regardless of replicas and disks.
+fn may_grant(in_flight: &InFlight, value: &Value) -> bool {
+    match value {
+        Value::Array(parts) => parts.first() == Some(&Value::Int(1)),
+        Value::BulkString(_) if matches!(in_flight.command.expects, Expects::Token(_)) => true,
+        // The owner, if the preceding `SET` succeeded.
+        _ => in_flight.set == Some(true),
+    }
+}
+
+/// Returns the follow-up command for the same caller, if any.
+fn leads_to(in_flight: &InFlight, value: &Value) -> Option<Command> {
+    match &in_flight.command.purpose {
+        Purpose::Force { keys, then, .. } => then(keys, value),
+        Purpose::Keep(longer) if may_grant(in_flight, value) => longer.as_deref().cloned(),
+        _ => None,
+    }
+}
+
+/// Whether the command would extend a key whose delete is already under way. Its follow-up, or its repetition after the
+/// scripts were lost, would arrive after that delete.
+fn given_back<'a>(
+    in_flight: &InFlight,
+    value: &Value,
+    mut behind: impl Iterator<Item = &'a Arc<str>>,
+) -> bool {
+    let Purpose::Keep(then) = &in_flight.command.purpose else { return false };
+    let ours = match &in_flight.command.expects {
+        Expects::Echo(token) | Expects::Token(token) => token,
+        Expects::Parts(parts) => parts.echo(),
+        _ => return false,
+    };
+    (then.is_some() || lost_scripts(in_flight, value)) && behind.any(|token| **token == *ours)
+}
+
+/// The error for an extend of a released lease.
+const GIVEN_BACK: &str = "the lease was released in the meantime";
+
+/// Replaces the owner that was read, unless the preceding `SET` succeeded. Otherwise the script must
+/// determine the result.
+///
+/// If the `SET` was refused and the key has our token, the grant would result from an earlier command.
+fn believed(command: &Command, set: Option<bool>, value: Value) -> Value {
+    let set = !matches!(command.expects, Expects::Owner) || set == Some(true);
+    if set { value } else { Value::Nil }
+}
+
+/// Whether the user has lost the right to the server's compare-and-delete. The delete is then repeated by a script, if
+/// scripts are allowed.
+fn denied_delete(in_flight: &InFlight, value: &Value, scripts: Option<bool>) -> bool {
+    let Expects::Parts(parts) = &in_flight.command.expects else { return false };
+    let Value::ServerError(error) = value else { return false };
+    let told = error.details().unwrap_or_default();
+    let named = |by: Delete| told.contains(&format!("'{}'", by.name().to_lowercase()));
+    let denied = error.code() == "NOPERM" && Delete::ALL.into_iter().any(named);
+    denied && scripts.is_none() && parts.is_delete() && !in_flight.again
+}
+
+/// Whether the server has lost the scripts and the command must be repeated.
+fn lost_scripts(in_flight: &InFlight, value: &Value) -> bool {
+    // Deletes are always repeated, even if the caller no longer waits.
+    let wanted = matches!(in_flight.command.purpose, Purpose::Delete { .. })
+        || !in_flight.answer.is_closed();
+    // Only once. A server that loses the scripts again immediately has another problem.
+    is_no_script(value) && wanted && !in_flight.again
+}
+
+/// Whether the server does not know the script.
+fn is_no_script(value: &Value) -> bool {
+    matches!(value, Value::ServerError(error) if error.code() == "NOSCRIPT")
+}

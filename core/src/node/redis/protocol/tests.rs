@@ -1,0 +1,311 @@
+//! Tests the protocol without a socket and without a clock.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::Value;
+use tokio::sync::oneshot;
+
+use super::combined::Request;
+use super::combined::tests::{TTL, acquire, extend, full, release};
+use super::{
+    Decoder, Encoder, InFlight, Parser, PendingDeletes, PushHandler, SILENCE, TICK, UnsentVotes,
+};
+use crate::clock::Instant;
+use crate::node::redis::context::Target;
+use crate::node::redis::fallback::Without;
+use crate::node::redis::link::Link;
+use crate::node::{Address, Durability, Fault, Needs, Watch};
+
+/// The time at the start of each test.
+const START: Instant = Instant::from_start(Duration::from_secs(100));
+
+/// Has a caller wait for the reply.
+fn heard(mut in_flight: InFlight) -> (InFlight, oneshot::Receiver<Result<Value, Fault>>) {
+    let (answer, reply) = oneshot::channel();
+    in_flight.answer = answer;
+    (in_flight, reply)
+}
+
+/// Both halves of a connection.
+struct Connection {
+    encoder: Encoder,
+    decoder: Decoder,
+    link: Arc<Link>,
+    now: Instant,
+}
+
+impl Connection {
+    fn new() -> Self {
+        Self::with(0, None)
+    }
+
+    /// `unkilled` is the start of a connection whose predecessor may still exist.
+    fn with(min_replicas: u32, unkilled: Option<Instant>) -> Self {
+        let Ok(Address::Redis(route)) = Address::parse("redis://127.0.0.1") else { unreachable!() };
+        let durability = Durability { min_replicas, fsync: false };
+        let needs = Needs { key_prefix: "lock:".to_owned(), durability, scripts: None };
+        let target = Target::alone(route, Duration::ZERO, needs, Arc::default(), None);
+        let (link, watch) = (Arc::new(Link::default()), Arc::new(Watch::new(Arc::default())));
+        link.set_used(START);
+        let pushes = Arc::new(PushHandler::new(watch, START));
+        let (unsent, dialect) = (UnsentVotes::default(), (None, Without::default()));
+        Self {
+            encoder: Encoder::new(&target, unsent, dialect, Arc::clone(&link), Arc::clone(&pushes)),
+            decoder: Decoder::new(
+                target,
+                (Parser::default(), Duration::ZERO),
+                PendingDeletes::new(Arc::clone(&link), None),
+                unkilled,
+                pushes,
+            ),
+            link,
+            now: START,
+        }
+    }
+
+    /// Submits a command that another one may follow immediately.
+    fn submit(&mut self, in_flight: InFlight) {
+        self.encoder.submit(in_flight, false, self.now, &mut self.decoder.expected);
+    }
+
+    /// Returns the commands to write, each with its arguments, as if they were written.
+    fn written(&mut self) -> Vec<Vec<String>> {
+        let now = self.now;
+        self.encoder.confirm(|| now, &mut self.decoder.expected);
+        let bytes = self.encoder.bytes(&mut self.decoder.expected).to_vec();
+        self.encoder.written(bytes.len());
+        let (mut parser, mut commands) = (Parser::default(), Vec::new());
+        parser.add(&bytes);
+        while let Some(Value::Array(words)) = parser.next().unwrap() {
+            let word = |word| match word {
+                Value::BulkString(word) => String::from_utf8(word).unwrap(),
+                other => panic!("{other:?}"),
+            };
+            commands.push(words.into_iter().map(word).collect());
+        }
+        commands
+    }
+
+    /// Handles bytes of the server, and what they lead to.
+    fn read(&mut self, bytes: &str) -> Option<Fault> {
+        let now = self.now;
+        let fault = self.decoder.read(bytes.as_bytes(), &|| now);
+        self.decoder.pass_followups(&mut self.encoder, || now);
+        fault
+    }
+
+    /// Returns the number of commands of each request that has no reply.
+    fn shape(&mut self) -> Vec<usize> {
+        self.encoder.bytes(&mut self.decoder.expected);
+        self.decoder.expected.iter().map(|request| request.members().len()).collect()
+    }
+
+    /// Ends the connection. Returns the pending deletes.
+    fn end(self) -> PendingDeletes {
+        let Self { encoder, decoder, now, .. } = self;
+        decoder.end(encoder, Some(&Fault::new("broken")), now).1
+    }
+}
+
+fn names(commands: &[Vec<String>]) -> Vec<&str> {
+    commands.iter().map(|words| &*words[0]).collect()
+}
+
+#[test]
+fn counts_every_command_and_keeps_deletes_without_a_reply() {
+    let mut connection = Connection::new();
+    ["a", "b", "c"].into_iter().for_each(|name| connection.submit(extend(name, name)));
+    ["a", "b"].into_iter().for_each(|name| connection.submit(release(name, name)));
+    ["d", "e"].into_iter().for_each(|name| connection.submit(extend(name, name)));
+    assert!(connection.encoder.is_unwritten());
+    assert_eq!((connection.encoder.count(), connection.decoder.replied()), (7, 0));
+    assert_eq!(connection.shape(), [3, 2, 2]);
+    assert_eq!(connection.read("*3\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n"), None);
+    assert_eq!(connection.decoder.replied(), 3);
+    let deletes = connection.end().take();
+    assert_eq!(deletes.len(), 2);
+}
+
+#[test]
+fn delete_of_an_unwritten_vote_is_not_pending() {
+    let mut connection = Connection::new();
+    let (vote, _reply) = heard(acquire("a", "a"));
+    connection.submit(vote);
+    connection.written();
+    connection.submit(release("a", &full("a")));
+    let (vote, _reply) = heard(acquire("b", "b"));
+    connection.submit(vote);
+    connection.submit(release("b", &full("b")));
+    // Without a caller it is not sent at all.
+    connection.submit(acquire("c", "c"));
+    connection.submit(release("c", &full("c")));
+    let deletes = connection.end().take();
+    assert_eq!(deletes.iter().map(|delete| delete.key().unwrap()).collect::<Vec<_>>(), ["a"]);
+}
+
+#[test]
+fn stops_batching_after_a_refusal() {
+    let mut connection = Connection::new();
+    let batch = |connection: &mut Connection| {
+        ["a", "b"].into_iter().for_each(|name| connection.submit(heard(extend(name, name)).0));
+        ["a", "b"].into_iter().for_each(|name| connection.submit(release(name, name)));
+        connection.shape()
+    };
+    assert_eq!(batch(&mut connection), [2, 2]);
+    assert_eq!(connection.read("-NOPERM no\r\n"), None);
+    // The releases. Both extends lost their callers.
+    assert_eq!(connection.read("*2\r\n$1\r\na\r\n$1\r\nb\r\n"), None);
+    assert_eq!(batch(&mut connection), [1, 1, 2]);
+}
+
+#[test]
+fn batches_only_reads_of_released_keys() {
+    let mut connection = Connection::new();
+    // Without a waiting caller, the release only undoes a vote.
+    connection.submit(release("c", "c"));
+    let mut replies = Vec::new();
+    for name in ["a", "b"] {
+        let (release, reply) = heard(release(name, name));
+        connection.submit(release);
+        replies.push(reply);
+    }
+    for name in ["a", "c", "d", "a", "b"] {
+        let (acquire, reply) = heard(acquire(name, name));
+        connection.submit(acquire);
+        replies.push(reply);
+    }
+    assert_eq!(connection.shape(), [3, 1, 1, 1, 2]);
+}
+
+#[test]
+fn loads_lost_scripts_and_repeats_the_command_once() {
+    let mut connection = Connection::new();
+    let (extend, mut reply) = heard(extend("a", "ours"));
+    connection.submit(extend);
+    let first = connection.written();
+    assert_eq!(connection.read("-NOSCRIPT no\r\n"), None);
+    let again = connection.written();
+    assert!(again[..7].iter().all(|words| words[..2] == ["SCRIPT", "LOAD"]));
+    assert_eq!(again[7..], first[..]);
+    assert_eq!(connection.read(&"+OK\r\n".repeat(7)), None);
+    assert_eq!(connection.read("-NOSCRIPT no\r\n"), None);
+    assert!(connection.written().is_empty());
+    assert!(matches!(reply.try_recv(), Ok(Ok(Value::ServerError(_)))));
+}
+
+#[test]
+fn extend_is_not_repeated_after_a_release() {
+    let mut connection = Connection::new();
+    let (extend, mut reply) = heard(extend("a", "ours"));
+    connection.submit(extend);
+    connection.submit(release("a", "ours"));
+    connection.written();
+    assert_eq!(connection.read("-NOSCRIPT no\r\n"), None);
+    assert!(reply.try_recv().unwrap().unwrap_err().to_string().contains("released"));
+    assert!(connection.written().is_empty());
+}
+
+#[test]
+fn reply_of_another_command_ends_the_connection() {
+    for reply in ["$6\r\ntheirs\r\n", "*2\r\n:1\r\n$6\r\ntheirs\r\n", "-READONLY no\r\n", "+OK\r\n"]
+    {
+        let mut connection = Connection::new();
+        let (extend, mut result) = heard(extend("a", "ours"));
+        connection.submit(extend);
+        connection.written();
+        assert!(connection.read(reply).is_some(), "{reply}");
+        assert!(result.try_recv().unwrap().is_err(), "{reply}");
+        assert!(connection.read("+OK\r\n").is_some(), "no command is left");
+    }
+}
+
+#[test]
+fn refused_delete_is_pending_and_sent_again_later() {
+    let mut connection = Connection::new();
+    connection.submit(release("a", "ours"));
+    connection.written();
+    assert!(connection.link.has_deletes());
+    assert_eq!(connection.read("-BUSY no\r\n"), None);
+    assert!(!connection.link.has_deletes() && connection.link.has_pending_deletes(START));
+    connection.now = START + Duration::from_secs(1);
+    connection.decoder.retry_deletes(connection.now);
+    connection.read("");
+    assert!(connection.link.has_deletes() && !connection.link.has_pending_deletes(START));
+    assert_eq!(names(&connection.written()), ["CLIENT", "EVALSHA"]);
+    assert_eq!(connection.read("+OK\r\n$4\r\nours\r\n"), None);
+    assert!(!connection.link.has_deletes() && !connection.decoder.has_pending_deletes());
+}
+
+#[test]
+fn deletes_are_repeated_while_the_previous_connection_may_exist() {
+    let mut connection = Connection::with(0, Some(START));
+    let (release, mut reply) = heard(release("a", "ours"));
+    connection.submit(release);
+    connection.written();
+    assert_eq!(connection.read("$4\r\nours\r\n"), None);
+    assert!(reply.try_recv().unwrap().is_ok());
+    let mut repeated = Vec::new();
+    for second in 1..30 {
+        connection.now = START + Duration::from_secs(second);
+        connection.decoder.retry_deletes(connection.now);
+        connection.read("");
+        if !connection.written().is_empty() {
+            repeated.push(second);
+            assert_eq!(connection.read("+OK\r\n*2\r\n:0\r\n$4\r\nours\r\n"), None);
+        }
+    }
+    assert_eq!(repeated, [1, 3, 7], "for as long as a key can live");
+}
+
+#[test]
+fn replicas_confirm_a_grant_before_it_is_delivered() {
+    let mut connection = Connection::with(1, None);
+    let (first, mut reply) = heard(acquire("a", "a"));
+    connection.submit(first);
+    assert_eq!(names(&connection.written()), ["SET", "GETRANGE", "WAIT"]);
+    let granted = format!("+OK\r\n$32\r\n{}\r\n", full("a"));
+    assert_eq!(connection.read(&granted), None);
+    let (second, mut later) = heard(acquire("b", "b"));
+    connection.submit(second);
+    assert_eq!(names(&connection.written()), ["SET", "GETRANGE"], "one request at a time");
+    assert!(reply.try_recv().is_err());
+    assert_eq!(connection.read(":1\r\n"), None);
+    assert!(reply.try_recv().unwrap().is_ok());
+    assert_eq!(names(&connection.written()), ["WAIT"]);
+    assert_eq!(connection.read(&granted.replace("-a", "-b")), None);
+    assert_eq!(connection.read(":0\r\n"), None);
+    assert!(later.try_recv().is_err(), "there is time for another request");
+    assert_eq!(names(&connection.written()), ["WAIT"]);
+    connection.now = START + TTL;
+    assert_eq!(connection.read(":0\r\n"), None);
+    assert!(later.try_recv().unwrap().is_err());
+}
+
+#[test]
+fn silent_server_is_detected_only_while_replies_are_outstanding() {
+    let mut connection = Connection::new();
+    connection.submit(InFlight::unheard(super::super::commands::ping()));
+    connection.written();
+    let mut ticks = 0;
+    while connection.decoder.count_silence().is_none() {
+        ticks += 1;
+        if ticks == 3 {
+            connection.decoder.end_silence();
+        }
+    }
+    assert_eq!(TICK * (ticks - 3), SILENCE + TICK);
+    assert_eq!(connection.read("+PONG\r\n"), None);
+    assert!(connection.decoder.count_silence().is_none());
+}
+
+#[test]
+fn idle_connection_is_probed_first() {
+    let mut connection = Connection::new();
+    connection.now = START + Duration::from_secs(60);
+    connection.encoder.probe_if_idle(false, connection.now, &mut connection.decoder.expected);
+    assert!(connection.encoder.is_probing());
+    assert_eq!(names(&connection.written()), ["PING"]);
+    assert_eq!(connection.read("+PONG\r\n"), None);
+    assert!(!connection.encoder.is_probing() && !connection.link.is_idle(connection.now));
+}
