@@ -47,8 +47,9 @@ pub(super) struct Session {
     kept: u64,
     /// Whether a thread waits in the socket for bytes. No other thread may read, or bytes would arrive out of order.
     lent: bool,
-    /// Whether a thread may do that.
-    may_lend: bool,
+    /// The descriptor in which a thread may do that.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    lendable: Option<i32>,
 }
 
 /// The state of a session for the connection's own task.
@@ -77,11 +78,9 @@ impl Session {
         clock: Arc<dyn Clock>,
         socket: Socket,
     ) -> Self {
-        #[cfg(any(target_os = "linux", target_os = "android"))]
-        let may_lend = socket.may_wait();
-        #[cfg(not(any(target_os = "linux", target_os = "android")))]
-        let may_lend = false;
         Self {
+            #[cfg(any(target_os = "linux", target_os = "android"))]
+            lendable: socket.may_wait().then(|| socket.descriptor()),
             commands,
             encoder,
             decoder,
@@ -94,7 +93,6 @@ impl Session {
             panicked: None,
             kept: 0,
             lent: false,
-            may_lend,
         }
     }
 

@@ -6,7 +6,6 @@ use std::time::Duration;
 use redis::Value;
 use tokio::sync::oneshot;
 
-use super::combined::Request;
 use super::combined::tests::{TTL, acquire, extend, full, release};
 use super::{
     Decoder, Encoder, InFlight, Parser, PendingDeletes, PushHandler, SILENCE, TICK, UnsentVotes,

@@ -77,12 +77,11 @@ impl Session {
     /// another thread reads, or must read.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     pub(crate) fn lend(&mut self) -> Option<i32> {
-        let useless = self.broken.is_some() || self.lent || self.is_kept() || !self.is_open();
-        if useless || !self.may_lend {
+        if self.broken.is_some() || self.lent || self.is_kept() || !self.is_open() {
             return None;
         }
-        self.lent = true;
-        Some(self.descriptor())
+        self.lent = self.lendable.is_some();
+        self.lendable
     }
 
     /// Whether a thread waits in the socket.
