@@ -126,13 +126,6 @@ impl Backlog {
     pub(super) fn of(context: &mut Option<Self>) -> &mut Self {
         context.as_mut().expect("a connection has the backlog")
     }
-
-    /// Refuses a command that cannot be sent. Commands are never queued across a reconnect, except as pending deletes.
-    pub(super) fn refuse(&mut self, mut in_flight: InFlight, fault: &Fault, now: Instant) {
-        // A vote that was never sent created no key, so its delete is not needed.
-        self.unsent_votes.not_sent(&mut in_flight);
-        self.pending.refuse(in_flight, fault, now);
-    }
 }
 
 impl Context {
@@ -167,17 +160,12 @@ impl Context {
         }
     }
 
-    /// Forgets the pending deletes whose keys have expired. Returns true if none is left.
-    pub(super) fn forgets_pending_deletes(&mut self) -> bool {
-        let pending = &mut Backlog::of(&mut self.backlog).pending;
-        pending.forget_expired(self.clock.now());
-        pending.is_empty()
-    }
-
-    /// Refuses a command without a connection.
-    pub(super) fn refuse(&mut self, in_flight: InFlight, fault: &Fault) {
-        let now = self.clock.now();
-        Backlog::of(&mut self.backlog).refuse(in_flight, fault, now);
+    /// Refuses a command that cannot be sent. Commands are never queued across a reconnect, except as pending deletes.
+    pub(super) fn refuse(&mut self, mut in_flight: InFlight, fault: &Fault) {
+        let (now, backlog) = (self.clock.now(), Backlog::of(&mut self.backlog));
+        // A vote that was never sent created no key, so its delete is not needed.
+        backlog.unsent_votes.not_sent(&mut in_flight);
+        backlog.pending.refuse(in_flight, fault, now);
     }
 
     /// Determines when the server takes first votes: when it is old enough by its own report and by ours.

@@ -15,19 +15,16 @@ use tokio::sync::oneshot;
 use tokio::task::yield_now;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use super::commands::plain;
 use super::context::{Backlog, Context, Opening};
-use super::fallback::Without;
 use super::features::FeatureCheck;
 use super::lane::Lane;
-use super::link::{Link, VotesFrom};
+use super::link::VotesFrom;
 use super::notifications::Notifications;
-use super::protocol::{Decoder, Encoder, InFlight, Purpose, PushHandler, TICK};
+use super::protocol::{Decoder, Encoder, InFlight, PushHandler, TICK};
 use super::renewal::Renewal;
 use super::resolver::{Found, News};
 use super::session::{PANICKED, Session, Standing};
 use super::socket::Socket;
-use super::steps::about;
 use super::talk::{Talk, cannot_connect};
 use crate::node::Fault;
 
@@ -42,6 +39,9 @@ pub(super) enum End {
 /// How often is done what nobody asks for.
 /// No chore is urgent: each is a repetition.
 const CHORES: Duration = Duration::from_secs(1);
+/// The interval at which an unreadable age is requested again. The server's clock may have been corrected, or its user
+/// may have the right by now.
+const AGES: Duration = Duration::from_secs(5);
 
 /// One open connection's task. Dropping it refuses what has no answer, unless it ended well.
 pub(super) struct Keeper<'a> {
@@ -58,8 +58,10 @@ pub(super) struct Keeper<'a> {
     notifications: Option<Notifications>,
     /// Finds out whether a new connection would have more features.
     features: FeatureCheck,
-    /// Requests the server's age until it can be read.
-    age: Option<AgeCheck>,
+    /// Whether the server's age could not be read yet.
+    ageless: bool,
+    /// Receives the reply to the last request for it.
+    age: Option<oneshot::Receiver<Result<Value, Fault>>>,
     /// Commands as they were counted at the last tick.
     asked: u64,
     /// Why it ended, for those whose answers never came; `None` in the end of which nothing is left.
@@ -87,7 +89,9 @@ impl<'a> Keeper<'a> {
         let (news, waiting) = (context.resolver.news(), std::mem::take(waiting));
         let pause = context.ends_at_redirects();
         let features = FeatureCheck::new(&context.target, &found, greeting.without);
-        let age = AgeCheck::new(&context.link, greeting.without);
+        // Without support for `INFO`, the age stays unknown.
+        let ageless =
+            matches!(context.link.votes_from(), VotesFrom::Never) && !greeting.without.extras;
         let now = context.clock.now();
         let pushes = Arc::new(PushHandler::new(Arc::clone(&context.watch), now));
         let encoder = Encoder::new(
@@ -109,9 +113,20 @@ impl<'a> Keeper<'a> {
         let open = || Notifications::open(endpoint, greeting.run_id, handler, pause);
         let notifications = greeting.pushes.then(open);
         // Until it is known better: this is what a panic leaves behind.
-        let (asked, end) = (0, Some(Fault::new(PANICKED)));
-        let keeper =
-            Self { lane, context, found, news, renewal, notifications, features, age, asked, end };
+        let end = Some(Fault::new(PANICKED));
+        let keeper = Self {
+            lane,
+            context,
+            found,
+            news,
+            renewal,
+            notifications,
+            features,
+            ageless,
+            age: None,
+            asked: 0,
+            end,
+        };
         lane.lend(session, |session| session.begin(waiting));
         if !greeting.pushes {
             lane.share();
@@ -133,9 +148,10 @@ impl<'a> Keeper<'a> {
 
     /// Until the end: what is asked, what is answered, and the time in between. `Err`: why the connection broke.
     async fn keep(&mut self) -> Result<(), Fault> {
-        let (mut tick, mut chores) = (every(TICK), every(CHORES));
+        let (mut tick, mut chores, mut ages) = (every(TICK), every(CHORES), every(AGES));
         // The first one in a while, not at once: the greeting has just asked all that they ask.
         chores.reset();
+        ages.reset_after(CHORES);
         loop {
             let standing = self.attend().await?;
             if standing.idle {
@@ -168,12 +184,15 @@ impl<'a> Keeper<'a> {
                     self.of_session(Session::leave).await;
                     Ok(())
                 }
-                about = AgeCheck::reply(&mut self.age) => {
+                about = next_age(&mut self.age) => {
                     self.read_age(&about);
                     Ok(())
                 }
-                _ = chores.tick(), if standing.pending_deletes || self.age.is_some() => {
+                _ = ages.tick(), if self.ageless => {
                     self.request_age().await;
+                    Ok(())
+                }
+                _ = chores.tick(), if standing.pending_deletes => {
                     self.of_session(Session::retry_deletes).await;
                     Ok(())
                 }
@@ -261,47 +280,14 @@ fn every(period: Duration) -> Interval {
     interval
 }
 
-/// The number of seconds after which an unreadable age is requested again. The server's clock may have been corrected,
-/// or its user may have the right by now.
-const AGE_INTERVAL: u32 = 5;
-
-/// Requests the age of a server that could not be read.
-#[derive(Default)]
-struct AgeCheck {
-    /// The number of seconds so far.
-    seconds: u32,
-    reply: Option<oneshot::Receiver<Result<Value, Fault>>>,
-}
-
-impl AgeCheck {
-    /// Creates the requests, unless the age is known or `INFO` is not supported.
-    fn new(link: &Link, without: Without) -> Option<Self> {
-        let ageless = matches!(link.votes_from(), VotesFrom::Never) && !without.extras;
-        ageless.then(Self::default)
-    }
-
-    /// Returns the request if it is due. Called once per second.
-    fn request(&mut self) -> Option<InFlight> {
-        let due = self.seconds.is_multiple_of(AGE_INTERVAL);
-        self.seconds += 1;
-        due.then(|| {
-            let (answer, reply) = oneshot::channel();
-            self.reply = Some(reply);
-            InFlight::new(plain(&about("server"), Purpose::Plain), answer)
-        })
-    }
-
-    /// Waits for the next reply. Dropping the future loses no reply.
-    async fn reply(this: &mut Option<Self>) -> Value {
-        if let Some(check) = this
-            && let Some(reply) = &mut check.reply
-        {
-            let result = reply.await;
-            check.reply = None;
-            if let Ok(Ok(value)) = result {
-                return value;
-            }
+/// Returns the next reply to a request for the server's age. Dropping the future loses no reply.
+async fn next_age(reply: &mut Option<oneshot::Receiver<Result<Value, Fault>>>) -> Value {
+    if let Some(waiting) = reply {
+        let result = waiting.await;
+        *reply = None;
+        if let Ok(Ok(value)) = result {
+            return value;
         }
-        pending().await
     }
+    pending().await
 }

@@ -2,8 +2,8 @@
 //!
 //! [`commands`] encodes the commands, and [`queue`] keeps their order. The task of [`connection`] opens a connection
 //! with [`reconnect`] and [`handshake`]. It lends its [`session`] to waiting threads and tasks ([`lane`]). [`protocol`]
-//! implements the protocol without I/O, and [`reply`] parses the replies. The `redis` crate encodes, parses and reads URLs. No
-//! other folder uses it.
+//! implements the protocol without I/O, and [`reply`] parses the replies. The `redis` crate encodes, parses and reads
+//! URLs. No other folder uses it.
 
 mod calls;
 mod cluster;

@@ -118,6 +118,7 @@ impl Reconnect {
             if attempts.begun.is_none() && pause.is_zero() {
                 attempts.begin(context, &self.formers);
             }
+            let backlog = Backlog::of(&mut context.backlog);
             tokio::select! {
                 ended = attempts.next(), if attempts.begun.is_some() => match ended {
                     // The first successful attempt counts. A failure counts only if it is the last one.
@@ -131,7 +132,7 @@ impl Reconnect {
                 () = &mut pause_ends, if attempts.begun.is_none() => {
                     attempts.begin(context, &self.formers);
                 }
-                command = Backlog::of(&mut context.backlog).commands.recv(), if more => match (command, &refusal) {
+                command = backlog.commands.recv(), if more => match (command, &refusal) {
                     // Before the first attempt, no error exists that could be returned.
                     (Some(command), None) => waiting.push(command),
                     (Some(command), Some(refusal)) => {
@@ -140,7 +141,10 @@ impl Reconnect {
                     (None, _) => {
                         more = false;
                         // The client is gone. Pending deletes are sent as long as their keys may exist.
-                        if context.forgets_pending_deletes() && waiting.is_empty() {
+                        let now = context.clock.now();
+                        let pending = &mut Backlog::of(&mut context.backlog).pending;
+                        pending.forget_expired(now);
+                        if pending.is_empty() && waiting.is_empty() {
                             return None;
                         }
                     }

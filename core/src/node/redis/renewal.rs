@@ -12,8 +12,7 @@ use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 use super::login::login_refused;
-use super::protocol::SILENCE;
-use super::protocol::{Command, Expects, InFlight, Purpose};
+use super::protocol::{Command, Expects, InFlight, Purpose, SILENCE};
 use crate::node::Fault;
 use crate::node::credentials::{Credentials, Granted, Provider};
 

@@ -63,7 +63,8 @@ pub(super) struct Standing {
     pub(super) idle: bool,
     /// Whether another connection is to replace it and every command has its reply.
     pub(super) left: bool,
-    /// Whether deletes are pending, which are sent again over this connection.
+    /// Whether deletes are pending, which are sent again over this connection: those that the server refused, and those
+    /// whose keys a previous connection may set again.
     pub(super) pending_deletes: bool,
     /// Whether the connection's own task must read.
     pub(super) kept: bool,
@@ -264,8 +265,8 @@ impl Session {
             open,
             gone: !self.more,
             left: self.leaving && !open && !unwritten,
-            idle: idle && !self.decoder.has_unexpired_deletes(self.clock.now()),
-            pending_deletes: self.decoder.has_pending_deletes(),
+            idle: idle && !self.decoder.pending.link.has_pending_deletes(self.clock.now()),
+            pending_deletes: !self.decoder.pending.is_empty(),
             kept: self.is_kept(),
         }
     }

@@ -1,13 +1,16 @@
 //! What happens to an open connection, besides what is asked.
 
 use redis::Value;
+use tokio::sync::oneshot;
 
+use super::super::commands::plain;
 use super::super::handshake::{field, text, votes_in};
 use super::super::notifications::Event;
-use super::super::protocol::InFlight;
+use super::super::protocol::{InFlight, Purpose};
 use super::super::renewal::Renewal;
 use super::super::session::Session;
-use super::{AgeCheck, Keeper};
+use super::super::steps::about;
+use super::Keeper;
 use crate::node::Fault;
 
 impl Keeper<'_> {
@@ -35,18 +38,18 @@ impl Keeper<'_> {
         self.of_session(|session| command.take().map(|command| session.send(command))).await;
     }
 
-    /// Requests the server's age if it could not be read. Called once per second.
+    /// Requests the server's age again.
     pub(super) async fn request_age(&mut self) {
-        if let Some(request) = self.age.as_mut().and_then(AgeCheck::request) {
-            self.send(request).await;
-        }
+        let (answer, reply) = oneshot::channel();
+        self.age = Some(reply);
+        self.send(InFlight::new(plain(&about("server"), Purpose::Plain), answer)).await;
     }
 
     /// Handles the server's age. If it is readable now, the server votes once it is old enough.
     pub(super) fn read_age(&mut self, about: &Value) {
         let about = text(about);
         if let Some(wait) = votes_in(&about, self.context.target.guard) {
-            self.age = None;
+            self.ageless = false;
             // A proxy that changes its server keeps this connection, so the previous server may still run.
             self.context.enter(field(&about, "run_id").map(str::to_owned), false);
             self.context.link.set_votes_from(self.context.votes_in(wait));

@@ -49,7 +49,7 @@ pub(crate) struct Decoder {
     /// The grants that replicas and disks must confirm, with their commands.
     pub(super) held: HeldGrants<(InFlight, Value)>,
     /// The deletes without a confirmation.
-    pub(super) pending: PendingDeletes,
+    pub(crate) pending: PendingDeletes,
     /// The number of seconds in which pending deletes were not sent again.
     pub(super) pending_for: u32,
     /// Whether it was logged that the server refuses deletes.
@@ -188,23 +188,14 @@ impl Decoder {
         self.followups.push(Followup::PendingDeletes(self.pending.take()));
     }
 
-    /// Whether deletes are pending: those that the server refused, and those whose keys a previous connection may set
-    /// again.
-    pub(crate) fn has_pending_deletes(&self) -> bool {
-        !self.pending.is_empty()
-    }
-
-    /// Whether a delete is pending whose keys may still exist.
-    pub(crate) fn has_unexpired_deletes(&self, now: Instant) -> bool {
-        self.pending.link.has_pending_deletes(now)
-    }
-
     /// Sends the pending deletes again after 1, 2, 4 and 8 seconds, then every 8. Called once per second.
     pub(crate) fn retry_deletes(&mut self, now: Instant) {
-        self.pending_for += u32::from(self.has_pending_deletes());
+        if self.pending.is_empty() {
+            return;
+        }
+        self.pending_for += 1;
         // Each delay is added to the previous ones.
-        let due = matches!(self.pending_for, 1 | 3) || self.pending_for % 8 == 7;
-        if self.has_pending_deletes() && due {
+        if matches!(self.pending_for, 1 | 3) || self.pending_for % 8 == 7 {
             self.pending.forget_expired(now);
             self.send_pending_deletes();
         }

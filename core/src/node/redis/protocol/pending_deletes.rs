@@ -27,7 +27,7 @@ pub(crate) struct PendingDeletes {
     /// By their encoded bytes, so that the delete of a claim is kept once.
     deletes: Recent<Vec<u8>, Command>,
     /// Knows how long deletes are pending.
-    pub(super) link: Arc<Link>,
+    pub(crate) link: Arc<Link>,
     /// The channel to the cluster of the node, if there is one.
     outlet: Option<Outlet>,
     /// Limits the log records about refused deletes.
