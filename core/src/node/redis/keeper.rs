@@ -58,10 +58,8 @@ pub(super) struct Keeper<'a> {
     notifications: Option<Notifications>,
     /// Finds out whether a new connection would have more features.
     features: FeatureCheck,
-    /// Whether the server's age could not be read yet.
-    ageless: bool,
-    /// Receives the reply to the last request for it.
-    age: Option<oneshot::Receiver<Result<Value, Fault>>>,
+    /// The request for the server's age, which could not be read yet. `None` once it is known, and without `INFO`.
+    age: Option<AgeRequest>,
     /// Commands as they were counted at the last tick.
     asked: u64,
     /// Why it ended, for those whose answers never came; `None` in the end of which nothing is left.
@@ -89,9 +87,7 @@ impl<'a> Keeper<'a> {
         let (news, waiting) = (context.resolver.news(), std::mem::take(waiting));
         let pause = context.ends_at_redirects();
         let features = FeatureCheck::new(&context.target, &found, greeting.without);
-        // Without support for `INFO`, the age stays unknown.
-        let ageless =
-            matches!(context.link.votes_from(), VotesFrom::Never) && !greeting.without.extras;
+        let age = matches!(context.link.votes_from(), VotesFrom::Never) && !greeting.without.extras;
         let now = context.clock.now();
         let pushes = Arc::new(PushHandler::new(Arc::clone(&context.watch), now));
         let encoder = Encoder::new(
@@ -113,20 +109,9 @@ impl<'a> Keeper<'a> {
         let open = || Notifications::open(endpoint, greeting.run_id, handler, pause);
         let notifications = greeting.pushes.then(open);
         // Until it is known better: this is what a panic leaves behind.
-        let end = Some(Fault::new(PANICKED));
-        let keeper = Self {
-            lane,
-            context,
-            found,
-            news,
-            renewal,
-            notifications,
-            features,
-            ageless,
-            age: None,
-            asked: 0,
-            end,
-        };
+        let (age, asked, end) = (age.then_some(None), 0, Some(Fault::new(PANICKED)));
+        let keeper =
+            Self { lane, context, found, news, renewal, notifications, features, age, asked, end };
         lane.lend(session, |session| session.begin(waiting));
         if !greeting.pushes {
             lane.share();
@@ -157,16 +142,12 @@ impl<'a> Keeper<'a> {
             if standing.idle {
                 return Ok(());
             }
-            if standing.left {
-                return Err(Fault::new("replaced by a connection with more features"));
-            }
-            let (lane, watched) = (self.lane, self.lane.is_watched());
-            let listed = standing.kept || !lane.is_threads();
+            let lane = self.lane;
             let heard = tokio::select! {
                 // In no fixed order: a server that never stops talking must not keep commands, or the client's end,
                 // waiting.
                 () = lane.called() => Ok(()),
-                much = read(lane), if listed => {
+                much = read(lane), if standing.kept || !lane.is_threads() => {
                     if much {
                         // All connections share one thread: whoever talks a lot lets the others go on.
                         yield_now().await;
@@ -188,7 +169,7 @@ impl<'a> Keeper<'a> {
                     self.read_age(&about);
                     Ok(())
                 }
-                _ = ages.tick(), if self.ageless => {
+                _ = ages.tick(), if self.age.is_some() => {
                     self.request_age().await;
                     Ok(())
                 }
@@ -196,7 +177,7 @@ impl<'a> Keeper<'a> {
                     self.of_session(Session::retry_deletes).await;
                     Ok(())
                 }
-                _ = tick.tick(), if standing.open || watched => self.tick().await,
+                _ = tick.tick(), if standing.open || lane.is_watched() => self.tick().await,
             };
             heard?;
         }
@@ -231,6 +212,9 @@ impl<'a> Keeper<'a> {
             session.why_broken().map_or_else(|| Ok(session.standing()), Err)
         });
         match attended.await {
+            Some(Ok(standing)) if standing.left && !standing.idle => {
+                Err(Fault::new("replaced by a connection with more features"))
+            }
             Some(Ok(standing)) => Ok(standing),
             // On whichever thread it was, it is told as this task's own.
             Some(Err((_, Some(panic)))) => std::panic::resume_unwind(panic),
@@ -280,11 +264,14 @@ fn every(period: Duration) -> Interval {
     interval
 }
 
+/// Receives the reply. `None` while no request is under way.
+type AgeRequest = Option<oneshot::Receiver<Result<Value, Fault>>>;
+
 /// Returns the next reply to a request for the server's age. Dropping the future loses no reply.
-async fn next_age(reply: &mut Option<oneshot::Receiver<Result<Value, Fault>>>) -> Value {
-    if let Some(waiting) = reply {
-        let result = waiting.await;
-        *reply = None;
+async fn next_age(request: &mut Option<AgeRequest>) -> Value {
+    if let Some(Some(reply)) = request {
+        let result = reply.await;
+        *request = Some(None);
         if let Ok(Ok(value)) = result {
             return value;
         }

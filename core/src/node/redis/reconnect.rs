@@ -141,10 +141,8 @@ impl Reconnect {
                     (None, _) => {
                         more = false;
                         // The client is gone. Pending deletes are sent as long as their keys may exist.
-                        let now = context.clock.now();
-                        let pending = &mut Backlog::of(&mut context.backlog).pending;
-                        pending.forget_expired(now);
-                        if pending.is_empty() && waiting.is_empty() {
+                        backlog.pending.forget_expired(context.clock.now());
+                        if backlog.pending.is_empty() && waiting.is_empty() {
                             return None;
                         }
                     }

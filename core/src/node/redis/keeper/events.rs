@@ -41,7 +41,7 @@ impl Keeper<'_> {
     /// Requests the server's age again.
     pub(super) async fn request_age(&mut self) {
         let (answer, reply) = oneshot::channel();
-        self.age = Some(reply);
+        self.age = Some(Some(reply));
         self.send(InFlight::new(plain(&about("server"), Purpose::Plain), answer)).await;
     }
 
@@ -49,7 +49,7 @@ impl Keeper<'_> {
     pub(super) fn read_age(&mut self, about: &Value) {
         let about = text(about);
         if let Some(wait) = votes_in(&about, self.context.target.guard) {
-            self.ageless = false;
+            self.age = None;
             // A proxy that changes its server keeps this connection, so the previous server may still run.
             self.context.enter(field(&about, "run_id").map(str::to_owned), false);
             self.context.link.set_votes_from(self.context.votes_in(wait));
