@@ -118,8 +118,11 @@ impl Fault {
         Self { remedy, ..self }
     }
 
-    /// Prefixes the error with its origin.
+    /// Prefixes the error with its origin, unless it names that already.
     pub(crate) fn of(self, place: &str) -> Self {
+        if self.text.contains(place) {
+            return self;
+        }
         Self { text: format!("{place}: {}", self.text).into(), ..self }
     }
 
