@@ -120,10 +120,11 @@ impl Fault {
 
     /// Prefixes the error with its origin, unless it names that already.
     pub(crate) fn of(self, place: &str) -> Self {
-        if self.text.contains(place) {
+        let origin = format!("{place}: ");
+        if self.text.contains(&origin) {
             return self;
         }
-        Self { text: format!("{place}: {}", self.text).into(), ..self }
+        Self { text: (origin + &self.text).into(), ..self }
     }
 
     /// Appends a hint for the user.
