@@ -218,7 +218,7 @@ fn cluster_logs_one_outage_and_names_the_server() {
     // The text of an attempt to connect, after that of the connection that broke.
     let server = format!(" 127.0.0.1:{}: cannot connect", cluster.masters[owner].port);
     eventually_blocking("the server's address", || fails().contains(&server));
-    // From 1 s, 10 s and 60 s on. The attempts to connect log no records of their own.
+    // From 1 s, 10 s and 60 s on. The attempts to connect are not logged separately.
     let records = || {
         let lines = super::lock(&LINES);
         let ours = |line: &&String| line.contains("unavailable for") && line.contains(&url);

@@ -28,7 +28,7 @@ impl Clock for StoppedClock {
     }
 }
 
-/// What each server reports. All have run for long, so the replacement is no restart.
+/// What each server reports. All have run for long, so the replacement is not a restart.
 const FIRST: &str = "$42\r\nrun_id:one\r\nuptime_in_seconds:1000000000\r\n\r\n";
 const SECOND: &str = "$42\r\nrun_id:two\r\nuptime_in_seconds:1000000000\r\n\r\n";
 const OTHERS: [&str; 2] = [
