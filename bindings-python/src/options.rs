@@ -113,7 +113,9 @@ fn refuse(
     let Some((name, _)) = kwargs.and_then(|kwargs| kwargs.iter().next()) else {
         return Ok(());
     };
-    let name: String = name.extract()?;
+    // A name may contain anything, even characters that UTF-8 lacks.
+    let name = name.str()?;
+    let name = name.to_string_lossy();
     let instead = ffi::instead_of(&name, options, Unit::Seconds);
-    Err(invalid(format!("{call} has no option '{name}'. {instead}")))
+    Err(invalid(format!("{call} has no option '{}'. {instead}", ffi::shown(&name))))
 }

@@ -33,6 +33,7 @@ def test_an_area_stays_within_its_limits(area: str) -> None:
     assert found.rate <= limits["idioms"], advice
     assert found.long <= limits["long"], advice
     assert found.colons <= limits["colons"], advice
+    assert found.names <= limits["names"], advice
 
 
 @pytest.mark.parametrize(
@@ -57,6 +58,27 @@ def test_finds_an_idiom_in_comments_messages_and_pages(
     prose.count(tmp_path / name, total)
     assert total.idioms == 1, total
     assert "nobody" in total.places[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("a.rs", "pub(crate) struct Place {}\nfn placed(place: Place) {}\n"),
+        ("a.rs", "const MOST: usize = 3;\n"),
+        ("a.py", "async def aacquire(self) -> None: ...\n"),
+        ("a.py", "MOST = 3\n"),
+        ("a.ts", "export function passTime(): void {}\n"),
+        ("a.mjs", "  const atLeast = 1;\n"),
+    ],
+)
+def test_finds_the_declaration_of_a_retired_name(
+    name: str, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prose, "ROOT", tmp_path)
+    (tmp_path / name).write_text(source)
+    total = prose.Count()
+    prose.count(tmp_path / name, total)
+    assert total.names == 1, total
 
 
 def test_finds_long_sentences_and_second_colons(

@@ -108,11 +108,11 @@ each(
   "an endless reply does not use much memory or affect other servers",
   rows.filter((row) => !singleReplies.includes(row) || row.say.includes("000000")),
   async (row, redlock) => {
-    const beside = await new Redlock(shared.server.url).lock(fresh(), { ttl: 2000 }).acquire();
+    const other = await new Redlock(shared.server.url).lock(fresh(), { ttl: 2000 }).acquire();
     const before = process.memoryUsage.rss();
     await failsWith(() => redlock.lock("job").tryAcquire(), row.cause);
     assert.ok(process.memoryUsage.rss() - before < 100 * MB);
-    beside.ensureHeld();
-    await beside.release();
+    other.ensureHeld();
+    await other.release();
   },
 );

@@ -49,14 +49,14 @@ async function makeCertificates() {
 async function secured(authClients) {
   const port = await freePort();
   const flags = ["--tls-port", port, "--tls-auth-clients", authClients];
-  const papers = { "cert-file": "server.crt", "key-file": "server.key", "ca-cert-file": "ca.crt" };
-  for (const [flag, name] of Object.entries(papers)) flags.push(`--tls-${flag}`, file(name));
+  const files = { "cert-file": "server.crt", "key-file": "server.key", "ca-cert-file": "ca.crt" };
+  for (const [flag, name] of Object.entries(files)) flags.push(`--tls-${flag}`, file(name));
   const started = await Server.start(flags);
   return Object.assign(started, { tlsUrl: `rediss://127.0.0.1:${port}` });
 }
 
 before(async () => {
-  folder = await mkdtemp(join(tmpdir(), "redlock-papers-"));
+  folder = await mkdtemp(join(tmpdir(), "redlock-files-"));
   await makeCertificates();
   [server, strict] = await Promise.all([secured("no"), secured("yes")]);
 });

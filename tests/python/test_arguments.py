@@ -90,6 +90,25 @@ def test_error_for_an_unknown_option_names_ours(
     refused(silent, {"call": call} | option, NEEDED[call], given, says)
 
 
+@pytest.mark.parametrize(
+    ("option", "shown"),
+    [("odd\n\x1b[2J", r"'odd\n\u{1b}[2J'"), ("\ud800odd", "odd'"), ("x" * 1000, "x" * 200 + "…'")],
+)
+def test_error_for_an_unknown_option_is_short_and_one_line(option: str, shown: str) -> None:
+    client: Any = redlock.Redlock("memory://")
+    uses: list[tuple[Any, tuple[str, ...]]] = [
+        (client.lock("job").acquire, ()),
+        (client.lock, ("job",)),
+        (redlock.AsyncRedlock, ("memory://",)),
+    ]
+    for use, args in uses:
+        with pytest.raises(redlock.InvalidOption) as caught:
+            use(*args, **{option: 1})
+        text = str(caught.value)
+        assert shown in text
+        assert text.isprintable()
+
+
 @pytest.mark.parametrize("make", [redlock.Redlock, redlock.AsyncRedlock, redlock.configure])
 def test_error_for_a_host_names_the_url(make: Any) -> None:
     with pytest.raises(redlock.InvalidOption, match=r"'host'.*redis://"):

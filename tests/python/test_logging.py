@@ -245,6 +245,8 @@ def test_outage_is_one_record_for_many_failed_acquires(recorder: RecordingHandle
     server = Server()
     client = redlock.Redlock(server.url)
     client.lock("before").acquire().release()
+    # Otherwise a record says that the connection for notifications cannot be opened.
+    eventually(lambda: any(int(one["redir"]) > 0 for one in server.client.client_list()))
     server.process.kill()
     server.process.wait()
     with ThreadPoolExecutor(9) as pool:

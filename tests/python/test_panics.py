@@ -33,15 +33,15 @@ def callback():
 
 leases = []
 client = redlock.Redlock("memory://")
-beside = client.lock("beside", ttl=0.3).acquire()
+renewing = client.lock("renewing", ttl=0.3).acquire()
 seen = {"call": outcome(lambda: panic("call")), "wait": outcome(lambda: panic("wait"))}
 seen["batch"], seen["other"] = asyncio.run(batch())
 seen["callback"] = callback()
 renewed = client.stats().renewed
-while beside.held and client.stats().renewed < renewed + 3:
+while renewing.held and client.stats().renewed < renewed + 3:
     pass
-seen["renewed"] = beside.held
-beside.release()
+seen["renewed"] = renewing.held
+renewing.release()
 with client.lock("afterwards") as lease: seen["next"] = lease.held
 print(json.dumps(seen))
 """

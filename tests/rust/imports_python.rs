@@ -21,7 +21,7 @@ const RUST: &[&str] = &[
     "construct",
     "lock::asyncio",
     "lock::methods",
-    "lock::habits",
+    "lock::foreign_methods",
     "lock::async_lock",
     "lock::acquire",
     "lock",

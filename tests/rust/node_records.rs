@@ -8,7 +8,9 @@ use futures_util::future::{join, join_all};
 use redlock::Redlock;
 use tokio::sync::Barrier;
 
-use super::support::{Gateway, RIGHTS, Server, Verdict, block_on, client, eventually_blocking};
+use super::support::{
+    Cluster, Gateway, RIGHTS, Server, Verdict, block_on, client, eventually_blocking,
+};
 use super::{FastClock, LINES, Turn, lines_with, lock};
 
 #[test]
@@ -200,4 +202,35 @@ fn logs_unconfirmed_releases_at_growing_intervals() {
     let lines: Vec<_> = lines.iter().filter(|line| line.contains(&format!(":{port}"))).collect();
     // Even if each release takes a second, only some of them are logged.
     assert!((1..=10).contains(&lines.len()), "{lines:?}");
+}
+
+#[test]
+fn cluster_logs_one_outage_and_names_the_server() {
+    let _turn = Turn::take();
+    let mut cluster = Cluster::start(2, false);
+    let (url, owner) = (cluster.url(), cluster.owner_of("lock:job"));
+    let builder = Redlock::builder([&url]).clock(Arc::new(FastClock));
+    let redlock = builder.node_timeout(Duration::from_secs(1000)).build().unwrap();
+    let lock = redlock.lock("job").ttl(Duration::from_secs(86_400)).wait(Duration::ZERO);
+    block_on(async { lock.acquire().await.unwrap().release().await.unwrap() });
+    cluster.masters[owner].kill();
+    let fails = || block_on(lock.acquire()).unwrap_err().to_string();
+    // The text of an attempt to connect, after that of the connection that broke.
+    let server = format!(" 127.0.0.1:{}: cannot connect", cluster.masters[owner].port);
+    eventually_blocking("the server's address", || fails().contains(&server));
+    // From 1 s, 10 s and 60 s on. The attempts to connect are not logged separately.
+    let records = || {
+        let lines = super::lock(&LINES);
+        let ours = |line: &&String| line.contains("unavailable for") && line.contains(&url);
+        lines.iter().filter(ours).cloned().collect::<Vec<_>>()
+    };
+    let lasts = |line: &String| {
+        let milliseconds = line.split("outage_ms=").nth(1).unwrap().split(' ').next().unwrap();
+        milliseconds.parse::<f64>().unwrap() > 60_000.0
+    };
+    eventually_blocking("a long outage", || {
+        fails();
+        records().iter().any(lasts)
+    });
+    assert_eq!(records().len(), 3, "{:?}", records());
 }

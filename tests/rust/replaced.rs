@@ -22,17 +22,13 @@ impl Clock for StoppedClock {
         SystemClock.wall_micros()
     }
 
+    /// Takes the real time, so that a retry continues. It does not advance the clock.
     fn sleep_until(&self, at: Instant) -> Sleep {
-        let over = at <= self.now();
-        Box::pin(async move {
-            if !over {
-                std::future::pending::<()>().await;
-            }
-        })
+        SystemClock.sleep_until(SystemClock.now() + at.since(self.now()))
     }
 }
 
-/// What each server reports. All have run for long, so the replacement is no restart.
+/// What each server reports. All have run for long, so the replacement is not a restart.
 const FIRST: &str = "$42\r\nrun_id:one\r\nuptime_in_seconds:1000000000\r\n\r\n";
 const SECOND: &str = "$42\r\nrun_id:two\r\nuptime_in_seconds:1000000000\r\n\r\n";
 const OTHERS: [&str; 2] = [

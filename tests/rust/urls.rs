@@ -100,8 +100,8 @@ async fn database_protocol_and_name_reach_the_server() {
     // Redis reports it since 7.0.
     assert!(matches!(listed(&server, "by-url", "resp").as_deref(), Some("2") | None));
     // Different from the same name in database 0.
-    let beside = client("").lock("job").try_acquire().await.unwrap();
-    assert!(beside.is_some());
+    let other = client("").lock("job").try_acquire().await.unwrap();
+    assert!(other.is_some());
     assert_eq!(listed(&server, "redlock", "db").as_deref(), Some("0"));
     assert!(matches!(listed(&server, "redlock", "resp").as_deref(), Some("3") | None));
     let named = Redlock::builder([url("")]).client_name("by-option").build().unwrap();

@@ -8,7 +8,7 @@ use super::Lease;
 use crate::args;
 use crate::errors::invalid;
 use crate::runtime::callback::{Callback, Mark, is_coroutine_function};
-use crate::runtime::watch::{Place, Watch};
+use crate::runtime::watch::{CallbackThread, Watch};
 use crate::runtime::{event_loop, lock, watch};
 
 #[pymethods]
@@ -53,7 +53,8 @@ impl Lease {
     /// Registers a callback, to be called in this thread's loop or by the dispatcher.
     fn watch(&self, py: Python<'_>, callback: Callback) -> PyResult<Weak<Watch>> {
         let in_loop = event_loop::running(py)?.is_some();
-        let place = if in_loop { event_loop::place(py)? } else { Place::dispatcher() };
+        let place =
+            if in_loop { event_loop::callback_thread(py)? } else { CallbackThread::dispatcher() };
         let mut callback = callback;
         for watch in &*lock(&self.watches) {
             match watch.add(place, callback) {

@@ -3,7 +3,7 @@
 pub(crate) mod acquire;
 pub(crate) mod async_lock;
 mod asyncio;
-mod habits;
+mod foreign_methods;
 mod methods;
 
 mod entries;

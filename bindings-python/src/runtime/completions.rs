@@ -15,8 +15,8 @@ use super::asked::Asked;
 use super::callback::Callback;
 use super::calls::{Call, Calls, Kept};
 use super::pipe::Woken;
-use super::queue::{Bell, Item, Queue, Reply};
-use super::watch::{Place, Watch, Word};
+use super::queue::{Item, Queue, Reply, WakeUp};
+use super::watch::{CallbackThread, Watch, Word};
 use super::{guarded, lock};
 use crate::errors::{exception, internal};
 use crate::once::intern;
@@ -29,7 +29,7 @@ pub(super) struct Completions {
     driver: Driver<Item>,
     /// It will look when the loop's turn is over.
     flushes: AtomicBool,
-    /// The other end of its bell.
+    /// The other end of the pipe that wakes the loop.
     woken: Option<Woken>,
     /// Weak, so that it does not keep the loop alive.
     pub(super) event_loop: Py<PyWeakrefReference>,
@@ -52,16 +52,16 @@ impl Completions {
 }
 
 impl Completions {
-    /// Of a loop that `bell` wakes, at whose other end it finds `woken`.
+    /// Of a loop that `wake_up` wakes, at whose other end it finds `woken`.
     pub(super) fn new(
-        bell: Bell,
+        wake_up: WakeUp,
         woken: Option<Woken>,
         event_loop: Py<PyWeakrefReference>,
         suits: bool,
     ) -> Self {
-        let queue = Arc::new(Queue::new(bell));
+        let queue = Arc::new(Queue::new(wake_up));
         let done = Arc::clone(&queue);
-        // A loop that watches the bell can watch connections as well.
+        // A loop that watches this pipe can watch connections as well.
         let here = woken
             .as_ref()
             .and_then(|woken| Driver::on_loop().filter(|driver| driver.watch(woken.descriptor())));
@@ -161,8 +161,8 @@ impl Completions {
     }
 
     /// Where its callbacks are called.
-    pub(super) fn place(&self) -> Place {
-        Place::Loop(Arc::as_ptr(&self.queue) as usize)
+    pub(super) fn callback_thread(&self) -> CallbackThread {
+        CallbackThread::Loop(Arc::as_ptr(&self.queue) as usize)
     }
 
     /// Calls `callback` on the loop when the lease is lost, for as long as the watch lives.
@@ -173,7 +173,7 @@ impl Completions {
     ) -> Arc<Watch> {
         let queue = Arc::clone(&self.queue);
         let send = move |word| queue.push([Item::Lost(word)]);
-        Watch::start(self.place(), callback, send, |watch| {
+        Watch::start(self.callback_thread(), callback, send, |watch| {
             let word = lost.map(move |error| Item::Lost(Word::FromTask(watch, error)));
             let job = self.driver.enqueue_job(word, broken(0));
             // It only listens.

@@ -18,7 +18,7 @@ use super::{exit, greenlets, guarded, lock};
 use crate::errors::scarce;
 
 /// How much may wait here of what can be dropped.
-const ROOM: usize = 10_000;
+const MAX_JOBS: usize = 10_000;
 
 /// How long what waits here is still done as the interpreter goes.
 const LAST: Duration = Duration::from_secs(1);
@@ -68,11 +68,11 @@ fn leave(job: Option<Job>) {
 
 /// Sends a job if the queue has room. The limit matters if the dispatcher never starts, or if a job blocks.
 ///
-/// Jobs without room are counted, and the count is reported after the jobs in the queue. The limit is `ROOM / share`.
+/// Jobs without room are counted, and the count is reported after the jobs in the queue. The limit is `MAX_JOBS / share`.
 pub(super) fn send_if_room(job: Job, tell: Dropped, share: usize) {
     let channel = channel();
     let mut events = lock(&channel.events);
-    if events.jobs.len() < ROOM / share {
+    if events.jobs.len() < MAX_JOBS / share {
         events.jobs.push_back(Some(job));
     } else {
         events.dropped.get_or_insert((tell, 0)).1 += 1;

@@ -16,8 +16,8 @@ use super::asked::Asked;
 use super::callback::Callback;
 use super::completions::Completions;
 use super::ending::Inside;
-use super::queue::Bell;
-use super::watch::{Place, Watch};
+use super::queue::WakeUp;
+use super::watch::{CallbackThread, Watch};
 use super::{dispatcher, hosts, lock, pipe};
 use crate::errors::scarce;
 use crate::once::Once;
@@ -132,7 +132,7 @@ fn by_pipe(
     let pair = pipe::pair().map_err(|error| scarce("an event loop cannot be woken", &error))?;
     let Some((woken, ring)) = pair else { return Ok(None) };
     let suits = Asked::suits(event_loop)?;
-    let completions = Completions::new(Bell::Byte(ring), Some(woken), weak.clone_ref(py), suits);
+    let completions = Completions::new(WakeUp::Byte(ring), Some(woken), weak.clone_ref(py), suits);
     let descriptor = completions.descriptor();
     let completions = Py::new(py, completions)?;
     let reader = Reader::new(py, number, &completions, false)?;
@@ -160,7 +160,7 @@ fn by_thread(
         }));
     };
     let completions =
-        Completions::new(Bell::Thread(Box::new(ring)), None, weak, Asked::suits(event_loop)?);
+        Completions::new(WakeUp::Thread(Box::new(ring)), None, weak, Asked::suits(event_loop)?);
     let completions = Py::new(py, completions)?;
     // Never called: trio, whose runs leave nothing untaken, has no such method.
     let reader = Reader::new(py, number, &completions, false)?;
@@ -215,8 +215,8 @@ fn wake(py: Python<'_>, number: u64) {
 }
 
 /// Where what is registered in the running loop is called.
-pub(crate) fn place(py: Python<'_>) -> PyResult<Place> {
-    Ok(here(py)?.1.get().place())
+pub(crate) fn callback_thread(py: Python<'_>) -> PyResult<CallbackThread> {
+    Ok(here(py)?.1.get().callback_thread())
 }
 
 /// Calls `callback` on the running loop when the lease is lost, for as long as the watch lives.

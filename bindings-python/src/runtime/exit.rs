@@ -12,9 +12,9 @@ use super::lock;
 /// Longer ago, it was sent or never will be.
 const RECENT: Duration = Duration::from_secs(2);
 /// How long an exit may take because of us.
-const MOMENT: Duration = Duration::from_millis(200);
+const MAX_WAIT: Duration = Duration::from_millis(200);
 /// How many are remembered.
-const MOST: usize = 256;
+const MAX_PENDING: usize = 256;
 
 static OWED: Mutex<Vec<(Instant, Arc<redlock::Lock>)>> = Mutex::new(Vec::new());
 
@@ -23,7 +23,7 @@ pub(crate) fn note(owing: &Arc<redlock::Lock>) {
     let now = Instant::now();
     let old: Vec<_> = {
         let mut owed = lock(&OWED);
-        let crowded = owed.len() >= MOST;
+        let crowded = owed.len() >= MAX_PENDING;
         let (old, mut recent): (Vec<_>, Vec<_>) =
             owed.drain(..).partition(|(at, _)| crowded || now.duration_since(*at) > RECENT);
         recent.push((now, Arc::clone(owing)));
@@ -48,5 +48,5 @@ pub(super) fn wait_for_clean_ups(py: Python<'_>) {
     }
     drop(done);
     // Nothing is ever sent: this ends when the last sender is gone.
-    let _ = py.detach(move || answers.recv_timeout(MOMENT));
+    let _ = py.detach(move || answers.recv_timeout(MAX_WAIT));
 }

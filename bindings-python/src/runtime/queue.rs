@@ -20,7 +20,7 @@ pub(super) enum Item {
 }
 
 /// How an event loop is woken.
-pub(super) enum Bell {
+pub(super) enum WakeUp {
     /// By one byte, without the GIL.
     Byte(Ring),
     /// By another thread, which this asks to.
@@ -30,15 +30,15 @@ pub(super) enum Bell {
 /// The end that any thread may push into.
 pub(super) struct Queue {
     items: Completions<Item>,
-    bell: Bell,
+    wake_up: WakeUp,
     /// The process of the loop. In a forked child, a lock that a thread of the parent held is never released.
     generation: u32,
 }
 
 impl Queue {
-    /// Of a loop that `bell` wakes.
-    pub(super) fn new(bell: Bell) -> Self {
-        Self { items: Completions::new(), bell, generation: fork_generation() }
+    /// Of a loop that `wake_up` wakes.
+    pub(super) fn new(wake_up: WakeUp) -> Self {
+        Self { items: Completions::new(), wake_up, generation: fork_generation() }
     }
 
     /// All that there is.
@@ -55,9 +55,9 @@ impl Queue {
         if !self.items.must_wake() {
             return;
         }
-        match &self.bell {
-            Bell::Byte(end) => end.ring(),
-            Bell::Thread(ring) => ring(),
+        match &self.wake_up {
+            WakeUp::Byte(end) => end.ring(),
+            WakeUp::Thread(ring) => ring(),
         }
     }
 }

@@ -21,7 +21,7 @@ use crate::errors::exception;
 
 /// Callbacks for the loss of a lease that one thread calls; dropping it ends the watching.
 pub(crate) struct Watch {
-    place: Place,
+    thread: CallbackThread,
     /// `None`: they were called, or are about to be.
     callbacks: Mutex<Option<Vec<Callback>>>,
     /// To the thread that calls them.
@@ -32,7 +32,7 @@ pub(crate) struct Watch {
 
 /// Which thread calls a callback.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum CallbackThread {
     /// The dispatcher's, of this process.
     Dispatcher(u32),
     /// The thread of the loop with the queue at this address. Each watch of that loop keeps the queue alive.
@@ -47,7 +47,7 @@ pub(crate) enum Word {
     FromLease(Arc<Watch>, Error),
 }
 
-impl Place {
+impl CallbackThread {
     /// That of callbacks which no loop calls.
     pub(crate) fn dispatcher() -> Self {
         Self::Dispatcher(fork_generation())
@@ -57,13 +57,13 @@ impl Place {
 impl Watch {
     /// `watching` is given what the word is to be sent about.
     pub(super) fn start<T: Send + Sync + 'static>(
-        place: Place,
+        thread: CallbackThread,
         callback: Callback,
         send: impl Fn(Word) + Send + Sync + 'static,
         watching: impl FnOnce(Weak<Self>) -> T,
     ) -> Arc<Self> {
         Arc::new_cyclic(|weak| Self {
-            place,
+            thread,
             callbacks: Mutex::new(Some(vec![callback])),
             send: Box::new(send),
             task: Box::new(watching(weak.clone())),
@@ -71,9 +71,9 @@ impl Watch {
     }
 
     /// Has one more called there; gives it back if it is another thread's, or if they were called.
-    pub(crate) fn add(&self, place: Place, callback: Callback) -> Result<(), Callback> {
+    pub(crate) fn add(&self, thread: CallbackThread, callback: Callback) -> Result<(), Callback> {
         match &mut *lock(&self.callbacks) {
-            Some(callbacks) if self.place == place => callbacks.push(callback),
+            Some(callbacks) if self.thread == thread => callbacks.push(callback),
             _ => return Err(callback),
         }
         Ok(())
@@ -126,7 +126,7 @@ pub(crate) fn on_dispatcher(
     callback: Callback,
 ) -> PyResult<Arc<Watch>> {
     dispatcher::start(py)?;
-    Ok(Watch::start(Place::dispatcher(), callback, send, |watch| {
+    Ok(Watch::start(CallbackThread::dispatcher(), callback, send, |watch| {
         spawn(async move { send(Word::FromTask(watch, lost.await)) })
     }))
 }

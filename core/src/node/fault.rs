@@ -118,9 +118,13 @@ impl Fault {
         Self { remedy, ..self }
     }
 
-    /// Prefixes the error with its origin.
+    /// Prefixes the error with its origin, unless it names that already.
     pub(crate) fn of(self, place: &str) -> Self {
-        Self { text: format!("{place}: {}", self.text).into(), ..self }
+        let origin = format!("{place}: ");
+        if self.text.contains(&origin) {
+            return self;
+        }
+        Self { text: (origin + &self.text).into(), ..self }
     }
 
     /// Appends a hint for the user.

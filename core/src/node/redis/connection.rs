@@ -157,7 +157,8 @@ impl Connection {
         } else if self.outage.is_none() {
             log::event!(Debug, Node, { node: url, fault: fault.to_string() }, "no connection");
         }
-        if fault.remedy() <= Remedy::Refused {
+        // A cluster has its own outage. It may work without this server, which may be gone forever.
+        if fault.remedy() <= Remedy::Refused && self.context.target.outlet.is_none() {
             self.context.link.outage.failed(url, now, &fault);
         }
         // One outage, regardless of the number of attempts.

@@ -230,7 +230,7 @@ fn mistaken(endpoint: &Endpoint, clustered: bool) -> Fault {
 async fn open(target: Target, resolver: Arc<Resolver>, formers: Formers) -> Opened {
     let within = target.route.connect_timeout();
     let opened = tokio::time::timeout(within, find_and_open(&target, &resolver, &formers)).await;
-    opened.unwrap_or_else(|_| {
+    let opened = opened.unwrap_or_else(|_| {
         let fault = handshake::too_long(within);
         // A server without TLS may wait for the rest of a supposed command.
         Err(if target.route.is_tls() {
@@ -238,6 +238,11 @@ async fn open(target: Target, resolver: Arc<Resolver>, formers: Formers) -> Open
         } else {
             fault
         })
+    });
+    // The URL of a cluster does not tell which of its servers failed.
+    opened.map_err(|fault| match &target.outlet {
+        Some(outlet) => fault.of(&outlet.from.to_string()),
+        None => fault,
     })
 }
 

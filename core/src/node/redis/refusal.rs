@@ -83,7 +83,12 @@ pub(super) fn refusal(text: &str) -> Fault {
             " (locks need EVALSHA, SCRIPT LOAD, GET, SET, PTTL, PEXPIRE and DEL on their keys, or other rights with \
              scripts off; see docs/operate/security.md)"
         }
-        "CLUSTERDOWN" => " (no server has the key's hash slot; see docs/operate/cluster.md)",
+        "CLUSTERDOWN" if text.to_lowercase().contains("hash slot") => {
+            " (no server has the key's hash slot; see docs/operate/cluster.md)"
+        }
+        "CLUSTERDOWN" => {
+            " (the server reaches too few masters, or another hash slot has no server; see docs/operate/cluster.md)"
+        }
         "NOAUTH" => " (add the password to the node's URL)",
         "READONLY" => " (the server is a replica)",
         "MOVED" | "ASK" | "CROSSSLOT" => {
@@ -177,6 +182,16 @@ mod tests {
         ] {
             assert_eq!(refusal(text).remedy(), remedy, "{text}");
         }
+    }
+
+    #[test]
+    fn explains_why_a_cluster_is_down() {
+        let shown = |text| refusal(text).redacted(str::to_owned).to_string();
+        // Redis refuses all slots when another one has no server, or when it is in a minority.
+        let down = shown("CLUSTERDOWN The cluster is down");
+        assert!(!down.contains("key's hash slot"), "{down}");
+        let unserved = shown("CLUSTERDOWN Hash slot not served");
+        assert!(unserved.contains("no server has the key's hash slot"), "{unserved}");
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub(crate) struct ClusterNode {
     url: String,
     map: Arc<ArcSwap<Map>>,
     clock: Arc<dyn Clock>,
-    /// The outage of the cluster as a whole. Each server has its own one too.
+    /// The outage of the cluster as a whole. An outage of one server is not logged.
     outage: Outage,
     /// Counts the unfinished deletes that passed through the task. Each of them has a clone.
     astray: Arc<()>,

@@ -7,7 +7,7 @@ use super::Lock;
 use super::async_lock::AsyncLock;
 
 /// Names of the locks of redis-py, python-redis-lock and pottery, each with its replacement.
-const HABITS: &[(&str, &str)] = &[
+const FOREIGN_METHODS: &[(&str, &str)] = &[
     ("release", "lease.release(), or the end of 'with lock:'"),
     ("do_release", "lease.release(), or the end of 'with lock:'"),
     ("extend", "lease.extend(ttl=...), which makes it last at least that long from now"),
@@ -33,7 +33,7 @@ const HABITS: &[(&str, &str)] = &[
 impl Lock {
     #[expect(clippy::unused_self, reason = "a method of Python's data model")]
     fn __getattr__(&self, name: &str) -> PyResult<Py<PyAny>> {
-        let text = match HABITS.iter().find(|(habit, _)| *habit == name) {
+        let text = match FOREIGN_METHODS.iter().find(|(method, _)| *method == name) {
             Some((_, instead)) => format!(
                 "a redlock.Lock has no '{name}': it describes what to lock, and what you hold is the Lease that \
                  'with lock as lease:' and lock.acquire() give; write {instead}"
@@ -48,7 +48,7 @@ impl Lock {
 impl AsyncLock {
     #[expect(clippy::unused_self, reason = "a method of Python's data model")]
     fn __getattr__(&self, name: &str) -> PyResult<Py<PyAny>> {
-        let text = match HABITS.iter().find(|(habit, _)| *habit == name) {
+        let text = match FOREIGN_METHODS.iter().find(|(method, _)| *method == name) {
             Some((_, instead)) => format!(
                 "redlock.AsyncLock has no '{name}'. Call it on the AsyncLease that 'async with lock as lease:' and \
                  'await lock.acquire()' return. Use {instead}. Await each method that contacts a server"
