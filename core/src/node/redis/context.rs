@@ -175,7 +175,11 @@ impl Context {
             // Without a previous server, this client cannot detect a promoted replica. The sentinels can.
             let old = self.clock.now() + (guard_time(guard) + HEARD).saturating_sub(age);
             self.not_before = self.not_before.max(Some(old));
-            self.extends_from = Some(self.clock.now() + HEARD.saturating_sub(age));
+            let young = HEARD.saturating_sub(age);
+            // The primary of a new connection is not a new primary.
+            if !young.is_zero() {
+                self.extends_from = self.extends_from.max(Some(self.clock.now() + young));
+            }
         }
         // Without both, the server takes no first votes, so it does not matter which server it is.
         if greeting.run_id.is_some() || greeting.votes_in.is_some() {
