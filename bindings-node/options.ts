@@ -176,7 +176,7 @@ export function checkOptions<T extends object>(
       `${call}: options must be an object (got ${describeType(given)}). ${validOptions(rules)}`,
     );
   }
-  const names = readValue(() => Object.keys(given), call, "options");
+  const names = readValue(() => enumerableNames(given), call, "options");
   if (names.length === 0) checkEmpty(given, call);
   for (const name of names) {
     if (!Object.hasOwn(rules, name)) throw unknownOption(name, rules, call);
@@ -189,6 +189,16 @@ export function checkOptions<T extends object>(
     read[name] = isTime(kind) && value !== null ? Math.round(value as number) : value;
   }
   return read as T;
+}
+
+/** Returns the names of an object, also those that it inherits from another one than `Object.prototype`. */
+function enumerableNames(given: object): string[] {
+  const names: string[] = [];
+  for (let object = given; object && object !== Object.prototype; ) {
+    names.push(...Object.keys(object));
+    object = Object.getPrototypeOf(object);
+  }
+  return names;
 }
 
 /** Rejects a signal, a `Map` or another object without options, which would have no effect. */
@@ -236,7 +246,7 @@ export function rejectSignal(given: unknown, call: string): void {
 function unknownOption(name: string, rules: Rules, call: string): InvalidOption {
   if (name === "signal") return misplacedSignal("this call does not accept a signal", call);
   const instead = insteadOf(name, Object.keys(rules));
-  return new InvalidOption(`${call}: unknown option ${shown(name)}. ${instead}`);
+  return new InvalidOption(`${call}: unknown option ${shown(name) || '""'}. ${instead}`);
 }
 
 function validOptions(rules: Rules): string {

@@ -16,6 +16,16 @@ describe("a lock's options", () => {
     }
   });
 
+  test("inherited options are checked, too", async () => {
+    const shared = (options) => Object.create(options);
+    const rejects = (options, message) =>
+      assert.throws(() => client.lock("res", options), { kind: "invalid", message });
+    rejects(shared({ waiting: 1 }), /unknown option waiting\. /);
+    rejects(Object.create(shared({ waiting: 1 })), /unknown option waiting\. /);
+    rejects({ "": 1 }, /unknown option ""\. /);
+    assert.equal(client.lock(fresh(), shared({ ttl: 5000 })).ttl, 5000);
+  });
+
   test("undefined means that the option is not set", async () => {
     const options = { ttl: undefined, wait: undefined, renew: undefined, maxHold: undefined };
     const lease = await client.lock(fresh(), options).acquire({ wait: undefined });

@@ -2,6 +2,7 @@
 
 use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 
 use super::Lock;
 use super::async_lock::AsyncLock;
@@ -32,29 +33,31 @@ const FOREIGN_METHODS: &[(&str, &str)] = &[
 #[pymethods]
 impl Lock {
     #[expect(clippy::unused_self, reason = "a method of Python's data model")]
-    fn __getattr__(&self, name: &str) -> PyResult<Py<PyAny>> {
-        let text = match FOREIGN_METHODS.iter().find(|(method, _)| *method == name) {
-            Some((_, instead)) => format!(
-                "a redlock.Lock has no '{name}': it describes what to lock, and what you hold is the Lease that \
-                 'with lock as lease:' and lock.acquire() give; write {instead}"
-            ),
-            None => format!("'redlock.Lock' object has no attribute '{name}'"),
-        };
-        Err(PyAttributeError::new_err(text))
+    fn __getattr__(&self, name: &Bound<'_, PyString>) -> PyResult<Py<PyAny>> {
+        Err(no_attribute(
+            &name.to_string_lossy(),
+            "redlock.Lock",
+            "A lease is what 'with lock as lease:' and lock.acquire() return",
+        ))
     }
 }
 
 #[pymethods]
 impl AsyncLock {
     #[expect(clippy::unused_self, reason = "a method of Python's data model")]
-    fn __getattr__(&self, name: &str) -> PyResult<Py<PyAny>> {
-        let text = match FOREIGN_METHODS.iter().find(|(method, _)| *method == name) {
-            Some((_, instead)) => format!(
-                "redlock.AsyncLock has no '{name}'. Call it on the AsyncLease that 'async with lock as lease:' and \
-                 'await lock.acquire()' return. Use {instead}. Await each method that contacts a server"
-            ),
-            None => format!("'redlock.AsyncLock' object has no attribute '{name}'"),
-        };
-        Err(PyAttributeError::new_err(text))
+    fn __getattr__(&self, name: &Bound<'_, PyString>) -> PyResult<Py<PyAny>> {
+        Err(no_attribute(
+            &name.to_string_lossy(),
+            "redlock.AsyncLock",
+            "A lease is what 'async with lock as lease:' and 'await lock.acquire()' return. Await each method \
+             that contacts a server",
+        ))
     }
+}
+
+fn no_attribute(name: &str, class: &str, lease: &str) -> PyErr {
+    PyAttributeError::new_err(match FOREIGN_METHODS.iter().find(|(method, _)| *method == name) {
+        Some((_, instead)) => format!("{class} has no '{name}'. Use {instead}. {lease}"),
+        None => format!("'{class}' object has no attribute '{name}'"),
+    })
 }

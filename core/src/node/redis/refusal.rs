@@ -12,11 +12,17 @@ pub(super) fn is_replicas(value: &Value) -> bool {
 
 /// Returns the code of an error, including one within a script.
 fn error_code(text: &str) -> &str {
-    // Before Redis 7, the error of a command in a script follows the position in the script.
+    without_position(text).split_whitespace().next().unwrap_or_default()
+}
+
+/// Removes the position in a script from the text of an error, which tells users nothing.
+fn without_position(text: &str) -> &str {
+    // Before Redis 7, the position comes first: `ERR Error running script (call to f_0): @user_script:12: -ERR no`.
     let in_script = text.starts_with("ERR Error running script");
-    let said = text.rsplit_once(": ").filter(|_| in_script).map_or(text, |(_, said)| said);
-    let code = said.split_whitespace().next().unwrap_or_default();
-    code.trim_start_matches('-')
+    let text = text.rsplit_once(": ").filter(|_| in_script).map_or(text, |(_, said)| said);
+    let text = text.trim_start_matches('-');
+    let end = text.rsplit_once(" script: ").filter(|(_, position)| position.contains(", on @"));
+    end.map_or(text, |(said, _)| said)
 }
 
 /// Whether the error has a specific code, as those of a Redis server do. `ERR` and the free text of proxies may only
@@ -65,7 +71,7 @@ const FENCE_HINT: &str = " (it stores a fencing token that no client can have st
 
 /// Returns the error of a server, with a hint if its text is not enough.
 pub(super) fn refusal(text: &str) -> Fault {
-    let text = without_arguments(text);
+    let text = without_position(without_arguments(text));
     let code = error_code(text);
     let denied_in_script = text.contains("can't run this command") || text.contains("ACL failure");
     let hint = match code {
@@ -78,6 +84,9 @@ pub(super) fn refusal(text: &str) -> Fault {
         }
         "WRONGTYPE" => {
             " (the key has data of another type, so it is not a lock; choose another name or key_prefix)"
+        }
+        "NOPERM" if text.contains("cluster|") => {
+            " (clusters need CLUSTER SLOTS and CLUSTER NODES, and ASKING; see docs/operate/security.md)"
         }
         "NOPERM" => {
             " (locks need EVALSHA, SCRIPT LOAD, GET, SET, PTTL, PEXPIRE and DEL on their keys, or other rights with \
@@ -192,6 +201,27 @@ mod tests {
         assert!(!down.contains("key's hash slot"), "{down}");
         let unserved = shown("CLUSTERDOWN Hash slot not served");
         assert!(unserved.contains("no server has the key's hash slot"), "{unserved}");
+    }
+
+    #[test]
+    fn error_of_a_script_hides_the_position() {
+        for text in [
+            "OOM command not allowed script: 84d5ad37, on @user_script:9.",
+            "ERR Error running script (call to f_0): @user_script:12: -OOM command not allowed",
+        ] {
+            let shown = refusal(text).redacted(str::to_owned).to_string();
+            assert_eq!(shown, "the server replied OOM command not allowed");
+        }
+    }
+
+    #[test]
+    fn denial_names_the_rights_of_its_command() {
+        let shown = |text| refusal(text).redacted(str::to_owned).to_string();
+        let cluster =
+            shown("NOPERM User app has no permissions to run the 'cluster|slots' command");
+        assert!(cluster.contains("(clusters need CLUSTER SLOTS"), "{cluster}");
+        let key = shown("NOPERM No permissions to access a key");
+        assert!(key.contains("(locks need EVALSHA"), "{key}");
     }
 
     #[test]
