@@ -245,13 +245,9 @@ impl World {
     /// Records a pending delete here and, in a cluster, for the next owner of the key.
     pub(super) fn unanswered(&mut self, client: usize, node: usize, open: Open, why: &str) {
         self.links[client][node].record_delete(&open);
-        match (&open.request, &open.purpose) {
-            (request, Purpose::Delete { owed, until, .. }) => {
-                let pending = (request.clone(), *owed, *until, open.detour);
-                self.send_to_cluster(client, node, ClusterMessage::PendingDelete(pending));
-            }
-            (Request::Ping { age }, _) => self.drained(client, node, *age, false),
-            _ => {}
+        if let Purpose::Delete { owed, until, .. } = &open.purpose {
+            let pending = (open.request.clone(), *owed, *until, open.detour);
+            self.send_to_cluster(client, node, ClusterMessage::PendingDelete(pending));
         }
         let _ = open.answer.send(Err(Fault::new(why)));
     }

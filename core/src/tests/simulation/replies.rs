@@ -84,7 +84,6 @@ impl World {
             (Answer::Slots(owner, epoch), Request::Slots { survey }) => {
                 self.reported(client, node, *survey, (owner, epoch));
             }
-            (Answer::Pong, Request::Ping { age }) => self.drained(client, node, *age, true),
             (answer, _) => match (&mut link.confirm, open.confirm_by) {
                 (Some((_, held)), Some(by)) if answer.grants() => {
                     let timeout = open.timeout;

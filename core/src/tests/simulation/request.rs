@@ -42,10 +42,6 @@ pub(super) enum Request {
     Slots {
         survey: u64,
     },
-    /// Asks whether all earlier requests that used a map older than `age` have their replies.
-    Ping {
-        age: u64,
-    },
     /// Deletes the keys, regardless of their owner.
     Force {
         keys: Vec<String>,
@@ -73,8 +69,7 @@ impl Request {
             | Self::Force { .. }
             | Self::Wait { .. }
             | Self::Asking(_)
-            | Self::Slots { .. }
-            | Self::Ping { .. } => None,
+            | Self::Slots { .. } => None,
         }
     }
 }
@@ -98,7 +93,6 @@ pub(super) enum Answer {
     Sent(Redirect),
     /// The owner of the slot, and the epoch of that assignment.
     Slots(usize, u64),
-    Pong,
     /// The number of replicas that have the write.
     Confirmed(usize),
     /// An error. No data was written.

@@ -56,8 +56,6 @@ const ERROR_SURVEY_INTERVAL: Time = 250 * MS;
 const FAILOVER_DURATION: Time = 30_000 * MS;
 /// Maximum duration of a survey.
 const SURVEY_TIMEOUT: Time = 300 * MS;
-/// Delay before a former owner is asked again whether it has replied to everything.
-const DRAIN_INTERVAL: Time = 100 * MS;
 
 impl Cluster {
     /// Initially, the first of these has the slot.
@@ -99,13 +97,6 @@ impl World {
     /// The server to which this client sends its requests.
     pub(super) fn owner(&self, client: usize, node: usize) -> usize {
         self.clusters[client].get(node).map_or(node, |cluster| cluster.map.owner(SLOT).node)
-    }
-
-    /// The servers to which this client sends a delete. Only the first reply counts.
-    pub(super) fn deleted_at(&self, client: usize, node: usize) -> Vec<usize> {
-        let Some(cluster) = self.clusters[client].get(node) else { return vec![node] };
-        let (owner, former) = cluster.map.deleted_at(SLOT);
-        std::iter::once(owner).chain(former).map(|member| member.node).collect()
     }
 
     /// Passes a message from a connection to its cluster task, if the node is a cluster.
@@ -211,8 +202,6 @@ impl World {
         let Some(cluster) = self.cluster(client, to) else { return };
         let member = Arc::clone(&cluster.members[&to]);
         let Some((next, _)) = cluster.map.moved([(SLOT, member)].into_iter()) else { return };
-        let losers: Vec<usize> = next.losers().iter().map(|member| member.node).collect();
-        let age = next.age;
         cluster.map = next;
         let link = &mut self.links[client][to];
         (link.slot_from, link.extends_from) = (from, extends_from);
@@ -220,25 +209,9 @@ impl World {
         for pending in std::mem::take(&mut cluster.pending_deletes) {
             self.send((client, to), release(pending));
         }
-        losers.into_iter().for_each(|place| self.drain(client, place, age));
         if let Some(watch) = &self.watches[client] {
             watch.changed(Change::All);
         }
-    }
-
-    /// Sends a ping behind all requests to a former owner.
-    pub(super) fn drain(&mut self, client: usize, place: usize, age: u64) {
-        self.send((client, place), Open::without_caller(Request::Ping { age }, Duration::ZERO));
-    }
-
-    /// A former owner has replied to everything, or could not.
-    pub(super) fn drained(&mut self, client: usize, place: usize, age: u64, answered: bool) {
-        let at = self.now + DRAIN_INTERVAL;
-        if !answered {
-            return self.at(at, Event::Drain { client, place, age });
-        }
-        let Some(cluster) = self.cluster(client, place) else { return };
-        cluster.map = cluster.map.without_former(&cluster.members[&place], age);
     }
 
     fn survey(&mut self, client: usize, place: usize, pause: Time) {

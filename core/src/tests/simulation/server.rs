@@ -141,7 +141,6 @@ impl Server {
             Request::Release { claim, stay } => self.release(claim, *stay, peer, now, &mut pushes),
             // Handled by `World::wait` and the cluster, not here.
             Request::Wait { .. } | Request::Asking(_) | Request::Slots { .. } => Answer::Refused,
-            Request::Ping { .. } => Answer::Pong,
             Request::Force { keys } => {
                 let there: Vec<String> =
                     keys.iter().filter(|key| self.owner(key).is_some()).cloned().collect();

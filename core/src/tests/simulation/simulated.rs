@@ -31,7 +31,6 @@ pub(super) fn short(request: &Request) -> String {
         Request::Release { claim, stay } => format!("release {:?} stay {stay:?}", claim.keys),
         Request::Asking(inner) => format!("asking {}", short(inner)),
         Request::Slots { .. } => "slots".to_owned(),
-        Request::Ping { .. } => "ping".to_owned(),
         Request::Wait { replicas, time } => format!("wait {replicas} {time:?}"),
         Request::Force { keys } => format!("force {keys:?}"),
     }
@@ -168,15 +167,10 @@ impl Node for SimulatedNode {
     }
 
     fn shorten(&self, claim: &Claim, owed: Duration, stay: Duration) -> Reply<bool> {
-        let places = self.world.lock().unwrap().deleted_at(self.client, self.node);
-        let mut replies = places.into_iter().map(|place| {
-            let request = Request::Release { claim: claim.clone(), stay };
-            let read = |answer| if let Answer::Released(ours) = answer { Some(ours) } else { None };
-            self.ask_at(Some(place), request, Duration::ZERO, owed, read)
-        });
-        let first = replies.next().unwrap();
-        replies.for_each(drop);
-        first
+        let request = Request::Release { claim: claim.clone(), stay };
+        self.ask(request, Duration::ZERO, owed, |answer| {
+            if let Answer::Released(ours) = answer { Some(ours) } else { None }
+        })
     }
 
     fn inspect(&self, _key: &str) -> Reply<Option<Holder>> {

@@ -22,7 +22,6 @@ impl Player<'_> {
             Event::Arrive { .. } => world.arrive(event),
             Event::Thaw(node) => world.thaw(node),
             Event::ClusterMessage { client, place, id } => world.route(client, place, id),
-            Event::Drain { client, place, age } => world.drain(client, place, age),
             Event::Survey { client, place } => world.query_all(client, place),
             Event::Surveyed { client, place, survey } => world.surveyed(client, place, survey),
             Event::Migrates { stage, from, to, length } => world.migrates(stage, from, to, length),

@@ -89,11 +89,6 @@ pub(super) enum Event {
         place: usize,
         id: u64,
     },
-    Drain {
-        client: usize,
-        place: usize,
-        age: u64,
-    },
     Survey {
         client: usize,
         place: usize,

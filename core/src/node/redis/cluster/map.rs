@@ -1,9 +1,5 @@
 //! Maps hash slots to servers, as far as known. Every command reads a map, and maps are never changed in place.
-//!
-//! A slot that moves keeps its former owner for a while. A vote may still be unanswered there, and its key may migrate
-//! to the new owner. Therefore deletes are also sent to the former owner, after that vote.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::super::RedisNode;
@@ -18,26 +14,19 @@ pub(crate) struct Member<N = RedisNode> {
     pub(crate) node: N,
 }
 
-/// A previous owner of a slot, and the age of the map that removed it as the owner.
-type Former<N> = (Arc<Member<N>>, u64);
-
 /// The owner of every slot at one time. In the simulation a server is a number.
 pub(crate) struct Map<N = RedisNode> {
     /// By slot, as a position in `members`.
     owners: Box<[u16]>,
     /// The lobby, followed by the servers.
     members: Vec<Arc<Member<N>>>,
-    /// By slot. Almost always empty.
-    former: HashMap<u16, Vec<Former<N>>>,
-    /// The number of changes so far.
-    pub(crate) age: u64,
 }
 
 impl<N> Map<N> {
     /// Creates a map without servers.
     pub(crate) fn new(lobby: Arc<Member<N>>) -> Self {
         let owners = vec![0; usize::from(SLOTS)].into();
-        Self { owners, members: vec![lobby], former: HashMap::new(), age: 0 }
+        Self { owners, members: vec![lobby] }
     }
 
     /// Returns the owner of the slot, or the lobby.
@@ -62,40 +51,16 @@ impl<N> Map<N> {
         self.servers().iter().any(|member| member.address.as_ref() == Some(address))
     }
 
-    /// Returns where to delete a key of the slot: at the owner, and at former owners after their unanswered votes.
-    ///
-    /// A vote at a former owner may still be run and migrate with the slot. Or it may be redirected to the new owner,
-    /// and then the delete is redirected too. Both come from the same map, so each server has only one of the two
-    /// roles.
-    pub(crate) fn deleted_at(
-        &self,
-        slot: u16,
-    ) -> (&Arc<Member<N>>, impl Iterator<Item = &Arc<Member<N>>>) {
-        (self.owner(slot), self.former(slot))
-    }
-
-    /// Returns the servers where a vote for the slot may still be unanswered.
-    fn former(&self, slot: u16) -> impl Iterator<Item = &Arc<Member<N>>> {
-        let former = if self.former.is_empty() { None } else { self.former.get(&slot) };
-        former.into_iter().flatten().map(|(member, _)| member)
-    }
-
     /// Returns the next map with these owners, and the slots whose owner changed. Returns `None` if nothing changed.
     pub(crate) fn moved(
         &self,
         to: impl Iterator<Item = (u16, Arc<Member<N>>)>,
     ) -> Option<(Self, Vec<u16>)> {
-        let mut next = Self {
-            owners: self.owners.clone(),
-            members: self.members.clone(),
-            former: self.former.clone(),
-            age: self.age + 1,
-        };
+        let mut next = Self { owners: self.owners.clone(), members: self.members.clone() };
         let mut moved = Vec::new();
         for (slot, member) in to {
-            let old = self.owner(slot);
-            if !Arc::ptr_eq(old, &member) {
-                next.give(slot, &member, old);
+            if !Arc::ptr_eq(self.owner(slot), &member) {
+                next.give(slot, &member);
                 moved.push(slot);
             }
         }
@@ -103,8 +68,8 @@ impl<N> Map<N> {
         (!moved.is_empty()).then_some((next, moved))
     }
 
-    /// Changes the owner of the slot and records the old one as a former owner.
-    fn give(&mut self, slot: u16, to: &Arc<Member<N>>, from: &Arc<Member<N>>) {
+    /// Changes the owner of the slot.
+    fn give(&mut self, slot: u16, to: &Arc<Member<N>>) {
         let known = self.members.iter().position(|member| Arc::ptr_eq(member, to));
         let place = known.unwrap_or_else(|| {
             self.members.push(Arc::clone(to));
@@ -112,12 +77,6 @@ impl<N> Map<N> {
         });
         // There are never more servers than slots.
         self.owners[usize::from(slot)] = u16::try_from(place).unwrap_or(0);
-        let former = self.former.entry(slot).or_default();
-        // The owner runs all its commands in order, even if it lost the slot in between.
-        former.retain(|(member, _)| !Arc::ptr_eq(member, to) && !Arc::ptr_eq(member, from));
-        if from.address.is_some() {
-            former.push((Arc::clone(from), self.age));
-        }
     }
 
     /// Removes servers without slots.
@@ -133,28 +92,5 @@ impl<N> Map<N> {
             });
         }
         self.members = kept;
-    }
-
-    /// Returns each server that lost a slot with this map once.
-    pub(crate) fn losers(&self) -> Vec<Arc<Member<N>>> {
-        let mut all: Vec<Arc<Member<N>>> = Vec::new();
-        for (loser, _) in self.former.values().flatten().filter(|(_, age)| *age == self.age) {
-            if !all.iter().any(|member| Arc::ptr_eq(member, loser)) {
-                all.push(Arc::clone(loser));
-            }
-        }
-        all
-    }
-
-    /// Returns the map without a former owner that lost its slots at this age, because it has replied to all earlier
-    /// commands.
-    pub(crate) fn without_former(&self, member: &Arc<Member<N>>, age: u64) -> Self {
-        let mut former = self.former.clone();
-        former.retain(|_, list| {
-            list.retain(|(former, lost)| !Arc::ptr_eq(former, member) || *lost != age);
-            !list.is_empty()
-        });
-        let (owners, members) = (self.owners.clone(), self.members.clone());
-        Self { owners, members, former, age: self.age + 1 }
     }
 }

@@ -65,8 +65,7 @@ impl ClusterNode {
         Self { url, map, clock, outage: Outage::default(), astray, _client: client }
     }
 
-    /// Sends a command to the owner of the key's slot, and again while servers redirect it. The map is held while the
-    /// command is queued, because a change of the map waits for its readers.
+    /// Sends a command to the owner of the key's slot, and again while servers redirect it.
     fn ask<T, R>(
         &self,
         key: Option<&String>,
@@ -84,23 +83,11 @@ impl ClusterNode {
         Box::pin(follow(clock, timeout, send(), send))
     }
 
-    /// Deletes the keys at every server that may have them. The reply of the owner counts.
-    fn delete(
-        &self,
-        claim: &Claim,
-        delete: impl FnOnce(&RedisNode) -> Reply<bool>,
-        again: impl Fn(&RedisNode) -> Reply<bool>,
-    ) -> Reply<bool> {
-        let map = self.map.load();
-        let slot = claim.keys.first().map_or(0, |key| slot(key));
-        let (owner, former) = map.deleted_at(slot);
-        // The owner comes first, ahead of the deletes that former owners redirect to it. Only the first delete finds
-        // the key, and its reply must reach the caller.
-        let reply = delete(&owner.node);
-        for member in former {
-            drop(again(&member.node));
-        }
-        reply
+    /// Returns the owner of the keys' slot.
+    fn owner(&self, keys: &[String]) -> Arc<Member> {
+        // A lock always has a key.
+        let slot = keys.first().map_or(0, |key| slot(key));
+        Arc::clone(self.map.load().owner(slot))
     }
 }
 
@@ -153,18 +140,15 @@ impl Node for ClusterNode {
     }
 
     fn release(&self, claim: &Claim, owed: Duration) -> Reply<bool> {
-        let again = |former: &RedisNode| former.release_late(claim, owed);
-        self.delete(claim, |owner| owner.release(claim, owed), again)
+        self.owner(&claim.keys).node.release(claim, owed)
     }
 
     fn release_late(&self, claim: &Claim, owed: Duration) -> Reply<bool> {
-        let again = |former: &RedisNode| former.release_late(claim, owed);
-        self.delete(claim, again, again)
+        self.owner(&claim.keys).node.release_late(claim, owed)
     }
 
     fn shorten(&self, claim: &Claim, owed: Duration, stay: Duration) -> Reply<bool> {
-        let again = |former: &RedisNode| former.shorten(claim, owed, stay);
-        self.delete(claim, again, again)
+        self.owner(&claim.keys).node.shorten(claim, owed, stay)
     }
 
     fn inspect(&self, key: &str) -> Reply<Option<Holder>> {

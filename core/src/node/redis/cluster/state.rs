@@ -6,12 +6,11 @@
 use std::collections::{HashMap, HashSet};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use futures_util::stream::FuturesUnordered;
-use tokio::time::sleep;
 
 use super::super::context::HEARD;
 use super::super::handshake::guard_time;
@@ -31,13 +30,6 @@ const ASKED: usize = 3;
 const FAILOVER: Duration = Duration::from_secs(30);
 /// How long a server without slots is kept, with its connection.
 const KEEP_IDLE: Duration = Duration::from_secs(600);
-/// How often to check whether a replaced map is still being read.
-const READ_CHECK: Duration = Duration::from_millis(1);
-/// How often a former owner that does not reply is asked again.
-const DRAIN_RETRY: Duration = Duration::from_millis(100);
-/// The number of failed attempts after which a former owner without slots is given up. A command that still arrives
-/// there finds no slot. They take at least a minute.
-const MAX_DRAIN_ATTEMPTS: u32 = 600;
 
 /// Futures that complete later.
 pub(super) type Later<T> = FuturesUnordered<Pin<Box<dyn Future<Output = T> + Send>>>;
@@ -76,10 +68,6 @@ pub(super) struct State {
     preferred: Vec<Address>,
     /// Slots for which servers report different owners. Their owners stay the same until the servers agree.
     disputed: HashSet<u16>,
-    /// Replaced maps that commands may still read.
-    read: Vec<Weak<Map>>,
-    /// Former owners that have replied to every command, each with the age of the map in which it lost slots.
-    pub(super) drained: Later<(Arc<Member>, u64)>,
 }
 
 impl State {
@@ -104,8 +92,6 @@ impl State {
             ranges: Vec::new(),
             preferred: Vec::new(),
             disputed: HashSet::new(),
-            read: Vec::new(),
-            drained: Later::new(),
         }
     }
 
@@ -261,17 +247,7 @@ impl State {
                 None => drop(self.pending.add(command, now)),
             }
         }
-        // Former owners are forgotten once they have replied to all commands that were sent by older maps.
-        self.read.retain(|old| old.strong_count() > 0);
-        self.read.push(Arc::downgrade(&old));
-        for member in next.losers() {
-            let (read, age, map) = (self.read.clone(), next.age, Arc::clone(&self.map));
-            self.drained.push(Box::pin(async move {
-                drained(&read, &member, &map).await;
-                (member, age)
-            }));
-        }
-        // The former owners tracked the reads, so the reads must be repeated.
+        // The previous owners tracked the reads, so the reads must be repeated.
         self.watch.changed(Change::Slots(moved));
     }
 
@@ -319,30 +295,6 @@ impl State {
             asked = every.iter().map(|address| self.server(address)).collect();
         }
         asked
-    }
-
-    /// Forgets a former owner that has replied to all commands sent before the map of this age.
-    pub(super) fn forget_former(&mut self, member: &Arc<Member>, age: u64) {
-        let next = self.map.load().without_former(member, age);
-        self.read.push(Arc::downgrade(&self.map.swap(Arc::new(next))));
-    }
-}
-
-/// Waits until a former owner has replied to every command that was sent by replaced maps.
-async fn drained(old: &[Weak<Map>], member: &Member, map: &ArcSwap<Map>) {
-    // A reader of an old map may be about to send a command to the owner that it names.
-    while old.iter().any(|old| old.strong_count() > 0) {
-        sleep(READ_CHECK).await;
-    }
-    let mut attempts = 0;
-    // The reply comes over a live connection, whose predecessor the server has closed.
-    while member.node.drained().await.is_err() {
-        let slots = member.address.as_ref().is_some_and(|address| map.load().has(address));
-        attempts += 1;
-        if !slots && attempts > MAX_DRAIN_ATTEMPTS {
-            return;
-        }
-        sleep(DRAIN_RETRY).await;
     }
 }
 

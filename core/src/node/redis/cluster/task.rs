@@ -1,9 +1,8 @@
 //! Runs the task of a cluster, which redirects commands and maintains the map.
 //!
 //! Only commands that a server could not serve pass through here, together with their waiting callers. The order of a
-//! key's votes and deletes is preserved in two ways. Only the waiting caller of a redirected vote sends it again, while
-//! deletes are only sent after the caller stopped waiting. And deletes follow the votes at former owners too
-//! ([`super::map`]).
+//! key's votes and deletes is preserved, because only the waiting caller of a redirected vote sends it again, and
+//! deletes are only sent after the caller stopped waiting.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -83,9 +82,6 @@ impl Task {
                 Some(in_flight) = self.lobby.recv() => self.place(in_flight),
                 Some((from, stray)) = self.strays.recv() => self.take(&from, stray),
                 Some(in_flight) = self.delayed.next() => self.place(in_flight),
-                Some((member, age)) = self.state.drained.next() => {
-                    self.state.forget_former(&member, age);
-                }
                 found = self.state.discovery.next() => match found {
                     Some(found) => self.found(found),
                     None => self.state.discover(self.failed.is_some()),
