@@ -1,5 +1,7 @@
 """Ports for throw-away servers."""
 
+import itertools
+import os
 import random
 import socket
 
@@ -8,10 +10,18 @@ import socket
 PORTS = range(12_000, 22_000)
 
 
+_worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+_workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+_own = PORTS[_worker::_workers]
+#: The ports of this worker in random order. A port is used again as late as possible, because a server that a test
+#: killed must stay away.
+_next = itertools.cycle(random.sample(_own, len(_own)))
+
+
 def free_port() -> int:
     """Returns a port on which no program listens."""
     while True:
-        port = random.choice(PORTS)
+        port = next(_next)
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))

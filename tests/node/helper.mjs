@@ -35,13 +35,21 @@ async function isFree(port) {
   return free;
 }
 
+/** The number of port ranges. Test files that run at the same time have different process IDs, and mostly ranges. */
+const RANGES = 16;
+const RANGE_SIZE = 10_000 / RANGES;
+const firstPort = 12_000 + (process.pid % RANGES) * RANGE_SIZE;
+let nextPort = randomInt(RANGE_SIZE);
+
 /**
  * Returns a port on which no program listens. It is below the ephemeral range, so that no connection of a test takes it
- * before its server starts or while the server is down.
+ * before its server starts or while the server is down. A port is used again as late as possible, because a server that
+ * a test killed must stay away.
  */
 export async function freePort() {
   for (;;) {
-    const port = randomInt(12_000, 22_000);
+    nextPort = (nextPort + 1) % RANGE_SIZE;
+    const port = firstPort + nextPort;
     if (await isFree(port)) return port;
   }
 }
