@@ -176,9 +176,9 @@ export function checkOptions<T extends object>(
       `${call}: options must be an object (got ${describeType(given)}). ${validOptions(rules)}`,
     );
   }
-  const names = readValue(() => enumerableNames(given), call, "options");
-  if (names.length === 0) checkEmpty(given, call);
-  for (const name of names) {
+  const own = readValue(() => Object.keys(given), call, "options");
+  if (own.length === 0) checkEmpty(given, call);
+  for (const name of readValue(() => enumerableNames(given), call, "options")) {
     if (!Object.hasOwn(rules, name)) throw unknownOption(name, rules, call);
   }
   const read: Record<string, unknown> = {};
