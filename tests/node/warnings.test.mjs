@@ -121,7 +121,7 @@ test("an outage causes one warning for any number of failed acquires", async () 
   const server = await Server.start();
   const redlock = new Redlock(server.url);
   await redlock.using("before", () => undefined);
-  // Without the second connection, its lack would be a warning of its own.
+  // Otherwise there is another warning, about a missing second connection.
   await eventually(async () => assert.match(await server.cli("CLIENT", "LIST"), / redir=[1-9]/));
   server.process.kill("SIGKILL");
   await once(server.process, "exit");

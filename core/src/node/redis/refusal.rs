@@ -207,7 +207,7 @@ mod tests {
     fn error_of_a_script_hides_the_position() {
         for text in [
             "OOM command not allowed script: 84d5ad37, on @user_script:9.",
-            "ERR Error running script (call to f_0): @user_script:12: -OOM command not allowed",
+            "ERR Error running script (f_0) @user_script:12: -OOM command not allowed",
         ] {
             let shown = refusal(text).redacted(str::to_owned).to_string();
             assert_eq!(shown, "the server replied OOM command not allowed");

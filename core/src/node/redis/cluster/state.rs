@@ -22,7 +22,7 @@ use super::discovery::Discovery;
 use super::map::{Map, Member};
 use super::topology::{Range, Topology};
 use crate::clock::{Clock, Instant};
-use crate::node::{Change, Node, SLOTS, Watch, slot};
+use crate::node::{Change, SLOTS, Watch, slot};
 
 /// How many servers a discovery asks. Their replies are compared.
 const ASKED: usize = 3;
