@@ -106,7 +106,8 @@ impl Lock {
         Ok(made)
     }
 
-    fn core(&self, py: Python<'_>) -> PyResult<(u64, Arc<redlock::Lock>)> {
+    /// Returns the client now, and the lock of that client.
+    fn core(&self, py: Python<'_>) -> PyResult<(Numbered, Arc<redlock::Lock>)> {
         let Names::Fixed(names) = &self.names else {
             return Err(invalid(
                 "this lock's name is a function of arguments: it can only decorate functions",
@@ -117,22 +118,22 @@ impl Lock {
                 "this lock has default=, so it can only decorate functions: try_acquire() returns None instead",
             ));
         }
-        let Numbered { number, client, .. } = self.source.client(py)?;
+        let source = self.source.client(py)?;
         if let Some((of, lock)) = &*runtime::lock(&self.core)
-            && *of == number
+            && *of == source.number
         {
-            return Ok((number, Arc::clone(lock)));
+            let lock = Arc::clone(lock);
+            return Ok((source, lock));
         }
-        let lock = Arc::new(check(py, ffi::lock(&client, names.clone(), &self.args))?);
-        let old = runtime::lock(&self.core).replace((number, Arc::clone(&lock)));
+        let lock = Arc::new(check(py, ffi::lock(&source.client, names.clone(), &self.args))?);
+        let old = runtime::lock(&self.core).replace((source.number, Arc::clone(&lock)));
         drop(old);
-        Ok((number, lock))
+        Ok((source, lock))
     }
 
     /// The current caller and the lock that it tries to acquire.
     fn caller(&self, py: Python<'_>, call_site: CallSite) -> PyResult<Caller> {
-        let (client, lock) = self.core(py)?;
-        let kept = self.source.client(py)?.kept;
+        let (Numbered { number: client, kept, .. }, lock) = self.core(py)?;
         let (owner, began) = (Owner::current(py)?, Instant::now());
         Ok(Caller { lock, client, kept, owner, call_site, began })
     }
