@@ -434,7 +434,7 @@ def test_error_for_with_on_an_async_object_names_async_with(client: redlock.Redl
                 pytest.fail("entered")
     with pytest.raises(TypeError, match="neither true nor false"):
         bool(client.lock("job").as_async())
-    with pytest.raises(AttributeError, match="Call it on the AsyncLease"):
+    with pytest.raises(AttributeError, match="A lease is what 'async with lock as lease:'"):
         _ = client.lock("job").as_async().release  # type: ignore[attr-defined]
 
 

@@ -26,8 +26,19 @@ def coroutine_function(function: "_F") -> "_F":
         function: The function to mark.
 
     Returns:
-        The same function.
+        A copy of the function, because Python 3.13 deprecates another kind of code in the same function.
     """
-    code = function.__code__
-    function.__code__ = code.replace(co_flags=code.co_flags | _CO_COROUTINE)
-    return function
+    code = function.__code__.replace(co_flags=function.__code__.co_flags | _CO_COROUTINE)
+    make: Any = type(function)
+    marked: _F = make(
+        code,
+        function.__globals__,
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
+    # Python 3.14 evaluates annotations on demand.
+    annotations = "__annotate__" if hasattr(function, "__annotate__") else "__annotations__"
+    for name in ("__qualname__", "__kwdefaults__", annotations):
+        setattr(marked, name, getattr(function, name))
+    return marked
