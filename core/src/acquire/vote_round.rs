@@ -128,7 +128,7 @@ fn believable(vote: Reply<Vote>, fencing: Fencing) -> Reply<Vote> {
 impl Drop for VoteRound {
     fn drop(&mut self) {
         // An acquire that is still listened to may be sent again after a script reload; its delete must be last.
-        // (Only requests with a listener are sent again: `node::redis::answers`.)
+        // (Only requests with a listener are sent again: `node::redis::protocol`.)
         self.votes.stop_listening();
         if self.kept {
             return;

@@ -197,7 +197,15 @@ impl Decoder {
         // Each delay is added to the previous ones.
         if matches!(self.pending_for, 1 | 3) || self.pending_for % 8 == 7 {
             self.pending.forget_expired(now);
+            self.end_retries();
             self.send_pending_deletes();
+        }
+    }
+
+    /// Lets the next pending delete be sent again after one second, if none is left and none is under way.
+    pub(super) fn end_retries(&mut self) {
+        if self.pending.is_empty() && !self.pending.link.has_deletes() {
+            self.pending_for = 0;
         }
     }
 

@@ -214,6 +214,7 @@ impl Decoder {
             (Purpose::Delete { owed, .. }, Some(opened)) if opened + *owed > now() => {
                 self.pending.repeat(in_flight.command.clone(), opened);
             }
+            (Purpose::Delete { .. }, _) => self.end_retries(),
             _ => {}
         }
         let grants = may_grant(&in_flight, &value);
@@ -242,9 +243,6 @@ impl Decoder {
             self.target.warn(&format_args!(
                 "a released key is not deleted yet, retrying until its TTL ends: {fault}{omitted}"
             ));
-        }
-        if self.pending.is_empty() {
-            self.pending_for = 0;
         }
         Some(fault)
     }

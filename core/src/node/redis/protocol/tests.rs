@@ -237,6 +237,30 @@ fn refused_delete_is_pending_and_sent_again_later() {
 }
 
 #[test]
+fn refused_deletes_are_sent_again_ever_less_often() {
+    let mut connection = Connection::new();
+    let (refused, deleted) = ("+OK\r\n-BUSY no\r\n", "+OK\r\n$1\r\na\r\n");
+    connection.submit(release("a", "a"));
+    connection.written();
+    assert_eq!(connection.read("-BUSY no\r\n"), None);
+    let mut repeated = Vec::new();
+    for second in 1..20 {
+        connection.decoder.retry_deletes(START);
+        connection.read("");
+        if !connection.written().is_empty() {
+            repeated.push(second);
+            assert_eq!(connection.read(if second == 15 { deleted } else { refused }), None);
+        }
+        if second == 15 {
+            connection.submit(release("a", "a"));
+            connection.written();
+            assert_eq!(connection.read("-BUSY no\r\n"), None);
+        }
+    }
+    assert_eq!(repeated, [1, 3, 7, 15, 16, 18]);
+}
+
+#[test]
 fn deletes_are_repeated_while_the_previous_connection_may_exist() {
     let mut connection = Connection::with(0, Some(START));
     let (release, mut reply) = heard(release("a", "ours"));
