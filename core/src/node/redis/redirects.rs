@@ -202,9 +202,11 @@ pub(crate) fn rested(detour: &mut Detour) {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use redis::parse_redis_value;
 
-    use super::Redirect;
+    use super::{Detour, Instant, MOMENT, Purpose, Redirect, redirect_pause};
 
     #[test]
     fn recognizes_cluster_down_errors_of_scripts() {
@@ -216,5 +218,18 @@ mod tests {
             assert_eq!(read(text), Some(Redirect::Nobody), "{text}");
         }
         assert_eq!(read("-ERR wrong number of arguments\r\n"), None);
+    }
+
+    /// A frozen server may run a vote late. The key may then have moved, although it should have expired.
+    #[test]
+    fn redirected_delete_gets_its_full_time_again() {
+        let time = |seconds| Instant::from_start(Duration::from_secs(seconds));
+        let owed = Duration::from_secs(10);
+        let mut delete = Purpose::Delete { token: "a".into(), owed, until: Some(time(10)) };
+        let mut detour = Detour::default();
+        let mut pause = |now| redirect_pause(&mut detour, &mut delete, false, time(now));
+        assert_eq!(pause(60), Some(MOMENT));
+        assert!(pause(69).is_some());
+        assert_eq!(pause(70), None);
     }
 }
