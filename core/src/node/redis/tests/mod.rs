@@ -7,14 +7,17 @@ mod fuzz;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::timeout;
 
 use super::protocol::Command;
+use super::script::{RELEASE, scripts};
 use super::{Durability, Needs, RedisNode, Target};
 use crate::clock::SystemClock;
-use crate::node::{Address, Node, Watch};
+use crate::node::{Address, Claim, Node, Reply, Watch};
 
 /// The key that makes the connection task panic.
 const FATAL: &str = "panic-on-purpose";
@@ -33,23 +36,35 @@ fn spawn_helper(work: impl FnOnce() + Send + 'static) {
 }
 
 /// Starts a server that replies OK to every command, and that each key is free. It does not reply for the silent key.
-fn server() -> String {
+/// Each delete is reported, and every second one gets a reply.
+fn server() -> (String, UnboundedReceiver<()>) {
+    let ((report, deletes), replies) = (unbounded_channel(), Arc::new(AtomicBool::new(true)));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}", listener.local_addr().unwrap());
     spawn_helper(move || {
         for mut stream in listener.incoming().flatten() {
+            let (report, replies) = (report.clone(), Arc::clone(&replies));
             spawn_helper(move || {
                 let (mut buffer, mut text) = ([0; 4096], String::new());
                 while let Ok(count @ 1..) = stream.read(&mut buffer) {
                     text.push_str(&String::from_utf8_lossy(&buffer[..count]));
                     while let Some(words) = command(&mut text) {
-                        stream.write_all(reply(&words).as_bytes()).unwrap();
+                        let delete = words[0] == "EVALSHA" && words[1] == scripts()[RELEASE].digest;
+                        let reply = match delete {
+                            true if replies.fetch_xor(true, Ordering::Relaxed) => String::new(),
+                            true => format!("${}\r\n{}\r\n", words[4].len(), words[4]),
+                            false => reply(&words),
+                        };
+                        stream.write_all(reply.as_bytes()).unwrap();
+                        if delete {
+                            let _ = report.send(());
+                        }
                     }
                 }
             });
         }
     });
-    url
+    (url, deletes)
 }
 
 /// Takes the first command from the text.
@@ -82,20 +97,31 @@ fn reply(words: &[String]) -> String {
 
 #[tokio::test]
 async fn panicking_task_fails_its_requests_and_restarts() {
-    let url = server();
+    let (url, mut deletes) = server();
     let Address::Redis(route) = Address::parse(&url).unwrap() else { unreachable!() };
     let (key_prefix, durability, scripts) = ("lock:".to_owned(), Durability::default(), None);
     let needs = Needs { key_prefix, durability, scripts };
     let target = Target::alone(route, Duration::ZERO, needs, Arc::default(), None);
     let watch = Arc::new(Watch::new(Arc::default()));
     let node = RedisNode::new(target, Arc::new(SystemClock), watch);
+    let keys = Arc::from(["key".to_owned()]);
+    let claim = Claim { keys, fences: Arc::default(), token: "ours".into() };
     for _ in 0..3 {
-        let soon = Duration::from_secs(3);
+        let soon = Duration::from_secs(30);
         assert_eq!(timeout(soon, node.inspect("before")).await.unwrap(), Ok(None));
+        let release = node.release(&claim, Duration::from_secs(60));
+        timeout(soon, deletes.recv()).await.unwrap().unwrap();
         let (pending, fatal) = (node.inspect(SILENT), node.inspect(FATAL));
-        for reply in [pending, fatal] {
+        let later = node.inspect("later");
+        let failed = async |reply: Reply<()>| {
             let fault = timeout(soon, reply).await.expect("refused at once").unwrap_err();
             assert!(fault.to_string().contains("task failed"), "{fault}");
-        }
+        };
+        failed(Box::pin(async { release.await.map(drop) })).await;
+        failed(Box::pin(async { pending.await.map(drop) })).await;
+        failed(Box::pin(async { fatal.await.map(drop) })).await;
+        assert_eq!(timeout(soon, later).await.unwrap(), Ok(None), "was not taken yet");
+        // The delete without a reply is sent again.
+        timeout(soon, deletes.recv()).await.unwrap().unwrap();
     }
 }
