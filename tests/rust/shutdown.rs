@@ -1,5 +1,6 @@
 //! How leases and clients end: released during a hold, in order, in a hurry, immediately.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
@@ -269,4 +270,27 @@ fn leases_dropped_before_exit_in_a_task_leave_no_key() {
         assert!(program.stdout(std::process::Stdio::null()).status().unwrap().success());
         assert_eq!(server.ask("DBSIZE"), ":0");
     }
+}
+
+/// An acquire ends on its own thread or task, and then deletes the votes of its last round.
+#[tokio::test]
+async fn shutdown_waits_until_acquires_have_ended() {
+    let redlock = memory();
+    let lease = redlock.lock("job").acquire().await.unwrap();
+    let mut waiter = Box::pin(redlock.lock("job").acquire());
+    assert!(futures_util::poll!(&mut waiter).is_pending());
+    let ended = Cell::new(false);
+    let shutdown = async {
+        assert_eq!(redlock.shutdown(Duration::ZERO).await.unwrap(), 1);
+        assert!(ended.get(), "the acquire still waits");
+    };
+    let waits = async {
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(waiter.await.unwrap_err().kind(), ErrorKind::Closed);
+        ended.set(true);
+    };
+    tokio::join!(shutdown, waits);
+    assert!(!lease.is_held());
 }

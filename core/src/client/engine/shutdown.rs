@@ -59,12 +59,17 @@ impl Engine {
             };
             let clock = &*running.leases().nodes.clock;
             let end = clock.now() + timeout;
-            calls_end(&running, clock, end).await;
+            // The order matters: a granted acquire becomes a lease before it stops waiting.
+            let waiting = || running.acquirer.callers() > 0;
+            let held = || running.leases().registry.leases().iter().any(|state| state.is_held());
+            ends(|| waiting() || held(), clock, end).await;
             // Done before the leases are released, so that no acquire that waits for one of them gets it.
             engine.enter(Phase::Closed);
             let (sent, timeout) = (take_all_back(&running), engine.config.node_timeout());
-            // Both waits share one timeout, because a server that replies to no delete replies to nothing else.
+            // All waits share one timeout, because a server that replies to no delete replies to nothing else.
             let by = end.max(clock.now() + timeout);
+            // An acquire that ends deletes the votes of its last round.
+            ends(waiting, clock, by).await;
             let count = all_confirmed(sent).await;
             let arrived = deletes_arrive(&running, clock, timeout, (end, by)).await;
             engine.close();
@@ -87,12 +92,9 @@ async fn all_confirmed(sent: Sent) -> Result<usize> {
     results.into_iter().collect::<Result<()>>().map(|()| count)
 }
 
-/// Waits until no acquire waits and no lease is held, or until `until`.
-async fn calls_end(running: &Running, clock: &dyn Clock, until: Instant) {
-    // The order matters: a granted acquire becomes a lease before it stops waiting.
-    let waiting = || running.acquirer.callers() > 0;
-    let held = || running.leases().registry.leases().iter().any(|state| state.is_held());
-    while clock.now() < until && (waiting() || held()) {
+/// Waits until `busy` is false, or until `until`.
+async fn ends(busy: impl Fn() -> bool, clock: &dyn Clock, until: Instant) {
+    while clock.now() < until && busy() {
         clock.sleep_until(until.min(clock.now() + LOOK)).await;
     }
 }

@@ -226,8 +226,8 @@ mod tests {
         let time = |seconds| Instant::from_start(Duration::from_secs(seconds));
         let owed = Duration::from_secs(10);
         let mut delete = Purpose::Delete { token: "a".into(), owed, until: Some(time(10)) };
-        let mut detour = Detour::default();
-        let mut pause = |now| redirect_pause(&mut detour, &mut delete, false, time(now));
+        let mut hops = Detour::default();
+        let mut pause = |now| redirect_pause(&mut hops, &mut delete, false, time(now));
         assert_eq!(pause(60), Some(MOMENT));
         assert!(pause(69).is_some());
         assert_eq!(pause(70), None);
