@@ -145,8 +145,8 @@ impl Fairness {
     /// long time.
     ///
     /// Such a client sends its votes before the others are notified. It is never refused, so it never notices
-    /// contention. Of two processes on one core, 5 ms a turn, one had all 318 turns of two seconds. Callers in line
-    /// behind it in the same process do the same. 192 turns of 16 callers went before the first one of another process.
+    /// contention. Callers of the same process that wait behind it have the same advantage. Without the pause, one of
+    /// two processes on one core held the lock for a whole measurement of two seconds.
     pub(crate) fn pause_if_repeated(&self, keys: &[String], now: Instant) -> Option<Duration> {
         let soon = self.measured_rounds()?.max(MIN_TIME);
         let times = self.repeated(keys, now, (soon, self.rounds() * SHARE))?;

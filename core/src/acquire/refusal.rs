@@ -22,7 +22,7 @@ pub(crate) enum Refusal {
     Queued,
     /// Other clients hold some of the keys. The time is when they may be free, or `None` without a known end.
     Held(Option<Duration>, Taken),
-    /// The same, as reported by the scout, the one node that was asked first.
+    /// Like `Held`, but only one node has replied: the scout, which gets its request before the others.
     Scouted(Option<Duration>, Taken),
     /// No client won a quorum, and these keys were not available. `replied` means that a quorum of nodes replied.
     Split { taken: Taken, replied: bool },

@@ -40,10 +40,10 @@ static DROPPED: AtomicU64 = AtomicU64::new(0);
 struct Log {
     queue: Sender<Entry>,
     /// How many entries were queued so far.
-    left: AtomicU64,
-    /// How many entries were processed so far. Equal to `left` if the queue is empty.
+    queued: AtomicU64,
+    /// How many entries were processed so far. Equal to `queued` if the queue is empty.
     done: AtomicU64,
-    events: AtomicU64, // queued and not processed; a `Leave` entry does not count
+    events: AtomicU64, // queued and not processed; an `End` entry does not count
 }
 
 /// The subscriber and the span of an event.
@@ -141,13 +141,13 @@ pub(crate) fn enqueue(record: Record, say: Say, context: Option<Arc<LogContext>>
     let context = context.unwrap_or_else(|| here().into());
     // DEBUG events must not displace more important ones.
     let room = if record.level == Level::Debug { MAX_EVENTS / 2 } else { MAX_EVENTS };
-    let left = current().is_some_and(|log| {
-        let left = log.events.fetch_add(1, Ordering::AcqRel) < room
+    let queued = current().is_some_and(|log| {
+        let queued = log.events.fetch_add(1, Ordering::AcqRel) < room
             && push(&log, Entry::Event(record, say, context));
-        log.events.fetch_sub((!left).into(), Ordering::AcqRel);
-        left
+        log.events.fetch_sub((!queued).into(), Ordering::AcqRel);
+        queued
     });
-    DROPPED.fetch_add((!left).into(), Ordering::Relaxed);
+    DROPPED.fetch_add((!queued).into(), Ordering::Relaxed);
 }
 
 /// Queues the end of a context, regardless of the limit: there are no more of these than leases.
@@ -159,12 +159,12 @@ pub(crate) fn enqueue_end(context: Arc<LogContext>) {
 
 /// Queues an entry. Returns whether the log's thread exists.
 fn push(log: &Log, entry: Entry) -> bool {
-    log.left.fetch_add(1, Ordering::AcqRel);
-    let left = log.queue.send(entry).is_ok();
-    if !left {
-        log.left.fetch_sub(1, Ordering::AcqRel);
+    log.queued.fetch_add(1, Ordering::AcqRel);
+    let queued = log.queue.send(entry).is_ok();
+    if !queued {
+        log.queued.fetch_sub(1, Ordering::AcqRel);
     }
-    left
+    queued
 }
 
 /// The subscriber and span of the current thread. The background thread is in no span.
@@ -196,8 +196,8 @@ fn start() -> io::Result<Log> {
             }
         }
     }
-    let [left, done, events] = [(); 3].map(|()| AtomicU64::new(0));
-    Ok(Log { queue, left, done, events })
+    let [queued, done, events] = [(); 3].map(|()| AtomicU64::new(0));
+    Ok(Log { queue, queued, done, events })
 }
 
 /// Runs until the queue is closed. This only happens if two threads started a log at the same time.
@@ -245,7 +245,7 @@ extern "C" fn flush_at_exit() {
     const SLICE: Duration = Duration::from_millis(1);
     let Some(log) = CURRENT.get() else { return };
     let mut waited = Duration::ZERO;
-    while log.done.load(Ordering::Acquire) < log.left.load(Ordering::Acquire)
+    while log.done.load(Ordering::Acquire) < log.queued.load(Ordering::Acquire)
         && waited < MAX_EXIT_DELAY
     {
         std::thread::sleep(SLICE);

@@ -161,7 +161,7 @@ impl Reconnect {
         attempts: &mut Attempts,
         waiting: &mut Vec<InFlight>,
     ) {
-        // Uses the current time, because an attempt may have had no event for long.
+        // Uses the current time, because the last event of an attempt may be long ago.
         let now = context.clock.now();
         let young = attempts.begun.is_some_and(|at| now.since(at) <= JOIN);
         let again = self.tries_again(now, waiting);
