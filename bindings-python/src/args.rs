@@ -1,7 +1,6 @@
-//! Arguments as Python writes them: seconds or timedelta, one name or several, and words for what other libraries call
-//! otherwise.
+//! Converts Python arguments: times in seconds or as timedelta, and one name or several.
 //!
-//! Whether a value makes sense is core's to say; here only its type is.
+//! Only the type of a value is checked here. The core checks the value.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,10 +13,10 @@ use redlock::ffi::Unit;
 
 use crate::errors::{check, invalid};
 
-/// `wait=`: the lock's own, or seconds. Infinity waits forever.
+/// The argument `wait=` in seconds. `None` uses the lock's option, and infinity waits forever.
 pub(crate) type Wait = Option<f64>;
 
-/// A time in seconds; `None` stays `None`.
+/// Converts a time to seconds. `None` stays `None`.
 pub(crate) fn seconds(name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<f64>> {
     let Some(value) = value else { return Ok(None) };
     if !is_bool(value) {
@@ -35,8 +34,8 @@ pub(crate) fn seconds(name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<
     )))
 }
 
-/// What came of asking a value that may be of any class: its own errors only say that it is a wrong one, but a Ctrl-C
-/// in the midst of it stands.
+/// Returns the result of a call on a value of any class. An error of the value counts as "not supported" and returns
+/// `None`. A KeyboardInterrupt is passed on.
 pub(crate) fn tried<T>(py: Python<'_>, answer: PyResult<T>) -> PyResult<Option<T>> {
     match answer {
         Err(error) if !error.is_instance_of::<PyException>(py) => Err(error),
@@ -54,7 +53,7 @@ fn is_bool(value: &Bound<'_, PyAny>) -> bool {
 pub(crate) struct Timeout(pub(crate) Duration);
 
 impl Timeout {
-    /// Ten seconds.
+    /// Ten seconds, the default.
     pub(crate) const DEFAULT: Self = Self(Duration::from_secs(10));
 }
 
@@ -90,7 +89,7 @@ impl FromPyObject<'_, '_> for Seconds {
     }
 }
 
-/// A time that must be given.
+/// Converts a required time.
 fn time(name: &str, value: Borrowed<'_, '_, PyAny>) -> PyResult<Duration> {
     let Some(given) = seconds(name, (!value.is_none()).then_some(&*value))? else {
         return Err(invalid(format!(
@@ -115,11 +114,11 @@ pub(crate) fn wait(
     if timeout.is_some() { seconds("timeout", timeout) } else { seconds("wait", wait) }
 }
 
-/// What has no value that could mean "not given".
+/// An argument for which any value is valid, None included.
 pub(crate) enum Anything {
-    /// `...`
+    /// `...`, the default in the signature.
     NotGiven,
-    /// This, None too.
+    /// The given value, which may be None.
     Given(Py<PyAny>),
 }
 
@@ -133,14 +132,14 @@ impl FromPyObject<'_, '_> for Anything {
     }
 }
 
-/// `renew=` and the like: yes or no; `None` stays `None`.
+/// Converts a boolean option. `None` stays `None`.
 pub(crate) fn switch(name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<bool>> {
     let Some(value) = value else { return Ok(None) };
     let yes = value.cast::<PyBool>().map(|yes| Some(yes.is_true()));
     yes.map_err(|_| invalid(format!("{name} is {}: it must be True or False", shown(value))))
 }
 
-/// A count; which numbers are one is core's to say.
+/// Converts a count. The core checks whether it is a whole number.
 pub(crate) fn count(name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<f64>> {
     let Some(value) = value else { return Ok(None) };
     if !is_bool(value)
@@ -151,7 +150,7 @@ pub(crate) fn count(name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<Op
     Err(invalid(format!("{name} is {}: it must be a whole number", shown(value))))
 }
 
-/// Text; what it is instead is not shown, as it may be a secret in the wrong place.
+/// Converts text. The error does not show another value, because it may be a misplaced secret.
 pub(crate) fn text(name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<String>> {
     let Some(value) = value else { return Ok(None) };
     if let Some(text) = tried(value.py(), value.extract())? {
@@ -160,7 +159,7 @@ pub(crate) fn text(name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<Opt
     Err(invalid(format!("{name} is of type {}: {}", class(value), text_rule(value))))
 }
 
-/// What a value must be that is not text that Redis can store.
+/// Returns the rule for an invalid text.
 fn text_rule(value: &Bound<'_, PyAny>) -> &'static str {
     if value.is_instance_of::<PyBytes>() || value.is_instance_of::<PyByteArray>() {
         "it must be a str. Decode it first, as in value.decode()"
@@ -171,7 +170,7 @@ fn text_rule(value: &Bound<'_, PyAny>) -> &'static str {
     }
 }
 
-/// The path of a PEM file, or its bytes.
+/// Converts the path of a PEM file, or its bytes.
 pub(crate) fn pem(name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Pem>> {
     let Some(value) = value else { return Ok(None) };
     if let Ok(bytes) = value.cast::<PyBytes>() {
@@ -185,7 +184,7 @@ pub(crate) fn pem(name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<Opti
     Err(invalid(format!("{name} is of type {}: {rule}", class(value))))
 }
 
-/// What is called when something happens.
+/// Checks that the value can be called.
 pub(crate) fn callback(value: Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
     if value.is_callable() {
         return Ok(value.unbind());
@@ -193,7 +192,7 @@ pub(crate) fn callback(value: Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
     Err(invalid(format!("callback is {}: it must be a function of one argument", shown(&value))))
 }
 
-/// One name, or several.
+/// Converts one name, or several.
 pub(crate) fn names(value: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
     strings(value)?.map_err(|wrong| {
         invalid(format!(
@@ -204,7 +203,7 @@ pub(crate) fn names(value: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
     })
 }
 
-/// One node's URL, or several.
+/// Converts one URL, or several.
 pub(crate) fn nodes(given: &Nodes<'_>) -> PyResult<Vec<String>> {
     let Nodes::Given(value) = given else {
         return Err(invalid(
@@ -221,7 +220,7 @@ pub(crate) fn nodes(given: &Nodes<'_>) -> PyResult<Vec<String>> {
     })
 }
 
-/// The strings, or the first value that is not a string.
+/// Converts a sequence of strings. Returns the first value that is not a string as an error.
 fn strings<'py>(value: &Bound<'py, PyAny>) -> PyResult<Result<Vec<String>, Bound<'py, PyAny>>> {
     let py = value.py();
     let several = value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>();
@@ -251,13 +250,13 @@ pub(crate) fn class(value: &Bound<'_, PyAny>) -> String {
     name.map_or_else(|_| "nameless class".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
-/// A value, as messages show it.
+/// Formats a value for messages.
 pub(crate) fn shown(value: &Bound<'_, PyAny>) -> String {
     let text = value.repr();
     redlock::ffi::shown(&text.as_ref().map_or("unprintable".into(), |text| text.to_string_lossy()))
 }
 
-/// Whether it is called for each name.
+/// Whether the value is a function that returns the name for each call.
 pub(crate) fn is_function(value: &Bound<'_, PyAny>) -> bool {
     !value.is_instance_of::<PyString>() && value.is_callable()
 }

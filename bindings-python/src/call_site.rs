@@ -1,4 +1,4 @@
-//! Lines of the program that calls us: where a lease was acquired, and where a warning belongs.
+//! Finds the calling line of the user's program, for leases and for warnings.
 
 use pyo3::PyTypeInfo;
 use pyo3::prelude::*;
@@ -13,18 +13,18 @@ const OURS: [&str; 2] = ["redlock._asyncio", "redlock._decorator"];
 pub(crate) struct CallSite {
     file: String,
     line: u32,
-    /// The address of the frame of a call that blocks: whether that still runs.
+    /// The address of the calling frame, to check whether it is still running. `None` for an ExitStack.
     frame: Option<usize>,
 }
 
 impl CallSite {
-    /// The line that this frame is at.
+    /// Creates the call site of this frame.
     pub(crate) fn of(frame: &Bound<'_, PyAny>) -> PyResult<Self> {
         let py = frame.py();
         let code = frame.getattr(intern!(py, "f_code"))?;
         let file: String = code.getattr(intern!(py, "co_filename"))?.extract()?;
         let line: Option<u32> = frame.getattr(intern!(py, "f_lineno"))?.extract()?;
-        // An ExitStack enters in a frame that is gone while the block runs.
+        // The frame of an ExitStack ends before the block runs.
         let frame = (!file.ends_with("contextlib.py")).then(|| frame.as_ptr() as usize);
         Ok(Self { file, line: line.unwrap_or(0), frame })
     }
@@ -45,7 +45,7 @@ impl CallSite {
     }
 }
 
-/// From what `redlock._asyncio` notes of a frame: the file and the line.
+/// Converts the file and the line that `redlock._asyncio` passes.
 impl<'py> FromPyObject<'_, 'py> for CallSite {
     type Error = PyErr;
 
@@ -97,7 +97,7 @@ pub(crate) fn in_cell(py: Python<'_>) -> PyResult<bool> {
     Ok(false)
 }
 
-/// Warns from where nothing can be raised: an object that goes.
+/// Emits a warning while an object is dropped, where nothing can be raised.
 pub(crate) fn warn_in_drop<C: PyTypeInfo>(py: Python<'_>, text: &str) {
     // Another exception may be pending here.
     let current = PyErr::take(py);
@@ -110,7 +110,7 @@ pub(crate) fn warn_in_drop<C: PyTypeInfo>(py: Python<'_>, text: &str) {
     }
 }
 
-/// Warns at the first frame outside of this package.
+/// Emits a warning at the first frame outside of this package.
 pub(crate) fn warn<C: PyTypeInfo>(py: Python<'_>, text: &str) -> PyResult<()> {
     let (mut level, mut at) = (1, frame(py)?);
     loop {

@@ -21,7 +21,7 @@ pub(crate) struct Caller {
     pub(crate) lock: Arc<redlock::Lock>,
     /// The number of the lock's client.
     pub(crate) client: u64,
-    /// What the client's connections ask for credentials.
+    /// Owns the credentials callback of the client.
     pub(crate) kept: Option<Kept>,
     pub(crate) owner: Owner,
     pub(crate) call_site: CallSite,
@@ -29,7 +29,7 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// Drives a future of this lock; one that a signal handler ends still has its clean-up under way.
+    /// Drives a future of this lock. If a signal handler ends it, its clean-up is still under way and is recorded.
     pub(crate) fn wait<F>(&self, py: Python<'_>, future: F) -> PyResult<F::Output>
     where
         F: Future + Send,
@@ -65,7 +65,7 @@ impl Caller {
         Ok(runs.then_some(held))
     }
 
-    /// Warns of a lock that would wait for itself: this thread or task holds it.
+    /// Warns that this thread or task holds the lock and would wait for itself.
     pub(crate) fn warn_of_own(&self, py: Python<'_>, held: &LeaseHandle) -> PyResult<()> {
         let (key, whence) = (ffi::shown(&self.lock.key()), ffi::acquired_at(held));
         let who = self.owner.word();
@@ -78,7 +78,7 @@ impl Caller {
     }
 }
 
-/// Warns of a call that waits in an event loop's thread.
+/// Warns about a call that blocks the thread of an event loop.
 pub(crate) fn warn_of_loop(py: Python<'_>, instead: &str, about: &str) -> PyResult<()> {
     if event_loop::running(py)?.is_none() || in_cell(py)? {
         return Ok(());

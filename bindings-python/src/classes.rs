@@ -5,7 +5,7 @@
 
 use pyo3::prelude::*;
 
-/// Makes them, and imports those of errors.
+/// Creates the classes, and imports those of errors.
 #[pyfunction]
 #[pyo3(name = "_make_classes", signature = () -> "None")]
 pub(crate) fn make(py: Python<'_>) -> PyResult<()> {

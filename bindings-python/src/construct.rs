@@ -8,7 +8,7 @@ use crate::args::{self, Anything, Nodes};
 use crate::options::{client_args, refuse_client};
 use crate::source::Numbered;
 
-/// What was given for an option of which None is a value.
+/// Returns the value of an option for which None is also a value.
 fn given<'a, 'py>(value: &'a Anything, py: Python<'py>) -> Option<&'a Bound<'py, PyAny>> {
     match value {
         Anything::NotGiven => None,

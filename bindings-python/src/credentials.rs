@@ -40,26 +40,26 @@ def run(ask, tell):
         tell(answer, None)
 ";
 
-/// The function, which garbage collection can see.
+/// Owns the callback, so that the garbage collector can see it.
 #[pyclass(frozen, weakref, module = "redlock")]
-pub(crate) struct Source {
+pub(crate) struct CredentialsCallback {
     function: Py<PyAny>,
 }
 
 #[pymethods]
-impl Source {
+impl CredentialsCallback {
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.function)
     }
 }
 
-/// Makes its class, which no module shows.
+/// Creates its class, which no module exports.
 pub(crate) fn make_classes(py: Python<'_>) {
-    drop(py.get_type::<Source>());
+    drop(py.get_type::<CredentialsCallback>());
 }
 
-/// What keeps the function, in each object that needs it.
-pub(crate) struct Kept(Py<Source>);
+/// A reference to the callback, in each object that must keep it alive.
+pub(crate) struct Kept(Py<CredentialsCallback>);
 
 impl Clone for Kept {
     fn clone(&self) -> Self {
@@ -68,22 +68,22 @@ impl Clone for Kept {
 }
 
 impl Kept {
-    /// The function.
+    /// Returns the callback.
     pub(crate) fn function(&self, py: Python<'_>) -> Py<PyAny> {
         self.0.get().function.clone_ref(py)
     }
 
-    /// A weak reference, for code that must not own the function.
+    /// Returns a weak reference, for code that must not own the callback.
     pub(crate) fn downgrade(&self, py: Python<'_>) -> PyResult<Py<PyWeakrefReference>> {
         PyWeakrefReference::new(self.0.bind(py).as_any()).map(Bound::unbind)
     }
 
-    /// The function, if it is still alive.
+    /// Returns the callback, if it is still alive.
     pub(crate) fn upgrade(py: Python<'_>, weak: &Py<PyWeakrefReference>) -> PyResult<Option<Self>> {
-        Ok(weak.bind(py).upgrade_as::<Source>()?.map(|source| Self(source.unbind())))
+        Ok(weak.bind(py).upgrade_as::<CredentialsCallback>()?.map(|source| Self(source.unbind())))
     }
 
-    /// For a class that keeps one.
+    /// For the garbage collector, in a class that has such a reference.
     pub(crate) fn traverse(
         this: Option<&Self>,
         visit: &PyVisit<'_>,
@@ -112,12 +112,12 @@ pub(crate) fn given(
              function, which may call asyncio.run()"
         )));
     }
-    let source = Bound::new(py, Source { function: value.clone().unbind() })?;
+    let source = Bound::new(py, CredentialsCallback { function: value.clone().unbind() })?;
     let weak = PyWeakrefReference::new(source.as_any())?.unbind();
     Ok(Some((Kept(source.unbind()), Arc::new(Asker { weak: Arc::new(weak) }))))
 }
 
-/// Asks the function, unless it was collected.
+/// Calls the callback, unless it was collected.
 struct Asker {
     weak: Arc<Py<PyWeakrefReference>>,
 }
@@ -148,7 +148,7 @@ fn give(owed: &Owed, given: Result<Credentials, String>) {
 
 fn begin(py: Python<'_>, weak: &Py<PyWeakrefReference>, owed: &Owed) -> PyResult<()> {
     static MODULE: Once<Py<PyModule>> = Once::new();
-    let Some(source) = weak.bind(py).upgrade_as::<Source>()? else {
+    let Some(source) = weak.bind(py).upgrade_as::<CredentialsCallback>()? else {
         give(owed, Err("cannot be called: the client was collected".to_owned()));
         return Ok(());
     };
@@ -165,13 +165,13 @@ fn begin(py: Python<'_>, weak: &Py<PyWeakrefReference>, owed: &Owed) -> PyResult
     module.bind(py).call_method1("begin", (function, tell)).map(drop)
 }
 
-/// The class of an error: its text may hold the secret.
+/// Returns the class of an error. Its text is not shown, because it may contain the secret.
 fn class_of(py: Python<'_>, error: &PyErr) -> String {
     let name = error.get_type(py).name();
     name.map_or_else(|_| "an error".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
-/// What the thread tells: the function's answer, or the class of what it raised.
+/// Converts the message of the thread: the result of the callback, or the class of its exception.
 fn read(told: &Bound<'_, PyTuple>) -> Result<Credentials, String> {
     let py = told.py();
     let answer = told.get_item(0).map_err(|error| class_of(py, &error))?;
@@ -179,7 +179,7 @@ fn read(told: &Bound<'_, PyTuple>) -> Result<Credentials, String> {
         return Err(format!("raised {raised}, whose text is not shown"));
     }
     if answer.hasattr("__await__").unwrap_or_default() {
-        // Else it would be warned of as never awaited.
+        // Closed, because otherwise Python warns that the coroutine was never awaited.
         let _ = answer.call_method0("close");
         return Err(
             "returned an awaitable, but no event loop runs in the thread that calls it".to_owned()
@@ -188,7 +188,7 @@ fn read(told: &Bound<'_, PyTuple>) -> Result<Credentials, String> {
     credentials(&answer)
 }
 
-/// The words may come as a list and in bytes, too, as clients of Redis take them.
+/// Converts the result. Lists and bytes are accepted too, as in other Redis clients.
 fn credentials(answer: &Bound<'_, PyAny>) -> Result<Credentials, String> {
     if is_word(answer) {
         return Ok(Credentials::new(word("password", answer)?));
@@ -221,7 +221,7 @@ fn is_word(value: &Bound<'_, PyAny>) -> bool {
     value.is_instance_of::<PyString>() || value.is_instance_of::<PyBytes>()
 }
 
-/// A user or a password, of which nothing is shown.
+/// Converts a user or a password. Errors do not show it.
 fn word(what: &str, value: &Bound<'_, PyAny>) -> Result<String, String> {
     if !is_word(value) {
         return Err(odd(&format!("a {what} of type {}", args::class(value))));

@@ -10,7 +10,7 @@ use crate::client::async_client::AsyncRedlock;
 use crate::lock::async_lock::AsyncLock;
 use crate::lock::{Lock, Names};
 use crate::options::{lock_args, refuse_lock};
-use crate::source::Source;
+use crate::source::ClientSource;
 
 /// Generates the functions with these options. Each option is a line of the docstring and a parameter instead of
 /// `**options`, so that `inspect.signature`, type checkers and editors know it. Core validates the values.
@@ -50,7 +50,7 @@ macro_rules! lock_functions {
         ) -> PyResult<Lock> {
             refuse_lock("lock()", args, kwargs)?;
             let options = lock_args(&[$((stringify!($option), $option)),+])?;
-            Lock::decorating(py, Source::Default, Names::given(name)?, options, default)
+            Lock::decorating(py, ClientSource::Default, Names::given(name)?, options, default)
         }
 
         #[pymethods]
@@ -89,7 +89,7 @@ macro_rules! lock_functions {
             ) -> PyResult<Lock> {
                 refuse_lock("lock()", args, kwargs)?;
                 let options = lock_args(&[$((stringify!($option), $option)),+])?;
-                let source = Source::Client(self.client.clone());
+                let source = ClientSource::Client(self.client.clone());
                 Lock::decorating(py, source, Names::given(name)?, options, default)
             }
         }
@@ -130,7 +130,7 @@ macro_rules! lock_functions {
             ) -> PyResult<AsyncLock> {
                 refuse_lock("lock()", args, kwargs)?;
                 let options = lock_args(&[$((stringify!($option), $option)),+])?;
-                let source = Source::Client(self.client.get().client.clone());
+                let source = ClientSource::Client(self.client.get().client.clone());
                 let lock = Lock::decorating(py, source, Names::given(name)?, options, default)?;
                 Ok(AsyncLock::of(Py::new(py, lock)?))
             }

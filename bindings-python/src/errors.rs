@@ -1,4 +1,4 @@
-//! Core's errors as Python's: the only place that knows the classes' names.
+//! Converts errors of the core to Python exceptions. Only this module knows the names of the classes.
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -27,12 +27,12 @@ pub(crate) fn import_classes(py: Python<'_>) -> PyResult<()> {
     node_report(py).map(drop)
 }
 
-/// Raises an error of core's.
+/// Converts an error of the core to an exception.
 pub(crate) fn check<T>(py: Python<'_>, result: Result<T, Error>) -> PyResult<T> {
     result.map_err(|error| exception(py, &error).map_or_else(|failure| failure, PyErr::from_value))
 }
 
-/// The exception for one of core's errors.
+/// Returns the exception for an error of the core.
 pub(crate) fn exception<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'py, PyAny>> {
     let nodes = error
         .nodes()
@@ -48,7 +48,7 @@ pub(crate) fn exception<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'
     class(py, error.kind()).call((error.to_string(),), Some(&fields))
 }
 
-/// What a panic is to Python; its own text is on stderr.
+/// The exception for a panic. The panic message was printed to stderr.
 pub(crate) fn internal() -> PyErr {
     classes::LockError::new_err(("redlock: an internal error ended this call; please report it",))
 }
@@ -58,7 +58,7 @@ pub(crate) fn scarce(what: &str, error: &std::io::Error) -> PyErr {
     classes::QuorumUnavailable::new_err((format!("redlock: {what}: {error}"),))
 }
 
-/// A value or an argument that cannot be meant.
+/// The error for an invalid value or argument.
 pub(crate) fn invalid(message: impl Into<String>) -> PyErr {
     classes::InvalidOption::new_err((message.into(),))
 }

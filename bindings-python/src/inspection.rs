@@ -13,15 +13,16 @@ use pyo3::types::PyList;
 ///     (False, None, 'free')
 #[pyclass(frozen, get_all, module = "redlock")]
 pub(crate) struct Inspection {
-    /// One owner has it on a quorum of nodes.
+    /// Whether one owner holds the lock on a quorum of nodes.
     held: bool,
-    /// The seconds left of it there; None when free, or without a known end. Where it is not held, how long it stays.
+    /// Remaining time in seconds. None if the lock is free or has no known end. If `held` is false, how long the key
+    /// stays because of `min_hold`.
     remaining: Option<f64>,
-    /// Each node's word on each key.
+    /// The reply of each node for each key.
     nodes: Vec<Py<NodeInspection>>,
 }
 
-/// One node's word on one key.
+/// The reply of one node for one key.
 ///
 ///     >>> with client.lock("job"):
 ///     ...     node = client.lock("job").inspect().nodes[0]
@@ -39,7 +40,7 @@ pub(crate) struct NodeInspection {
     remaining: Option<f64>,
     /// The first 8 digits of the owner's token.
     token: Option<String>,
-    /// The fault's own text.
+    /// The error text of the node.
     error: Option<String>,
 }
 
@@ -68,13 +69,13 @@ impl NodeInspection {
     }
 }
 
-/// As Python writes it.
+/// Formats a value as Python does.
 fn python<'py>(py: Python<'py>, value: impl IntoPyObject<'py>) -> PyResult<String> {
     Ok(value.into_bound_py_any(py)?.repr()?.to_string_lossy().into_owned())
 }
 
 impl Inspection {
-    /// What core found, as Python sees it.
+    /// Converts the result of the core.
     pub(crate) fn make(py: Python<'_>, found: redlock::Inspection) -> PyResult<Py<Self>> {
         let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
         let nodes = found.nodes.into_iter().map(|node| {

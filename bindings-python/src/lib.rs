@@ -1,7 +1,7 @@
-//! What Python sees of the Rust core. `runtime` holds every hazard between the two; read it first.
+//! The Python extension module. `runtime` lists the hazards between Rust threads and Python, so read it first.
 //!
-//! The modules below stand from the top down: each calls only what stands below it, which a test checks. Calls between the
-//! languages go one way: Python calls what is here, and of Python's own nothing is named here but the classes of errors.
+//! The modules are listed from top to bottom. Each uses only modules below it, which a test checks. Python code calls
+//! this module. This module uses only the error classes of the Python code.
 
 #![allow(
     clippy::doc_markdown,

@@ -9,21 +9,21 @@ use pyo3::PyTypeCheck;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-/// A value that is made at first use, twice if two threads come at once: then the first one stays.
+/// A value that is created at the first use. If two threads create it at the same time, the first value is kept.
 pub(crate) struct Once<T>(OnceLock<T>);
 
 impl<T> Once<T> {
-    /// Not made yet.
+    /// Creates an empty cell.
     pub(crate) const fn new() -> Self {
         Self(OnceLock::new())
     }
 
-    /// The value, if it was made already.
+    /// Returns the value, if it exists.
     pub(crate) fn get(&self, _: Python<'_>) -> Option<&T> {
         self.0.get()
     }
 
-    /// The value, made now if need be.
+    /// Returns the value, and creates it if necessary.
     pub(crate) fn get_or_try_init(
         &self,
         _: Python<'_>,
@@ -33,18 +33,18 @@ impl<T> Once<T> {
             return Ok(value);
         }
         let value = make()?;
-        // No call into Python here: the GIL is held throughout, and a fork finds it done or not begun.
+        // No call into Python here, so the GIL is not released. A fork finds the cell either filled or empty.
         Ok(self.0.get_or_init(|| value))
     }
 
-    /// Puts it there, unless there is one.
+    /// Sets the value, unless there is one.
     pub(crate) fn set(&self, _: Python<'_>, value: T) {
         let _ = self.0.set(value);
     }
 }
 
 impl<T: PyTypeCheck> Once<Py<T>> {
-    /// An attribute of a module.
+    /// Returns an attribute of a module.
     pub(crate) fn import<'py>(
         &self,
         py: Python<'py>,
@@ -57,7 +57,7 @@ impl<T: PyTypeCheck> Once<Py<T>> {
 }
 
 impl Once<Py<PyString>> {
-    /// A string that is compared by its address.
+    /// Returns an interned string, which Python compares by address.
     pub(crate) fn text<'py>(&self, py: Python<'py>, text: &str) -> &Bound<'py, PyString> {
         self.0.get().map_or_else(
             || {
@@ -69,7 +69,7 @@ impl Once<Py<PyString>> {
     }
 }
 
-/// A Python string that is made once for each place in the source.
+/// A Python string that is created once for each use in the source.
 macro_rules! intern {
     ($py:expr, $text:expr) => {{
         static TEXT: $crate::once::Once<pyo3::Py<pyo3::types::PyString>> =

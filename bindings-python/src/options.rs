@@ -1,4 +1,4 @@
-//! The options of locks and clients: core's table says what each one takes and how it is called.
+//! Converts the options of locks and clients by the tables of the core, which define names and kinds.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -10,17 +10,17 @@ use crate::args;
 use crate::credentials::{self, Kept};
 use crate::errors::invalid;
 
-/// An option's name, and what was given for it.
+/// The name of an option, and its value.
 type Given<'a, 'py> = (&'static str, Option<&'a Bound<'py, PyAny>>);
 
-/// The options of a lock, as given.
+/// Converts the options of a lock.
 pub(crate) fn lock_args(given: &[Given<'_, '_>]) -> PyResult<LockArgs> {
     converted(LockArgs::of_lock(Unit::Seconds), LOCK_OPTIONS, given, &mut None)
 }
 
-/// The options of a client, as given.
+/// Converts the options of a client.
 ///
-/// And what a client has to keep for them.
+/// Also returns the reference to the credentials callback that the client must keep.
 pub(crate) fn client_args(given: &[Given<'_, '_>]) -> PyResult<(ClientArgs, Option<Kept>)> {
     let mut kept = None;
     let args = converted(ClientArgs::of_client(Unit::Seconds), CLIENT_OPTIONS, given, &mut kept)?;
@@ -91,7 +91,7 @@ fn names<T>(table: &[Row<T>]) -> Vec<&'static str> {
     table.iter().map(|row| row.name).collect()
 }
 
-/// Names the right one. A value is shown only where it cannot be a password.
+/// Returns an error that names the correct option. It shows a value only if that cannot be a password.
 fn refuse(
     call: &str,
     options: &[&str],
@@ -113,7 +113,7 @@ fn refuse(
     let Some((name, _)) = kwargs.and_then(|kwargs| kwargs.iter().next()) else {
         return Ok(());
     };
-    // A name may contain anything, even characters that UTF-8 lacks.
+    // A name may contain characters that UTF-8 cannot encode.
     let name = name.str()?;
     let name = name.to_string_lossy();
     let instead = ffi::instead_of(&name, options, Unit::Seconds);

@@ -1,4 +1,4 @@
-//! Whose leases are whose: threads, tasks and greenlets.
+//! Identifies the owner of a lease: a thread, task or greenlet.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::thread::{self, ThreadId};
@@ -11,7 +11,7 @@ use crate::runtime::{event_loop, greenlets, hosts};
 /// The thread, task or greenlet that calls us. It identifies the owner of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Owner {
-    /// The thread, where no task and no greenlet runs.
+    /// The thread, if neither a task nor a greenlet is running.
     Thread(ThreadId),
     /// The task's address.
     Task(usize),
@@ -39,14 +39,14 @@ impl Owner {
         }
     }
 
-    /// As core compares it.
+    /// Converts it for the core.
     pub(crate) fn plain(self) -> redlock::ffi::Owner {
         let mut hasher = DefaultHasher::new();
         self.hash(&mut hasher);
         redlock::ffi::Owner(self.word(), hasher.finish())
     }
 
-    /// For messages.
+    /// Returns the word for messages.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Thread(_) => "this thread",

@@ -1,4 +1,4 @@
-//! A deliberate panic, for the test that none crosses into Python as anything but an exception. Not in what is shipped.
+//! A deliberate panic, for the test that a panic becomes a Python exception. Not part of released builds.
 
 use pyo3::prelude::*;
 

@@ -1,5 +1,5 @@
-//! Locks and clients in pickles: what they describe. A lock brings its client along, and the default client's lock means the
-//! default client of wherever it comes to. Leases do not travel: `attach` does that.
+//! Pickles locks and clients by their options. The pickle of a lock includes its client. A lock of the default client
+//! uses the default client of the process that unpickles it. Leases cannot be pickled. Use `attach` instead.
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -16,12 +16,12 @@ use crate::lease::async_lease::AsyncLease;
 use crate::lock::async_lock::AsyncLock;
 use crate::lock::{Lock, Names};
 use crate::options::{client_args, lock_args};
-use crate::source::{Numbered, Source};
+use crate::source::{ClientSource, Numbered};
 
-/// An option's name, and what a pickle has for it.
+/// The name of an option, and its value in a pickle.
 type Found<'py> = (&'static str, Option<Bound<'py, PyAny>>);
 
-/// Where pickles find the functions below.
+/// The module of the functions below, for pickles.
 const HERE: &str = "redlock._native";
 
 #[pymethods]
@@ -50,8 +50,8 @@ impl Lock {
     #[pyo3(signature = () -> "tuple[typing.Any, ...]")]
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let client = match &self.source {
-            Source::Default => None,
-            Source::Client(client) => Some(Py::new(py, Redlock { client: client.clone() })?),
+            ClientSource::Default => None,
+            ClientSource::Client(client) => Some(Py::new(py, Redlock { client: client.clone() })?),
         };
         let options = given(py, &self.args, None)?;
         let parts = (client, self.given(py)?, options, self.default(py)?).into_pyobject(py)?;
@@ -129,12 +129,12 @@ impl AsyncLease {
     }
 }
 
-/// The pickle of an asynchronous object: `as_async` of the blocking form.
+/// Pickles an asynchronous object as a call of `as_async` on its blocking form.
 fn as_async<'py>(py: Python<'py>, sync: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTuple>> {
     (sync.get_type().getattr("as_async")?, (sync,)).into_pyobject(py)
 }
 
-/// The client of a pickle: the same one for each pickle of one client, for as long as this process has it.
+/// Returns the client of a pickle. All pickles of one client return the same client while it exists in this process.
 #[pyfunction]
 #[pyo3(name = "_client", signature = (identity: "str", nodes: "list[str]", options: "dict[str, typing.Any]"))]
 pub(crate) fn unpickled_client(
@@ -153,7 +153,7 @@ pub(crate) fn unpickled_client(
     Ok(Redlock { client })
 }
 
-/// The lock of a pickle; without a client the default one's.
+/// Returns the lock of a pickle. Without a client, it is a lock of the default client.
 #[pyfunction]
 #[pyo3(name = "_lock", signature = (client: "Redlock | None", names: "typing.Any", options: "dict[str, typing.Any]", default: "tuple[typing.Any, ...]"))]
 pub(crate) fn unpickled_lock(
@@ -163,8 +163,8 @@ pub(crate) fn unpickled_lock(
     options: &Bound<'_, PyDict>,
     default: &Bound<'_, PyTuple>,
 ) -> PyResult<Lock> {
-    let source =
-        client.map_or(Source::Default, |client| Source::Client(client.get().client.clone()));
+    let source = client
+        .map_or(ClientSource::Default, |client| ClientSource::Client(client.get().client.clone()));
     let found = of_table(LOCK_OPTIONS, options)?;
     let found: Vec<_> = found.iter().map(|(name, value)| (*name, value.as_ref())).collect();
     let default = match default.get_item(0) {
@@ -174,7 +174,7 @@ pub(crate) fn unpickled_lock(
     Lock::decorating(py, source, Names::given(names)?, lock_args(&found)?, default)
 }
 
-/// The options that were given, as Python gives them.
+/// Returns the options that were set, as Python values.
 fn given<'py, T>(
     py: Python<'py>,
     args: &Args<T>,
@@ -198,7 +198,7 @@ fn given<'py, T>(
     Ok(options)
 }
 
-/// Each option of a table, and what a pickle has for it.
+/// Returns each option of a table with its value in the pickle.
 fn of_table<'py, T>(
     table: &'static [Row<T>],
     options: &Bound<'py, PyDict>,

@@ -1,4 +1,4 @@
-//! The objects of the leases that are held, to list a client's.
+//! Maps held leases to their Python objects, to list the leases of a client.
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex};
@@ -9,7 +9,7 @@ use redlock::LeaseHandle;
 
 use crate::runtime::lock;
 
-/// A lease, and the object for it.
+/// A lease and its Python object.
 struct Entry {
     client: u64,
     handle: LeaseHandle,
@@ -21,7 +21,7 @@ struct Entry {
 /// Locked with the GIL held and never across a call into Python: see `runtime`.
 static HELD: LazyLock<Mutex<HashMap<u64, Entry>>> = LazyLock::new(Mutex::default);
 
-/// From now on the lease is listed; `object` is not kept alive by that.
+/// Adds a lease. The reference to `object` is weak.
 pub(crate) fn add(
     id: u64,
     client: u64,
@@ -34,13 +34,13 @@ pub(crate) fn add(
     Ok(())
 }
 
-/// Removes a lease that ended or that has no owner any more.
+/// Removes a lease that ended or whose object is gone.
 pub(crate) fn remove(id: u64) {
     let removed = lock(&HELD).remove(&id);
     drop(removed);
 }
 
-/// The objects of a client's live leases.
+/// Returns the objects of a client's held leases.
 pub(crate) fn of_client(py: Python<'_>, client: u64) -> Vec<Bound<'_, PyAny>> {
     let live = |entry: &&Entry| entry.client == client && entry.handle.is_held();
     let found: Vec<_> = {

@@ -1,4 +1,4 @@
-//! Where a lock finds its client: its maker, or the default client, which is looked up at each acquire.
+//! Finds the client of a lock: the one that created it, or the default client, which is looked up at each acquire.
 
 use std::env::VarError;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,32 +15,32 @@ use crate::runtime::{lock, log};
 
 static DEFAULT: DefaultClient<Numbered> = DefaultClient::new();
 
-/// Core's client under a number, by which leases know whose they are.
+/// A client of the core with a number, which identifies the client of each lease.
 #[derive(Clone)]
 pub(crate) struct Numbered {
     pub(crate) number: u64,
     pub(crate) client: redlock::Redlock,
-    /// What its connections ask for credentials.
+    /// Owns the credentials callback of the client.
     pub(crate) kept: Option<Kept>,
     pub(crate) recipe: Arc<Recipe>,
 }
 
-/// What a client was made of, with its passwords; the same one in each copy of it.
+/// The arguments of a client, including its passwords. All copies of the client share them.
 pub(crate) struct Recipe {
     pub(crate) nodes: Vec<String>,
     pub(crate) args: ClientArgs,
-    /// By which pickles of it in one process come to one client.
+    /// The random identity by which unpickling finds an existing client in the same process.
     identity: OnceLock<String>,
     number: u64,
     client: redlock::Redlock,
     kept: Option<Py<PyWeakrefReference>>,
 }
 
-/// The clients that were pickled, or come from a pickle.
+/// The clients that were pickled or unpickled.
 static KNOWN: Mutex<Vec<Weak<Recipe>>> = Mutex::new(Vec::new());
 
 impl Numbered {
-    /// A new client; nothing connects.
+    /// Creates a client. It does not connect yet.
     pub(crate) fn make(
         py: Python<'_>,
         nodes: Vec<String>,
@@ -61,7 +61,7 @@ impl Numbered {
         Ok(Self { number, client, kept, recipe: Arc::new(recipe) })
     }
 
-    /// What its pickles are known by.
+    /// Returns the identity of the client in pickles.
     pub(crate) fn identity(&self, py: Python<'_>) -> PyResult<String> {
         if let Some(identity) = self.recipe.identity.get() {
             return Ok(identity.clone());
@@ -70,7 +70,7 @@ impl Numbered {
         Ok(self.known_as(random.extract()?))
     }
 
-    /// From now on; the answer is the identity that it has.
+    /// Sets the identity, unless there is one, and registers the client. Returns the identity.
     pub(crate) fn known_as(&self, identity: String) -> String {
         let mut known = lock(&KNOWN);
         known.retain(|recipe| recipe.strong_count() > 0);
@@ -79,7 +79,7 @@ impl Numbered {
         identity
     }
 
-    /// The client of this identity, if this process has it.
+    /// Returns the client with this identity, if it exists in this process.
     pub(crate) fn known(py: Python<'_>, identity: &str) -> PyResult<Option<Self>> {
         let all: Vec<_> = lock(&KNOWN).iter().filter_map(Weak::upgrade).collect();
         let is =
@@ -95,10 +95,10 @@ impl Numbered {
         Ok(Some(Self { number: recipe.number, client: recipe.client.clone(), kept, recipe }))
     }
 
-    /// The default client, in use from now on.
+    /// Returns the default client and marks it as used.
     fn default(py: Python<'_>) -> PyResult<Self> {
         let make = || {
-            // It may have something to say.
+            // Started first, because reading the environment may log a warning.
             log::start(py)?;
             let nodes = ffi::default_nodes(set("REDLOCK_NODES")?, set("REDIS_URL")?);
             let nodes = check(py, nodes)?;
@@ -130,15 +130,15 @@ fn set(name: &str) -> PyResult<Option<String>> {
     }
 }
 
-/// Where a lock finds its client.
+/// How a lock finds its client.
 #[derive(Clone)]
-pub(crate) enum Source {
+pub(crate) enum ClientSource {
     Client(Numbered),
     Default,
 }
 
-impl Source {
-    /// The client, now.
+impl ClientSource {
+    /// Returns the current client.
     pub(crate) fn client(&self, py: Python<'_>) -> PyResult<Numbered> {
         // A forked child inherits the client of its parent, but not the thread that writes its log.
         log::start(py)?;
@@ -148,7 +148,7 @@ impl Source {
         }
     }
 
-    /// What a lock keeps of a client.
+    /// For the garbage collector, in a lock.
     pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         match self {
             Self::Client(client) => Kept::traverse(client.kept.as_ref(), visit),
@@ -156,7 +156,7 @@ impl Source {
         }
     }
 
-    /// Checks a lock's options; looking at the default client would choose it.
+    /// Checks the options of a lock. It does not access the default client, because that would select it.
     pub(crate) fn check(&self, py: Python<'_>, names: &[String], args: &LockArgs) -> PyResult<()> {
         check(
             py,

@@ -1,10 +1,10 @@
-//! What a client has done so far, as plain data.
+//! Statistics of a client, as plain data.
 
 use std::collections::BTreeMap;
 
 use pyo3::prelude::*;
 
-/// What a client has done in this process so far; times are in seconds.
+/// Statistics of a client in this process. Times are in seconds.
 ///
 ///     >>> client.stats().granted, client.stats().lost["expired"]
 ///     (0, 0)
@@ -22,9 +22,10 @@ pub(crate) struct Stats {
     released: u64,
     /// Renewals that a quorum confirmed.
     renewed: u64,
-    /// Renewals that no quorum confirmed: each is tried again until the lease is over.
+    /// Renewals that no quorum confirmed. Each is retried until the lease ends.
     unrenewed: u64,
-    /// Leases that were lost, by reason; each reason is there. `forked` stays 0: a child counts none of its parent's.
+    /// Lost leases, by reason. Contains every reason. `forked` stays 0, because a forked child does not count the
+    /// leases of its parent.
     lost: BTreeMap<&'static str, u64>,
     /// Connections that were opened again after one ended.
     reconnects: u64,
@@ -32,9 +33,9 @@ pub(crate) struct Stats {
     waiting: u64,
     /// Leases that are held now.
     held: u64,
-    /// For how long all acquires together had to wait before the round that gave the lease, or until `wait` was over.
+    /// Total time that acquires waited, until the round that granted the lease or until `wait` was over.
     time_waited: f64,
-    /// For how long all leases together were held that were released or lost.
+    /// Total time that released and lost leases were held.
     time_held: f64,
 }
 

@@ -1,4 +1,4 @@
-//! What `redlock.testing` needs of the core, and no program.
+//! Functions for `redlock.testing` only.
 
 use std::time::Duration;
 
@@ -10,21 +10,21 @@ use crate::args::Seconds;
 use crate::client::Redlock;
 use crate::source::Numbered;
 
-/// Has the node `memory://name` fail every command, or answer again.
+/// Makes the node `memory://name` fail every command, or reply again.
 #[pyfunction]
 #[pyo3(name = "_fail_memory", signature = (name: "str", down: "bool") -> "None")]
 pub(crate) fn fail_memory(name: &str, down: bool) {
     ffi::fail_memory(name, down);
 }
 
-/// Has so much time pass at once for the clients that have the node `memory://name` alone.
+/// Advances the clock of the clients whose only node is `memory://name`.
 #[pyfunction]
 #[pyo3(name = "_advance_memory", signature = (name: "str", seconds: "float | datetime.timedelta") -> "None")]
 pub(crate) fn advance_memory(name: &str, seconds: Seconds) {
     ffi::advance_memory(name, seconds.0);
 }
 
-/// Replaces the default client and whether it is in use, and returns both as they were.
+/// Replaces the default client and its used flag. Returns the previous values.
 #[pyfunction]
 #[pyo3(name = "_swap_default", signature = (other: "tuple[Redlock, bool] | None") -> "tuple[Redlock, bool] | None")]
 pub(crate) fn swap_default(other: Option<(Py<Redlock>, bool)>) -> Option<(Redlock, bool)> {
@@ -32,7 +32,7 @@ pub(crate) fn swap_default(other: Option<(Py<Redlock>, bool)>) -> Option<(Redloc
     Numbered::swap_default(other).map(|(client, used)| (Redlock { client }, used))
 }
 
-/// Seconds on a clock that no test library replaces.
+/// Returns the seconds of a clock that no test library replaces.
 #[pyfunction]
 #[pyo3(name = "_now", signature = () -> "float")]
 pub(crate) fn now() -> f64 {

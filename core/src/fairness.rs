@@ -1,7 +1,8 @@
-//! Fairness between clients: which keys others want, how long to let them ask first, and how long a round takes.
+//! Fairness between clients: which keys other clients want, how long to let those try first, and how long a round
+//! takes.
 //!
-//! All of it is an estimate about other clients. It decides who asks first, and how long the reply of a single node is
-//! awaited. It never grants or refuses a lease. It is local to this process, and no node is asked for it.
+//! These are estimates, measured in this process only. They decide which client tries first, and how long to wait for
+//! the reply of a single node. They never grant or refuse a lease.
 
 use std::array::from_fn;
 use std::hash::BuildHasher;
@@ -14,9 +15,10 @@ use foldhash::quality::FixedState;
 use crate::clock::{Instant, jittered};
 use crate::keyed::Keyed;
 
-/// The maximum number of contended keys. With more, all are forgotten, which costs a moment of fairness.
+/// The maximum number of contended keys. With more, all are forgotten, which briefly costs fairness.
 const MAX_KEYS: usize = 10_000;
-/// How long others may ask first, in rounds: enough to learn of a release and to ask.
+/// How long other clients may try first, in rounds. This is enough to receive a release notification and to send a
+/// vote.
 const ROUNDS: u32 = 10;
 /// The minimum of that time. Ten rounds over loopback take less time than a busy machine needs to wake a thread.
 const MIN_TIME: Duration = Duration::from_millis(1);
@@ -27,7 +29,7 @@ const MAX_TIME: Duration = Duration::from_millis(50);
 /// client that has just waited its turn finds the key free too. With a lower count, it would take the key again
 /// before the others could collect their votes.
 const UNCONTENDED: u32 = 8;
-/// The same over one node, which serves requests in order of arrival. On a busy machine the others may ask later than
+/// The same over one node, which serves requests in order of arrival. On a busy machine the others may try later than
 /// one pause. With 1 instead, two processes on one core took turns in 45 to 68 % of their holds, with 4 in 91 to 93 %
 /// (Python, 5 ms a turn).
 const UNCONTENDED_ALONE: u32 = 4;
@@ -48,7 +50,8 @@ pub(crate) struct Fairness {
     uncontended: u32,
     /// For each contended key, how many such acquires are missing.
     ///
-    /// Nothing is asked, awaited or woken under this mutex. The names are copies, because they outlive the requests.
+    /// No request is sent, no future is awaited and no task is woken under this mutex. The names are copies, because
+    /// they outlive the requests.
     contended: Mutex<Keyed<u32, String>>,
     releases: [Mutex<Release>; SLOTS],
     hasher: FixedState,
@@ -66,7 +69,7 @@ struct Release {
 }
 
 impl Fairness {
-    /// Nothing is known yet of this number of nodes.
+    /// Creates the estimates for this number of nodes, without any measurement.
     pub(crate) fn new(nodes: usize) -> Self {
         let uncontended = if nodes > 1 { UNCONTENDED } else { UNCONTENDED_ALONE };
         Self {
@@ -104,11 +107,11 @@ impl Fairness {
         (nanos > 0).then(|| Duration::from_nanos(nanos) * ROUNDS)
     }
 
-    /// Records an acquire of these keys, and whether other clients had them first.
+    /// Records an acquire of these keys, and whether other clients held them before.
     pub(crate) fn acquired(&self, keys: &[String], contended: bool) {
         let mut known = self.contended.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() > MAX_KEYS {
-            // All of them: to know the oldest would cost every acquire more than it is worth.
+            // Removes all of them, because tracking the oldest would slow down every acquire.
             known.clear();
         }
         for key in keys {
@@ -123,13 +126,13 @@ impl Fairness {
         }
     }
 
-    /// How long others may ask first, if they want one of these keys. A client that releases and asks again at once
-    /// would always win. Its acquire follows its own release on the same connection, while the others are still being
-    /// notified.
+    /// How long other clients may try first, if they want one of these keys. A client that re-acquires right after its
+    /// release would always win. Its acquire follows its own release on the same connection, while the others are still
+    /// being notified.
     ///
-    /// The knowledge is local, and ends once enough acquires in a row found the keys free at once. With one over
-    /// several nodes, the slowest hundredth of 8 processes over 5 nodes waited 6 times the fair share. With eight it
-    /// waited 2.6 times the fair share, for 14 % fewer handoffs (`bench/waits.py contend`).
+    /// A key counts as contended until enough acquires in a row found it free at once. With one over several nodes, the
+    /// slowest hundredth of 8 processes over 5 nodes waited 6 times the fair share. With eight it waited 2.6 times the
+    /// fair share, for 14 % fewer handoffs (`bench/waits.py contend`).
     pub(crate) fn pause_if_contended(&self, keys: &[String]) -> Option<Duration> {
         let known = self.contended.lock().unwrap_or_else(PoisonError::into_inner);
         // Without any contention no key is even hashed.
@@ -138,15 +141,16 @@ impl Fairness {
         wanted.then(|| jittered(self.rounds()))
     }
 
-    /// How long others may ask first, if this client has long taken this lock again right after each release.
+    /// How long other clients may try first, if this client has re-acquired this lock right after each release for a
+    /// long time.
     ///
-    /// Such a client asks before the others are notified. It is never refused, so it does not learn of them. Of two
-    /// processes on one core, 5 ms a turn, one had all 318 turns of two seconds. Callers in line behind it in the same
-    /// process do the same. 192 turns of 16 callers went before the first one of another process.
+    /// Such a client sends its votes before the others are notified. It is never refused, so it never notices
+    /// contention. Callers of the same process that wait behind it have the same advantage. Without the pause, one of
+    /// two processes on one core held the lock for a whole measurement of two seconds.
     pub(crate) fn pause_if_repeated(&self, keys: &[String], now: Instant) -> Option<Duration> {
         let soon = self.measured_rounds()?.max(MIN_TIME);
         let times = self.repeated(keys, now, (soon, self.rounds() * SHARE))?;
-        // Longer each time that no other client came, because others may be farther from the nodes.
+        // Longer each time that no other client acquired the lock, because others may be farther from the nodes.
         Some(jittered(self.rounds()) * times)
     }
 

@@ -19,12 +19,12 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// Each of these keys.
+    /// Returns each of these keys.
     pub(crate) fn each(keys: &Arc<[String]>) -> impl Iterator<Item = Self> {
         (0..keys.len()).map(|at| Self { keys: Arc::clone(keys), at })
     }
 
-    /// The key as it is in Redis.
+    /// The key as stored in Redis.
     pub(crate) fn text(&self) -> &str {
         &self.keys[self.at]
     }

@@ -647,17 +647,18 @@ class Inspection:
     @property
     def held(self, /) -> bool:
         """
-        One owner has it on a quorum of nodes.
+        Whether one owner holds the lock on a quorum of nodes.
         """
     @property
     def nodes(self, /) -> list[NodeInspection]:
         """
-        Each node's word on each key.
+        The reply of each node for each key.
         """
     @property
     def remaining(self, /) -> float | None:
         """
-        The seconds left of it there; None when free, or without a known end. Where it is not held, how long it stays.
+        Remaining time in seconds. None if the lock is free or has no known end. If `held` is false, how long the key
+        stays because of `min_hold`.
         """
 
 @final
@@ -697,7 +698,7 @@ class Lease:
         """
     def _leave(self, /) -> "typing.Any":
         """
-        Ends it, and returns its body.
+        Ends the `async with`, and returns its body.
         """
     def _let_go(self, /) -> None:
         """
@@ -705,11 +706,11 @@ class Lease:
         """
     def _loss(self, /) -> "redlock.errors.LockLost | None":
         """
-        Why it was lost, if it was.
+        The loss of the lease, if it was lost.
         """
     def _on_lost(self, /, callback: "collections.abc.Callable[[redlock.errors.LockLost], object]") -> "None":
         """
-        The same for what needs neither its context nor an end.
+        Like `on_lost`, without a context and without a function that unregisters the callback.
         """
     def _release(self, /) -> "collections.abc.Awaitable[None]":
         """
@@ -735,8 +736,8 @@ class Lease:
         """
     def ensure_held(self, /) -> None:
         """
-        Raises LockLost when it was lost, LockReleased when it was released: ask before you write. No question to the
-        nodes.
+        Raises LockLost if the lease was lost, and LockReleased if it was released. Call it before each write. Does not
+        contact a server.
 
             >>> lease.ensure_held()
             >>> lease.release()
@@ -746,11 +747,11 @@ class Lease:
         """
     def extend(self, /, ttl: "float | datetime.timedelta | None" = None) -> None:
         """
-        Makes it last at least `ttl` seconds from now (default: its own ttl); also the ttl of later renewals. Never
-        shortens.
+        Extends the lease to at least `ttl` seconds from now (default: its current ttl). Later renewals use the same
+        ttl. Never shortens the lease.
 
-        Raises LockLost once it is over, QuorumUnavailable when too few nodes answered; then it goes on to its end.
-        Raises InvalidOption for a ttl below 0.1, or above `restart_guard` over several nodes.
+        Raises LockLost if the lease has ended. Raises QuorumUnavailable if too few nodes replied. The lease is then
+        valid until its deadline. Raises InvalidOption for a ttl below 0.1, or above `restart_guard` over several nodes.
 
             >>> lease.extend(ttl=30)
             >>> lease.ttl, lease.remaining > 29
@@ -774,7 +775,7 @@ class Lease:
     @property
     def held(self, /) -> bool:
         """
-        Whether it is still ours for sure, by the clock: no question to the nodes.
+        Whether the lease is valid now. Does not contact a server.
 
             >>> lease.held
             True
@@ -782,7 +783,7 @@ class Lease:
     @property
     def key(self, /) -> str:
         """
-        The Redis key, or keys separated by commas.
+        The Redis key. Several keys are separated by commas.
 
             >>> lease.key
             'lock:job'
@@ -797,12 +798,12 @@ class Lease:
         """
     def on_lost(self, /, callback: "collections.abc.Callable[[redlock.errors.LockLost], object]") -> "collections.abc.Callable[[], None]":
         """
-        Calls `callback(error)` once with the LockLost, when the lease is lost; soon, if it is lost already. Never after
-        a release.
+        Calls `callback(error)` once if the lease is lost, or soon if it is lost already. Never after a release.
 
-        On the running event loop, or else on a thread for such calls; in the context (`contextvars`) of who registered
-        it. On a loop it may be a coroutine function, which is run as a task. What this returns unregisters it when
-        called. Raises InvalidOption for what cannot be called, and for a coroutine function where no event loop runs.
+        The callback runs on the running event loop, in the caller's context (`contextvars`). Without a running loop it
+        runs on a separate thread. On a loop it may be a coroutine function, which runs as a task. Returns a function
+        that unregisters the callback. Raises InvalidOption if `callback` cannot be called, or if it is a coroutine
+        function and no event loop runs.
 
             >>> done = threading.Event()
             >>> forget = lease.on_lost(lambda error: print("not called"))
@@ -827,7 +828,7 @@ class Lease:
     @property
     def remaining(self, /) -> float:
         """
-        The seconds for which it is ours for sure; 0 when it is over.
+        The time for which the lease is valid, in seconds. 0 when it has ended.
 
             >>> 9 < lease.remaining < lease.ttl
             True
@@ -845,7 +846,7 @@ class Lease:
     @property
     def ttl(self, /) -> float:
         """
-        The seconds that a renewal makes it last: the option's, or what `extend` was given last.
+        The lifetime that a renewal sets, in seconds: the lock's `ttl`, or the argument of the last `extend`.
 
             >>> lease.ttl
             10.0
@@ -915,7 +916,7 @@ class Lock:
         """
     def _default(self, /) -> "tuple[typing.Any, ...]":
         """
-        What a decorated call gives that cannot have the lock; empty: LockTimeout is raised.
+        The value that a decorated call returns if it cannot acquire the lock. If empty, the call raises LockTimeout.
         """
     def _enter(self, /, frame: "types.FrameType", lease: "AsyncLease", body: "object") -> "None":
         """
@@ -923,11 +924,11 @@ class Lock:
         """
     def _given(self, /) -> "list[str] | collections.abc.Callable[..., str | list[str]]":
         """
-        The names, or the function that gives them, as a decorator needs them.
+        The names, or the function that returns them, for a decorator.
         """
     def _hand_over(self, /, lease: "Lease") -> "None":
         """
-        Keeps the with statement that holds this lease from releasing it. Another caller will.
+        Prevents the with statement that holds this lease from releasing it, because another caller will.
         """
     def _inspect(self, /) -> "collections.abc.Awaitable[Inspection]":
         """
@@ -939,7 +940,7 @@ class Lock:
         """
     def _named(self, /, names: "str | list[str]") -> "Lock":
         """
-        The lock of these names, for calls of a decorated function.
+        Returns the lock on these names, for a call of a decorated function.
         """
     def acquire(self, /, *, wait: "float | datetime.timedelta | None" = None, timeout: "float | datetime.timedelta | None" = None) -> Lease:
         """
@@ -1001,7 +1002,7 @@ class Lock:
     @property
     def key(self, /) -> str:
         """
-        The Redis key; of several names all keys, with commas between.
+        The Redis key. The keys of several names are separated by commas.
 
             >>> client.lock(["a", "b"]).key
             'lock:a, lock:b'
@@ -1017,7 +1018,7 @@ class Lock:
     @property
     def name(self, /) -> str:
         """
-        The name, without the client's prefix; of several names all, with commas between.
+        The name, without the client's prefix. Several names are separated by commas.
 
             >>> client.lock("job").name
             'job'
@@ -1044,7 +1045,7 @@ class Lock:
     @property
     def ttl(self, /) -> float:
         """
-        The seconds that a lease lives without renewal.
+        The lifetime of a lease without renewal, in seconds.
 
             >>> client.lock("job").ttl
             10.0
@@ -1061,7 +1062,7 @@ class Lock:
 @final
 class NodeInspection:
     """
-    One node's word on one key.
+    The reply of one node for one key.
 
         >>> with client.lock("job"):
         ...     node = client.lock("job").inspect().nodes[0]
@@ -1072,7 +1073,7 @@ class NodeInspection:
     @property
     def error(self, /) -> str | None:
         """
-        The fault's own text.
+        The error text of the node.
         """
     @property
     def key(self, /) -> str:
@@ -1197,7 +1198,7 @@ class Redlock:
         """
     def _let_go(self, /) -> None:
         """
-        Sends what `with` does at its end and does not wait.
+        Sends the commands of the end of a `with` and does not wait.
         """
     def _release_all(self, /) -> "collections.abc.Awaitable[int]":
         """
@@ -1216,14 +1217,14 @@ class Redlock:
         """
     def attach(self, /, name: "str | list[str] | tuple[str, ...]", token: "str", *, ttl: "float | datetime.timedelta | None" = None) -> Lease:
         """
-        Continues the lease that another process holds under this token, with this `ttl` (default 10 seconds) from now
-        on: `lock(name).attach(token)`, which says more. Raises LockLost if it is not held.
+        Continues the lease that another process holds under this token, with this `ttl` (default 10 seconds). Same as
+        `lock(name).attach(token)`. Raises LockLost if it is not held.
 
             >>> theirs = client.attach("job", lease.token, ttl=5)
         """
     def close(self, /) -> None:
         """
-        Ends it at once: waiting acquires fail with ClientClosed, its leases are lost, and their keys expire.
+        Closes the client at once. Waiting acquires raise ClientClosed, its leases are lost, and their keys expire.
 
             >>> client.close()
             >>> client.lock("job").acquire()
@@ -1278,7 +1279,7 @@ class Redlock:
     @property
     def nodes(self, /) -> list[str]:
         """
-        The nodes' URLs, without user and password.
+        The URLs of the nodes, without user and password.
 
             >>> redlock.Redlock("redis://user:secret@127.0.0.1:6379/1").nodes
             ['redis://127.0.0.1:6379/1']
@@ -1314,7 +1315,7 @@ class Redlock:
         """
     def stats(self, /) -> Stats:
         """
-        What this client has done in this process so far, in numbers; a forked child's begin at 0.
+        Returns statistics of this client in this process. In a forked child they start at 0.
 
             >>> with client.lock("job"):
             ...     client.stats().held
@@ -1324,7 +1325,7 @@ class Redlock:
 @final
 class Stats:
     """
-    What a client has done in this process so far; times are in seconds.
+    Statistics of a client in this process. Times are in seconds.
 
         >>> client.stats().granted, client.stats().lost["expired"]
         (0, 0)
@@ -1343,7 +1344,8 @@ class Stats:
     @property
     def lost(self, /) -> dict[str, int]:
         """
-        Leases that were lost, by reason; each reason is there. `forked` stays 0: a child counts none of its parent's.
+        Lost leases, by reason. Contains every reason. `forked` stays 0, because a forked child does not count the
+        leases of its parent.
         """
     @property
     def reconnects(self, /) -> int:
@@ -1368,12 +1370,12 @@ class Stats:
     @property
     def time_held(self, /) -> float:
         """
-        For how long all leases together were held that were released or lost.
+        Total time that released and lost leases were held.
         """
     @property
     def time_waited(self, /) -> float:
         """
-        For how long all acquires together had to wait before the round that gave the lease, or until `wait` was over.
+        Total time that acquires waited, until the round that granted the lease or until `wait` was over.
         """
     @property
     def timed_out(self, /) -> int:
@@ -1388,7 +1390,7 @@ class Stats:
     @property
     def unrenewed(self, /) -> int:
         """
-        Renewals that no quorum confirmed: each is tried again until the lease is over.
+        Renewals that no quorum confirmed. Each is retried until the lease ends.
         """
     @property
     def waiting(self, /) -> int:
@@ -1403,29 +1405,30 @@ class _Acquire:
     """
     def accept(self, /) -> bool:
         """
-        Whether the reply stands, now that the task runs: if so, call `lease`. False: its time was over before, so `ask` again.
+        Whether the reply is still valid now that the task runs. If true, call `lease`. If false, the lease has expired
+        in the meantime, so call `ask` again.
         """
     def ask(self, /) -> "asyncio.Future[None]":
         """
-        An asyncio future that is done when there is a reply: then call `accept`.
+        Returns an asyncio future that is done when there is a reply. Then call `accept`.
         """
     def give_up(self, /) -> None:
         """
-        Ends it, and releases what was granted meanwhile.
+        Ends the acquire, and releases a lease that was granted in the meantime.
         """
     def lease(self, /) -> AsyncLease | None:
         """
-        The lease; None where one round was not enough.
+        Returns the lease, or None if an acquire that tries once found the lock held.
         """
 
 def _advance_memory(name: "str", seconds: "float | datetime.timedelta") -> "None":
     """
-    Has so much time pass at once for the clients that have the node `memory://name` alone.
+    Advances the clock of the clients whose only node is `memory://name`.
     """
 
 def _client(identity: "str", nodes: "list[str]", options: "dict[str, typing.Any]") -> Redlock:
     """
-    The client of a pickle: the same one for each pickle of one client, for as long as this process has it.
+    Returns the client of a pickle. All pickles of one client return the same client while it exists in this process.
     """
 
 def _conclude(problem: "redlock.errors.LockError", error: "BaseException | None") -> "None":
@@ -1435,12 +1438,12 @@ def _conclude(problem: "redlock.errors.LockError", error: "BaseException | None"
 
 def _fail_memory(name: "str", down: "bool") -> "None":
     """
-    Has the node `memory://name` fail every command, or answer again.
+    Makes the node `memory://name` fail every command, or reply again.
     """
 
 def _lock(client: "Redlock | None", names: "typing.Any", options: "dict[str, typing.Any]", default: "tuple[typing.Any, ...]") -> Lock:
     """
-    The lock of a pickle; without a client the default one's.
+    Returns the lock of a pickle. Without a client, it is a lock of the default client.
     """
 
 def _log_by(start: "collections.abc.Callable[[], object]") -> "None":
@@ -1450,17 +1453,17 @@ def _log_by(start: "collections.abc.Callable[[], object]") -> "None":
 
 def _log_from(topic: "str", level: "int") -> "None":
     """
-    The least level that the logger of this topic wants now, as `logging` counts them.
+    Sets the lowest level that the logger of this topic wants, as a `logging` level.
     """
 
 def _make_classes() -> "None":
     """
-    Makes them, and imports those of errors.
+    Creates the classes, and imports those of errors.
     """
 
 def _now() -> "float":
     """
-    Seconds on a clock that no test library replaces.
+    Returns the seconds of a clock that no test library replaces.
     """
 
 def _observe_by(observer: "collections.abc.Callable[[str, float, str, str | None], object] | None") -> "None":
@@ -1475,7 +1478,7 @@ def _set_trio(running: "collections.abc.Callable[[], object | None]") -> "None":
 
 def _swap_default(other: "tuple[Redlock, bool] | None") -> "tuple[Redlock, bool] | None":
     """
-    Replaces the default client and whether it is in use, and returns both as they were.
+    Replaces the default client and its used flag. Returns the previous values.
     """
 
 def configure(nodes: "str | list[str] | tuple[str, ...]", *, replace: "bool | None" = None, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, connect_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, min_replicas: "int | None" = None, fsync: "bool | None" = None, scripts: "bool | None" = None, tls_ca: "str | os.PathLike[str] | bytes | None" = None, tls_cert: "str | os.PathLike[str] | bytes | None" = None, tls_key: "str | os.PathLike[str] | bytes | None" = None, tls_server_name: "str | None" = None, tls_verify: "bool | None" = None, client_name: "str | None" = None, credentials: "collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None" = None, unavailable_after: "float | datetime.timedelta | None" = ...) -> Redlock:

@@ -1,4 +1,4 @@
-//! What `redlock._client` awaits of a client.
+//! The futures of a client that `redlock._client` awaits.
 
 use pyo3::prelude::*;
 

@@ -1,4 +1,4 @@
-//! The end of a client: at once, in order, or of a with statement.
+//! Ends a client: immediately, in order, or at the end of a with statement.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ impl Redlock {
         })
     }
 
-    /// Ends it at once: waiting acquires fail with ClientClosed, its leases are lost, and their keys expire.
+    /// Closes the client at once. Waiting acquires raise ClientClosed, its leases are lost, and their keys expire.
     ///
     ///     >>> client.close()
     ///     >>> client.lock("job").acquire()
@@ -94,10 +94,10 @@ impl Redlock {
         self.__aenter__()
     }
 
-    /// Sends what `with` does at its end and does not wait.
+    /// Sends the commands of the end of a `with` and does not wait.
     fn _let_go(&self) {
         let ended = self.client.client.shutdown(Duration::ZERO);
-        // Sent here: the leases' objects may be gone before the background thread comes to it.
+        // Sent here, because the lease objects may be gone before the background thread runs.
         let sent = self.client.client.release_all();
         ffi::spawn(async move {
             drop(sent.await);

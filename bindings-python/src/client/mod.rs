@@ -1,4 +1,4 @@
-//! What can be asked of a client: arguments in, core's client called, objects out.
+//! The methods of a client: convert the arguments, call the client of the core, convert the result.
 
 pub(crate) mod async_client;
 mod asyncio;
@@ -16,7 +16,7 @@ use crate::lock::{Lock, Names};
 use crate::options::lock_args;
 use crate::registry;
 use crate::runtime::wait::wait;
-use crate::source::Source;
+use crate::source::ClientSource;
 use crate::stats::Stats;
 
 #[pymethods]
@@ -25,8 +25,8 @@ impl Redlock {
         Kept::traverse(self.client.kept.as_ref(), &visit)
     }
 
-    /// Continues the lease that another process holds under this token, with this `ttl` (default 10 seconds) from now
-    /// on: `lock(name).attach(token)`, which says more. Raises LockLost if it is not held.
+    /// Continues the lease that another process holds under this token, with this `ttl` (default 10 seconds). Same as
+    /// `lock(name).attach(token)`. Raises LockLost if it is not held.
     ///
     ///     >>> theirs = client.attach("job", lease.token, ttl=5)
     #[pyo3(signature = (
@@ -76,7 +76,7 @@ impl Redlock {
         check(py, wait(py, self.client.client.release_all(), |_| Ok(()))?)
     }
 
-    /// What this client has done in this process so far, in numbers; a forked child's begin at 0.
+    /// Returns statistics of this client in this process. In a forked child they start at 0.
     ///
     ///     >>> with client.lock("job"):
     ///     ...     client.stats().held
@@ -85,7 +85,7 @@ impl Redlock {
         self.client.client.stats().into()
     }
 
-    /// The nodes' URLs, without user and password.
+    /// The URLs of the nodes, without user and password.
     ///
     ///     >>> redlock.Redlock("redis://user:secret@127.0.0.1:6379/1").nodes
     ///     ['redis://127.0.0.1:6379/1']
@@ -109,7 +109,7 @@ impl Redlock {
         let options = lock_args(&[("ttl", ttl)])?;
         Lock::make(
             py,
-            Source::Client(self.client.clone()),
+            ClientSource::Client(self.client.clone()),
             Names::Fixed(args::names(name)?),
             options,
         )

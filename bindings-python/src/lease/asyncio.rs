@@ -1,4 +1,5 @@
-//! What `redlock._asyncio` calls of a lease: the futures that it awaits, and the state of each `async with`.
+//! The methods of a lease that `redlock._asyncio` calls: the futures that it awaits, and the state of each `async
+//! with`.
 
 use std::future::Future;
 
@@ -46,13 +47,13 @@ impl Lease {
         Ok(())
     }
 
-    /// Ends it, and returns its body.
+    /// Ends the `async with`, and returns its body.
     #[pyo3(signature = () -> "typing.Any")]
     fn _leave(&self) -> Option<Py<PyAny>> {
         lock(&self.body).take()
     }
 
-    /// Why it was lost, if it was.
+    /// The loss of the lease, if it was lost.
     #[pyo3(signature = () -> "redlock.errors.LockLost | None")]
     fn _loss<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         self.loss().map(|error| exception(py, &error)).transpose()

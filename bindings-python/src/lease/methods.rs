@@ -1,4 +1,4 @@
-//! What a lease can do, in code that blocks.
+//! The blocking methods of a lease.
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -23,7 +23,7 @@ impl Lease {
         ))
     }
 
-    /// Whether it is still ours for sure, by the clock: no question to the nodes.
+    /// Whether the lease is valid now. Does not contact a server.
     ///
     ///     >>> lease.held
     ///     True
@@ -32,7 +32,7 @@ impl Lease {
         self.hold.is_held()
     }
 
-    /// The seconds for which it is ours for sure; 0 when it is over.
+    /// The time for which the lease is valid, in seconds. 0 when it has ended.
     ///
     ///     >>> 9 < lease.remaining < lease.ttl
     ///     True
@@ -41,7 +41,7 @@ impl Lease {
         self.hold.remaining().as_secs_f64()
     }
 
-    /// The Redis key, or keys separated by commas.
+    /// The Redis key. Several keys are separated by commas.
     ///
     ///     >>> lease.key
     ///     'lock:job'
@@ -86,7 +86,7 @@ impl Lease {
         check(py, self.hold.fencing_token())
     }
 
-    /// The seconds that a renewal makes it last: the option's, or what `extend` was given last.
+    /// The lifetime that a renewal sets, in seconds: the lock's `ttl`, or the argument of the last `extend`.
     ///
     ///     >>> lease.ttl
     ///     10.0
@@ -95,8 +95,8 @@ impl Lease {
         self.hold.ttl().as_secs_f64()
     }
 
-    /// Raises LockLost when it was lost, LockReleased when it was released: ask before you write. No question to the
-    /// nodes.
+    /// Raises LockLost if the lease was lost, and LockReleased if it was released. Call it before each write. Does not
+    /// contact a server.
     ///
     ///     >>> lease.ensure_held()
     ///     >>> lease.release()
@@ -107,11 +107,11 @@ impl Lease {
         check(py, self.hold.ensure_held())
     }
 
-    /// Makes it last at least `ttl` seconds from now (default: its own ttl); also the ttl of later renewals. Never
-    /// shortens.
+    /// Extends the lease to at least `ttl` seconds from now (default: its current ttl). Later renewals use the same
+    /// ttl. Never shortens the lease.
     ///
-    /// Raises LockLost once it is over, QuorumUnavailable when too few nodes answered; then it goes on to its end.
-    /// Raises InvalidOption for a ttl below 0.1, or above `restart_guard` over several nodes.
+    /// Raises LockLost if the lease has ended. Raises QuorumUnavailable if too few nodes replied. The lease is then
+    /// valid until its deadline. Raises InvalidOption for a ttl below 0.1, or above `restart_guard` over several nodes.
     ///
     ///     >>> lease.extend(ttl=30)
     ///     >>> lease.ttl, lease.remaining > 29

@@ -1,4 +1,4 @@
-//! What is held: thin answers from core's `LeaseHandle`, and what happens when Python forgets about it.
+//! The class `Lease`: wraps the core's `LeaseHandle`, and handles a lease whose object is garbage-collected.
 
 pub(crate) mod async_lease;
 mod asyncio;
@@ -37,7 +37,7 @@ static ID: AtomicU64 = AtomicU64::new(1);
 #[pyclass(frozen, weakref, module = "redlock")]
 pub(crate) struct Lease {
     hold: LeaseHandle,
-    /// Asked once more at the exit of the process.
+    /// The lock, which the exit of the process uses to wait for clean-ups.
     lock: Arc<redlock::Lock>,
     owner: Owner,
     id: u64,
@@ -45,14 +45,14 @@ pub(crate) struct Lease {
     watches: Mutex<Vec<Arc<Watch>>>,
     /// Whether the end of a with statement will release it.
     entered: AtomicBool,
-    /// Of an `async with` over the lease itself.
+    /// The body of an `async with` over the lease itself.
     body: Mutex<Option<Py<PyAny>>>,
-    /// What its renewals may have to ask for credentials.
+    /// Owns the credentials callback, which renewals may need.
     kept: Option<Kept>,
 }
 
 impl Lease {
-    /// The object for a lease that this caller was granted.
+    /// Creates the object for a lease that this caller was granted.
     pub(crate) fn make(py: Python<'_>, hold: LeaseHandle, caller: &Caller) -> PyResult<Py<Self>> {
         let Caller { client, owner, .. } = *caller;
         let (lock, kept) = (Arc::clone(&caller.lock), caller.kept.clone());
@@ -78,17 +78,17 @@ impl Lease {
         Ok(())
     }
 
-    /// Notes whether the end of a with statement over its lock will release it.
+    /// Records whether the end of a with statement over its lock will release it.
     pub(crate) fn set_entered(&self, entered: bool) {
         self.entered.store(entered, Ordering::Relaxed);
     }
 
-    /// Who acquired it.
+    /// The owner that acquired the lease.
     pub(crate) fn owner(&self) -> Owner {
         self.owner
     }
 
-    /// The lease ended without a loss. No callback is notified any more.
+    /// Called when the lease ended without a loss. Drops the callbacks.
     fn over(&self) {
         registry::remove(self.id);
         if self.hold.lost_reason().is_none() {
@@ -97,12 +97,12 @@ impl Lease {
         }
     }
 
-    /// The error that says why it was lost, if it was.
+    /// The error with the loss reason, if the lease was lost.
     fn loss(&self) -> Option<redlock::Error> {
         self.hold.ensure_held().err().filter(|error| error.loss_reason().is_some())
     }
 
-    /// Its object goes after a loss, perhaps before the word of it has arrived.
+    /// Called when the object is dropped after a loss, perhaps before the notification has arrived.
     fn tell_all(&self) {
         let watches = std::mem::take(&mut *lock(&self.watches));
         let loss = self.loss();
@@ -113,7 +113,8 @@ impl Lease {
         watches.into_iter().for_each(|watch| watch.outlive(&error));
     }
 
-    /// Releases at the end of a with statement. Sent before any bytecode runs, and so before any signal handler.
+    /// Releases the lease at the end of a with statement. The command is sent before any bytecode runs, and thus before
+    /// any signal handler.
     pub(crate) fn leave(slf: &Bound<'_, Self>, error: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = slf.py();
         match slf.get().confirmed(py)? {
@@ -128,7 +129,7 @@ impl Lease {
     }
 
     fn confirmed(&self, py: Python<'_>) -> PyResult<Result<(), redlock::Error>> {
-        // It is sent at the call: by this thread, with the wait.
+        // Announced first, because `release` sends its command when it is called.
         let _waits = ffi::about_to_wait();
         let sent = self.give_back();
         wait(py, sent, |_| Ok(())).inspect_err(|_| exit::note(&self.lock))
@@ -168,7 +169,7 @@ impl Drop for Lease {
     }
 }
 
-/// Makes the class that no module shows.
+/// Creates the class that no module exports.
 pub(crate) fn make_classes(py: Python<'_>) {
     watching::make_class(py);
 }

@@ -13,12 +13,12 @@ use crate::runtime::{event_loop, lock, watch};
 
 #[pymethods]
 impl Lease {
-    /// Calls `callback(error)` once with the LockLost, when the lease is lost; soon, if it is lost already. Never after
-    /// a release.
+    /// Calls `callback(error)` once if the lease is lost, or soon if it is lost already. Never after a release.
     ///
-    /// On the running event loop, or else on a thread for such calls; in the context (`contextvars`) of who registered
-    /// it. On a loop it may be a coroutine function, which is run as a task. What this returns unregisters it when
-    /// called. Raises InvalidOption for what cannot be called, and for a coroutine function where no event loop runs.
+    /// The callback runs on the running event loop, in the caller's context (`contextvars`). Without a running loop it
+    /// runs on a separate thread. On a loop it may be a coroutine function, which runs as a task. Returns a function
+    /// that unregisters the callback. Raises InvalidOption if `callback` cannot be called, or if it is a coroutine
+    /// function and no event loop runs.
     ///
     ///     >>> done = threading.Event()
     ///     >>> forget = lease.on_lost(lambda error: print("not called"))
@@ -42,7 +42,7 @@ impl Lease {
         Ok(Watching { watch: slf.get().watch(py, callback)?, mark })
     }
 
-    /// The same for what needs neither its context nor an end.
+    /// Like `on_lost`, without a context and without a function that unregisters the callback.
     #[pyo3(signature = (callback: "collections.abc.Callable[[redlock.errors.LockLost], object]") -> "None")]
     fn _on_lost(&self, py: Python<'_>, callback: Py<PyAny>) -> PyResult<()> {
         self.watch(py, Callback::plain(callback)).map(drop)
@@ -78,7 +78,7 @@ pub(super) fn make_class(py: Python<'_>) {
     drop(py.get_type::<Watching>());
 }
 
-/// A callback that waits for a loss; called, it waits no longer.
+/// The function that unregisters a callback.
 #[pyclass(frozen, module = "redlock")]
 pub(super) struct Watching {
     /// Weak, because a handle that unregisters a callback must not keep the lease alive.
@@ -89,7 +89,7 @@ pub(super) struct Watching {
 #[pymethods]
 impl Watching {
     fn __call__(&self) {
-        // It may be on its way to be called.
+        // The call may already be scheduled.
         self.mark.forget();
         if let Some(watch) = self.watch.upgrade() {
             watch.forget(&self.mark);

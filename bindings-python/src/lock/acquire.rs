@@ -20,9 +20,9 @@ pub(crate) struct Acquire {
     caller: Caller,
     core: ffi::Acquire,
     call: Mutex<Option<Call>>,
-    /// The reply, which its loop keeps. Dropping it releases a lease that was not taken from it.
+    /// The reply, which the event loop owns. Dropping it releases a lease that was not taken.
     granted: Mutex<Weak<Mutex<Option<Granted>>>>,
-    /// The reply that stands.
+    /// The accepted reply.
     accepted: Mutex<Option<Granted>>,
 }
 
@@ -40,7 +40,7 @@ impl Acquire {
 
 #[pymethods]
 impl Acquire {
-    /// An asyncio future that is done when there is a reply: then call `accept`.
+    /// Returns an asyncio future that is done when there is a reply. Then call `accept`.
     #[pyo3(signature = () -> "asyncio.Future[None]")]
     fn ask<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let kept = Arc::new(Mutex::new(None));
@@ -57,7 +57,8 @@ impl Acquire {
         Ok(asked)
     }
 
-    /// Whether the reply stands, now that the task runs: if so, call `lease`. False: its time was over before, so `ask` again.
+    /// Whether the reply is still valid now that the task runs. If true, call `lease`. If false, the lease has expired
+    /// in the meantime, so call `ask` again.
     fn accept(&self) -> PyResult<bool> {
         let granted = lock(&self.granted).upgrade();
         let answer = granted.and_then(|granted| lock(&granted).take());
@@ -69,7 +70,7 @@ impl Acquire {
         Ok(stands)
     }
 
-    /// The lease; None where one round was not enough.
+    /// Returns the lease, or None if an acquire that tries once found the lock held.
     fn lease(&self, py: Python<'_>) -> PyResult<Option<Py<AsyncLease>>> {
         let Some(answer) = lock(&self.accepted).take() else { return Err(internal()) };
         let Some(lease) = self.caller.told(py, answer)? else { return Ok(None) };
@@ -77,7 +78,7 @@ impl Acquire {
         AsyncLease::make(py, lease).map(Some)
     }
 
-    /// Ends it, and releases what was granted meanwhile.
+    /// Ends the acquire, and releases a lease that was granted in the meantime.
     fn give_up(&self) {
         exit::note(&self.caller.lock);
         self.end_call();

@@ -1,4 +1,4 @@
-//! What `redlock._asyncio` calls of a lock: the futures that it awaits, and the state of each `async with`.
+//! The methods of a lock that `redlock._asyncio` calls: the futures that it awaits, and the state of each `async with`.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -14,7 +14,7 @@ use crate::lease::async_lease::AsyncLease;
 use crate::options::refuse_acquire;
 use crate::runtime::submit::submit;
 
-/// What an `async with` held, and what its task was cancelled by.
+/// The lease of an `async with`, and the object that cancels its task.
 type Left = (Option<Py<Lease>>, Option<Py<PyAny>>);
 
 #[pymethods]
@@ -76,13 +76,13 @@ impl Lock {
         Ok((entry.lease, entry.body))
     }
 
-    /// Keeps the with statement that holds this lease from releasing it. Another caller will.
+    /// Prevents the with statement that holds this lease from releasing it, because another caller will.
     #[pyo3(signature = (lease: "Lease") -> "None")]
     fn _hand_over(&self, lease: &Bound<'_, Lease>) {
         self.entries.hand_over(lease);
     }
 
-    /// The names, or the function that gives them, as a decorator needs them.
+    /// The names, or the function that returns them, for a decorator.
     #[pyo3(name = "_given", signature = () -> "list[str] | collections.abc.Callable[..., str | list[str]]")]
     pub(crate) fn given(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         match &self.names {
@@ -91,13 +91,13 @@ impl Lock {
         }
     }
 
-    /// What a decorated call gives that cannot have the lock; empty: LockTimeout is raised.
+    /// The value that a decorated call returns if it cannot acquire the lock. If empty, the call raises LockTimeout.
     #[pyo3(name = "_default", signature = () -> "tuple[typing.Any, ...]")]
     pub(crate) fn default<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, self.default.as_ref().map(|default| default.clone_ref(py)))
     }
 
-    /// The lock of these names, for calls of a decorated function.
+    /// Returns the lock on these names, for a call of a decorated function.
     #[pyo3(signature = (names: "str | list[str]") -> "Lock")]
     fn _named(&self, py: Python<'_>, names: &Bound<'_, PyAny>) -> PyResult<Self> {
         let names = Names::Fixed(args::names(names)?);

@@ -1,7 +1,7 @@
-//! With statements under way: each one's lease, kept under the frame that runs it.
+//! Tracks the with statements under way, with the lease and the frame of each.
 //!
-//! Right for threads, tasks, generators that hop threads, and exits out of order. What is left from another frame than
-//! it was entered by (an `ExitStack`) is found by its thread or task.
+//! This works for threads, tasks, generators that change threads, and exits out of order. If the exit has another frame
+//! than the entry (an `ExitStack`), the entry is found by its thread or task.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +19,7 @@ pub(crate) struct Entry {
     frame: Py<PyAny>,
     /// The lease that it holds. `None` once another caller is to release it.
     pub(crate) lease: Option<Py<Lease>>,
-    /// Of an `async with`: what its task is cancelled by.
+    /// The object that cancels the task of an `async with`.
     pub(crate) body: Option<Py<PyAny>>,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct Entry {
 pub(super) struct Entries(Mutex<Vec<Entry>>);
 
 impl Entries {
-    /// This frame's with statement holds the lease from now on.
+    /// Records that the with statement in this frame holds the lease.
     pub(super) fn add(&self, frame: &Bound<'_, PyAny>, lease: Py<Lease>, body: Option<Py<PyAny>>) {
         static ID: AtomicU64 = AtomicU64::new(1);
         let (id, frame) = (ID.fetch_add(1, Ordering::Relaxed), frame.clone().unbind());
@@ -36,8 +36,8 @@ impl Entries {
         lock(&self.0).push(Entry { id, frame, lease: Some(lease), body });
     }
 
-    /// Takes out the entry that this frame made, and else the newest that this thread or task made, or the only one.
-    /// `Err` says how many there are.
+    /// Removes the entry of this frame. Without one, removes the newest entry of this thread or task, or the only
+    /// entry. Otherwise returns the number of entries as an error.
     pub(super) fn take(&self, frame: &Bound<'_, PyAny>) -> PyResult<Result<Entry, usize>> {
         // No bytecode runs here, so no signal handler comes between this and the release.
         if let Some(entry) = self.remove(|entry| entry.frame.is(frame)) {
@@ -53,7 +53,7 @@ impl Entries {
         Some(entries.remove(at))
     }
 
-    /// Which entry its thread or task leaves, and of how many.
+    /// Returns the entry that this thread or task leaves, and the number of its entries.
     fn of_owner(&self, py: Python<'_>) -> PyResult<(Option<u64>, usize)> {
         let all: Vec<_> = {
             let entries = lock(&self.0);
@@ -63,7 +63,7 @@ impl Entries {
         };
         let (current, mut newest) = (Owner::current(py)?, None);
         for (id, _, frame) in all.iter().filter(|(_, owner, _)| *owner == Some(current)) {
-            // Entered by an ExitStack: it is left from another frame than this one.
+            // It was entered by an ExitStack, so the exit has another frame.
             if call_site::module(frame.bind(py))?.eq("contextlib")? {
                 return Ok((Some(*id), all.len()));
             }

@@ -1,4 +1,4 @@
-//! Names that locks of other Python libraries have and a `Lock` does not: the error says what to use instead.
+//! Method names of other Python lock libraries that `Lock` does not have. The error names the replacement.
 
 use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;

@@ -1,4 +1,4 @@
-//! What a lock can do, in code that blocks.
+//! The blocking methods of a lock.
 
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
@@ -105,7 +105,7 @@ impl Lock {
         Inspection::make(py, check(py, found)?)
     }
 
-    /// The Redis key; of several names all keys, with commas between.
+    /// The Redis key. The keys of several names are separated by commas.
     ///
     ///     >>> client.lock(["a", "b"]).key
     ///     'lock:a, lock:b'
@@ -123,7 +123,7 @@ impl Lock {
         Ok(self.core(py)?.1.keys().to_vec())
     }
 
-    /// The name, without the client's prefix; of several names all, with commas between.
+    /// The name, without the client's prefix. Several names are separated by commas.
     ///
     ///     >>> client.lock("job").name
     ///     'job'
@@ -132,7 +132,7 @@ impl Lock {
         self.names().join(", ")
     }
 
-    /// The seconds that a lease lives without renewal.
+    /// The lifetime of a lease without renewal, in seconds.
     ///
     ///     >>> client.lock("job").ttl
     ///     10.0
@@ -165,7 +165,7 @@ impl Lock {
     fn __enter__(&self, py: Python<'_>) -> PyResult<Py<Lease>> {
         let frame = call_site::frame(py)?;
         let lease = self.waited_for(&frame, None)?;
-        // No bytecode runs from the grant to here, so that a signal handler finds nothing held, or all of it.
+        // No bytecode runs between the grant and this line, so a signal handler cannot run in between.
         self.entries.add(&frame, lease.clone_ref(py), None);
         Ok(lease)
     }
@@ -180,7 +180,7 @@ impl Lock {
     ) -> PyResult<()> {
         let _ = (kind, trace);
         let Entry { lease, .. } = self.left(&call_site::frame(py)?)?;
-        // Of a decorated call: what it returned holds the lease.
+        // For a decorated generator, the returned object holds the lease.
         lease.map_or(Ok(()), |lease| Lease::leave(lease.bind(py), error))
     }
 
@@ -220,7 +220,7 @@ impl Lock {
         }
     }
 
-    /// The with statement that ends in `frame`.
+    /// Removes the entry of the with statement that ends in `frame`.
     pub(super) fn left(&self, frame: &Bound<'_, PyAny>) -> PyResult<Entry> {
         self.entries.take(frame)?.map_err(|others| {
             PyRuntimeError::new_err(format!(

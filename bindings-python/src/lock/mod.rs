@@ -1,4 +1,4 @@
-//! What to lock: arguments in, core's future on its way, a `Lease` out.
+//! The class `Lock`: converts arguments, starts the futures of the core, and returns a `Lease`.
 
 pub(crate) mod acquire;
 pub(crate) mod async_lock;
@@ -22,20 +22,20 @@ use crate::lease::Lease;
 use crate::owner::Owner;
 use crate::runtime;
 use crate::runtime::event_loop;
-use crate::source::{Numbered, Source};
+use crate::source::{ClientSource, Numbered};
 
 use entries::Entries;
 
-/// The name, or the function of the decorated function's arguments that gives it.
+/// The names of a lock, or a function that returns them from the arguments of the decorated function.
 pub(crate) enum Names {
-    /// These.
+    /// Fixed names.
     Fixed(Vec<String>),
-    /// What it says of each call.
+    /// The names that this function returns for each call.
     Of(Py<PyAny>),
 }
 
 impl Names {
-    /// One name, several, or a function.
+    /// Converts one name, several names, or a function.
     pub(crate) fn given(name: &Bound<'_, PyAny>) -> PyResult<Self> {
         if args::is_function(name) {
             return Ok(Self::Of(name.clone().unbind()));
@@ -60,14 +60,14 @@ impl Names {
 ///     None 7
 #[pyclass(frozen, weakref, module = "redlock")]
 pub(crate) struct Lock {
-    pub(crate) source: Source,
+    pub(crate) source: ClientSource,
     names: Names,
     pub(crate) args: LockArgs,
     /// Of a decorator: what a call returns if it cannot acquire the lock.
     default: Option<Py<PyAny>>,
-    /// Core's lock, with the number of the client it belongs to: the default client may be another one later.
+    /// The lock of the core, with the number of its client. The default client may be replaced later.
     core: Mutex<Option<(u64, Arc<redlock::Lock>)>>,
-    /// The with statements that are under way.
+    /// The with statements under way.
     entries: Entries,
 }
 
@@ -75,7 +75,7 @@ impl Lock {
     /// Raises InvalidOption for an invalid option here, not at the first acquire.
     pub(crate) fn make(
         py: Python<'_>,
-        source: Source,
+        source: ClientSource,
         names: Names,
         args: LockArgs,
     ) -> PyResult<Self> {
@@ -86,10 +86,10 @@ impl Lock {
         Ok(Self { source, names, args, default: None, core, entries })
     }
 
-    /// One that may be for a decorator alone.
+    /// Creates a lock that may be usable as a decorator only.
     pub(crate) fn decorating(
         py: Python<'_>,
-        source: Source,
+        source: ClientSource,
         names: Names,
         args: LockArgs,
         default: Anything,
@@ -106,7 +106,7 @@ impl Lock {
         Ok(made)
     }
 
-    /// Returns the client now, and the lock of that client.
+    /// Returns the current client, and the lock of that client.
     fn core(&self, py: Python<'_>) -> PyResult<(Numbered, Arc<redlock::Lock>)> {
         let Names::Fixed(names) = &self.names else {
             return Err(invalid(
@@ -138,8 +138,7 @@ impl Lock {
         Ok(Caller { lock, client, kept, owner, call_site, began })
     }
 
-    /// An acquire that begins now, for as long as `wait` says; without it one round. Warns of one that would wait for
-    /// itself.
+    /// Begins an acquire within `wait`, or of one round without it. Warns if it would wait for itself.
     fn begin(
         &self,
         py: Python<'_>,
@@ -162,7 +161,8 @@ impl Lock {
         Ok((caller, acquire))
     }
 
-    /// The lease, once it is ours: for the code that runs in `frame`. `None` where one round was not enough.
+    /// Waits for the lease, for the code that runs in `frame`. Returns `None` if an acquire that tries once found the
+    /// lock held.
     fn acquired(
         &self,
         frame: &Bound<'_, PyAny>,
@@ -170,7 +170,8 @@ impl Lock {
     ) -> PyResult<Option<Py<Lease>>> {
         let py = frame.py();
         if wait.is_some() && event_loop::running(py)?.is_some() {
-            // Also of one that is quick today. Before anything is sent: a warning may be an error.
+            // Warns even if the acquire would be fast. Done before a command is sent, because a warning may be raised
+            // as an error.
             let key = self.core(py)?.1.key();
             let instead =
                 "'async with', 'await lock.as_async().acquire()' or '@lock' over an 'async def'";
@@ -188,12 +189,12 @@ impl Lock {
         }
     }
 
-    /// `acquired`, where the waiting ends with a lease or with an error.
+    /// Like `acquired`, for an acquire that always ends with a lease or an error.
     fn waited_for(&self, frame: &Bound<'_, PyAny>, wait: Wait) -> PyResult<Py<Lease>> {
         self.acquired(frame, Some(wait))?.ok_or_else(internal)
     }
 
-    /// Makes the lease object once `attach` has succeeded.
+    /// Creates the lease object after a successful `attach`.
     fn attached(
         py: Python<'_>,
         granted: Result<redlock::LeaseHandle, redlock::Error>,

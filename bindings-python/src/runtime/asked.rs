@@ -1,8 +1,8 @@
-//! What a task of asyncio awaits: a future whose task goes on where the answer is read, not a turn of the loop later,
-//! which costs more than all that is ours.
+//! A future for asyncio tasks that resumes its task immediately when the reply is read. asyncio's own future resumes it
+//! one loop iteration later, which costs more than the rest of the call.
 //!
-//! It is all that asyncio asks of a future: of one that a task awaits, and of one that is given to `gather`, `shield`
-//! or `wait`.
+//! It implements what asyncio requires of a future that a task awaits, or that is passed to `gather`, `shield` or
+//! `wait`.
 
 mod outcome;
 mod waiting;
@@ -18,14 +18,14 @@ use crate::once::{Once, intern};
 use outcome::{Outcome, pending, tell};
 use waiting::{Waiting, equal};
 
-/// What a call is to come to.
+/// The future of a call.
 #[pyclass(frozen, weakref, module = "redlock", name = "_Asked")]
 pub(super) struct Asked {
     event_loop: Py<PyAny>,
     state: Mutex<State>,
-    /// A task that is handed it takes it for awaited.
+    /// Tells a task that this object is a future that it may await.
     blocking: AtomicBool,
-    /// It failed, and its exception was not retrieved.
+    /// Whether it failed and its exception was not retrieved.
     unseen: AtomicBool,
 }
 
@@ -36,14 +36,14 @@ struct State {
 }
 
 impl Asked {
-    /// Of this loop.
+    /// Creates a future of this loop.
     pub(super) fn make<'py>(event_loop: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Self>> {
         let (state, blocking, unseen) = Default::default();
         let of = event_loop.clone().unbind();
         Bound::new(event_loop.py(), Self { event_loop: of, state, blocking, unseen })
     }
 
-    /// Whether this loop's tasks are asyncio's, and it does not measure each of their steps, as in debug mode.
+    /// Whether the tasks of this loop are asyncio's own, and the loop is not in debug mode, which measures each step.
     pub(super) fn suits(event_loop: &Bound<'_, PyAny>) -> PyResult<bool> {
         static FUTURE: Once<Py<PyAny>> = Once::new();
         let py = event_loop.py();
@@ -59,9 +59,9 @@ impl Asked {
         lock(&self.state).outcome.is_some()
     }
 
-    /// It is done, and a task that awaits it goes on in here: in a callback of the loop, where no other one runs.
+    /// Sets the result, and resumes the task that awaits it. Called in a callback of the loop, where no task runs.
     ///
-    /// Raises only what is to end the loop.
+    /// Raises only exceptions that end the loop.
     pub(super) fn settle(slf: &Bound<'_, Self>, answer: PyResult<Py<PyAny>>) -> PyResult<()> {
         let (me, event_loop) = (slf.get(), slf.get().event_loop.bind(slf.py()));
         me.unseen.store(answer.is_err(), Ordering::Relaxed);
@@ -78,7 +78,7 @@ impl Asked {
         std::mem::take(&mut state.waiting)
     }
 
-    /// `None` while it is pending.
+    /// The result, or `None` while it is pending.
     fn outcome(&self, py: Python<'_>) -> Option<Outcome> {
         lock(&self.state).outcome.as_ref().map(|outcome| outcome.clone_ref(py))
     }
@@ -150,7 +150,7 @@ impl Asked {
 
     fn remove_done_callback(&self, function: &Bound<'_, PyAny>) -> PyResult<usize> {
         let there = Waiting::functions(&lock(&self.state).waiting, function.py());
-        // Out of the lock: to compare them, or to let go of them, may run code of theirs.
+        // Outside of the lock, because comparing or dropping callbacks may run user code.
         let gone = equal(there, function)?;
         let removed = Waiting::take(&mut lock(&self.state).waiting, &gone);
         Ok(removed.len())
@@ -163,13 +163,13 @@ impl Asked {
             return Ok(false);
         }
         let waiting = me.end(Outcome::Cancelled(msg.unwrap_or_else(|| slf.py().None())));
-        // Who cancels it may be in the midst of a task's step.
+        // A task may cancel the future during one of its steps, so the callbacks are scheduled.
         let event_loop = me.event_loop.bind(slf.py());
         waiting.into_iter().try_for_each(|waiting| waiting.call_soon(event_loop, slf))?;
         Ok(true)
     }
 
-    /// `gather` asks for both.
+    /// Required by `gather`.
     #[getter]
     fn _cancel_message(&self, py: Python<'_>) -> Option<Py<PyAny>> {
         match self.outcome(py) {
@@ -200,7 +200,7 @@ impl Asked {
     fn __next__(slf: &Bound<'_, Self>) -> PyResult<Option<Py<Self>>> {
         let (py, me) = (slf.py(), slf.get());
         match me.look(py).transpose()? {
-            // The same, at less cost.
+            // Same result, but cheaper.
             Some(result) if result.is_none(py) => Ok(None),
             Some(result) => Err(PyStopIteration::new_err((result,))),
             None if me.blocking.swap(true, Ordering::Relaxed) => {

@@ -1,5 +1,5 @@
-//! What is called when a lease is lost: in the context of who registered it, as a task if it is a coroutine function,
-//! and not at all once it is unregistered.
+//! A callback for the loss of a lease. It runs in the context of the code that registered it. A coroutine function runs
+//! as a task. An unregistered callback is not called.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,10 +10,10 @@ use pyo3::{PyTraverseError, PyVisit};
 
 use crate::once::{Once, intern};
 
-/// A function of one argument, the error.
+/// A function that receives the error.
 pub(crate) struct Callback {
     function: Py<PyAny>,
-    /// Of the code that registered it; `None`: it asks for no variable.
+    /// The context of the code that registered it. `None` if it needs no context variables.
     context: Option<Py<PyAny>>,
     mark: Mark,
 }
@@ -23,7 +23,7 @@ pub(crate) struct Callback {
 pub(crate) struct Mark(Arc<AtomicBool>);
 
 impl Mark {
-    /// It is not to be called any more.
+    /// Unregisters the callback.
     pub(crate) fn forget(&self) {
         self.0.store(true, Ordering::Release);
     }
@@ -34,29 +34,29 @@ impl Mark {
 }
 
 impl Callback {
-    /// One of ours, in whatever context.
+    /// Creates a callback of this library, which needs no context.
     pub(crate) fn plain(function: Py<PyAny>) -> Self {
         Self { function, context: None, mark: Mark::default() }
     }
 
-    /// In a copy of the context that runs now.
+    /// Creates a callback with a copy of the current context.
     pub(crate) fn here(py: Python<'_>, function: Py<PyAny>) -> PyResult<Self> {
         static COPY: Once<Py<PyAny>> = Once::new();
         let context = COPY.import(py, "contextvars", "copy_context")?.call0()?.unbind();
         Ok(Self { function, context: Some(context), mark: Mark::default() })
     }
 
-    /// What it is known by.
+    /// Returns its mark.
     pub(crate) fn mark(&self) -> Mark {
         self.mark.clone()
     }
 
-    /// Whether it is the one that is known by this.
+    /// Whether it has this mark.
     pub(super) fn has(&self, mark: &Mark) -> bool {
         Arc::ptr_eq(&self.mark.0, &mark.0)
     }
 
-    /// Calls it in this thread.
+    /// Calls it in the current thread.
     pub(super) fn call(&self, py: Python<'_>, error: Bound<'_, PyAny>) -> PyResult<()> {
         if self.mark.forgotten() {
             return Ok(());
@@ -68,7 +68,7 @@ impl Callback {
         called.map(drop)
     }
 
-    /// Has the loop call it: what it raises is the loop's to report.
+    /// Schedules the call on the loop, which reports any exception.
     pub(super) fn call_soon(
         &self,
         event_loop: &Bound<'_, PyAny>,
@@ -87,14 +87,15 @@ impl Callback {
         call_soon.call((scheduled, error), Some(&options)).map(drop)
     }
 
-    /// For the garbage collector: what its owner keeps.
+    /// For the garbage collector, in the owner of the callback.
     pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.function)?;
         visit.call(&self.context)
     }
 }
 
-/// A callback that the loop is about to call, in its context. Out of the garbage collector's reach: it must be called.
+/// A callback that is scheduled on the loop, with its context. The garbage collector cannot clear it, because it must
+/// be called.
 #[pyclass(frozen, module = "redlock")]
 struct Scheduled {
     function: Py<PyAny>,
@@ -106,7 +107,7 @@ struct Scheduled {
 impl Scheduled {
     fn __call__(&self, py: Python<'_>, error: Bound<'_, PyAny>) -> PyResult<()> {
         static IS_COROUTINE: Once<Py<PyAny>> = Once::new();
-        // It may have been unregistered by a callback before it.
+        // An earlier callback may have unregistered it.
         if self.mark.forgotten() {
             return Ok(());
         }
@@ -118,7 +119,7 @@ impl Scheduled {
         keep(&task)
     }
 
-    /// As the loop reports what it raised.
+    /// Shown when the loop reports its exception.
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         Ok(self.function.bind(py).repr()?.to_string_lossy().into_owned())
     }
@@ -128,7 +129,7 @@ pub(super) fn make_class(py: Python<'_>) {
     drop(py.get_type::<Scheduled>());
 }
 
-/// A loop has only weak references to its tasks.
+/// Keeps a task alive until it ends, because a loop has only weak references to its tasks.
 fn keep(task: &Bound<'_, PyAny>) -> PyResult<()> {
     static TASKS: Once<Py<PySet>> = Once::new();
     let py = task.py();
@@ -138,7 +139,7 @@ fn keep(task: &Bound<'_, PyAny>) -> PyResult<()> {
     task.call_method1(intern!(py, "add_done_callback"), (discard,)).map(drop)
 }
 
-/// Whether calling it only creates a coroutine, which a loop has to run.
+/// Whether it is a coroutine function, whose coroutine needs a loop.
 pub(crate) fn is_coroutine_function(function: &Bound<'_, PyAny>) -> PyResult<bool> {
     static IS_ONE: Once<Py<PyAny>> = Once::new();
     let py = function.py();

@@ -1,4 +1,4 @@
-//! The calls of an event loop that a reply is expected for, each by its number.
+//! The pending calls of an event loop, by number.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -11,23 +11,23 @@ use redlock::ffi::Job;
 use super::lock;
 
 /// A result that was not received. It is dropped with its loop, even if other code still refers to the loop.
-pub(super) type Kept = Arc<dyn Any + Send + Sync>;
+pub(super) type CallData = Arc<dyn Any + Send + Sync>;
 
-/// Without its job the future behind it ends.
+/// A pending call. Dropping its job cancels the future.
 struct Expected {
     asked: Py<PyAny>,
     _job: Job,
-    /// Where there is something to keep, the call is here until it is dropped.
-    kept: Option<Kept>,
+    /// If set, the call stays registered until the [`Call`] is dropped.
+    kept: Option<CallData>,
 }
 
-/// All of a loop's.
+/// The pending calls of one loop.
 #[derive(Default)]
 pub(super) struct Calls(Mutex<HashMap<u64, Expected>>);
 
 impl Calls {
-    /// A reply is expected for this one.
-    pub(super) fn insert(&self, id: u64, asked: Py<PyAny>, job: Job, kept: Option<Kept>) {
+    /// Adds a pending call.
+    pub(super) fn insert(&self, id: u64, asked: Py<PyAny>, job: Job, kept: Option<CallData>) {
         lock(&self.0).insert(id, Expected { asked, _job: job, kept });
     }
 
@@ -43,18 +43,18 @@ impl Calls {
         Some(ended.asked)
     }
 
-    /// For the garbage collector: what they keep.
+    /// For the garbage collector.
     pub(super) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         let Ok(calls) = self.0.try_lock() else { return Ok(()) };
         calls.values().try_for_each(|call| visit.call(&call.asked))
     }
 }
 
-/// A call under way; dropping it ends the future behind it.
+/// A call under way. Dropping it cancels the future.
 pub(crate) struct Call(u64, Weak<Calls>);
 
 impl Call {
-    /// The call of this number.
+    /// Creates the handle of the call with this number.
     pub(super) fn of(id: u64, calls: &Arc<Calls>) -> Self {
         Self(id, Arc::downgrade(calls))
     }

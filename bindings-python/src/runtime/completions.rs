@@ -1,4 +1,5 @@
-//! An event loop's end: what its futures come to, on its own thread or in a queue from the background thread.
+//! Delivers the results of futures to an event loop, directly on its thread or through a queue from the background
+//! thread.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -13,29 +14,29 @@ use redlock::ffi::{Begun, Driver};
 
 use super::asked::Asked;
 use super::callback::Callback;
-use super::calls::{Call, Calls, Kept};
+use super::calls::{Call, CallData, Calls};
 use super::pipe::Woken;
 use super::queue::{Item, Queue, Reply, WakeUp};
-use super::watch::{CallbackThread, Watch, Word};
+use super::watch::{CallbackThread, LossNotification, Watch};
 use super::{guarded, lock};
 use crate::errors::{exception, internal};
 use crate::once::intern;
 
-/// The loop's end of the queue: called by the loop when there is something in it.
+/// The receiving end of the queue. The loop calls it when the queue has items.
 #[pyclass(frozen, weakref)]
 pub(super) struct Completions {
     queue: Arc<Queue>,
     calls: Arc<Calls>,
     driver: Driver<Item>,
-    /// It will look when the loop's turn is over.
+    /// Whether a flush is scheduled at the end of the current loop iteration.
     flushes: AtomicBool,
-    /// The other end of the pipe that wakes the loop.
+    /// The receiving end of the pipe that wakes the loop.
     woken: Option<Woken>,
     /// Weak, so that it does not keep the loop alive.
     pub(super) event_loop: Py<PyWeakrefReference>,
-    /// Its tasks may await futures of ours.
+    /// Whether its tasks can await [`Asked`] futures.
     suits: bool,
-    /// Outcomes that are being told of.
+    /// Results that are being delivered.
     ready: Mutex<VecDeque<Item>>,
 }
 
@@ -52,7 +53,7 @@ impl Completions {
 }
 
 impl Completions {
-    /// Of a loop that `wake_up` wakes, at whose other end it finds `woken`.
+    /// Creates the completions of a loop. `wake_up` wakes it, and `woken` is the other end of that pipe.
     pub(super) fn new(
         wake_up: WakeUp,
         woken: Option<Woken>,
@@ -61,7 +62,7 @@ impl Completions {
     ) -> Self {
         let queue = Arc::new(Queue::new(wake_up));
         let done = Arc::clone(&queue);
-        // A loop that watches this pipe can watch connections as well.
+        // A loop that can watch this pipe can also watch connections.
         let here = woken
             .as_ref()
             .and_then(|woken| Driver::on_loop().filter(|driver| driver.watch(woken.descriptor())));
@@ -71,12 +72,12 @@ impl Completions {
         Self { queue, calls, driver, flushes, woken, event_loop, suits, ready }
     }
 
-    /// What the loop is to watch; `None`: it is woken by a thread.
+    /// The descriptor that the loop must watch, or `None` if a thread wakes the loop.
     pub(super) fn descriptor(&self) -> Option<i32> {
         self.driver.descriptor().or_else(|| self.woken.as_ref().map(Woken::descriptor))
     }
 
-    /// Whether the caller has to schedule a flush at the end of the loop's turn. Returns true once per flush.
+    /// Whether the caller must schedule a flush at the end of the loop iteration. Returns true once per flush.
     pub(super) fn must_flush(&self, begun: Begun<Item>) -> bool {
         if !begun.done.is_empty() {
             self.queue.push(begun.done);
@@ -86,7 +87,7 @@ impl Completions {
 
     /// Takes all completions and resumes the tasks that wait for them. Runs on the loop's thread, in a callback.
     ///
-    /// Raises only what is to end the loop.
+    /// Raises only exceptions that end the loop.
     pub(super) fn look(&self, py: Python<'_>) -> PyResult<()> {
         self.flushes.store(false, Ordering::Relaxed);
         let (done, rung) = self.driver.look();
@@ -95,7 +96,7 @@ impl Completions {
         }
         lock(&self.ready).extend(done.into_iter().chain(self.queue.take()));
         let told = self.tell_all(py);
-        // What they have asked meanwhile.
+        // Sends the commands that resumed tasks have queued in the meantime.
         self.driver.flush();
         told
     }
@@ -104,7 +105,7 @@ impl Completions {
         // One at a time, because a resumed task may run a nested loop, which takes the others.
         while let Some(item) = take(&self.ready) {
             match guarded(|| self.handle(py, item)) {
-                // One that fails must not take the others of its batch with it.
+                // A failing item must not stop the others of its batch.
                 Err(error) if error.is_instance_of::<PyException>(py) => {
                     error.write_unraisable(py, None);
                 }
@@ -119,7 +120,7 @@ impl Completions {
         Ok(())
     }
 
-    /// A future of this loop, for a call's outcome.
+    /// Creates a future of this loop for the result of a call.
     pub(super) fn future<'py>(
         &self,
         event_loop: &Bound<'py, PyAny>,
@@ -137,7 +138,7 @@ impl Completions {
     pub(super) fn begin<F, C>(
         &self,
         asked: Py<PyAny>,
-        kept: Option<Kept>,
+        kept: Option<CallData>,
         future: F,
         convert: C,
     ) -> (u64, bool)
@@ -150,17 +151,17 @@ impl Completions {
         let id = NUMBER.fetch_add(1, Ordering::Relaxed);
         let replied = move |output| Item::Reply(id, Box::new(move |py| convert(py, output)));
         let job = self.driver.enqueue_job(future.map(replied), broken(id));
-        // Before it can be answered: that happens on this thread.
+        // Registered before a reply can be delivered, which happens on this thread.
         self.calls.insert(id, asked, job, kept);
         (id, self.must_flush(self.driver.wake()))
     }
 
-    /// What ends the call of this number.
+    /// Returns the handle that cancels the call with this number.
     pub(super) fn call(&self, id: u64) -> Call {
         Call::of(id, &self.calls)
     }
 
-    /// Where its callbacks are called.
+    /// The thread that calls callbacks of this loop.
     pub(super) fn callback_thread(&self) -> CallbackThread {
         CallbackThread::Loop(Arc::as_ptr(&self.queue) as usize)
     }
@@ -174,7 +175,7 @@ impl Completions {
         let queue = Arc::clone(&self.queue);
         let send = move |word| queue.push([Item::Lost(word)]);
         Watch::start(self.callback_thread(), callback, send, |watch| {
-            let word = lost.map(move |error| Item::Lost(Word::FromTask(watch, error)));
+            let word = lost.map(move |error| Item::Lost(LossNotification::FromTask(watch, error)));
             let job = self.driver.enqueue_job(word, broken(0));
             // It only listens.
             self.queue.push(self.driver.wake().done);
@@ -186,18 +187,18 @@ impl Completions {
         match item {
             Item::Lost(word) => self.tell(py, word),
             Item::Reply(id, reply) => {
-                // Cancelled: the reply goes unread, and a lease in it is released by that.
+                // The call was cancelled. Dropping the reply releases a lease in it.
                 let Some(asked) = self.calls.asked(py, id) else { return Ok(()) };
                 answer(asked.bind(py), reply)
             }
         }
     }
 
-    fn tell(&self, py: Python<'_>, word: Word) -> PyResult<()> {
+    fn tell(&self, py: Python<'_>, word: LossNotification) -> PyResult<()> {
         if let Some(event_loop) = self.event_loop.bind(py).upgrade()
             && let Some((callbacks, error)) = word.arrived(py)
         {
-            // Not called here: the loop reports what a callback raises, and the batch goes on.
+            // Scheduled and not called here, so that the loop reports exceptions of callbacks and the batch continues.
             for callback in callbacks {
                 callback.call_soon(&event_loop, exception(py, &error)?)?;
             }
@@ -210,7 +211,7 @@ pub(super) fn make_class(py: Python<'_>) {
     drop(py.get_type::<Completions>());
 }
 
-/// The outcome of a future that panicked.
+/// The result of a future that panicked.
 fn broken(id: u64) -> Item {
     Item::Reply(id, Box::new(|_| Err(internal())))
 }

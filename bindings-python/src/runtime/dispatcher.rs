@@ -1,7 +1,8 @@
 //! The dispatcher: a thread that logs, calls `on_lost` callbacks registered outside a loop, and wakes loops that cannot
 //! watch a file descriptor. It is started at first use, and ends before the interpreter does.
 //!
-//! A native thread: what gevent and eventlet make of a `threading.Thread` would hold up the one thread there is.
+//! It is a native thread, because gevent and eventlet replace `threading.Thread` by greenlets, which would block the
+//! only thread.
 
 use std::collections::VecDeque;
 use std::ops::Deref;
@@ -17,24 +18,23 @@ use redlock::ffi::{PerProcess, fork_generation};
 use super::{exit, greenlets, guarded, lock};
 use crate::errors::scarce;
 
-/// How much may wait here of what can be dropped.
+/// The maximum number of queued jobs that may be dropped.
 const MAX_JOBS: usize = 10_000;
 
-/// How long what waits here is still done as the interpreter goes.
+/// How long queued jobs still run when the interpreter exits.
 const LAST: Duration = Duration::from_secs(1);
-/// And how long the one that is under way may take then: it is code of the program's, which must not be ended in the
-/// middle.
+/// How long a running job may take when the interpreter exits. It is code of the program and must not be interrupted.
 const CURRENT: Duration = Duration::from_secs(4);
 
-/// What is done on the dispatcher's thread, with the GIL.
+/// A job for the dispatcher's thread, which runs with the GIL.
 pub(super) type Job = Box<dyn FnOnce(Python<'_>) -> PyResult<()> + Send>;
 
-/// Says how many jobs were dropped.
+/// Reports how many jobs were dropped.
 pub(super) type Dropped = fn(Python<'_>, u64) -> PyResult<()>;
 
 #[derive(Default)]
 struct Events {
-    /// `None`: there will be no more.
+    /// `None` marks the end of the queue.
     jobs: VecDeque<Option<Job>>,
     dropped: Option<(Dropped, u64)>,
 }
@@ -44,7 +44,7 @@ struct Channel {
     events: Mutex<Events>,
     filled: Condvar,
     started: AtomicBool,
-    /// The interpreter goes: what still waits here is not done any more.
+    /// Whether the interpreter is exiting, so that queued jobs are not run any more.
     over: AtomicBool,
 }
 
@@ -55,7 +55,7 @@ fn channel() -> impl Deref<Target = impl Deref<Target = Channel>> {
     CHANNEL.get_or_make(Channel::default)
 }
 
-/// Leaves a job for the dispatcher; from any thread, never blocking on Python.
+/// Queues a job for the dispatcher, from any thread. Never waits for the GIL.
 pub(super) fn send(job: Job) {
     leave(Some(job));
 }
@@ -89,13 +89,13 @@ fn next() -> Events {
     std::mem::take(&mut *events)
 }
 
-/// Starts the dispatcher; false if this process has it already.
+/// Starts the dispatcher. Returns false if it already runs in this process.
 pub(super) fn start(py: Python<'_>) -> PyResult<bool> {
     let ours = channel();
     if ours.started.load(Ordering::Relaxed) || ours.started.swap(true, Ordering::SeqCst) {
         return Ok(false);
     }
-    // Here, since whichever thread is the first to import it is the main thread to it.
+    // Imported here, because `threading` takes the first thread that imports it for the main thread.
     py.import("threading")?;
     let (ends, end) = ended::<()>();
     let native = std::thread::Builder::new().name("redlock-dispatch".into());
@@ -111,7 +111,7 @@ pub(super) fn start(py: Python<'_>) -> PyResult<bool> {
     Ok(true)
 }
 
-/// A thread that asks for the GIL of an interpreter that is gone never returns: it is ended in time.
+/// Stops the thread before the interpreter ends, because a thread that then acquires the GIL never returns.
 fn stop_at_exit(py: Python<'_>, end: Receiver<()>) -> PyResult<()> {
     let (generation, end) = (fork_generation(), Mutex::new(end));
     let stop = PyCFunction::new_closure(py, Some(c"stop"), None, move |args, _| {
@@ -120,7 +120,7 @@ fn stop_at_exit(py: Python<'_>, end: Receiver<()>) -> PyResult<()> {
         leave(None);
         // A forked child has no copy of the thread.
         if generation == fork_generation() {
-            // Nothing is ever sent: each ends with the thread.
+            // Nothing is ever sent. The channel closes when the thread ends.
             py.detach(|| {
                 let end = lock(&end);
                 let _ = end.recv_timeout(LAST);
@@ -146,7 +146,7 @@ fn run(py: Python<'_>) {
     }
 }
 
-/// One job that fails must not take the others with it.
+/// Reports the exception of a job, so that it does not stop the others.
 pub(super) fn report(py: Python<'_>, done: PyResult<()>) {
     if let Err(error) = done {
         error.write_unraisable(py, None);

@@ -1,4 +1,4 @@
-//! The end of the interpreter, while other threads run event loops.
+//! Delays the end of the interpreter while other threads run event loops.
 //!
 //! Before version 3.14, CPython ends any other thread where that thread next acquires the GIL, by unwinding its stack. Frames of
 //! native code on that stack abort the process. A task that awaits one of our futures runs below such frames, so the end of the
@@ -11,12 +11,12 @@ use pyo3::prelude::*;
 use pyo3::types::PyCFunction;
 use redlock::ffi::fork_generation;
 
-/// How long the end of the interpreter waits.
+/// The maximum time that the end of the interpreter waits.
 const LONGEST: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(1);
 
-/// How many threads run Python code below native frames: the lower half. Upper half: in which process, since a forked child has
-/// none of its parent's threads.
+/// The lower half is the number of threads that run Python code below native frames. The upper half identifies the
+/// process, because a forked child has no threads of its parent.
 static INSIDE: AtomicU64 = AtomicU64::new(0);
 static ENDING: AtomicBool = AtomicBool::new(false);
 
@@ -24,11 +24,11 @@ static ENDING: AtomicBool = AtomicBool::new(false);
 pub(super) struct Inside(());
 
 impl Inside {
-    /// `None`: the interpreter ends.
+    /// Returns `None` if the interpreter is ending.
     pub(super) fn begin() -> Option<Self> {
         let more = |count| Some(if is_ours(count) { count + 1 } else { ours() + 1 });
         let _ = INSIDE.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more);
-        // Looked at afterwards: either the end sees this thread, or this thread sees the end.
+        // Checked after the registration, so that either the end sees this thread, or this thread sees the end.
         let inside = Self(());
         (!ENDING.load(Ordering::SeqCst)).then_some(inside)
     }
@@ -49,7 +49,7 @@ fn is_ours(count: u64) -> bool {
     count >> 32 == ours() >> 32
 }
 
-/// Called when the package is imported. Handlers that are registered later run earlier: theirs still find everything at work.
+/// Called when the package is imported. Handlers that are registered later run earlier, while everything still works.
 pub(super) fn wait_at_exit(py: Python<'_>) -> PyResult<()> {
     let wait = PyCFunction::new_closure(py, Some(c"wait"), None, |args, _| {
         ENDING.store(true, Ordering::SeqCst);

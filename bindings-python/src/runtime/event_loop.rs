@@ -1,4 +1,4 @@
-//! Event loops: each one's completions.
+//! Finds the completions of the running event loop.
 //!
 //! Loops that can watch a file descriptor are woken through a socket pair, by one byte, without the GIL. Others get a
 //! `call_soon_threadsafe` from the dispatcher's thread. A loop's completions know it by a weak reference only.
@@ -24,7 +24,7 @@ use crate::once::Once;
 
 pub(crate) use super::hosts::running;
 
-/// One loop's completions.
+/// The completions of one loop.
 struct Slot {
     generation: u32,
     number: u64,
@@ -37,9 +37,9 @@ struct Slot {
 struct Reader {
     number: u64,
     completions: Py<Completions>,
-    /// For one call, after which it goes.
+    /// Whether it is removed after one call.
     once: bool,
-    /// It goes for another reason than that its loop does.
+    /// Whether it is dropped for another reason than the end of its loop.
     over: AtomicBool,
 }
 
@@ -85,7 +85,7 @@ const NEVER: f64 = 1e9;
 
 static SLOTS: Mutex<Vec<Slot>> = Mutex::new(Vec::new());
 
-/// The running loop and its completions, made at first use.
+/// Returns the running loop and its completions, which are created at the first use.
 pub(super) fn here(py: Python<'_>) -> PyResult<(Bound<'_, PyAny>, Py<Completions>)> {
     static RUNNING: Once<Py<PyAny>> = Once::new();
     let event_loop = match hosts::trio(py)? {
@@ -122,7 +122,8 @@ fn make(event_loop: &Bound<'_, PyAny>) -> PyResult<Py<Completions>> {
     Ok(completions)
 }
 
-/// Of a loop that watches a pipe; `None`: this one cannot, or there is none here.
+/// Creates the completions of a loop that watches a pipe. Returns `None` if the loop or the system does not support
+/// that.
 fn by_pipe(
     event_loop: &Bound<'_, PyAny>,
     number: u64,
@@ -136,7 +137,7 @@ fn by_pipe(
     let descriptor = completions.descriptor();
     let completions = Py::new(py, completions)?;
     let reader = Reader::new(py, number, &completions, false)?;
-    // It releases the GIL.
+    // This call releases the GIL.
     let _inside = Inside::begin();
     if event_loop.call_method1("add_reader", (descriptor, &reader)).is_ok() {
         return Ok(Some(completions));
@@ -145,7 +146,7 @@ fn by_pipe(
     Ok(None)
 }
 
-/// Of any loop: the dispatcher's thread calls its `call_soon_threadsafe`.
+/// Creates the completions of any other loop. The dispatcher's thread calls its `call_soon_threadsafe`.
 fn by_thread(
     event_loop: &Bound<'_, PyAny>,
     number: u64,
@@ -162,13 +163,13 @@ fn by_thread(
     let completions =
         Completions::new(WakeUp::Thread(Box::new(ring)), None, weak, Asked::suits(event_loop)?);
     let completions = Py::new(py, completions)?;
-    // Never called: trio, whose runs leave nothing untaken, has no such method.
+    // Never called under trio, which has no such method and takes all results before a run ends.
     let reader = Reader::new(py, number, &completions, false)?;
     let _ = event_loop.call_method1("call_later", (NEVER, reader));
     Ok(completions)
 }
 
-/// Adds a slot; those of closed loops and of the parent of a fork go.
+/// Adds a slot. Removes the slots of closed loops and of a forked child's parent.
 fn add(py: Python<'_>, slot: Slot) -> PyResult<()> {
     let generation = slot.generation;
     let known: Vec<(u64, u32, Py<Completions>)> = {
@@ -200,7 +201,7 @@ fn forget(number: u64) {
     drop(gone);
 }
 
-/// Wakes a loop that cannot watch a file descriptor; on the dispatcher's thread.
+/// Wakes a loop that cannot watch a file descriptor. Runs on the dispatcher's thread.
 fn wake(py: Python<'_>, number: u64) {
     let completions = lock(&SLOTS)
         .iter()
@@ -208,13 +209,13 @@ fn wake(py: Python<'_>, number: u64) {
         .map(|slot| slot.completions.clone_ref(py));
     let Some(completions) = completions else { return };
     if let Some(event_loop) = completions.get().event_loop.bind(py).upgrade() {
-        // Of a loop that is over, the reader goes uncalled.
+        // If the loop has ended, the reader is dropped without a call.
         let _ = Reader::new(py, number, &completions, true)
             .map(|reader| event_loop.call_method1("call_soon_threadsafe", (reader,)));
     }
 }
 
-/// Where what is registered in the running loop is called.
+/// Returns the thread that calls callbacks that are registered now.
 pub(crate) fn callback_thread(py: Python<'_>) -> PyResult<CallbackThread> {
     Ok(here(py)?.1.get().callback_thread())
 }

@@ -1,4 +1,4 @@
-//! Waits at exit for the clean-up of acquires that were abandoned by a Ctrl-C or a cancellation.
+//! Waits at exit for the clean-up of acquires that a Ctrl-C or a cancellation ended.
 //!
 //! The background thread sends the clean-up. An interpreter that exits at once would end that thread first.
 
@@ -9,16 +9,16 @@ use pyo3::prelude::*;
 
 use super::lock;
 
-/// Longer ago, it was sent or never will be.
+/// The maximum age of a clean-up to wait for. An older one was sent or never will be.
 const RECENT: Duration = Duration::from_secs(2);
-/// How long an exit may take because of us.
+/// The maximum delay of an exit.
 const MAX_WAIT: Duration = Duration::from_millis(200);
-/// How many are remembered.
+/// The maximum number of locks to remember.
 const MAX_PENDING: usize = 256;
 
 static OWED: Mutex<Vec<(Instant, Arc<redlock::Lock>)>> = Mutex::new(Vec::new());
 
-/// Remembers that something about this lock was given up with its clean-up under way.
+/// Records that a call on this lock was interrupted and its clean-up is under way.
 pub(crate) fn note(owing: &Arc<redlock::Lock>) {
     let now = Instant::now();
     let old: Vec<_> = {
@@ -33,7 +33,7 @@ pub(crate) fn note(owing: &Arc<redlock::Lock>) {
     drop(old);
 }
 
-/// Waits until the nodes have answered a question that was asked behind the clean-ups.
+/// Waits until the nodes have replied to a command that was sent after the clean-ups.
 pub(super) fn wait_for_clean_ups(py: Python<'_>) {
     let owed = std::mem::take(&mut *lock(&OWED));
     let recent = owed.into_iter().filter(|(at, _)| at.elapsed() < RECENT);
@@ -47,6 +47,6 @@ pub(super) fn wait_for_clean_ups(py: Python<'_>) {
         .detach();
     }
     drop(done);
-    // Nothing is ever sent: this ends when the last sender is gone.
+    // Nothing is ever sent. The channel closes when the last sender is dropped.
     let _ = py.detach(move || answers.recv_timeout(MAX_WAIT));
 }

@@ -1,7 +1,7 @@
-//! gevent and eventlet: greenlets that share one thread, which must never be blocked while one of them waits.
+//! Supports gevent and eventlet, whose greenlets share one thread. A waiting greenlet must not block that thread.
 //!
-//! A process that either has patched waits by its `sleep`, which lets the other greenlets run, and looks again. What
-//! waits that way has to live on the heap: the stacks of sleeping greenlets are moved elsewhere.
+//! In a process that either library has patched, a waiter polls and calls the library's `sleep` in between, which lets
+//! other greenlets run. Data of a waiter must be on the heap, because the stacks of sleeping greenlets are moved.
 
 use std::time::Duration;
 
@@ -10,17 +10,17 @@ use pyo3::types::PyDict;
 
 use crate::once::{Once, intern};
 
-/// How long a waiter sleeps before it looks again: longer each time.
+/// The minimum and maximum sleep between two polls. It grows with each poll.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
 
-/// Whose greenlets run this process's code.
+/// The library whose greenlets run in this process.
 pub(crate) struct Greenlets<'py> {
     sleep: Bound<'py, PyAny>,
     current: Bound<'py, PyAny>,
     pause: Duration,
 }
 
-/// `None` where neither library has patched the process: two look-ups in a dict.
+/// Returns `None` if neither library has patched the process. Costs two dict lookups.
 pub(crate) fn in_use(py: Python<'_>) -> PyResult<Option<Greenlets<'_>>> {
     static MODULES: Once<Py<PyAny>> = Once::new();
     let modules = MODULES.import(py, "sys", "modules")?.cast::<PyDict>()?;
@@ -41,7 +41,7 @@ pub(crate) fn in_use(py: Python<'_>) -> PyResult<Option<Greenlets<'_>>> {
 }
 
 impl Greenlets<'_> {
-    /// The greenlet that runs now: its address.
+    /// Returns the address of the current greenlet.
     pub(crate) fn current(&self) -> PyResult<usize> {
         Ok(self.current.call0()?.as_ptr() as usize)
     }

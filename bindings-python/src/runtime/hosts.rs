@@ -7,7 +7,7 @@ use pyo3::types::PyDict;
 
 use crate::once::{Once, intern};
 
-/// Gives the running trio as an event loop, or None.
+/// Returns the running trio as an event loop, or None.
 static TRIO: Once<Py<PyAny>> = Once::new();
 
 /// Sets the function that returns the running trio. It is called only after the program has imported trio.
@@ -17,7 +17,7 @@ pub(crate) fn set_trio(py: Python<'_>, running: Py<PyAny>) {
     TRIO.set(py, running);
 }
 
-/// The trio that runs the task that calls us: a look-up in a dict where there is none.
+/// Returns the trio that runs the calling task. Without trio it costs one dict lookup.
 pub(crate) fn trio(py: Python<'_>) -> PyResult<Option<Bound<'_, PyAny>>> {
     static MODULES: Once<Py<PyAny>> = Once::new();
     let modules = MODULES.import(py, "sys", "modules")?.cast::<PyDict>()?;
@@ -29,7 +29,7 @@ pub(crate) fn trio(py: Python<'_>) -> PyResult<Option<Bound<'_, PyAny>>> {
     Ok((!found.is_none()).then_some(found))
 }
 
-/// The event loop that runs in this thread, trio's too, without importing asyncio for the answer.
+/// Returns the event loop or trio that runs in this thread. Does not import asyncio.
 pub(crate) fn running(py: Python<'_>) -> PyResult<Option<Bound<'_, PyAny>>> {
     match trio(py)? {
         None => asyncio(py),

@@ -1,5 +1,5 @@
-//! Core's events, on their way to `logging`: as plain data into the dispatcher's queue, and from there to
-//! `redlock._log`, which knows the loggers and says here what they want.
+//! Passes log events of the core to `logging`. They go as plain data through the dispatcher's queue to `redlock._log`.
+//! That module sets the wanted levels here.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -9,9 +9,9 @@ use redlock::ffi::{self, Field, Level, Record, Topic};
 use super::dispatcher;
 use crate::once::Once;
 
-/// Makes the loggers, and gives what logs a record.
+/// The function that creates the loggers and returns the function that logs a record.
 static START: Once<Py<PyAny>> = Once::new();
-/// What logs a record.
+/// The function that logs a record.
 static EMIT: Once<Py<PyAny>> = Once::new();
 
 /// Sets the function that starts logging. A process calls it for its first client.
@@ -21,7 +21,7 @@ pub(crate) fn log_by(py: Python<'_>, start: Py<PyAny>) {
     START.set(py, start);
 }
 
-/// The least level that the logger of this topic wants now, as `logging` counts them.
+/// Sets the lowest level that the logger of this topic wants, as a `logging` level.
 #[pyfunction]
 #[pyo3(name = "_log_from", signature = (topic: "str", level: "int") -> "None")]
 pub(crate) fn log_from(topic: &str, level: i64) -> PyResult<()> {
@@ -32,7 +32,7 @@ pub(crate) fn log_from(topic: &str, level: i64) -> PyResult<()> {
     Ok(())
 }
 
-/// Has this process's events logged from now on.
+/// Starts logging the events of this process.
 pub(crate) fn start(py: Python<'_>) -> PyResult<()> {
     if dispatcher::start(py)?
         && let Some(start) = START.get(py)
@@ -44,13 +44,13 @@ pub(crate) fn start(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
-/// On whichever thread it happens; a flood of steps must not drown a warning.
+/// Queues a record, on the thread of the event. DEBUG records get less room, so that they do not displace warnings.
 fn leave(record: Record) {
     let share = if record.level == Level::Debug { 2 } else { 1 };
     dispatcher::send_if_room(Box::new(move |py| emit(py, &record)), tell_of_dropped, share);
 }
 
-/// Logs it, on a thread of Python's.
+/// Logs a record, on a Python thread.
 fn emit(py: Python<'_>, record: &Record) -> PyResult<()> {
     let Some(emit) = EMIT.get(py) else { return Ok(()) };
     let (mut args, values) = (Vec::new(), PyDict::new(py));
@@ -86,7 +86,7 @@ fn tell_of_dropped(py: Python<'_>, count: u64) -> PyResult<()> {
     emit(py, &record)
 }
 
-/// As `logging` counts them.
+/// Converts to a `logging` level.
 fn number(level: Level) -> u8 {
     match level {
         Level::Error => 40,

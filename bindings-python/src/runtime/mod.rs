@@ -1,4 +1,4 @@
-//! Every hazard between Rust's threads and Python.
+//! Runs futures of the core for Python, and handles every hazard between Rust threads and Python.
 //!
 //! - **The GIL** is never held while waiting (`wait`), and core's background thread never takes it. That thread puts
 //!   its results into a queue as plain data. A Python thread or an event loop takes them from there.
@@ -47,7 +47,7 @@ pub(crate) mod exit;
 pub(crate) mod greenlets;
 pub(crate) mod hosts;
 
-/// The classes that no module shows, and what is to be done when the interpreter ends.
+/// Creates the classes that no module exports, and registers the exit handlers.
 pub(crate) fn make_classes(py: Python<'_>) -> PyResult<()> {
     completions::make_class(py);
     event_loop::make_class(py);
@@ -56,14 +56,14 @@ pub(crate) fn make_classes(py: Python<'_>) -> PyResult<()> {
     ending::wait_at_exit(py)
 }
 
-/// Locks; a panic elsewhere has not made our data wrong.
+/// Locks a mutex. Poisoning is ignored, because a panic leaves the data consistent.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A panic as an exception: it must not end a thread that others need, nor take the rest of a batch along.
+/// Converts a panic to an exception, so that it does not end a shared thread or the rest of a batch.
 ///
-/// One comes out of a call into Python too, if something native panicked there.
+/// A call into Python can also panic, if native code panics there.
 pub(crate) fn guarded<T>(work: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
     let guarded = || {
         let stays = Stays;

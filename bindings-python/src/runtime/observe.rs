@@ -22,8 +22,8 @@ pub(crate) fn observe_by(observer: Option<Py<PyAny>>) {
     drop(old);
 }
 
-/// Tells of it, on the caller's thread and in its task. What is raised there is not the caller's, except for what ends
-/// programs.
+/// Calls the observer on the caller's thread and in its task. Its exceptions are not raised in the caller, except those
+/// that end programs.
 pub(crate) fn tell(
     py: Python<'_>,
     key: impl FnOnce() -> String,

@@ -1,6 +1,6 @@
-//! What wakes an event loop without the GIL: one byte through a pair of Unix sockets, where there are any.
+//! Wakes an event loop without the GIL, by one byte through a pair of Unix sockets.
 //!
-//! Windows has none that its loops could watch: there, as of loops that watch nothing, another thread calls.
+//! On Windows, and for loops that cannot watch a descriptor, another thread wakes the loop.
 
 #[cfg(unix)]
 mod ends {
@@ -8,29 +8,29 @@ mod ends {
     use std::os::fd::AsRawFd;
     use std::os::unix::net::UnixStream;
 
-    /// The end that any thread may ring.
-    pub(crate) struct Ring(UnixStream);
+    /// The sending end. Any thread may use it.
+    pub(crate) struct WakePipe(UnixStream);
 
-    /// The loop's end.
+    /// The receiving end of the loop.
     pub(crate) struct Woken(UnixStream);
 
-    /// Both of them.
-    pub(crate) fn pair() -> io::Result<Option<(Woken, Ring)>> {
-        let (woken, ring) = UnixStream::pair()?;
+    /// Creates both ends.
+    pub(crate) fn pair() -> io::Result<Option<(Woken, WakePipe)>> {
+        let (woken, wake) = UnixStream::pair()?;
         woken.set_nonblocking(true)?;
-        ring.set_nonblocking(true)?;
-        Ok(Some((Woken(woken), Ring(ring))))
+        wake.set_nonblocking(true)?;
+        Ok(Some((Woken(woken), WakePipe(wake))))
     }
 
-    impl Ring {
-        /// A full pipe has woken the loop already, and a closed one has no loop behind it.
-        pub(crate) fn ring(&self) {
+    impl WakePipe {
+        /// Wakes the loop. Errors are ignored: a full pipe has already woken the loop, and a closed one has no loop.
+        pub(crate) fn wake(&self) {
             drop((&self.0).write(&[1]));
         }
     }
 
     impl Woken {
-        /// What the loop is to watch.
+        /// The descriptor that the loop must watch.
         pub(crate) fn descriptor(&self) -> i32 {
             self.0.as_raw_fd()
         }
@@ -46,20 +46,20 @@ mod ends {
 mod ends {
     use std::io;
 
-    /// There is none.
-    pub(crate) enum Ring {}
+    /// Does not exist on this system.
+    pub(crate) enum WakePipe {}
 
-    /// There is none.
+    /// Does not exist on this system.
     pub(crate) enum Woken {}
 
-    /// None of them.
-    pub(crate) fn pair() -> io::Result<Option<(Woken, Ring)>> {
+    /// Returns `None`, because this system has no such pipe.
+    pub(crate) fn pair() -> io::Result<Option<(Woken, WakePipe)>> {
         Ok(None)
     }
 
-    impl Ring {
+    impl WakePipe {
         /// Never called.
-        pub(crate) fn ring(&self) {
+        pub(crate) fn wake(&self) {
             match *self {}
         }
     }
@@ -77,4 +77,4 @@ mod ends {
     }
 }
 
-pub(super) use ends::{Ring, Woken, pair};
+pub(super) use ends::{WakePipe, Woken, pair};

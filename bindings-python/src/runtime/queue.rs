@@ -5,29 +5,30 @@ use std::collections::VecDeque;
 use pyo3::prelude::*;
 use redlock::ffi::{Completions, fork_generation};
 
-use super::pipe::Ring;
-use super::watch::Word;
+use super::pipe::WakePipe;
+use super::watch::LossNotification;
 
-/// Turns an outcome into a Python object, on the loop's thread. One that is never called releases what it carries.
+/// Converts a result to a Python object, on the loop's thread. If it is dropped without a call, it releases a lease in
+/// the result.
 pub(super) type Reply = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
 
-/// What waits for an event loop.
+/// An item for an event loop.
 pub(super) enum Item {
-    /// Which call it answers, and with what.
+    /// The number of a call, and its result.
     Reply(u64, Reply),
     /// A lease was lost.
-    Lost(Word),
+    Lost(LossNotification),
 }
 
 /// How an event loop is woken.
 pub(super) enum WakeUp {
     /// By one byte, without the GIL.
-    Byte(Ring),
-    /// By another thread, which this asks to.
+    Byte(WakePipe),
+    /// By a function that makes another thread wake it.
     Thread(Box<dyn Fn() + Send + Sync>),
 }
 
-/// The end that any thread may push into.
+/// The sending end. Any thread may push items.
 pub(super) struct Queue {
     items: Completions<Item>,
     wake_up: WakeUp,
@@ -36,17 +37,17 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// Of a loop that `wake_up` wakes.
+    /// Creates a queue for a loop that `wake_up` wakes.
     pub(super) fn new(wake_up: WakeUp) -> Self {
         Self { items: Completions::new(), wake_up, generation: fork_generation() }
     }
 
-    /// All that there is.
+    /// Takes all items.
     pub(super) fn take(&self) -> VecDeque<Item> {
         self.items.take(usize::MAX).0
     }
 
-    /// From any thread.
+    /// Adds items from any thread, and wakes the loop.
     pub(super) fn push(&self, items: impl IntoIterator<Item = Item>) {
         if self.generation != fork_generation() {
             return;
@@ -56,8 +57,8 @@ impl Queue {
             return;
         }
         match &self.wake_up {
-            WakeUp::Byte(end) => end.ring(),
-            WakeUp::Thread(ring) => ring(),
+            WakeUp::Byte(end) => end.wake(),
+            WakeUp::Thread(wake) => wake(),
         }
     }
 }

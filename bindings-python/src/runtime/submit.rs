@@ -1,4 +1,4 @@
-//! Futures of the library as futures of the event loop that runs here.
+//! Runs futures of the library as futures of the running event loop.
 
 use std::any::Any;
 use std::future::Future;
@@ -12,7 +12,8 @@ use crate::once::intern;
 
 pub(crate) use super::calls::Call;
 
-/// An asyncio future of the running loop for a future on the background thread; `convert` runs on the loop's thread.
+/// Runs a future on the background thread. Returns an asyncio future of the running loop. `convert` runs on the loop's
+/// thread.
 pub(crate) fn submit<F, C>(py: Python<'_>, future: F, convert: C) -> PyResult<Bound<'_, PyAny>>
 where
     F: Future + Send + 'static,
@@ -26,7 +27,8 @@ where
     Ok(asked)
 }
 
-/// `submit`, with what ends the future; `kept` ends with that, or with the loop.
+/// Like `submit`, but also returns a handle that cancels the future. `kept` is dropped with the handle, or with the
+/// loop.
 pub(crate) fn submit_call<F, C>(
     py: Python<'_>,
     future: F,
@@ -46,7 +48,7 @@ where
     Ok((asked, call))
 }
 
-/// What several tasks ask in one turn of the loop goes out together, when that is over.
+/// Schedules a flush at the end of the loop iteration, so that the commands of several tasks are sent together.
 fn look_later(
     event_loop: &Bound<'_, PyAny>,
     completions: Py<Completions>,

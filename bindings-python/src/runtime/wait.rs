@@ -1,4 +1,4 @@
-//! Waiting on the caller's thread: without the GIL, awake to signals, and with greenlets that run meanwhile.
+//! Waits on the caller's thread: without the GIL, with signal checks, and while other greenlets run.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -12,9 +12,9 @@ use redlock::ffi;
 use super::{greenlets, guarded};
 use crate::once::Once;
 
-/// How long a waiting thread may take to notice an exception: a Ctrl-C, or one that another thread raises in it.
+/// The interval at which a waiting thread checks for exceptions: a Ctrl-C, or one that another thread raises in it.
 const SLICE: Duration = Duration::from_millis(50);
-/// How long a greenlet keeps all others waiting: an answer from nearby comes sooner.
+/// How long a greenlet blocks the others. A reply over a fast network arrives within this time.
 const SHORT: Duration = Duration::from_millis(1);
 
 /// Drives a future on this thread, without the GIL, until it is done or a signal handler raises.
@@ -51,7 +51,8 @@ where
     let mut when_slow = Some(when_slow);
     loop {
         let polled = guarded(|| Ok(py.detach(|| ffi::wait(future.as_mut(), slice))))?;
-        // Also when it is done: what a handler raises now would otherwise be raised after the lease was handed out.
+        // Checked even if the future is done. Otherwise an exception of a handler would be raised after the lease was
+        // returned.
         py.check_signals()?;
         raise_injected(py)?;
         match (polled, when_slow.take()) {

@@ -1,4 +1,4 @@
-//! Callbacks for the loss of a lease: each called once, whatever becomes of the lease's object after the loss.
+//! Calls callbacks for the loss of a lease. Each is called once, even if the lease object is dropped after the loss.
 //!
 //! While the lease is held, only its object owns the callbacks, so that the garbage collector can free them all. The
 //! task that detects the loss sends a message without owning them. If the object is dropped before that message
@@ -19,13 +19,13 @@ use super::callback::{Callback, Mark};
 use super::{dispatcher, guarded, lock};
 use crate::errors::exception;
 
-/// Callbacks for the loss of a lease that one thread calls; dropping it ends the watching.
+/// The callbacks of one thread for the loss of a lease. Dropping it unregisters them.
 pub(crate) struct Watch {
     thread: CallbackThread,
-    /// `None`: they were called, or are about to be.
+    /// `None` once they were called or are about to be.
     callbacks: Mutex<Option<Vec<Callback>>>,
-    /// To the thread that calls them.
-    send: Box<dyn Fn(Word) + Send + Sync>,
+    /// Sends the notification to the thread that calls them.
+    send: Box<dyn Fn(LossNotification) + Send + Sync>,
     #[expect(dead_code, reason = "ends the watching when dropped")]
     task: Box<dyn Send + Sync>,
 }
@@ -33,33 +33,33 @@ pub(crate) struct Watch {
 /// Which thread calls a callback.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CallbackThread {
-    /// The dispatcher's, of this process.
+    /// The dispatcher of the process with this fork generation.
     Dispatcher(u32),
     /// The thread of the loop with the queue at this address. Each watch of that loop keeps the queue alive.
     Loop(usize),
 }
 
-/// Word of a loss, on its way to the callbacks.
-pub(crate) enum Word {
-    /// From the task that waits for the loss: the lease's object may be gone.
+/// A notification of a loss for the callbacks.
+pub(crate) enum LossNotification {
+    /// From the task that detects the loss. The lease object may be gone.
     FromTask(Weak<Watch>, Error),
-    /// From the lease's object, as it goes.
+    /// From the lease object, when it is dropped.
     FromLease(Arc<Watch>, Error),
 }
 
 impl CallbackThread {
-    /// That of callbacks which no loop calls.
+    /// The thread for callbacks that no loop calls.
     pub(crate) fn dispatcher() -> Self {
         Self::Dispatcher(fork_generation())
     }
 }
 
 impl Watch {
-    /// `watching` is given what the word is to be sent about.
+    /// `watching` receives the watch and starts waiting for the loss.
     pub(super) fn start<T: Send + Sync + 'static>(
         thread: CallbackThread,
         callback: Callback,
-        send: impl Fn(Word) + Send + Sync + 'static,
+        send: impl Fn(LossNotification) + Send + Sync + 'static,
         watching: impl FnOnce(Weak<Self>) -> T,
     ) -> Arc<Self> {
         Arc::new_cyclic(|weak| Self {
@@ -70,7 +70,7 @@ impl Watch {
         })
     }
 
-    /// Has one more called there; gives it back if it is another thread's, or if they were called.
+    /// Adds a callback. Returns it as an error if another thread must call it, or if the callbacks were already called.
     pub(crate) fn add(&self, thread: CallbackThread, callback: Callback) -> Result<(), Callback> {
         match &mut *lock(&self.callbacks) {
             Some(callbacks) if self.thread == thread => callbacks.push(callback),
@@ -79,7 +79,7 @@ impl Watch {
         Ok(())
     }
 
-    /// Lets go of that one.
+    /// Removes the callback with this mark.
     pub(crate) fn forget(&self, mark: &Mark) {
         let mut callbacks = lock(&self.callbacks);
         let gone: Vec<_> = callbacks
@@ -87,28 +87,28 @@ impl Watch {
             .flat_map(|known| known.extract_if(.., |callback| callback.has(mark)))
             .collect();
         drop(callbacks);
-        // Last: what they keep may come back here as it goes.
+        // Dropped last, because dropping a callback may run code that calls this module.
         drop(gone);
     }
 
-    /// For a lease that was lost and goes, with the word about it still on its way.
+    /// Called when a lost lease is dropped before its notification has arrived.
     pub(crate) fn outlive(self: Arc<Self>, error: &Error) {
         if lock(&self.callbacks).is_some() {
-            let word = Word::FromLease(Arc::clone(&self), error.clone());
+            let word = LossNotification::FromLease(Arc::clone(&self), error.clone());
             (self.send)(word);
         }
     }
 
-    /// For the garbage collector: what those keep that were not called.
+    /// For the garbage collector, for the callbacks that were not called.
     pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         let Ok(callbacks) = self.callbacks.try_lock() else { return Ok(()) };
         callbacks.iter().flatten().try_for_each(|callback| callback.traverse(visit))
     }
 }
 
-impl Word {
-    /// What to call and with what, for the first word that arrives. With the GIL: the lease's object must not go
-    /// meanwhile.
+impl LossNotification {
+    /// Returns the callbacks and the error, for the first notification that arrives. Requires the GIL, so that the
+    /// lease object is not dropped meanwhile.
     pub(super) fn arrived(self, _: Python<'_>) -> Option<(Vec<Callback>, Error)> {
         let (watch, error) = match self {
             Self::FromTask(watch, error) => (watch.upgrade()?, error),
@@ -127,11 +127,11 @@ pub(crate) fn on_dispatcher(
 ) -> PyResult<Arc<Watch>> {
     dispatcher::start(py)?;
     Ok(Watch::start(CallbackThread::dispatcher(), callback, send, |watch| {
-        spawn(async move { send(Word::FromTask(watch, lost.await)) })
+        spawn(async move { send(LossNotification::FromTask(watch, lost.await)) })
     }))
 }
 
-fn send(word: Word) {
+fn send(word: LossNotification) {
     dispatcher::send(Box::new(|py| {
         let Some((callbacks, error)) = word.arrived(py) else { return Ok(()) };
         for callback in callbacks {

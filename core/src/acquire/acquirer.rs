@@ -1,4 +1,4 @@
-//! What all acquires of a client in this process share.
+//! The state that all acquires of a client in this process share.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,19 +7,18 @@ use crate::clock::Clock;
 use crate::lease::Leases;
 use crate::telemetry::{Omitted, Throttle};
 
-/// What all acquires of a client in this process share.
+/// The state that all acquires of a client in this process share.
 pub(crate) struct Acquirer {
-    /// What they make, and the nodes they ask.
+    /// The leases of the client, and its nodes.
     pub(crate) leases: Arc<Leases>,
-    /// Who of this process is first.
-    /// Shared, as each caller's place refers to it.
+    /// The local queue of callers. Shared, because each caller's ticket refers to it.
     pub(super) queue: Arc<Queue>,
     /// Limits the log records about grants that came too late.
     late: Mutex<Throttle>,
 }
 
 impl Acquirer {
-    /// No caller waits yet.
+    /// Creates the shared state without any acquire.
     pub(crate) fn new(leases: Arc<Leases>) -> Self {
         Self { leases, queue: Arc::default(), late: Mutex::default() }
     }
@@ -40,7 +39,7 @@ impl Acquirer {
         self.queue.callers()
     }
 
-    /// The same for an outside observer, without keeping the queue alive.
+    /// Returns a function that counts the acquires under way, without keeping the queue alive.
     pub(crate) fn callers_if_any(&self) -> impl Fn() -> usize + use<> {
         let queue = Arc::downgrade(&self.queue);
         move || queue.upgrade().map_or(0, |queue| queue.callers())

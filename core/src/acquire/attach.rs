@@ -1,7 +1,7 @@
-//! Continuing a lease that is held already, here or elsewhere, under its token.
+//! Continues a lease that is already held, in this process or another one, by its token.
 //!
-//! It needs no vote. An extend round asks whether the token still has its keys. It creates nothing, so a wrong token
-//! takes no lock. The restart guard does not apply, because a node that forgot the lease reports that.
+//! No vote is needed. An extend round checks whether the token still owns its keys. It creates no key, so a wrong token
+//! acquires nothing. The restart guard does not apply, because a node that lost the lease reports a missing key.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use crate::lease::{ExtendRound, Lease, LeaseParams, Leases, State, Verdict};
 use crate::node::{Claim, Fencing};
 use crate::telemetry::Spans;
 
-/// Keys that change more often than this during the requests do not belong to one holder.
+/// The maximum number of extend rounds. Keys that change in each of them do not belong to a single holder.
 const TRIES: u32 = 10;
 
-/// The lease of `claim`, if the nodes still have it. `is_closed` is asked once the lease would be handed out.
+/// Returns the lease of `claim`, if the nodes still have it. `is_closed` is called right before the lease is returned.
 pub(crate) async fn attach(
     request: &Request,
     claim: &Claim,
@@ -26,13 +26,13 @@ pub(crate) async fn attach(
         let nodes = leases.nodes.report(&votes, leases.nodes.connect_timeout);
         return Err(request.unavailable(nodes, None));
     }
-    // Before the first request: only this reports a release by another lease of this client.
+    // Subscribes before the first request. Otherwise a release by another lease of this client would be missed.
     let interest = leases.watch.subscribe(&request.keys);
     for _ in 0..TRIES {
         let mark = interest.mark();
         let lease = ask(request, claim, leases).await?;
-        // The keys are the first holder's too: neither of these may delete them.
-        // It may have been closed while the nodes were asked.
+        // The client may have been closed during the round. The first holder uses the same keys, so neither branch
+        // deletes them.
         if is_closed() {
             lease.into_handle().detach();
             return Err(Error::closed(&request.key()));
@@ -46,14 +46,14 @@ pub(crate) async fn attach(
     Err(request.invalid("its keys changed during every attempt. Check which client holds it"))
 }
 
-/// One extend round under the token, as a lease's own renewal would make it.
+/// Runs one extend round under the token, like a renewal of the lease.
 async fn ask(request: &Request, claim: &Claim, leases: &Arc<Leases>) -> Result<Lease> {
     let (nodes, timeout) = (&leases.nodes, request.node_timeout());
     let clock = &*nodes.clock;
     let validity = request.validity(clock.now());
     let mut round = ExtendRound::send(nodes, claim, validity, timeout, Fencing::Off);
     match round.verdict(clock).await {
-        // A confirmation that comes when the time is over is as good as none.
+        // A confirmation after the end of its validity does not count.
         Verdict::Extended if clock.now() < validity.ends() => {
             let params = request.lease_params(claim.clone(), validity.started, None);
             let params = LeaseParams { attached: true, ..params };

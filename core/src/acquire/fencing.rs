@@ -1,8 +1,7 @@
-//! Fencing tokens: where they are kept, and when a quorum's answers agree on one.
+//! Fencing tokens: in which key they are stored, and how a quorum of replies agrees on one.
 //!
-//! What one node stores and answers is decided in `node::fencing`, and on a server by `acquire.lua` and
-//! `extend.lua` after the same rule. Here stands why a quorum's answers make one token that increases: any two
-//! quorums share a node.
+//! Each node computes its token by the rule in `node::fencing`, which `acquire.lua` and `extend.lua` implement on a
+//! server. Any two quorums share a node, so the largest token of a quorum is larger than that of every earlier lease.
 
 use super::vote_round::VoteRound;
 use crate::clock::Instant;
@@ -12,16 +11,17 @@ use crate::node::{Fencing, Vote, hash_tag};
 use crate::quorum::Collect;
 use crate::text::shown;
 
-/// Distinguishes a fence key from its lock's key. Operators type it to repair one by hand (docs/concepts/fencing.md).
+/// Distinguishes a fence key from its lock's key. Operators type it to repair a token manually
+/// (docs/concepts/fencing.md).
 const SUFFIX: &str = ":fence";
 
-/// The key beside a lock key that keeps its last fencing token: in the same hash slot, so that one script may
+/// Returns the key that stores the last fencing token of a lock key. It has the same hash slot, so that one script may
 /// write both on a Cluster. <https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>
 pub(crate) fn fence_key(key: &str) -> Result<String> {
     match hash_tag(key) {
-        // What stands behind a tag does not move a key to another slot.
+        // Text after a hash tag does not change the slot of a key.
         Some(_) => Ok(format!("{key}{SUFFIX}")),
-        // In braces of ours, its tag would end at its own brace: another slot.
+        // In additional braces, the hash tag would end at the key's own brace, and the slot would differ.
         None if key.contains('}') => Err(Error::invalid(format!(
             "the key {:?} cannot have a fencing token, because no other key can be placed in its hash slot. Use a \
              name without '}}', or one with a hash tag such as {{tag}}",
@@ -31,7 +31,7 @@ pub(crate) fn fence_key(key: &str) -> Result<String> {
     }
 }
 
-/// A key that keeps the fencing tokens of another lock cannot be a lock.
+/// Rejects a key that stores the fencing tokens of another lock.
 pub(crate) fn check_lock_key(key: &str) -> Result<()> {
     match key.strip_suffix(SUFFIX) {
         // The fence key of a name without a hash tag is `{NAME}:fence`, so `NAME:fence` is not a fence key.
@@ -44,18 +44,18 @@ pub(crate) fn check_lock_key(key: &str) -> Result<()> {
     }
 }
 
-/// What the votes of a quorum say.
+/// The fencing tokens in the votes of a quorum.
 enum Agreement {
-    /// The token stands after this one round.
+    /// All tokens are equal, so the token is final after this round.
     ///
-    /// The usual case: every node takes the same proposal, unless its own clock or its last token says
-    /// otherwise.
+    /// This is the usual case: every node stores the same proposal, unless its clock differs too much or its last token
+    /// is larger.
     Agreed(u64),
-    /// The largest answer; it stands once a quorum has stored it.
+    /// The largest token. It is final once a quorum has stored it.
     Largest(u64),
 }
 
-/// `None` where no vote carries a token.
+/// Returns `None` if no vote has a token.
 fn agreement(votes: &Collect<Vote>) -> Option<Agreement> {
     let fence = |vote: &Vote| if let Vote::Granted(fence) = vote { *fence } else { None };
     let fences = votes.answers.iter().flatten().flatten().filter_map(fence);
@@ -63,19 +63,19 @@ fn agreement(votes: &Collect<Vote>) -> Option<Agreement> {
     Some(if least == largest { Agreement::Agreed(largest) } else { Agreement::Largest(largest) })
 }
 
-/// The token of a round that a quorum granted; `None` if no quorum stored it in time, by `until` at the latest.
+/// Returns the token of a round that a quorum granted, or `None` if no quorum has stored it by `until`.
 ///
-/// Where the answers differ, an extend carries the largest to all: a later lease meets one of this quorum, and gets
-/// more.
+/// If the tokens differ, an extend sends the largest one to all nodes. The quorum of a later lease shares a node with
+/// this one and gets a larger token.
 ///
-/// Dropped in between, it leaves nothing: the round's own drop sends its deletes behind this extend.
+/// Dropping the future leaves no key, because dropping the round sends its deletes after this extend.
 pub(super) async fn agree(round: &mut VoteRound, until: Instant) -> Option<u64> {
     let largest = match agreement(&round.votes)? {
         Agreement::Agreed(token) => return Some(token),
         Agreement::Largest(token) => token,
     };
     let (nodes, params) = (&round.nodes, round.params);
-    // Only what the extend asks for: the lease itself counts from its first round, which began before.
+    // Only for the request of this extend. The validity of the lease counts from its first round, which began earlier.
     let validity = Validity::new(nodes.clock.now(), params.ttl, None);
     let fencing = Fencing::AtLeast(largest);
     let mut extend = ExtendRound::send(nodes, &round.claim, validity, params.timeout, fencing);

@@ -1,18 +1,17 @@
-//! How a lease is acquired: a place in the local queue, then rounds of votes, until one is granted or `wait` is over.
+//! How a lease is acquired: it joins the local queue, then runs rounds of votes until one is granted or `wait` is over.
 //!
-//! [`attempt`] is the loop, [`mod@round`] one turn of it, and [`vote_round`] its votes. Acquires wait in the [`queue`]
-//! (callers of this process) and for the delays of [`retry`], which also decides when to give up. [`patience`] logs
-//! waits. `fairness` decides which client asks first.
+//! [`attempt`] is the loop, [`mod@round`] runs one round, and [`vote_round`] collects its votes. Acquires wait in the
+//! [`queue`] (callers of this process) and for the delays of [`retry`], which also decides when to give up.
+//! [`wait_log`] logs waits. `fairness` decides which client tries first.
 //!
-//! `node` sends the requests, `quorum` counts the replies, and `lease` keeps the lease afterwards. Nothing here
-//! spawns or names a runtime. These are plain futures, and dropping one drops the whole acquire. The drop also
-//! deletes what was sent by then, behind the votes on the same connections.
+//! `node` sends the requests, `quorum` counts the replies, and `lease` keeps the lease afterwards. Nothing here spawns
+//! a task or depends on a runtime. Dropping the future of an acquire ends the whole acquire. The drop also sends
+//! deletes, which follow the votes on the same connections.
 
 mod acquirer;
 mod attach;
 mod attempt;
 mod fencing;
-mod patience;
 mod queue;
 mod refusal;
 mod request;
@@ -21,6 +20,7 @@ mod round;
 #[cfg(test)]
 mod tests;
 mod vote_round;
+mod wait_log;
 
 use std::time::Duration;
 
@@ -38,10 +38,10 @@ pub(crate) use fencing::{check_lock_key, fence_key};
 pub use refusal::NOT_REENTRANT;
 pub(crate) use request::Request;
 
-/// Acquires the lease. Without a `wait` it waits without end, and zero is one round. If an owner waits for its own
-/// lock, the error reports that.
+/// Acquires the lease. Without a `wait` it waits forever, and with zero it runs one round. If an owner waits for its
+/// own lock, the error reports that.
 ///
-/// Dropping the future gives its place in the line to the next one and leaves no key behind.
+/// Dropping the future lets the next caller in the queue continue and leaves no key behind.
 pub(crate) fn acquire<'a>(
     acquirer: &'a Acquirer,
     request: &'a Request,
@@ -51,13 +51,13 @@ pub(crate) fn acquire<'a>(
     let mut attempt = Attempt::new(request, acquirer, wait, owner);
     async move {
         let outcome = attempt.run().await;
-        let Attempt { acquirer, started, patience, .. } = &attempt;
-        // Until the round began: its own time is that of every lock, however free it is.
+        let Attempt { acquirer, started, wait_log, .. } = &attempt;
+        // Measured until the granted round began. Every acquire takes one round, so that round is not part of the wait.
         let waited = match &outcome {
             Ok(lease) => lease.acquired().since(*started),
             Err(error) => error.waited().unwrap_or_default(),
         };
-        report(acquirer, &patience.spans, *started, outcome.as_ref().map(Some), waited);
+        report(acquirer, &wait_log.spans, *started, outcome.as_ref().map(Some), waited);
         outcome
     }
 }
@@ -67,19 +67,19 @@ pub(crate) fn acquire<'a>(
 pub(crate) async fn try_acquire(acquirer: &Acquirer, request: &Request) -> Result<Option<Lease>> {
     let started = metrics::started(acquirer.clock());
     let spans = Spans::acquire(|| request.key());
-    // In line like every caller, so an acquire without waiting overtakes no waiting caller.
+    // Joins the queue like every caller, so that it does not overtake a waiting one.
     let ticket = acquirer.queue.join(&request.keys);
-    let outcome = if ticket.asks() { ask_once(acquirer, request).await } else { Ok(None) };
+    let outcome = if ticket.has_turn() { ask_once(acquirer, request).await } else { Ok(None) };
     report(acquirer, &spans, started, outcome.as_ref().map(Option::as_ref), Duration::ZERO);
     outcome
 }
 
-/// The round of [`try_acquire`].
+/// Runs the round of [`try_acquire`].
 async fn ask_once(acquirer: &Acquirer, request: &Request) -> Result<Option<Lease>> {
     let refusal = match connect(request, acquirer).await {
         Ok(()) => {
             let now = acquirer.clock().now();
-            // One question rather than the cheap pair: a refusal, which is likely here, then takes one round trip.
+            // One command instead of the cheap pair. A refusal is likely here, and then takes one round trip.
             match round(request, acquirer, (now, NEVER), (Expect::Unknown, false)).await {
                 Round::Granted(lease) => return Ok(Some(lease)),
                 Round::Refused(refusal) => refusal,
@@ -90,7 +90,8 @@ async fn ask_once(acquirer: &Acquirer, request: &Request) -> Result<Option<Lease
     refusal.error(request, None).map_or(Ok(None), Err)
 }
 
-/// Reports the end of an acquire to the statistics, the metrics, the log and the spans. `None` is a lock that is held.
+/// Reports the end of an acquire to the statistics, the metrics, the log and the spans. `None` means that the lock is
+/// held.
 fn report(
     acquirer: &Acquirer,
     spans: &Spans,
@@ -117,7 +118,7 @@ fn report(
     if let Ok(Some(lease)) = outcome {
         let state = lease.state();
         log::event!(
-            Debug, Acquire, in spans.place(), {
+            Debug, Acquire, in spans.log_context(), {
                 key: state.key(), token: state.token_prefix(), ttl_ms: state.ttl(), waited_ms: waited,
             },
             "granted"

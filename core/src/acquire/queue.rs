@@ -1,13 +1,13 @@
-//! Callers of one process that want the same keys, in order of arrival. Only a caller that has its turn asks the
-//! nodes.
+//! Callers of one process that want the same keys, in order of arrival. Only a caller that has its turn sends requests
+//! to the nodes.
 //!
 //! A caller has its turn when no earlier caller holds it back in any of its lines. During its first request, it holds
 //! back later callers in all of its lines. After a refusal, it does so only in the lines of the keys that others
 //! have. It may wait forever for those, and callers that want only the other keys must not wait with it. A caller
 //! that waits for its turn does not hold back any other.
 //!
-//! The queue knows keys and callers, but no nodes. Having a turn does not mean that the lock is free. One mutex for
-//! all lines of a client is held only for a look or a change. No waker is called under it, because a waker may run
+//! The queue knows keys and callers, but no nodes. Having a turn does not mean that the lock is free. One mutex
+//! protects all lines of a client and is locked only briefly. No waker is called under it, because a waker may run
 //! arbitrary code.
 
 use std::collections::{HashMap, HashSet};
@@ -27,33 +27,33 @@ use crate::node::Taken;
 pub(crate) struct Queue(Mutex<Lines>);
 
 impl Queue {
-    /// How many callers there are, whether they ask or wait.
+    /// The number of callers, with or without their turn.
     pub(crate) fn callers(&self) -> usize {
         let lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let places = lines.by_key.values().flat_map(|line| &line.places).map(|place| place.id);
-        places.collect::<HashSet<_>>().len()
+        let waiters = lines.by_key.values().flat_map(|line| &line.waiters).map(|waiter| waiter.id);
+        waiters.collect::<HashSet<_>>().len()
     }
 }
 
 #[derive(Default)]
 struct Lines {
-    /// Never given twice: a smaller number came earlier, in every line.
+    /// The next caller's number. Numbers are unique, and an earlier caller has a smaller one.
     next: u64,
-    /// A line goes with its last caller: names that come and go leave nothing.
+    /// A line is removed with its last caller, so unused names take no memory.
     by_key: Keyed<Line>,
-    /// Whose turn it is not yet, and how to tell them.
+    /// The callers that wait for their turn.
     waiting: HashMap<u64, Waiting>,
 }
 
-/// A line: most have one caller only, and end with it.
+/// The line of one key. Most lines have a single caller.
 #[derive(Default)]
 struct Line {
-    places: SmallVec<[Place; 1]>,
-    /// What the rounds of its callers found.
+    waiters: SmallVec<[Waiter; 1]>,
+    /// The result of the last conclusive round of its callers.
     availability: Option<Availability>,
 }
 
-/// What the last conclusive round for a key found. Callers of this process that want the same keys share it.
+/// The result of the last conclusive round for a key. Callers of this process that want the same keys share it.
 pub(super) struct Availability {
     /// When the round ended.
     pub(super) at: Instant,
@@ -66,7 +66,7 @@ pub(super) struct Availability {
 pub(super) struct NoQuorum {
     /// The start of its first round.
     pub(super) since: Instant,
-    /// What its last round found.
+    /// Why its last round had no quorum.
     pub(super) why: Arc<Refusal>,
 }
 
@@ -86,14 +86,14 @@ impl Availability {
     }
 }
 
-/// A caller's place in one line, which is in order of arrival.
-struct Place {
+/// A caller's entry in one line. A line is in order of arrival.
+struct Waiter {
     id: u64,
-    /// Those behind it in this line are not to ask. Never true of a caller that waits for its turn.
+    /// Whether it holds back later callers in this line. False while the caller waits for its turn.
     holds: bool,
 }
 
-/// What it takes to let a caller on.
+/// A caller that waits for its turn.
 struct Waiting {
     keys: Arc<[String]>,
     /// Which callers it holds back, according to its last round.
@@ -102,23 +102,23 @@ struct Waiting {
     waker: Option<Waker>,
 }
 
-/// In which lines a caller holds others back while it asks.
+/// In which lines a caller holds others back during its turn.
 #[derive(Clone, Copy)]
 enum Back {
     /// In the line of each of its keys.
     All,
-    /// In the lines of those keys that others had.
+    /// In the lines of the keys that other clients held.
     These(Taken),
 }
 
 impl Back {
-    /// By the key's place in the caller's own list.
+    /// Whether this includes the key at this position of the caller's list.
     fn at(self, place: usize) -> bool {
         matches!(self, Self::All) || matches!(self, Self::These(taken) if taken.has(place))
     }
 }
 
-/// A place in the line of each key; leaving, in whatever way, lets the next one on.
+/// An entry in the line of each key. Dropping the ticket gives the next caller its turn.
 pub(crate) struct Ticket {
     queue: Arc<Queue>,
     keys: Arc<[String]>,
@@ -134,14 +134,14 @@ impl Queue {
         let id = lines.next;
         lines.next += 1;
         for key in Key::each(keys) {
-            lines.by_key.entry(key).or_default().places.push(Place { id, holds: false });
+            lines.by_key.entry(key).or_default().waiters.push(Waiter { id, holds: false });
         }
-        lines.ask_or_wait(id, keys, Back::All);
+        lines.start_or_wait(id, keys, Back::All);
         drop(lines);
         Ticket { queue: Arc::clone(self), keys: Arc::clone(keys), id, granted: None }
     }
 
-    /// All lines; a panic under their lock leaves them as they were.
+    /// Locks all lines. A panic under the lock leaves them consistent, so poisoning is ignored.
     fn lines(&self) -> MutexGuard<'_, Lines> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -149,11 +149,11 @@ impl Queue {
 
 impl Lines {
     /// Whether no earlier caller holds this caller back.
-    fn may_ask(&self, id: u64, keys: &[String]) -> bool {
-        // Lines are in order of arrival, which is that of the numbers.
+    fn may_start(&self, id: u64, keys: &[String]) -> bool {
+        // Lines are in order of arrival, so an earlier caller has a smaller number.
         let earlier = |line: &Line| {
-            let held = |place: &Place| place.id < id && place.holds;
-            line.places.iter().take_while(|place| place.id < id).any(held)
+            let held = |waiter: &Waiter| waiter.id < id && waiter.holds;
+            line.waiters.iter().take_while(|waiter| waiter.id < id).any(held)
         };
         !keys.iter().any(|key| self.by_key.get(key.as_str()).is_some_and(earlier))
     }
@@ -162,18 +162,18 @@ impl Lines {
     fn hold(&mut self, id: u64, keys: &[String], whether: impl Fn(usize) -> bool) {
         for (at, key) in keys.iter().enumerate() {
             let line = self.by_key.get_mut(key.as_str()).into_iter();
-            for place in
-                line.flat_map(|line| &mut line.places).filter(|place| place.id == id).take(1)
+            for waiter in
+                line.flat_map(|line| &mut line.waiters).filter(|waiter| waiter.id == id).take(1)
             {
-                place.holds = whether(at);
+                waiter.holds = whether(at);
             }
         }
     }
 
-    /// Gives the caller its turn, or has it wait. A waiting caller holds back no other, because it may wait for as
+    /// Gives the caller its turn, or makes it wait. A waiting caller holds back no other, because it may wait for as
     /// long as another caller's lock lasts.
-    fn ask_or_wait(&mut self, id: u64, keys: &Arc<[String]>, back: Back) {
-        if self.may_ask(id, keys) {
+    fn start_or_wait(&mut self, id: u64, keys: &Arc<[String]>, back: Back) {
+        if self.may_start(id, keys) {
             self.hold(id, keys, |at| back.at(at));
         } else {
             self.hold(id, keys, |_| false);
@@ -181,25 +181,25 @@ impl Lines {
         }
     }
 
-    /// Gives each caller in these lines that may ask now its turn, and returns the wakers to call.
-    fn let_on(&mut self, keys: &[String]) -> Vec<Waker> {
+    /// Gives each caller in these lines its turn if no earlier caller holds it back. Returns the wakers to call.
+    fn admit(&mut self, keys: &[String]) -> Vec<Waker> {
         let mut woken = Vec::new();
         for key in keys {
             let mut at = 0;
             // Up to the first caller that holds back the rest of the line.
-            while let Some(place) =
-                self.by_key.get(key.as_str()).and_then(|line| line.places.get(at))
-                && !place.holds
+            while let Some(waiter) =
+                self.by_key.get(key.as_str()).and_then(|line| line.waiters.get(at))
+                && !waiter.holds
             {
                 at += 1;
-                let id = place.id;
-                // It asks already, and was refused for other keys than this one.
+                let id = waiter.id;
+                // It already has its turn, and was refused for other keys than this one.
                 let Some(Waiting { keys, back, .. }) = self.waiting.get(&id) else { continue };
                 let (keys, back) = (Arc::clone(keys), *back);
-                if self.may_ask(id, &keys) {
+                if self.may_start(id, &keys) {
                     self.hold(id, &keys, |at| back.at(at));
                     woken.extend(self.waiting.remove(&id).and_then(|waiting| waiting.waker));
-                    // It may hold back the rest from now on: looked at once more.
+                    // It may now hold back the rest, so check the same position again.
                     at -= 1;
                 }
             }
@@ -210,13 +210,13 @@ impl Lines {
 
 impl Ticket {
     /// Whether it is this caller's turn.
-    pub(crate) fn asks(&self) -> bool {
+    pub(crate) fn has_turn(&self) -> bool {
         !self.queue.lines().waiting.contains_key(&self.id)
     }
 
-    /// Ends when it is this caller's turn.
+    /// Waits until it is this caller's turn.
     pub(crate) async fn turn(&self) {
-        // Looked at and noted under one lock: who lets it on in between wakes it.
+        // The check and the registration use one lock, so that no wake-up is missed in between.
         poll_fn(|cx| match self.queue.lines().waiting.get_mut(&self.id) {
             Some(waiting) => {
                 waiting.waker = Some(cx.waker().clone());
@@ -227,38 +227,39 @@ impl Ticket {
         .await;
     }
 
-    /// The nodes said no, for these keys; none where they said something else: others may ask for the rest.
+    /// Records that the nodes refused these keys. Callers that want only the other keys get their turn. `taken` is
+    /// empty if the round ended without a refusal.
     pub(crate) fn refused(&self, taken: Taken) {
         let mut lines = self.queue.lines();
         lines.hold(self.id, &self.keys, |at| taken.has(at));
-        // If others have all of them, nothing has changed for those behind.
-        let woken = if taken.all(self.keys.len()) { Vec::new() } else { lines.let_on(&self.keys) };
+        // If other clients hold all of the keys, nothing changes for later callers.
+        let woken = if taken.all(self.keys.len()) { Vec::new() } else { lines.admit(&self.keys) };
         drop(lines);
         woken.into_iter().for_each(Waker::wake);
     }
 
-    /// Wants to ask once more, in its old place; `taken` are the keys that others had.
-    pub(crate) fn again(&self, taken: Taken) {
-        // Where the nodes did not even say no, one caller at a time finds out whether they do now.
+    /// Requests another turn at the old position. `taken` are the keys that other clients held.
+    pub(crate) fn requeue(&self, taken: Taken) {
+        // If the nodes did not refuse, one caller at a time tries again.
         let back = if taken == Taken::default() { Back::All } else { Back::These(taken) };
         let mut lines = self.queue.lines();
-        lines.ask_or_wait(self.id, &self.keys, back);
-        let woken = lines.let_on(&self.keys);
+        lines.start_or_wait(self.id, &self.keys, back);
+        let woken = lines.admit(&self.keys);
         drop(lines);
         woken.into_iter().for_each(Waker::wake);
     }
 
-    /// Leaves with a lease, which a quorum granted in a round that began at `began`.
+    /// Leaves the queue with a lease that a quorum granted in a round that began at `began`.
     pub(super) fn leave(mut self, began: Instant) {
         self.granted = Some(began);
     }
 
-    /// Notes that a quorum of nodes replied.
+    /// Records that a quorum of nodes replied.
     pub(super) fn quorum_replied(&self, at: Instant) {
         self.note(|_| Availability { at, no_quorum: None });
     }
 
-    /// Notes that no quorum has replied since this instant.
+    /// Records that no quorum has replied since this instant.
     pub(super) fn quorum_missing(&self, times: (Instant, Instant), why: &Arc<Refusal>) {
         self.note(|earlier| Availability::lost(earlier, times, why));
     }
@@ -272,7 +273,7 @@ impl Ticket {
         }
     }
 
-    /// The current period without a quorum, by the last conclusive round for one of the keys.
+    /// The current period without a quorum, according to the last conclusive round for one of the keys.
     pub(super) fn no_quorum(&self) -> Option<NoQuorum> {
         let lines = self.queue.lines();
         let known = |key: &String| lines.by_key.get(key.as_str())?.availability.as_ref();
@@ -284,12 +285,12 @@ impl Ticket {
     pub(crate) fn is_first(&self) -> bool {
         let lines = self.queue.lines();
         let front =
-            |key: &String| lines.by_key.get(key.as_str()).and_then(|line| line.places.first());
-        self.keys.iter().filter_map(front).all(|place| place.id == self.id)
+            |key: &String| lines.by_key.get(key.as_str()).and_then(|line| line.waiters.first());
+        self.keys.iter().filter_map(front).all(|waiter| waiter.id == self.id)
     }
 }
 
-/// Also the way out of an acquire that is dropped, or that has its lease.
+/// Runs at the end of every acquire: granted, failed or dropped.
 impl Drop for Ticket {
     fn drop(&mut self) {
         let mut lines = self.queue.lines();
@@ -298,14 +299,14 @@ impl Drop for Ticket {
         }
         for key in self.keys.iter() {
             let Some(line) = lines.by_key.get_mut(key.as_str()) else { continue };
-            line.places.retain(|place| place.id != self.id);
-            if line.places.is_empty() {
+            line.waiters.retain(|waiter| waiter.id != self.id);
+            if line.waiters.is_empty() {
                 lines.by_key.remove(key.as_str());
             } else if let Some(at) = self.granted {
                 line.availability = Some(Availability { at, no_quorum: None });
             }
         }
-        let woken = lines.let_on(&self.keys);
+        let woken = lines.admit(&self.keys);
         drop(lines);
         woken.into_iter().for_each(Waker::wake);
     }

@@ -1,4 +1,4 @@
-//! Why a round gave no lease, by what its votes say, and the error that an acquire ends with.
+//! Why a round granted no lease, according to its votes, and the error of an acquire.
 //!
 //! Pure: it reads the existing votes and sends nothing. An error is never reported as "held by another", nor the
 //! reverse, because callers act on the difference.
@@ -18,24 +18,25 @@ pub const NOT_REENTRANT: &str = "Locks are not reentrant";
 /// Why no lease was acquired yet.
 #[derive(Clone)]
 pub(crate) enum Refusal {
-    /// Callers of this process were here first.
+    /// Earlier callers of this process wait for the same keys.
     Queued,
-    /// Others have these of its keys; perhaps free after this long, `None`: without a known end.
+    /// Other clients hold some of the keys. The time is when they may be free, or `None` without a known end.
     Held(Option<Duration>, Taken),
-    /// The same, as reported by the scout, the one node that was asked first.
+    /// Like `Held`, but only one node has replied: the scout, which gets its request before the others.
     Scouted(Option<Duration>, Taken),
-    /// No client won a quorum, and these keys were not available. `replied`: a quorum of nodes replied.
+    /// No client won a quorum, and these keys were not available. `replied` means that a quorum of nodes replied.
     Split { taken: Taken, replied: bool },
-    /// A quorum granted, but answers took this long, by when a lease that began with the question was over.
+    /// A quorum granted, but the replies took this long. The lease had expired by then, because it counts from the
+    /// request.
     Late(Duration, Vec<NodeReport>),
-    /// Too many nodes are faults; whether another attempt can succeed.
+    /// Too many nodes failed. Includes whether another attempt can succeed.
     Unavailable(Vec<NodeReport>, Remedy),
     /// No retry can help.
     Permanent(ErrorKind, String),
 }
 
 impl Refusal {
-    /// What votes without a quorum say that are neither faults nor about the caller's options.
+    /// Classifies votes without a quorum, apart from failed nodes and errors in the caller's options.
     pub(crate) fn of_votes(votes: &Collect<Vote>, keys: usize) -> Self {
         let taken = taken_in(votes, keys);
         match free_in(votes) {
@@ -44,8 +45,8 @@ impl Refusal {
         }
     }
 
-    /// The keys that others have and that the caller must wait for. A single key is always one of them, unless the
-    /// nodes could not even refuse it.
+    /// The keys that other clients hold and that the caller must wait for. A single key is always one of them, unless
+    /// the nodes could not even refuse it.
     pub(crate) fn taken(&self, keys: usize) -> Taken {
         match self {
             Self::Held(_, taken) | Self::Scouted(_, taken) | Self::Split { taken, .. } => {
@@ -57,7 +58,7 @@ impl Refusal {
         }
     }
 
-    /// Whether the nodes are of no use: too many of them faults, or all too slow for the ttl.
+    /// Whether the nodes cannot be used: too many of them failed, or they were too slow for the TTL.
     pub(crate) fn is_unavailable(&self) -> bool {
         matches!(self, Self::Unavailable(..) | Self::Late(..))
     }
@@ -91,20 +92,19 @@ impl Refusal {
         *remedy > most || (self.is_refused() && refused_for >= CONFIRMED_AFTER)
     }
 
-    /// What is wrong with the nodes or the options, if that is why; nodes were so for as long as it `lasted`.
+    /// Returns the error if the nodes or the options are the reason. `lasted` is the duration of the outage.
     pub(crate) fn error(&self, request: &Request, lasted: Option<Duration>) -> Option<Error> {
         match self {
             Self::Unavailable(nodes, _) => Some(request.unavailable(nodes.clone(), lasted)),
             Self::Late(took, nodes) => Some(request.late(*took, nodes.clone(), lasted)),
             Self::Permanent(kind, text) => Some(request.permanent(*kind, text)),
-            // Not an error of the nodes but a held lock. That ends in a timeout, whose text is made where the waiting
-            // ends.
+            // The lock is held, and the nodes work. The caller creates the timeout error.
             Self::Queued | Self::Held(..) | Self::Scouted(..) | Self::Split { .. } => None,
         }
     }
 
-    /// Which client was first, in words, and what is left of the holder's lease.
-    pub(crate) fn who_was_first(&self) -> (String, Option<Duration>) {
+    /// Describes the holder for messages, and returns the remaining time of its lease.
+    pub(crate) fn describe_holder(&self) -> (String, Option<Duration>) {
         match self {
             Self::Held(None, taken) | Self::Scouted(None, taken) if taken.kept => (
                 "it was released, but its key has no TTL and stays until it is deleted".to_owned(),
@@ -141,35 +141,35 @@ fn taken_in(votes: &Collect<Vote>, keys: usize) -> Taken {
         let refuses = |vote: &&Vote| matches!(vote, Vote::Held(_, taken) if taken.has(*at));
         clean.clone().filter(refuses).count() > spare
     };
-    // `Taken` knows of no more.
+    // `Taken` has 64 bits.
     let taken: Taken = (0..keys.min(64)).filter(refused).collect();
     let only_stays = |vote: &Vote| matches!(vote, Vote::Held(_, taken) if taken.kept);
     let kept = clean.clone().filter(|vote| matches!(vote, Vote::Held(..))).all(only_stays);
     taken.that_stay(kept)
 }
 
-/// When a quorum may be free by the holders' own ttls; the inner `None` is without a known end.
-/// `None`: the nodes that refused are too few to keep a quorum from being free right now.
+/// Returns when a quorum may be free according to the TTLs of the holders. The inner `None` means without a known end.
+/// The outer `None` means that too few nodes refused to prevent a quorum now.
 fn free_in(votes: &Collect<Vote>) -> Option<Option<Duration>> {
     let clean = votes.answers.iter().flatten().flatten();
     let mut held: Vec<_> = clean
         .filter_map(|vote| match vote {
-            // Without a known end: behind all that have one.
+            // Without a known end it sorts last.
             Vote::Held(left, _) => Some(left.unwrap_or(Duration::MAX)),
             Vote::Granted(_) => None,
         })
         .collect();
     held.sort_unstable();
     let spare = votes.answers.len() - votes.tally.quorum();
-    // A quorum is free once all but `spare` of them have ended: the longest of those that must.
+    // A quorum is free once all but `spare` of the refusals have ended.
     let decisive = held.len().checked_sub(spare + 1)?;
     let left = held[decisive];
     Some((left != Duration::MAX).then_some(left))
 }
 
-/// Where this client itself holds what `owner` waits for.
+/// Returns the message part about a lease of this client that `owner` waits for.
 pub(super) fn own_holder(leases: &Leases, request: &Request, owner: Option<Owner>) -> String {
-    // Asked by key: of several names one is enough to wait for oneself.
+    // Searched by key, because one shared name is enough to wait for oneself.
     let held = |key: &String| leases.registry.on(key).into_iter().find(|state| state.is_held());
     let own = request.keys.iter().find_map(held);
     own.map_or_else(String::new, |state| {

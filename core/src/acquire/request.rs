@@ -1,7 +1,7 @@
 //! The validated keys and options of a lock, and the errors of an acquire.
 //!
-//! A lock creates its request at its first use, and all its acquires share it. An acquire asks the nodes in one or more
-//! rounds, and no round changes the request.
+//! A lock creates its request at its first use, and all its acquires share it. An acquire runs one or more rounds, and
+//! no round changes the request.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! When an acquire asks the nodes again, which nodes it asks then, and when it gives up.
+//! When an acquire runs its next round, which nodes get the first requests, and when it gives up.
 //!
 //! A delay is the time without a notification. A change of the key ends most delays early (`node::watch`).
 
@@ -10,7 +10,7 @@ use super::refusal::Refusal;
 use crate::clock::{Clock, Instant, jittered};
 use crate::node::Expect;
 
-/// How long a caller relies on notifications before it asks anyway.
+/// How long a caller relies on notifications before it tries again without one.
 ///
 /// A notification can be lost with its connection. For a key that expired, the server sends none before it has deleted
 /// the key.
@@ -72,55 +72,56 @@ impl Delays {
     /// of nodes sends notifications.
     pub(super) fn until_free(&mut self, free: Option<Duration>, notified: bool) -> Duration {
         let ask = if notified { jittered(FALLBACK) } else { self.poll.delay(POLL) };
-        // A node reports whole milliseconds and expires the key slightly later. The jitter also keeps clients that
-        // know the same end from asking at once.
+        // A node reports whole milliseconds and expires the key slightly later. The jitter also keeps clients that know
+        // the same end from trying at once.
         let ends = free.map(|free| free + jittered(Duration::from_millis(4)));
         ends.map_or(ask, |ends| ends.min(ask))
     }
 }
 
-/// How an acquire asks in its next round, according to its previous rounds.
+/// How an acquire runs its next round, according to its previous rounds.
 ///
-/// It decides which nodes are asked first, never how their votes are counted.
-pub(super) struct Outlook {
-    /// What is known of the contention.
+/// It decides which nodes get the first requests, never how their votes are counted.
+pub(super) struct RoundPlan {
+    /// The expected contention.
     pub(super) expect: Expect,
     /// The number of rounds that other clients won. The first refusal does not count: it only shows that there is a
     /// race.
     losses: u32,
-    /// By when all nodes are asked, whatever the scout reports.
+    /// When all nodes must get a request, whatever the scout reports.
     all_by: Instant,
     /// When the key that the scout reported ends. If the next reply has the same end, no client renews the key.
     scouted: Option<Instant>,
 }
 
-impl Outlook {
+impl RoundPlan {
     pub(super) fn new() -> Self {
         let (all_by, scouted) = (Instant::default(), None);
         // Most locks are free, so the first round is the cheapest one for a free lock.
         Self { expect: Expect::Free, losses: 0, all_by, scouted }
     }
 
-    /// How to ask now. Under contention, the scout is asked before the others, but all of them from time to time. The
-    /// scout may be the only node with a key, left by a dead client or another library.
+    /// Returns how to run the next round. Under contention, the scout gets its request before the others, but from time
+    /// to time all nodes get theirs at once. The scout may be the only node with a key, left by a dead client or
+    /// another library.
     pub(super) fn ask(&mut self, now: Instant) -> Expect {
         if self.expect == Expect::Contended && now < self.all_by {
             return Expect::Contended;
         }
-        // With jitter: callers that all ask every node at the same time would split the votes.
+        // With jitter, because callers that request all votes at the same time would split them.
         self.all_by = now + jittered(FALLBACK);
-        // What is known of the contention stays: the next round asks its scout again.
+        // The expectation stays, so the next round uses a scout again.
         if self.expect == Expect::Contended { Expect::Unknown } else { self.expect }
     }
 
-    /// After a failed round: the second request of the cheapest kind may have been what took too long.
+    /// Called after a failed round: the second request of the cheapest kind may have caused the delay.
     pub(super) fn expect_less(&mut self) {
         if self.expect == Expect::Free {
             self.expect = Expect::Unknown;
         }
     }
 
-    /// Notes a refusal. `rounds` is the time of some round trips.
+    /// Records a refusal. `rounds` is the time of some round trips.
     pub(super) fn note(&mut self, refusal: &Refusal, now: Instant, rounds: Duration) {
         if let Refusal::Scouted(left, _) = refusal {
             self.doubt_scout(*left, now, rounds);
@@ -131,9 +132,9 @@ impl Outlook {
         }
     }
 
-    /// If a key has no end, or the same end as before, it may not be the holder's: a caller asks again because the key
-    /// changed or expired, and this one did not. Then all nodes are asked soon. Not at once, because the key's delete
-    /// may be about to arrive.
+    /// If a key has no end, or the same end as before, it may not belong to the holder: a caller tries again because
+    /// the key changed or expired, and this one did not. Then all nodes get a request soon. Not at once, because the
+    /// key's delete may be about to arrive.
     fn doubt_scout(&mut self, left: Option<Duration>, now: Instant, rounds: Duration) {
         let ends = left.map(|left| now + left);
         // `since` ends at zero: the larger of the two directions is the distance.
@@ -145,28 +146,28 @@ impl Outlook {
         self.scouted = ends;
     }
 
-    /// Whether it has not lost a race yet. Those that have ask first.
+    /// Whether it has not lost a race yet. Callers that have lost one try first.
     pub(super) fn is_newcomer(&self) -> bool {
         self.losses == 0
     }
 
-    /// The delay after a scout's reply, which ends when all nodes are to be asked.
+    /// The delay after a scout's reply. It ends when all nodes must get a request.
     pub(super) fn until_all(&self, free: Duration, now: Instant) -> Duration {
-        // Never zero, or a caller would ask repeatedly without a delay.
+        // Never zero, or a caller would send requests without a delay.
         free.min(self.all_by.since(now).max(SPLIT.0))
     }
 }
 
 /// The end of an acquire without a `wait`: it fails when no quorum of nodes has replied for `unavailable_after`.
 ///
-/// A caller that waits for its turn has not asked any node, and may not get its turn before its own time is over.
+/// A caller that waits for its turn has sent no request, and may not get its turn before its own time is over.
 pub(super) struct OutageLimit {
     /// How long no quorum may reply. `None`: no limit, or `wait` is the limit.
     limit: Option<Duration>,
     started: Instant,
     /// Whether a round of this acquire has ended.
     asked: bool,
-    /// Whether it had to let others of this process go first.
+    /// Whether it waited for other callers of this process.
     pub(super) queued: bool,
     /// Since when no round has shown whether a quorum of nodes replies.
     doubtful_since: Option<Instant>,
@@ -183,7 +184,7 @@ impl OutageLimit {
         Some(NoQuorum { since: since.max(self.started), why })
     }
 
-    /// Notes whether a quorum replied in a round between these times.
+    /// Records whether a quorum replied in a round between these times.
     pub(super) fn note(
         &mut self,
         refusal: &Refusal,
@@ -200,7 +201,7 @@ impl OutageLimit {
                 let since = self.doubtful_since.take().unwrap_or(began);
                 ticket.quorum_missing((since, ended), &Arc::new(refusal.clone()));
             }
-            // The scout says nothing about the other nodes.
+            // The scout's reply does not show whether the other nodes work.
             None if matches!(refusal, Refusal::Scouted(..)) => {}
             None => self.doubtful_since = self.doubtful_since.or(Some(began)),
         }
@@ -223,8 +224,8 @@ impl OutageLimit {
         Some(self.no_quorum(ticket)?.since + limit)
     }
 
-    /// Ends when this acquire fails because no quorum replies.
-    pub(super) async fn given_up(&self, clock: &dyn Clock, ticket: &Ticket) {
+    /// Waits until this acquire fails because no quorum replies.
+    pub(super) async fn until_given_up(&self, clock: &dyn Clock, ticket: &Ticket) {
         let Some(limit) = self.limit else { return std::future::pending().await };
         loop {
             let (now, end) = (clock.now(), self.gives_up_at(ticket));

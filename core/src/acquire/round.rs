@@ -1,7 +1,7 @@
-//! One round of an acquire: ask, count, and say what it came to.
+//! Runs one round of an acquire: sends the requests, counts the votes and classifies the result.
 //!
-//! Which node is asked first, and when to give up, is the caller's choice ([`super::attempt`]); sending,
-//! counting and rolling back are [`VoteRound`]'s. Dropped at any await, a round leaves no key behind.
+//! The caller ([`super::attempt`]) decides which node gets the first request and when to give up. [`VoteRound`] sends,
+//! counts and rolls back. Dropping a round at any await leaves no key behind.
 
 use super::acquirer::Acquirer;
 use super::fencing;
@@ -20,7 +20,8 @@ pub(crate) enum Round {
     Refused(Refusal),
 }
 
-/// Waits for the connections that a single round needs: its deadline begins with them. `Err`: why there are none.
+/// Waits for the connections that a single round needs, because its deadline begins with them. Returns why there are
+/// none.
 pub(crate) async fn connect(request: &Request, acquirer: &Acquirer) -> Result<(), Refusal> {
     let nodes = &acquirer.leases.nodes;
     nodes.connect(&request.keys).await.map_err(|votes| match nodes.permanent(&votes) {
@@ -31,7 +32,7 @@ pub(crate) async fn connect(request: &Request, acquirer: &Acquirer) -> Result<()
     })
 }
 
-/// One round under a new token, which began at `now`. Each vote has its deadline, and the whole round `until`.
+/// Runs one round under a new token. It began at `now`. Each vote has a timeout, and the whole round ends at `until`.
 ///
 /// A `thorough` round finds out whether a quorum of nodes replies, even if failed nodes have already decided the vote.
 pub(crate) async fn round(
@@ -43,19 +44,21 @@ pub(crate) async fn round(
     let nodes = &acquirer.leases.nodes;
     let changes = acquirer.leases.watch.count();
     let clock = &*nodes.clock;
-    // `wait` may end before a vote's own deadline: it is one budget over everything.
+    // `wait` may end before the timeout of a vote.
     let timeout = request.node_timeout().min(until.since(now));
     let ttl = request.asked_ttl();
     let fencing = request.fencing(|| clock.wall_micros());
     let params = VoteParams { ttl, timeout, first: true, check: false, expect, fencing };
-    // The scout costs a round trip more, which a short ttl over a slow network may not have.
-    let patience = acquirer.leases.fairness.rounds().min(timeout);
-    // Without a bound such an acquire came too late in every round, and kept its place in the line forever.
-    let scouts =
-        expect == Expect::Contended && !thorough && nodes.list.len() > 1 && patience * 4 <= ttl;
+    // The scout takes an additional round trip, for which a short TTL over a slow network may leave no time.
+    let scout_timeout = acquirer.leases.fairness.rounds().min(timeout);
+    // Without this limit, every round of such an acquire would be too late, and it would never leave the queue.
+    let scouts = expect == Expect::Contended
+        && !thorough
+        && nodes.list.len() > 1
+        && scout_timeout * 4 <= ttl;
     let mut round = if scouts {
-        // In a box, as all that is rare here: it would make every acquire's future larger, which is moved about.
-        match Box::pin(VoteRound::scout(nodes, request.claim(), params, now, patience)).await {
+        // Boxed, because it is rarely needed and would enlarge the future of every acquire.
+        match Box::pin(VoteRound::scout(nodes, request.claim(), params, now, scout_timeout)).await {
             Ok(round) => round,
             Err((left, taken)) => return Round::Refused(Refusal::Scouted(left, taken)),
         }
@@ -68,19 +71,19 @@ pub(crate) async fn round(
         let deadline = round.started + timeout;
         Box::pin(round.votes.until_answered(clock, deadline)).await;
     }
-    // A round that `wait` cuts short says nothing about a node that is silent.
+    // A missing reply does not count as an outage if `wait` cut the round short.
     nodes.note(&round.votes, Some(timeout).filter(|timeout| *timeout == request.node_timeout()));
     if !round.votes.tally.met() {
         return Round::Refused(refused(request, &round));
     }
     let fencing = request.options.fencing;
-    // Before the lease is looked at: settling a token takes another round trip, and the lease's time goes on.
+    // Done before the validity is checked, because agreeing on a token may take another round trip.
     let fence = if fencing { Box::pin(fencing::agree(&mut round, until)).await } else { None };
     granted(request, acquirer, round, fence, changes)
 }
 
-/// A lease on what a quorum granted, if its fencing token stands and there is something left of it. `changes` is the
-/// number of changes before the round.
+/// Creates the lease that a quorum granted, if its fencing token is final and time is left. `changes` is the number of
+/// changes before the round.
 fn granted(
     request: &Request,
     acquirer: &Acquirer,
@@ -91,7 +94,7 @@ fn granted(
     let leases = &acquirer.leases;
     let now = leases.nodes.clock.now();
     let (validity, took) = (request.validity(round.started), now.since(round.started));
-    // A grant is not handed out if none of its TTL is left after the round.
+    // A grant without remaining time is not returned.
     if now >= validity.ends() {
         let nodes = leases.nodes.report(&round.votes, round.params.timeout);
         return Round::Refused(Refusal::Late(took, nodes));

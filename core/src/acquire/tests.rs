@@ -1,4 +1,4 @@
-//! When an acquire without a `wait` gives up, over nodes whose replies the test chooses and by a paused clock.
+//! Tests when an acquire without a `wait` gives up. The nodes are scripted, and the clock is paused.
 
 use std::future::{pending, ready};
 use std::pin::pin;
@@ -17,7 +17,7 @@ use crate::node::{Claim, Extension, Fault, Holder, Node, Reply, Taken, Vote, Vot
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What a node does with every vote.
+/// How a node handles every vote.
 #[derive(Clone, Copy)]
 enum Does {
     /// It cannot be reached.
@@ -26,7 +26,7 @@ enum Does {
     Hangs,
     /// Another client holds the lock there.
     Refuses,
-    /// The same, some time later.
+    /// The same, but the reply arrives after this time.
     RefusesIn(Duration),
     Grants,
     /// It grants, and its server is replaced before the round ends.
@@ -234,7 +234,7 @@ async fn refusing_quorum_restarts_the_limit() {
     }
 }
 
-/// One node of three is not a quorum, whether it is asked first or fails the vote together with another one.
+/// One node of three is not a quorum, whether it is the scout or fails the vote together with another one.
 #[tokio::test(start_paused = true)]
 async fn key_on_a_minority_does_not_hide_a_missing_quorum() {
     let minority = [
@@ -258,7 +258,7 @@ async fn queued_callers_give_up_at_their_own_limit() {
         sleep(3 * SECOND).await;
         setup.fails(setup.acquire()).await
     };
-    // More callers than can ask a silent node within the limit.
+    // More callers than a silent node allows within the limit.
     let first = futures_util::future::join_all((0..50).map(|_| setup.fails(setup.acquire())));
     let (first, (error, time)) = tokio::join!(first, later);
     for (error, time) in first {

@@ -1,8 +1,6 @@
-//! The votes of one round: every node is asked for its own, under a token of the round's own, and what fails is
-//! rolled back.
+//! The votes of one round, which has a separate token. A round that is not granted is rolled back.
 //!
-//! It does not know what an acquire makes of its outcome. Its one promise: a round that grants nothing leaves
-//! nothing.
+//! It guarantees that a round without a grant leaves no key. The caller decides what the result means.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,25 +11,25 @@ use crate::foreground;
 use crate::node::{Claim, Fault, Fencing, IMPOSSIBLE, Reply, Taken, Vote, VoteParams};
 use crate::quorum::{Collect, Counts, Nodes};
 
-/// A round under way. Whatever ends it without a grant, also its being dropped, sends the deletes that leave no
-/// vote of it behind.
+/// A round under way. If it ends without a grant, or is dropped, it sends deletes that remove all of its votes.
 pub(crate) struct VoteRound {
     /// The nodes that vote.
     pub(crate) nodes: Arc<Nodes>,
-    /// The claim that they vote on.
+    /// The keys and the token of the round.
     pub(crate) claim: Claim,
     /// How.
     pub(crate) params: VoteParams,
-    /// Before the first byte was sent.
+    /// Taken before the first byte was sent.
     pub(crate) started: Instant,
-    /// What they answered.
+    /// The replies so far.
     pub(crate) votes: Collect<Vote>,
-    /// Its votes belong to a lease: dropping it deletes nothing any more.
+    /// Whether the votes belong to a lease. Dropping the round then deletes nothing.
     kept: bool,
 }
 
 impl VoteRound {
-    /// Asks every node at once. `started` is read before: no node has counted for longer than the lease does.
+    /// Sends the request to every node at once. `started` is read before, so that no node ends its TTL before the lease
+    /// ends.
     pub(crate) fn open(
         nodes: &Arc<Nodes>,
         claim: Claim,
@@ -43,29 +41,28 @@ impl VoteRound {
         round
     }
 
-    /// Asks the scout, the first node that answers within `patience`, and the others once it has granted. One node
-    /// decides between contenders that would otherwise split the votes of many. `Err`: how long another client holds
-    /// it there, and which keys.
+    /// Sends the request to the scout, the first node that replies within `scout_timeout`, and to the others once it
+    /// has granted. One node then decides between contenders that would otherwise split the votes. If another client
+    /// holds keys there, returns for how long, and which ones.
     ///
-    /// Eight processes over five nodes hand a lock on 57 times a second without a scout, and some 2,000 times with one
-    /// (`bench/waits.py contend`). Which votes make a lease is the same either way.
+    /// The scout does not change which votes make a lease. For its effect see `bench/waits.py contend`.
     pub(crate) async fn scout(
         nodes: &Arc<Nodes>,
         claim: Claim,
         params: VoteParams,
         started: Instant,
-        patience: Duration,
+        scout_timeout: Duration,
     ) -> Result<Self, (Option<Duration>, Taken)> {
         let mut round = Self::begin(nodes, claim, params, started);
         while !round.votes.tally.decided() && round.ask_next() {
-            // Of several silent scouts each would add its patience: an acquire outlived its `wait` by that.
-            let until = (nodes.clock.now() + patience).min(round.started + params.timeout);
+            // One deadline for all scouts. With one each, several silent scouts could exceed the `wait` of the acquire.
+            let until = (nodes.clock.now() + scout_timeout).min(round.started + params.timeout);
             round.votes.until_last(&*nodes.clock, until).await;
             match round.votes.answers.last() {
                 Some(Some(Ok(Vote::Held(left, taken)))) => return Err((*left, *taken)),
                 // An error decides nothing, so the next node is the scout.
                 Some(Some(Err(_))) => {}
-                // Granted, or too slow to be waited for alone.
+                // Granted, or too slow to wait for it alone.
                 _ => break,
             }
         }
@@ -73,7 +70,7 @@ impl VoteRound {
         Ok(round)
     }
 
-    /// A round that has not asked any node yet.
+    /// Creates a round that has sent no request.
     fn begin(nodes: &Arc<Nodes>, claim: Claim, params: VoteParams, started: Instant) -> Self {
         let votes = Collect::over(nodes.list.len(), |vote| match vote {
             Vote::Granted(_) => Counts::Granted,
@@ -82,37 +79,37 @@ impl VoteRound {
         Self { nodes: Arc::clone(nodes), claim, params, started, votes, kept: false }
     }
 
-    /// In the order of the list, because only its position identifies an answer.
+    /// Sends the request to the next node. Uses the order of the list, because the position identifies a reply.
     fn ask_next(&mut self) -> bool {
         let Some(node) = self.nodes.list.get(self.votes.answers.len()) else { return false };
         self.votes.add(believable(node.acquire(&self.claim, self.params), self.params.fencing));
         true
     }
 
-    /// Every node that was not asked yet.
+    /// Sends the request to every remaining node.
     fn ask_others(&mut self) {
         while self.ask_next() {}
     }
 
-    /// Listens until the outcome is certain, or the votes' own deadline.
+    /// Collects votes until the outcome is certain or the votes time out.
     pub(crate) fn count<'a>(&'a mut self, clock: &'a dyn Clock) -> impl Future<Output = ()> + 'a {
         self.votes.until_decided(clock, self.started + self.params.timeout)
     }
 
-    /// The votes, also those still under way or not even sent, belong to a lease from now on.
+    /// Makes the votes part of a lease, including those that are under way or not sent yet.
     ///
-    /// None of them is deleted before the lease is over: a delete that is late could take away a node that an
-    /// extend has counted since.
+    /// None of them is deleted before the lease ends. A late delete could remove a key that an extend has counted
+    /// since.
     pub(crate) fn keep(&mut self) -> Collect<Vote> {
         self.kept = true;
-        // What is left behind knows no node: its drop has nothing to stop.
+        // The empty collection has no replies to stop on drop.
         std::mem::replace(&mut self.votes, Collect::over(0, |_| Counts::Granted))
     }
 }
 
-/// A token that no rule gives is that node's fault, not everybody's next token.
+/// Turns a fencing token that the rule cannot produce into an error of that node, so that no later token builds on it.
 ///
-/// Without fencing there is nothing to believe, and nothing is allocated.
+/// Without fencing it returns the vote unchanged and allocates nothing.
 fn believable(vote: Reply<Vote>, fencing: Fencing) -> Reply<Vote> {
     if fencing == Fencing::Off {
         return vote;
@@ -127,8 +124,8 @@ fn believable(vote: Reply<Vote>, fencing: Fencing) -> Reply<Vote> {
 
 impl Drop for VoteRound {
     fn drop(&mut self) {
-        // An acquire that is still listened to may be sent again after a script reload; its delete must be last.
-        // (Only requests with a listener are sent again: `node::redis::protocol`.)
+        // An acquire whose reply is still awaited may be sent again after a script reload. Its delete must be last, so
+        // the round stops listening first.
         self.votes.stop_listening();
         if self.kept {
             return;

@@ -54,7 +54,7 @@ pub(crate) struct Config {
     pub(crate) scripts: Option<bool>,
     /// The source of every deadline.
     pub(crate) clock: Arc<dyn Clock>,
-    /// Where the tasks that keep leases run.
+    /// Where the tasks run that renew leases.
     pub(crate) host: Host,
     /// The runtime whose tasks read replies directly.
     pub(crate) runtime: Option<Arc<OnRuntime>>,
@@ -83,7 +83,7 @@ pub struct Settings {
     pub(crate) scripts: Option<bool>,
     /// Replaces the system clock.
     pub(crate) clock: Option<Arc<dyn Clock>>,
-    /// Where the tasks that keep leases run, if not on the background thread.
+    /// Where the tasks run that renew leases, if not on the background thread.
     pub(crate) host: Host,
     /// The runtime whose tasks read replies directly.
     pub(crate) runtime: Option<tokio::runtime::Handle>,

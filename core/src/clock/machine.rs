@@ -1,20 +1,20 @@
 //! Reads the monotonic clocks of the operating system.
 //!
-//! The clock that counts a suspend differs by system. [`super::furthest`] combines the readings.
+//! Which clock counts a suspend depends on the system. [`super::suspend_aware`] combines the readings.
 
 use super::instant::Instant;
 
 /// The current time. It starts with the value of the clock that counts a suspend, and then follows the faster clock.
 #[cfg(any(target_os = "linux", target_os = "android", target_os = "macos"))]
 pub(crate) fn now() -> Instant {
-    use super::furthest::Furthest;
-    static FURTHEST: Furthest = Furthest::new();
+    use super::suspend_aware::SuspendAwareClock;
+    static CLOCK: SuspendAwareClock = SuspendAwareClock::new();
     // On macOS, CLOCK_MONOTONIC continues during sleep, unlike CLOCK_UPTIME_RAW.
     #[cfg(target_os = "macos")]
     const COUNTS_SUSPEND: libc::clockid_t = libc::CLOCK_MONOTONIC;
     #[cfg(not(target_os = "macos"))]
     const COUNTS_SUSPEND: libc::clockid_t = libc::CLOCK_BOOTTIME;
-    let now = FURTHEST.now(|| nanos(COUNTS_SUSPEND), || nanos(libc::CLOCK_MONOTONIC_RAW));
+    let now = CLOCK.now(|| nanos(COUNTS_SUSPEND), || nanos(libc::CLOCK_MONOTONIC_RAW));
     Instant::from_nanos(now)
 }
 

@@ -3,14 +3,14 @@
 //! The lifetime of a lease never depends on a wall clock. A step forward would end every lease, and a step back would
 //! extend it beyond its end. A client may use another [`Clock`], as the simulation does.
 
-mod ahead;
-mod furthest;
 pub(crate) mod instant;
 pub(crate) mod machine;
+mod offset;
+mod suspend_aware;
 
-pub(crate) use ahead::Ahead;
 pub use instant::Instant;
 pub(crate) use instant::NEVER;
+pub(crate) use offset::OffsetClock;
 
 use std::future::Future;
 use std::pin::Pin;

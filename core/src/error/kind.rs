@@ -76,7 +76,7 @@ impl ErrorKind {
 pub enum NodeState {
     /// The node did what was requested.
     Granted,
-    /// An owner has the key. For an acquire, this is another owner.
+    /// An owner holds the key. For an acquire, this is another owner.
     Held,
     /// The lock was released and is not held, but its key stays until `min_hold` has passed. Until then it cannot be
     /// acquired.

@@ -43,7 +43,7 @@ struct Repr {
     kind: ErrorKind,
     /// Escaped, so that it is a single line.
     message: String,
-    /// The key as it is in Redis, not as messages show it.
+    /// The key as stored in Redis, unlike the escaped one in messages.
     resource: Option<String>,
     /// How long the caller waited.
     waited: Option<Duration>,
@@ -168,9 +168,9 @@ impl Error {
         self
     }
 
-    /// Ends an acquire that could have gone on: adds what to do about that.
+    /// Adds advice to the error of an acquire that gave up but could have continued.
     ///
-    /// It is not retried, also if its last grant was read too late.
+    /// Such an acquire is not retried, even if its last grant was read too late.
     pub(crate) fn given_up(mut self, advice: String) -> Self {
         self.0.late = false;
         self.0.advice = Some(advice);

@@ -24,7 +24,7 @@ pub struct NodeReport {
     pub state: NodeState,
     /// The error text of the node.
     ///
-    /// `None` if `state` says it all. Text of a server is cut at 200 characters, and passwords are removed.
+    /// `None` if `state` is sufficient. Text of a server is cut at 200 characters, and passwords are removed.
     pub error: Option<String>,
     /// The error of the operating system.
     pub(crate) cause: Option<Cause>,

@@ -142,13 +142,13 @@ impl LeaseHandle {
         let state = Arc::clone(&self.0);
         async move {
             loop {
-                let mut bell = std::pin::pin!(state.bell.notified());
+                let mut notified = std::pin::pin!(state.ended.notified());
                 // Registered before the check, so that a loss in between is not missed.
-                bell.as_mut().enable();
+                notified.as_mut().enable();
                 if let Some(error) = state.loss() {
                     return error;
                 }
-                bell.await;
+                notified.await;
             }
         }
     }
@@ -170,12 +170,12 @@ impl LeaseHandle {
         let state = Arc::clone(&self.0);
         async move {
             loop {
-                let mut bell = std::pin::pin!(state.bell.notified());
-                bell.as_mut().enable();
+                let mut notified = std::pin::pin!(state.ended.notified());
+                notified.as_mut().enable();
                 if !state.is_held() {
                     return state.loss();
                 }
-                bell.await;
+                notified.await;
             }
         }
     }

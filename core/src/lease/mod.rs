@@ -7,6 +7,7 @@
 mod checks;
 mod extend;
 mod handle;
+mod logged;
 mod monitor;
 mod params;
 mod phase;
@@ -14,7 +15,6 @@ mod registry;
 mod release;
 mod renewal;
 mod report;
-mod said;
 mod state;
 mod validity;
 
@@ -30,12 +30,12 @@ use crate::foreground;
 
 pub(crate) use extend::{ExtendRound, Verdict};
 pub use handle::LeaseHandle;
+pub(crate) use logged::Logged;
 pub(crate) use monitor::monitor;
 pub(crate) use params::LeaseParams;
 pub use params::{CallSite, Owner};
 pub(crate) use registry::Registry;
-pub(crate) use release::{confirmed, take_back};
-pub(crate) use said::Said;
+pub(crate) use release::{confirmed, revoke};
 pub(crate) use state::{Leases, State};
 pub(crate) use validity::Validity;
 

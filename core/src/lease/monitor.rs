@@ -20,7 +20,7 @@ use super::registry::Registry;
 use super::renewal::{Work, renew, to_check};
 use super::state::State;
 use crate::clock::{Clock, Instant, NEVER};
-use crate::node::{Changes, Told, slot};
+use crate::node::{Changes, PendingChanges, slot};
 
 /// Renewals that are due within this time are sent with the one that is due, so that many leases share packets and
 /// wake-ups.
@@ -83,17 +83,17 @@ impl Monitor {
                 () = self.clock.sleep_until(next), if next < NEVER => {
                     if self.changes.many_wait() && self.clock.now() >= self.all_from {
                         // Reported earlier, and held back until the next check of all leases is allowed.
-                        let told = self.changes.take(true);
-                        self.check(&told);
+                        let changes = self.changes.take(true);
+                        self.check(&changes);
                     }
-                    self.do_due();
+                    self.run_due_events();
                 }
-                () = self.changes.told() => {
-                    let told = self.changes.take(self.clock.now() >= self.all_from);
-                    if told.closed {
+                () = self.changes.changed() => {
+                    let changes = self.changes.take(self.clock.now() >= self.all_from);
+                    if changes.closed {
                         return;
                     }
-                    self.check(&told);
+                    self.check(&changes);
                 },
                 Some(first) = self.renewals.next(), if !self.renewals.is_empty() => {
                     // Renewals finish in batches. One turn of the loop for each would cost more than the renewal.
@@ -112,24 +112,24 @@ impl Monitor {
     }
 
     /// Checks every lease that a change may concern.
-    fn check(&mut self, told: &Told) {
-        for key in &told.keys {
+    fn check(&mut self, changes: &PendingChanges) {
+        for key in &changes.keys {
             self.renewals.extend(to_check(self.registry.on(key)));
         }
-        if !told.all && told.slots.is_empty() {
+        if !changes.all && changes.slots.is_empty() {
             return;
         }
         // Rate limit: a node that reconnects or sends many notifications would otherwise trigger a check of every lease
         // at every node each time.
         self.all_from = self.clock.now() + ALL_AGAIN;
         let mut leases = self.registry.leases();
-        let moved = |key: &String| told.slots.contains(&slot(key));
-        leases.retain(|state| told.all || state.params.claim.keys.first().is_some_and(moved));
+        let moved = |key: &String| changes.slots.contains(&slot(key));
+        leases.retain(|state| changes.all || state.params.claim.keys.first().is_some_and(moved));
         self.renewals.extend(to_check(leases));
     }
 
     /// Removes events of ended leases, because leases with long TTLs may come and go by the thousand.
-    fn forget_what_is_over(&mut self) {
+    fn remove_ended_events(&mut self) {
         // Runs only if it at least halves the agenda. This spreads the cost over as many leases as were removed.
         if self.agenda.len() > STALE && self.agenda.len() > STALE + 4 * self.registry.count() {
             let leases = self.registry.leases();
@@ -140,7 +140,7 @@ impl Monitor {
 
     /// Adds the events of new leases to the agenda. Returns when to look again.
     fn plan(&mut self) -> Instant {
-        self.forget_what_is_over();
+        self.remove_ended_events();
         let agenda = &mut self.agenda;
         self.registry.plan(self.clock.now(), |new| {
             agenda.extend(new.iter().flat_map(|state| events(state)).map(Reverse));
@@ -150,7 +150,7 @@ impl Monitor {
     }
 
     /// Starts the renewals that are due and checks the deadlines. Reading a deadline marks an expired lease as lost.
-    fn do_due(&mut self) {
+    fn run_due_events(&mut self) {
         for (due, state) in self.due() {
             match due {
                 Due::Renewal => self.renewals.push(renew(state)),

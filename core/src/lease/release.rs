@@ -50,7 +50,7 @@ fn end(state: &State, stay: Duration) -> Sent {
 /// ended.
 ///
 /// Used by `release_all` and `shutdown`, which the owner did not call.
-pub(crate) fn take_back(state: &State) -> Option<Collect<bool>> {
+pub(crate) fn revoke(state: &State) -> Option<Collect<bool>> {
     let phase = state.held_phase()?;
     let now = state.now();
     let end = Status::Lost(LossReason::Revoked, now);
@@ -84,11 +84,11 @@ fn send_deletes(
     drop(phase);
     state.unregister();
     state.leases.fairness.released(state.keys(), now);
-    state.ring();
+    state.notify_ended();
     if !unsent {
         return None;
     }
-    let tell = || twins(state).iter().for_each(|twin| twin.lose(LossReason::Revoked));
+    let tell = || sharing_token(state).iter().for_each(|twin| twin.lose(LossReason::Revoked));
     tell();
     // The keys of a lost lease are probably gone. A server with client tracking would remember the absent keys.
     let (leases, claim) = (&state.leases, &state.params.claim);
@@ -120,7 +120,7 @@ pub(crate) fn detach(state: &State) -> bool {
     state.end(&mut phase, Status::Detached, state.now());
     drop(phase);
     state.unregister();
-    state.ring();
+    state.notify_ended();
     state.report(Status::Detached);
     true
 }
@@ -128,7 +128,7 @@ pub(crate) fn detach(state: &State) -> bool {
 /// Leases with the same token, of which one attached to the other.
 ///
 /// They must be notified. Otherwise each would rely on deleted keys until its next renewal.
-fn twins(state: &State) -> Vec<Arc<State>> {
+fn sharing_token(state: &State) -> Vec<Arc<State>> {
     let others = state.keys().iter().flat_map(|key| state.leases.registry.on(key));
     others.filter(|other| other.params.claim.token == state.params.claim.token).collect()
 }

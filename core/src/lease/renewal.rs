@@ -19,14 +19,14 @@ use crate::telemetry::{Level, Topic, log};
 /// The minimum pause before a renewal is retried.
 ///
 /// A twentieth of the shortest TTL is 5 ms. This limit only prevents a busy loop if a shorter TTL ever gets in.
-const SOON: Duration = Duration::from_millis(1);
+const MIN_RETRY_DELAY: Duration = Duration::from_millis(1);
 /// The pause before a missing key is restored, which covers a delete that is on its way to all nodes.
 ///
 /// Otherwise a holder that restores each missing key immediately could keep a lock that is being deleted everywhere,
 /// and would never be notified.
-const MOMENT: Duration = Duration::from_millis(100);
+const RESTORE_DELAY: Duration = Duration::from_millis(100);
 /// Minimum time between two checks of one lease, no matter how many changes are reported.
-const BETWEEN: Duration = Duration::from_millis(20);
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A future that the monitor runs.
 pub(crate) type Work = Pin<Box<dyn Future<Output = Next> + Send>>;
@@ -48,14 +48,15 @@ pub(crate) fn renew(state: Arc<State>) -> Work {
         warn_if_long(&state);
         let round = confirmed(&state, extend::send(&state, ttl)).await;
         state.leases.counts.renewed(round.is_some());
-        say(&state, ttl, round.is_some());
+        log_renewal(&state, ttl, round.is_some());
         let started = round.as_ref().map(|round| round.validity.started);
-        let rest = round.and_then(|round| mend(&state, round, false));
+        let rest = round.and_then(|round| restore_missing(&state, round, false));
         let now = state.now();
         // Measured from the start of the round, because the TTL on the nodes starts there. Without a confirmation it
         // retries soon, because only the deadline can end the lease.
         let again = state.renewal().map(|ttl| {
-            let next = started.map_or(now + (ttl / 20).max(SOON), |started| started + ttl / 3);
+            let next =
+                started.map_or(now + (ttl / 20).max(MIN_RETRY_DELAY), |started| started + ttl / 3);
             (next.max(now), state.id)
         });
         Next { again, rest }
@@ -63,7 +64,7 @@ pub(crate) fn renew(state: Arc<State>) -> Work {
 }
 
 /// Logs the result of a renewal. Losses are logged where they are detected.
-fn say(state: &State, ttl: Duration, confirmed: bool) {
+fn log_renewal(state: &State, ttl: Duration, confirmed: bool) {
     if !log::wanted(Level::Debug, Topic::Lease) {
         return;
     }
@@ -71,12 +72,12 @@ fn say(state: &State, ttl: Duration, confirmed: bool) {
     let left = end.since(state.now());
     if confirmed {
         log::event!(
-            Debug, Lease, in state.place(),
+            Debug, Lease, in state.log_context(),
             { key: state.key(), token: state.token_prefix(), ttl_ms: ttl, remaining_ms: left }, "renewed"
         );
     } else {
         log::event!(
-            Debug, Lease, in state.place(),
+            Debug, Lease, in state.log_context(),
             { key: state.key(), token: state.token_prefix(), remaining_ms: left },
             "renewal failed, retrying until the lease expires"
         );
@@ -101,7 +102,7 @@ fn warn_if_long(state: &State) {
             return;
         }
         log::event!(
-            Warn, Lease, in state.place(), { key: state.key(), held: seconds(held) }, "held for more than ten times \
+            Warn, Lease, in state.log_context(), { key: state.key(), held: seconds(held) }, "held for more than ten times \
                 its TTL{place}",
             place = place
         );
@@ -125,11 +126,11 @@ fn check(state: Arc<State>) -> Work {
             let round = confirmed(&state, extend::send_check(&state, end.since(begun))).await;
             // Only the last check heals, because later notifications may have outdated the earlier ones.
             if !state.checks.end() {
-                let rest = round.and_then(|round| mend(&state, round, true));
+                let rest = round.and_then(|round| restore_missing(&state, round, true));
                 return Next { again: None, rest };
             }
             // Changes were reported in the meantime. One more check covers all of them.
-            state.leases.nodes.clock.sleep_until(begun + BETWEEN).await;
+            state.leases.nodes.clock.sleep_until(begun + CHECK_INTERVAL).await;
         }
     })
 }
@@ -145,7 +146,7 @@ async fn confirmed(state: &State, sent: Option<ExtendRound>) -> Option<ExtendRou
 
 /// Waits for the replies that the confirmation did not need, and restores missing keys. After a `check`, it waits only
 /// until the next check begins.
-fn mend(state: &Arc<State>, mut first: ExtendRound, check: bool) -> Option<Work> {
+fn restore_missing(state: &Arc<State>, mut first: ExtendRound, check: bool) -> Option<Work> {
     // The common case: all replies have arrived and no key is missing.
     if first.votes.is_complete() && !first.votes.has(Extension::Missing) {
         return None;
@@ -171,7 +172,7 @@ fn mend(state: &Arc<State>, mut first: ExtendRound, check: bool) -> Option<Work>
         // The missing key may be the first of a lock that is being deleted on every node. Look again before restoring
         // it.
         let Some(ttl) = state.held_phase().map(|phase| phase.ttl) else { return done() };
-        clock.sleep_until(clock.now() + MOMENT.min(ttl / 20)).await;
+        clock.sleep_until(clock.now() + RESTORE_DELAY.min(ttl / 20)).await;
         let Some(left) = state.deadline().map(|end| end.since(state.now())) else { return done() };
         // The second round renews the lease, or only checks it if the lease is not renewed.
         let second = match state.renewal() {

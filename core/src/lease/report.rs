@@ -7,7 +7,7 @@ use super::phase::{Phase, Status};
 use super::state::State;
 use crate::clock::Instant;
 use crate::error::LossReason;
-use crate::telemetry::log::Place;
+use crate::telemetry::log::LogContext;
 use crate::telemetry::{Spans, log, metrics};
 
 impl State {
@@ -28,11 +28,11 @@ impl State {
     pub(super) fn report(&self, end: Status) {
         let word = match end {
             Status::Lost(reason, _) => {
-                self.ring();
+                self.notify_ended();
                 macro_rules! say {
                     ($level:ident) => {
                         log::event!(
-                            $level, Lease, in self.place(),
+                            $level, Lease, in self.log_context(),
                             {
                                 key: self.key(), reason: reason.as_str(), token: self.token_prefix(),
                                 held_ms: self.age(), attached: self.attached(),
@@ -50,7 +50,7 @@ impl State {
             }
             Status::Released => {
                 log::event!(
-                    Debug, Lease, in self.place(),
+                    Debug, Lease, in self.log_context(),
                     {
                         key: self.key(), token: self.token_prefix(), held_ms: self.age(), attached: self.attached(),
                     },
@@ -60,7 +60,7 @@ impl State {
             }
             Status::Detached => {
                 log::event!(
-                    Debug, Lease, in self.place(),
+                    Debug, Lease, in self.log_context(),
                     {
                         key: self.key(), token: self.token_prefix(), held_ms: self.age(), attached: self.attached(),
                     },
@@ -89,8 +89,8 @@ impl State {
     }
 
     /// The span that events belong to.
-    pub(crate) fn place(&self) -> Option<Arc<Place>> {
-        self.spans.get()?.place()
+    pub(crate) fn log_context(&self) -> Option<Arc<LogContext>> {
+        self.spans.get()?.log_context()
     }
 
     /// A log field that tells the end of an attached lease from the end of an acquired one.

@@ -6,10 +6,10 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::checks::Checks;
+use super::logged::Logged;
 use super::params::{CallSite, LeaseParams, Owner};
 use super::phase::{Phase, Status};
 use super::registry::Registry;
-use super::said::Said;
 use super::validity::Validity;
 use crate::clock::{Instant, NEVER};
 use crate::error::{Error, LossReason};
@@ -33,7 +33,7 @@ pub(crate) struct Leases {
     /// Tracks which keys other clients want.
     pub(crate) fairness: Fairness,
     /// Tracks the warnings about long holds.
-    pub(crate) long: Said,
+    pub(crate) long: Logged,
     /// Limits the log records about releases that no quorum confirmed.
     pub(crate) unconfirmed: Mutex<Throttle>,
 }
@@ -59,7 +59,7 @@ pub(crate) struct State {
     /// Counts the checks of the lease.
     pub(super) checks: Checks,
     /// Notified when the lease ends.
-    pub(crate) bell: Notify,
+    pub(crate) ended: Notify,
 }
 
 impl State {
@@ -78,7 +78,7 @@ impl State {
             spans: OnceLock::new(),
             phase: Mutex::new(phase),
             checks: Checks::default(),
-            bell: Notify::new(),
+            ended: Notify::new(),
         });
         leases.registry.add(state.id, &state.params.claim.keys, &state, first);
         state
@@ -161,7 +161,7 @@ impl State {
 
     /// Whether the owner released the lease. Unlike [`State::is_released`] it changes nothing.
     #[cfg(test)]
-    pub(crate) fn given_back(&self) -> bool {
+    pub(crate) fn was_released(&self) -> bool {
         self.phase.lock().unwrap_or_else(PoisonError::into_inner).status == Status::Released
     }
 
@@ -219,8 +219,8 @@ impl State {
     }
 
     /// Wakes everything that waits for the end of the lease.
-    pub(crate) fn ring(&self) {
-        self.bell.notify_waiters();
+    pub(crate) fn notify_ended(&self) {
+        self.ended.notify_waiters();
     }
 
     /// The error with the loss reason, if the lease was lost.

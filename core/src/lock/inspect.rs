@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{NodeReport, NodeState};
-use crate::node::{Fault, Holder, KEPT, Node};
+use crate::node::{Fault, Holder, KEPT_PREFIX, Node};
 use crate::quorum::{Collect, Counts, Nodes};
 use crate::text::escaped;
 
@@ -113,7 +113,7 @@ fn quorums_holder(votes: &Collect<Option<Holder>>) -> Option<(Option<Duration>, 
     let (token, mut lefts) = by_token.into_iter().find(|(_, lefts)| lefts.len() >= needed)?;
     lefts.sort_unstable();
     let left = lefts[lefts.len() - needed];
-    Some(((left != Duration::MAX).then_some(left), token.starts_with(KEPT)))
+    Some(((left != Duration::MAX).then_some(left), token.starts_with(KEPT_PREFIX)))
 }
 
 /// Converts the reply of one node.
@@ -125,7 +125,7 @@ fn word(
     // A node may be free and still grant no lease. This explains why an acquire fails although the lock is not held.
     let guarded = node.guard_fault(key).map(|fault| fault.to_string());
     let (state, holder, error) = match answer {
-        Some(Ok(Some(holder))) if holder.token.starts_with(KEPT) => {
+        Some(Ok(Some(holder))) if holder.token.starts_with(KEPT_PREFIX) => {
             (NodeState::Kept, Some(holder), guarded)
         }
         Some(Ok(Some(holder))) => (NodeState::Held, Some(holder), guarded),
@@ -140,7 +140,7 @@ fn word(
         remaining: holder.as_ref().and_then(|holder| holder.remaining),
         // Escaped for terminals, because another program may have written it.
         token: holder.map(|holder| {
-            escaped(holder.token.strip_prefix(KEPT).unwrap_or(&holder.token).chars().take(8))
+            escaped(holder.token.strip_prefix(KEPT_PREFIX).unwrap_or(&holder.token).chars().take(8))
         }),
         error,
     }

@@ -37,7 +37,7 @@ fn hash(of: impl Hash) -> u64 {
 
 /// The limit for the names of changed keys, in bytes. Above it, any key may have changed. Bytes are counted instead of
 /// keys, because a name may have up to 64 KiB.
-const ROOM: usize = 256 << 10;
+const MAX_KEY_BYTES: usize = 256 << 10;
 
 /// The changes since the monitor last took them.
 #[derive(Default)]
@@ -45,7 +45,7 @@ pub(crate) struct Changes {
     /// Locked only briefly, to update the sets.
     pending: Mutex<Pending>,
     /// Stores one wakeup if the monitor does not wait yet, so that no change is missed.
-    bell: Notify,
+    changed: Notify,
     /// The number of changes so far. Written under the lock of `pending`.
     count: AtomicU64,
 }
@@ -67,7 +67,7 @@ struct Pending {
 }
 
 /// The changes that the monitor must check.
-pub(crate) struct Told {
+pub(crate) struct PendingChanges {
     /// The keys that changed.
     pub(crate) keys: HashSet<String>,
     /// Hash slots whose keys may have changed.
@@ -89,13 +89,13 @@ impl Changes {
         self.remember(&mut pending.recent, &change);
         match change {
             Change::All | Change::Flush => pending.all = true,
-            // "All" includes it already.
+            // Any key may have changed, which includes this change.
             Change::Key(_) | Change::Slots(_) if pending.all => {}
             Change::Slots(slots) => pending.slots.extend(slots),
             Change::Key(key) => {
                 pending.bytes += key.len();
                 pending.keys.insert(key);
-                pending.all = pending.bytes > ROOM;
+                pending.all = pending.bytes > MAX_KEY_BYTES;
             }
         }
         if pending.all {
@@ -103,7 +103,7 @@ impl Changes {
             (pending.keys, pending.slots, pending.bytes) = (HashSet::new(), HashSet::new(), 0);
         }
         drop(pending);
-        self.bell.notify_one();
+        self.changed.notify_one();
     }
 
     /// Counts a change. A lock that is being acquired has no lease yet that the monitor could check.
@@ -141,14 +141,14 @@ impl Changes {
     }
 
     /// Waits until there are changes to take.
-    pub(crate) async fn told(&self) {
-        self.bell.notified().await;
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
     }
 
     /// Takes the changed keys. Takes the slots and "all keys" only if `many_now` is set.
     ///
     /// Checking many leases costs one round for each of them, so the monitor decides how often to do that.
-    pub(crate) fn take(&self, many_now: bool) -> Told {
+    pub(crate) fn take(&self, many_now: bool) -> PendingChanges {
         let mut pending = self.pending();
         pending.bytes = 0;
         let keys = std::mem::take(&mut pending.keys);
@@ -157,7 +157,7 @@ impl Changes {
             slots = std::mem::take(&mut pending.slots);
             all = std::mem::take(&mut pending.all);
         }
-        Told { keys, slots, all, closed: pending.closed }
+        PendingChanges { keys, slots, all, closed: pending.closed }
     }
 
     /// Whether changed slots or "all keys" are still to be taken.
@@ -168,12 +168,12 @@ impl Changes {
 }
 
 /// The sending side of the changes. Dropping it notifies the monitor, which then ends.
-pub(super) struct Teller(pub(super) Arc<Changes>);
+pub(super) struct ChangeSender(pub(super) Arc<Changes>);
 
-impl Drop for Teller {
+impl Drop for ChangeSender {
     fn drop(&mut self) {
         self.0.pending().closed = true;
-        self.0.bell.notify_one();
+        self.0.changed.notify_one();
     }
 }
 

@@ -12,8 +12,8 @@ use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 use super::{
-    Claim, Extension, Fault, Fencing, Holder, KEPT, Node, Outage, Reply, Taken, Vote, VoteParams,
-    Watch,
+    Claim, Extension, Fault, Fencing, Holder, KEPT_PREFIX, Node, Outage, Reply, Taken, Vote,
+    VoteParams, Watch,
 };
 use crate::clock::{Clock, Instant};
 pub(crate) use store::Memory;
@@ -107,7 +107,8 @@ impl Node for MemoryNode {
                 // time to wait.
                 let others = entries.filter(|(_, entry)| *entry.token != *claim.token);
                 if let Some(last) = others.clone().map(|(_, entry)| entry.expires).max() {
-                    let kept = others.clone().all(|(_, entry)| entry.token.starts_with(KEPT));
+                    let kept =
+                        others.clone().all(|(_, entry)| entry.token.starts_with(KEPT_PREFIX));
                     let taken: Taken = others.map(|(at, _)| at).collect();
                     return Vote::Held(Some(last.since(now)), taken.that_stay(kept));
                 }
@@ -126,7 +127,7 @@ impl Node for MemoryNode {
     fn extend(&self, claim: &Claim, params: VoteParams) -> Reply<Extension> {
         self.answer(|| {
             self.run(&*claim.keys, |keys, now| {
-                let is_held = |entry: &&Entry| !entry.token.starts_with(KEPT);
+                let is_held = |entry: &&Entry| !entry.token.starts_with(KEPT_PREFIX);
                 let owner = |key| keys.get(key).filter(is_held);
                 let owners: Vec<_> = claim.keys.iter().map(owner).collect();
                 // Another owner's key takes precedence over a missing one, because it is the clearer reason for a loss.

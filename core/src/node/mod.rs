@@ -4,8 +4,8 @@
 //! process.
 //!
 //! The algorithm uses only this trait. Nodes do not know how votes count, what a quorum is, or which callers wait for a
-//! lock. They never retry: each command runs at most once, and its result is exact or an error. Only a cluster sends a
-//! command again, which a server did not run because it does not have the key.
+//! lock. They never retry: each command runs at most once, and its result is exact or an error. The exception is a
+//! cluster: it sends a command again if a server did not run it because the server does not have the key.
 
 mod address;
 mod changes;
@@ -29,7 +29,7 @@ use crate::clock::Instant;
 
 pub(crate) use ::redis::ConnectionInfo;
 pub(crate) use address::Address;
-pub(crate) use changes::{Change, Changes, Told};
+pub(crate) use changes::{Change, Changes, PendingChanges};
 pub(crate) use existing::{taken_over, unseen};
 pub(crate) use fault::{CONFIRMED_AFTER, Fault, Remedy};
 pub(crate) use fencing::{Fencing, IMPOSSIBLE};
@@ -41,12 +41,12 @@ pub(crate) use redis::{
 };
 #[cfg(test)]
 pub(crate) use redis::{
-    ConfirmRequests, Detour, HeldGrants, Map, Member, Place, Purpose, Ruling, follow, is_forwarded,
-    is_immediate, redirect_pause, rested, ruling,
+    ConfirmRequests, HeldGrants, Map, Member, Purpose, Redirects, Ruling, ServerAddress, follow,
+    is_forwarded, is_immediate, redirect_pause, rested, ruling,
 };
 pub use redis::{Pem, TlsOptions};
 pub(crate) use slots::{SLOTS, hash_tag, several_slots, slot};
-pub(crate) use vote::{Claim, Expect, Extension, Holder, KEPT, Taken, Vote, VoteParams};
+pub(crate) use vote::{Claim, Expect, Extension, Holder, KEPT_PREFIX, Taken, Vote, VoteParams};
 pub(crate) use watch::Watch;
 
 /// The pending reply to a command. The command was sent when the method returned. Dropping the reply does not cancel
@@ -62,7 +62,7 @@ pub(crate) type Reply<T> = Pin<Box<dyn Future<Output = Result<T, Fault>> + Send>
 /// A cancelled acquire sends its deletes in `Drop`, after its votes on the same connections. The algorithm never spawns
 /// a task.
 pub(crate) trait Node: Send + Sync {
-    /// Returns the node's URL without its password. It names the node in errors and logs.
+    /// Returns the node's URL without its password. Errors and logs show it.
     fn url(&self) -> &str;
 
     /// Returns where failed attempts and replies are recorded, or `None` if they are not.

@@ -21,7 +21,7 @@ pub(crate) struct Claim {
 
 /// The prefix of the token in a key that was released and remains for `min_hold`. Such a key has no owner: neither the
 /// client that released it nor one that attached to it.
-pub(crate) const KEPT: &str = "kept:";
+pub(crate) const KEPT_PREFIX: &str = "kept:";
 
 impl Claim {
     /// Creates a claim with a new token, so that its delete can never affect the grant of another round.
@@ -36,7 +36,7 @@ impl Claim {
 
     /// Returns the value of keys that remain after their release.
     pub(crate) fn kept(&self) -> String {
-        format!("{KEPT}{}", self.token)
+        format!("{KEPT_PREFIX}{}", self.token)
     }
 }
 
@@ -142,7 +142,7 @@ pub(crate) enum Extension {
 /// The holder of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Holder {
-    /// The value of the key. With the prefix [`KEPT`], the key has no holder.
+    /// The value of the key. With the prefix [`KEPT_PREFIX`], the key has no holder.
     pub(crate) token: String,
     /// The remaining time by the node's own clock when it replied, or `None` without a known end.
     pub(crate) remaining: Option<Duration>,

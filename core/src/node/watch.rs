@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use smallvec::SmallVec;
 use tokio::sync::Notify;
 
-use super::changes::{Change, Changes, Teller};
+use super::changes::{Change, ChangeSender, Changes};
 use super::slots::slot;
 use crate::keyed::{Key, Keyed};
 
@@ -20,7 +20,7 @@ pub(crate) struct Watch {
     /// Held during notifications. Executors never run a task directly from its waker, so this cannot deadlock.
     signals: Mutex<Signals>,
     /// Ends the monitor when the last node and lease of the client are dropped.
-    leases: Teller,
+    leases: ChangeSender,
 }
 
 /// The signal of each waiter under each of its keys. A key is removed with its last waiter.
@@ -55,21 +55,21 @@ struct Signal {
     /// Counts the changes, because a notification only reaches a task that waits at that moment.
     changes: AtomicU64,
     /// Notified at each change of the keys.
-    bell: Notify,
+    changed: Notify,
 }
 
 impl Signal {
     /// Counts before it notifies, so that a woken task finds the new count.
-    fn ring(&self) {
+    fn notify(&self) {
         self.changes.fetch_add(1, Ordering::Release);
-        self.bell.notify_waiters();
+        self.changed.notify_waiters();
     }
 }
 
 impl Watch {
     /// Creates a watch without waiters. The monitor listens to `leases`.
     pub(crate) fn new(leases: Arc<Changes>) -> Self {
-        Self { signals: Mutex::default(), leases: Teller(leases) }
+        Self { signals: Mutex::default(), leases: ChangeSender(leases) }
     }
 
     /// Handles a change that a node reported. Wakes the waiters and has the affected leases checked.
@@ -80,11 +80,11 @@ impl Watch {
             Change::Slots(slots) => {
                 let slots: HashSet<u16> = slots.iter().copied().collect();
                 let moved = |key: &str| slots.contains(&slot(key));
-                self.signals().of_each(moved).into_iter().for_each(Signal::ring);
+                self.signals().of_each(moved).into_iter().for_each(Signal::notify);
             }
             // Pushes were lost while a connection began or ended.
             Change::All | Change::Flush => {
-                self.signals().of_each(|_| true).into_iter().for_each(Signal::ring);
+                self.signals().of_each(|_| true).into_iter().for_each(Signal::notify);
             }
         }
         self.leases.0.add(change);
@@ -118,7 +118,7 @@ impl Watch {
     ///
     /// A server does not notify the connection that made the change. The client's own leases already know about it.
     pub(crate) fn wake(&self, key: &str) {
-        self.signals().of(key).for_each(Signal::ring);
+        self.signals().of(key).for_each(Signal::notify);
     }
 
     fn signals(&self) -> MutexGuard<'_, Signals> {
@@ -159,11 +159,11 @@ impl Subscription {
         loop {
             // Created before the check, so that a change in between is not missed (`notify_waiters` reaches existing
             // futures).
-            let bell = self.signal.bell.notified();
+            let notified = self.signal.changed.notified();
             if self.mark() != mark {
                 return;
             }
-            bell.await;
+            notified.await;
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::error::{ErrorKind, NodeReport, NodeState, seconds};
 use crate::node::{Claim, Extension, Fault, Node, Remedy, Reply, VoteParams};
 use crate::text::{spelled, spelled_time};
 
-/// The least time for which the error of an attempt to connect is awaited after its timeout.
+/// The minimum extra time, after the connect timeout, to wait for the error of the attempt.
 const CONNECT_MARGIN: Duration = Duration::from_millis(500);
 
 /// The nodes of one client.
@@ -43,13 +43,13 @@ impl Nodes {
         let release = |node: &Arc<dyn Node>| {
             if late { node.release_late(claim, owed) } else { node.release(claim, owed) }
         };
-        given_back(self.list.iter().map(release))
+        collect_releases(self.list.iter().map(release))
     }
 
     /// Limits the remaining time of the keys to `stay` on every node. This is the release of a lock whose keys stay for
     /// that long.
     pub(crate) fn shorten(&self, claim: &Claim, owed: Duration, stay: Duration) -> Collect<bool> {
-        given_back(self.list.iter().map(|node| node.shorten(claim, owed, stay)))
+        collect_releases(self.list.iter().map(|node| node.shorten(claim, owed, stay)))
     }
 
     /// Returns the first permanent error, if enough nodes have one to prevent a quorum.
@@ -140,7 +140,7 @@ impl Nodes {
 }
 
 /// Collects the replies to a release.
-fn given_back(replies: impl ExactSizeIterator<Item = Reply<bool>>) -> Collect<bool> {
+fn collect_releases(replies: impl ExactSizeIterator<Item = Reply<bool>>) -> Collect<bool> {
     Collect::new(replies, |ours| match ours {
         // For a release, a key with another owner is as good as a missing one.
         true => Counts::Granted,

@@ -6,7 +6,7 @@ pub(crate) mod log {
     use crate::telemetry::{Level, Topic};
 
     /// Replaces the subscriber and span of an event.
-    pub(crate) struct Place;
+    pub(crate) struct LogContext;
 
     /// Accepts the same arguments as the macro of the log, so that callers need no condition.
     macro_rules! event {
@@ -37,7 +37,7 @@ pub(crate) mod spans {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use super::log::Place;
+    use super::log::LogContext;
 
     /// Replaces the spans.
     pub(crate) struct Spans;
@@ -60,7 +60,7 @@ pub(crate) mod spans {
         }
 
         /// Always `None`.
-        pub(crate) fn place(&self) -> Option<Arc<Place>> {
+        pub(crate) fn log_context(&self) -> Option<Arc<LogContext>> {
             None
         }
 

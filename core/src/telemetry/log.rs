@@ -26,10 +26,10 @@ use crate::runtime::background::on_background;
 use crate::runtime::{Made, PerProcess};
 
 /// The length of the queue. Further events are dropped.
-const ROOM: u64 = 1024;
+const MAX_EVENTS: u64 = 1024;
 /// How long the end of the process may be delayed.
 #[cfg(unix)]
-const LAST_WORDS: Duration = Duration::from_millis(200);
+const MAX_EXIT_DELAY: Duration = Duration::from_millis(200);
 
 /// The thread and the queue of this process.
 static CURRENT: PerProcess<Log> = PerProcess::new();
@@ -40,14 +40,14 @@ static DROPPED: AtomicU64 = AtomicU64::new(0);
 struct Log {
     queue: Sender<Entry>,
     /// How many entries were queued so far.
-    left: AtomicU64,
-    /// How many entries were processed so far. Equal to `left` if the queue is empty.
+    queued: AtomicU64,
+    /// How many entries were processed so far. Equal to `queued` if the queue is empty.
     done: AtomicU64,
-    events: AtomicU64, // queued and not processed; a `Leave` entry does not count
+    events: AtomicU64, // queued and not processed; an `End` entry does not count
 }
 
 /// The subscriber and the span of an event.
-pub(crate) struct Place {
+pub(crate) struct LogContext {
     /// The subscriber of the thread where the event occurs. `None` if there is none, and events may go to the `log`
     /// crate.
     pub(crate) subscriber: Option<Dispatch>,
@@ -62,15 +62,15 @@ pub(crate) type Say = fn(&Record, Option<Id>);
 
 /// One entry of the queue. It is owned data.
 enum Entry {
-    Event(Record, Say, Arc<Place>),
-    /// The last entry of a place. Dropping the place may run code of the subscriber.
-    Leave(Arc<Place>),
+    Event(Record, Say, Arc<LogContext>),
+    /// The last entry of a context. Dropping the context may run code of the subscriber.
+    End(Arc<LogContext>),
 }
 
-/// Logs an event through the queue. All values have names, and those in braces are fields. `in` sets the place of the
+/// Logs an event through the queue. All values have names, and those in braces are fields. `in` sets the context of the
 /// event if it differs from the current one.
 macro_rules! event {
-    ($level:ident, $topic:ident, $(in $place:expr,)? {$($field:ident: $value:expr),* $(,)?},
+    ($level:ident, $topic:ident, $(in $context:expr,)? {$($field:ident: $value:expr),* $(,)?},
      $text:literal $(, $name:ident = $part:expr)* $(,)?) => {
         // Nothing is formatted if the event is not wanted.
         if $crate::telemetry::log::wanted($crate::telemetry::Level::$level, $crate::telemetry::Topic::$topic) {
@@ -92,9 +92,9 @@ macro_rules! event {
                     $($field = $field,)* $text $(, $name = $name)*
                 );
             };
-            let place = None;
-            $(let place = place.or($place);)?
-            $crate::telemetry::log::leave(record, say, place);
+            let context = None;
+            $(let context = context.or($context);)?
+            $crate::telemetry::log::enqueue(record, say, context);
         }
     };
 }
@@ -136,44 +136,44 @@ pub(crate) fn spans_wanted() -> bool {
 }
 
 /// Queues an event for the log's thread. Never blocks, and never calls a subscriber's `event`.
-pub(crate) fn leave(record: Record, say: Say, place: Option<Arc<Place>>) {
+pub(crate) fn enqueue(record: Record, say: Say, context: Option<Arc<LogContext>>) {
     let Some(record) = listener::pass(record) else { return };
-    let place = place.unwrap_or_else(|| here().into());
+    let context = context.unwrap_or_else(|| here().into());
     // DEBUG events must not displace more important ones.
-    let room = if record.level == Level::Debug { ROOM / 2 } else { ROOM };
-    let left = current().is_some_and(|log| {
-        let left = log.events.fetch_add(1, Ordering::AcqRel) < room
-            && push(&log, Entry::Event(record, say, place));
-        log.events.fetch_sub((!left).into(), Ordering::AcqRel);
-        left
+    let room = if record.level == Level::Debug { MAX_EVENTS / 2 } else { MAX_EVENTS };
+    let queued = current().is_some_and(|log| {
+        let queued = log.events.fetch_add(1, Ordering::AcqRel) < room
+            && push(&log, Entry::Event(record, say, context));
+        log.events.fetch_sub((!queued).into(), Ordering::AcqRel);
+        queued
     });
-    DROPPED.fetch_add((!left).into(), Ordering::Relaxed);
+    DROPPED.fetch_add((!queued).into(), Ordering::Relaxed);
 }
 
-/// Queues the end of a place, regardless of the limit: there are no more of these than leases.
-pub(crate) fn leave_place(place: Arc<Place>) {
+/// Queues the end of a context, regardless of the limit: there are no more of these than leases.
+pub(crate) fn enqueue_end(context: Arc<LogContext>) {
     if let Some(log) = current() {
-        push(&log, Entry::Leave(place));
+        push(&log, Entry::End(context));
     }
 }
 
 /// Queues an entry. Returns whether the log's thread exists.
 fn push(log: &Log, entry: Entry) -> bool {
-    log.left.fetch_add(1, Ordering::AcqRel);
-    let left = log.queue.send(entry).is_ok();
-    if !left {
-        log.left.fetch_sub(1, Ordering::AcqRel);
+    log.queued.fetch_add(1, Ordering::AcqRel);
+    let queued = log.queue.send(entry).is_ok();
+    if !queued {
+        log.queued.fetch_sub(1, Ordering::AcqRel);
     }
-    left
+    queued
 }
 
 /// The subscriber and span of the current thread. The background thread is in no span.
-pub(crate) fn here() -> Place {
+pub(crate) fn here() -> LogContext {
     let subscriber = dispatcher::has_been_set().then(|| dispatcher::get_default(Dispatch::clone));
     // If the subscriber panics here, the event has no span.
     let current = || catch_unwind(Span::current).unwrap_or_else(|_| Span::none());
     let span = if on_background() { Span::none() } else { current() };
-    Place { subscriber, span, within: Span::none() }
+    LogContext { subscriber, span, within: Span::none() }
 }
 
 /// The log of this process. `None` if the system has no thread for it.
@@ -192,32 +192,32 @@ fn start() -> io::Result<Log> {
         if !AT_EXIT.swap(true, Ordering::Relaxed) {
             // SAFETY: the hook only reads atomics and sleeps.
             unsafe {
-                libc::atexit(last_words);
+                libc::atexit(flush_at_exit);
             }
         }
     }
-    let [left, done, events] = [(); 3].map(|()| AtomicU64::new(0));
-    Ok(Log { queue, left, done, events })
+    let [queued, done, events] = [(); 3].map(|()| AtomicU64::new(0));
+    Ok(Log { queue, queued, done, events })
 }
 
 /// Runs until the queue is closed. This only happens if two threads started a log at the same time.
 fn run(entries: &Receiver<Entry>) {
     for entry in entries {
         let event = matches!(entry, Entry::Event(..));
-        let place = match entry {
-            Entry::Event(record, say, place) => {
-                emit(&place, |span| say(&record, span));
+        let context = match entry {
+            Entry::Event(record, say, context) => {
+                emit(&context, |span| say(&record, span));
                 // Reported after an event that had room, to the subscriber of that event.
                 let dropped = DROPPED.swap(0, Ordering::Relaxed);
                 if dropped > 0 {
-                    emit(&place, |_| count(dropped));
+                    emit(&context, |_| count(dropped));
                 }
-                place
+                context
             }
-            Entry::Leave(place) => place,
+            Entry::End(context) => context,
         };
-        // Dropping the place may run code of the subscriber.
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(place)));
+        // Dropping the context may run code of the subscriber.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(context)));
         if let Some(log) = CURRENT.get() {
             log.events.fetch_sub(event.into(), Ordering::AcqRel);
             log.done.fetch_add(1, Ordering::Release);
@@ -226,9 +226,9 @@ fn run(entries: &Receiver<Entry>) {
 }
 
 /// Ignores a panic of the subscriber. The panic hook has already reported it.
-fn emit(place: &Place, say: impl FnOnce(Option<Id>)) {
-    let say = || say(place.span.id().or_else(|| place.within.id()));
-    let _ = catch_unwind(AssertUnwindSafe(|| match &place.subscriber {
+fn emit(context: &LogContext, say: impl FnOnce(Option<Id>)) {
+    let say = || say(context.span.id().or_else(|| context.within.id()));
+    let _ = catch_unwind(AssertUnwindSafe(|| match &context.subscriber {
         Some(subscriber) => dispatcher::with_default(subscriber, say),
         None => say(),
     }));
@@ -241,11 +241,12 @@ fn count(dropped: u64) {
 
 /// The exit hook. Waits for the last events, unless the subscriber is too slow.
 #[cfg(unix)]
-extern "C" fn last_words() {
+extern "C" fn flush_at_exit() {
     const SLICE: Duration = Duration::from_millis(1);
     let Some(log) = CURRENT.get() else { return };
     let mut waited = Duration::ZERO;
-    while log.done.load(Ordering::Acquire) < log.left.load(Ordering::Acquire) && waited < LAST_WORDS
+    while log.done.load(Ordering::Acquire) < log.queued.load(Ordering::Acquire)
+        && waited < MAX_EXIT_DELAY
     {
         std::thread::sleep(SLICE);
         waited += SLICE;

@@ -22,7 +22,7 @@ use crate::clock::{Clock, Instant, SystemClock};
 use crate::runtime::PerProcess;
 
 /// The length of the queue. Further durations are dropped.
-const ROOM: usize = 4096;
+const MAX_SAMPLES: usize = 4096;
 /// How often the counters are reported.
 const TICK: Duration = Duration::from_secs(1);
 
@@ -45,9 +45,9 @@ enum Sample {
 
 /// The clients of this process. No user code runs under their lock.
 struct Clients {
-    there: Vec<Client>,
+    live: Vec<Client>,
     /// The totals of clients that no longer exist.
-    gone: Stats,
+    dropped: Stats,
 }
 
 /// The counters of one client.
@@ -67,12 +67,12 @@ pub(crate) fn started(clock: &dyn Clock) -> Instant {
 
 /// Records the outcome of an acquire, and how long it took.
 pub(crate) fn waited(outcome: &'static str, time: impl FnOnce() -> Duration) {
-    leave(|| Sample::Wait(outcome, time()));
+    record(|| Sample::Wait(outcome, time()));
 }
 
 /// Records how a lease ended, and how long it was held.
 pub(crate) fn held(end: &'static str, time: impl FnOnce() -> Duration) {
-    leave(|| Sample::Hold(end, time()));
+    record(|| Sample::Hold(end, time()));
 }
 
 /// Reads the counters of a client from now on. `now` adds its current values.
@@ -81,16 +81,16 @@ pub(crate) fn watch(counts: &Arc<Counts>, now: impl Fn(&mut Stats) + Send + Sync
     let Ok(meter) = CURRENT.get_or_try_make(|_| true, start) else { return };
     let (counts, now) = (Arc::clone(counts), Arc::new(now));
     let mut clients = lock(&meter.clients);
-    clients.bury();
+    clients.remove_dropped();
     // A client that was started again has the same counters.
-    match clients.there.iter_mut().find(|client| Arc::ptr_eq(&client.counts, &counts)) {
+    match clients.live.iter_mut().find(|client| Arc::ptr_eq(&client.counts, &counts)) {
         Some(client) => client.now = now,
-        None => clients.there.push(Client { counts, now, reconnects: Arc::default() }),
+        None => clients.live.push(Client { counts, now, reconnects: Arc::default() }),
     }
 }
 
-/// Leaves a duration for the thread. Never blocks.
-fn leave(sample: impl FnOnce() -> Sample) {
+/// Queues a duration for the thread. Never blocks.
+fn record(sample: impl FnOnce() -> Sample) {
     if let Some(meter) = CURRENT.get() {
         let _ = meter.queue.try_send(sample());
     }
@@ -102,8 +102,8 @@ fn lock(clients: &Mutex<Clients>) -> MutexGuard<'_, Clients> {
 
 /// Starts the thread that calls the recorder.
 fn start() -> io::Result<Meter> {
-    let (queue, samples) = sync_channel(ROOM);
-    let none = Clients { there: Vec::new(), gone: Counts::default().read() };
+    let (queue, samples) = sync_channel(MAX_SAMPLES);
+    let none = Clients { live: Vec::new(), dropped: Counts::default().read() };
     let clients = Arc::new(Mutex::new(none));
     let read = Arc::clone(&clients);
     let thread = std::thread::Builder::new().name("redlock-metrics".into());
@@ -137,13 +137,13 @@ fn run(samples: &Receiver<Sample>, clients: &Mutex<Clients>) {
 
 impl Clients {
     /// Adds the counters of dropped clients to the totals.
-    fn bury(&mut self) {
-        let Self { there, gone } = self;
-        there.retain(|client| {
+    fn remove_dropped(&mut self) {
+        let Self { live, dropped } = self;
+        live.retain(|client| {
             let lives = Arc::strong_count(&client.counts) > 1;
             if !lives {
                 let reconnects = client.reconnects.load(Relaxed);
-                add(gone, &Stats { reconnects, ..client.counts.read() });
+                add(dropped, &Stats { reconnects, ..client.counts.read() });
             }
             lives
         });
@@ -153,11 +153,11 @@ impl Clients {
 /// The totals of all clients, and their current values.
 fn total(clients: &Mutex<Clients>) -> Stats {
     let mut clients = lock(clients);
-    clients.bury();
-    let mut total = clients.gone.clone();
-    let there = clients.there.clone();
+    clients.remove_dropped();
+    let mut total = clients.dropped.clone();
+    let live = clients.live.clone();
     drop(clients);
-    for client in there {
+    for client in live {
         let mut stats = client.counts.read();
         (client.now)(&mut stats);
         stats.reconnects =

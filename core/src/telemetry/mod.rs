@@ -1,4 +1,4 @@
-//! What the library reports to the program: log records, tracing spans, metrics and statistics.
+//! Log records, tracing spans, metrics and statistics for the program.
 //!
 //! A subscriber and a recorder are code of the program, which may block or panic. They are called on separate threads.
 

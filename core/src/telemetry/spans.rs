@@ -9,12 +9,12 @@ use std::time::Duration;
 use tracing::field::Empty;
 use tracing::{Span, info_span};
 
-use super::log::{Place, here, leave_place, spans_wanted};
+use super::log::{LogContext, enqueue_end, here, spans_wanted};
 
 /// The span of one acquire or one lease, below the caller's span.
 ///
 /// Boxed, because an acquire's future is already large and is moved.
-pub(crate) struct Spans(Option<Box<Mutex<Option<Arc<Place>>>>>);
+pub(crate) struct Spans(Option<Box<Mutex<Option<Arc<LogContext>>>>>);
 
 impl Spans {
     /// The span of an acquire that begins now.
@@ -32,15 +32,15 @@ impl Spans {
 
     /// The span of the lease that this acquire returned.
     pub(crate) fn hold(&self, key: impl FnOnce() -> String, token: &str) -> Option<Self> {
-        let acquire = self.place()?;
-        let within = || Place {
+        let acquire = self.log_context()?;
+        let within = || LogContext {
             subscriber: acquire.subscriber.clone(),
             span: acquire.within.clone(),
             within: Span::none(),
         };
         let held = Self::begin(within, |within| holds(within, &key(), token));
         // Dropped on the log's thread, because this may be the last reference.
-        leave_place(acquire);
+        enqueue_end(acquire);
         Some(held)
     }
 
@@ -50,35 +50,35 @@ impl Spans {
     }
 
     /// Makes a span below another one. If the subscriber panics, no span is made.
-    fn begin(outer: impl FnOnce() -> Place, make: impl FnOnce(&Span) -> Span) -> Self {
+    fn begin(outer: impl FnOnce() -> LogContext, make: impl FnOnce(&Span) -> Span) -> Self {
         let begun = catch_unwind(AssertUnwindSafe(|| {
             let outer = outer();
             let span = make(&outer.span);
-            Place { span, within: outer.span, subscriber: outer.subscriber }
+            LogContext { span, within: outer.span, subscriber: outer.subscriber }
         }));
         Self(begun.ok().map(|place| Box::new(Mutex::new(Some(Arc::new(place))))))
     }
 
-    /// The place of the events, until [`Self::end`].
-    pub(crate) fn place(&self) -> Option<Arc<Place>> {
+    /// The log context of the events, until [`Self::end`].
+    pub(crate) fn log_context(&self) -> Option<Arc<LogContext>> {
         self.0.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Records the outcome of the acquire.
     pub(crate) fn note(&self, outcome: &str, waited: Duration) {
-        let Some(place) = self.place() else { return };
+        let Some(place) = self.log_context() else { return };
         let _ = catch_unwind(AssertUnwindSafe(|| {
             place.span.record("outcome", outcome).record("waited_ms", waited.as_secs_f64() * 1e3);
         }));
         // Dropped on the log's thread, because this may be the last reference.
-        leave_place(place);
+        enqueue_end(place);
     }
 
     /// Closes the span after its events.
     pub(crate) fn end(&self) {
         let Some(place) = &self.0 else { return };
         let place = place.lock().unwrap_or_else(PoisonError::into_inner).take();
-        place.into_iter().for_each(leave_place);
+        place.into_iter().for_each(enqueue_end);
     }
 }
 

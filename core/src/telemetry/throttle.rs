@@ -61,8 +61,8 @@ impl<T> Default for Notice<T> {
 }
 
 impl<T: PartialEq> Notice<T> {
-    /// Returns the number of omitted records if this state must be logged. If its record must be omitted, the next call
-    /// asks again.
+    /// Returns the number of omitted records if this state must be logged. If the record must be omitted, the next call
+    /// tries again.
     pub(crate) fn begins(&mut self, state: T, now: Instant) -> Option<Omitted> {
         if self.logged.as_ref() == Some(&state) {
             return None;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::standing::Standing;
+use super::manual_clock::ManualClock;
 use super::tokio_time::TokioTime;
 use crate::client::Builder;
 use crate::error::Result;
@@ -41,13 +41,13 @@ pub struct TestClock(Kind);
 /// What moves the clock.
 #[derive(Clone)]
 enum Kind {
-    Test(Standing),
+    Test(ManualClock),
     Runtime(TokioTime),
 }
 
 impl Default for Kind {
     fn default() -> Self {
-        Self::Test(Standing::default())
+        Self::Test(ManualClock::default())
     }
 }
 
@@ -127,7 +127,7 @@ impl TestClock {
         }
     }
 
-    /// Sets the clock of a client. Only clients of this module get it.
+    /// Sets the clock of a client. Only clients of this module use it.
     pub(super) fn given_to(&self, client: Builder) -> Builder {
         match &self.0 {
             Kind::Test(clock) => client.hosted(Arc::new(clock.clone()), None),

@@ -5,7 +5,7 @@
 //! client accepts its clock.
 
 mod clock;
-mod standing;
+mod manual_clock;
 mod tokio_time;
 mod wall;
 
@@ -29,7 +29,7 @@ use crate::node::{advance_memory, fail_memory};
 use crate::runtime::background;
 
 /// How long [`TestRedlock::lose`] waits at most until the holders have been notified.
-const TOLD: Duration = Duration::from_secs(1);
+const MAX_NOTIFICATION_WAIT: Duration = Duration::from_secs(1);
 
 /// A client for one test, with an isolated node in this process.
 ///
@@ -136,9 +136,9 @@ impl TestRedlock {
         let held = self.client.leases().into_iter();
         let held = held.filter(|lease| lease.keys().iter().any(|key| keys.contains(key)));
         // `ended` and not `lost`, because a lease that is released in the meantime is never lost.
-        let told = join_all(held.map(|lease| lease.ended()));
+        let ended = join_all(held.map(|lease| lease.ended()));
         let there = lock.force_release().await?;
-        self.or_late(told).await;
+        self.until_notified(ended).await;
         Ok(there)
     }
 
@@ -161,20 +161,20 @@ impl TestRedlock {
             Some(clock) => clock.jump(time),
             None => advance_memory(&self.node, time),
         }
-        let told = join_all(held.iter().filter(|lease| !lease.is_held()).map(LeaseHandle::ended));
-        self.or_late(told).await;
+        let ended = join_all(held.iter().filter(|lease| !lease.is_held()).map(LeaseHandle::ended));
+        self.until_notified(ended).await;
     }
 
-    /// Waits for the notifications, at most for [`TOLD`].
-    async fn or_late(&self, told: impl Future) {
+    /// Waits for the notifications, at most for [`MAX_NOTIFICATION_WAIT`].
+    async fn until_notified(&self, ended: impl Future) {
         let clock = self.clock.clone();
         let late = async move {
             match clock {
-                Some(clock) => clock.moment(TOLD).await,
-                None => background::sleep(TOLD).await,
+                Some(clock) => clock.moment(MAX_NOTIFICATION_WAIT).await,
+                None => background::sleep(MAX_NOTIFICATION_WAIT).await,
             }
         };
-        future::select(pin!(told), pin!(late)).await;
+        future::select(pin!(ended), pin!(late)).await;
     }
 
     /// Makes the node fail until [`recover`](Self::recover).

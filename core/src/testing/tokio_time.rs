@@ -34,7 +34,7 @@ struct Shared {
     start: TokioInstant,
     marks: Mutex<Marks>,
     /// Notified when time advanced other than by tokio's timers.
-    bell: Notify,
+    changed: Notify,
 }
 
 /// The difference between this clock and tokio's time.
@@ -55,8 +55,8 @@ impl TokioTime {
         // Tokio only reports missing timers by a panic. It is better caught here than in the task that keeps a lease.
         catch_unwind(AssertUnwindSafe(|| drop(tokio::time::sleep(Duration::ZERO))))
             .map_err(|_| Error::invalid(NO_TIMERS))?;
-        let (start, marks, bell) = (TokioInstant::now(), Mutex::default(), Notify::new());
-        let time = Self(Arc::new(Shared { runtime, start, marks, bell }));
+        let (start, marks, changed) = (TokioInstant::now(), Mutex::default(), Notify::new());
+        let time = Self(Arc::new(Shared { runtime, start, marks, changed }));
         let last = Last(Arc::downgrade(&time.0));
         drop(time.0.runtime.spawn(async move {
             let _last = last;
@@ -85,7 +85,7 @@ impl TokioTime {
         let mut marks = self.0.marks();
         marks.ahead = marks.ahead.saturating_add(time);
         drop(marks);
-        self.0.bell.notify_waiters();
+        self.0.changed.notify_waiters();
     }
 
     /// Sleeps for `time`, and then lets the woken tasks run.
@@ -105,9 +105,9 @@ impl TokioTime {
 
     /// Waits until `at`, or until time advanced other than by tokio's timers.
     async fn wait(&self, at: Instant) {
-        let mut rung = pin!(self.0.bell.notified());
+        let mut changed = pin!(self.0.changed.notified());
         // Registered before the check, so that a notification in between is not missed.
-        rung.as_mut().enable();
+        changed.as_mut().enable();
         let left = at.since(self.now());
         if self.0.marks().over.is_some() {
             return background::sleep(left.min(SLICE)).await;
@@ -120,7 +120,7 @@ impl TokioTime {
             let _inside = self.0.runtime.enter();
             tokio::time::sleep(left)
         };
-        let beside = async {
+        let background_timer = async {
             background::sleep(left).await;
             if self.now() < at {
                 pending::<()>().await;
@@ -129,10 +129,10 @@ impl TokioTime {
         tokio::select! {
             // First, because a timer of a runtime that has ended panics.
             biased;
-            () = rung => {}
+            () = changed => {}
             () = timer => {}
             // The timers of a runtime that is not running never complete.
-            () = beside => {}
+            () = background_timer => {}
         }
     }
 }
@@ -188,6 +188,6 @@ impl Drop for Last {
         time.by_tokio(&mut marks);
         marks.over = Some(SystemClock.now());
         drop(marks);
-        time.bell.notify_waiters();
+        time.changed.notify_waiters();
     }
 }

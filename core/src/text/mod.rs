@@ -11,13 +11,13 @@ pub(crate) use spelling::{camel_case, spelled_time};
 pub use spelling::{spell_in_camel_case, spelled};
 
 /// The maximum length that is shown, in characters.
-const MOST: usize = 200;
+const MAX_CHARS: usize = 200;
 
 /// Text on one line, without characters that control a terminal, cut at 200 characters.
 pub fn shown(text: &str) -> String {
     // Cut before escaping, because escapes make the text longer.
-    let mut shown = escaped(text.chars().take(MOST));
-    if text.chars().nth(MOST).is_some() {
+    let mut shown = escaped(text.chars().take(MAX_CHARS));
+    if text.chars().nth(MAX_CHARS).is_some() {
         shown.push('…');
     }
     shown
@@ -27,7 +27,7 @@ pub fn shown(text: &str) -> String {
 pub(crate) fn escaped(text: impl Iterator<Item = char>) -> String {
     let mut shown = String::new();
     for character in text {
-        if obeyed(character) {
+        if is_control(character) {
             // Writing to a String cannot fail.
             let _ = write!(shown, "{}", character.escape_default());
         } else {
@@ -38,7 +38,7 @@ pub(crate) fn escaped(text: impl Iterator<Item = char>) -> String {
 }
 
 /// Control characters, line and paragraph separators, and characters that change the direction of writing.
-fn obeyed(character: char) -> bool {
+fn is_control(character: char) -> bool {
     character.is_control()
         || matches!(
             character,

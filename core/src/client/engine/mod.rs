@@ -21,7 +21,7 @@ use crate::error::{Error, LossReason, Result, seconds};
 use crate::lease::{Lease, LeaseHandle, Owner};
 use crate::lock::options::LONG_TTL;
 use crate::lock::{Inspection, inspection};
-use crate::node::{Claim, KEPT};
+use crate::node::{Claim, KEPT_PREFIX};
 use crate::quorum::{Collect, Counts as Votes};
 use crate::runtime::background;
 use crate::runtime::{Made, PerProcess};
@@ -176,7 +176,7 @@ impl Engine {
     /// Attaches to the lease that is already held under this token.
     pub(crate) async fn attach(&self, request: &Request, claim: &Claim) -> Result<Lease> {
         // No lease has such a token, but the value of a key may equal it.
-        if claim.token.is_empty() || claim.token.starts_with(KEPT) {
+        if claim.token.is_empty() || claim.token.starts_with(KEPT_PREFIX) {
             let what = if claim.token.is_empty() { "empty" } else { "that of a released lease" };
             let text = format!("the token is {what}. Pass the token of the lease to attach to");
             return Err(request.invalid(&text));

@@ -16,7 +16,7 @@ use crate::client::config::Config;
 use crate::clock::Clock;
 use crate::error::LossReason;
 use crate::fairness::Fairness;
-use crate::lease::{Leases, Registry, Said, State, monitor};
+use crate::lease::{Leases, Logged, Registry, State, monitor};
 use crate::node::{
     Address, Changes, ClusterNode, MemoryNode, Needs, Node, RedisNode, RunIds, Target, Watch,
 };
@@ -80,7 +80,7 @@ impl Running {
         let nodes = Nodes { list: nodes(&watch), clock: clock_of_nodes, connect_timeout };
         let nodes = Arc::new(nodes);
         let monitor = monitor(Arc::clone(&registry), Arc::clone(clock), changes);
-        let (long, unconfirmed) = (Said::default(), Mutex::default());
+        let (long, unconfirmed) = (Logged::default(), Mutex::default());
         let fairness = Fairness::new(nodes.list.len());
         let leases = Leases { nodes, watch, registry, counts, fairness, long, unconfirmed };
         let leases = Arc::new(leases);

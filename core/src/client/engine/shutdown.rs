@@ -12,7 +12,7 @@ use super::{Engine, Phase, Running};
 use crate::clock::{Clock, Instant};
 use crate::error::{Error, NodeReport, NodeState, Result};
 use crate::foreground;
-use crate::lease::{State, confirmed, take_back};
+use crate::lease::{State, confirmed, revoke};
 use crate::node::Node;
 use crate::quorum::{Collect, Nodes, Tally};
 
@@ -20,7 +20,7 @@ use crate::quorum::{Collect, Nodes, Tally};
 /// and cheaper than a signal for each.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Leases that were taken back for release, with the replies to their deletes.
+/// Leases that the shutdown released, with the replies to their deletes.
 type Sent = Vec<(Arc<State>, Collect<bool>)>;
 
 impl Engine {
@@ -31,7 +31,7 @@ impl Engine {
     pub(crate) fn release_all(
         &self,
     ) -> impl Future<Output = Result<usize>> + Send + 'static + use<> {
-        let sent = self.running().map(|running| take_all_back(&running));
+        let sent = self.running().map(|running| revoke_all(&running));
         foreground::flush();
         async move {
             match sent {
@@ -65,7 +65,7 @@ impl Engine {
             ends(|| waiting() || held(), clock, end).await;
             // Done before the leases are released, so that no acquire that waits for one of them gets it.
             engine.enter(Phase::Closed);
-            let (sent, timeout) = (take_all_back(&running), engine.config.node_timeout());
+            let (sent, timeout) = (revoke_all(&running), engine.config.node_timeout());
             // All waits share one timeout, because a server that replies to no delete replies to nothing else.
             let by = end.max(clock.now() + timeout);
             // An acquire that ends deletes the votes of its last round.
@@ -79,9 +79,9 @@ impl Engine {
 }
 
 /// Sends all deletes before any confirmation is awaited, so that they travel together.
-fn take_all_back(running: &Running) -> Sent {
+fn revoke_all(running: &Running) -> Sent {
     let leases = running.leases().registry.leases().into_iter();
-    leases.filter_map(|state| take_back(&state).map(|deletes| (state, deletes))).collect()
+    leases.filter_map(|state| revoke(&state).map(|deletes| (state, deletes))).collect()
 }
 
 /// Waits for all confirmations. After an error, the other releases are still awaited.
@@ -120,7 +120,7 @@ async fn deletes_arrive(
             _ = last => {}
             () = clock.sleep_until(by.min(clock.now() + node_timeout)) => {}
         }
-        // Asks the nodes with pending deletes again. They flush these deletes before they reply.
+        // Sends a request to the nodes with pending deletes. They flush these deletes before they reply.
         asked.retain(|node| node.owes());
         if asked.is_empty() || clock.now() >= end {
             return confirmed_without(nodes, &asked);

@@ -15,11 +15,11 @@ use crate::runtime::background;
 use crate::text::spelled;
 
 /// A request without a result after this time is assumed to hang, and a new one is sent.
-const GIVEN_UP: Duration = Duration::from_secs(30);
+const CALLBACK_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a result is kept for the next connect if it arrived after the waiting one timed out.
-const KEPT: Duration = Duration::from_secs(10);
+const UNUSED_RESULT_LIFETIME: Duration = Duration::from_secs(10);
 /// The number of recent secrets that are removed from a server's error text, which may repeat a replaced one.
-const RECENT: usize = 32;
+const MAX_RECENT_SECRETS: usize = 32;
 
 const NONE: &str = "returned nothing";
 
@@ -65,7 +65,7 @@ struct State {
 #[derive(Clone)]
 struct Question {
     answer: Arc<watch::Sender<Option<Answer>>>,
-    /// When it was sent. A request that hangs is abandoned after [`GIVEN_UP`].
+    /// When it was sent. A request that hangs is abandoned after [`CALLBACK_TIMEOUT`].
     asked: Instant,
 }
 
@@ -149,13 +149,13 @@ impl State {
     fn known(&mut self) -> Known {
         let now = SystemClock.now();
         if let Some((kept, since)) = self.kept.take()
-            && now.since(since) < KEPT
+            && now.since(since) < UNUSED_RESULT_LIFETIME
             && kept.left().is_none_or(|left| !left.is_zero())
         {
             return Known::Kept(kept);
         }
         match &self.question {
-            Some(question) if now.since(question.asked) < GIVEN_UP => {
+            Some(question) if now.since(question.asked) < CALLBACK_TIMEOUT => {
                 Known::Asked(question.answer.subscribe())
             }
             _ => Known::Nothing,
@@ -180,6 +180,6 @@ impl State {
     fn remember(&mut self, secret: &str) {
         self.recent.retain(|known| known != secret);
         self.recent.push_front(secret.to_owned());
-        self.recent.truncate(RECENT);
+        self.recent.truncate(MAX_RECENT_SECRETS);
     }
 }

@@ -30,7 +30,7 @@ where
             let asked = catch_unwind(AssertUnwindSafe(|| run(&*ask)));
             answer.give(asked.unwrap_or_else(|_| Err("panicked".to_owned())));
         };
-        // If no thread can be started, the answer is dropped, which reports their absence.
+        // If no thread can be started, the answer is dropped, which reports an error.
         let _ = std::thread::Builder::new().name("redlock-credentials".into()).spawn(work);
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use crate::clock::{Ahead, Clock, Instant};
+use crate::clock::{Clock, Instant, OffsetClock};
 use crate::node::Watch;
 use crate::runtime::PerProcess;
 
@@ -21,7 +21,7 @@ pub(super) struct Store {
     /// Whether a test has disabled the node.
     pub(super) down: AtomicBool,
     /// The clock of clients whose only node is this one. A test can advance it.
-    clock: Ahead,
+    clock: OffsetClock,
 }
 
 /// The number of keys above which expired ones are removed.

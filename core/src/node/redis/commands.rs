@@ -10,23 +10,22 @@ use std::time::Duration;
 
 use redis::{Cmd, Value, cmd};
 
-use super::packed::Packed;
 use super::protocol::{Command, Expects, Purpose};
 use super::refusal::is_unknown;
 use super::reply;
+use super::request_buffer::RequestBuffer;
 use super::script::{ACQUIRE, EXTEND, FORCE, INSPECT, RELEASE, scripts};
 use crate::node::fencing::SLACK;
 use crate::node::{Claim, Fencing, VoteParams};
 
-/// The reply timeout of commands whose callers have no deadline. It tells the connection how long a server may be
-/// silent.
+/// The reply timeout of commands whose callers have no deadline. A server may be silent for that long.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Builds the call of a script. The reply ends with the echo.
 ///
 /// A proxy that loses one reply shifts all later ones. Without the echo, a round could count another round's grant.
 pub(super) fn script_call(
-    call: Packed,
+    call: RequestBuffer,
     echo: Arc<str>,
     purpose: Purpose,
     timeout: Duration,
@@ -43,7 +42,7 @@ pub(super) fn script_call(
 pub(super) fn attempt(claim: &Claim, params: VoteParams) -> Command {
     let key = &claim.keys[0];
     // Encoded in one piece, because almost every acquire uses it.
-    let mut both = Packed::with_room(10, 2 * key.len() + claim.token.len());
+    let mut both = RequestBuffer::with_room(10, 2 * key.len() + claim.token.len());
     both.packed(b"*6\r\n$3\r\nSET\r\n").word(key).word(&*claim.token);
     both.packed(b"$2\r\nNX\r\n$2\r\nPX\r\n").number(millis(params.ttl));
     // One byte more than a token has, so that a longer value is recognized as foreign.

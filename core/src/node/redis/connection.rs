@@ -18,7 +18,7 @@ use super::lane::Lane;
 use super::notices::Notices;
 use super::protocol::InFlight;
 use super::reconnect::Reconnect;
-use super::redirects::Stray;
+use super::redirects::ConnectionEvent;
 use crate::clock::Instant;
 use crate::node::{Change, Fault, Remedy};
 use crate::telemetry::log;
@@ -122,7 +122,7 @@ impl Connection {
                 self.reconnect.last = None;
             }
             // Sent after the pending deletes, because another server may now own the key.
-            self.context.target.say(Stray::Ended);
+            self.context.target.send(ConnectionEvent::Ended);
             // The pause doubles after each failure. At least half of it is random.
             let is_doubtful = retries && self.refused_since.is_some();
             pause = (pause * 2)
@@ -158,7 +158,7 @@ impl Connection {
             log::event!(Debug, Node, { node: url, fault: fault.to_string() }, "no connection");
         }
         // A cluster has its own outage. It may work without this server, which may be gone forever.
-        if fault.remedy() <= Remedy::Refused && self.context.target.outlet.is_none() {
+        if fault.remedy() <= Remedy::Refused && self.context.target.cluster.is_none() {
             self.context.link.outage.failed(url, now, &fault);
         }
         // One outage, regardless of the number of attempts.
@@ -177,9 +177,9 @@ impl Connection {
         context.link.outage.replied(&context.target.url, || context.clock.now());
         connected(context, self.outage.take());
         self.notices.connected(context, greeting);
-        context.target.say(Stray::Opened);
+        context.target.send(ConnectionEvent::Opened);
         // Recorded before the session starts, so that the next connection can close this one however it ends.
-        self.reconnect.formers.add(greeting);
+        self.reconnect.previous_connections.add(greeting);
         // Changes without a connection were not reported.
         context.watch.changed(Change::All);
         // Any other end follows only after all commands have their results.

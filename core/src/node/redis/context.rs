@@ -1,7 +1,7 @@
-//! Keeps the state of a node that outlives each connection: its target, its commands, and its pending deletes.
+//! Keeps the state of a node across its connections: its target, its commands, and its pending deletes.
 //!
-//! It belongs to the connection task alone, except for the [`Backlog`], which an open connection has. The node reads the
-//! state in [`super::link`].
+//! The connection task owns it, except for the [`Backlog`], which an open connection borrows. The node reads the state
+//! in [`super::link`].
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use super::handshake::{Greeting, guard_time};
 use super::link::{Link, VotesFrom};
 use super::protocol::{InFlight, PendingDeletes, UnsentVotes};
-use super::redirects::{Outlet, Stray};
+use super::redirects::{ClusterSender, ConnectionEvent};
 use super::resolver::{Found, News, Resolver, Route};
 use super::rights::Needs;
 use super::run_ids::RunIds;
@@ -24,7 +24,7 @@ use crate::telemetry::{Notice, log};
 /// The time after which every client has noticed a failover and left the old primary, which may have granted locks
 /// until then. Sentinels are polled every second and send an event earlier. In a cluster, a partitioned master stops
 /// serving at about the time of the election.
-pub(super) const HEARD: Duration = Duration::from_secs(2);
+pub(super) const FAILOVER_NOTICE_TIME: Duration = Duration::from_secs(2);
 
 /// The target of a connection, and what it must support.
 #[derive(Clone)]
@@ -41,8 +41,8 @@ pub(crate) struct Target {
     pub(crate) run_ids: Arc<RunIds>,
     /// The runtime whose tasks read their own replies.
     pub(crate) runtime: Option<Arc<OnRuntime>>,
-    /// The channel to the cluster that the server belongs to. `None` for a standalone server.
-    pub(super) outlet: Option<Outlet>,
+    /// Sends events to the cluster of the server. `None` for a standalone server.
+    pub(super) cluster: Option<ClusterSender>,
 }
 
 impl Target {
@@ -54,13 +54,13 @@ impl Target {
         run_ids: Arc<RunIds>,
         runtime: Option<Arc<OnRuntime>>,
     ) -> Self {
-        Self { url: route.redacted(), route, guard, needs, run_ids, runtime, outlet: None }
+        Self { url: route.redacted(), route, guard, needs, run_ids, runtime, cluster: None }
     }
 
     /// Sends an event to the cluster, if there is one.
-    pub(super) fn say(&self, stray: Stray) {
-        if let Some(outlet) = &self.outlet {
-            outlet.say(stray);
+    pub(super) fn send(&self, event: ConnectionEvent) {
+        if let Some(cluster) = &self.cluster {
+            cluster.send(event);
         }
     }
 
@@ -94,9 +94,9 @@ pub(super) struct Context {
     pub(super) watch: Arc<Watch>,
     /// The state that the node reads.
     pub(super) link: Arc<Link>,
-    /// `None` while a connection has it.
+    /// `None` while a connection uses it.
     pub(super) backlog: Option<Backlog>,
-    /// How often the server was asked to redirect its notifications since it last replied to that.
+    /// The number of commands to redirect notifications since the last reply to one.
     pub(super) redirects: u32,
     /// Whether the lack of a connection for notifications was logged.
     unredirected: Notice<()>,
@@ -110,8 +110,8 @@ pub(super) struct Context {
     pub(super) lost_at: Option<Instant>,
 }
 
-/// The commands of a node that have no connection, and what remains of those before. An open connection has it, and
-/// returns it at its end.
+/// The commands of a node without a connection, the votes that were never sent, and the pending deletes. An open
+/// connection takes it and returns it at its end.
 pub(super) struct Backlog {
     /// The commands of the node. Closed once the client is gone.
     pub(super) commands: UnboundedReceiver<InFlight>,
@@ -122,7 +122,7 @@ pub(super) struct Backlog {
 }
 
 impl Backlog {
-    /// Returns the backlog. Not called while a connection has it.
+    /// Returns the backlog. Must not be called while a connection uses it.
     pub(super) fn of(context: &mut Option<Self>) -> &mut Self {
         context.as_mut().expect("a connection has the backlog")
     }
@@ -137,10 +137,10 @@ impl Context {
         link: Arc<Link>,
         commands: UnboundedReceiver<InFlight>,
     ) -> Self {
-        let pending = PendingDeletes::new(Arc::clone(&link), target.outlet.clone());
+        let pending = PendingDeletes::new(Arc::clone(&link), target.cluster.clone());
         let backlog = Some(Backlog { commands, unsent_votes: UnsentVotes::default(), pending });
         let guard = Some(target.guard).filter(|guard| !guard.is_zero());
-        let old = guard.map_or(Duration::ZERO, |guard| guard_time(guard) + HEARD);
+        let old = guard.map_or(Duration::ZERO, |guard| guard_time(guard) + FAILOVER_NOTICE_TIME);
         let resolver = Arc::new(Resolver::new(&target.route, old));
         let (news, run_id, not_before) = (resolver.news(), None, None);
         Self {
@@ -173,9 +173,10 @@ impl Context {
         let guard = self.target.guard;
         if let Some(age) = found.primary_for() {
             // Without a previous server, this client cannot detect a promoted replica. The sentinels can.
-            let old = self.clock.now() + (guard_time(guard) + HEARD).saturating_sub(age);
+            let old =
+                self.clock.now() + (guard_time(guard) + FAILOVER_NOTICE_TIME).saturating_sub(age);
             self.not_before = self.not_before.max(Some(old));
-            let young = HEARD.saturating_sub(age);
+            let young = FAILOVER_NOTICE_TIME.saturating_sub(age);
             // The primary of a new connection is not a new primary.
             if !young.is_zero() {
                 self.extends_from = self.extends_from.max(Some(self.clock.now() + young));
@@ -208,7 +209,7 @@ impl Context {
             let (guard, now) = (guard_time(self.target.guard), self.clock.now());
             self.not_before = self.not_before.max(Some(now + guard));
             if !restart {
-                self.extends_from = self.extends_from.max(Some(now + HEARD));
+                self.extends_from = self.extends_from.max(Some(now + FAILOVER_NOTICE_TIME));
                 self.guard_extends();
             }
         }

@@ -84,7 +84,7 @@ impl Durability {
         self.counts(value).is_some() || matches!(value, Value::ServerError(_))
     }
 
-    /// Returns what the reply lacks, if anything. `waited` is how long the grant was held back.
+    /// Returns an error if the reply does not meet the requirement. `waited` is how long the grant was held back.
     pub(super) fn shortfall(self, answer: &Value, waited: Duration) -> Option<Fault> {
         let Some((disks, replicas)) = self.counts(answer) else {
             let before = format!("cannot determine whether {} is met: ", spelled(self.option()));

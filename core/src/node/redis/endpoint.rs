@@ -9,9 +9,9 @@ use std::time::Duration;
 use redis::{ConnectionAddr, IntoConnectionInfo};
 use url::Url;
 
-use super::dial::Family;
 use super::query::{self, Parameters};
 use super::shared::Shared;
+use super::tcp_connect::Family;
 use super::tls::Tls;
 use super::tls::one;
 use super::url_rules::{check, invalid_url, unreadable, without_zone};
@@ -24,7 +24,7 @@ use crate::text::{shown, spelled};
 #[derive(Clone)]
 pub(crate) struct Endpoint {
     /// The address.
-    pub(super) place: Place,
+    pub(super) address: PeerAddr,
     /// `None` for the user `default`, or for no login without a password.
     pub(super) username: Option<String>,
     /// Never shown, see [`Endpoint::redact`].
@@ -45,7 +45,7 @@ pub(crate) struct Endpoint {
 
 /// How a server is reached.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum PeerAddr {
     /// A host, by name or address, and a port.
     Tcp(String, u16),
     /// A host and a port, with TLS.
@@ -86,18 +86,18 @@ impl Endpoint {
         let settings = info.redis_settings();
         let host =
             |host: &str| zone.map_or_else(|| host.to_owned(), |zone| format!("{host}%{zone}"));
-        let place = match info.addr() {
-            ConnectionAddr::Tcp(name, port) if tls => Place::Tls(host(name), *port),
-            ConnectionAddr::Tcp(name, port) => Place::Tcp(host(name), *port),
-            ConnectionAddr::Unix(path) => Place::Unix(path.clone()),
+        let address = match info.addr() {
+            ConnectionAddr::Tcp(name, port) if tls => PeerAddr::Tls(host(name), *port),
+            ConnectionAddr::Tcp(name, port) => PeerAddr::Tcp(host(name), *port),
+            ConnectionAddr::Unix(path) => PeerAddr::Unix(path.clone()),
             _ => return Err("its kind of connection is not supported".into()),
         };
-        let path = path && !matches!(place, Place::Unix(_));
+        let path = path && !matches!(address, PeerAddr::Unix(_));
         let this = Self {
             username: settings.username().map(str::to_owned),
             password: settings.password().map(str::to_owned),
             db: settings.db(),
-            place,
+            address,
             client_name: client_name::DEFAULT.to_owned(),
             connect_timeout: CONNECT_TIMEOUT,
             provider: None,
@@ -135,37 +135,37 @@ impl Endpoint {
         if let (Some(by), false) = (tls_by, self.is_tls()) {
             return Err(format!("its parameter {by} needs TLS. Use rediss://"));
         }
-        if family.is_some() && matches!(self.place, Place::Unix(_)) {
+        if family.is_some() && matches!(self.address, PeerAddr::Unix(_)) {
             return Err("a Unix socket has no address family. Remove the parameter".to_owned());
         }
         Ok(self)
     }
 
     /// Formats the URL in a canonical form, without user, password and database.
-    fn place(&self) -> String {
-        let scheme = match &self.place {
-            Place::Tcp(..) => "redis",
-            Place::Tls(..) => "rediss",
-            Place::Unix(_) => "unix",
+    fn address_text(&self) -> String {
+        let scheme = match &self.address {
+            PeerAddr::Tcp(..) => "redis",
+            PeerAddr::Tls(..) => "rediss",
+            PeerAddr::Unix(_) => "unix",
         };
         format!("{scheme}://{}", self.authority())
     }
 
     /// Returns host and port, or the path, which follow the scheme.
     pub(super) fn authority(&self) -> String {
-        match &self.place {
+        match &self.address {
             // An IPv6 address, without the brackets that the parser removed.
-            Place::Tcp(host, port) | Place::Tls(host, port) if host.contains(':') => {
+            PeerAddr::Tcp(host, port) | PeerAddr::Tls(host, port) if host.contains(':') => {
                 format!("[{}]:{port}", host.replace('%', "%25"))
             }
-            Place::Tcp(host, port) | Place::Tls(host, port) => format!("{host}:{port}"),
-            Place::Unix(path) => path.display().to_string(),
+            PeerAddr::Tcp(host, port) | PeerAddr::Tls(host, port) => format!("{host}:{port}"),
+            PeerAddr::Unix(path) => path.display().to_string(),
         }
     }
 
     /// Whether the connection needs TLS options.
     pub(crate) fn is_tls(&self) -> bool {
-        matches!(self.place, Place::Tls(..))
+        matches!(self.address, PeerAddr::Tls(..))
     }
 
     /// Applies the options that all nodes of a client share.
@@ -184,7 +184,7 @@ impl Endpoint {
         Ok(self)
     }
 
-    /// Sets the provider of credentials, which is asked at each connect.
+    /// Sets the provider of credentials, which is called at each connect.
     pub(super) fn asking(mut self, shared: &Shared) -> Result<Self> {
         self.provider.clone_from(&shared.provider);
         if self.provider.is_none() || (self.username.is_none() && self.password.is_none()) {
@@ -207,8 +207,9 @@ impl Endpoint {
 
     /// Returns another server with the same login and options.
     pub(super) fn at(&self, host: String, port: u16) -> Self {
-        let place = if self.is_tls() { Place::Tls(host, port) } else { Place::Tcp(host, port) };
-        Self { place, ..self.clone() }
+        let address =
+            if self.is_tls() { PeerAddr::Tls(host, port) } else { PeerAddr::Tcp(host, port) };
+        Self { address, ..self.clone() }
     }
 
     /// Returns the endpoint with these credentials.
@@ -230,10 +231,14 @@ impl Endpoint {
     ///
     /// It cannot detect two names of one server. `run_ids` does that at connect.
     pub(crate) fn identity(&self) -> String {
-        let place = self.place();
+        let address = self.address_text();
         // Host names ignore case, file names do not.
-        let place = if matches!(self.place, Place::Unix(_)) { place } else { place.to_lowercase() };
-        format!("{place}/{}", self.db)
+        let address = if matches!(self.address, PeerAddr::Unix(_)) {
+            address
+        } else {
+            address.to_lowercase()
+        };
+        format!("{address}/{}", self.db)
     }
 
     /// Redacts the server's text in an error.
@@ -260,8 +265,8 @@ impl Endpoint {
     pub(crate) fn redacted(&self) -> String {
         match self.db {
             // The common form without a database.
-            0 => self.place(),
-            db => format!("{}/{db}", self.place()),
+            0 => self.address_text(),
+            db => format!("{}/{db}", self.address_text()),
         }
     }
 }

@@ -3,10 +3,10 @@
 //! An unsupported command is detected by an error without a code, or by the end of the connection. The latter may have
 //! another cause, so [`super::features`] checks it again later.
 
+use super::batches::{BatchConnection, cannot_connect};
 use super::endpoint::Endpoint;
 use super::login::{Protocol, log_in, log_in_without_hello};
 use super::stream::Stream;
-use super::talk::{Talk, cannot_connect};
 use crate::node::Fault;
 
 /// The features that a connection does not use, because the server, or a proxy in front of it, does not support them.
@@ -59,28 +59,28 @@ impl Without {
 pub(super) async fn connect(
     endpoint: &Endpoint,
     without: &mut Without,
-) -> Result<(Talk, Option<Option<i64>>), Fault> {
+) -> Result<(BatchConnection, Option<Option<i64>>), Fault> {
     let mut why = None;
     for _ in 0..2 {
         if without.hello {
             break;
         }
-        let mut talk = open_stream(endpoint).await?;
+        let mut connection = open_stream(endpoint).await?;
         // Sent first and alone, because it determines the protocol of later replies.
-        match log_in(&mut talk, endpoint).await {
-            Ok(Protocol::Resp3(id)) => return Ok((talk, Some(id))),
-            Ok(Protocol::Resp2) => return Ok((talk, None)),
+        match log_in(&mut connection, endpoint).await {
+            Ok(Protocol::Resp3(id)) => return Ok((connection, Some(id))),
+            Ok(Protocol::Resp2) => return Ok((connection, None)),
             Ok(Protocol::WithoutHello { doubtful }) => {
                 (without.hello, without.doubtful) = (true, without.doubtful || doubtful);
-                return Ok((talk, None));
+                return Ok((connection, None));
             }
-            Err(fault) if talk.hung_up => why = Some(fault),
+            Err(fault) if connection.hung_up => why = Some(fault),
             Err(fault) => return Err(fault),
         }
     }
-    let mut talk = open_stream(endpoint).await?;
-    log_in_without_hello(&mut talk, endpoint).await.map_err(|fault| {
-        if !talk.hung_up {
+    let mut connection = open_stream(endpoint).await?;
+    log_in_without_hello(&mut connection, endpoint).await.map_err(|fault| {
+        if !connection.hung_up {
             return fault;
         }
         let fault = why.unwrap_or(fault);
@@ -93,10 +93,10 @@ pub(super) async fn connect(
     })?;
     // Only the end of a connection was the reason, unless an earlier call found another one.
     without.doubtful |= !std::mem::replace(&mut without.hello, true);
-    Ok((talk, None))
+    Ok((connection, None))
 }
 
-async fn open_stream(endpoint: &Endpoint) -> Result<Talk, Fault> {
+async fn open_stream(endpoint: &Endpoint) -> Result<BatchConnection, Fault> {
     let stream = Stream::connect(endpoint).await.map_err(|error| cannot_connect(&error))?;
-    Ok(Talk::over(stream))
+    Ok(BatchConnection::over(stream))
 }

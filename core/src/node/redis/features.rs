@@ -1,7 +1,8 @@
 //! Checks on a second connection whether the server supports more than the open connection uses.
 //!
-//! Servers and proxies that close a connection during its handshake may do so for any reason. The client leaves out
-//! what it sent then, and could not vote or receive notifications for as long as the connection lives.
+//! Servers and proxies that close a connection during its handshake may do so for any reason. The client then omits the
+//! commands that it had sent. Without this check, it could not vote or receive notifications for as long as the
+//! connection lives.
 
 use std::future::pending;
 use std::pin::Pin;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use redis::{Cmd, ServerError, Value, cmd};
 
+use super::batches::BatchConnection;
 use super::endpoint::Endpoint;
 use super::fallback::{Without, connect};
 use super::login::{no_redis, refused};
@@ -14,7 +15,6 @@ use super::native::Delete;
 use super::refusal::{has_code, is_unsupported, text_of, words};
 use super::rights::Needs;
 use super::steps::{NAMED, Step, steps};
-use super::talk::Talk;
 use crate::error::seconds;
 use crate::node::Fault;
 use crate::node::credentials::{Granted, Provider};
@@ -22,7 +22,7 @@ use crate::node::credentials::{Granted, Provider};
 /// A connection that is ready for locks.
 pub(super) struct Greeting {
     /// The open connection, with any bytes that were read after the handshake.
-    pub(super) talk: Talk,
+    pub(super) connection: BatchConnection,
     /// Whether the server pushes changed keys.
     pub(super) pushes: bool,
     /// How long the server must not take first votes. `None` if its age cannot be read.
@@ -61,22 +61,26 @@ pub(super) async fn open(
 
 /// Connects and sends the requests of the handshake. If the server closes the connection twice, only the requests that
 /// locks need are sent.
-async fn ask_all(endpoint: &Endpoint, primary: bool, needs: &Needs) -> Result<Asked, Fault> {
+async fn ask_all(
+    endpoint: &Endpoint,
+    primary: bool,
+    needs: &Needs,
+) -> Result<HandshakeReplies, Fault> {
     let (mut without, mut hung_up) = (Without::default(), false);
     loop {
-        let (mut talk, hello) = connect(endpoint, &mut without).await?;
+        let (mut connection, hello) = connect(endpoint, &mut without).await?;
         let mut steps = steps(endpoint, hello.is_some(), needs, without.extras);
         if primary {
             // Sent first, because the other replies of a replica do not matter.
             steps.insert(0, (Step::Role, cmd("ROLE")));
         }
         let commands: Vec<Cmd> = steps.iter().map(|(_, command)| command.clone()).collect();
-        match talk.ask(&commands).await {
+        match connection.ask(&commands).await {
             Ok(answers) => {
                 let answers = steps.into_iter().map(|(step, _)| step).zip(answers).collect();
-                return Ok(Asked { talk, hello, answers, without });
+                return Ok(HandshakeReplies { connection, hello, answers, without });
             }
-            Err(_) if talk.hung_up && !without.extras => {
+            Err(_) if connection.hung_up && !without.extras => {
                 without.extras = hung_up;
                 without.doubtful |= hung_up;
                 hung_up = true;
@@ -87,8 +91,8 @@ async fn ask_all(endpoint: &Endpoint, primary: bool, needs: &Needs) -> Result<As
 }
 
 /// The replies of the handshake.
-struct Asked {
-    talk: Talk,
+struct HandshakeReplies {
+    connection: BatchConnection,
     hello: Option<Option<i64>>,
     answers: Vec<(Step, Value)>,
     without: Without,
@@ -101,18 +105,19 @@ async fn greet(
     guard: Duration,
     needs: &Needs,
 ) -> Result<Greeting, Fault> {
-    // Requested before the connection is opened, because servers close a connection that stays silent.
+    // Requested before the connection is opened, because servers close an idle connection without a login.
     let granted = endpoint.granted().await?;
     let login = granted.as_ref().map(|granted| endpoint.with_login(&granted.credentials));
     let endpoint = login.as_ref().unwrap_or(endpoint);
-    let Asked { mut talk, hello, answers, mut without } = ask_all(endpoint, primary, needs).await?;
+    let HandshakeReplies { mut connection, hello, answers, mut without } =
+        ask_all(endpoint, primary, needs).await?;
     let mut found = Found { id: hello.flatten(), ..Found::default() };
     for (step, answer) in answers {
         found.note(endpoint, needs, step, answer)?;
     }
     without.digests = without.extras;
     if let (Some(fault), true) = (found.no_digests.take(), found.lacking.is_empty()) {
-        let answer = talk.ask(&[needs.eval()]).await?.remove(0);
+        let answer = connection.ask(&[needs.eval()]).await?.remove(0);
         found.lacking.extend(needs.lack_eval(&answer, fault));
         without.digests = true;
     }
@@ -123,7 +128,7 @@ async fn greet(
     let (about, id, pushes) = (found.about, found.id, found.pushes);
     let own = |name| field(&about, name).map(str::to_owned);
     Ok(Greeting {
-        talk,
+        connection,
         pushes,
         votes_in: votes_in(&about, guard),
         run_id: own("run_id"),

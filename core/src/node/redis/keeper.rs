@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 use tokio::task::yield_now;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
+use super::batches::{BatchConnection, cannot_connect};
 use super::context::{Backlog, Context, Opening};
 use super::features::FeatureCheck;
 use super::lane::Lane;
@@ -25,7 +26,6 @@ use super::renewal::Renewal;
 use super::resolver::{Found, News};
 use super::session::{PANICKED, Session, Standing};
 use super::socket::Socket;
-use super::talk::{Talk, cannot_connect};
 use crate::node::Fault;
 
 /// How a session ended.
@@ -80,7 +80,7 @@ impl<'a> Keeper<'a> {
             login.map_or_else(|| found.endpoint.clone(), |login| found.endpoint.with_login(login));
         let renewal =
             greeting.login.and_then(|(provider, granted)| Renewal::of(provider, &granted));
-        let Talk { stream, parser, round_trip, .. } = greeting.talk;
+        let BatchConnection { stream, parser, round_trip, .. } = greeting.connection;
         let socket = Socket::of(stream).map_err(|error| cannot_connect(&error))?;
         let Some(backlog) = context.backlog.take() else { return Err(Fault::new(PANICKED)) };
         let Backlog { commands, unsent_votes, pending } = backlog;

@@ -2,9 +2,9 @@
 
 use redis::{ServerError, Value, cmd};
 
+use super::batches::BatchConnection;
 use super::endpoint::Endpoint;
 use super::refusal::{has_code, is_full, is_unknown, refusal, text_of, words};
-use super::talk::Talk;
 use crate::node::Fault;
 
 /// The protocol of a connection.
@@ -18,11 +18,14 @@ pub(super) enum Protocol {
 }
 
 /// Logs in. Without `HELLO` it uses RESP2, without notifications.
-pub(super) async fn log_in(talk: &mut Talk, endpoint: &Endpoint) -> Result<Protocol, Fault> {
+pub(super) async fn log_in(
+    connection: &mut BatchConnection,
+    endpoint: &Endpoint,
+) -> Result<Protocol, Fault> {
     if endpoint.parameters.protocol == Some(2) {
-        return authenticate(talk, endpoint).await.map(|()| Protocol::Resp2);
+        return authenticate(connection, endpoint).await.map(|()| Protocol::Resp2);
     }
-    let mut refusal = match hello(talk, endpoint, true).await? {
+    let mut refusal = match hello(connection, endpoint, true).await? {
         Ok(id) => return Ok(Protocol::Resp3(id)),
         Err(error) => error,
     };
@@ -37,11 +40,11 @@ pub(super) async fn log_in(talk: &mut Talk, endpoint: &Endpoint) -> Result<Proto
     if has_code(&refusal) && refusal.code() != "NOPROTO" && !before_auth {
         return Err(refused(&refusal));
     }
-    let logged_in = log_in_without_hello(talk, endpoint).await;
+    let logged_in = log_in_without_hello(connection, endpoint).await;
     // The first refusal explains more than the end of the connection after it.
-    logged_in.map_err(|fault| if talk.hung_up { refused(&refusal) } else { fault })?;
+    logged_in.map_err(|fault| if connection.hung_up { refused(&refusal) } else { fault })?;
     if before_auth {
-        match hello(talk, endpoint, false).await? {
+        match hello(connection, endpoint, false).await? {
             Ok(id) => return Ok(Protocol::Resp3(id)),
             Err(error) => refusal = error,
         }
@@ -52,7 +55,7 @@ pub(super) async fn log_in(talk: &mut Talk, endpoint: &Endpoint) -> Result<Proto
 
 /// Requests RESP3, with or without the login.
 async fn hello(
-    talk: &mut Talk,
+    connection: &mut BatchConnection,
     endpoint: &Endpoint,
     login: bool,
 ) -> Result<Result<Option<i64>, ServerError>, Fault> {
@@ -62,7 +65,7 @@ async fn hello(
         // `HELLO` requires a user name. A password alone logs in as `default`.
         hello.arg("AUTH").arg(endpoint.username.as_deref().unwrap_or("default")).arg(password);
     }
-    match talk.ask(&[hello]).await?.remove(0) {
+    match connection.ask(&[hello]).await?.remove(0) {
         Value::Map(words) => Ok(Ok(own_id(&words))),
         // RESP3 requested, but the reply has the form of RESP2. Pushes are tried, and the ID is unknown.
         Value::Array(_) => Ok(Ok(None)),
@@ -75,27 +78,27 @@ async fn hello(
 /// Logs in over a connection without support for `HELLO`. Any reply shows that the server works, unless the server has
 /// no room for the connection.
 pub(super) async fn log_in_without_hello(
-    talk: &mut Talk,
+    connection: &mut BatchConnection,
     endpoint: &Endpoint,
 ) -> Result<(), Fault> {
     if endpoint.password.is_some() {
-        return authenticate(talk, endpoint).await;
+        return authenticate(connection, endpoint).await;
     }
-    match talk.ask(&[cmd("PING")]).await?.remove(0) {
+    match connection.ask(&[cmd("PING")]).await?.remove(0) {
         Value::ServerError(error) if is_full(&error) => Err(no_room()),
         _ => Ok(()),
     }
 }
 
 /// Logs in with RESP2. The ID is requested later.
-async fn authenticate(talk: &mut Talk, endpoint: &Endpoint) -> Result<(), Fault> {
+async fn authenticate(connection: &mut BatchConnection, endpoint: &Endpoint) -> Result<(), Fault> {
     let Some(password) = &endpoint.password else { return Ok(()) };
     let mut auth = cmd("AUTH");
     if let Some(username) = &endpoint.username {
         auth.arg(username);
     }
     auth.arg(password);
-    match talk.ask(&[auth]).await?.remove(0) {
+    match connection.ask(&[auth]).await?.remove(0) {
         Value::Okay => Ok(()),
         Value::ServerError(error) if is_full(&error) => Err(no_room()),
         Value::ServerError(error) => Err(login_refused(&error)),

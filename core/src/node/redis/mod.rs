@@ -5,17 +5,18 @@
 //! implements the protocol without I/O, and [`reply`] parses the replies. The `redis` crate encodes, parses and reads
 //! URLs. No other folder uses it.
 
+mod arguments;
+mod batches;
 mod calls;
 mod cluster;
 mod commands;
+mod compound_reply;
 mod connection;
 mod context;
-mod dial;
 mod durability;
 mod endpoint;
 mod fallback;
 mod features;
-mod formers;
 mod handshake;
 mod keeper;
 mod lane;
@@ -24,8 +25,7 @@ mod login;
 mod native;
 mod notices;
 mod notifications;
-mod packed;
-mod parts;
+mod previous_connections;
 mod protocol;
 mod query;
 mod queue;
@@ -34,6 +34,7 @@ mod redirects;
 mod refusal;
 mod renewal;
 mod reply;
+mod request_buffer;
 mod resolver;
 mod rights;
 mod run_ids;
@@ -43,14 +44,13 @@ mod shared;
 mod socket;
 mod steps;
 mod stream;
-mod talk;
+mod tcp_connect;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod transport;
 mod url_rules;
 mod ways;
-mod wire;
-mod words;
 
 use std::sync::Arc;
 use std::time::Duration;

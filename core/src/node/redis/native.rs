@@ -1,7 +1,7 @@
-//! Builds commands without scripts, from the server's compare-and-delete and from transactions.
+//! Builds lock commands without scripts, from the server's compare-and-delete and from transactions.
 //!
 //! They are for users without the right to run scripts (`scripts` off), and for releases that are cheaper this way. The
-//! replies are combined in [`Parts`], in the form of the script's reply.
+//! replies are combined in [`CompoundReply`], in the form of the script's reply.
 //!
 //! An extend takes two steps, because no command extends only our own key without ever shortening it. `SET … IFEQ … PX`
 //! would shorten a longer TTL. The first step reads the owner, and the second one sends `PEXPIRE GT`. A read after it
@@ -14,10 +14,10 @@ use std::time::Duration;
 use redis::{Cmd, Value, cmd};
 
 use super::commands::{TIMEOUT, keep, millis, release_script, vote};
-use super::packed::Packed;
-use super::parts::{Asked, OURS, Parts};
+use super::compound_reply::{CompoundReply, OURS, Operation};
 use super::protocol::{Command, Expects, Purpose};
 use super::reply::{self, Answer};
+use super::request_buffer::RequestBuffer;
 use crate::node::{Claim, Extension, Fault, Vote, VoteParams};
 
 /// The compare-and-delete command of a server.
@@ -52,8 +52,14 @@ impl Delete {
 const LONGEST: usize = 1024;
 
 /// Builds a command with the default timeout, which callers with a deadline replace.
-fn command(bytes: Vec<u8>, parts: Parts, purpose: Purpose) -> Command {
-    Command { bytes, expects: Expects::Parts(parts), purpose, timeout: TIMEOUT, untracked: false }
+fn command(bytes: Vec<u8>, parts: CompoundReply, purpose: Purpose) -> Command {
+    Command {
+        bytes,
+        expects: Expects::Compound(parts),
+        purpose,
+        timeout: TIMEOUT,
+        untracked: false,
+    }
 }
 
 /// Encodes several commands for a single write.
@@ -64,18 +70,18 @@ fn packed<'a>(commands: impl IntoIterator<Item = &'a Cmd>) -> Vec<u8> {
 }
 
 /// Builds a command, followed by a `PING` with the echo.
-fn pair(asked: Asked, of: &Cmd, echo: &str, purpose: Purpose) -> Command {
+fn pair(asked: Operation, of: &Cmd, echo: &str, purpose: Purpose) -> Command {
     let bytes = packed([of, cmd("PING").arg(echo)]);
-    command(bytes, Parts::pair(asked, echo), purpose)
+    command(bytes, CompoundReply::pair(asked, echo), purpose)
 }
 
 /// Builds a transaction with a `PING` that returns the echo.
 ///
 /// The prefixes for migrating slots and untracked reads apply to the whole transaction.
-fn transaction(asked: Asked, of: &[Cmd], echo: &str, purpose: Purpose) -> Command {
+fn transaction(asked: Operation, of: &[Cmd], echo: &str, purpose: Purpose) -> Command {
     let (begin, name, end) = (cmd("MULTI"), cmd("PING").arg(echo).clone(), cmd("EXEC"));
     let bytes = packed([&begin].into_iter().chain(of).chain([&name, &end]));
-    command(bytes, Parts::transaction(asked, echo, of.len()), purpose)
+    command(bytes, CompoundReply::transaction(asked, echo, of.len()), purpose)
 }
 
 /// Reads enough of the value to recognize a token, plus one byte.
@@ -94,7 +100,7 @@ pub(super) fn acquire(claim: &Claim, params: VoteParams, sent: bool) -> Command 
     let make = cmd("SET").arg(key).arg(token).arg("NX").arg("PX").arg(ttl).clone();
     let all = [make, owner(key, token), cmd("PTTL").arg(key).clone()];
     let purpose = vote(claim, params, sent);
-    let command = transaction(Asked::Acquire(ttl), &all, token, purpose);
+    let command = transaction(Operation::Acquire(ttl), &all, token, purpose);
     Command { timeout: params.timeout, ..command }
 }
 
@@ -123,17 +129,17 @@ pub(super) fn extend(claim: &Claim, params: VoteParams, durable: bool) -> Comman
         let same = cmd("SET").arg(key).arg(token).arg("IFEQ").arg(token).arg("KEEPTTL").clone();
         all.insert(0, same);
     }
-    let second = transaction(Asked::Extend, &all, token, keep(params));
+    let second = transaction(Operation::Extend, &all, token, keep(params));
     let second = Command { timeout: params.timeout, ..second };
     let purpose = Purpose::Keep(Some(Box::new(second)));
-    let first = pair(Asked::Owner, &owner(key, token), token, purpose);
+    let first = pair(Operation::Owner, &owner(key, token), token, purpose);
     Command { timeout: params.timeout, ..first }
 }
 
 /// Builds the delete of our key. The key lives for at most the given time.
 pub(super) fn release(claim: &Claim, owed: Duration, by: Delete) -> Command {
     let (key, token) = (key(claim), Arc::clone(&claim.token));
-    let parts = Parts::pair(Asked::Delete, &token);
+    let parts = CompoundReply::pair(Operation::Delete, &token);
     let bytes = delete(by, key, token.as_bytes(), &token);
     command(bytes, parts, Purpose::Delete { token, owed, until: None })
 }
@@ -147,12 +153,12 @@ pub(super) fn shorten(claim: &Claim, owed: Duration, stay: Duration) -> Command 
     let mut set = cmd("SET");
     set.arg(key).arg(claim.kept()).arg("IFEQ").arg(&*token).arg("PX").arg(millis(stay));
     let purpose = Purpose::Delete { token: Arc::clone(&token), owed, until: None };
-    pair(Asked::Shorten, &set, &token, purpose)
+    pair(Operation::Shorten, &set, &token, purpose)
 }
 
 /// Encodes a compare-and-delete and its echo in one piece, because almost every release uses it.
 fn delete(by: Delete, key: &str, value: &[u8], echo: &str) -> Vec<u8> {
-    let mut both = Packed::with_room(6, key.len() + value.len() + echo.len());
+    let mut both = RequestBuffer::with_room(6, key.len() + value.len() + echo.len());
     match by {
         Delete::IfEq => both.request(3).word(by.name()).word(key),
         Delete::Ex => both.request(4).word(by.name()).word(key).word("IFEQ"),
@@ -161,11 +167,11 @@ fn delete(by: Delete, key: &str, value: &[u8], echo: &str) -> Vec<u8> {
     both.bytes()
 }
 
-/// Returns the same delete in the form that this server supports, or `None` if it has that form already.
+/// Converts a delete to the form that this server supports. Returns `None` if it already has that form.
 ///
 /// Deletes that were built before the connection, or that are pending from another server, may have another form.
-pub(super) fn respelled(command: &Command, by: Option<Delete>) -> Option<Command> {
-    let Expects::Parts(parts) = &command.expects else { return None };
+pub(super) fn converted_delete(command: &Command, by: Option<Delete>) -> Option<Command> {
+    let Expects::Compound(parts) = &command.expects else { return None };
     let mut words = command.words();
     if !parts.is_delete() || words.next() == by.map(|by| by.name().as_bytes()) {
         return None;
@@ -192,7 +198,7 @@ pub(super) fn respelled(command: &Command, by: Option<Delete>) -> Option<Command
 /// Builds the read of a key's holder. The key is not tracked, because no caller waits for its change.
 pub(super) fn inspect(key: &str) -> Command {
     let all = [cmd("GETRANGE").arg(key).arg(0).arg(63).clone(), cmd("PTTL").arg(key).clone()];
-    let asked = transaction(Asked::Inspect, &all, key, Purpose::Plain);
+    let asked = transaction(Operation::Inspect, &all, key, Purpose::Plain);
     Command { untracked: true, ..asked }
 }
 
@@ -201,7 +207,7 @@ pub(super) fn inspect(key: &str) -> Command {
 pub(super) fn force(keys: &[String]) -> Command {
     let key = keys.first().map_or("", String::as_str);
     let read = cmd("GETRANGE").arg(key).arg(0).arg(LONGEST).clone();
-    Command { untracked: true, ..pair(Asked::Seen, &read, key, seizing(keys)) }
+    Command { untracked: true, ..pair(Operation::Seen, &read, key, seizing(keys)) }
 }
 
 /// Returns the purpose of both steps of a forced delete.
@@ -217,7 +223,7 @@ fn force_seen(keys: &[String], answer: &Value) -> Option<Command> {
         return None;
     }
     let bytes = delete(Delete::IfEq, key, owner, key);
-    Some(command(bytes, Parts::pair(Asked::Delete, key), seizing(keys)))
+    Some(command(bytes, CompoundReply::pair(Operation::Delete, key), seizing(keys)))
 }
 
 /// Parses the reply to [`force`]: whether there was a key to delete.

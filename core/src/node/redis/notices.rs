@@ -1,6 +1,6 @@
-//! Logs what is wrong with a server while it can be connected, or why it never will be.
+//! Logs problems of a server that can be connected, and permanent errors of connection attempts.
 //!
-//! Each is logged when it changes, because every new connection finds it again.
+//! Each problem is logged once until it changes, because every new connection detects it again.
 
 use std::sync::Arc;
 

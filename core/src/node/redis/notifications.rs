@@ -1,9 +1,9 @@
 //! The second connection of a node, over which the server sends its notifications.
 //!
 //! The first connection then carries only replies, so that any waiting thread may read it. The second one is opened as
-//! soon as the first one is, and the server redirects the notifications to it (`CLIENT TRACKING ... REDIRECT`). When one
-//! of the two ends, so does the other. Without a second connection, the notifications arrive on the first one, which
-//! only the background thread reads then.
+//! soon as the first one is, and the server redirects the notifications to it (`CLIENT TRACKING ... REDIRECT`). When
+//! one of the two ends, the other is closed too. Without a second connection, the notifications arrive on the first
+//! one, which only the background thread reads then.
 
 use std::future::{Future, pending};
 use std::pin::Pin;
@@ -15,6 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
 
+use super::batches::BatchConnection;
 use super::commands::plain;
 use super::endpoint::Endpoint;
 use super::fallback::{Without, connect};
@@ -22,7 +23,6 @@ use super::handshake::{field, text, too_long};
 use super::protocol::{Command, InFlight, LARGEST, Purpose, PushHandler, SILENCE, TICK};
 use super::reply;
 use super::steps::{about, named};
-use super::talk::Talk;
 use crate::clock::{Clock, Instant, SystemClock};
 use crate::node::Fault;
 
@@ -40,7 +40,7 @@ const READ: usize = 1024;
 
 /// The second connection, or the attempt to open it.
 pub(super) struct Notifications {
-    /// The server, with the login of the first connection.
+    /// The address of the server, and the login of the first connection.
     endpoint: Endpoint,
     /// The run ID of the server, if it reports one.
     run_id: Option<String>,
@@ -52,7 +52,7 @@ pub(super) struct Notifications {
 }
 
 /// An open connection, and its ID at the server.
-type Opened = Result<(Talk, i64), Fault>;
+type Opened = Result<(BatchConnection, i64), Fault>;
 /// The reply to the command that redirects the notifications.
 type Redirected = oneshot::Receiver<Result<Value, Fault>>;
 
@@ -78,7 +78,7 @@ pub(super) enum Event {
 
 /// An open connection.
 struct Line {
-    talk: Talk,
+    connection: BatchConnection,
     /// When bytes arrived last.
     heard: Instant,
     /// How long a probe has had no reply, if there is one. It is counted in ticks, so that a pause of this process does
@@ -120,9 +120,9 @@ impl Notifications {
     async fn next_event(&mut self) -> Event {
         let failed = match &mut self.state {
             State::Opening(opening) => match opening.await {
-                Ok((talk, id)) => {
+                Ok((connection, id)) => {
                     let (answer, redirected) = oneshot::channel();
-                    let line = Line { talk, heard: SystemClock.now(), probed: None };
+                    let line = Line { connection, heard: SystemClock.now(), probed: None };
                     self.state = State::Open(Box::new(line), Some(redirected));
                     return Event::Opened(InFlight::new(redirect(id), answer));
                 }
@@ -161,7 +161,7 @@ impl Notifications {
             return line.send(&cmd("PING").get_packed_command()).await.err();
         };
         *waited += TICK;
-        let slow = line.talk.round_trip.unwrap_or_default() * ROUND_TRIPS;
+        let slow = line.connection.round_trip.unwrap_or_default() * ROUND_TRIPS;
         (*waited > SILENCE.max(slow) + TICK)
             .then(|| Fault::new("the server did not reply on the connection for notifications"))
     }
@@ -178,7 +178,7 @@ impl Notifications {
 
 impl Line {
     async fn send(&mut self, bytes: &[u8]) -> Result<(), Fault> {
-        let stream = &mut self.talk.stream;
+        let stream = &mut self.connection.stream;
         let sent = async {
             stream.write_all(bytes).await?;
             stream.flush().await
@@ -195,11 +195,11 @@ impl Line {
     /// Waits for bytes, and handles the notifications in them.
     async fn receive(&mut self, handler: &(Arc<PushHandler>, Arc<dyn Clock>)) -> Event {
         let (handler, clock) = handler;
-        let parser = &mut self.talk.parser;
+        let parser = &mut self.connection.parser;
         // Bytes may have arrived directly after the handshake.
         if parser.unread.is_empty() || parser.partial() > 0 {
             parser.unread.reserve(READ);
-            match self.talk.stream.read_buf(&mut parser.unread).await {
+            match self.connection.stream.read_buf(&mut parser.unread).await {
                 Ok(0) => return Event::Broken(Fault::new("the server closed the connection")),
                 Ok(count) => parser.count_read(count),
                 Err(error) => {
@@ -243,7 +243,7 @@ async fn open(endpoint: &Endpoint, run_id: Option<String>, renewed: bool) -> Ope
         let granted = if renewed { endpoint.granted().await? } else { None };
         let login = granted.as_ref().map(|granted| endpoint.with_login(&granted.credentials));
         let endpoint = login.as_ref().unwrap_or(endpoint);
-        let (mut talk, hello) = connect(endpoint, &mut Without::default()).await?;
+        let (mut connection, hello) = connect(endpoint, &mut Without::default()).await?;
         let id = hello
             .flatten()
             .ok_or_else(|| Fault::new("the server does not report connection IDs"))?;
@@ -255,13 +255,13 @@ async fn open(endpoint: &Endpoint, run_id: Option<String>, renewed: bool) -> Ope
         }
         commands.push(named(endpoint));
         commands.extend(run_id.is_some().then(|| about("server")));
-        let replies = talk.ask(&commands).await?;
+        let replies = connection.ask(&commands).await?;
         let info = replies.last().map(text).unwrap_or_default();
         // Behind a proxy it may be another server, where another client has this ID.
         if field(&info, "run_id").is_some_and(|own| run_id.is_some_and(|first| first != own)) {
             return Err(Fault::new("the second connection leads to another server"));
         }
-        Ok((talk, id))
+        Ok((connection, id))
     });
     opened.await.unwrap_or_else(|_| Err(too_long(within)))
 }

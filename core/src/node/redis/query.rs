@@ -136,14 +136,14 @@ const UNDERSTOOD: &[Row] = &[
 
 const ONE: &str = "There is no connection pool. Remove it";
 const ALIVE: &str = "Dead connections are detected automatically. Remove it";
-const AGAIN: &str = "Failed attempts are retried within wait. Remove it";
+const RETRY_HINT: &str = "Failed attempts are retried within wait. Remove it";
 const BYTES: &str = "No values are read. Remove it";
 
 /// The unsupported parameters. Ignoring them would suggest that they have an effect.
 const INSTEAD: &[(&[&str], &str)] = &[
     (&["max_connections", "pool_size", "pool_timeout", "min_idle_conns"], ONE),
     (&["health_check_interval", "keepAlive", "idle_timeout"], ALIVE),
-    (&["retry_on_timeout", "retry_on_error", "max_retries", "maxRetriesPerRequest"], AGAIN),
+    (&["retry_on_timeout", "retry_on_error", "max_retries", "maxRetriesPerRequest"], RETRY_HINT),
     (&["decode_responses", "encoding", "encoding_errors", "charset", "errors"], BYTES),
     (&["ssl", "tls"], "Write rediss:// instead of redis://"),
     (&["ssl_ca_path", "ssl_ca_data"], "Use ssl_ca_certs, the path of a PEM file"),

@@ -13,8 +13,8 @@ use futures_util::stream::FuturesUnordered;
 
 use super::context::{Backlog, Context, Opening, Target};
 use super::endpoint::Endpoint;
-use super::formers::Formers;
 use super::handshake::{self, Greeting};
+use super::previous_connections::PreviousConnections;
 use super::protocol::InFlight;
 use super::resolver::{Found, Resolver};
 use crate::clock::{Instant, jittered};
@@ -33,7 +33,7 @@ const IDLE: Duration = Duration::from_millis(2500);
 /// An attempt that takes longer may hang on a lost packet or a dead address. Another one then starts in parallel.
 const HANGS: Duration = Duration::from_secs(2);
 /// The maximum number of parallel attempts.
-const MOST: usize = 3;
+const MAX_CONCURRENT_ATTEMPTS: usize = 3;
 
 /// The result of an attempt.
 pub(super) type Opened = Result<Opening, Fault>;
@@ -42,7 +42,7 @@ pub(super) type Opened = Result<Opening, Fault>;
 #[derive(Default)]
 pub(super) struct Reconnect {
     /// The previous connections, to any server.
-    pub(super) formers: Formers,
+    pub(super) previous_connections: PreviousConnections,
     /// Why the last attempt failed. `None` before the first one.
     pub(super) last: Option<Fault>,
     /// When the last attempt ended that a command had started, and how long it took.
@@ -61,25 +61,25 @@ struct Attempts {
     /// Completes when the last one takes too long.
     hangs: Option<Pin<Box<tokio::time::Sleep>>>,
     /// Whether one has failed. Then no other one starts because the last one takes too long. Otherwise one would always
-    /// be under way to a node that does not answer, and the failure would never count.
+    /// be under way to a node that does not reply, and the failure would never count.
     failed: bool,
 }
 
 impl Attempts {
     /// Starts another attempt in parallel.
-    fn begin(&mut self, context: &Context, formers: &Formers) {
-        if self.running.len() >= MOST {
+    fn begin(&mut self, context: &Context, previous_connections: &PreviousConnections) {
+        if self.running.len() >= MAX_CONCURRENT_ATTEMPTS {
             return;
         }
         let (target, resolver) = (context.target.clone(), Arc::clone(&context.resolver));
-        self.running.push(Box::pin(open(target, resolver, formers.clone())));
+        self.running.push(Box::pin(open(target, resolver, previous_connections.clone())));
         self.begun = Some(context.clock.now());
         self.hangs = Some(Box::pin(tokio::time::sleep(HANGS)));
     }
 
     /// Returns the result of an attempt, or `None` if the last one hangs and another one must start.
     async fn next(&mut self) -> Option<Opened> {
-        let full = self.running.len() >= MOST;
+        let full = self.running.len() >= MAX_CONCURRENT_ATTEMPTS;
         let hangs = async {
             match &mut self.hangs {
                 Some(hangs) if !full && !self.failed => hangs.await,
@@ -116,7 +116,7 @@ impl Reconnect {
         let opened = loop {
             // After a working connection, the next attempt follows immediately.
             if attempts.begun.is_none() && pause.is_zero() {
-                attempts.begin(context, &self.formers);
+                attempts.begin(context, &self.previous_connections);
             }
             let backlog = Backlog::of(&mut context.backlog);
             tokio::select! {
@@ -124,13 +124,13 @@ impl Reconnect {
                     // The first successful attempt counts. A failure counts only if it is the last one.
                     Some(opened) if opened.is_ok() || attempts.running.is_empty() => break opened,
                     Some(_) => {}
-                    None => attempts.begin(context, &self.formers),
+                    None => attempts.begin(context, &self.previous_connections),
                 },
-                // A changed server justifies an immediate attempt, parallel to one that may hang on the previous
+                // After a change of the server, an attempt starts immediately. An earlier one may hang on the previous
                 // server.
-                () = context.news.any() => attempts.begin(context, &self.formers),
+                () = context.news.any() => attempts.begin(context, &self.previous_connections),
                 () = &mut pause_ends, if attempts.begun.is_none() => {
-                    attempts.begin(context, &self.formers);
+                    attempts.begin(context, &self.previous_connections);
                 }
                 command = backlog.commands.recv(), if more => match (command, &refusal) {
                     // Before the first attempt, no error exists that could be returned.
@@ -161,13 +161,13 @@ impl Reconnect {
         attempts: &mut Attempts,
         waiting: &mut Vec<InFlight>,
     ) {
-        // Uses the current time, because an attempt may have had no event for long.
+        // Uses the current time, because the last event of an attempt may be long ago.
         let now = context.clock.now();
         let young = attempts.begun.is_some_and(|at| now.since(at) <= JOIN);
         let again = self.tries_again(now, waiting);
         if again && !young {
             // Parallel to an attempt under way, because on a slow network that one may succeed first.
-            attempts.begin(context, &self.formers);
+            attempts.begin(context, &self.previous_connections);
         }
         if again || (young && !waiting.is_empty()) {
             waiting.push(command);
@@ -227,9 +227,15 @@ fn mistaken(endpoint: &Endpoint, clustered: bool) -> Fault {
 }
 
 /// Makes one attempt within `connect_timeout`.
-async fn open(target: Target, resolver: Arc<Resolver>, formers: Formers) -> Opened {
+async fn open(
+    target: Target,
+    resolver: Arc<Resolver>,
+    previous_connections: PreviousConnections,
+) -> Opened {
     let within = target.route.connect_timeout();
-    let opened = tokio::time::timeout(within, find_and_open(&target, &resolver, &formers)).await;
+    let opened =
+        tokio::time::timeout(within, find_and_open(&target, &resolver, &previous_connections))
+            .await;
     let opened = opened.unwrap_or_else(|_| {
         let fault = handshake::too_long(within);
         // A server without TLS may wait for the rest of a supposed command.
@@ -240,31 +246,35 @@ async fn open(target: Target, resolver: Arc<Resolver>, formers: Formers) -> Open
         })
     });
     // The URL of a cluster does not tell which of its servers failed.
-    opened.map_err(|fault| match &target.outlet {
-        Some(outlet) => fault.of(&outlet.from.to_string()),
+    opened.map_err(|fault| match &target.cluster {
+        Some(cluster) => fault.of(&cluster.from.to_string()),
         None => fault,
     })
 }
 
 /// Finds the server, connects, logs in, checks that no other node uses the same server, and closes the previous
 /// connection.
-async fn find_and_open(target: &Target, resolver: &Resolver, formers: &Formers) -> Opened {
+async fn find_and_open(
+    target: &Target,
+    resolver: &Resolver,
+    previous_connections: &PreviousConnections,
+) -> Opened {
     let (found, mut greeting) = reach(target, resolver).await?;
-    let Target { url, route, run_ids, outlet, .. } = target;
-    // A server that does not report this is accepted. Its replies will show it.
+    let Target { url, route, run_ids, cluster, .. } = target;
+    // A server that does not report its mode is accepted. If it belongs to a cluster, its replies contain redirects.
     if let Some(clustered) = greeting.clustered
-        && clustered != outlet.is_some()
+        && clustered != cluster.is_some()
     {
         return Err(mistaken(&found.endpoint, clustered));
     }
     if let Some(run_id) = &greeting.run_id {
         // A standalone node has one server at a time, at any address.
-        let address = outlet.as_ref().map_or_else(String::new, |outlet| outlet.from.to_string());
+        let address = cluster.as_ref().map_or_else(String::new, |cluster| cluster.from.to_string());
         let entered = run_ids.enter(url, &address, run_id);
         entered.map_err(|fault| route.redact_fault(fault))?;
     }
     // Done before any other command, because nothing of the previous connection may arrive after it.
-    let killed = formers.kill(&mut greeting).await?;
+    let killed = previous_connections.kill(&mut greeting).await?;
     Ok(Opening { greeting, killed, found })
 }
 

@@ -1,9 +1,9 @@
-//! Decides how a command continues that a cluster's server did not serve.
+//! Decides what happens to a command that a server of a cluster redirected.
 //!
-//! The key's slot is on another server, or is migrating. The command fails, and its waiting caller sends it again to
-//! the owner by the map ([`follow`]). Only a delete, which needs no caller, passes from the connection to the task of
-//! the cluster, and so does an extension whose key is migrating. A standalone server has no such task, and its reply is
-//! treated like any other. The simulation uses these decisions too.
+//! A redirect means that the key's slot is on another server, or is migrating. The command then fails, and its waiting
+//! caller sends it again to the owner in the map ([`follow`]). Two kinds of commands go to the task of the cluster
+//! instead: deletes, which need no caller, and extensions whose key is migrating. The simulation uses these decisions
+//! too.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -12,19 +12,19 @@ use std::time::Duration;
 use redis::Value;
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::protocol::{Command, Detour, InFlight, Purpose};
+use super::protocol::{Command, InFlight, Purpose, Redirects};
 use crate::clock::{Clock, Instant};
 use crate::node::Fault;
 
 /// The address of a server in a cluster: a host, by name or address, and a port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Address {
+pub(crate) struct ServerAddress {
     /// In lower case. Empty for the host of the replying server.
     pub(super) host: Arc<str>,
     pub(super) port: u16,
 }
 
-impl Address {
+impl ServerAddress {
     pub(crate) fn new(host: &str, port: u16) -> Self {
         Self { host: host.to_lowercase().into(), port }
     }
@@ -36,7 +36,7 @@ impl Address {
     }
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for ServerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (host, port) = (&self.host, self.port);
         if host.contains(':') { write!(f, "[{host}]:{port}") } else { write!(f, "{host}:{port}") }
@@ -47,13 +47,13 @@ impl fmt::Display for Address {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Redirect {
     /// Another server has the slot.
-    Moved(u16, Address),
+    Moved(u16, ServerAddress),
     /// The slot is migrating to another server, which must get this command.
-    Ask(Address),
+    Ask(ServerAddress),
     /// Only some of several keys have migrated.
     TryAgain,
     /// No server has the slot now, or this server must not write.
-    Nobody,
+    NoOwner,
 }
 
 impl Redirect {
@@ -65,16 +65,16 @@ impl Redirect {
             let slot = words.next()?.parse().ok()?;
             // Splits at the last colon, because an IPv6 address has no brackets here.
             let (host, port) = words.next()?.rsplit_once(':')?;
-            Some((slot, Address::new(host, port.parse().ok()?)))
+            Some((slot, ServerAddress::new(host, port.parse().ok()?)))
         };
         match error.code() {
             "MOVED" => place().map(|(slot, address)| Self::Moved(slot, address)),
             "ASK" => place().map(|(_, address)| Self::Ask(address)),
             "TRYAGAIN" => Some(Self::TryAgain),
-            "CLUSTERDOWN" | "READONLY" => Some(Self::Nobody),
+            "CLUSTERDOWN" | "READONLY" => Some(Self::NoOwner),
             // The error within scripts, if a cluster that is down allows reads.
             _ if error.details().is_some_and(|told| told.contains("cluster is down")) => {
-                Some(Self::Nobody)
+                Some(Self::NoOwner)
             }
             _ => None,
         }
@@ -82,13 +82,13 @@ impl Redirect {
 }
 
 /// An event of a connection for its cluster.
-pub(super) enum Stray {
+pub(super) enum ConnectionEvent {
     /// A command that must continue at another server.
     Redirected(InFlight, Redirect),
-    /// The location of a slot, from a reply to a command that is sent again anyway.
-    Told(Redirect),
+    /// The owner of a slot, from the reply to a command that its caller sends again.
+    SlotReported(Redirect),
     /// A pending delete and its redirects. It also becomes pending at the next owner of the key.
-    Owed(Command, Detour),
+    DeletePending(Command, Redirects),
     /// The connection is open.
     Opened,
     /// The connection ended, or could not be opened.
@@ -97,48 +97,51 @@ pub(super) enum Stray {
 
 /// The sending side of the channel to the cluster.
 #[derive(Clone)]
-pub(super) struct Outlet {
-    pub(super) to: UnboundedSender<(Address, Stray)>,
+pub(super) struct ClusterSender {
+    pub(super) to: UnboundedSender<(ServerAddress, ConnectionEvent)>,
     /// The server of the connection.
-    pub(super) from: Address,
-    /// Counts deletes that are no longer at the server that they were first sent to.
-    pub(super) astray: Weak<()>,
+    pub(super) from: ServerAddress,
+    /// Counts the deletes that were redirected to another server.
+    pub(super) rerouted: Weak<()>,
 }
 
-impl Outlet {
+impl ClusterSender {
     /// Sends an event. Without a cluster task, the client is gone and no caller waits.
-    pub(super) fn say(&self, stray: Stray) {
-        let _ = self.to.send((self.from.clone(), stray));
+    pub(super) fn send(&self, event: ConnectionEvent) {
+        let _ = self.to.send((self.from.clone(), event));
     }
 
     /// Reports a pending delete.
-    pub(super) fn owed(&self, in_flight: &InFlight) {
+    pub(super) fn report_pending(&self, in_flight: &InFlight) {
         if matches!(in_flight.command.purpose, Purpose::Delete { .. }) {
-            self.say(Stray::Owed(in_flight.command.clone(), in_flight.detour));
+            self.send(ConnectionEvent::DeletePending(
+                in_flight.command.clone(),
+                in_flight.redirects,
+            ));
         }
     }
 }
 
 /// How many servers may redirect a command immediately.
-const AT_ONCE: u32 = 4;
+const MAX_IMMEDIATE_HOPS: u32 = 4;
 /// The time in which the map changes after a redirect.
 const MAP_CHANGE: Duration = Duration::from_millis(1);
 /// The shortest pause of a delete.
-pub(crate) const MOMENT: Duration = Duration::from_millis(20);
+pub(crate) const MIN_PAUSE: Duration = Duration::from_millis(20);
 /// The longest pause.
-const LONGEST: Duration = Duration::from_secs(1);
+const MAX_PAUSE: Duration = Duration::from_secs(1);
 
 /// Whether the task of the cluster sends the command to another server. `asked` means that the slot is migrating and
 /// `ASK` named the target.
 ///
-/// It never sends a vote. What no caller waits for any more could arrive after its delete. And `ASKING` is not tied to
-/// a migration: a vote that is redirected during one could reach the same server during the next one, and be granted
-/// there before the holder's key has arrived.
-pub(crate) fn is_forwarded(purpose: &Purpose, asked: bool, detour: Detour) -> bool {
+/// It never sends a vote. A vote without a waiting caller could arrive after its delete. In addition, `ASKING` is not
+/// tied to one migration. A vote that is redirected during one migration could reach the same server during the next
+/// one, and be granted before the holder's key has arrived.
+pub(crate) fn is_forwarded(purpose: &Purpose, asked: bool, redirects: Redirects) -> bool {
     match purpose {
         Purpose::Delete { .. } => true,
-        // It creates no key. Once, because its caller sends it again.
-        Purpose::Keep(_) => asked && detour.hops == 0,
+        // An extension creates no key. Forwarded once, because its caller sends it again.
+        Purpose::Keep(_) => asked && redirects.hops == 0,
         _ => false,
     }
 }
@@ -165,24 +168,24 @@ where
         if so_far >= timeout {
             return Err(fault);
         }
-        clock.sleep_until(now + so_far.clamp(MAP_CHANGE, LONGEST)).await;
+        clock.sleep_until(now + so_far.clamp(MAP_CHANGE, MAX_PAUSE)).await;
         reply = send();
     }
 }
 
-/// Returns the pause before a redirected command is sent again to a server that redirected it already, which is as long
-/// as the time since the first redirect. `None` means that it is dropped: the keys of a delete have expired, or no
-/// caller waits for an extension (`heard`).
+/// Returns the pause before a redirected command is sent to a server that has already redirected it. The pause is as
+/// long as the time since the first redirect. `None` drops the command, because the keys of a delete have expired, or
+/// because no caller waits for an extension (`has_caller`).
 pub(crate) fn redirect_pause(
-    detour: &mut Detour,
+    redirects: &mut Redirects,
     purpose: &mut Purpose,
-    heard: bool,
+    has_caller: bool,
     now: Instant,
 ) -> Option<Duration> {
-    detour.hops += 1;
-    let since = *detour.since.get_or_insert(now);
-    let pause = now.since(since).clamp(MOMENT, LONGEST);
-    let Purpose::Delete { owed, until, .. } = purpose else { return heard.then_some(pause) };
+    redirects.hops += 1;
+    let since = *redirects.since.get_or_insert(now);
+    let pause = now.since(since).clamp(MIN_PAUSE, MAX_PAUSE);
+    let Purpose::Delete { owed, until, .. } = purpose else { return has_caller.then_some(pause) };
     // Measured from its first redirect as well. A delete that a frozen server redirected later may be older than every
     // key.
     let until = (*until.get_or_insert(now + *owed)).max(since + *owed);
@@ -191,13 +194,13 @@ pub(crate) fn redirect_pause(
 
 /// Whether a redirected command is sent to the next server immediately. Later ones wait, so that the servers' views can
 /// converge.
-pub(crate) fn is_immediate(detour: Detour) -> bool {
-    detour.hops <= AT_ONCE
+pub(crate) fn is_immediate(redirects: Redirects) -> bool {
+    redirects.hops <= MAX_IMMEDIATE_HOPS
 }
 
 /// Allows one immediate redirect after the pause.
-pub(crate) fn rested(detour: &mut Detour) {
-    detour.hops = AT_ONCE - 1;
+pub(crate) fn rested(redirects: &mut Redirects) {
+    redirects.hops = MAX_IMMEDIATE_HOPS - 1;
 }
 
 #[cfg(test)]
@@ -215,7 +218,7 @@ mod tests {
             "-CLUSTERDOWN The cluster is down\r\n",
             "-ERR Can not execute a write command while the cluster is down and readonly script: x\r\n",
         ] {
-            assert_eq!(read(text), Some(Redirect::Nobody), "{text}");
+            assert_eq!(read(text), Some(Redirect::NoOwner), "{text}");
         }
         assert_eq!(read("-ERR wrong number of arguments\r\n"), None);
     }

@@ -1,6 +1,6 @@
 //! Renews a login with a limited lifetime over the open connection.
 //!
-//! The provider of credentials is asked as at each connect, and `AUTH` is sent in order with the other commands. It
+//! It requests credentials from the provider as at each connect, and sends `AUTH` in order with the other commands. It
 //! does not affect tracking. A failed renewal is repeated until the server closes the connection.
 
 use std::future::Future;
@@ -17,9 +17,9 @@ use crate::node::Fault;
 use crate::node::credentials::{Credentials, Granted, Provider};
 
 /// The time limit for credentials in the background. It is longer than during a connect, where a connection waits.
-const PATIENCE: Duration = Duration::from_secs(30);
+const BACKGROUND_TIMEOUT: Duration = Duration::from_secs(30);
 /// The minimum and maximum delay after a failure.
-const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+const RETRY_DELAYS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
 /// Requests credentials, logs in, and waits until the next renewal.
 pub(super) struct Renewal {
@@ -92,7 +92,7 @@ impl Renewal {
 
     /// Schedules another attempt. The delay is short relative to the lifetime, so that several attempts are possible.
     fn again(&mut self, fault: Fault) -> Fault {
-        let (least, most) = AGAIN;
+        let (least, most) = RETRY_DELAYS;
         self.stage = Stage::asking(&self.provider, (self.lifetime / 20).clamp(least, most));
         fault
     }
@@ -104,7 +104,7 @@ impl Stage {
         let provider = provider.clone();
         Self::Asking(Box::pin(async move {
             sleep(pause).await;
-            provider.get(PATIENCE).await
+            provider.get(BACKGROUND_TIMEOUT).await
         }))
     }
 }

@@ -7,7 +7,7 @@
 use once_cell::race::OnceBox;
 use redis::Script as Digest;
 
-use super::packed::Packed;
+use super::request_buffer::RequestBuffer;
 
 /// A script and its digest.
 pub(super) struct Script {
@@ -24,13 +24,13 @@ impl Script {
     fn new(text: &str) -> Self {
         let text = text.replace("--@values\n", include_str!("values.lua"));
         let digest = Digest::new(&text).get_hash().to_owned();
-        let mut call = Packed::with_room(2, digest.len());
+        let mut call = RequestBuffer::with_room(2, digest.len());
         call.word("EVALSHA").word(&digest);
         Self { text, digest, name: call.bytes() }
     }
 
     /// Begins the call on these keys. The arguments follow.
-    pub(super) fn on(&self, keys: &[String], arguments: usize) -> Packed {
+    pub(super) fn on(&self, keys: &[String], arguments: usize) -> RequestBuffer {
         let long = keys.iter().map(String::len).sum::<usize>() + TOKEN;
         let mut call = self.call(keys.len(), arguments, long);
         call.words(keys);
@@ -38,9 +38,9 @@ impl Script {
     }
 
     /// Begins the call on this number of keys and arguments, which follow. `long` is their total length.
-    pub(super) fn call(&self, keys: usize, arguments: usize, long: usize) -> Packed {
+    pub(super) fn call(&self, keys: usize, arguments: usize, long: usize) -> RequestBuffer {
         let words = 3 + keys + arguments;
-        let mut call = Packed::with_room(words, long + self.name.len());
+        let mut call = RequestBuffer::with_room(words, long + self.name.len());
         call.request(words).packed(&self.name).number(keys as u64);
         call
     }
@@ -54,7 +54,7 @@ pub(super) fn in_full<'a>(mut words: impl Iterator<Item = &'a [u8]>) -> Option<V
     let script = scripts().iter().find(|script| script.digest.as_bytes() == digest)?;
     let rest: Vec<_> = words.collect();
     let long = rest.iter().map(|word| word.len()).sum::<usize>() + script.text.len();
-    let mut call = Packed::with_room(2 + rest.len(), long);
+    let mut call = RequestBuffer::with_room(2 + rest.len(), long);
     call.request(2 + rest.len()).word("EVAL").word(&script.text);
     rest.iter().for_each(|word| {
         call.word(word);

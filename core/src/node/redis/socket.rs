@@ -15,7 +15,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::io::Interest;
 
 use super::stream::Stream;
-use super::wire::Wire;
+use super::transport::Transport;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use crate::foreground::RECEIVE;
 
@@ -28,7 +28,7 @@ pub(super) struct Socket {
     /// socket is closed.
     #[cfg(unix)]
     listed: Option<AsyncFd<RawFd>>,
-    wire: Wire,
+    wire: Transport,
     #[cfg(feature = "tls")]
     tls: Option<Box<ClientConnection>>,
 }
@@ -45,14 +45,14 @@ impl Socket {
     /// Takes an open connection from its runtime.
     pub(super) fn of(stream: Stream) -> io::Result<Self> {
         Ok(match stream {
-            Stream::Tcp(stream) => Self::over(Wire::tcp(stream)?),
+            Stream::Tcp(stream) => Self::over(Transport::tcp(stream)?),
             #[cfg(feature = "tls")]
             Stream::Tls(stream) => {
                 let (stream, tls) = stream.into_inner();
-                Self { tls: Some(Box::new(tls)), ..Self::over(Wire::tcp(stream)?) }
+                Self { tls: Some(Box::new(tls)), ..Self::over(Transport::tcp(stream)?) }
             }
             #[cfg(unix)]
-            Stream::Unix(stream) => Self::over(Wire::unix(stream)?),
+            Stream::Unix(stream) => Self::over(Transport::unix(stream)?),
         })
     }
 
@@ -68,7 +68,7 @@ impl Socket {
         self.wire.shutdown();
     }
 
-    fn over(wire: Wire) -> Self {
+    fn over(wire: Transport) -> Self {
         Self {
             wire,
             #[cfg(feature = "tls")]

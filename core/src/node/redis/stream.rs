@@ -16,8 +16,8 @@ use tokio_rustls::TlsConnector;
 #[cfg(feature = "tls")]
 use tokio_rustls::client::TlsStream;
 
-use super::dial::dial;
-use super::endpoint::{Endpoint, Place};
+use super::endpoint::{Endpoint, PeerAddr};
+use super::tcp_connect::tcp_connect;
 #[cfg(feature = "tls")]
 use super::tls::explained;
 
@@ -36,26 +36,28 @@ pub(super) enum Stream {
 impl Stream {
     /// Opens the stream. Errors are explained.
     pub(super) async fn connect(endpoint: &Endpoint) -> io::Result<Self> {
-        match &endpoint.place {
-            Place::Tcp(host, port) => Ok(Self::Tcp(dial(host, *port, endpoint.family()).await?)),
+        match &endpoint.address {
+            PeerAddr::Tcp(host, port) => {
+                Ok(Self::Tcp(tcp_connect(host, *port, endpoint.family()).await?))
+            }
             #[cfg(feature = "tls")]
-            Place::Tls(host, port) => {
+            PeerAddr::Tls(host, port) => {
                 let tls =
                     endpoint.tls.as_ref().ok_or_else(|| io::Error::other("no TLS options"))?;
                 // Checked before the connection is opened, because a wrong name is an error in the options.
                 let name = tls.name_for(host).map_err(io::Error::other)?;
-                let stream = dial(host, *port, endpoint.family()).await?;
+                let stream = tcp_connect(host, *port, endpoint.family()).await?;
                 let connector = TlsConnector::from(std::sync::Arc::clone(&tls.config));
                 let secured = connector.connect(name, stream).await;
                 let stream = secured.map_err(|error| io::Error::other(explained(&error)))?;
                 Ok(Self::Tls(Box::new(stream)))
             }
             #[cfg(not(feature = "tls"))]
-            Place::Tls(..) => Err(io::Error::other("no TLS")),
+            PeerAddr::Tls(..) => Err(io::Error::other("no TLS")),
             #[cfg(unix)]
-            Place::Unix(path) => UnixStream::connect(path).await.map(Self::Unix),
+            PeerAddr::Unix(path) => UnixStream::connect(path).await.map(Self::Unix),
             #[cfg(not(unix))]
-            Place::Unix(_) => Err(io::Error::other("this system has no Unix sockets")),
+            PeerAddr::Unix(_) => Err(io::Error::other("this system has no Unix sockets")),
         }
     }
 }

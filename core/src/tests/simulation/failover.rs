@@ -51,5 +51,5 @@ impl World {
     }
 }
 
-/// By then every client has left the old server: `context::HEARD`.
+/// By then every client has left the old server: `context::FAILOVER_NOTICE_TIME`.
 pub(super) const NOTICE_TIME: Duration = Duration::from_secs(2);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use crate::clock::Instant;
-use crate::node::{Change, Claim, ConfirmRequests, Detour, Fault, HeldGrants, Purpose};
+use crate::node::{Change, Claim, ConfirmRequests, Fault, HeldGrants, Purpose, Redirects};
 
 use super::clock::Time;
 use super::network::Reply;
@@ -28,7 +28,7 @@ pub(super) struct Open {
     /// A grant counts only if replicas confirm it by this time.
     pub(super) confirm_by: Option<Instant>,
     /// The route that it took, if another server of a cluster received it first.
-    pub(super) detour: Detour,
+    pub(super) redirects: Redirects,
 }
 
 impl Open {
@@ -47,8 +47,8 @@ impl Open {
             // Needs no special handling when it ends.
             _ => Purpose::Plain,
         };
-        let (confirm_by, detour) = (None, Detour::default());
-        Self { id: 0, request, purpose, timeout, answer, confirm_by, detour }
+        let (confirm_by, redirects) = (None, Redirects::default());
+        Self { id: 0, request, purpose, timeout, answer, confirm_by, redirects }
     }
 
     /// A request whose reply no caller waits for.
@@ -246,7 +246,7 @@ impl World {
     pub(super) fn unanswered(&mut self, client: usize, node: usize, open: Open, why: &str) {
         self.links[client][node].record_delete(&open);
         if let Purpose::Delete { owed, until, .. } = &open.purpose {
-            let pending = (open.request.clone(), *owed, *until, open.detour);
+            let pending = (open.request.clone(), *owed, *until, open.redirects);
             self.send_to_cluster(client, node, ClusterMessage::PendingDelete(pending));
         }
         let _ = open.answer.send(Err(Fault::new(why)));

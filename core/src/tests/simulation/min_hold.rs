@@ -57,7 +57,7 @@ impl Monitor {
             let until = params.acquired + params.min_hold.saturating_sub(drift(params.min_hold));
             theirs.iter().any(|name| names.contains(name))
                 && params.claim.token != hold.0.params.claim.token
-                && state.given_back()
+                && state.was_released()
                 && self.clocks[*other].local(now) < until
         });
         if let Some((other, ..)) = early {

@@ -41,7 +41,7 @@ impl World {
         }
         let now = self.clocks[client].local(self.now);
         let link = &mut self.links[client][node];
-        if open.answer.is_closed() && open.purpose.is_for_who_listens(open.detour) {
+        if open.answer.is_closed() && open.purpose.requires_waiting_caller(open.redirects) {
             // A vote sent now could only be deleted again, unless its delete came first.
             return link.unsent.extend(open.request.keeps().map(|claim| Arc::clone(&claim.token)));
         }
@@ -66,7 +66,7 @@ impl World {
         let delay = self.delay(client, node);
         open.id = self.new_id();
         let (id, mut request) = (open.id, open.request.clone());
-        if open.detour.asking {
+        if open.redirects.asking {
             request = Request::Asking(Box::new(request));
         }
         let link = &mut self.links[client][node];

@@ -167,7 +167,7 @@ impl Monitor {
         for id in ids {
             let waiting = &self.waiting[&id];
             let patient = self.waiting.values().filter(|other| other.client == waiting.client);
-            let patience: Time = patient.map(|other| other.node_timeout).max().unwrap_or(0) * 4;
+            let slack: Time = patient.map(|other| other.node_timeout).max().unwrap_or(0) * 4;
             let could = |left| {
                 rested(waiting.client)
                     && waiting.has_time(world)
@@ -184,7 +184,7 @@ impl Monitor {
             waiting.free_since = since(waiting.free_since, free && !behind);
             waiting.contested_since = since(waiting.contested_since, contested && !behind);
             let over =
-                |since: Option<Time>, bound| since.is_some_and(|at| now > at + bound + patience);
+                |since: Option<Time>, bound| since.is_some_and(|at| now > at + bound + slack);
             let (client, names) = (waiting.client, waiting.names.clone());
             if over(waiting.free_since, GRANT_LIMIT)
                 || over(waiting.contested_since, SPLIT_VOTE_LIMIT)

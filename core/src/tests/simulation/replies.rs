@@ -60,7 +60,7 @@ impl World {
                 if !is_forwarded(
                     &open.purpose,
                     matches!(redirect, Redirect::Ask(_)),
-                    open.detour,
+                    open.redirects,
                 ) =>
             {
                 let down = redirect == Redirect::Down;
@@ -81,8 +81,8 @@ impl World {
             (Answer::Sent(redirect), _) => {
                 self.send_to_cluster(client, node, ClusterMessage::Redirected(open, redirect));
             }
-            (Answer::Slots(owner, epoch), Request::Slots { survey }) => {
-                self.reported(client, node, *survey, (owner, epoch));
+            (Answer::Slots(owner, epoch), Request::Slots { discovery }) => {
+                self.reported(client, node, *discovery, (owner, epoch));
             }
             (answer, _) => match (&mut link.confirm, open.confirm_by) {
                 (Some((_, held)), Some(by)) if answer.grants() => {

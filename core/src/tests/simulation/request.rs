@@ -40,7 +40,7 @@ pub(super) enum Request {
     Asking(Box<Self>),
     /// The owner of the slot.
     Slots {
-        survey: u64,
+        discovery: u64,
     },
     /// Deletes the keys, regardless of their owner.
     Force {

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use crate::clock::Instant;
 use crate::node::{
-    Change, Detour, Fault, Map, Member, Place, Purpose, Ruling, is_immediate, redirect_pause,
-    rested, ruling,
+    Change, Fault, Map, Member, Purpose, Redirects, Ruling, ServerAddress, is_immediate,
+    redirect_pause, rested, ruling,
 };
 
 use super::clock::Time;
@@ -31,7 +31,7 @@ pub(super) enum ClusterMessage {
 }
 
 /// A pending delete for the slot's owner.
-pub(super) type ForwardedDelete = (Request, Duration, Option<Instant>, Detour);
+pub(super) type ForwardedDelete = (Request, Duration, Option<Instant>, Redirects);
 
 /// One client's knowledge of one cluster.
 pub(super) struct Cluster {
@@ -39,8 +39,8 @@ pub(super) struct Cluster {
     map: Map<usize>,
     pending_deletes: Vec<ForwardedDelete>,
     messages: BTreeMap<u64, (usize, ClusterMessage)>,
-    /// The survey in progress, and the reports of the servers.
-    survey: Option<u64>,
+    /// The discovery in progress, and the reports of the servers.
+    discovery: Option<u64>,
     reports: Vec<(usize, (usize, u64))>,
     due: bool,
     /// A server was cut off. Surveys continue until this time.
@@ -50,18 +50,18 @@ pub(super) struct Cluster {
 /// All keys are in this slot.
 const SLOT: u16 = 0;
 /// Minimum time between two surveys.
-const SURVEY_INTERVAL: Time = 20 * MS;
+const DISCOVERY_INTERVAL: Time = 20 * MS;
 /// The minimum time while an error persists, and how long that lasts.
-const ERROR_SURVEY_INTERVAL: Time = 250 * MS;
+const ERROR_DISCOVERY_INTERVAL: Time = 250 * MS;
 const FAILOVER_DURATION: Time = 30_000 * MS;
-/// Maximum duration of a survey.
-const SURVEY_TIMEOUT: Time = 300 * MS;
+/// Maximum duration of a discovery.
+const DISCOVERY_TIMEOUT: Time = 300 * MS;
 
 impl Cluster {
     /// Initially, the first of these has the slot.
     pub(super) fn new(places: impl Iterator<Item = usize>) -> Self {
         let member = |place: usize| {
-            let address = Some(Place::new("server", u16::try_from(place).unwrap()));
+            let address = Some(ServerAddress::new("server", u16::try_from(place).unwrap()));
             (place, Arc::new(Member { address, node: place }))
         };
         let members: BTreeMap<_, _> = places.map(member).collect();
@@ -69,17 +69,17 @@ impl Cluster {
         let first = members.values().next().map(|member| (SLOT, Arc::clone(member)));
         let (map, _) = map.moved(first.into_iter()).unwrap();
         let (pending_deletes, messages) = (Vec::new(), BTreeMap::new());
-        let (survey, reports, due, unsettled_until) = (None, Vec::new(), false, 0);
-        Self { members, map, pending_deletes, messages, survey, reports, due, unsettled_until }
+        let (discovery, reports, due, unsettled_until) = (None, Vec::new(), false, 0);
+        Self { members, map, pending_deletes, messages, discovery, reports, due, unsettled_until }
     }
 }
 
-fn release((request, owed, until, detour): ForwardedDelete) -> Open {
+fn release((request, owed, until, redirects): ForwardedDelete) -> Open {
     let mut open = Open::without_caller(request, owed);
     if let Purpose::Delete { until: end, .. } = &mut open.purpose {
         *end = until;
     }
-    open.detour = Detour { asking: false, ..detour };
+    open.redirects = Redirects { asking: false, ..redirects };
     open
 }
 
@@ -120,8 +120,8 @@ impl World {
                 self.redirect(client, from, open, redirect);
             }
             Some((_, ClusterMessage::Delayed(mut open, _))) => {
-                open.detour.asking = false;
-                rested(&mut open.detour);
+                open.redirects.asking = false;
+                rested(&mut open.redirects);
                 let owner = self.owner(client, node);
                 self.send((client, owner), open);
             }
@@ -130,17 +130,17 @@ impl World {
             }
             Some((_, ClusterMessage::Redirect(Redirect::Down))) => self.refused(client, place),
             Some((_, ClusterMessage::ConnectionChanged)) => {
-                self.survey(client, place, SURVEY_INTERVAL);
+                self.start_discovery(client, place, DISCOVERY_INTERVAL);
             }
-            Some((from, ClusterMessage::PendingDelete((request, owed, until, detour)))) => {
+            Some((from, ClusterMessage::PendingDelete((request, owed, until, redirects)))) => {
                 let owner = self.owner(client, node);
                 if owner != from {
-                    return self.send((client, owner), release((request, owed, until, detour)));
+                    return self.send((client, owner), release((request, owed, until, redirects)));
                 }
                 let until = until.unwrap_or(self.clocks[client].local(self.now) + owed);
                 let pending_deletes =
                     self.cluster(client, place).map(|cluster| &mut cluster.pending_deletes);
-                let pending = (request, owed, Some(until), Detour::default());
+                let pending = (request, owed, Some(until), Redirects::default());
                 pending_deletes
                     .into_iter()
                     .for_each(|pending_deletes| pending_deletes.push(pending.clone()));
@@ -152,7 +152,7 @@ impl World {
     fn redirect(&mut self, client: usize, from: usize, mut open: Open, redirect: Redirect) {
         let now = self.clocks[client].local(self.now);
         let heard = !open.answer.is_closed();
-        let Some(pause) = redirect_pause(&mut open.detour, &mut open.purpose, heard, now) else {
+        let Some(pause) = redirect_pause(&mut open.redirects, &mut open.purpose, heard, now) else {
             return drop(open.answer.send(Err(Fault::new("sent on too long"))));
         };
         let to = match redirect {
@@ -161,7 +161,7 @@ impl World {
                 Some(self.owner(client, from % self.nodes()))
             }
             Redirect::Ask(to) => {
-                open.detour.asking = true;
+                open.redirects.asking = true;
                 Some(to)
             }
             Redirect::TryAgain => None,
@@ -171,7 +171,7 @@ impl World {
             }
         };
         match to {
-            Some(to) if is_immediate(open.detour) => self.send((client, to), open),
+            Some(to) if is_immediate(open.redirects) => self.send((client, to), open),
             _ => self.send_to_cluster(client, from, ClusterMessage::Delayed(open, pause)),
         }
     }
@@ -179,7 +179,7 @@ impl World {
     fn record_move(&mut self, client: usize, from: usize, to: usize) {
         if self.owner(client, from % self.nodes()) == from {
             self.change(client, to);
-            self.survey(client, to, SURVEY_INTERVAL);
+            self.start_discovery(client, to, DISCOVERY_INTERVAL);
         }
     }
 
@@ -189,7 +189,7 @@ impl World {
         if let Some(cluster) = self.cluster(client, place) {
             cluster.unsettled_until = until;
         }
-        self.survey(client, place, SURVEY_INTERVAL);
+        self.start_discovery(client, place, DISCOVERY_INTERVAL);
     }
 
     /// This server has the slot now. It takes no first vote in it for a while, because it may lack the grants of
@@ -214,7 +214,7 @@ impl World {
         }
     }
 
-    fn survey(&mut self, client: usize, place: usize, pause: Time) {
+    fn start_discovery(&mut self, client: usize, place: usize, pause: Time) {
         let at = self.now + pause;
         if let Some(cluster) = self.cluster(client, place)
             && !std::mem::replace(&mut cluster.due, true)
@@ -225,16 +225,16 @@ impl World {
 
     /// Asks every server which one has the slot.
     pub(super) fn query_all(&mut self, client: usize, place: usize) {
-        let (survey, end) = (self.new_id(), self.now + SURVEY_TIMEOUT);
+        let (discovery, end) = (self.new_id(), self.now + DISCOVERY_TIMEOUT);
         let Some(cluster) = self.cluster(client, place) else { return };
-        (cluster.due, cluster.survey) = (false, Some(survey));
+        (cluster.due, cluster.discovery) = (false, Some(discovery));
         cluster.reports.clear();
         let places: Vec<usize> = cluster.members.keys().copied().collect();
         for place in places {
-            let question = Request::Slots { survey };
+            let question = Request::Slots { discovery };
             self.send((client, place), Open::without_caller(question, Duration::ZERO));
         }
-        self.at(end, Event::Surveyed { client, place, survey });
+        self.at(end, Event::DiscoveryEnded { client, place, discovery });
     }
 
     /// A server reports the owner of the slot. When all have reported, their reports are compared.
@@ -242,27 +242,27 @@ impl World {
         &mut self,
         client: usize,
         place: usize,
-        survey: u64,
+        discovery: u64,
         claim: (usize, u64),
     ) {
         if let Some(cluster) = self.cluster(client, place)
-            && cluster.survey == Some(survey)
+            && cluster.discovery == Some(discovery)
         {
             cluster.reports.push((place, claim));
             if cluster.reports.len() == cluster.members.len() {
-                self.surveyed(client, place, survey);
+                self.end_discovery(client, place, discovery);
             }
         }
     }
 
-    /// Ends the survey.
-    pub(super) fn surveyed(&mut self, client: usize, place: usize, survey: u64) {
+    /// Ends the discovery.
+    pub(super) fn end_discovery(&mut self, client: usize, place: usize, discovery: u64) {
         let now = self.now;
         let Some(cluster) = self.cluster(client, place) else { return };
-        if cluster.survey != Some(survey) {
+        if cluster.discovery != Some(discovery) {
             return;
         }
-        cluster.survey = None;
+        cluster.discovery = None;
         let reports: Vec<_> =
             cluster.reports.iter().map(|(by, claim)| (Some(*by), Some(*claim))).collect();
         let unsettled = now < cluster.unsettled_until;
@@ -271,7 +271,7 @@ impl World {
             self.change(client, owner);
         }
         if unsettled || ruling == Ruling::Disputed {
-            self.survey(client, place, ERROR_SURVEY_INTERVAL);
+            self.start_discovery(client, place, ERROR_DISCOVERY_INTERVAL);
         }
     }
 }

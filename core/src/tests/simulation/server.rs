@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use crate::node::{Claim, Extension, Fault, Fencing, KEPT, Vote};
+use crate::node::{Claim, Extension, Fault, Fencing, KEPT_PREFIX, Vote};
 
 use super::clock::Time;
 use super::replicas::{Replica, Waiting};
@@ -200,7 +200,7 @@ impl Server {
         now: Time,
         pushes: &mut Vec<(Peer, String)>,
     ) -> Option<Extension> {
-        let is_held = |owner: &&str| !owner.starts_with(KEPT);
+        let is_held = |owner: &&str| !owner.starts_with(KEPT_PREFIX);
         let owners: Vec<_> = claim.keys.iter().map(|key| self.owner(key).filter(is_held)).collect();
         if owners.iter().flatten().any(|owner| **owner != *claim.token) {
             return Some(Extension::Taken);

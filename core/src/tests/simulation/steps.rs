@@ -23,7 +23,9 @@ impl Player<'_> {
             Event::Thaw(node) => world.thaw(node),
             Event::ClusterMessage { client, place, id } => world.route(client, place, id),
             Event::Survey { client, place } => world.query_all(client, place),
-            Event::Surveyed { client, place, survey } => world.surveyed(client, place, survey),
+            Event::DiscoveryEnded { client, place, discovery } => {
+                world.end_discovery(client, place, discovery)
+            }
             Event::Migrates { stage, from, to, length } => world.migrates(stage, from, to, length),
             Event::Replicated { .. }
             | Event::Acked { .. }

@@ -93,10 +93,10 @@ pub(super) enum Event {
         client: usize,
         place: usize,
     },
-    Surveyed {
+    DiscoveryEnded {
         client: usize,
         place: usize,
-        survey: u64,
+        discovery: u64,
     },
     Migrates {
         stage: Stage,

@@ -1,4 +1,4 @@
-//! Asks the servers of a Redis Cluster which of them has which hash slots, and decides when to ask again.
+//! Queries the servers of a Redis Cluster for the owners of the hash slots, and schedules the next query.
 //!
 //! One such query of several servers is a discovery. At most one discovery runs at a time, however many commands were
 //! redirected meanwhile. It compares the replies of several servers, because one of them may be partitioned. While a
@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use super::super::commands::plain;
 use super::super::protocol::Purpose;
-use super::super::redirects::Address;
+use super::super::redirects::ServerAddress;
 use super::map::Member;
 use super::topology::{Topology, View, compare, view};
 use crate::clock::{Clock, Instant, NEVER, jittered};
@@ -155,8 +155,8 @@ async fn query_members(members: Vec<Arc<Member>>, known: bool, clock: Arc<dyn Cl
 
 /// Returns the slots that one server reports, or an error if it takes too long.
 async fn query_member(member: Arc<Member>) -> Result<View, Fault> {
-    // One member has no address: it holds commands until the owner of their slot is known.
-    let nowhere = Address::new("", 0);
+    // The placeholder has no address.
+    let nowhere = ServerAddress::new("", 0);
     let address = member.address.as_ref().unwrap_or(&nowhere);
     let ask = |what| member.node.question(plain(cmd("CLUSTER").arg(what), Purpose::Plain));
     // Sent together, so that they share a round trip.

@@ -1,15 +1,16 @@
-//! Maps hash slots to servers, as far as known. Every command reads a map, and maps are never changed in place.
+//! Maps hash slots to their known servers. Every command reads a map. A map is immutable, and a change creates a new
+//! one.
 
 use std::sync::Arc;
 
 use super::super::RedisNode;
-use super::super::redirects::Address;
+use super::super::redirects::ServerAddress;
 use crate::node::SLOTS;
 
 /// One server of a cluster.
 pub(crate) struct Member<N = RedisNode> {
-    /// `None` for the lobby, where commands wait whose owner is not known.
-    pub(crate) address: Option<Address>,
+    /// `None` for the placeholder, which gets the commands whose owner is not known.
+    pub(crate) address: Option<ServerAddress>,
     /// Its connection.
     pub(crate) node: N,
 }
@@ -18,26 +19,26 @@ pub(crate) struct Member<N = RedisNode> {
 pub(crate) struct Map<N = RedisNode> {
     /// By slot, as a position in `members`.
     owners: Box<[u16]>,
-    /// The lobby, followed by the servers.
+    /// The placeholder without a server, followed by the servers.
     members: Vec<Arc<Member<N>>>,
 }
 
 impl<N> Map<N> {
     /// Creates a map without servers.
-    pub(crate) fn new(lobby: Arc<Member<N>>) -> Self {
+    pub(crate) fn new(unassigned: Arc<Member<N>>) -> Self {
         let owners = vec![0; usize::from(SLOTS)].into();
-        Self { owners, members: vec![lobby] }
+        Self { owners, members: vec![unassigned] }
     }
 
-    /// Returns the owner of the slot, or the lobby.
+    /// Returns the owner of the slot, or the placeholder if the owner is not known.
     pub(crate) fn owner(&self, slot: u16) -> &Arc<Member<N>> {
-        // Every stored position is valid, and the lobby is the first member.
+        // Every stored position is valid, and the placeholder is the first member.
         let place = self.owners.get(usize::from(slot)).map_or(0, |place| usize::from(*place));
         self.members.get(place).unwrap_or(&self.members[0])
     }
 
-    /// Returns the lobby, where commands wait whose owner is not known.
-    pub(crate) fn lobby(&self) -> &Arc<Member<N>> {
+    /// Returns the placeholder, which gets the commands whose owner is not known.
+    pub(crate) fn unassigned(&self) -> &Arc<Member<N>> {
         &self.members[0]
     }
 
@@ -47,7 +48,7 @@ impl<N> Map<N> {
     }
 
     /// Whether the server has slots.
-    pub(crate) fn has(&self, address: &Address) -> bool {
+    pub(crate) fn has(&self, address: &ServerAddress) -> bool {
         self.servers().iter().any(|member| member.address.as_ref() == Some(address))
     }
 

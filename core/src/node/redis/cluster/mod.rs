@@ -1,8 +1,8 @@
 //! Implements a Redis Cluster as one node, with a connection for each server.
 //!
-//! A command for a key goes to the owner of the key's slot. It looks its owner up in the map and then works as for
-//! [`RedisNode`]. The [`task`] maintains the map and redirects deletes. Any other redirected command is sent again by
-//! its waiting caller. Before there is a map, the task handles every command.
+//! A command for a key goes to the owner of the key's slot. The owner is looked up in the map, and the command then
+//! runs as on a [`RedisNode`]. The [`task`] maintains the map and redirects deletes. Any other redirected command is
+//! sent again by its waiting caller. Before there is a map, the task handles every command.
 
 mod discovery;
 mod map;
@@ -22,7 +22,7 @@ use tokio::sync::oneshot;
 
 use super::commands::TIMEOUT;
 use super::queue::queue;
-use super::redirects::{Address, Outlet, follow};
+use super::redirects::{ClusterSender, ServerAddress, follow};
 use super::{RedisNode, Target, reply, unless_replaced};
 use crate::clock::{Clock, Instant};
 use crate::node::{
@@ -41,8 +41,8 @@ pub(crate) struct ClusterNode {
     clock: Arc<dyn Clock>,
     /// The outage of the cluster as a whole. An outage of one server is not logged.
     outage: Outage,
-    /// Counts the unfinished deletes that passed through the task. Each of them has a clone.
-    astray: Arc<()>,
+    /// Counts the unfinished deletes that the task redirected. Each of them has a clone.
+    rerouted: Arc<()>,
     /// Dropped with the client, which eventually ends the task.
     _client: oneshot::Sender<()>,
 }
@@ -52,17 +52,21 @@ impl ClusterNode {
     /// connection, except for the address.
     pub(crate) fn new(target: Target, clock: Arc<dyn Clock>, watch: Arc<Watch>) -> Self {
         let url = target.url.clone();
-        // The lobby has no connection. The task takes its commands.
-        let ((to_lobby, lobby, _), (to, strays)) = (queue(None), unbounded_channel());
-        let node = RedisNode::leading_to(to_lobby, &target, Arc::clone(&clock));
+        // The placeholder has no connection. The task of the cluster receives its commands.
+        let ((to_unassigned, unassigned, _), (to, events)) = (queue(None), unbounded_channel());
+        let node = RedisNode::leading_to(to_unassigned, &target, Arc::clone(&clock));
         let map = Map::new(Arc::new(Member { address: None, node }));
-        let (map, astray) = (Arc::new(ArcSwap::from_pointee(map)), Arc::new(()));
-        let outlet = Outlet { to, from: Address::new("", 0), astray: Arc::downgrade(&astray) };
-        let state = State::new(Arc::clone(&map), (target, outlet), Arc::clone(&clock), watch);
+        let (map, rerouted) = (Arc::new(ArcSwap::from_pointee(map)), Arc::new(()));
+        let cluster = ClusterSender {
+            to,
+            from: ServerAddress::new("", 0),
+            rerouted: Arc::downgrade(&rerouted),
+        };
+        let state = State::new(Arc::clone(&map), (target, cluster), Arc::clone(&clock), watch);
         let (client, gone) = oneshot::channel();
         // The task outlives the node while deletes are pending.
-        background::spawn(Task::new(lobby, strays, state).run(gone)).detach();
-        Self { url, map, clock, outage: Outage::default(), astray, _client: client }
+        background::spawn(Task::new(unassigned, events, state).run(gone)).detach();
+        Self { url, map, clock, outage: Outage::default(), rerouted, _client: client }
     }
 
     /// Sends a command to the owner of the key's slot, and again while servers redirect it.
@@ -168,14 +172,19 @@ impl Node for ClusterNode {
 
     fn owes(&self) -> bool {
         let (map, now) = (self.map.load(), self.clock.now());
-        Arc::strong_count(&self.astray) > 1
-            || map.servers().iter().chain([map.lobby()]).any(|member| member.node.link.owes(now))
+        Arc::strong_count(&self.rerouted) > 1
+            || map
+                .servers()
+                .iter()
+                .chain([map.unassigned()])
+                .any(|member| member.node.link.owes(now))
     }
 
     fn drained(&self) -> Reply<()> {
         let map = self.map.load_full();
         Box::pin(async move {
-            let all = map.servers().iter().chain([map.lobby()]).map(|member| member.node.drained());
+            let all =
+                map.servers().iter().chain([map.unassigned()]).map(|member| member.node.drained());
             join_all(all).await.into_iter().collect()
         })
     }
@@ -184,10 +193,9 @@ impl Node for ClusterNode {
 /// Shared with the simulation, which has its own task.
 #[cfg(test)]
 pub(crate) mod simulated {
-    pub(crate) use super::super::protocol::Detour;
-    pub(crate) use super::super::redirects::Address as Place;
+    pub(crate) use super::super::protocol::Redirects;
     pub(crate) use super::super::redirects::{
-        follow, is_forwarded, is_immediate, redirect_pause, rested,
+        ServerAddress, follow, is_forwarded, is_immediate, redirect_pause, rested,
     };
     pub(crate) use super::map::{Map, Member};
     pub(crate) use super::topology::{Ruling, ruling};

@@ -12,11 +12,11 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use futures_util::stream::FuturesUnordered;
 
-use super::super::context::HEARD;
+use super::super::context::FAILOVER_NOTICE_TIME;
 use super::super::handshake::guard_time;
 use super::super::link::MovedSlot;
-use super::super::protocol::{Command, Detour, InFlight, PendingDeletes, UnsentVotes};
-use super::super::redirects::{Address, Outlet};
+use super::super::protocol::{Command, InFlight, PendingDeletes, Redirects, UnsentVotes};
+use super::super::redirects::{ClusterSender, ServerAddress};
 use super::super::{RedisNode, Target};
 use super::discovery::Discovery;
 use super::map::{Map, Member};
@@ -24,7 +24,7 @@ use super::topology::{Range, Topology};
 use crate::clock::{Clock, Instant};
 use crate::node::{Change, SLOTS, Watch, slot};
 
-/// How many servers a discovery asks. Their replies are compared.
+/// How many servers a discovery queries. Their replies are compared.
 const ASKED: usize = 3;
 /// How long after a "cluster is down" reply another server may take over. This is longer than a failover takes.
 const FAILOVER: Duration = Duration::from_secs(30);
@@ -34,7 +34,7 @@ const KEEP_IDLE: Duration = Duration::from_secs(600);
 /// Futures that complete later.
 pub(super) type Later<T> = FuturesUnordered<Pin<Box<dyn Future<Output = T> + Send>>>;
 
-/// A server that was named, with its connection.
+/// A known server, with its connection.
 struct Server {
     member: Arc<Member>,
     /// When it was last seen with slots.
@@ -51,8 +51,8 @@ pub(super) struct State {
     pub(super) map: Arc<ArcSwap<Map>>,
     /// The parameters of every connection, except for the address, and the first servers.
     pub(super) target: Target,
-    /// The channel of every connection to the task, except for the address.
-    pub(super) outlet: Outlet,
+    /// The sender that every connection gets, except for the address.
+    pub(super) cluster: ClusterSender,
     pub(super) clock: Arc<dyn Clock>,
     watch: Arc<Watch>,
     /// Determines when to request the map, and from which servers.
@@ -61,11 +61,11 @@ pub(super) struct State {
     pub(super) pending: PendingDeletes,
     /// Votes that had no owner.
     pub(super) unsent_votes: UnsentVotes,
-    servers: HashMap<Address, Server>,
+    servers: HashMap<ServerAddress, Server>,
     /// The slots by the last discovery.
     ranges: Vec<Range>,
-    /// Servers to ask first, because they know about a change directly.
-    preferred: Vec<Address>,
+    /// Servers to query first, because they know about a change directly.
+    preferred: Vec<ServerAddress>,
     /// Slots for which servers report different owners. Their owners stay the same until the servers agree.
     disputed: HashSet<u16>,
 }
@@ -74,15 +74,15 @@ impl State {
     /// Creates the state of a cluster whose servers are not known yet.
     pub(super) fn new(
         map: Arc<ArcSwap<Map>>,
-        (target, outlet): (Target, Outlet),
+        (target, cluster): (Target, ClusterSender),
         clock: Arc<dyn Clock>,
         watch: Arc<Watch>,
     ) -> Self {
-        let pending = PendingDeletes::new(Arc::clone(&map.load().lobby().node.link), None);
+        let pending = PendingDeletes::new(Arc::clone(&map.load().unassigned().node.link), None);
         Self {
             map,
             target,
-            outlet,
+            cluster,
             discovery: Discovery::new(Arc::clone(&clock)),
             clock,
             watch,
@@ -96,11 +96,11 @@ impl State {
     }
 
     /// Returns the server at this address. It connects with its first command.
-    pub(super) fn server(&mut self, address: &Address) -> Arc<Member> {
+    pub(super) fn server(&mut self, address: &ServerAddress) -> Arc<Member> {
         let server = self.servers.entry(address.clone()).or_insert_with(|| {
-            let outlet = Outlet { from: address.clone(), ..self.outlet.clone() };
+            let cluster = ClusterSender { from: address.clone(), ..self.cluster.clone() };
             let route = self.target.route.at(address);
-            let target = Target { route, outlet: Some(outlet), ..self.target.clone() };
+            let target = Target { route, cluster: Some(cluster), ..self.target.clone() };
             let node = RedisNode::new(target, Arc::clone(&self.clock), Arc::clone(&self.watch));
             let member = Arc::new(Member { address: Some(address.clone()), node });
             Server { member, owned: None, down: false, refused: None }
@@ -108,21 +108,21 @@ impl State {
         Arc::clone(&server.member)
     }
 
-    /// Returns all servers, and the lobby.
+    /// Returns all servers, and the placeholder.
     pub(super) fn members(&self) -> Vec<Arc<Member>> {
         let servers = self.servers.values().map(|server| Arc::clone(&server.member));
-        servers.chain([Arc::clone(self.map.load().lobby())]).collect()
+        servers.chain([Arc::clone(self.map.load().unassigned())]).collect()
     }
 
     /// Records that the server has a connection.
-    pub(super) fn opened(&mut self, address: &Address) {
+    pub(super) fn opened(&mut self, address: &ServerAddress) {
         if let Some(server) = self.servers.get_mut(address) {
             server.down = false;
         }
     }
 
     /// Records that the server has no connection. If it has slots, another server may take over.
-    pub(super) fn closed(&mut self, address: &Address) {
+    pub(super) fn closed(&mut self, address: &ServerAddress) {
         let Some(server) = self.servers.get_mut(address) else { return };
         let first = !std::mem::replace(&mut server.down, true);
         match self.map.load().has(address) {
@@ -134,7 +134,7 @@ impl State {
 
     /// Records that a server replied that its cluster is down, or that it does not serve a slot that it owns by the
     /// map.
-    pub(super) fn refused(&mut self, address: &Address) {
+    pub(super) fn refused(&mut self, address: &ServerAddress) {
         if let Some(server) = self.servers.get_mut(address) {
             server.refused = Some(self.clock.now());
         }
@@ -144,15 +144,20 @@ impl State {
     /// Records a pending delete of a server. Sends it to the slot's current owner if that is another server. Otherwise
     /// the next owner gets it.
     ///
-    /// The delete keeps its detour. While a slot migrates to a server that is gone, the owner may redirect it again
+    /// The delete keeps its redirects. While a slot migrates to a server that is gone, the owner may redirect it again
     /// immediately.
-    pub(super) fn owe(&mut self, from: &Address, command: Command, detour: Detour) {
+    pub(super) fn add_pending(
+        &mut self,
+        from: &ServerAddress,
+        command: Command,
+        redirects: Redirects,
+    ) {
         let map = self.map.load();
         let owner = slot_of(&command).map(|slot| map.owner(slot));
         match owner.filter(|owner| owner.address.as_ref().is_some_and(|address| address != from)) {
             Some(owner) => {
                 let mut in_flight = InFlight::unheard(command);
-                in_flight.detour = Detour { asking: false, ..detour };
+                in_flight.redirects = Redirects { asking: false, ..redirects };
                 owner.node.give(in_flight);
             }
             None if self.unsent_votes.has_vote_of(&command) => {}
@@ -160,9 +165,9 @@ impl State {
         }
     }
 
-    /// Applies a redirect. The map changes only if it names the redirecting server as the owner. A discovery then asks
-    /// the reported owner for the rest.
-    pub(super) fn believe(&mut self, from: &Address, slot: u16, to: &Address) {
+    /// Applies a redirect. The map changes only if it names the redirecting server as the owner. A discovery then
+    /// queries the reported owner for the rest.
+    pub(super) fn believe(&mut self, from: &ServerAddress, slot: u16, to: &ServerAddress) {
         let ours = self.map.load().owner(slot).address.as_ref() == Some(from);
         if !ours || slot >= SLOTS {
             return;
@@ -176,8 +181,8 @@ impl State {
         self.discovery.want();
     }
 
-    /// Makes the next discovery ask these servers first, in this order.
-    fn prefer<'a>(&mut self, addresses: impl IntoIterator<Item = &'a Address>) {
+    /// Makes the next discovery query these servers first, in this order.
+    fn prefer<'a>(&mut self, addresses: impl IntoIterator<Item = &'a ServerAddress>) {
         for address in addresses {
             if self.preferred.len() < ASKED && !self.preferred.contains(address) {
                 self.preferred.push(address.clone());
@@ -204,7 +209,7 @@ impl State {
     /// Servers that have had no slot for long are forgotten.
     pub(super) fn learn(&mut self, topology: Topology) {
         let (map, now) = (self.map.load_full(), self.clock.now());
-        let mut owners = vec![Arc::clone(map.lobby()); usize::from(SLOTS)];
+        let mut owners = vec![Arc::clone(map.unassigned()); usize::from(SLOTS)];
         self.disputed = topology.disputed.iter().flat_map(|(slots, _)| slots.clone()).collect();
         for slot in &self.disputed {
             owners[usize::from(*slot)] = Arc::clone(map.owner(*slot));
@@ -227,7 +232,8 @@ impl State {
         self.pending.forget_expired(now);
     }
 
-    /// Changes the owners of slots. Waiters then ask the new owners, which also get the pending deletes.
+    /// Changes the owners of slots. Waiting callers then send their commands to the new owners, which also get the
+    /// pending deletes.
     fn change(&mut self, to: impl Iterator<Item = (u16, Arc<Member>)>) {
         let Some((next, moved)) = self.map.load().moved(to) else { return };
         let next = Arc::new(next);
@@ -237,7 +243,7 @@ impl State {
         if !old.servers().is_empty() {
             self.guard(&next, &moved, now);
         }
-        next.lobby().node.link.paying();
+        next.unassigned().node.link.paying();
         for command in self.pending.take() {
             let owner = slot_of(&command).map(|slot| (slot, next.owner(slot)));
             match owner.filter(|(slot, owner)| {
@@ -259,7 +265,7 @@ impl State {
         if self.target.guard.is_zero() {
             return;
         }
-        let extends_from = now + HEARD;
+        let extends_from = now + FAILOVER_NOTICE_TIME;
         let guarded =
             MovedSlot { extends_from, votes_from: extends_from + guard_time(self.target.guard) };
         for server in map.servers() {
@@ -268,8 +274,8 @@ impl State {
         }
     }
 
-    /// Starts a discovery. With `all`, it asks every server that may know the slots, because the preferred ones did not
-    /// reply.
+    /// Starts a discovery. With `all`, it queries every server that may know the slots, because the preferred ones did
+    /// not reply.
     pub(super) fn discover(&mut self, all: bool) {
         let asked = self.asked(all);
         self.discovery.begin(asked, !self.map.load().servers().is_empty());
@@ -290,7 +296,7 @@ impl State {
         if all || asked.len() < 2 {
             let owners =
                 self.ranges.iter().flat_map(|range| range.replicas.iter().chain([&range.owner]));
-            let every: HashSet<Address> =
+            let every: HashSet<ServerAddress> =
                 owners.cloned().chain(self.target.route.seeds()).collect();
             asked = every.iter().map(|address| self.server(address)).collect();
         }

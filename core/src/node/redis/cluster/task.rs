@@ -19,7 +19,7 @@ use tokio::time::{sleep, timeout};
 
 use super::super::protocol::InFlight;
 use super::super::redirects::{
-    Address, MOMENT, Redirect, Stray, is_immediate, redirect_pause, rested,
+    ConnectionEvent, MIN_PAUSE, Redirect, ServerAddress, is_immediate, redirect_pause, rested,
 };
 use super::discovery::Found;
 use super::map::Member;
@@ -29,7 +29,7 @@ use crate::node::{Fault, Node};
 use crate::telemetry::log;
 
 /// How long commands fail immediately after a discovery found nothing.
-const CALM: Duration = Duration::from_millis(200);
+const FAIL_FAST_TIME: Duration = Duration::from_millis(200);
 /// How long the task of a closed client waits for replies, and pauses before it checks the pending deletes again.
 const SHUTDOWN_REPLIES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(100));
 
@@ -39,9 +39,9 @@ type Shutdown = Pin<Box<dyn Future<Output = bool> + Send>>;
 /// The task of a cluster.
 pub(super) struct Task {
     /// Commands whose owner is not known.
-    lobby: UnboundedReceiver<InFlight>,
-    /// What the connections could not complete.
-    strays: UnboundedReceiver<(Address, Stray)>,
+    unassigned: UnboundedReceiver<InFlight>,
+    /// Events of the connections.
+    events: UnboundedReceiver<(ServerAddress, ConnectionEvent)>,
     state: State,
     /// Commands that wait for the discovery.
     waiting: Vec<InFlight>,
@@ -56,12 +56,12 @@ pub(super) struct Task {
 impl Task {
     /// Creates a task without commands.
     pub(super) fn new(
-        lobby: UnboundedReceiver<InFlight>,
-        strays: UnboundedReceiver<(Address, Stray)>,
+        unassigned: UnboundedReceiver<InFlight>,
+        events: UnboundedReceiver<(ServerAddress, ConnectionEvent)>,
         state: State,
     ) -> Self {
         let (waiting, delayed) = (Vec::new(), Later::new());
-        Self { lobby, strays, state, waiting, delayed, failed: None, shutdown: None }
+        Self { unassigned, events, state, waiting, delayed, failed: None, shutdown: None }
     }
 
     /// Runs until the client is gone and no delete is pending. After a panic, it continues with the next event.
@@ -71,7 +71,7 @@ impl Task {
                 Error, Node, { node: &*self.state.target.url },
                 "the cluster task panicked and continues"
             );
-            sleep(MOMENT).await;
+            sleep(MIN_PAUSE).await;
         }
     }
 
@@ -79,8 +79,8 @@ impl Task {
         loop {
             let closed = self.shutdown.is_some();
             tokio::select! {
-                Some(in_flight) = self.lobby.recv() => self.place(in_flight),
-                Some((from, stray)) = self.strays.recv() => self.take(&from, stray),
+                Some(in_flight) = self.unassigned.recv() => self.place(in_flight),
+                Some((from, event)) = self.events.recv() => self.take(&from, event),
                 Some(in_flight) = self.delayed.next() => self.place(in_flight),
                 found = self.state.discovery.next() => match found {
                     Some(found) => self.found(found),
@@ -90,7 +90,7 @@ impl Task {
                 _ = &mut *client, if !closed => self.shut_down(),
                 ended = ended(&mut self.shutdown) => {
                     let idle = self.delayed.is_empty() && self.waiting.is_empty();
-                    if ended && idle && self.strays.is_empty() && self.lobby.is_empty() {
+                    if ended && idle && self.events.is_empty() && self.unassigned.is_empty() {
                         return;
                     }
                     self.shut_down();
@@ -105,10 +105,10 @@ impl Task {
         self.shutdown = Some(Box::pin(shut_down(members, clock)));
     }
 
-    /// Passes the command to the owner of its slot, or lets it wait for a discovery.
+    /// Passes the command to the owner of its slot, or queues it until a discovery ends.
     fn place(&mut self, mut in_flight: InFlight) {
         let Some(slot) = slot_of(&in_flight.command) else {
-            // A command without a key only waits for the completion of earlier ones, which is given here.
+            // A command without a key only waits for earlier commands, which have completed here.
             let _ = in_flight.answer.send(Ok(Value::Okay));
             return;
         };
@@ -118,21 +118,21 @@ impl Task {
         }
         let map = self.state.map.load_full();
         let owner = map.owner(slot);
-        in_flight.detour.asking = false;
+        in_flight.redirects.asking = false;
         if owner.address.is_some() {
             owner.node.give(in_flight);
             return;
         }
         let (now, running) = (self.state.clock.now(), self.state.discovery.is_running());
         match &self.failed {
-            Some((fault, at)) if now.since(*at) < CALM && !running => {
+            Some((fault, at)) if now.since(*at) < FAIL_FAST_TIME && !running => {
                 let fault = fault.clone();
                 self.refuse(in_flight, &fault);
             }
             _ => {
-                in_flight.goes_astray(&self.state.outlet.astray);
+                in_flight.count_rerouted(&self.state.cluster.rerouted);
                 // When it continues, its own delete may already have reached the owner.
-                in_flight.detour.hops += 1;
+                in_flight.redirects.hops += 1;
                 self.waiting.push(in_flight);
                 if !running {
                     self.state.discovery.want_now();
@@ -148,52 +148,58 @@ impl Task {
     }
 
     /// Handles an event of a connection.
-    fn take(&mut self, from: &Address, stray: Stray) {
-        match stray {
-            Stray::Redirected(in_flight, redirect) => self.redirect(from, in_flight, redirect),
-            Stray::Told(Redirect::Moved(slot, to)) => self.state.believe(from, slot, &to),
-            Stray::Told(Redirect::Nobody) => self.state.refused(from),
+    fn take(&mut self, from: &ServerAddress, event: ConnectionEvent) {
+        match event {
+            ConnectionEvent::Redirected(in_flight, redirect) => {
+                self.redirect(from, in_flight, redirect)
+            }
+            ConnectionEvent::SlotReported(Redirect::Moved(slot, to)) => {
+                self.state.believe(from, slot, &to)
+            }
+            ConnectionEvent::SlotReported(Redirect::NoOwner) => self.state.refused(from),
             // The slot is migrating, and moves later.
-            Stray::Told(Redirect::Ask(_) | Redirect::TryAgain) => {}
-            Stray::Owed(command, detour) => self.state.owe(from, command, detour),
-            Stray::Opened => self.state.opened(from),
-            Stray::Ended => self.state.closed(from),
+            ConnectionEvent::SlotReported(Redirect::Ask(_) | Redirect::TryAgain) => {}
+            ConnectionEvent::DeletePending(command, redirects) => {
+                self.state.add_pending(from, command, redirects)
+            }
+            ConnectionEvent::Opened => self.state.opened(from),
+            ConnectionEvent::Ended => self.state.closed(from),
         }
     }
 
     /// Redirects a command that `from` did not serve.
-    fn redirect(&mut self, from: &Address, mut in_flight: InFlight, redirect: Redirect) {
+    fn redirect(&mut self, from: &ServerAddress, mut in_flight: InFlight, redirect: Redirect) {
         let now = self.state.clock.now();
         let heard = !in_flight.answer.is_closed();
-        let InFlight { detour, command, .. } = &mut in_flight;
-        let Some(pause) = redirect_pause(detour, &mut command.purpose, heard, now) else {
+        let InFlight { redirects, command, .. } = &mut in_flight;
+        let Some(pause) = redirect_pause(redirects, &mut command.purpose, heard, now) else {
             let why = "the servers of the cluster redirected the command until it timed out";
             let _ = in_flight.answer.send(Err(Fault::new(why)));
             return;
         };
         let to = match redirect {
-            // To the owner by the map, whose new slots are guarded. The server in the redirect may have lost the slot
-            // again.
+            // Sends it to the owner by the map, whose new slots are guarded. The server in the redirect may have lost
+            // the slot again.
             Redirect::Moved(slot, to) => {
                 self.state.believe(from, slot, &to);
                 slot_of(&in_flight.command)
                     .map(|slot| Arc::clone(self.state.map.load().owner(slot)))
             }
             Redirect::Ask(to) => {
-                in_flight.detour.asking = true;
+                in_flight.redirects.asking = true;
                 Some(self.state.server(&to.or_host_of(from)))
             }
             Redirect::TryAgain => None,
-            Redirect::Nobody => {
+            Redirect::NoOwner => {
                 self.state.refused(from);
                 None
             }
         };
         match to {
-            Some(to) if is_immediate(in_flight.detour) => to.node.give(in_flight),
+            Some(to) if is_immediate(in_flight.redirects) => to.node.give(in_flight),
             _ => self.delayed.push(Box::pin(async move {
                 sleep(pause).await;
-                rested(&mut in_flight.detour);
+                rested(&mut in_flight.redirects);
                 in_flight
             })),
         }

@@ -7,19 +7,19 @@ use arc_swap::ArcSwap;
 use tokio::sync::mpsc::unbounded_channel;
 
 use super::super::Route;
-use super::super::context::HEARD;
-use super::super::redirects::Address;
+use super::super::context::FAILOVER_NOTICE_TIME;
+use super::super::redirects::ServerAddress;
 use super::state::State;
 use super::topology::{Range, Topology};
-use super::{Map, Member, Outlet, RedisNode, Target, queue};
+use super::{ClusterSender, Map, Member, RedisNode, Target, queue};
 use crate::clock::{Clock, SystemClock};
 use crate::node::{Durability, Fault, Needs, Node, Watch, slot};
 
 /// A key in slot 15,495, which the third server has.
 const KEY: &str = "a";
 
-fn server(number: u16) -> Address {
-    Address::new("server", number)
+fn server(number: u16) -> ServerAddress {
+    ServerAddress::new("server", number)
 }
 
 /// Gives each of these servers a third of the slots.
@@ -46,8 +46,8 @@ fn state() -> State {
     let node = RedisNode::leading_to(queue(None).0, &target, Arc::clone(&clock));
     let map = Arc::new(ArcSwap::from_pointee(Map::new(Arc::new(Member { address: None, node }))));
     let (to, from) = (unbounded_channel().0, server(0));
-    let outlet = Outlet { to, from, astray: std::sync::Weak::new() };
-    State::new(map, (target, outlet), clock, watch)
+    let cluster = ClusterSender { to, from, rerouted: std::sync::Weak::new() };
+    State::new(map, (target, cluster), clock, watch)
 }
 
 /// Applies this result of a discovery.
@@ -70,7 +70,7 @@ fn guard_fault(state: &State, key: &str) -> Option<Fault> {
 async fn unknown_promoted_replica_is_guarded() {
     let mut state = state();
     learn(&mut state, thirds([1, 2, 3], [&[], &[], &[]]));
-    assert_eq!(guard_fault(&state, KEY), None, "the first map takes no slot from anybody");
+    assert_eq!(guard_fault(&state, KEY), None, "the first map takes no slot from another server");
     learn(&mut state, thirds([1, 2, 4], [&[], &[], &[]]));
     let fault = guard_fault(&state, KEY).expect("a server that was not known as the master");
     assert!(fault.to_string().contains("replaced another server"), "{fault}");
@@ -89,7 +89,7 @@ async fn new_owner_extends_no_lease_at_first() {
     assert!(fault.to_string().contains("some clients may still use"), "{fault}");
     assert_eq!(replaced_fault(&state, "lock:job", Duration::ZERO), None);
     // Only first votes are refused for longer.
-    assert_eq!(replaced_fault(&state, KEY, HEARD), None);
+    assert_eq!(replaced_fault(&state, KEY, FAILOVER_NOTICE_TIME), None);
     assert!(guard_fault(&state, KEY).is_some());
 }
 

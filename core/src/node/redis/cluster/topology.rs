@@ -11,7 +11,7 @@ use std::collections::{BTreeSet, HashMap};
 use redis::Value;
 
 use super::super::handshake::text;
-use super::super::redirects::Address;
+use super::super::redirects::ServerAddress;
 use super::super::reply;
 use crate::node::{Fault, SLOTS};
 
@@ -23,13 +23,13 @@ pub(super) struct Range {
     /// The last slot, inclusive.
     pub(super) last: u16,
     /// The master.
-    pub(super) owner: Address,
+    pub(super) owner: ServerAddress,
     /// Its ID in the cluster.
     pub(super) id: String,
     /// The configuration epoch of the master, or 0 if it is hidden.
     pub(super) epoch: u64,
     /// The replicas that may take over.
-    pub(super) replicas: Vec<Address>,
+    pub(super) replicas: Vec<ServerAddress>,
 }
 
 /// The report of one server.
@@ -45,11 +45,11 @@ pub(super) struct View {
 pub(super) struct Topology {
     pub(super) ranges: Vec<Range>,
     /// Slots with conflicting reports, with all servers that claim them or are named as their owner.
-    pub(super) disputed: Vec<(std::ops::RangeInclusive<u16>, Vec<Address>)>,
+    pub(super) disputed: Vec<(std::ops::RangeInclusive<u16>, Vec<ServerAddress>)>,
 }
 
 /// Parses the slots that the server at `from` reports. Epochs are missing if the user may not run `CLUSTER NODES`.
-pub(super) fn view(slots: &Value, nodes: &Value, from: &Address) -> Result<View, Fault> {
+pub(super) fn view(slots: &Value, nodes: &Value, from: &ServerAddress) -> Result<View, Fault> {
     let (by, epochs) = epochs(&text(nodes));
     let mut ranges = ranges(slots, from)?;
     for range in &mut ranges {
@@ -135,7 +135,7 @@ pub(crate) fn ruling<Id: Copy + Eq>(reports: &[Report<Id>]) -> Ruling<Id> {
     if tie { Ruling::Disputed } else { Ruling::Owner(best) }
 }
 
-fn ranges(answer: &Value, from: &Address) -> Result<Vec<Range>, Fault> {
+fn ranges(answer: &Value, from: &ServerAddress) -> Result<Vec<Range>, Fault> {
     match answer {
         Value::Array(rows) => {
             let ranges: Option<Vec<Range>> = rows.iter().map(|row| range(row, from)).collect();
@@ -156,7 +156,7 @@ fn ranges(answer: &Value, from: &Address) -> Result<Vec<Range>, Fault> {
 }
 
 /// Parses one row: the slots, their owner and its replicas.
-fn range(row: &Value, from: &Address) -> Option<Range> {
+fn range(row: &Value, from: &ServerAddress) -> Option<Range> {
     let Value::Array(parts) = row else { return None };
     let [Value::Int(first), Value::Int(last), servers @ ..] = &parts[..] else { return None };
     let slot = |number: &i64| u16::try_from(*number).ok().filter(|slot| *slot < SLOTS);
@@ -178,7 +178,7 @@ fn range(row: &Value, from: &Address) -> Option<Range> {
 }
 
 /// Returns the preferred address of a server, or `None` if the server does not know it.
-fn address(server: &Value, from: &Address) -> Option<Address> {
+fn address(server: &Value, from: &ServerAddress) -> Option<ServerAddress> {
     let Value::Array(parts) = server else { return None };
     let [host, Value::Int(port), ..] = &parts[..] else { return None };
     let port = u16::try_from(*port).ok().filter(|port| *port != 0)?;
@@ -191,8 +191,8 @@ fn address(server: &Value, from: &Address) -> Option<Address> {
     match host {
         "?" => None,
         // An empty host stands for the host of the replying server.
-        "" => Some(Address::new(&from.host, port)),
-        host => Some(Address::new(host, port)),
+        "" => Some(ServerAddress::new(&from.host, port)),
+        host => Some(ServerAddress::new(host, port)),
     }
 }
 
@@ -202,11 +202,11 @@ mod tests {
 
     fn read(text: &str) -> Result<Vec<Range>, Fault> {
         let value = redis::parse_redis_value(text.as_bytes()).unwrap();
-        ranges(&value, &Address::new("seed", 1))
+        ranges(&value, &ServerAddress::new("seed", 1))
     }
 
     fn range(first: u16, last: u16, owner: u16, epoch: u64) -> Range {
-        let (id, owner) = (owner.to_string(), Address::new("h", owner));
+        let (id, owner) = (owner.to_string(), ServerAddress::new("h", owner));
         Range { first, last, owner, id, epoch, replicas: vec![] }
     }
 
@@ -230,7 +230,7 @@ mod tests {
         let one = view("1", vec![range(0, 6, 1, 1), range(7, 7, 2, 2), range(8, 99, 1, 1)]);
         let two = view("2", vec![range(0, 99, 1, 1)]);
         let topology = compare(&[one, two]);
-        let owners = vec![Address::new("h", 2), Address::new("h", 1)];
+        let owners = vec![ServerAddress::new("h", 2), ServerAddress::new("h", 1)];
         assert_eq!(topology.disputed, [(7..=7, owners)]);
         assert_eq!(topology.ranges, [range(0, 6, 1, 1), range(8, 99, 1, 1)]);
     }
@@ -255,7 +255,7 @@ mod tests {
             server("$0\r\n", 7002),
             server("$-1", 7003),
         );
-        let at = |host: &str, port| Address::new(host, port);
+        let at = |host: &str, port| ServerAddress::new(host, port);
         let expected = [
             Range {
                 first: 0,

@@ -11,8 +11,8 @@ use bytes::BytesMut;
 use once_cell::race::OnceBox;
 use redis::Value;
 
-use super::super::packed::Packed;
 use super::super::reply::owns;
+use super::super::request_buffer::RequestBuffer;
 use super::super::script::{EXTEND, EXTEND_MANY, RELEASE, RELEASE_MANY, scripts};
 use super::command::{Expects, InFlight};
 
@@ -143,7 +143,7 @@ impl Batch {
         if count > 1 {
             let call = match kind.many {
                 Some((script, each)) => scripts()[script].call(count, each * count, 0),
-                None => Packed::of(1 + count, "MGET"),
+                None => RequestBuffer::of(1 + count, "MGET"),
             };
             if kind.many.is_none() {
                 buffer.extend_from_slice(&self.rest);

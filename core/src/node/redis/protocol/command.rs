@@ -9,10 +9,10 @@ use std::time::Duration;
 use redis::Value;
 use tokio::sync::oneshot;
 
+use super::super::arguments::Arguments;
+use super::super::compound_reply::CompoundReply;
 use super::super::durability::Durability;
-use super::super::parts::Parts;
 use super::super::reply;
-use super::super::words::Words;
 use crate::clock::Instant;
 use crate::node::Fault;
 use crate::runtime::exit::UnderWay;
@@ -46,10 +46,10 @@ pub(crate) enum Purpose {
 impl Purpose {
     /// Whether it must not be run without a waiting caller: a first vote, or a redirected vote that may arrive after
     /// its own delete.
-    pub(crate) fn is_for_who_listens(&self, detour: Detour) -> bool {
+    pub(crate) fn requires_waiting_caller(&self, redirects: Redirects) -> bool {
         match self {
             Self::FirstVote { .. } => true,
-            Self::Heal(_) => detour.hops > 0,
+            Self::Heal(_) => redirects.hops > 0,
             _ => false,
         }
     }
@@ -74,7 +74,7 @@ pub(crate) enum Expects {
     /// The server's time.
     Time,
     /// One reply for each command in it.
-    Parts(Parts),
+    Compound(CompoundReply),
     /// The number of replicas and disks.
     Durable(Durability),
 }
@@ -130,13 +130,13 @@ impl Command {
 
     /// Returns all arguments, of several commands one after the other.
     pub(crate) fn words(&self) -> impl Iterator<Item = &[u8]> {
-        Words::of(&self.bytes)
+        Arguments::of(&self.bytes)
     }
 }
 
-/// How a redirected command reached its server.
+/// The redirects of a command so far.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Detour {
+pub(crate) struct Redirects {
     /// Whether it needs the `ASKING` prefix, because the key is migrating to this server.
     pub(crate) asking: bool,
     /// The number of servers that redirected it.
@@ -152,7 +152,7 @@ pub(crate) struct InFlight {
     /// Receives the reply. Closed when the caller no longer waits, and a first vote is then not sent any more.
     pub(crate) answer: oneshot::Sender<Result<Value, Fault>>,
     /// The redirects so far.
-    pub(crate) detour: Detour,
+    pub(crate) redirects: Redirects,
     /// Whether it was sent again after the server had lost the scripts. This is done once.
     pub(crate) again: bool,
     /// Whether the `SET` succeeded, after the first of two replies.
@@ -163,8 +163,8 @@ pub(crate) struct InFlight {
     pub(crate) confirm_by: Option<Instant>,
     /// Whether it is a delete of a vote that was never sent, so that it need not become pending.
     pub(crate) unneeded: bool,
-    /// Counts a redirected delete until it is done, on any server.
-    astray: Option<Arc<()>>,
+    /// Counts a redirected delete until any server has confirmed it.
+    rerouted: Option<Arc<()>>,
     /// Makes the end of the process wait. Used for deletes only, because deletes remove whatever other commands leave
     /// behind.
     _under_way: Option<UnderWay>,
@@ -175,24 +175,24 @@ impl InFlight {
     pub(crate) fn new(command: Command, answer: oneshot::Sender<Result<Value, Fault>>) -> Self {
         let delete = matches!(command.purpose, Purpose::Delete { .. });
         let under_way = delete.then(UnderWay::begin);
-        let (detour, confirm_by, parts) = (Detour::default(), None, Vec::new());
+        let (redirects, confirm_by, parts) = (Redirects::default(), None, Vec::new());
         Self {
             command,
             answer,
-            detour,
+            redirects,
             again: false,
             set: None,
             parts,
             confirm_by,
             unneeded: false,
-            astray: None,
+            rerouted: None,
             _under_way: under_way,
         }
     }
 
     /// Replaces the command by its follow-up, for the same caller.
     pub(crate) fn followed_by(self, command: Command) -> Self {
-        Self { detour: self.detour, ..Self::new(command, self.answer) }
+        Self { redirects: self.redirects, ..Self::new(command, self.answer) }
     }
 
     /// Creates a command without a waiting caller.
@@ -200,10 +200,10 @@ impl InFlight {
         Self::new(command, oneshot::channel().0)
     }
 
-    /// Called when it leaves its first server. Counts a delete from now on.
-    pub(crate) fn goes_astray(&mut self, counter: &Weak<()>) {
-        if matches!(self.command.purpose, Purpose::Delete { .. }) && self.astray.is_none() {
-            self.astray = counter.upgrade();
+    /// Called at the first redirect. Counts a delete from now on.
+    pub(crate) fn count_rerouted(&mut self, counter: &Weak<()>) {
+        if matches!(self.command.purpose, Purpose::Delete { .. }) && self.rerouted.is_none() {
+            self.rerouted = counter.upgrade();
         }
     }
 
@@ -223,7 +223,7 @@ impl InFlight {
             Expects::Token(token) => reply::says_ours(value, token),
             Expects::Owner => reply::owns(value),
             Expects::Durable(wanted) => wanted.fits(value),
-            Expects::Parts(parts) => parts.fits(self.parts.len(), value),
+            Expects::Compound(parts) => parts.fits(self.parts.len(), value),
             Expects::Time => reply::time(value).is_some() || matches!(value, Value::ServerError(_)),
         }
     }
@@ -234,14 +234,14 @@ impl InFlight {
             self.set = Some(value == Value::Okay);
             return None;
         }
-        let Expects::Parts(parts) = &self.command.expects else { return Some(value) };
+        let Expects::Compound(parts) = &self.command.expects else { return Some(value) };
         self.parts.push(value);
         (self.parts.len() == parts.count()).then(|| parts.whole(std::mem::take(&mut self.parts)))
     }
 
     /// Returns the prefix, which has a separate reply.
     pub(crate) fn before(&self) -> &'static [u8] {
-        match (self.detour.asking, self.command.untracked) {
+        match (self.redirects.asking, self.command.untracked) {
             (true, _) => ASKING,
             (false, true) => UNTRACKED,
             (false, false) => &[],
@@ -255,7 +255,7 @@ impl InFlight {
 
     /// Whether its effect is no longer wanted, because no caller waits for it.
     pub(crate) fn is_unwanted(&self) -> bool {
-        self.answer.is_closed() && self.command.purpose.is_for_who_listens(self.detour)
+        self.answer.is_closed() && self.command.purpose.requires_waiting_caller(self.redirects)
     }
 
     /// Whether the first of its two replies is still to come.

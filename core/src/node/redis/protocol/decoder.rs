@@ -35,7 +35,7 @@ pub(crate) struct Decoder {
     parser: Parser,
     /// The requests without a reply, which the write half appends.
     pub(crate) expected: Expected,
-    /// What the replies so far lead to.
+    /// The consequences of the replies so far.
     pub(super) followups: Vec<Followup>,
     /// The number of commands with a reply so far.
     replied: u64,
@@ -113,7 +113,7 @@ impl Decoder {
         }
     }
 
-    /// Passes what the replies lead to to the write half.
+    /// Passes the consequences of the replies to the write half.
     pub(crate) fn pass_followups(&mut self, encoder: &mut Encoder, now: impl FnOnce() -> Instant) {
         if !self.followups.is_empty() {
             let now = now();

@@ -15,7 +15,7 @@ use super::super::commands::{ping, without_time};
 use super::super::context::Target;
 use super::super::fallback::Without;
 use super::super::link::Link;
-use super::super::native::{Delete, respelled};
+use super::super::native::{Delete, converted_delete};
 use super::super::script;
 use super::SILENCE;
 use super::combined::{
@@ -32,7 +32,7 @@ use crate::node::{Fault, slot};
 /// limit would slow down bursts.
 const FULL: usize = 4 << 20;
 
-/// What a reply leads to.
+/// The consequence of a reply for the write half.
 pub(super) enum Followup {
     /// Another command.
     Send(InFlight),
@@ -86,7 +86,7 @@ impl Encoder {
         push_handler: Arc<PushHandler>,
     ) -> Self {
         // Clusters only accept combined commands for keys in one slot.
-        let mut combines = [target.outlet.is_none() && !without.digests; KINDS];
+        let mut combines = [target.cluster.is_none() && !without.digests; KINDS];
         combines[ATTEMPTS] &= !link.has_long_values();
         Self {
             buffer: BytesMut::with_capacity(4096),
@@ -146,7 +146,7 @@ impl Encoder {
         if first { self.link.guard_fault(slot, || now) } else { None }
     }
 
-    /// Does what follows from a reply.
+    /// Applies the consequence of a reply.
     pub(super) fn follow(&mut self, followup: Followup, now: Instant, expected: &mut Expected) {
         match followup {
             Followup::Send(in_flight) => self.send(in_flight, now, expected),
@@ -178,7 +178,7 @@ impl Encoder {
     /// changes of its keys.
     fn prepare(&mut self, in_flight: &mut InFlight, now: Instant) {
         self.count += 1;
-        if let Some(command) = respelled(&in_flight.command, self.deletes_by) {
+        if let Some(command) = converted_delete(&in_flight.command, self.deletes_by) {
             in_flight.command = command;
         }
         if self.without.extras

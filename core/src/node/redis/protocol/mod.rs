@@ -18,7 +18,7 @@ mod tests;
 
 use std::time::Duration;
 
-pub(crate) use command::{Command, Detour, Expects, InFlight, Purpose};
+pub(crate) use command::{Command, Expects, InFlight, Purpose, Redirects};
 #[cfg(test)]
 pub(crate) use confirm::{ConfirmRequests, HeldGrants};
 pub(super) use decoder::Decoder;

@@ -9,7 +9,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use super::super::link::Link;
-use super::super::redirects::Outlet;
+use super::super::redirects::ClusterSender;
 use super::command::{Command, InFlight, Purpose};
 use crate::clock::Instant;
 use crate::node::Fault;
@@ -26,18 +26,18 @@ const MAX_UNSENT_VOTES: usize = 32_768;
 pub(crate) struct PendingDeletes {
     /// By their encoded bytes, so that the delete of a claim is kept once.
     deletes: Recent<Vec<u8>, Command>,
-    /// Knows how long deletes are pending.
+    /// Shares with the node how long deletes are pending.
     pub(crate) link: Arc<Link>,
-    /// The channel to the cluster of the node, if there is one.
-    outlet: Option<Outlet>,
+    /// Sends events to the cluster of the node, if there is one.
+    cluster: Option<ClusterSender>,
     /// Limits the log records about refused deletes.
     pub(super) refusals: Throttle,
 }
 
 impl PendingDeletes {
     /// Creates an empty set.
-    pub(crate) fn new(link: Arc<Link>, outlet: Option<Outlet>) -> Self {
-        Self { deletes: Recent::default(), link, outlet, refusals: Throttle::default() }
+    pub(crate) fn new(link: Arc<Link>, cluster: Option<ClusterSender>) -> Self {
+        Self { deletes: Recent::default(), link, cluster, refusals: Throttle::default() }
     }
 
     /// Whether no delete is pending.
@@ -48,8 +48,8 @@ impl PendingDeletes {
     /// Fails a command without a reply. It is unknown whether the server ran it. A delete becomes pending, unless its
     /// vote was never sent.
     pub(crate) fn refuse(&mut self, in_flight: InFlight, fault: &Fault, now: Instant) {
-        if let Some(outlet) = &self.outlet {
-            outlet.owed(&in_flight);
+        if let Some(cluster) = &self.cluster {
+            cluster.report_pending(&in_flight);
         }
         if !in_flight.unneeded
             && let Some(until) = self.add(in_flight.command, now)

@@ -1,4 +1,4 @@
-//! Checks replies, and does what follows from them: delivers the result, or sends another command.
+//! Checks replies and handles them: delivers the result, or sends another command.
 //!
 //! If a reply does not fit its command, no reply of the connection can be trusted any more. A proxy that loses one reply
 //! shifts all later ones, and a round could count another round's grant.
@@ -10,7 +10,7 @@ use redis::Value;
 
 use super::super::commands::plain;
 use super::super::native::Delete;
-use super::super::redirects::{Redirect, Stray, is_forwarded};
+use super::super::redirects::{ConnectionEvent, Redirect, is_forwarded};
 use super::super::refusal::is_replicas;
 use super::super::reply;
 use super::super::steps::load_scripts;
@@ -26,8 +26,8 @@ const MAX_INCOMPLETE: u32 = 3;
 impl Decoder {
     /// Handles the reply to a single command.
     pub(super) fn handle_single(&mut self, mut in_flight: InFlight, value: Value, now: Now<'_>) {
-        if given_back(&in_flight, &value, self.releases()) {
-            self.pending.refuse(in_flight, &Fault::new(GIVEN_BACK), now());
+        if released(&in_flight, &value, self.releases()) {
+            self.pending.refuse(in_flight, &Fault::new(LEASE_RELEASED), now());
             return;
         }
         let denied = denied_delete(&in_flight, &value, self.target.needs.scripts);
@@ -134,16 +134,16 @@ impl Decoder {
         let is_delete = |one: &InFlight| matches!(one.command.purpose, Purpose::Delete { .. });
         // Computed once for all extends, and not for deletes. To search the open commands for each of thousands would
         // be quadratic.
-        let given_back: HashSet<Arc<str>> = if members.iter().all(is_delete) {
+        let released: HashSet<Arc<str>> = if members.iter().all(is_delete) {
             HashSet::new()
         } else {
             self.releases().cloned().collect()
         };
         for mut member in members {
             let delete = is_delete(&member);
-            let over = |token| !delete && given_back.contains(token);
+            let over = |token| !delete && released.contains(token);
             if matches!(&member.command.expects, Expects::Token(token) if over(token)) {
-                self.pending.refuse(member, &Fault::new(GIVEN_BACK), now());
+                self.pending.refuse(member, &Fault::new(LEASE_RELEASED), now());
             } else if delete || !member.answer.is_closed() {
                 member.again = true;
                 self.followups.push(Followup::Send(member));
@@ -152,22 +152,22 @@ impl Decoder {
     }
 
     /// Handles a redirect of a cluster's server. The command fails, or the task of the cluster gets it. Returns the
-    /// command if the reply is none.
+    /// command if the reply is not a redirect.
     fn redirect(&mut self, mut in_flight: InFlight, value: &Value) -> Option<InFlight> {
-        let Some(outlet) = &self.target.outlet else { return Some(in_flight) };
+        let Some(cluster) = &self.target.cluster else { return Some(in_flight) };
         let Some(redirect) = Redirect::read(value) else { return Some(in_flight) };
-        let unserved = redirect == Redirect::Nobody;
+        let unserved = redirect == Redirect::NoOwner;
         let (purpose, asked) = (&in_flight.command.purpose, matches!(redirect, Redirect::Ask(_)));
         let delete = matches!(purpose, Purpose::Delete { .. });
-        let forwarded = is_forwarded(purpose, asked, in_flight.detour)
+        let forwarded = is_forwarded(purpose, asked, in_flight.redirects)
             // The vote created no key, so the delete is not needed.
             && !(unserved && in_flight.unneeded);
         if forwarded {
             in_flight.forget_answers();
-            in_flight.goes_astray(&outlet.astray);
-            outlet.say(Stray::Redirected(in_flight, redirect));
+            in_flight.count_rerouted(&cluster.rerouted);
+            cluster.send(ConnectionEvent::Redirected(in_flight, redirect));
         } else {
-            outlet.say(Stray::Told(redirect));
+            cluster.send(ConnectionEvent::SlotReported(redirect));
             let refusal = || self.target.route.redact_fault(reply::unexpected(value));
             let fault = if unserved { refusal() } else { Fault::redirect() };
             let _ = in_flight.answer.send(Err(fault));
@@ -269,7 +269,7 @@ fn leads_to(in_flight: &InFlight, value: &Value) -> Option<Command> {
 
 /// Whether the command would extend a key whose delete is already under way. Its follow-up, or its repetition after the
 /// scripts were lost, would arrive after that delete.
-fn given_back<'a>(
+fn released<'a>(
     in_flight: &InFlight,
     value: &Value,
     mut behind: impl Iterator<Item = &'a Arc<str>>,
@@ -277,17 +277,16 @@ fn given_back<'a>(
     let Purpose::Keep(then) = &in_flight.command.purpose else { return false };
     let ours = match &in_flight.command.expects {
         Expects::Echo(token) | Expects::Token(token) => token,
-        Expects::Parts(parts) => parts.echo(),
+        Expects::Compound(parts) => parts.echo(),
         _ => return false,
     };
     (then.is_some() || lost_scripts(in_flight, value)) && behind.any(|token| **token == *ours)
 }
 
 /// The error for an extend of a released lease.
-const GIVEN_BACK: &str = "the lease was released in the meantime";
+const LEASE_RELEASED: &str = "the lease was released in the meantime";
 
-/// Replaces the owner that was read, unless the preceding `SET` succeeded. Otherwise the script must
-/// determine the result.
+/// Removes the owner from the reply, unless the preceding `SET` succeeded. The script then determines the result.
 ///
 /// If the `SET` was refused and the key has our token, the grant would result from an earlier command.
 fn believed(command: &Command, set: Option<bool>, value: Value) -> Value {
@@ -298,7 +297,7 @@ fn believed(command: &Command, set: Option<bool>, value: Value) -> Value {
 /// Whether the user has lost the right to the server's compare-and-delete. The delete is then repeated by a script, if
 /// scripts are allowed.
 fn denied_delete(in_flight: &InFlight, value: &Value, scripts: Option<bool>) -> bool {
-    let Expects::Parts(parts) = &in_flight.command.expects else { return false };
+    let Expects::Compound(parts) = &in_flight.command.expects else { return false };
     let Value::ServerError(error) = value else { return false };
     let told = error.details().unwrap_or_default();
     let named = |by: Delete| told.contains(&format!("'{}'", by.name().to_lowercase()));

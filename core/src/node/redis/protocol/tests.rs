@@ -19,7 +19,7 @@ use crate::node::{Address, Durability, Fault, Needs, Watch};
 /// The time at the start of each test.
 const START: Instant = Instant::from_start(Duration::from_secs(100));
 
-/// Has a caller wait for the reply.
+/// Adds a caller that waits for the reply.
 fn heard(mut in_flight: InFlight) -> (InFlight, oneshot::Receiver<Result<Value, Fault>>) {
     let (answer, reply) = oneshot::channel();
     in_flight.answer = answer;
@@ -86,7 +86,7 @@ impl Connection {
         commands
     }
 
-    /// Handles bytes of the server, and what they lead to.
+    /// Handles bytes of the server and their consequences.
     fn read(&mut self, bytes: &str) -> Option<Fault> {
         let now = self.now;
         let fault = self.decoder.read(bytes.as_bytes(), &|| now);

@@ -29,7 +29,7 @@ use sentinel::Sentinel;
 /// The pause before a failed connection to a sentinel is replaced.
 const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
 
-/// What one node knows about the location of its server. Every attempt to connect asks it again.
+/// Finds the server of one node. Every attempt to connect uses it.
 pub(super) struct Resolver {
     route: Arc<Route>,
     /// The newest report of all sentinels, or `None` before the first one.
@@ -67,7 +67,7 @@ fn newest(replies: &Replies) -> (usize, Option<&Report>) {
 }
 
 impl Resolver {
-    /// Creates a resolver that has asked no sentinel yet. Above the age `old`, the age of a primary does not matter.
+    /// Creates a resolver. It connects to no sentinel yet. Above the age `old`, the age of a primary does not matter.
     pub(super) fn new(route: &Route, old: Duration) -> Self {
         let (route, known) = (Arc::new(route.clone()), Arc::new(watch::Sender::new(None)));
         Self { route, known, old, listeners: OnceLock::new() }
@@ -112,8 +112,8 @@ impl Resolver {
             .is_none_or(|known| report.is_at(known) || !known.is_after(report))
     }
 
-    /// Asks the sentinels, each over a separate connection, until a majority has replied and nothing contradicts the
-    /// newest report.
+    /// Queries the sentinels, each over a separate connection, until a majority has replied and no reply contradicts
+    /// the newest report.
     ///
     /// A single sentinel may be partitioned together with the previous primary.
     async fn ask_all(&self, service: &Service, replies: &mut Replies) {
@@ -134,7 +134,7 @@ impl Resolver {
         }
     }
 
-    /// Returns the newest report, unless it leads back to a primary from before a failover.
+    /// Returns the newest report, unless it names a primary from before a failover.
     fn judge(&self, service: &Service, replies: &Replies) -> Result<Report, Fault> {
         let (name, all) = (&service.name, service.sentinels.len());
         let (count, newest) = newest(replies);
@@ -170,7 +170,7 @@ async fn listen(route: Arc<Route>, at: usize, known: Arc<watch::Sender<Option<Re
         return;
     };
     let mut previous: Option<Report> = None;
-    let mut hear = |report: Report| {
+    let mut on_report = |report: Report| {
         known.send_if_modified(|known| {
             let news = known.as_ref().is_none_or(|known| report.is_news(previous.as_ref(), known));
             let later =
@@ -184,7 +184,7 @@ async fn listen(route: Arc<Route>, at: usize, known: Arc<watch::Sender<Option<Re
     };
     loop {
         // An error is not reported here. A search that needs the sentinel reports it.
-        let _ = sentinel::follow(sentinel, &service.name, &mut hear).await;
+        let _ = sentinel::follow(sentinel, &service.name, &mut on_report).await;
         // At least half of the pause is random, so that many clients do not reconnect at the same time.
         sleep(jittered(RECONNECT_PAUSE)).await;
     }

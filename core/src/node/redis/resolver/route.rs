@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use url::{Url, form_urlencoded};
 
-use super::super::endpoint::{Endpoint, Place};
+use super::super::endpoint::{Endpoint, PeerAddr};
 use super::super::query::Parameters;
-use super::super::redirects::Address;
+use super::super::redirects::ServerAddress;
 use super::super::shared::Shared;
 use super::super::url_rules::{invalid_url, without_zone};
 use crate::error::Result;
@@ -48,15 +48,17 @@ impl Route {
     }
 
     /// Returns the route to another server of the cluster, with the same login and options.
-    pub(crate) fn at(&self, address: &Address) -> Self {
+    pub(crate) fn at(&self, address: &ServerAddress) -> Self {
         Self::to(self.server.at(address.host.to_string(), address.port))
     }
 
     /// Returns the first servers of the cluster to ask.
-    pub(crate) fn seeds(&self) -> impl Iterator<Item = Address> {
-        self.seeds.iter().filter_map(|seed| match &seed.place {
-            Place::Tcp(host, port) | Place::Tls(host, port) => Some(Address::new(host, *port)),
-            Place::Unix(_) => None,
+    pub(crate) fn seeds(&self) -> impl Iterator<Item = ServerAddress> {
+        self.seeds.iter().filter_map(|seed| match &seed.address {
+            PeerAddr::Tcp(host, port) | PeerAddr::Tls(host, port) => {
+                Some(ServerAddress::new(host, *port))
+            }
+            PeerAddr::Unix(_) => None,
         })
     }
 
@@ -256,7 +258,7 @@ fn sentinel(
     let endpoint = Endpoint::read(&url)?;
     let (plain, _) = without_zone(&url)?;
     let port = Url::parse(&plain).ok().and_then(|url| url.port()).unwrap_or(PORT);
-    let (Place::Tcp(host, _) | Place::Tls(host, _)) = &endpoint.place else {
+    let (PeerAddr::Tcp(host, _) | PeerAddr::Tls(host, _)) = &endpoint.address else {
         return Err("a sentinel must be a host and a port".into());
     };
     let endpoint = endpoint.at(host.clone(), port);
@@ -276,8 +278,8 @@ mod tests {
         let two = seeds("redis+cluster://me:p%2C@Host,[::1]:7001");
         assert_eq!(two.redacted(), "redis+cluster://Host:6379,[::1]:7001");
         let places: Vec<_> = two.seeds().collect();
-        assert_eq!(places, [Address::new("host", 6379), Address::new("::1", 7001)]);
-        let third = two.at(&Address::new("third", 7));
+        assert_eq!(places, [ServerAddress::new("host", 6379), ServerAddress::new("::1", 7001)]);
+        let third = two.at(&ServerAddress::new("third", 7));
         assert_eq!(third.redacted(), "redis://third:7");
         assert_eq!(third.server.password.as_deref(), Some("p,"));
         let tls = seeds("rediss+cluster://:s3cret,@h1");

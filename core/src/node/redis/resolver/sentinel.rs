@@ -1,18 +1,18 @@
-//! Talks to one sentinel over one connection: requests the primary of a service, and receives events.
+//! Implements a connection to one sentinel, which requests the primary of a service and receives events.
 
 use std::time::Duration;
 
 use redis::{Cmd, Value, cmd};
 use tokio::time::timeout;
 
+use super::super::batches::{BatchConnection, cannot_connect};
 use super::super::endpoint::Endpoint;
 use super::super::login::{Protocol, log_in};
 use super::super::stream::Stream;
-use super::super::talk::{Talk, cannot_connect};
 use super::report::Report;
 use crate::node::Fault;
 
-/// The events after which the sentinel is asked again. The leader of a failover announces the switch only after all
+/// The events after which the primary is requested again. The leader of a failover announces the switch only after all
 /// replicas follow the new primary. It announces the promotion immediately, and names the new primary from then on.
 const EVENTS: [&str; 2] = ["+switch-master", "+promoted-slave"];
 /// The polling interval while listening, because events may be lost and a dead connection sends nothing.
@@ -22,7 +22,7 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// An open connection to one sentinel.
 pub(super) struct Sentinel {
-    talk: Talk,
+    connection: BatchConnection,
     /// Whether the connection uses RESP3. In RESP2 a subscribed connection cannot send requests.
     resp3: bool,
 }
@@ -31,16 +31,16 @@ impl Sentinel {
     /// Connects and logs in.
     pub(super) async fn open(endpoint: &Endpoint) -> Result<Self, Fault> {
         let stream = Stream::connect(endpoint).await.map_err(|error| cannot_connect(&error))?;
-        let mut talk = Talk::over(stream);
-        let resp3 = matches!(log_in(&mut talk, endpoint).await?, Protocol::Resp3(_));
-        Ok(Self { talk, resp3 })
+        let mut connection = BatchConnection::over(stream);
+        let resp3 = matches!(log_in(&mut connection, endpoint).await?, Protocol::Resp3(_));
+        Ok(Self { connection, resp3 })
     }
 
     /// Returns the primary of the service, or `None` if the sentinel does not know the service.
     pub(super) async fn ask(&mut self, service: &str) -> Result<Option<Report>, Fault> {
         let questions = ["GET-MASTER-ADDR-BY-NAME", "MASTER"];
         let questions = questions.map(|what| cmd("SENTINEL").arg(what).arg(service).clone());
-        let replies = self.talk.ask(&questions).await?;
+        let replies = self.connection.ask(&questions).await?;
         Report::read(&replies[0], &replies[1])
     }
 
@@ -51,14 +51,14 @@ impl Sentinel {
         }
         let mut subscribe: Cmd = cmd("SUBSCRIBE");
         subscribe.arg(&EVENTS);
-        self.talk.tell(&[subscribe]).await?;
+        self.connection.tell(&[subscribe]).await?;
         // Without the permission to subscribe, the sentinel is only polled.
-        self.talk.next().await.map(drop)
+        self.connection.next().await.map(drop)
     }
 
     /// Waits for an event, for at most [`POLL_INTERVAL`].
     async fn event(&mut self) -> Result<(), Fault> {
-        match timeout(POLL_INTERVAL, self.talk.next()).await {
+        match timeout(POLL_INTERVAL, self.connection.next()).await {
             Ok(Ok(Value::ServerError(_))) => Err(Fault::new("it replied with an error")),
             Ok(event) => event.map(drop),
             Err(_) => Ok(()),
@@ -66,11 +66,11 @@ impl Sentinel {
     }
 }
 
-/// Calls `hear` with each report of a sentinel until its connection fails.
+/// Calls `on_report` with each report of a sentinel until its connection fails.
 pub(super) async fn follow(
     endpoint: &Endpoint,
     service: &str,
-    mut hear: impl FnMut(Report),
+    mut on_report: impl FnMut(Report),
 ) -> Result<(), Fault> {
     let silent = |_| Fault::new("it did not reply");
     let open = timeout(endpoint.connect_timeout, Sentinel::open(endpoint));
@@ -79,7 +79,7 @@ pub(super) async fn follow(
     loop {
         // Asked after the subscription, so that no event is missed in between.
         let report = timeout(REPLY_TIMEOUT, sentinel.ask(service)).await.map_err(silent)??;
-        report.into_iter().for_each(&mut hear);
+        report.into_iter().for_each(&mut on_report);
         sentinel.event().await?;
     }
 }

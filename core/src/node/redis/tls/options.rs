@@ -181,8 +181,8 @@ impl TlsOptions {
 
     /// Checks the options as far as possible without reading a file.
     pub(super) fn check(&self) -> Result<()> {
-        let beside = |option: &&str| !matches!(*option, "tls_config" | "tls_server_name");
-        if let (Some(_), Some(option)) = (self.config_at(), self.given().find(beside)) {
+        let conflicts = |option: &&str| !matches!(*option, "tls_config" | "tls_server_name");
+        if let (Some(_), Some(option)) = (self.config_at(), self.given().find(conflicts)) {
             return Err(Error::invalid(format!(
                 "{} is set together with {}, but already includes it. Remove one of them",
                 spelled("tls_config"),

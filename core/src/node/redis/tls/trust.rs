@@ -14,8 +14,8 @@ use tokio_rustls::rustls::{
 };
 
 use super::options::TlsOptions;
-use super::papers::{certificates, private_key};
 use super::pem::Pem;
+use super::pem_reader::{certificates, private_key};
 use super::unverified::Unverified;
 use crate::error::{Error, Result};
 use crate::text::spelled;

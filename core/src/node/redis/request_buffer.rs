@@ -3,12 +3,12 @@
 //! The commands of the `redis` crate first collect their arguments and then encode them, which costs noticeably more.
 
 /// The encoded requests.
-pub(super) struct Packed(Vec<u8>);
+pub(super) struct RequestBuffer(Vec<u8>);
 
 /// The overhead of an argument, which is also enough for the digits of a number.
 const AROUND: usize = 24;
 
-impl Packed {
+impl RequestBuffer {
     /// Creates a buffer for this number of arguments with this total length.
     pub(super) fn with_room(words: usize, bytes: usize) -> Self {
         Self(Vec::with_capacity(words * AROUND + bytes))
@@ -101,7 +101,7 @@ fn decimal(mut number: u64) -> ([u8; 20], usize) {
 mod tests {
     use proptest::prelude::*;
 
-    use super::Packed;
+    use super::RequestBuffer;
 
     proptest! {
         #[test]
@@ -110,7 +110,7 @@ mod tests {
         ) {
             let mut theirs = redis::Cmd::new();
             theirs.arg(&words).arg(number).arg(small);
-            let mut ours = Packed::with_room(0, 0);
+            let mut ours = RequestBuffer::with_room(0, 0);
             ours.request(words.len() + 2).words(&words).number(number).number(small);
             prop_assert_eq!(&ours.bytes()[..], &theirs.get_packed_command()[..]);
         }

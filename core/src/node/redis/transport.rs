@@ -1,9 +1,9 @@
 //! Implements the transport: a TCP or Unix socket that never blocks.
 
 #[cfg(unix)]
-pub(super) use unix::Wire;
+pub(super) use unix::Transport;
 #[cfg(not(unix))]
-pub(super) use windows::Wire;
+pub(super) use windows::Transport;
 
 #[cfg(unix)]
 mod unix {
@@ -20,12 +20,12 @@ mod unix {
     use crate::node::redis::calls;
 
     /// A socket that belongs to no runtime.
-    pub(in super::super) enum Wire {
+    pub(in super::super) enum Transport {
         Tcp(TcpStream),
         Unix(UnixStream),
     }
 
-    impl Wire {
+    impl Transport {
         /// Takes a TCP stream from its runtime.
         pub(in super::super) fn tcp(stream: tokio::net::TcpStream) -> io::Result<Self> {
             stream.into_std().map(Self::Tcp)
@@ -76,7 +76,7 @@ mod unix {
         }
     }
 
-    impl AsRawFd for Wire {
+    impl AsRawFd for Transport {
         fn as_raw_fd(&self) -> RawFd {
             match self {
                 Self::Tcp(stream) => stream.as_raw_fd(),
@@ -85,7 +85,7 @@ mod unix {
         }
     }
 
-    impl Read for Wire {
+    impl Read for Transport {
         fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
             #[cfg(any(target_os = "linux", target_os = "android"))]
             return calls::read(self.as_raw_fd(), into);
@@ -97,7 +97,7 @@ mod unix {
         }
     }
 
-    impl Write for Wire {
+    impl Write for Transport {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             #[cfg(any(target_os = "linux", target_os = "android"))]
             return calls::write(self.as_raw_fd(), bytes);
@@ -122,9 +122,9 @@ mod windows {
     use tokio::net::TcpStream;
 
     /// A socket of the runtime that opened it.
-    pub(in super::super) struct Wire(TcpStream);
+    pub(in super::super) struct Transport(TcpStream);
 
-    impl Wire {
+    impl Transport {
         /// Keeps the stream in its runtime.
         #[expect(clippy::unnecessary_wraps, reason = "other systems have a step that can fail")]
         pub(in super::super) fn tcp(stream: TcpStream) -> io::Result<Self> {
@@ -146,13 +146,13 @@ mod windows {
         }
     }
 
-    impl Read for Wire {
+    impl Read for Transport {
         fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
             self.0.try_read(into)
         }
     }
 
-    impl Write for Wire {
+    impl Write for Transport {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.try_write(bytes)
         }

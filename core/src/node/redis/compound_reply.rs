@@ -1,4 +1,4 @@
-//! Combines the replies to several commands that were sent together into one reply.
+//! Combines the replies to several commands of one request into one reply.
 //!
 //! With the option `scripts` off, and for some other operations, the client sends plain commands instead of one
 //! script. The combined reply has the form of the script's reply, so callers do not need to know which was used. Each
@@ -10,11 +10,11 @@
 
 use redis::Value;
 
-use crate::node::KEPT;
+use crate::node::KEPT_PREFIX;
 
 /// The operation without a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum Operation {
     /// Deletes our key.
     Delete,
     /// Limits the TTL of our key.
@@ -33,29 +33,29 @@ pub(super) enum Asked {
 
 /// A request with a compound reply.
 #[derive(Clone, Debug)]
-pub(crate) struct Parts {
+pub(crate) struct CompoundReply {
     /// The operation, which determines the form of each part.
-    asked: Asked,
+    asked: Operation,
     /// The echo: the token or the key.
     echo: Box<str>,
     /// The number of commands in the transaction, including the echo. 0 without a transaction.
     queued: usize,
 }
 
-impl Parts {
+impl CompoundReply {
     /// Describes the reply to one command and its echo.
-    pub(super) fn pair(asked: Asked, echo: &str) -> Self {
+    pub(super) fn pair(asked: Operation, echo: &str) -> Self {
         Self { asked, echo: echo.into(), queued: 0 }
     }
 
     /// Describes the reply to a transaction with this number of commands.
-    pub(super) fn transaction(asked: Asked, echo: &str, commands: usize) -> Self {
+    pub(super) fn transaction(asked: Operation, echo: &str, commands: usize) -> Self {
         Self { asked, echo: echo.into(), queued: commands + 1 }
     }
 
     /// Whether it is a delete, whose command depends on the server.
     pub(super) fn is_delete(&self) -> bool {
-        self.asked == Asked::Delete
+        self.asked == Operation::Delete
     }
 
     /// Returns the echo.
@@ -75,8 +75,8 @@ impl Parts {
             return true;
         }
         match (self.queued, at) {
-            (0, 0) if self.asked == Asked::Delete => matches!(part, Value::Int(0 | 1)),
-            (0, 0) if self.asked == Asked::Shorten => matches!(part, Value::Okay | Value::Nil),
+            (0, 0) if self.asked == Operation::Delete => matches!(part, Value::Int(0 | 1)),
+            (0, 0) if self.asked == Operation::Shorten => matches!(part, Value::Okay | Value::Nil),
             (0, 0) => matches!(part, Value::BulkString(_) | Value::Nil),
             (0, _) => self.is_echo(part),
             (_, 0) => *part == Value::Okay,
@@ -119,8 +119,10 @@ impl Parts {
     fn error_at(&self, parts: &[Value]) -> Option<usize> {
         let is_error = |part: &Value| matches!(part, Value::ServerError(_));
         let named = parts.last().is_some_and(|last| !is_error(last));
-        let ours_alone =
-            matches!(self.asked, Asked::Delete | Asked::Shorten | Asked::Owner | Asked::Extend);
+        let ours_alone = matches!(
+            self.asked,
+            Operation::Delete | Operation::Shorten | Operation::Owner | Operation::Extend
+        );
         let is_other_type =
             |part: &Value| matches!(part, Value::ServerError(error) if error.code() == "WRONGTYPE");
         parts
@@ -131,17 +133,17 @@ impl Parts {
     /// Returns the reply that the script would have sent, or `None` for an unexpected reply.
     fn read(&self, replies: &[Value]) -> Option<Vec<Value>> {
         Some(match (self.asked, replies) {
-            (Asked::Delete, [Value::Int(deleted)]) => vec![Value::Int(*deleted)],
-            (Asked::Delete, [Value::ServerError(_)]) => vec![Value::Int(0)],
-            (Asked::Shorten, [set]) => vec![Value::Int((*set == Value::Okay).into())],
-            (Asked::Seen, [owner]) => vec![owner.clone()],
-            (Asked::Owner, [owner])
+            (Operation::Delete, [Value::Int(deleted)]) => vec![Value::Int(*deleted)],
+            (Operation::Delete, [Value::ServerError(_)]) => vec![Value::Int(0)],
+            (Operation::Shorten, [set]) => vec![Value::Int((*set == Value::Okay).into())],
+            (Operation::Seen, [owner]) => vec![owner.clone()],
+            (Operation::Owner, [owner])
             | (
-                Asked::Extend,
+                Operation::Extend,
                 [Value::Int(_), owner]
                 | [Value::Okay | Value::Nil | Value::ServerError(_), Value::Int(_), owner],
             ) => vec![Value::Int(self.owns(owner)?)],
-            (Asked::Acquire(ttl), [set, owner, Value::Int(left)]) => {
+            (Operation::Acquire(ttl), [set, owner, Value::Int(left)]) => {
                 let (ours, nothing) = (self.owns(owner)? == 1, Value::BulkString(Vec::new()));
                 match (set, ours) {
                     (Value::Okay, true) => {
@@ -158,8 +160,8 @@ impl Parts {
                 }
             }
             // An empty value exists. Only the TTL shows that a key does not exist.
-            (Asked::Inspect, [_, Value::Int(-2)]) => vec![Value::Nil, Value::Int(-2)],
-            (Asked::Inspect, [owner @ Value::BulkString(_), left @ Value::Int(_)]) => {
+            (Operation::Inspect, [_, Value::Int(-2)]) => vec![Value::Nil, Value::Int(-2)],
+            (Operation::Inspect, [owner @ Value::BulkString(_), left @ Value::Int(_)]) => {
                 vec![owner.clone(), left.clone()]
             }
             _ => return None,
@@ -183,7 +185,7 @@ impl Parts {
 
 /// Whether the key was released and remains for `min_hold`.
 fn is_kept(owner: &Value) -> bool {
-    matches!(owner, Value::BulkString(owner) if owner.starts_with(KEPT.as_bytes()))
+    matches!(owner, Value::BulkString(owner) if owner.starts_with(KEPT_PREFIX.as_bytes()))
 }
 
 /// Replaces a grant if the key was already ours. Its remaining TTL may be too short.
@@ -203,7 +205,7 @@ mod tests {
     }
 
     /// Combines the parts, unless one of them does not fit.
-    fn whole(parts: &Parts, text: &str) -> Option<Value> {
+    fn whole(parts: &CompoundReply, text: &str) -> Option<Value> {
         let values = values(text);
         let fit = values.iter().enumerate().all(|(at, part)| parts.fits(at, part));
         (fit && values.len() == parts.count()).then(|| parts.whole(values))
@@ -211,7 +213,7 @@ mod tests {
 
     #[test]
     fn accepts_only_replies_that_echo_the_token() {
-        let delete = Parts::pair(Asked::Delete, "ours");
+        let delete = CompoundReply::pair(Operation::Delete, "ours");
         assert_eq!(
             whole(&delete, ":1\r\n$4\r\nours\r\n"),
             values("*2\r\n:1\r\n$4\r\nours\r\n").pop()
@@ -224,7 +226,7 @@ mod tests {
         ] {
             assert_eq!(whole(&delete, shifted), None, "{shifted}");
         }
-        let extend = Parts::transaction(Asked::Extend, "ours", 2);
+        let extend = CompoundReply::transaction(Operation::Extend, "ours", 2);
         let queued = "+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n";
         let said = |array: &str| whole(&extend, &format!("{queued}{array}"));
         assert_eq!(
@@ -242,10 +244,10 @@ mod tests {
             Some(Value::ServerError(error)) => error.code().to_owned(),
             other => panic!("{other:?}"),
         };
-        let delete = Parts::pair(Asked::Delete, "ours");
+        let delete = CompoundReply::pair(Operation::Delete, "ours");
         assert_eq!(code(whole(&delete, "-MOVED 1 a:1\r\n$4\r\nours\r\n")), "MOVED");
         assert_eq!(code(whole(&delete, ":1\r\n-NOPERM no\r\n")), "NOPERM");
-        let extend = Parts::transaction(Asked::Extend, "ours", 2);
+        let extend = CompoundReply::transaction(Operation::Extend, "ours", 2);
         let aborted = "+OK\r\n-ASK 1 a:1\r\n-ASK 1 a:1\r\n+QUEUED\r\n-EXECABORT no\r\n";
         assert_eq!(code(whole(&extend, aborted)), "ASK");
         let inside =
@@ -257,22 +259,31 @@ mod tests {
     fn wrong_key_type_counts_as_another_owner() {
         let wrong = "-WRONGTYPE no\r\n$4\r\nours\r\n";
         let says = |number: i64| values(&format!("*2\r\n:{number}\r\n$4\r\nours\r\n")).pop();
-        for (asked, number) in [(Asked::Delete, 0), (Asked::Shorten, 0), (Asked::Owner, -1)] {
-            assert_eq!(whole(&Parts::pair(asked, "ours"), wrong), says(number), "{asked:?}");
+        for (asked, number) in
+            [(Operation::Delete, 0), (Operation::Shorten, 0), (Operation::Owner, -1)]
+        {
+            assert_eq!(
+                whole(&CompoundReply::pair(asked, "ours"), wrong),
+                says(number),
+                "{asked:?}"
+            );
         }
         for (count, wrong) in [
             (2, "*3\r\n:0\r\n-WRONGTYPE no\r\n"),
             (3, "*4\r\n-WRONGTYPE no\r\n:0\r\n-WRONGTYPE no\r\n"),
         ] {
-            let extend = Parts::transaction(Asked::Extend, "ours", count);
+            let extend = CompoundReply::transaction(Operation::Extend, "ours", count);
             let queued = "+QUEUED\r\n".repeat(count + 1);
             let said = whole(&extend, &format!("+OK\r\n{queued}{wrong}$4\r\nours\r\n"));
             assert_eq!(said, says(-1));
         }
         // Without an echo the reply does not count.
-        let unnamed = whole(&Parts::pair(Asked::Delete, "ours"), "-WRONGTYPE no\r\n-NOPERM no\r\n");
+        let unnamed = whole(
+            &CompoundReply::pair(Operation::Delete, "ours"),
+            "-WRONGTYPE no\r\n-NOPERM no\r\n",
+        );
         assert!(matches!(unnamed, Some(Value::ServerError(_))));
-        let seen = whole(&Parts::pair(Asked::Seen, "ours"), wrong);
+        let seen = whole(&CompoundReply::pair(Operation::Seen, "ours"), wrong);
         assert!(matches!(seen, Some(Value::ServerError(_))));
     }
 }

@@ -1,16 +1,16 @@
 //! Parses encoded commands back into their arguments, where that is rarely needed.
 
 /// The arguments of one or more commands.
-pub(super) struct Words<'a>(&'a [u8]);
+pub(super) struct Arguments<'a>(&'a [u8]);
 
-impl<'a> Words<'a> {
+impl<'a> Arguments<'a> {
     /// Iterates over the arguments of these commands.
     pub(super) fn of(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 }
 
-impl<'a> Iterator for Words<'a> {
+impl<'a> Iterator for Arguments<'a> {
     type Item = &'a [u8];
 
     fn next(&mut self) -> Option<&'a [u8]> {

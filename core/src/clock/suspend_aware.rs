@@ -1,4 +1,4 @@
-//! Combines two clocks into one that advances with the faster one.
+//! Combines two clocks into one that follows the faster one.
 //!
 //! NTP may slow a wall clock down by up to a twelfth, and `CLOCK_BOOTTIME` is slowed down with it. With this clock
 //! alone, a client would consider a lease valid for longer than the server does. The other clock is not slewed, but it stops while the
@@ -31,7 +31,7 @@ struct Start {
 }
 
 /// A lock-free clock. A mutex would be slow for frequent readers, and a forked child may find it locked forever.
-pub(super) struct Furthest {
+pub(super) struct SuspendAwareClock {
     /// The number of the current stretch. Its start is in `starts[stretch % 2]`, and the next one is written to the
     /// other slot.
     stretch: AtomicU64,
@@ -40,7 +40,7 @@ pub(super) struct Furthest {
     writer: AtomicU32,
 }
 
-impl Furthest {
+impl SuspendAwareClock {
     /// No stretch has begun yet. The first reading begins one.
     pub(super) const fn new() -> Self {
         let starts = [Start::new(), Start::new()];
@@ -143,14 +143,14 @@ mod tests {
 
     /// The count in milliseconds over stretches of (length, rate of each clock), read every `step`.
     fn counted(stretches: &[(u32, [f64; 2])], step: u32) -> f64 {
-        let (furthest, clocks) = (Furthest::new(), Cell::new([5e9, 1e9]));
+        let (clock, clocks) = (SuspendAwareClock::new(), Cell::new([5e9, 1e9]));
         #[allow(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             reason = "a test's clocks"
         )]
         let read = |which: usize| clocks.get()[which] as u64;
-        let now = || furthest.now(|| read(0), || read(1));
+        let now = || clock.now(|| read(0), || read(1));
         let began = now();
         for (length, rates) in stretches {
             for _ in 0..length / step {
@@ -186,8 +186,8 @@ mod tests {
 
     #[test]
     fn pause_between_two_readings_counts_once() {
-        let (furthest, time, pauses) =
-            (Furthest::new(), Cell::new(5_000_000_000), Cell::new(false));
+        let (clock, time, pauses) =
+            (SuspendAwareClock::new(), Cell::new(5_000_000_000), Cell::new(false));
         let pass = |nanos: u64| time.set(time.get() + nanos);
         let second = || {
             if pauses.take() {
@@ -195,7 +195,7 @@ mod tests {
             }
             time.get() - 4_000_000_000
         };
-        let now = || furthest.now(|| time.get(), second);
+        let now = || clock.now(|| time.get(), second);
         let (began, from) = (now(), time.get());
         for _ in 0..10 {
             pass(3_000_000);
@@ -209,13 +209,13 @@ mod tests {
     #[test]
     fn never_goes_back_with_concurrent_readers() {
         static LARGEST: AtomicU64 = AtomicU64::new(0);
-        static FURTHEST: Furthest = Furthest::new();
+        static CLOCK: SuspendAwareClock = SuspendAwareClock::new();
         static TIME: AtomicU64 = AtomicU64::new(1);
         let reader = || {
             let mut last = 0;
             for _ in 0..200_000 {
                 let read = || TIME.fetch_add(STRETCH / 20, Ordering::Relaxed);
-                let reading = FURTHEST.now(read, || TIME.load(Ordering::Relaxed) / 2);
+                let reading = CLOCK.now(read, || TIME.load(Ordering::Relaxed) / 2);
                 // Another thread may be a few readings ahead.
                 assert!(reading + STRETCH / 2 >= last, "{reading} after {last}");
                 last = reading.max(last);

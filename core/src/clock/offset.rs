@@ -8,9 +8,9 @@ use super::{Clock, Instant, SLICE, Sleep, SystemClock};
 
 /// The offset in nanoseconds. Copies are the same clock.
 #[derive(Clone, Default)]
-pub(crate) struct Ahead(Arc<AtomicU64>);
+pub(crate) struct OffsetClock(Arc<AtomicU64>);
 
-impl Ahead {
+impl OffsetClock {
     /// Advances the clock at once, as if the machine had been suspended.
     pub(crate) fn pass(&self, time: Duration) {
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
@@ -23,7 +23,7 @@ impl Ahead {
     }
 }
 
-impl Clock for Ahead {
+impl Clock for OffsetClock {
     fn now(&self) -> Instant {
         SystemClock.now() + self.by()
     }

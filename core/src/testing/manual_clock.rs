@@ -14,19 +14,19 @@ use crate::clock::{Clock, Instant, Sleep};
 use crate::runtime::background;
 
 /// How many turns of the background thread woken tasks get to do their work, because each may wake another.
-const TURNS: u32 = 8;
+const TURNS_PER_CHECK: u32 = 8;
 /// How long to wait, by the system clock, between two checks whether all due sleepers have run.
-const MOMENT: Duration = Duration::from_millis(2);
+const CHECK_INTERVAL: Duration = Duration::from_millis(2);
 /// The maximum number of checks. The clock then advances anyway.
-const MOMENTS: u32 = 500;
+const MAX_CHECKS: u32 = 500;
 
 /// A clock that stands still until a test moves it. Copies are the same clock.
 #[derive(Clone, Default)]
-pub(super) struct Standing(Arc<Mutex<Hands>>);
+pub(super) struct ManualClock(Arc<Mutex<ManualState>>);
 
 /// The current time, and the sleepers.
 #[derive(Default)]
-struct Hands {
+struct ManualState {
     now: Duration,
     /// The sleepers by deadline. A sleeper that is due and still listed was woken but not polled yet.
     sleepers: BTreeMap<(Duration, u64), Waker>,
@@ -34,10 +34,10 @@ struct Hands {
     next: u64,
 }
 
-impl Standing {
+impl ManualClock {
     /// How much time has passed since the start.
     pub(super) fn elapsed(&self) -> Duration {
-        self.hands().now
+        self.state().now
     }
 
     /// Advances from one deadline to the next, and lets the woken tasks run after each.
@@ -45,56 +45,56 @@ impl Standing {
         let end = self.elapsed().saturating_add(time);
         self.settle().await;
         while let Some(at) = self.due_by(end) {
-            self.stand_at(at);
+            self.set_time(at);
             self.settle().await;
         }
-        self.stand_at(end);
+        self.set_time(end);
         self.settle().await;
     }
 
     /// Advances the clock at once.
     pub(super) fn jump(&self, time: Duration) {
         let at = self.elapsed().saturating_add(time);
-        self.stand_at(at);
+        self.set_time(at);
     }
 
-    fn hands(&self) -> MutexGuard<'_, Hands> {
+    fn state(&self) -> MutexGuard<'_, ManualState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The next deadline that is not later than `end`.
     fn due_by(&self, end: Duration) -> Option<Duration> {
-        let hands = self.hands();
-        let mut ends = hands.sleepers.keys().map(|(at, _)| *at);
-        ends.find(|at| *at > hands.now).filter(|at| *at <= end)
+        let state = self.state();
+        let mut ends = state.sleepers.keys().map(|(at, _)| *at);
+        ends.find(|at| *at > state.now).filter(|at| *at <= end)
     }
 
-    fn stand_at(&self, at: Duration) {
-        let mut hands = self.hands();
+    fn set_time(&self, at: Duration) {
+        let mut state = self.state();
         // Of two concurrent calls, the later time wins.
-        hands.now = hands.now.max(at);
-        let due = hands.sleepers.range(..=(hands.now, u64::MAX));
+        state.now = state.now.max(at);
+        let due = state.sleepers.range(..=(state.now, u64::MAX));
         let wakers: Vec<Waker> = due.map(|(_, waker)| waker.clone()).collect();
-        drop(hands);
+        drop(state);
         wakers.into_iter().for_each(Waker::wake);
     }
 
     /// Waits until all due sleepers were polled and their tasks had some turns.
     async fn settle(&self) {
-        for _ in 0..MOMENTS {
-            for _ in 0..TURNS {
+        for _ in 0..MAX_CHECKS {
+            for _ in 0..TURNS_PER_CHECK {
                 turn().await;
             }
-            if !self.anybody_is_due() {
+            if !self.has_due_sleeper() {
                 return;
             }
-            background::sleep(MOMENT).await;
+            background::sleep(CHECK_INTERVAL).await;
         }
     }
 
-    fn anybody_is_due(&self) -> bool {
-        let hands = self.hands();
-        hands.sleepers.first_key_value().is_some_and(|((at, _), _)| *at <= hands.now)
+    fn has_due_sleeper(&self) -> bool {
+        let state = self.state();
+        state.sleepers.first_key_value().is_some_and(|((at, _), _)| *at <= state.now)
     }
 }
 
@@ -106,7 +106,7 @@ async fn turn() {
     let _: Result<(), _> = seen.await;
 }
 
-impl Clock for Standing {
+impl Clock for ManualClock {
     fn now(&self) -> Instant {
         Instant::from_start(self.elapsed())
     }
@@ -116,18 +116,18 @@ impl Clock for Standing {
     }
 
     fn sleep_until(&self, at: Instant) -> Sleep {
-        let mut hands = self.hands();
-        hands.next += 1;
+        let mut state = self.state();
+        state.next += 1;
         let at = at.since(Instant::default());
-        let sleeper = Sleeper { clock: self.clone(), key: (at, hands.next) };
-        drop(hands);
+        let sleeper = Sleeper { clock: self.clone(), key: (at, state.next) };
+        drop(state);
         Box::pin(sleeper)
     }
 }
 
 /// A future that waits for its deadline.
 struct Sleeper {
-    clock: Standing,
+    clock: ManualClock,
     key: (Duration, u64),
 }
 
@@ -135,18 +135,18 @@ impl Future for Sleeper {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let mut hands = self.clock.hands();
-        if hands.now >= self.key.0 {
-            hands.sleepers.remove(&self.key);
+        let mut state = self.clock.state();
+        if state.now >= self.key.0 {
+            state.sleepers.remove(&self.key);
             return Poll::Ready(());
         }
-        hands.sleepers.insert(self.key, cx.waker().clone());
+        state.sleepers.insert(self.key, cx.waker().clone());
         Poll::Pending
     }
 }
 
 impl Drop for Sleeper {
     fn drop(&mut self) {
-        self.clock.hands().sleepers.remove(&self.key);
+        self.clock.state().sleepers.remove(&self.key);
     }
 }

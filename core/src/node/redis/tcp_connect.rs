@@ -42,7 +42,7 @@ impl Family {
 }
 
 /// Connects to the first address of the name that accepts.
-pub(super) async fn dial(host: &str, port: u16, family: Family) -> io::Result<TcpStream> {
+pub(super) async fn tcp_connect(host: &str, port: u16, family: Family) -> io::Result<TcpStream> {
     let found = lookup_host((host, port)).await?.filter(|address| family.has(address));
     let stream = first_of(by_turns(found)).await?;
     // Disables Nagle's algorithm, which would delay every small command.

@@ -1,5 +1,5 @@
-//! What is logged of an acquire that takes long: that too few nodes can be used, once, and of a wait without an end that
-//! another holder has the lock, repeatedly. The nodes' outages are logged by `node::outage`.
+//! Logs long acquires. It logs once that too few nodes can be used. For an acquire without a `wait`, it logs repeatedly
+//! that another holder has the lock. `node::outage` logs the outages of nodes.
 
 use std::time::Duration;
 
@@ -10,44 +10,45 @@ use crate::error::seconds;
 use crate::telemetry::{Level, Omitted, Spans, Topic, log};
 
 /// An endless wait is first logged after this time, and again each time its duration has doubled.
-const LONG: Duration = Duration::from_secs(30);
+const FIRST_WARNING: Duration = Duration::from_secs(30);
 
-/// What was logged for one acquire.
-pub(super) struct Patience {
+/// The log of one acquire.
+pub(super) struct WaitLog {
     useless: bool,
     /// Whether a wait for other callers of this client was logged, and a wait for another client.
     waits: [bool; 2],
-    /// How long it may wait before that is logged.
+    /// The waiting time at the next record about a held lock.
     due: Duration,
-    /// Where its events belong.
+    /// The spans of its events.
     pub(super) spans: Spans,
 }
 
-impl Patience {
-    /// Nothing yet.
+impl WaitLog {
+    /// Creates a log without records.
     pub(super) fn new(request: &Request) -> Self {
         let spans = Spans::acquire(|| request.key());
-        Self { useless: false, waits: [false; 2], due: LONG, spans }
+        Self { useless: false, waits: [false; 2], due: FIRST_WARNING, spans }
     }
 
-    /// Logs once that it begins to wait, and for what.
-    pub(super) fn waits(&mut self, request: &Request, last: &Refusal) {
+    /// Logs once that the acquire begins to wait, and for which holder.
+    pub(super) fn log_waiting(&mut self, request: &Request, last: &Refusal) {
         let said = &mut self.waits[usize::from(!matches!(last, Refusal::Queued))];
         if last.is_unavailable() || std::mem::replace(said, true) {
             return;
         }
         if log::wanted(Level::Debug, Topic::Acquire) {
-            let (holder, remaining) = last.who_was_first();
+            let (holder, remaining) = last.describe_holder();
             log::event!(
-                Debug, Acquire, in self.spans.place(), { key: request.key(), remaining_ms: remaining },
+                Debug, Acquire, in self.spans.log_context(), { key: request.key(), remaining_ms: remaining },
                 "waiting: {holder}", holder = holder
             );
         }
     }
 
-    /// Logs once that too few nodes could be used for as long as this. The nodes themselves log their outages, once for
-    /// all acquires. Where a quorum granted too late, no node failed. Such records are limited for all acquires.
-    pub(super) fn useless(
+    /// Logs once that too few nodes could be used for this long. Outages of nodes are logged elsewhere, once for all
+    /// acquires. If a quorum granted too late, no node failed, and this is the only record. `log_late` limits such
+    /// records for all acquires.
+    pub(super) fn log_unavailable(
         &mut self,
         request: &Request,
         last: &Refusal,
@@ -74,7 +75,7 @@ impl Patience {
     }
 
     /// Logs that another owner has held the lock for this long. `own` adds details if the owner is in this client.
-    pub(super) fn held(
+    pub(super) fn log_held(
         &mut self,
         request: &Request,
         last: &Refusal,
@@ -85,7 +86,7 @@ impl Patience {
             return;
         }
         self.due = waited * 2;
-        let why = format!("{}{}", last.who_was_first().0, own());
+        let why = format!("{}{}", last.describe_holder().0, own());
         log::event!(
             Warn, Acquire, { key: request.key() },
             "still waiting after {waited}, because wait is not set: {why}",

@@ -1,6 +1,7 @@
-//! Sends commands and reads replies during the handshake, in batches.
+//! Sends commands in batches and reads their replies, on a connection without a command queue.
 //!
-//! No other command is sent yet, so replies need no queue. They have the order of the batch.
+//! The handshake, the connection for notifications and the connections to sentinels use it. The replies have the order
+//! of the batch.
 
 use std::time::Duration;
 
@@ -12,14 +13,14 @@ use super::stream::Stream;
 use crate::clock::{Clock, SystemClock};
 use crate::node::Fault;
 
-/// A longer reply does not belong to a handshake, and no memory is spent on it. `INFO` takes a few KiB.
+/// The maximum length of a reply. A longer one is an error, so that it takes no memory. `INFO` takes a few KiB.
 const LARGEST: usize = 64 << 10;
 
 /// An open connection, and the bytes that were read after the last reply.
-pub(super) struct Talk {
-    /// Open, and logged in after the handshake.
+pub(super) struct BatchConnection {
+    /// The stream. It is logged in once the handshake has completed.
     pub(super) stream: Stream,
-    /// Passed on to the session, because a push may follow the handshake directly.
+    /// The parser, which may hold a push that directly followed the handshake.
     pub(super) parser: Parser,
     /// Whether the server closed the connection instead of replying. It may not support a command.
     pub(super) hung_up: bool,
@@ -27,7 +28,7 @@ pub(super) struct Talk {
     pub(super) round_trip: Option<Duration>,
 }
 
-impl Talk {
+impl BatchConnection {
     /// Starts on a new stream.
     pub(super) fn over(stream: Stream) -> Self {
         Self { stream, parser: Parser::default(), hung_up: false, round_trip: None }
