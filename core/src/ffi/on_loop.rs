@@ -8,11 +8,11 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::task::{Context, Waker};
 
-use crate::foreground::{ENOUGH, Here, Poller, Watched, is_roomy};
+use crate::foreground::{ENOUGH, Here, Poller, Reactor, is_roomy};
 use crate::runtime::WakeHandle;
 use crate::runtime::fork_generation;
 
-/// The number of the wake-up descriptor among the watched descriptors.
+/// The number of the wake-up descriptor among the reactor descriptors.
 const WAKE: u64 = u64::MAX;
 /// The number of what the loop adds.
 const GUEST: u64 = u64::MAX - 1;
@@ -34,7 +34,7 @@ struct Work<T> {
     /// Goes on with all that runs here, and adds what is done.
     drive: Drive<T>,
     /// The connections that were asked so far.
-    watched: Watched,
+    reactor: Reactor,
     /// How many times something was asked since the last look, and how many times before one of the looks before.
     asked: (usize, usize),
     /// So many looks in a row have answered nobody here.
@@ -55,8 +55,8 @@ impl<T> OnLoop<T> {
         }
         let (poller, waker) = (Arc::new(Poller::new()?), WakeHandle::of_loop()?);
         poller.add(waker.descriptor(), WAKE)?;
-        let watched = Watched::by(Arc::clone(&poller));
-        let work = Work { drive, watched, asked: (0, 0), in_vain: 0 };
+        let reactor = Reactor::new(Arc::clone(&poller));
+        let work = Work { drive, reactor, asked: (0, 0), in_vain: 0 };
         Ok(Self { poller, waker, generation: fork_generation(), work: Mutex::new(work) })
     }
 
@@ -65,7 +65,7 @@ impl<T> OnLoop<T> {
         self.poller.descriptor()
     }
 
-    /// The loop's own, to be watched with it.
+    /// The loop's own, to be reactor with it.
     pub(super) fn add(&self, descriptor: i32) -> io::Result<()> {
         self.poller.add(descriptor, GUEST)
     }
@@ -85,11 +85,11 @@ impl<T> OnLoop<T> {
             let done = work.poll(waker);
             let alone = work.asked.0 <= 1 && work.asked.1 <= 1;
             if alone || work.asked.0 % ENOUGH == 0 {
-                work.watched.write();
+                work.reactor.write();
             }
-            let written = alone || !work.watched.is_unwritten();
+            let written = alone || !work.reactor.is_unwritten();
             if !written {
-                work.watched.look_after();
+                work.reactor.supervise();
             }
             (done, written)
         });
@@ -99,7 +99,7 @@ impl<T> OnLoop<T> {
     /// Writes what this turn of the loop asked.
     pub(super) fn flush(&self) {
         if self.is_here() {
-            self.with(|work, _| work.watched.write());
+            self.with(|work, _| work.reactor.write());
         }
     }
 
@@ -118,7 +118,7 @@ impl<T> OnLoop<T> {
             }
             let done = work.poll(waker);
             // What follows from an answer goes out at once: nobody else of this turn is known to ask.
-            work.watched.write();
+            work.reactor.write();
             (done, guest)
         });
         looked.unwrap_or_default()
@@ -160,7 +160,7 @@ impl<T> Work<T> {
         }
         for way in Here::take_asked() {
             self.asked.0 += 1;
-            self.watched.note(way);
+            self.reactor.note(way);
         }
         drop(asking);
         done
@@ -169,7 +169,7 @@ impl<T> Work<T> {
     /// Reads from the only connection, without asking whether it is that which has something to read; false: nobody was
     /// answered. What else there is has the loop look once more.
     fn hear(&mut self, waker: &WakeHandle) -> bool {
-        self.watched.read_only() && waker.is_rung()
+        self.reactor.read_only() && waker.is_rung()
     }
 
     /// Whether the look was of use. Where none is, the loop is woken for leases that are renewed, and has nothing to do with that.
@@ -177,7 +177,7 @@ impl<T> Work<T> {
         self.in_vain = if of_use || self.asked.0 > 0 { 0 } else { self.in_vain + 1 };
         if self.in_vain == IN_VAIN {
             self.in_vain = 0;
-            self.watched.leave();
+            self.reactor.release_roles();
         }
     }
 
@@ -188,7 +188,7 @@ impl<T> Work<T> {
             match number {
                 WAKE => waker.clear(),
                 GUEST => guest = true,
-                number => self.watched.read(number),
+                number => self.reactor.read(number),
             }
         }
         guest

@@ -111,7 +111,7 @@ impl Parked {
             (before, std::mem::take(&mut thread.asked), std::mem::take(&mut thread.timers))
         });
         let (before, asked, timers) = taken.unwrap_or_default();
-        asked.iter().for_each(|way| way.help());
+        asked.iter().for_each(|way| way.delegate());
         // Each is polled once more and goes on as a timer of the background thread.
         timers.into_iter().for_each(|timer| timer.waker.wake());
         Self { before, _thread: PhantomData }
@@ -134,8 +134,8 @@ impl Drop for Here {
             last.then(|| std::mem::take(&mut thread.asked))
         });
         for way in asked.into_iter().flatten().flatten() {
-            way.turn(false);
-            way.help();
+            way.write();
+            way.delegate();
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Futures in a runtime of tokio's, which reads by itself what they wait for.
 //!
-//! One task of that runtime has the seats. What its other tasks ask wakes it: it stands behind them in the run queue, so that
+//! One task of that runtime has the reader roles. What its other tasks ask wakes it: it stands behind them in the run queue, so that
 //! what they ask in one turn goes out together. It watches one descriptor, and reads when there is something.
 
 mod reader;
@@ -13,7 +13,7 @@ use std::sync::{Arc, Weak};
 use tokio::runtime::{Handle, is_rt_shutdown_err};
 
 use super::poller::Poller;
-use super::watched::Watched;
+use super::reactor::Reactor;
 use super::way::Way;
 use crate::error::{Error, Result};
 use crate::runtime::fork_generation;
@@ -43,7 +43,7 @@ impl OnRuntime {
     /// Starts the task that reads; `None`: the system has no descriptor for it, and all goes as without.
     pub(crate) fn start(runtime: &Handle) -> Result<Option<Arc<Self>>> {
         let Ok(poller) = Poller::new().map(Arc::new) else { return Ok(None) };
-        let shared = Arc::new(Shared::of(runtime, Watched::by(Arc::clone(&poller))));
+        let shared = Arc::new(Shared::of(runtime, Reactor::new(Arc::clone(&poller))));
         // Tokio tells by a panic alone; better here than in the task that reads.
         let reader = catch_unwind(AssertUnwindSafe(|| {
             let _inside = runtime.enter();
@@ -84,7 +84,7 @@ impl OnRuntime {
         asking.count.0 += more;
         drop(asked);
         // In case the runtime is blocked before it is written, or nobody runs it any more.
-        way.look_after();
+        way.supervise();
         // Who asks of several clients at once says of the last one only that it goes out.
         if let Some(other) = before.upgrade().filter(|other| !Arc::ptr_eq(other, shared)) {
             other.bell.wake();

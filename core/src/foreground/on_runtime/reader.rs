@@ -87,13 +87,13 @@ impl Reader {
         if !look {
             return Ok(());
         }
-        let read = self.shared.with(|watched| {
+        let read = self.shared.with(|reactor| {
             if let Some(asked) = &mut *self.shared.asked()
                 && asked.count.0 > 0
             {
                 asked.count = (0, asked.count.0);
             }
-            watched.read_all()
+            reactor.read_all()
         });
         // Where another thread has it, that one wakes this task.
         self.more = read.unwrap_or(true);

@@ -8,8 +8,8 @@ use futures_util::task::AtomicWaker;
 use smallvec::SmallVec;
 use tokio::runtime::{Handle, Id};
 
+use super::super::reactor::{ENOUGH, Reactor};
 use super::super::stack::is_roomy;
-use super::super::watched::{ENOUGH, Watched};
 use super::super::way::Way;
 use crate::clock::{Instant, machine};
 use crate::runtime::fork_generation;
@@ -22,7 +22,7 @@ pub(super) struct Shared {
     /// `None`: the reader looks no more.
     pub(super) asked: Mutex<Option<Asked>>,
     /// Nobody waits to get it: who has it looks again before it goes.
-    watched: Mutex<Watched>,
+    reactor: Mutex<Reactor>,
     /// Somebody could not get that.
     missed: AtomicBool,
     /// Wakes the reader.
@@ -46,12 +46,12 @@ const LONGEST_TURN: Duration = Duration::from_millis(100);
 
 impl Shared {
     /// Of this runtime; nothing is asked yet.
-    pub(super) fn of(runtime: &Handle, watched: Watched) -> Self {
+    pub(super) fn of(runtime: &Handle, reactor: Reactor) -> Self {
         Self {
             runtime: runtime.id(),
             generation: fork_generation(),
             asked: Mutex::new(Some(Asked::default())),
-            watched: Mutex::new(watched),
+            reactor: Mutex::new(reactor),
             missed: AtomicBool::new(false),
             bell: AtomicWaker::new(),
         }
@@ -69,26 +69,26 @@ impl Shared {
 
     /// Leaves all connections, once nobody looks any more.
     pub(super) fn clear(&self) {
-        self.with(Watched::clear);
+        self.with(Reactor::clear);
     }
 
-    fn try_lock(&self) -> Option<MutexGuard<'_, Watched>> {
-        match self.watched.try_lock() {
-            Ok(watched) => Some(watched),
-            Err(TryLockError::Poisoned(watched)) => Some(watched.into_inner()),
+    fn try_lock(&self) -> Option<MutexGuard<'_, Reactor>> {
+        match self.reactor.try_lock() {
+            Ok(reactor) => Some(reactor),
+            Err(TryLockError::Poisoned(reactor)) => Some(reactor.into_inner()),
             Err(TryLockError::WouldBlock) => None,
         }
     }
 
     /// Something to do with the connections; `None`: another thread has them, which wakes the reader afterwards.
-    pub(super) fn with<T>(&self, act: impl FnOnce(&mut Watched) -> T) -> Option<T> {
-        let mut watched = self.try_lock().or_else(|| {
+    pub(super) fn with<T>(&self, act: impl FnOnce(&mut Reactor) -> T) -> Option<T> {
+        let mut reactor = self.try_lock().or_else(|| {
             // Tried once more: who has it looks afterwards, and may have looked just now.
             self.missed.store(true, Ordering::SeqCst);
             self.try_lock()
         })?;
-        let answer = act(&mut watched);
-        drop(watched);
+        let answer = act(&mut reactor);
+        drop(reactor);
         if self.missed.swap(false, Ordering::SeqCst) {
             self.bell.wake();
             if self.asked().is_none() {
@@ -111,23 +111,23 @@ impl Shared {
 
     /// Writes what was asked; `None`: another thread has the connections.
     pub(super) fn write(&self) -> Option<()> {
-        self.with(|watched| {
+        self.with(|reactor| {
             let ways = self.asked().as_mut().map(Asked::take);
-            ways.into_iter().flatten().for_each(|way| watched.note(way));
-            watched.write();
+            ways.into_iter().flatten().for_each(|way| reactor.note(way));
+            reactor.write();
         })
     }
 
     /// Has the background thread write what was asked so far, and read the replies.
     pub(super) fn hand_over(&self) {
         let ways = self.asked().as_mut().map(Asked::take);
-        ways.into_iter().flatten().for_each(|way| way.help());
+        ways.into_iter().flatten().for_each(|way| way.delegate());
     }
 
     /// Nobody looks any more at what is asked: somebody else does what is still to be done.
     pub(super) fn end(&self) {
         let asked = self.asked().take();
-        asked.into_iter().flat_map(|asked| asked.ways).for_each(|way| way.help());
+        asked.into_iter().flat_map(|asked| asked.ways).for_each(|way| way.delegate());
     }
 }
 
