@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::poller::{MAX_READY, Poller};
-use super::way::{Read, ReaderRole, Way};
+use super::used::Used;
+use super::way::{Read, Way};
 
 /// The number of commands that are written before the end of a turn, so that the server works on them meanwhile. With all
 /// of them at the end, loop and server would wait for each other, which costs a third to a half of the throughput on two
@@ -14,14 +15,6 @@ pub(crate) const ENOUGH: usize = 32;
 pub(crate) struct Reactor {
     poller: Arc<Poller>,
     used: Vec<Option<Used>>,
-}
-
-/// One connection that the loop uses.
-struct Used {
-    way: Arc<dyn Way>,
-    role: Option<ReaderRole>,
-    /// Whether a submitted command may not be written yet.
-    unwritten: bool,
 }
 
 impl Reactor {
@@ -38,10 +31,11 @@ impl Reactor {
             return;
         }
         // Frees the numbers of connections that are not used any more.
-        for used in self.used.iter_mut().filter(|used| used.as_ref().is_some_and(Used::is_over)) {
+        let over = |used: &Used| !used.unwritten && used.descriptor().is_none();
+        for used in self.used.iter_mut().filter(|used| used.as_ref().is_some_and(over)) {
             *used = None;
         }
-        let new = Some(Used { way, role: None, unwritten: true });
+        let new = Some(Used::new(way));
         match self.used.iter_mut().find(|used| used.is_none()) {
             Some(free) => *free = new,
             None => self.used.push(new),
@@ -62,12 +56,9 @@ impl Reactor {
     /// Writes all submitted commands.
     pub(crate) fn write(&mut self) {
         for (at, used) in self.used.iter_mut().enumerate() {
-            let Some(used) = used else { continue };
-            if std::mem::take(&mut used.unwritten) {
-                used.take_role(&self.poller, at as u64);
-                if used.role.is_none() || !used.way.write() {
-                    used.way.delegate();
-                }
+            if let Some(used) = used {
+                // The loop keeps the role as long as it sends commands.
+                used.write(|way, role| way.watch(role, &self.poller, at as u64));
             }
         }
     }
@@ -91,7 +82,7 @@ impl Reactor {
 
     /// Reads the only connection. Returns false if there are several, or if another thread has its reader role.
     pub(crate) fn read_only(&mut self) -> bool {
-        let alone = matches!(&self.used[..], [Some(only)] if only.role.is_some());
+        let alone = matches!(&self.used[..], [Some(only)] if only.role().is_some());
         if alone {
             self.read(0);
         }
@@ -125,40 +116,5 @@ impl Reactor {
 
     fn used(&mut self, number: u64) -> Option<&mut Used> {
         self.used.get_mut(usize::try_from(number).ok()?)?.as_mut()
-    }
-}
-
-impl Used {
-    /// Takes the reader role if it is free. The loop keeps it as long as it sends commands.
-    fn take_role(&mut self, poller: &Arc<Poller>, number: u64) {
-        if self.role.is_some_and(|role| self.way.descriptor(role).is_some()) {
-            return;
-        }
-        self.role = self.way.take_role();
-        if self.role.is_some_and(|role| !self.way.watch(role, poller, number)) {
-            self.release_role();
-        }
-    }
-
-    /// Whether the loop has nothing to write or read here.
-    fn is_over(&self) -> bool {
-        !self.unwritten && self.role.is_none_or(|role| self.way.descriptor(role).is_none())
-    }
-
-    fn release_role(&mut self) {
-        if let Some(role) = self.role.take() {
-            self.way.release_role(role);
-        }
-    }
-}
-
-/// When the loop ends, the background thread reads the outstanding replies.
-impl Drop for Used {
-    fn drop(&mut self) {
-        self.release_role();
-        if std::mem::take(&mut self.unwritten) {
-            self.way.write();
-            self.way.delegate();
-        }
     }
 }

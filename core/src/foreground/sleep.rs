@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::used::Used;
+use super::used::AllUsed;
 use super::way::{RECEIVE, Read};
 use crate::runtime::WakeHandle;
 
@@ -14,23 +14,22 @@ const BUSY: Duration = Duration::from_micros(20);
 
 /// Sleeps until a connection is readable, which is then read, or until a ring, a signal, or the end of `time`. Returns
 /// false if the time is not over.
-pub(super) fn sleep(all: &mut [Used], waker: &WakeHandle, time: Duration) -> bool {
+pub(super) fn sleep(all: &mut AllUsed, waker: &WakeHandle, time: Duration) -> bool {
     // Usually the thread waits for one reply of one server, which arrives soon.
-    if let [used] = all
-        && time > RECEIVE
-        && !waker.is_rung()
-        && used.receive()
-    {
+    if time > RECEIVE && !waker.is_rung() && all.receive() {
         return false;
     }
     let mut ways: SmallVec<[usize; 5]> = SmallVec::new();
     let mut polled: SmallVec<[libc::pollfd; 6]> = SmallVec::new();
     let readable = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     polled.push(readable(waker.descriptor()));
-    for (at, used) in all.iter_mut().enumerate() {
-        if let Some(descriptor) = used.descriptor() {
+    for (at, used) in all.used.iter_mut().enumerate() {
+        if let Some(descriptor) = used.descriptor().filter(|_| used.way.is_open()) {
             ways.push(at);
             polled.push(readable(descriptor));
+        } else {
+            // Without outstanding replies, another thread may take the role.
+            used.release_role();
         }
     }
     if time.is_zero() {
@@ -50,7 +49,7 @@ pub(super) fn sleep(all: &mut [Used], waker: &WakeHandle, time: Duration) -> boo
     }
     for (polled, at) in polled[1..].iter().zip(ways) {
         // An error is read too.
-        if polled.revents != 0 && all[at].way.read() == Read::Busy {
+        if polled.revents != 0 && all.used[at].way.read() == Read::Busy {
             // The thread inside may be suspended, and the descriptor stays readable.
             thread::sleep(BUSY);
         }

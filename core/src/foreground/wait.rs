@@ -35,7 +35,7 @@ pub(crate) fn wait<F: Future>(mut future: Pin<&mut F>, time: Duration) -> Option
         let now = machine::now();
         let end = *end.get_or_insert_with(|| now + time);
         let until = Here::next_timer().map_or(end, |next| next.min(end));
-        if sleep(&mut used.0, &handle, until.since(now)) {
+        if sleep(&mut used, &handle, until.since(now)) {
             let now = machine::now();
             Here::ring_due(now);
             if !handle.is_rung() && now >= end {
