@@ -1,18 +1,18 @@
-//! A thread that waits writes and reads by itself what it waits for: nobody else has to be woken for it.
+//! Lets a waiting thread write its commands and read their replies, without a switch to another thread.
 //!
-//! While a future is polled in [`wait`], the connections that it asks are noted here, and its timers are kept here. Then the
-//! thread sleeps on all of them at once, and on a descriptor by which other threads wake it. It knows no node: a connection is a [`Way`].
+//! While [`wait`] polls a future, this module records the connections to which it submits commands, and its timers. The
+//! thread then sleeps on all of them, and on a descriptor that wakes it. A connection is a [`Way`].
 //!
-//! Where a thread cannot do that - the system has no such sleep, or no descriptor is left to wake it, or too little is left of
-//! its stack - it parks, and the background thread does its work.
+//! A thread that cannot do so parks, and the background thread does its work. This applies if the system cannot sleep on
+//! several descriptors, if no descriptor is left, or if the stack is almost full.
 
 mod here;
 #[cfg_attr(not(any(target_os = "linux", target_os = "android")), path = "foreground/no_runtime.rs")]
 mod on_runtime;
-#[cfg(unix)]
-mod place;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod poller;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod reactor;
 #[cfg(unix)]
 mod sleep;
 #[cfg(unix)]
@@ -20,9 +20,9 @@ mod stack;
 #[cfg(all(test, unix))]
 mod tests;
 #[cfg(unix)]
+mod used;
+#[cfg(unix)]
 mod wait;
-#[cfg(any(target_os = "linux", target_os = "android"))]
-mod watched;
 mod way;
 
 pub(crate) use here::{Here, Parked, Timed, asked, timer};
@@ -30,9 +30,9 @@ pub(crate) use on_runtime::{OnRuntime, flush};
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) use poller::Poller;
 #[cfg(any(target_os = "linux", target_os = "android"))]
+pub(crate) use reactor::{ENOUGH, Reactor};
+#[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) use stack::is_roomy;
 #[cfg(unix)]
 pub(crate) use wait::wait;
-#[cfg(any(target_os = "linux", target_os = "android"))]
-pub(crate) use watched::{ENOUGH, Watched};
-pub(crate) use way::{RECEIVE, Seat, Way};
+pub(crate) use way::{RECEIVE, Read, ReaderRole, Way};

@@ -6,6 +6,7 @@
 
 #![cfg(test)]
 
+mod connection;
 mod runtime;
 
 use loom::sync::atomic::{AtomicUsize, Ordering};

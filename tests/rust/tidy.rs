@@ -54,7 +54,6 @@ fn each_dependency_is_used_only_where_allowed() {
             "ffi/driver.rs",
             "ffi/completions.rs",
             "node/redis/mod.rs",
-            "node/redis/lane/waiting.rs",
             "node/redis/cluster/mod.rs",
             "node/credentials/provider.rs",
             "node/credentials/thread.rs",

@@ -1,81 +1,80 @@
-//! Futures on the thread of an event loop, which reads by itself what they wait for.
+//! Futures on the thread of an event loop, which writes their commands and reads their replies.
 //!
-//! The loop watches one descriptor, and looks when there is something to read. What is asked in one turn of the loop goes out
-//! together: at once where the turn before asked for one thing only, else when the loop's turn is over, or there is enough
-//! for the server to begin with.
+//! The loop watches one descriptor, and calls [`OnLoop::look`] when it is readable. The commands of one turn are written
+//! together at its end, or when there are enough for the server to begin. If the previous turn had only one command,
+//! they are written immediately.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::Arc;
 use std::task::{Context, Waker};
 
-use crate::foreground::{ENOUGH, Here, Poller, Watched, is_roomy};
-use crate::runtime::WakeHandle;
-use crate::runtime::fork_generation;
+use crate::foreground::{ENOUGH, Here, Poller, Reactor, is_roomy};
+use crate::runtime::{Exclusive, Visitor, WakeHandle, fork_generation};
 
 /// The number of the wake-up descriptor among the watched descriptors.
 const WAKE: u64 = u64::MAX;
-/// The number of what the loop adds.
+/// The number of the descriptor that the loop adds.
 const GUEST: u64 = u64::MAX - 1;
 
-/// One event loop's.
+/// The futures and connections of one event loop.
 pub(super) struct OnLoop<T> {
     poller: Arc<Poller>,
     waker: Arc<WakeHandle>,
-    /// Of the process whose loop it is.
+    /// The process of the loop.
     generation: u32,
-    work: Mutex<Work<T>>,
+    work: Exclusive<Work<T>>,
 }
 
-/// Goes on with futures, and adds what is done.
+/// Polls the woken futures, and appends the results.
 type Drive<T> = Box<dyn FnMut(&mut Context<'_>, &mut Vec<T>) + Send>;
 
-/// What the loop's thread alone has to do with.
+/// The state that only the loop's thread uses.
 struct Work<T> {
-    /// Goes on with all that runs here, and adds what is done.
+    /// Polls the woken futures.
     drive: Drive<T>,
-    /// The connections that were asked so far.
-    watched: Watched,
-    /// How many times something was asked since the last look, and how many times before one of the looks before.
+    /// The connections in use.
+    reactor: Reactor,
+    /// The number of commands since the last look with commands, and in the period before.
     asked: (usize, usize),
-    /// So many looks in a row have answered nobody here.
+    /// The number of consecutive looks without a result for this loop.
     in_vain: u8,
 }
 
-/// So many looks in vain, and somebody else reads until the loop asks again: what comes is for renewals.
-const IN_VAIN: u8 = 4;
+/// After this number of looks without a result, the background thread reads, because the replies are for renewals.
+const MAX_IN_VAIN: u8 = 4;
 
-/// So often it looks again before it goes on with something else.
-const AGAIN: usize = 8;
+/// The number of polls before the other callbacks of the loop run.
+const MAX_POLLS: usize = 8;
 
 impl<T> OnLoop<T> {
-    /// Of this thread's loop; an error if too little of its stack is left for the work of connections.
+    /// Creates the state of this thread's loop. Returns an error if its stack is almost full.
     pub(super) fn new(drive: Drive<T>) -> io::Result<Self> {
         if !is_roomy() {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
         let (poller, waker) = (Arc::new(Poller::new()?), WakeHandle::of_loop()?);
         poller.add(waker.descriptor(), WAKE)?;
-        let watched = Watched::by(Arc::clone(&poller));
-        let work = Work { drive, watched, asked: (0, 0), in_vain: 0 };
-        Ok(Self { poller, waker, generation: fork_generation(), work: Mutex::new(work) })
+        let reactor = Reactor::new(Arc::clone(&poller));
+        let work = Work { drive, reactor, asked: (0, 0), in_vain: 0 };
+        Ok(Self { poller, waker, generation: fork_generation(), work: Exclusive::new(work) })
     }
 
-    /// What the loop is to watch.
+    /// The descriptor to watch.
     pub(super) fn descriptor(&self) -> i32 {
         self.poller.descriptor()
     }
 
-    /// The loop's own, to be watched with it.
+    /// Adds a descriptor of the loop, which is watched too.
     pub(super) fn add(&self, descriptor: i32) -> io::Result<()> {
         self.poller.add(descriptor, GUEST)
     }
 
-    /// Has the loop look, from any thread.
+    /// Makes the loop look, from any thread.
     pub(super) fn ring(&self) {
         self.waker.ring();
     }
 
-    /// What is new begins; false: it is written when the loop's turn is over, by [`OnLoop::flush`].
+    /// Starts new futures. Returns the results so far, and false if [`OnLoop::flush`] must write the commands.
     pub(super) fn begin(&self) -> (Vec<T>, bool) {
         if !self.is_here() {
             self.ring();
@@ -85,110 +84,107 @@ impl<T> OnLoop<T> {
             let done = work.poll(waker);
             let alone = work.asked.0 <= 1 && work.asked.1 <= 1;
             if alone || work.asked.0 % ENOUGH == 0 {
-                work.watched.write();
+                work.reactor.write();
             }
-            let written = alone || !work.watched.is_unwritten();
+            let written = alone || !work.reactor.is_unwritten();
             if !written {
-                work.watched.look_after();
+                work.reactor.supervise();
             }
             (done, written)
         });
         done.unwrap_or((Vec::new(), true))
     }
 
-    /// Writes what this turn of the loop asked.
+    /// Writes the commands of this turn of the loop.
     pub(super) fn flush(&self) {
         if self.is_here() {
-            self.with(|work, _| work.watched.write());
+            self.with(|work, _| work.reactor.write());
         }
     }
 
-    /// Reads what is there, and goes on with whatever waits for it: what is done, and whether the loop's own has something.
+    /// Reads the available replies, and polls the futures that wait for them. Returns the results, and whether the
+    /// descriptor that the loop added is readable.
     pub(super) fn look(&self) -> (Vec<T>, bool) {
         if !self.is_here() {
             return (Vec::new(), false);
         }
         let looked = self.with(|work, waker| {
-            // From here on, replies that are read here ring without a system call.
+            // From now on, replies that are read here wake futures without a system call.
             waker.look();
-            let guest = !work.hear(waker) && work.read_all(&self.poller, waker);
+            let guest = !work.read_only(waker) && work.read_all(&self.poller, waker);
             work.note(guest || waker.is_rung());
             if work.asked.0 > 0 {
                 work.asked = (0, work.asked.0);
             }
             let done = work.poll(waker);
-            // What follows from an answer goes out at once: nobody else of this turn is known to ask.
-            work.watched.write();
+            // Commands that follow from a reply are not held back.
+            work.reactor.write();
             (done, guest)
         });
         looked.unwrap_or_default()
     }
 
-    /// Whether this is its process. Its thread is whichever runs the loop now: a loop may be set up on one and run on another.
+    /// Whether this is its process. The loop may run on another thread than the one that created it.
     fn is_here(&self) -> bool {
         self.generation == fork_generation()
     }
 
-    /// `None`: this thread is in the middle of it, and comes back to it.
+    /// Uses the state. Returns `None` if this thread already does, which then looks again.
     fn with<A>(&self, act: impl FnOnce(&mut Work<T>, &Arc<WakeHandle>) -> A) -> Option<A> {
-        let mut work = match self.work.try_lock() {
-            Ok(work) => work,
-            Err(TryLockError::Poisoned(work)) => PoisonError::into_inner(work),
-            Err(TryLockError::WouldBlock) => {
-                self.ring();
-                return None;
-            }
-        };
-        Some(act(&mut work, &self.waker))
+        let used = self.work.try_with(Visitor::Thread, |work| act(work, &self.waker));
+        if used.is_none() {
+            self.ring();
+        }
+        used.map(|(result, _)| result)
     }
 }
 
 impl<T> Work<T> {
-    /// Goes on with whatever can; what is done.
+    /// Polls the woken futures. Returns the results.
     fn poll(&mut self, handle: &Arc<WakeHandle>) -> Vec<T> {
         let waker = Waker::from(Arc::clone(handle));
         let mut done = Vec::new();
         let asking = Here::asking();
-        let asleep = (0..AGAIN).any(|_| {
+        let asleep = (0..MAX_POLLS).any(|_| {
             handle.look();
             (self.drive)(&mut Context::from_waker(&waker), &mut done);
             handle.begin_sleep()
         });
         if !asleep {
-            // The loop's other callbacks have their turn first.
+            // The other callbacks of the loop run first.
             handle.look_later();
         }
         for way in Here::take_asked() {
             self.asked.0 += 1;
-            self.watched.note(way);
+            self.reactor.note(way);
         }
         drop(asking);
         done
     }
 
-    /// Reads from the only connection, without asking whether it is that which has something to read; false: nobody was
-    /// answered. What else there is has the loop look once more.
-    fn hear(&mut self, waker: &WakeHandle) -> bool {
-        self.watched.read_only() && waker.is_rung()
+    /// Reads the only connection, without asking the poller. Returns false if that woke no future. Any other readable
+    /// descriptor makes the loop look again.
+    fn read_only(&mut self, waker: &WakeHandle) -> bool {
+        self.reactor.read_only() && waker.is_rung()
     }
 
-    /// Whether the look was of use. Where none is, the loop is woken for leases that are renewed, and has nothing to do with that.
+    /// Records whether the look had a result. Otherwise, the loop was woken for the renewals of leases, which are not its work.
     fn note(&mut self, of_use: bool) {
         self.in_vain = if of_use || self.asked.0 > 0 { 0 } else { self.in_vain + 1 };
-        if self.in_vain == IN_VAIN {
+        if self.in_vain == MAX_IN_VAIN {
             self.in_vain = 0;
-            self.watched.leave();
+            self.reactor.release_roles();
         }
     }
 
-    /// Reads from all that have something to read; whether what the loop added has.
+    /// Reads all readable connections. Returns whether the descriptor that the loop added is readable.
     fn read_all(&mut self, poller: &Poller, waker: &WakeHandle) -> bool {
         let mut guest = false;
         for number in poller.ready() {
             match number {
                 WAKE => waker.clear(),
                 GUEST => guest = true,
-                number => self.watched.read(number),
+                number => self.reactor.read(number),
             }
         }
         guest

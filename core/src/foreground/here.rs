@@ -1,4 +1,4 @@
-//! What a thread that waits has to see to: the connections that were asked, and the timers.
+//! The connections and timers that a waiting thread must serve.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -17,16 +17,16 @@ use crate::clock::machine;
 
 type Asked = SmallVec<[Arc<dyn Way>; 1]>;
 
-/// This thread's.
+/// The state of one thread.
 #[derive(Default)]
 struct Thread {
-    /// How many see to what is asked, one within the other.
+    /// The number of nested waits.
     waits: u32,
-    /// Whether the innermost keeps the time, too.
+    /// Whether the innermost one also keeps timers.
     keeps_time: bool,
-    /// Since the last turn.
+    /// The connections to which commands were submitted since the last write.
     asked: Asked,
-    /// Of futures that wait here, or did and will again.
+    /// The timers of futures that were polled here.
     timers: Vec<Entry>,
 }
 
@@ -40,28 +40,28 @@ thread_local! {
     static THREAD: RefCell<Thread> = RefCell::new(Thread::default());
 }
 
-/// What it is used for runs no code but its own. `None`: the thread ends.
+/// Uses the thread's state. `act` must not run foreign code. Returns `None` if the thread is ending.
 fn with<T>(act: impl FnOnce(&mut Thread) -> T) -> Option<T> {
     THREAD
         .try_with(|thread| thread.try_borrow_mut().ok().map(|mut thread| act(&mut thread)))
         .ok()?
 }
 
-/// This thread waits, or is about to; until it is dropped.
+/// Declares, until it is dropped, that this thread waits or is about to wait.
 pub(crate) struct Here {
-    /// Whether the one around it keeps the time.
+    /// Whether the wait around it keeps timers.
     before: bool,
-    /// It is this thread that does.
+    /// It belongs to this thread.
     _thread: PhantomData<*const ()>,
 }
 
 impl Here {
-    /// From now on connections that are asked are seen to, and the time is kept.
+    /// Begins a wait that writes the commands and keeps the timers.
     pub(crate) fn begin() -> Self {
         Self::with_time(true)
     }
 
-    /// From now on connections that are asked are seen to.
+    /// Begins a wait that only writes the commands.
     pub(crate) fn asking() -> Self {
         Self::with_time(false)
     }
@@ -74,17 +74,17 @@ impl Here {
         Self { before: before.unwrap_or_default(), _thread: PhantomData }
     }
 
-    /// What was asked since the last time.
+    /// Takes the connections to which commands were submitted since the last call.
     pub(crate) fn take_asked() -> Asked {
         with(|thread| std::mem::take(&mut thread.asked)).unwrap_or_default()
     }
 
-    /// When the next timer ends.
+    /// Returns the time of the next timer.
     pub(super) fn next_timer() -> Option<Instant> {
         with(|thread| thread.timers.iter().map(|timer| timer.at).min())?
     }
 
-    /// Wakes whose timers have ended.
+    /// Wakes the futures whose timers have ended.
     pub(super) fn ring_due(now: Instant) {
         let due = with(|thread| {
             let due = thread.timers.extract_if(.., |timer| timer.at <= now);
@@ -94,16 +94,16 @@ impl Here {
     }
 }
 
-/// A thread that parks writes nothing and keeps no time, whatever it was about to do: the background thread does both until this
-/// is dropped.
+/// Declares, until it is dropped, that this thread is parked. The background thread writes its commands and keeps its
+/// timers.
 pub(crate) struct Parked {
     before: (u32, bool),
-    /// It is this thread that parks.
+    /// It belongs to this thread.
     _thread: PhantomData<*const ()>,
 }
 
 impl Parked {
-    /// From now on the background thread does what this thread has requested, and what it requests next.
+    /// Passes the thread's commands and timers to the background thread, now and until the end.
     pub(crate) fn begin() -> Self {
         let taken = with(|thread| {
             let before =
@@ -111,8 +111,8 @@ impl Parked {
             (before, std::mem::take(&mut thread.asked), std::mem::take(&mut thread.timers))
         });
         let (before, asked, timers) = taken.unwrap_or_default();
-        asked.iter().for_each(|way| way.help());
-        // Each is polled once more and goes on as a timer of the background thread.
+        asked.iter().for_each(|way| way.delegate());
+        // Each future is polled again, and continues with a timer of the background thread.
         timers.into_iter().for_each(|timer| timer.waker.wake());
         Self { before, _thread: PhantomData }
     }
@@ -124,7 +124,7 @@ impl Drop for Parked {
     }
 }
 
-/// What was asked since the last turn goes out in any case, and somebody else reads the answers.
+/// The last commands are always written. The background thread reads the replies.
 impl Drop for Here {
     fn drop(&mut self) {
         let asked = with(|thread| {
@@ -134,13 +134,13 @@ impl Drop for Here {
             last.then(|| std::mem::take(&mut thread.asked))
         });
         for way in asked.into_iter().flatten().flatten() {
-            way.turn(false);
-            way.help();
+            way.write();
+            way.delegate();
         }
     }
 }
 
-/// A connection was asked. True: the thread that asked sees to it.
+/// Records that a command was submitted to a connection. Returns true if this thread writes it.
 pub(crate) fn asked<W: Way + 'static>(way: &Arc<W>) -> bool {
     with(|thread| {
         if thread.waits == 0 {
@@ -155,28 +155,28 @@ pub(crate) fn asked<W: Way + 'static>(way: &Arc<W>) -> bool {
     .unwrap_or(false)
 }
 
-/// A timer of the thread that waits, up to then; `None`: it does not keep the time.
+/// Creates a timer of the waiting thread. Returns `None` if this thread keeps none.
 pub(crate) fn timer(at: Instant) -> Option<Timer> {
-    // Of no other timer of the process: one may be polled by another thread than the one before.
+    // Unique in the process, because different threads may poll the timer.
     static NEXT: AtomicU64 = AtomicU64::new(0);
     with(|thread| thread.keeps_time).filter(|keeps| *keeps)?;
     let id = NEXT.fetch_add(1, Ordering::Relaxed);
     Some(Timer { id, at, kept: false })
 }
 
-/// Ends at a time, for as long as its future is polled where a thread waits.
+/// Completes at a time, as long as waiting threads poll it.
 pub(crate) struct Timer {
     id: u64,
     at: Instant,
-    /// It was, by some thread.
+    /// Whether some thread has kept it.
     kept: bool,
 }
 
 /// How a timer ended.
 pub(crate) enum Timed {
-    /// Its time has come.
+    /// Its time is over.
     Over,
-    /// It is polled elsewhere now: so much is left.
+    /// It is polled on a thread that keeps no timers. This time is left.
     Elsewhere(Duration),
 }
 
@@ -186,12 +186,12 @@ impl Future for Timer {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Timed> {
         let waker = || cx.waker().clone();
         let known = with(|thread| {
-            // It may be polled where nobody keeps the time, on a thread that did.
+            // The thread may have kept it in an outer wait.
             let timers = thread.keeps_time.then_some(&mut thread.timers).into_iter().flatten();
             let known = timers.into_iter().find(|timer| timer.id == self.id);
             known.map(|known| std::mem::replace(&mut known.waker, waker()))
         });
-        // Who keeps it rings it once its time has come: until then nobody has to look at the clock.
+        // The thread wakes it when its time is over, so the clock need not be read.
         if known.flatten().is_some() {
             return Poll::Pending;
         }
@@ -208,7 +208,7 @@ impl Future for Timer {
             thread.timers.push(entry);
             None
         });
-        // Outside: the waker in it may be anything.
+        // Dropped outside, because a waker may run any code.
         if matches!(refused, Some(None)) {
             Poll::Pending
         } else {
@@ -223,7 +223,7 @@ impl Drop for Timer {
             let at = thread.timers.iter().position(|timer| timer.id == self.id)?;
             Some(thread.timers.swap_remove(at))
         });
-        // Outside: what it wakes may be anything.
+        // Dropped outside, because a waker may run any code.
         drop(gone);
     }
 }

@@ -1,4 +1,4 @@
-//! Where nothing makes one descriptor of many, no runtime reads by itself: all runs on the background thread.
+//! Replaces `on_runtime` on systems without an epoll: everything runs on the background thread.
 
 use std::sync::Arc;
 
@@ -7,14 +7,14 @@ use tokio::runtime::Handle;
 use super::way::Way;
 use crate::error::Result;
 
-/// There is none.
+/// Never exists.
 pub(crate) struct OnRuntime(std::convert::Infallible);
 
-/// There is nothing to write.
+/// Does nothing.
 pub(crate) fn flush() {}
 
 impl OnRuntime {
-    #[allow(clippy::unnecessary_wraps, reason = "other systems have something to refuse")]
+    #[allow(clippy::unnecessary_wraps, reason = "other systems can fail")]
     pub(crate) fn start(_: &Handle) -> Result<Option<Arc<Self>>> {
         Ok(None)
     }

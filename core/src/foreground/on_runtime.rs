@@ -1,7 +1,7 @@
-//! Futures in a runtime of tokio's, which reads by itself what they wait for.
+//! Futures in a tokio runtime, one task of which writes their commands and reads their replies.
 //!
-//! One task of that runtime has the seats. What its other tasks ask wakes it: it stands behind them in the run queue, so that
-//! what they ask in one turn goes out together. It watches one descriptor, and reads when there is something.
+//! That task has the reader roles. The first command of a turn wakes it. It then runs after the tasks that are already in
+//! the run queue, so that their commands are written together. It watches one descriptor for replies.
 
 mod reader;
 mod shared;
@@ -13,7 +13,7 @@ use std::sync::{Arc, Weak};
 use tokio::runtime::{Handle, is_rt_shutdown_err};
 
 use super::poller::Poller;
-use super::watched::Watched;
+use super::reactor::Reactor;
 use super::way::Way;
 use crate::error::{Error, Result};
 use crate::runtime::fork_generation;
@@ -23,16 +23,16 @@ use shared::Shared;
 const NO_IO: &str = "the runtime has no I/O driver. Build it with enable_io() or enable_all()";
 const OVER: &str = "the runtime has shut down. Pass one that runs as long as the client";
 
-/// A runtime that reads for its own tasks, for as long as this is there.
+/// Reads for the tasks of a runtime until it is dropped.
 pub(crate) struct OnRuntime(Arc<Shared>);
 
 thread_local! {
-    /// Whose connections this thread has asked since it wrote last.
+    /// The runtime's state to which this thread has submitted commands since its last write.
     static ASKED: RefCell<Weak<Shared>> = const { RefCell::new(Weak::new()) };
 }
 
-/// This thread has asked all that it is going to ask for now, and holds no lock: what a runtime of its own sees to goes out,
-/// or will once the others that are about to ask have asked.
+/// Writes the submitted commands of this thread's runtime, or lets its task write them with those of other tasks. The
+/// caller submits no more for now, and holds no lock.
 pub(crate) fn flush() {
     if let Ok(Some(shared)) = ASKED.try_with(|asked| asked.take().upgrade()) {
         shared.flush();
@@ -40,11 +40,11 @@ pub(crate) fn flush() {
 }
 
 impl OnRuntime {
-    /// Starts the task that reads; `None`: the system has no descriptor for it, and all goes as without.
+    /// Starts the task. Returns `None` if no descriptor is left, and everything then runs on the background thread.
     pub(crate) fn start(runtime: &Handle) -> Result<Option<Arc<Self>>> {
         let Ok(poller) = Poller::new().map(Arc::new) else { return Ok(None) };
-        let shared = Arc::new(Shared::of(runtime, Watched::by(Arc::clone(&poller))));
-        // Tokio tells by a panic alone; better here than in the task that reads.
+        let shared = Arc::new(Shared::of(runtime, Reactor::new(Arc::clone(&poller))));
+        // Tokio panics if the runtime has no I/O driver. This must not happen later, in the task.
         let reader = catch_unwind(AssertUnwindSafe(|| {
             let _inside = runtime.enter();
             Reader::of(Arc::clone(&shared), poller, runtime)
@@ -57,7 +57,7 @@ impl OnRuntime {
         Ok(Some(Arc::new(Self(shared))))
     }
 
-    /// A connection was asked. True: the runtime, on whose thread it was, sees to it.
+    /// Records that a command was submitted to a connection. Returns true if this thread's runtime writes it.
     pub(crate) fn asked<W: Way + 'static>(&self, way: &Arc<W>) -> bool {
         let Self(shared) = self;
         if !shared.is_here() {
@@ -69,37 +69,37 @@ impl OnRuntime {
         let Some(asking) = &mut *asked else { return false };
         if !asking.is_driven() {
             drop(asked);
-            // Once it is driven again, its reader has a turn and says so. Until then the background thread does its work.
+            // The background thread does the work until the task of the runtime runs again.
             shared.hand_over();
-            shared.bell.wake();
+            shared.waker.wake();
             return false;
         }
         let same = |known: &Arc<dyn Way>| std::ptr::addr_eq(Arc::as_ptr(known), Arc::as_ptr(way));
         if !asking.ways.iter().any(same) {
             asking.ways.push(Arc::clone(way) as Arc<dyn Way>);
         }
-        // Of several connections at once as of one.
+        // Commands to several connections at once count as one.
         let more = usize::from(!before.ptr_eq(&this));
         asking.unwritten += more;
         asking.count.0 += more;
         drop(asked);
-        // In case the runtime is blocked before it is written, or nobody runs it any more.
-        way.look_after();
-        // Who asks of several clients at once says of the last one only that it goes out.
+        // The runtime may be blocked before the command is written, or have ended.
+        way.supervise();
+        // A task that uses several clients at once only flushes the last one.
         if let Some(other) = before.upgrade().filter(|other| !Arc::ptr_eq(other, shared)) {
-            other.bell.wake();
+            other.waker.wake();
         }
         true
     }
 }
 
-/// The client is gone.
+/// Called when the client is dropped.
 impl Drop for OnRuntime {
     fn drop(&mut self) {
-        // In a forked child it may be locked for ever.
+        // In a forked child, its mutex may be locked forever.
         if self.0.generation == fork_generation() {
             self.0.end();
-            self.0.bell.wake();
+            self.0.waker.wake();
         }
     }
 }

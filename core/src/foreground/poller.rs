@@ -1,58 +1,63 @@
-//! Many descriptors as one, which an event loop watches: whatever has something to read makes it readable.
+//! Several descriptors as one, which an event loop watches. It is readable while one of them is.
 //!
-//! An epoll within the loop's own. A connection comes and goes without the loop's being told, and the loop needs to be able
-//! to do no more than to watch one descriptor.
+//! It is an epoll inside that of the loop. Connections come and go without a change in the loop, which only needs to watch
+//! one descriptor.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// Several descriptors, by a number each.
+/// Several descriptors, each with a number.
 pub(crate) struct Poller(OwnedFd);
 
-/// So many are told of at once; the others at the next look.
-pub(super) const MOST: usize = 16;
+/// The maximum number of descriptors that are reported at once.
+pub(super) const MAX_READY: usize = 16;
 
 impl Poller {
-    /// None yet.
+    /// Creates one without descriptors.
     pub(crate) fn new() -> io::Result<Self> {
-        // SAFETY: it takes a number and answers a descriptor or -1.
+        // SAFETY: the call takes a number and returns a descriptor or -1.
         let descriptor = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
         if descriptor < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: it is open, and nobody else has it.
+        // SAFETY: the descriptor is open and has no other owner.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(descriptor) }))
     }
 
-    /// What a loop is to watch.
+    /// The descriptor to watch.
     pub(crate) fn descriptor(&self) -> i32 {
         self.0.as_raw_fd()
     }
 
-    /// From now on this one is waited for, too.
+    /// Adds a descriptor.
     pub(crate) fn add(&self, descriptor: i32, number: u64) -> io::Result<()> {
         let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: number };
         self.control(libc::EPOLL_CTL_ADD, descriptor, &mut event)
     }
 
-    /// It is not any more. Said before it is closed: a forked child may have it, too, and it would be told of for ever.
+    /// Removes a descriptor. Called before it is closed, because it would be reported forever if a forked child has it too.
     pub(crate) fn remove(&self, descriptor: i32) {
         let mut event = libc::epoll_event { events: 0, u64: 0 };
-        // One that is not there is gone.
+        // Fails only if it is not there.
         let _ = self.control(libc::EPOLL_CTL_DEL, descriptor, &mut event);
     }
 
-    fn control(&self, what: i32, of: i32, event: &mut libc::epoll_event) -> io::Result<()> {
-        // SAFETY: the poller is open and the event valid; of a wrong descriptor the system says so.
-        let done = unsafe { libc::epoll_ctl(self.descriptor(), what, of, event) };
+    fn control(
+        &self,
+        operation: i32,
+        descriptor: i32,
+        event: &mut libc::epoll_event,
+    ) -> io::Result<()> {
+        // SAFETY: the poller is open and the event is valid. The system checks the descriptor.
+        let done = unsafe { libc::epoll_ctl(self.descriptor(), operation, descriptor, event) };
         if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// The numbers of those that have something to read now.
+    /// Returns the numbers of the descriptors that are readable.
     pub(crate) fn ready(&self) -> impl Iterator<Item = u64> + use<> {
-        let mut events = [libc::epoll_event { events: 0, u64: 0 }; MOST];
-        let room = i32::try_from(MOST).unwrap_or(1);
-        // SAFETY: there is room for so many; it does not wait.
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; MAX_READY];
+        let room = i32::try_from(MAX_READY).unwrap_or(1);
+        // SAFETY: there is room for this number of events. The call does not wait.
         let found = unsafe { libc::epoll_wait(self.descriptor(), events.as_mut_ptr(), room, 0) };
         let found = usize::try_from(found).unwrap_or_default();
         events.into_iter().take(found).map(|event| event.u64)

@@ -1,18 +1,18 @@
-//! Whether this thread's stack has room for the work of a connection.
+//! Checks whether this thread's stack has enough space for the work of a connection.
 
 use std::cell::Cell;
 
-/// What a connection's work needs, and as much again: a reply is parsed, a log's subscriber may be called.
-const ROOM: usize = 96 << 10;
+/// Twice the space that the work of a connection needs.
+const NEEDED: usize = 96 << 10;
 
 thread_local! {
-    /// The lowest address of this thread's stack; `None`: not known yet. 0: nobody says.
+    /// The lowest address of this thread's stack. `None` before the first check, and 0 if the system does not tell.
     static LOWEST: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// Whether enough of it is left here.
+/// Whether enough space is left.
 pub(crate) fn is_roomy() -> bool {
-    // On the stack, as it is known by its address.
+    // Its address is the current position.
     let marker = std::hint::black_box(0_u8);
     let here = std::ptr::from_ref(&marker).addr();
     let lowest = LOWEST.try_with(|known| {
@@ -22,16 +22,15 @@ pub(crate) fn is_roomy() -> bool {
             lowest
         })
     });
-    lowest.is_ok_and(|lowest| here.saturating_sub(lowest) >= ROOM)
+    lowest.is_ok_and(|lowest| here.saturating_sub(lowest) >= NEEDED)
 }
 
-/// Where the system says so.
+/// Returns the lowest address of this thread's stack.
 #[cfg(target_os = "linux")]
 fn lowest() -> Option<usize> {
     let mut attributes = std::mem::MaybeUninit::<libc::pthread_attr_t>::uninit();
     let (mut address, mut size) = (std::ptr::null_mut(), 0);
-    // SAFETY: the attributes are written by the first call before they are read and destroyed, once each, and only if
-    // it succeeded.
+    // SAFETY: the first call writes the attributes. They are read and destroyed once, and only if it succeeded.
     unsafe {
         if libc::pthread_getattr_np(libc::pthread_self(), attributes.as_mut_ptr()) != 0 {
             return None;
@@ -45,10 +44,10 @@ fn lowest() -> Option<usize> {
     }
 }
 
-/// Where this thread's stack ends.
+/// Returns the lowest address of this thread's stack.
 #[cfg(target_vendor = "apple")]
 fn lowest() -> Option<usize> {
-    // SAFETY: both calls only read what belongs to this thread.
+    // SAFETY: both calls only read data of this thread.
     unsafe {
         let this = libc::pthread_self();
         let highest = libc::pthread_get_stackaddr_np(this).addr();
@@ -56,7 +55,7 @@ fn lowest() -> Option<usize> {
     }
 }
 
-/// Elsewhere nobody is known to make threads with less.
+/// Other systems have no threads with small stacks.
 #[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
 fn lowest() -> Option<usize> {
     None

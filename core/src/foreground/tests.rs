@@ -1,7 +1,7 @@
 //! Waits over a connection that is a pair of sockets, and over none.
 
 use std::future::{Future, poll_fn};
-use std::io::{Read, Write};
+use std::io::{Read as _, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::pin::pin;
@@ -15,7 +15,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use super::Poller;
-use super::{Here, Seat, Way, asked, wait};
+use super::{Here, Read, ReaderRole, Way, asked, wait};
 use crate::runtime::background;
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -25,26 +25,26 @@ struct FakeConnection {
     ours: UnixStream,
     /// How many bytes were read.
     read: AtomicUsize,
-    turns: AtomicUsize,
-    helps: AtomicUsize,
-    seated: AtomicUsize,
+    writes: AtomicUsize,
+    delegations: AtomicUsize,
+    readers: AtomicUsize,
     free: bool,
     waker: Mutex<Option<Waker>>,
 }
 
-/// Returns a connection and its other end.
+/// Rewrites a connection and its other end.
 fn connection(free: bool) -> (Arc<FakeConnection>, UnixStream) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     ours.set_nonblocking(true).unwrap();
     let count = AtomicUsize::default;
-    let (read, turns, helps, seated) = (count(), count(), count(), count());
+    let (read, writes, delegations, readers) = (count(), count(), count(), count());
     (
         Arc::new(FakeConnection {
             ours,
             read,
-            turns,
-            helps,
-            seated,
+            writes,
+            delegations,
+            readers,
             free,
             waker: Mutex::default(),
         }),
@@ -53,47 +53,44 @@ fn connection(free: bool) -> (Arc<FakeConnection>, UnixStream) {
 }
 
 impl Way for FakeConnection {
-    fn turn(&self, read: bool) -> bool {
-        self.turns.fetch_add(1, Ordering::SeqCst);
-        if read {
-            let came = (&self.ours).read(&mut [0; 64]).unwrap_or(0);
-            self.read.fetch_add(came, Ordering::SeqCst);
-            self.waker.lock().unwrap().take().into_iter().for_each(Waker::wake);
-        }
+    fn write(&self) -> bool {
+        self.writes.fetch_add(1, Ordering::SeqCst);
         true
     }
 
-    fn help(&self) {
-        self.helps.fetch_add(1, Ordering::SeqCst);
+    fn read(&self) -> Read {
+        let received = (&self.ours).read(&mut [0; 64]).unwrap_or(0);
+        self.read.fetch_add(received, Ordering::SeqCst);
+        self.waker.lock().unwrap().take().into_iter().for_each(Waker::wake);
+        Read::All
+    }
+
+    fn delegate(&self) {
+        self.delegations.fetch_add(1, Ordering::SeqCst);
     }
 
     #[cfg(any(target_os = "linux", target_os = "android"))]
-    fn look_after(&self) {}
-
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    fn has_more(&self) -> bool {
-        false
-    }
+    fn supervise(&self) {}
 
     fn is_open(&self) -> bool {
         true
     }
 
-    fn sit(&self) -> Option<Seat> {
-        self.seated.fetch_add(usize::from(self.free), Ordering::SeqCst);
-        self.free.then_some(Seat(1))
+    fn take_role(&self) -> Option<ReaderRole> {
+        self.readers.fetch_add(usize::from(self.free), Ordering::SeqCst);
+        self.free.then_some(ReaderRole(1))
     }
 
-    fn descriptor(&self, _: Seat) -> Option<i32> {
+    fn descriptor(&self, _: ReaderRole) -> Option<i32> {
         Some(self.ours.as_raw_fd())
     }
 
-    fn leave(&self, _: Seat) {
-        self.seated.fetch_sub(1, Ordering::SeqCst);
+    fn release_role(&self, _: ReaderRole) {
+        self.readers.fetch_sub(1, Ordering::SeqCst);
     }
 
     #[cfg(any(target_os = "linux", target_os = "android"))]
-    fn watch(&self, _: Seat, _: &Arc<Poller>, _: u64) -> bool {
+    fn watch(&self, _: ReaderRole, _: &Arc<Poller>, _: u64) -> bool {
         false
     }
 }
@@ -126,8 +123,8 @@ fn waiting_thread_reads_and_releases_the_reader_role() {
     });
     assert!(wait(pin!(reply(&connection, 1)), LIMIT).unwrap().is_ready());
     drop(answers.unwrap().join());
-    assert_eq!(connection.helps.load(Ordering::SeqCst), 0);
-    assert_eq!(connection.seated.load(Ordering::SeqCst), 0, "the reader role is released");
+    assert_eq!(connection.delegations.load(Ordering::SeqCst), 0);
+    assert_eq!(connection.readers.load(Ordering::SeqCst), 0, "the reader role is released");
 }
 
 #[test]
@@ -136,11 +133,11 @@ fn thread_without_the_reader_role_is_woken_by_another() {
     let other = Arc::clone(&connection);
     let aside = thread::Builder::new().name("aside".into());
     let helper = aside.spawn(move || {
-        while other.helps.load(Ordering::SeqCst) == 0 {
+        while other.delegations.load(Ordering::SeqCst) == 0 {
             thread::yield_now();
         }
         other.read.store(1, Ordering::SeqCst);
-        other.turn(true);
+        other.read();
     });
     assert!(wait(pin!(reply(&connection, 1)), LIMIT).unwrap().is_ready());
     helper.unwrap().join().unwrap();
@@ -152,11 +149,11 @@ fn commands_outside_a_wait_are_sent() {
     assert!(!asked(&connection), "no thread waits");
     let waits = Here::begin();
     assert!(asked(&connection) && asked(&connection));
-    assert_eq!(connection.turns.load(Ordering::SeqCst), 0);
+    assert_eq!(connection.writes.load(Ordering::SeqCst), 0);
     drop(waits);
-    let turns_and_helps =
-        (connection.turns.load(Ordering::SeqCst), connection.helps.load(Ordering::SeqCst));
-    assert_eq!(turns_and_helps, (1, 1));
+    let counts =
+        (connection.writes.load(Ordering::SeqCst), connection.delegations.load(Ordering::SeqCst));
+    assert_eq!(counts, (1, 1));
     assert!(!asked(&connection));
 }
 

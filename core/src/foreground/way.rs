@@ -1,4 +1,4 @@
-//! A connection, as whoever waits for it sees it.
+//! A connection, as the threads and event loops that wait for its replies use it.
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use std::sync::Arc;
@@ -7,51 +7,60 @@ use std::time::Duration;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use super::poller::Poller;
 
-/// So long [`Way::receive`] takes at most.
+/// The maximum time of [`Way::receive`].
 pub(crate) const RECEIVE: Duration = Duration::from_millis(40);
 
-/// The right to read a connection for all, for one thread at a time.
+/// The right to read a connection for all callers. One thread or loop at a time has it.
 #[derive(Clone, Copy)]
-pub(crate) struct Seat(pub(crate) u64);
+pub(crate) struct ReaderRole(pub(crate) u64);
 
-/// A connection as a thread sees it that waits.
+/// The result of [`Way::read`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Read {
+    /// Another thread uses the connection.
+    Busy,
+    /// Everything was read.
+    All,
+    /// More bytes may be available.
+    More,
+}
+
+/// A connection for waiting threads. No function waits for another thread.
 pub(crate) trait Way: Send + Sync {
-    /// Writes what was asked, and reads what is there if that is wanted. It never waits: false where another thread has it,
-    /// which writes that in a moment.
-    fn turn(&self, read: bool) -> bool;
+    /// Writes the submitted commands. Returns false if another thread uses the connection, which then writes them.
+    fn write(&self) -> bool;
 
-    /// Somebody else reads what this thread has asked.
-    fn help(&self);
+    /// Writes the submitted commands, and reads the available replies.
+    fn read(&self) -> Read;
 
-    /// It is written in a moment; somebody else looks whether it was.
+    /// Has the background thread write the submitted commands and read all outstanding replies.
+    fn delegate(&self);
+
+    /// Has the background thread write the submitted commands if this thread has not written them at its next tick.
     #[cfg(any(target_os = "linux", target_os = "android"))]
-    fn look_after(&self);
+    fn supervise(&self);
 
-    /// Whether what was read last may not have been all.
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    fn has_more(&self) -> bool;
-
-    /// Whether answers are still to come.
+    /// Whether replies are outstanding.
     fn is_open(&self) -> bool;
 
-    /// Takes the seat, if it is free and threads may read it.
-    fn sit(&self) -> Option<Seat>;
+    /// Takes the reader role, if it is free and threads may read.
+    fn take_role(&self) -> Option<ReaderRole>;
 
-    /// What to sleep on; `None`: it is not this seat's any more.
-    fn descriptor(&self, seat: Seat) -> Option<i32>;
+    /// Returns the descriptor to wait on. Returns `None` if the role has ended.
+    fn descriptor(&self, role: ReaderRole) -> Option<i32>;
 
-    /// Waits in this seat for what comes, and reads it: at the cost of one system call, where to sleep until it is there and
-    /// to read it then is two. It hears no bell meanwhile, and ends after [`RECEIVE`] in any case. False: nothing came, or it
-    /// cannot be done now.
-    fn receive(&self, seat: Seat) -> bool {
-        let _ = seat;
+    /// Blocks in the socket until bytes arrive, and reads them. This takes one system call less than to wait on the
+    /// descriptor. The thread cannot be woken meanwhile, for [`RECEIVE`] at most. Returns false if nothing was read.
+    fn receive(&self, role: ReaderRole) -> bool {
+        let _ = role;
         false
     }
 
-    /// This thread waits there no more: somebody else reads what is still to come.
-    fn leave(&self, seat: Seat);
+    /// Ends the role. The background thread reads the outstanding replies.
+    fn release_role(&self, role: ReaderRole);
 
-    /// Has a loop that has the seat watch it, by a number; false if it is not this seat's any more, or cannot be watched.
+    /// Has the loop with the role watch the connection under a number. Returns false if the role has ended, or if the
+    /// descriptor cannot be watched.
     #[cfg(any(target_os = "linux", target_os = "android"))]
-    fn watch(&self, seat: Seat, poller: &Arc<Poller>, number: u64) -> bool;
+    fn watch(&self, role: ReaderRole, poller: &Arc<Poller>, number: u64) -> bool;
 }

@@ -1,11 +1,12 @@
 //! The threads and the process: the background thread, how threads sleep and are woken, forks, and the process's end.
 
-// For `wakeup`, whose model in tests/models replaces it with loom's.
-use std::sync::atomic;
+// For the files that tests/models includes, where loom's atomics replace it.
+pub(crate) use std::sync::atomic;
 
 pub(crate) mod background;
 #[cfg(unix)]
 mod descriptor;
+mod exclusive;
 pub(crate) mod exit;
 pub(crate) mod park;
 mod per_process;
@@ -13,6 +14,7 @@ mod per_process;
 mod wake_handle;
 mod wakeup;
 
+pub(crate) use exclusive::{Exclusive, Visitor};
 pub(crate) use per_process::Made;
 pub use per_process::{PerProcess, fork_generation};
 #[cfg(unix)]

@@ -1,4 +1,4 @@
-//! The task of a runtime that reads for the others.
+//! The task of a runtime that reads for its other tasks.
 
 use std::future::Future;
 use std::io;
@@ -16,7 +16,7 @@ use super::super::stack::is_roomy;
 use super::shared::Shared;
 use crate::runtime::fork_generation;
 
-/// What the runtime is to watch: many connections as one.
+/// The descriptor that the runtime watches, for all connections.
 struct Readable(Arc<Poller>);
 
 impl AsRawFd for Readable {
@@ -25,16 +25,16 @@ impl AsRawFd for Readable {
     }
 }
 
-/// The task that reads, and writes what the others asked.
+/// The task that writes the commands of the other tasks and reads the replies.
 pub(super) struct Reader {
     shared: Arc<Shared>,
-    /// There is always one but in its end.
+    /// `None` only while it is dropped in a forked child.
     descriptor: Option<AsyncFd<Readable>>,
-    /// Who is woken in this runtime comes before those that were woken earlier.
+    /// Whether a woken task runs before tasks that were woken earlier, as in a multi-threaded runtime.
     stands_ahead: bool,
-    /// Whoever was woken before it had a turn.
+    /// Whether it already let the other tasks run first.
     behind: bool,
-    /// There may be something to read of which the runtime says nothing.
+    /// Whether more may be available, of which the runtime does not notify it.
     more: bool,
 }
 
@@ -44,15 +44,15 @@ impl Future for Reader {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
         if this.shared.generation != fork_generation() {
-            // Its parent's, which goes on there.
+            // The task belongs to the parent, and continues there.
             return Poll::Pending;
         }
-        this.shared.bell.register(cx.waker());
+        this.shared.waker.register(cx.waker());
         if !is_roomy() {
-            // Not here: whoever has the room does it.
+            // The background thread has a larger stack.
             return Poll::Ready(());
         }
-        if this.look(cx).is_err() {
+        if this.read(cx).is_err() {
             return Poll::Ready(());
         }
         this.write(cx)
@@ -60,42 +60,42 @@ impl Future for Reader {
 }
 
 impl Reader {
-    /// Made inside of its runtime; panics where that has no I/O.
+    /// Creates the task, inside its runtime. Panics if that has no I/O driver.
     pub(super) fn of(
         shared: Arc<Shared>,
         poller: Arc<Poller>,
         runtime: &Handle,
     ) -> io::Result<Self> {
         let poller = Readable(poller);
-        // SAFETY: it is open for as long as what is registered, which has it.
+        // SAFETY: the registration owns the poller, so the descriptor stays open.
         let listed = unsafe { AsyncFd::register_with_interest(poller, Interest::READABLE) };
         let (descriptor, stands_ahead) =
             (Some(listed?), runtime.runtime_flavor() != RuntimeFlavor::CurrentThread);
         Ok(Self { shared, descriptor, stands_ahead, behind: false, more: false })
     }
 
-    /// Reads what is there; an error where the runtime ends.
-    fn look(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        let mut look = std::mem::take(&mut self.more);
+    /// Reads the available replies. Returns an error if the runtime ends.
+    fn read(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        let mut ready_to_read = std::mem::take(&mut self.more);
         while let Some(Poll::Ready(ready)) =
             self.descriptor.as_ref().map(|descriptor| descriptor.poll_read_ready(cx))
         {
-            // Before it is read: what comes afterwards is told.
+            // Before the read, so that later bytes notify again.
             ready?.clear_ready();
-            look = true;
+            ready_to_read = true;
         }
-        if !look {
+        if !ready_to_read {
             return Ok(());
         }
-        let read = self.shared.with(|watched| {
+        let read = self.shared.with(|reactor| {
             if let Some(asked) = &mut *self.shared.asked()
                 && asked.count.0 > 0
             {
                 asked.count = (0, asked.count.0);
             }
-            watched.read_all()
+            reactor.read_all()
         });
-        // Where another thread has it, that one wakes this task.
+        // A thread that uses the connections wakes this task afterwards.
         self.more = read.unwrap_or(true);
         if read == Some(true) {
             cx.waker().wake_by_ref();
@@ -103,7 +103,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Writes what was asked, once all that were woken before had their turn; its end is the client's.
+    /// Writes the commands after all tasks that were woken earlier have run. Completes when the client is gone.
     fn write(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let asked = self.shared.asked().as_mut().map(|asked| {
             asked.seen();
@@ -121,20 +121,20 @@ impl Reader {
                 return Poll::Pending;
             }
         }
-        // Where another thread has it, that one wakes this task.
+        // A thread that uses the connections wakes this task afterwards.
         self.shared.write();
         Poll::Pending
     }
 }
 
-/// With its runtime, as a rule: what was asked last goes out in any case, and somebody else reads the answers.
+/// Usually at the end of the runtime. The background thread writes the last commands and reads the replies.
 impl Drop for Reader {
     fn drop(&mut self) {
         if self.shared.generation == fork_generation() {
             self.shared.end();
             self.shared.clear();
         } else {
-            // The parent's runtime is to watch it still.
+            // The runtime of the parent still watches it.
             std::mem::forget(self.descriptor.take());
         }
     }

@@ -1,59 +1,55 @@
-//! What a runtime's tasks have asked, on its way to the connections.
+//! The commands of a runtime's tasks, on their way to the connections.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
 use smallvec::SmallVec;
 use tokio::runtime::{Handle, Id};
 
+use super::super::reactor::{ENOUGH, Reactor};
 use super::super::stack::is_roomy;
-use super::super::watched::{ENOUGH, Watched};
 use super::super::way::Way;
 use crate::clock::{Instant, machine};
-use crate::runtime::fork_generation;
+use crate::runtime::{Exclusive, Visitor, fork_generation};
 
-/// Between the tasks that ask and the one that reads.
+/// The state that the tasks share with the task that reads.
 pub(super) struct Shared {
     runtime: Id,
-    /// Of the process whose runtime it is.
+    /// The process of the runtime.
     pub(super) generation: u32,
-    /// `None`: the reader looks no more.
+    /// `None` once the reader has ended.
     pub(super) asked: Mutex<Option<Asked>>,
-    /// Nobody waits to get it: who has it looks again before it goes.
-    watched: Mutex<Watched>,
-    /// Somebody could not get that.
-    missed: AtomicBool,
+    /// A thread that finds it in use has the reader woken afterwards.
+    reactor: Exclusive<Reactor>,
     /// Wakes the reader.
-    pub(super) bell: AtomicWaker,
+    pub(super) waker: AtomicWaker,
 }
 
 #[derive(Default)]
 pub(super) struct Asked {
-    /// What is not written yet.
+    /// The connections with unwritten commands.
     pub(super) ways: SmallVec<[Arc<dyn Way>; 2]>,
-    /// How often somebody asked since.
+    /// The number of commands since the last write.
     pub(super) unwritten: usize,
-    /// The same since the reader read last, and before.
+    /// The number since the reader's last read, and in the period before.
     pub(super) count: (usize, usize),
-    /// When a task asked first after the reader's last turn.
+    /// When the first command after the reader's last turn was submitted.
     unseen_since: Option<Instant>,
 }
 
-/// A runtime whose reader had no turn for so long is blocked, or no thread drives it.
+/// A runtime whose reader did not run for this long is blocked, or no thread drives it.
 const LONGEST_TURN: Duration = Duration::from_millis(100);
 
 impl Shared {
-    /// Of this runtime; nothing is asked yet.
-    pub(super) fn of(runtime: &Handle, watched: Watched) -> Self {
+    /// Creates the state of this runtime.
+    pub(super) fn of(runtime: &Handle, reactor: Reactor) -> Self {
         Self {
             runtime: runtime.id(),
             generation: fork_generation(),
             asked: Mutex::new(Some(Asked::default())),
-            watched: Mutex::new(watched),
-            missed: AtomicBool::new(false),
-            bell: AtomicWaker::new(),
+            reactor: Exclusive::new(reactor),
+            waker: AtomicWaker::new(),
         }
     }
 
@@ -67,79 +63,65 @@ impl Shared {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Leaves all connections, once nobody looks any more.
+    /// Removes all connections, at the end of the reader.
     pub(super) fn clear(&self) {
-        self.with(Watched::clear);
+        self.with(Reactor::clear);
     }
 
-    fn try_lock(&self) -> Option<MutexGuard<'_, Watched>> {
-        match self.watched.try_lock() {
-            Ok(watched) => Some(watched),
-            Err(TryLockError::Poisoned(watched)) => Some(watched.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
-    }
-
-    /// Something to do with the connections; `None`: another thread has them, which wakes the reader afterwards.
-    pub(super) fn with<T>(&self, act: impl FnOnce(&mut Watched) -> T) -> Option<T> {
-        let mut watched = self.try_lock().or_else(|| {
-            // Tried once more: who has it looks afterwards, and may have looked just now.
-            self.missed.store(true, Ordering::SeqCst);
-            self.try_lock()
-        })?;
-        let answer = act(&mut watched);
-        drop(watched);
-        if self.missed.swap(false, Ordering::SeqCst) {
-            self.bell.wake();
+    /// Uses the connections. Returns `None` if another thread does, which then wakes the reader.
+    pub(super) fn with<T>(&self, act: impl FnOnce(&mut Reactor) -> T) -> Option<T> {
+        let (result, visitors) = self.reactor.try_with(Visitor::Task, act)?;
+        if visitors.include(Visitor::Task) {
+            self.waker.wake();
             if self.asked().is_none() {
                 self.clear();
             }
         }
-        Some(answer)
+        Some(result)
     }
 
-    /// Writes what was asked if it is to be written at once; else the reader does.
+    /// Writes the commands if they must not wait for others. Otherwise, the reader writes them.
     pub(super) fn flush(&self) {
         if self.generation != fork_generation() {
             return;
         }
         let due = is_roomy() && self.asked().as_ref().is_some_and(Asked::is_due);
         if !due || self.write().is_none() {
-            self.bell.wake();
+            self.waker.wake();
         }
     }
 
-    /// Writes what was asked; `None`: another thread has the connections.
+    /// Writes the commands. Returns `None` if another thread uses the connections.
     pub(super) fn write(&self) -> Option<()> {
-        self.with(|watched| {
+        self.with(|reactor| {
             let ways = self.asked().as_mut().map(Asked::take);
-            ways.into_iter().flatten().for_each(|way| watched.note(way));
-            watched.write();
+            ways.into_iter().flatten().for_each(|way| reactor.note(way));
+            reactor.write();
         })
     }
 
-    /// Has the background thread write what was asked so far, and read the replies.
+    /// Has the background thread write the commands so far, and read the replies.
     pub(super) fn hand_over(&self) {
         let ways = self.asked().as_mut().map(Asked::take);
-        ways.into_iter().flatten().for_each(|way| way.help());
+        ways.into_iter().flatten().for_each(|way| way.delegate());
     }
 
-    /// Nobody looks any more at what is asked: somebody else does what is still to be done.
+    /// Ends the reader. The background thread does the remaining work.
     pub(super) fn end(&self) {
         let asked = self.asked().take();
-        asked.into_iter().flat_map(|asked| asked.ways).for_each(|way| way.help());
+        asked.into_iter().flat_map(|asked| asked.ways).for_each(|way| way.delegate());
     }
 }
 
 impl Asked {
-    /// Whether one alone asks, or enough have.
+    /// Whether there is only one caller, or enough commands.
     fn is_due(&self) -> bool {
         (self.count.0 <= 1 && self.count.1 <= 1) || self.unwritten >= ENOUGH
     }
 
-    /// Whether the reader has its turns.
+    /// Whether the reader runs regularly.
     pub(super) fn is_driven(&mut self) -> bool {
-        // Not each time: the clock costs a hundredth of a pair.
+        // Not each time, because the clock costs a hundredth of a pair.
         if self.count.0 > 1 && !self.count.0.is_multiple_of(ENOUGH) {
             return true;
         }
@@ -147,7 +129,7 @@ impl Asked {
         now.since(*self.unseen_since.get_or_insert(now)) <= LONGEST_TURN
     }
 
-    /// The reader has a turn.
+    /// Records a turn of the reader.
     pub(super) fn seen(&mut self) {
         self.unseen_since = None;
     }

@@ -1,8 +1,8 @@
 //! Implements a Redis server as a node: methods become commands, which are passed to the connection's queue.
 //!
-//! [`commands`] encodes the commands, and [`queue`] keeps their order. The task of [`connection`] opens a connection
-//! with [`reconnect`] and [`handshake`]. It lends its [`session`] to waiting threads and tasks ([`lane`]). [`protocol`]
-//! implements the protocol without I/O, and [`reply`] parses the replies. The `redis` crate encodes, parses and reads
+//! [`commands`] encodes the commands, and [`queue`] keeps their order. The [`node_task`] opens a connection with
+//! [`reconnect`] and [`handshake`]. The threads that wait for a reply and the [`connection_task`] use it in turn
+//! ([`connection`]). [`protocol`] implements the protocol without I/O, and [`reply`] parses the replies. The `redis` crate encodes, parses and reads
 //! URLs. No other folder uses it.
 
 mod arguments;
@@ -12,17 +12,17 @@ mod cluster;
 mod commands;
 mod compound_reply;
 mod connection;
+mod connection_task;
 mod context;
 mod durability;
 mod endpoint;
 mod fallback;
 mod features;
 mod handshake;
-mod keeper;
-mod lane;
 mod link;
 mod login;
 mod native;
+mod node_task;
 mod notices;
 mod notifications;
 mod previous_connections;
@@ -66,9 +66,9 @@ use super::{
 use crate::clock::{Clock, Instant};
 use crate::runtime::background;
 use commands::{attempt, ping, plain};
-use connection::Connection;
 use context::Context;
 use link::Link;
+use node_task::NodeTask;
 use protocol::{Command, InFlight};
 use queue::{Queue, queue};
 use reply::Answer;
@@ -110,13 +110,13 @@ pub(crate) struct RedisNode {
 impl RedisNode {
     /// Starts the connection task of the node. It connects with the first command.
     pub(crate) fn new(target: Target, clock: Arc<dyn Clock>, watch: Arc<Watch>) -> Self {
-        let (queue, commands, lane) = queue(target.runtime.clone());
+        let (queue, commands, connection) = queue(target.runtime.clone());
         let (url, link) = (target.url.clone(), Arc::new(Link::default()));
         let (route, time) = (Arc::new(target.route.clone()), Arc::clone(&clock));
         let ways = Ways::of(&target.needs, &link);
         let context = Context::new(target, time, watch, Arc::clone(&link), commands);
         // The task outlives the node while deletes are pending.
-        background::spawn(Connection::new(context, lane).run()).detach();
+        background::spawn(NodeTask::new(context, connection).run()).detach();
         Self { url, route, queue, link, clock, ways }
     }
 

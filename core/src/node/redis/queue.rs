@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::lane::Lane;
+use super::connection::Connection;
 use super::protocol::InFlight;
 use crate::foreground::{self, OnRuntime};
 use crate::runtime::exit;
@@ -16,7 +16,7 @@ pub(super) struct Queue(Arc<Sender>);
 struct Sender {
     /// Unbounded, because callers have deadlines, and a full connection takes no more commands ([`super::session`]).
     commands: Option<UnboundedSender<InFlight>>,
-    lane: Arc<Lane>,
+    connection: Arc<Connection>,
     /// The runtime whose tasks wait for their replies themselves.
     runtime: Option<Arc<OnRuntime>>,
 }
@@ -24,13 +24,13 @@ struct Sender {
 /// Creates a queue and the connection side of it.
 pub(super) fn queue(
     runtime: Option<Arc<OnRuntime>>,
-) -> (Queue, UnboundedReceiver<InFlight>, Arc<Lane>) {
+) -> (Queue, UnboundedReceiver<InFlight>, Arc<Connection>) {
     let (commands, taken) = unbounded_channel();
-    let lane = Arc::new(Lane::new());
-    let weak = Arc::downgrade(&lane);
+    let connection = Arc::new(Connection::new());
+    let weak = Arc::downgrade(&connection);
     exit::flush_at_exit(weak);
-    let sender = Sender { commands: Some(commands), lane: Arc::clone(&lane), runtime };
-    (Queue(Arc::new(sender)), taken, lane)
+    let sender = Sender { commands: Some(commands), connection: Arc::clone(&connection), runtime };
+    (Queue(Arc::new(sender)), taken, connection)
 }
 
 impl Queue {
@@ -39,12 +39,12 @@ impl Queue {
         let Some(commands) = &self.0.commands else { return };
         // Fails only after the connection task has ended, which the caller sees by its dropped sender.
         let _ = commands.send(in_flight);
-        let Sender { lane, runtime, .. } = &*self.0;
+        let Sender { connection, runtime, .. } = &*self.0;
         // A waiting caller writes it itself, together with all other commands until then.
-        let seen_to =
-            foreground::asked(lane) || runtime.as_ref().is_some_and(|runtime| runtime.asked(lane));
+        let seen_to = foreground::asked(connection)
+            || runtime.as_ref().is_some_and(|runtime| runtime.asked(connection));
         if !seen_to {
-            lane.call();
+            connection.call();
         }
     }
 }
@@ -53,6 +53,6 @@ impl Drop for Sender {
     fn drop(&mut self) {
         // The order matters: the connection task must find a closed queue when it is woken.
         self.commands = None;
-        self.lane.call();
+        self.connection.call();
     }
 }

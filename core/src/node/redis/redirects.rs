@@ -209,7 +209,7 @@ mod tests {
 
     use redis::parse_redis_value;
 
-    use super::{Detour, Instant, MOMENT, Purpose, Redirect, redirect_pause};
+    use super::{Instant, MIN_PAUSE, Purpose, Redirect, Redirects, redirect_pause};
 
     #[test]
     fn recognizes_cluster_down_errors_of_scripts() {
@@ -229,9 +229,9 @@ mod tests {
         let time = |seconds| Instant::from_start(Duration::from_secs(seconds));
         let owed = Duration::from_secs(10);
         let mut delete = Purpose::Delete { token: "a".into(), owed, until: Some(time(10)) };
-        let mut hops = Detour::default();
-        let mut pause = |now| redirect_pause(&mut hops, &mut delete, false, time(now));
-        assert_eq!(pause(60), Some(MOMENT));
+        let mut redirects = Redirects::default();
+        let mut pause = |now| redirect_pause(&mut redirects, &mut delete, false, time(now));
+        assert_eq!(pause(60), Some(MIN_PAUSE));
         assert!(pause(69).is_some());
         assert_eq!(pause(70), None);
     }

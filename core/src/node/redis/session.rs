@@ -1,9 +1,11 @@
 //! One open connection: writes commands and reads replies, without blocking.
 //!
-//! It moves the bytes between the socket and the [`super::protocol`]. One thread at a time has it, and only briefly: a
-//! thread that waits for a reply, or else the connection's own task ([`super::lane`], [`super::keeper`]).
+//! It moves the bytes between the socket and the [`super::protocol`]. One thread at a time uses it, and only briefly: a
+//! thread that waits for a reply, or the connection's own task ([`super::connection`], [`super::connection_task`]).
 
 mod reading;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod receiver;
 
 use std::any::Any;
 use std::io;
@@ -17,6 +19,11 @@ use super::protocol::{Decoder, Encoder, InFlight};
 use super::socket::Socket;
 use crate::clock::Clock;
 use crate::node::Fault;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use receiver::Received;
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(super) use receiver::Receiver;
 
 /// The maximum number of bytes per read, which is some hundred replies. A higher limit would delay other connections.
 const READ: usize = 16 << 10;
@@ -45,16 +52,19 @@ pub(super) struct Session {
     /// The connection's own task reads until this number of commands have a reply, because it waits for them, or no
     /// thread does.
     kept: u64,
-    /// Whether a thread waits in the socket for bytes. No other thread may read, or bytes would arrive out of order.
-    lent: bool,
-    /// The descriptor in which a thread may do that.
+    /// Whether a thread blocks in the socket for bytes. No other thread may read, or bytes would be out of order.
+    received_from: bool,
+    /// What a thread needs for that. `None` if none may.
     #[cfg(any(target_os = "linux", target_os = "android"))]
-    lendable: Option<i32>,
+    receiver: Option<Arc<Receiver>>,
+    /// What such a thread received while another one used the session.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    received: Received,
 }
 
 /// The state of a session for the connection's own task.
 #[expect(clippy::struct_excessive_bools, reason = "each is a separate condition of the task")]
-pub(super) struct Standing {
+pub(super) struct SessionState {
     /// Whether replies are outstanding.
     pub(super) open: bool,
     /// Whether the client is gone.
@@ -79,9 +89,13 @@ impl Session {
         clock: Arc<dyn Clock>,
         socket: Socket,
     ) -> Self {
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        let (receiver, left) = Receiver::new(&socket);
         Self {
             #[cfg(any(target_os = "linux", target_os = "android"))]
-            lendable: socket.may_wait().then(|| socket.descriptor()),
+            receiver,
+            #[cfg(any(target_os = "linux", target_os = "android"))]
+            received: left,
             commands,
             encoder,
             decoder,
@@ -93,7 +107,7 @@ impl Session {
             broken: None,
             panicked: None,
             kept: 0,
-            lent: false,
+            received_from: false,
         }
     }
 
@@ -221,6 +235,11 @@ impl Session {
         }
     }
 
+    /// Whether a thread blocks in the socket for bytes.
+    pub(super) fn is_received_from(&self) -> bool {
+        self.received_from
+    }
+
     /// Ends it with an error.
     pub(super) fn breaks(&mut self, fault: Fault) {
         self.broken.get_or_insert(fault);
@@ -258,10 +277,10 @@ impl Session {
     }
 
     /// Returns its state.
-    pub(super) fn standing(&self) -> Standing {
+    pub(super) fn state(&self) -> SessionState {
         let (open, unwritten) = (self.is_open(), self.is_unwritten());
         let idle = !self.more && !open && !unwritten;
-        Standing {
+        SessionState {
             open,
             gone: !self.more,
             left: self.leaving && !open && !unwritten,
@@ -284,18 +303,17 @@ impl Session {
         (silent, self.encoder.count(), open)
     }
 
-    /// Ends it. Commands without a reply fail, unless it ended well. Returns the socket if a thread waits in it.
-    pub(super) fn end(self, fault: Option<&Fault>) -> (Backlog, Option<Socket>) {
+    /// Ends it. Commands without a reply fail, unless it ended well. The socket stays open while a thread is in it.
+    pub(super) fn end(self, fault: Option<&Fault>) -> Backlog {
         if fault.is_some() {
             self.socket.reset_on_drop();
         }
-        let (unsent_votes, pending) = self.decoder.end(self.encoder, fault, self.clock.now());
         #[cfg(any(target_os = "linux", target_os = "android"))]
-        if self.lent {
+        if self.received_from {
             self.socket.shutdown();
         }
-        let backlog = Backlog { commands: self.commands, unsent_votes, pending };
-        (backlog, self.lent.then_some(self.socket))
+        let (unsent_votes, pending) = self.decoder.end(self.encoder, fault, self.clock.now());
+        Backlog { commands: self.commands, unsent_votes, pending }
     }
 }
 

@@ -5,6 +5,7 @@
 //! task waits.
 
 use std::io::{self, Read, Write};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 #[cfg(unix)]
@@ -28,7 +29,8 @@ pub(super) struct Socket {
     /// socket is closed.
     #[cfg(unix)]
     listed: Option<AsyncFd<RawFd>>,
-    wire: Transport,
+    /// Shared with a thread that blocks in it.
+    wire: Arc<Transport>,
     #[cfg(feature = "tls")]
     tls: Option<Box<ClientConnection>>,
 }
@@ -56,10 +58,11 @@ impl Socket {
         })
     }
 
-    /// Lets a thread block in it ([`super::lane`]). Not with TLS, whose bytes are not the plain data.
+    /// Returns the socket for a thread that blocks in it. Not with TLS, whose bytes are not the plain data.
     #[cfg(any(target_os = "linux", target_os = "android"))]
-    pub(super) fn may_wait(&self) -> bool {
-        !self.is_tls() && self.wire.may_wait(RECEIVE).is_ok()
+    pub(super) fn blocking(&self) -> Option<Arc<Transport>> {
+        let may_block = !self.is_tls() && self.wire.may_wait(RECEIVE).is_ok();
+        may_block.then(|| Arc::clone(&self.wire))
     }
 
     /// Wakes the threads that block in it. Later reads end immediately.
@@ -70,7 +73,7 @@ impl Socket {
 
     fn over(wire: Transport) -> Self {
         Self {
-            wire,
+            wire: Arc::new(wire),
             #[cfg(feature = "tls")]
             tls: None,
             #[cfg(unix)]
@@ -107,11 +110,11 @@ impl Socket {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     read => return read,
                 }
-                tls.read_tls(&mut self.wire)?;
+                tls.read_tls(&mut &*self.wire)?;
                 tls.process_new_packets().map_err(io::Error::other)?;
             }
         }
-        self.wire.read(into)
+        (&*self.wire).read(into)
     }
 
     /// Reads the bytes that TLS has decrypted already. The socket does not become readable for them.
@@ -132,7 +135,7 @@ impl Socket {
             self.flush()?;
             return if taken == 0 { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(taken) };
         }
-        self.wire.write(bytes)
+        (&*self.wire).write(bytes)
     }
 
     /// Writes accepted bytes that could not be written before, as far as possible.
@@ -140,7 +143,7 @@ impl Socket {
         #[cfg(feature = "tls")]
         if let Some(tls) = &mut self.tls {
             while tls.wants_write() {
-                match tls.write_tls(&mut self.wire) {
+                match tls.write_tls(&mut &*self.wire) {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     written => written.map(drop)?,
                 }

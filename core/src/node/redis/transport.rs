@@ -85,26 +85,26 @@ mod unix {
         }
     }
 
-    impl Read for Transport {
+    impl Read for &Transport {
         fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
             #[cfg(any(target_os = "linux", target_os = "android"))]
             return calls::read(self.as_raw_fd(), into);
             #[cfg(not(any(target_os = "linux", target_os = "android")))]
             match self {
-                Self::Tcp(stream) => stream.read(into),
-                Self::Unix(stream) => stream.read(into),
+                Transport::Tcp(stream) => (&*stream).read(into),
+                Transport::Unix(stream) => (&*stream).read(into),
             }
         }
     }
 
-    impl Write for Transport {
+    impl Write for &Transport {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             #[cfg(any(target_os = "linux", target_os = "android"))]
             return calls::write(self.as_raw_fd(), bytes);
             #[cfg(not(any(target_os = "linux", target_os = "android")))]
             match self {
-                Self::Tcp(stream) => stream.write(bytes),
-                Self::Unix(stream) => stream.write(bytes),
+                Transport::Tcp(stream) => (&*stream).write(bytes),
+                Transport::Unix(stream) => (&*stream).write(bytes),
             }
         }
 
@@ -146,13 +146,13 @@ mod windows {
         }
     }
 
-    impl Read for Transport {
+    impl Read for &Transport {
         fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
             self.0.try_read(into)
         }
     }
 
-    impl Write for Transport {
+    impl Write for &Transport {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.try_write(bytes)
         }

@@ -1,10 +1,14 @@
 //! Reads the bytes of a session.
 
 use std::io;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use tokio::io::Interest;
 
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use super::receiver::Receiver;
 use super::{READ, Session, broken};
 use crate::node::Fault;
 
@@ -35,7 +39,7 @@ impl Session {
     /// Reads the available bytes, and writes what follows from them.
     pub(crate) fn read(&mut self) -> Read {
         let (mut read, probing) = (Read::default(), self.encoder.is_probing());
-        if self.lent {
+        if self.received_from {
             return read;
         }
         for _ in 0..AHEAD {
@@ -73,37 +77,6 @@ impl Session {
         read
     }
 
-    /// Lets a thread wait in the socket for bytes. No other thread reads until [`Session::take_receipt`]. Returns `None` if
-    /// another thread reads, or must read.
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    pub(crate) fn lend(&mut self) -> Option<i32> {
-        if self.broken.is_some() || self.lent || self.is_kept() || !self.is_open() {
-            return None;
-        }
-        self.lent = self.lendable.is_some();
-        self.lendable
-    }
-
-    /// Whether a thread waits in the socket.
-    pub(crate) fn is_lent(&self) -> bool {
-        self.lent
-    }
-
-    /// Handles what the thread in the socket received.
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    pub(crate) fn take_receipt(&mut self, received: io::Result<&[u8]>) {
-        use io::ErrorKind::{Interrupted, WouldBlock};
-        let probing = self.encoder.is_probing();
-        self.lent = false;
-        match received {
-            Ok([]) => self.breaks(Fault::new(CLOSED)),
-            Ok(bytes) => self.decode(bytes),
-            Err(error) if matches!(error.kind(), WouldBlock | Interrupted) => {}
-            Err(error) => self.breaks(broken(&error)),
-        }
-        self.write_after(probing);
-    }
-
     fn decode_read(&mut self, count: usize) {
         let read = std::mem::take(&mut self.read);
         self.decode(&read[..count]);
@@ -131,8 +104,8 @@ impl Session {
                 let _ = self.socket.poll_writable(cx);
             }
         }
-        if self.lent {
-            // The thread that waits in it calls afterwards.
+        if self.received_from {
+            // The thread in the socket calls afterwards.
             return if self.broken.is_some() { Poll::Ready(false) } else { Poll::Pending };
         }
         match self.socket.poll_readable(cx) {
@@ -149,6 +122,51 @@ impl Session {
             }
             Poll::Pending if self.broken.is_some() => Poll::Ready(false),
             Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+/// A thread that blocks in the socket for bytes.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+impl Session {
+    /// Begins to receive. No other thread reads until [`Session::handle_received`]. Returns `None` if another thread
+    /// reads, or must read.
+    pub(crate) fn begin_receiving(&mut self) -> Option<Arc<Receiver>> {
+        if self.broken.is_some() || self.received_from || self.is_kept() || !self.is_open() {
+            return None;
+        }
+        self.received_from = self.receiver.is_some();
+        self.receiver.clone()
+    }
+
+    /// Whether this is its receiver, and not that of an earlier session.
+    pub(crate) fn is_of(&self, receiver: &Arc<Receiver>) -> bool {
+        self.receiver.as_ref().is_some_and(|known| Arc::ptr_eq(known, receiver))
+    }
+
+    /// Handles what a thread received.
+    pub(crate) fn handle_received(&mut self, received: io::Result<&[u8]>) {
+        use io::ErrorKind::{Interrupted, WouldBlock};
+        let probing = self.encoder.is_probing();
+        self.received_from = false;
+        match received {
+            Ok([]) => self.breaks(Fault::new(CLOSED)),
+            Ok(bytes) => self.decode(bytes),
+            Err(error) if matches!(error.kind(), WouldBlock | Interrupted) => {}
+            Err(error) => self.breaks(broken(&error)),
+        }
+        self.write_after(probing);
+    }
+
+    /// Handles what a thread received and left.
+    pub(crate) fn take_received(&mut self) {
+        if self.received_from
+            && let Ok(received) = self.received.try_recv()
+        {
+            match received {
+                Ok(bytes) => self.handle_received(Ok(&bytes)),
+                Err(error) => self.handle_received(Err(error)),
+            }
         }
     }
 }

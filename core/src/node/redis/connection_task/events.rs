@@ -1,4 +1,4 @@
-//! What happens to an open connection, besides what is asked.
+//! Events of an open connection, other than commands.
 
 use redis::Value;
 use tokio::sync::oneshot;
@@ -10,10 +10,10 @@ use super::super::protocol::{InFlight, Purpose};
 use super::super::renewal::Renewal;
 use super::super::session::Session;
 use super::super::steps::about;
-use super::Keeper;
+use super::ConnectionTask;
 use crate::node::Fault;
 
-impl Keeper<'_> {
+impl ConnectionTask<'_> {
     /// Handles an event of the connection for notifications.
     pub(super) async fn notified(&mut self, event: Event) -> Result<(), Fault> {
         match event {
@@ -23,7 +23,7 @@ impl Keeper<'_> {
             }
             Event::Redirected => {
                 self.context.redirected();
-                self.lane.share();
+                self.connection.share();
             }
             Event::Failed(fault) => self.context.not_redirected(&fault),
             Event::Received => {}
@@ -35,7 +35,9 @@ impl Keeper<'_> {
     /// Sends a command of the connection itself.
     async fn send(&mut self, command: InFlight) {
         let mut command = Some(command);
-        self.of_session(|session| command.take().map(|command| session.send(command))).await;
+        self.connection
+            .use_session(|session| command.take().map(|command| session.send(command)))
+            .await;
     }
 
     /// Requests the server's age again.
@@ -56,7 +58,7 @@ impl Keeper<'_> {
         }
     }
 
-    /// A login that does not last is made anew, or cannot be.
+    /// Sends a renewed login, or logs that there is none.
     pub(super) async fn log_in(&mut self, login: Result<InFlight, Fault>) {
         match login {
             Ok(login) => {
@@ -73,17 +75,16 @@ impl Keeper<'_> {
         }
     }
 
-    /// Some time has passed in which it was in use.
+    /// Checks for silence. Called regularly while the connection is in use.
     pub(super) async fn tick(&mut self) -> Result<(), Fault> {
-        let ticked = self.of_session(Session::tick).await;
-        let Some((silent, asked, open)) = ticked else { return Ok(()) };
+        let ticked = self.connection.use_session(Session::tick).await;
+        let Some((silent, sent, open)) = ticked else { return Ok(()) };
         let silent = match (silent, &mut self.notifications) {
             (None, Some(notifications)) => notifications.tick().await,
             (silent, _) => silent,
         };
-        if !open && std::mem::replace(&mut self.asked, asked) == asked {
-            // Whoever asks next says so.
-            self.lane.unwatch();
+        if !open && std::mem::replace(&mut self.sent, sent) == sent {
+            self.connection.unused();
         }
         silent.map_or(Ok(()), Err)
     }

@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 
+use super::connection::Connection;
+use super::connection_task::{ConnectionTask, End};
 use super::context::{Backlog, Context, Opening};
-use super::keeper::{End, Keeper};
-use super::lane::Lane;
 use super::notices::Notices;
 use super::protocol::InFlight;
 use super::reconnect::Reconnect;
@@ -34,12 +34,12 @@ const DOUBTFUL_PAUSE: Duration = Duration::from_millis(250);
 /// A connection that breaks directly after the handshake must not be reopened continuously.
 const GOOD: Duration = Duration::from_secs(1);
 
-/// The connection task of a node. It runs as long as the client exists.
-pub(super) struct Connection {
+/// The task of a node. It runs as long as the client exists.
+pub(super) struct NodeTask {
     /// The state that outlives each connection.
     context: Context,
-    /// Where sessions are lent to waiting threads and tasks.
-    lane: Arc<Lane>,
+    /// The connection, which waiting threads also use.
+    connection: Arc<Connection>,
     /// The state of the attempts to connect.
     reconnect: Reconnect,
     /// What was logged about the server.
@@ -50,12 +50,12 @@ pub(super) struct Connection {
     refused_since: Option<Instant>,
 }
 
-impl Connection {
+impl NodeTask {
     /// Creates the task's state. It does not connect.
-    pub(super) fn new(context: Context, lane: Arc<Lane>) -> Self {
+    pub(super) fn new(context: Context, connection: Arc<Connection>) -> Self {
         Self {
             context,
-            lane,
+            connection,
             reconnect: Reconnect::default(),
             notices: Notices::default(),
             outage: None,
@@ -183,8 +183,8 @@ impl Connection {
         // Changes without a connection were not reported.
         context.watch.changed(Change::All);
         // Any other end follows only after all commands have their results.
-        match Keeper::begin(&self.lane, &mut self.context, opening, waiting) {
-            Ok(keeper) => keeper.run().await,
+        match ConnectionTask::new(&self.connection, &mut self.context, opening) {
+            Ok((task, session)) => task.run(session, std::mem::take(waiting)).await,
             Err(fault) => End::Broken { fault, idle: false },
         }
     }
