@@ -24,7 +24,7 @@ impl Player<'_> {
             Event::ClusterMessage { client, place, id } => world.route(client, place, id),
             Event::Survey { client, place } => world.query_all(client, place),
             Event::DiscoveryEnded { client, place, discovery } => {
-                world.end_discovery(client, place, discovery)
+                world.end_discovery(client, place, discovery);
             }
             Event::Migrates { stage, from, to, length } => world.migrates(stage, from, to, length),
             Event::Replicated { .. }

@@ -151,16 +151,16 @@ impl Task {
     fn take(&mut self, from: &ServerAddress, event: ConnectionEvent) {
         match event {
             ConnectionEvent::Redirected(in_flight, redirect) => {
-                self.redirect(from, in_flight, redirect)
+                self.redirect(from, in_flight, redirect);
             }
             ConnectionEvent::SlotReported(Redirect::Moved(slot, to)) => {
-                self.state.believe(from, slot, &to)
+                self.state.believe(from, slot, &to);
             }
             ConnectionEvent::SlotReported(Redirect::NoOwner) => self.state.refused(from),
             // The slot is migrating, and moves later.
             ConnectionEvent::SlotReported(Redirect::Ask(_) | Redirect::TryAgain) => {}
             ConnectionEvent::DeletePending(command, redirects) => {
-                self.state.add_pending(from, command, redirects)
+                self.state.add_pending(from, command, redirects);
             }
             ConnectionEvent::Opened => self.state.opened(from),
             ConnectionEvent::Ended => self.state.closed(from),
