@@ -82,16 +82,16 @@ mod tests {
     #[test]
     fn concurrent_pushes_leave_nothing_behind() {
         const EACH: u32 = 20_000;
-        let (queue, (bell, woken)) = (Completions::new(), channel());
+        let (queue, (wake, woken)) = (Completions::new(), channel());
         std::thread::scope(|scope| {
             for _ in 0..4 {
-                let bell = bell.clone();
+                let wake = wake.clone();
                 scope.spawn(|| {
-                    let bell = bell;
+                    let wake = wake;
                     for number in 0..EACH {
                         queue.push([number]);
                         if queue.must_wake() {
-                            bell.send(()).unwrap();
+                            wake.send(()).unwrap();
                         }
                     }
                 });

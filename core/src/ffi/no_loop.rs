@@ -1,11 +1,11 @@
-//! Where nothing makes one descriptor of many, no event loop reads by itself: all runs on the background thread.
+//! Event loops on systems without epoll: the background thread reads for them.
 
 use std::convert::Infallible;
 use std::io;
 use std::marker::PhantomData;
 use std::task::Context;
 
-/// There is none.
+/// Never exists.
 pub(super) struct OnLoop<T>(Infallible, PhantomData<T>);
 
 impl<T> OnLoop<T> {

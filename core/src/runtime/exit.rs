@@ -74,7 +74,7 @@ fn at_exit() {
     use std::time::{Duration, Instant};
 
     /// How long the end of the process may be delayed.
-    const MOMENT: Duration = Duration::from_millis(200);
+    const EXIT_DELAY: Duration = Duration::from_millis(200);
     static HOOKED: AtomicBool = AtomicBool::new(false);
 
     /// The exit hook, which `abort` and `_exit` do not call.
@@ -87,7 +87,7 @@ fn at_exit() {
         }
         while UNDER_WAY.load(Ordering::Relaxed) > 0
             && GENERATION.load(Ordering::Relaxed) == fork_generation()
-            && begun.elapsed() < MOMENT
+            && begun.elapsed() < EXIT_DELAY
         {
             std::thread::sleep(Duration::from_millis(1));
         }

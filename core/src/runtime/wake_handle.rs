@@ -17,7 +17,7 @@ use crate::runtime::{Made, PerProcess, fork_generation};
 const MAX_KEPT: usize = 64;
 
 /// The number of threads that keep their descriptor.
-static KEPT: PerProcess<AtomicUsize> = PerProcess::new();
+static KEEPING: PerProcess<AtomicUsize> = PerProcess::new();
 
 thread_local! {
     /// This thread's last handle, if it may keep one, and the process that made it.
@@ -30,7 +30,7 @@ struct Slot(Arc<Made<AtomicUsize>>);
 impl Slot {
     /// Returns `None` if [`MAX_KEPT`] threads have one.
     fn take() -> Option<Self> {
-        let kept = KEPT.get_or_make(AtomicUsize::default);
+        let kept = KEEPING.get_or_make(AtomicUsize::default);
         let more = |count: usize| (count < MAX_KEPT).then(|| count + 1);
         let taken = kept.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok();
         // Not `then_some`: dropping a slot that was not taken would free another thread's.
