@@ -21,15 +21,25 @@ use super::refusal::Refusal;
 use crate::clock::Instant;
 use crate::keyed::{Key, Keyed};
 use crate::node::Taken;
+use crate::runtime::fork_generation;
 
 /// The lines of one client's callers, one for each key.
-#[derive(Default)]
-pub(crate) struct Queue(Mutex<Lines>);
+pub(crate) struct Queue {
+    lines: Mutex<Lines>,
+    /// The process of the client. In a forked child, another thread may have locked the lines forever.
+    generation: u32,
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        Self { lines: Mutex::default(), generation: fork_generation() }
+    }
+}
 
 impl Queue {
     /// The number of callers, with or without their turn.
     pub(crate) fn callers(&self) -> usize {
-        let lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(lines) = self.lines() else { return 0 };
         let waiters = lines.by_key.values().flat_map(|line| &line.waiters).map(|waiter| waiter.id);
         waiters.collect::<HashSet<_>>().len()
     }
@@ -130,20 +140,23 @@ pub(crate) struct Ticket {
 impl Queue {
     /// Joins the lines of all keys in one step, so that two callers can never wait for each other.
     pub(crate) fn join(self: &Arc<Self>, keys: &Arc<[String]>) -> Ticket {
-        let mut lines = self.lines();
-        let id = lines.next;
-        lines.next += 1;
-        for key in Key::each(keys) {
-            lines.by_key.entry(key).or_default().waiters.push(Waiter { id, holds: false });
+        let mut id = 0;
+        if let Some(mut lines) = self.lines() {
+            id = lines.next;
+            lines.next += 1;
+            for key in Key::each(keys) {
+                lines.by_key.entry(key).or_default().waiters.push(Waiter { id, holds: false });
+            }
+            lines.start_or_wait(id, keys, Back::All);
         }
-        lines.start_or_wait(id, keys, Back::All);
-        drop(lines);
         Ticket { queue: Arc::clone(self), keys: Arc::clone(keys), id, granted: None }
     }
 
-    /// Locks all lines. A panic under the lock leaves them consistent, so poisoning is ignored.
-    fn lines(&self) -> MutexGuard<'_, Lines> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Locks all lines. Returns `None` in a forked child, where a call of the parent may continue. A panic under the lock
+    /// leaves the lines consistent, so poisoning is ignored.
+    fn lines(&self) -> Option<MutexGuard<'_, Lines>> {
+        let ours = self.generation == fork_generation();
+        ours.then(|| self.lines.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -211,18 +224,21 @@ impl Lines {
 impl Ticket {
     /// Whether it is this caller's turn.
     pub(crate) fn has_turn(&self) -> bool {
-        !self.queue.lines().waiting.contains_key(&self.id)
+        self.queue.lines().is_none_or(|lines| !lines.waiting.contains_key(&self.id))
     }
 
     /// Waits until it is this caller's turn.
     pub(crate) async fn turn(&self) {
         // The check and the registration use one lock, so that no wake-up is missed in between.
-        poll_fn(|cx| match self.queue.lines().waiting.get_mut(&self.id) {
-            Some(waiting) => {
-                waiting.waker = Some(cx.waker().clone());
-                Poll::Pending
+        poll_fn(|cx| {
+            let mut lines = self.queue.lines();
+            match lines.as_mut().and_then(|lines| lines.waiting.get_mut(&self.id)) {
+                Some(waiting) => {
+                    waiting.waker = Some(cx.waker().clone());
+                    Poll::Pending
+                }
+                None => Poll::Ready(()),
             }
-            None => Poll::Ready(()),
         })
         .await;
     }
@@ -230,7 +246,7 @@ impl Ticket {
     /// Records that the nodes refused these keys. Callers that want only the other keys get their turn. `taken` is
     /// empty if the round ended without a refusal.
     pub(crate) fn refused(&self, taken: Taken) {
-        let mut lines = self.queue.lines();
+        let Some(mut lines) = self.queue.lines() else { return };
         lines.hold(self.id, &self.keys, |at| taken.has(at));
         // If other clients hold all of the keys, nothing changes for later callers.
         let woken = if taken.all(self.keys.len()) { Vec::new() } else { lines.admit(&self.keys) };
@@ -242,7 +258,7 @@ impl Ticket {
     pub(crate) fn requeue(&self, taken: Taken) {
         // If the nodes did not refuse, one caller at a time tries again.
         let back = if taken == Taken::default() { Back::All } else { Back::These(taken) };
-        let mut lines = self.queue.lines();
+        let Some(mut lines) = self.queue.lines() else { return };
         lines.start_or_wait(self.id, &self.keys, back);
         let woken = lines.admit(&self.keys);
         drop(lines);
@@ -265,7 +281,7 @@ impl Ticket {
     }
 
     fn note(&self, change: impl Fn(Option<&Availability>) -> Availability) {
-        let mut lines = self.queue.lines();
+        let Some(mut lines) = self.queue.lines() else { return };
         for key in self.keys.iter() {
             if let Some(line) = lines.by_key.get_mut(key.as_str()) {
                 line.availability = Some(change(line.availability.as_ref()));
@@ -275,7 +291,7 @@ impl Ticket {
 
     /// The current period without a quorum, according to the last conclusive round for one of the keys.
     pub(super) fn no_quorum(&self) -> Option<NoQuorum> {
-        let lines = self.queue.lines();
+        let lines = self.queue.lines()?;
         let known = |key: &String| lines.by_key.get(key.as_str())?.availability.as_ref();
         let last = self.keys.iter().filter_map(known).max_by_key(|known| known.at);
         last.and_then(|known| known.no_quorum.clone())
@@ -283,7 +299,7 @@ impl Ticket {
 
     /// Whether no earlier caller is left in any of its lines.
     pub(crate) fn is_first(&self) -> bool {
-        let lines = self.queue.lines();
+        let Some(lines) = self.queue.lines() else { return true };
         let front =
             |key: &String| lines.by_key.get(key.as_str()).and_then(|line| line.waiters.first());
         self.keys.iter().filter_map(front).all(|waiter| waiter.id == self.id)
@@ -293,7 +309,7 @@ impl Ticket {
 /// Runs at the end of every acquire: granted, failed or dropped.
 impl Drop for Ticket {
     fn drop(&mut self) {
-        let mut lines = self.queue.lines();
+        let Some(mut lines) = self.queue.lines() else { return };
         if !lines.waiting.is_empty() {
             lines.waiting.remove(&self.id);
         }
