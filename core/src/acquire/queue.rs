@@ -327,3 +327,22 @@ impl Drop for Ticket {
         woken.into_iter().for_each(Waker::wake);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A thread of the parent locked the lines during the fork. That thread does not exist in the child.
+    #[test]
+    fn forked_child_does_not_wait_for_a_thread_of_its_parent() {
+        let of_parent = Queue { generation: fork_generation().wrapping_sub(1), ..Queue::default() };
+        let queue = Arc::new(of_parent);
+        let locked = queue.lines.lock().unwrap();
+        let ticket = queue.join(&Arc::from(["job".to_owned()]));
+        ticket.requeue(Taken::default());
+        assert!(ticket.has_turn() && ticket.is_first() && ticket.no_quorum().is_none());
+        drop(ticket);
+        assert_eq!(queue.callers(), 0);
+        drop(locked);
+    }
+}
