@@ -240,13 +240,17 @@ def test_renewals_are_logged_as_soon_as_they_are_enabled(recorder: RecordingHand
         assert len(recorder.starting_with("renewed")) == count
 
 
+def second_connection(server: Server) -> None:
+    """Waits for it. A server that ends before causes a record that it cannot be opened."""
+    eventually(lambda: any(int(one["redir"]) > 0 for one in server.client.client_list()))
+
+
 def test_outage_is_one_record_for_many_failed_acquires(recorder: RecordingHandler) -> None:
     level(logging.INFO)
     server = Server()
     client = redlock.Redlock(server.url)
     client.lock("before").acquire().release()
-    # Otherwise a record says that the connection for notifications cannot be opened.
-    eventually(lambda: any(int(one["redir"]) > 0 for one in server.client.client_list()))
+    second_connection(server)
     server.process.kill()
     server.process.wait()
     with ThreadPoolExecutor(9) as pool:
@@ -266,6 +270,7 @@ def test_outage_is_one_record_for_many_failed_acquires(recorder: RecordingHandle
             ]
             server.restart()
             waits.result(60).release()
+            second_connection(server)
         finally:
             client.close()
     assert outage.msg == "unavailable for %s, retrying: %s node=%s outage_ms=%s failures=%s"
