@@ -25,7 +25,8 @@ pub(crate) enum Read {
     More,
 }
 
-/// A connection for waiting threads. No function waits for another thread.
+/// A connection for waiting threads. No function waits for a thread that uses it. Only a change of the descriptor that a
+/// loop watches takes a mutex, for one system call.
 pub(crate) trait Way: Send + Sync {
     /// Writes the submitted commands. Returns false if another thread uses the connection, which then writes them.
     fn write(&self) -> bool;
