@@ -57,7 +57,7 @@ fn each_dependency_is_used_only_where_allowed() {
             "node/redis/cluster/mod.rs",
             "node/credentials/provider.rs",
             "node/credentials/thread.rs",
-            "node/redis/resolver/mod.rs",
+            "node/redis/sentinel/mod.rs",
         ],
     );
     // A subscriber is called only on the log thread.

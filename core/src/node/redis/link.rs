@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::native::Delete;
+use super::commands::scriptless::Delete;
 use crate::clock::Instant;
 use crate::node::{Fault, Outage};
 use crate::text::spelled;

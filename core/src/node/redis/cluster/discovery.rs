@@ -14,13 +14,13 @@ use futures_util::stream::FuturesUnordered;
 use redis::cmd;
 use tokio::time::timeout;
 
-use super::super::commands::plain;
-use super::super::protocol::Purpose;
-use super::super::redirects::ServerAddress;
 use super::map::Member;
+use super::redirects::ServerAddress;
 use super::topology::{Topology, View, compare, view};
 use crate::clock::{Clock, Instant, NEVER, jittered};
 use crate::node::Fault;
+use crate::node::redis::commands::scripts::plain;
+use crate::node::redis::protocol::Purpose;
 
 /// How long a reply may take once there is a connection.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(1);

@@ -6,6 +6,7 @@
 
 mod discovery;
 mod map;
+pub(super) mod redirects;
 mod state;
 mod task;
 #[cfg(test)]
@@ -20,16 +21,17 @@ use futures_util::future::join_all;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::oneshot;
 
-use super::commands::TIMEOUT;
+use super::commands::reply;
+use super::commands::scripts::TIMEOUT;
 use super::queue::queue;
-use super::redirects::{ClusterSender, ServerAddress, follow};
-use super::{RedisNode, Target, reply, unless_replaced};
 use crate::clock::{Clock, Instant};
+use crate::node::redis::{RedisNode, Target, unless_replaced};
 use crate::node::{
     Claim, Extension, Fault, Holder, Node, Outage, Reply, Vote, VoteParams, Watch, slot,
 };
 use crate::runtime::background;
 use map::{Map, Member};
+use redirects::{ClusterSender, ServerAddress, follow};
 use state::State;
 use task::Task;
 
@@ -134,7 +136,7 @@ impl Node for ClusterNode {
         let slot = claim.keys.first().map_or(0, |key| slot(key));
         let same = claim.clone();
         let reply = self.ask(claim.keys.first(), params.timeout, move |owner| {
-            owner.ask(owner.ways.extend(&same, params), reply::extension)
+            owner.ask(owner.dialect.extend(&same, params), reply::extension)
         });
         Box::pin(async move {
             // The owner at the time of the reply, because the command may have been redirected.
@@ -194,9 +196,9 @@ impl Node for ClusterNode {
 #[cfg(test)]
 pub(crate) mod simulated {
     pub(crate) use super::super::protocol::Redirects;
-    pub(crate) use super::super::redirects::{
+    pub(crate) use super::map::{Map, Member};
+    pub(crate) use super::redirects::{
         ServerAddress, follow, is_forwarded, is_immediate, redirect_pause, rested,
     };
-    pub(crate) use super::map::{Map, Member};
     pub(crate) use super::topology::{Ruling, ruling};
 }

@@ -12,16 +12,16 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use futures_util::stream::FuturesUnordered;
 
-use super::super::context::FAILOVER_NOTICE_TIME;
-use super::super::handshake::guard_time;
-use super::super::link::MovedSlot;
-use super::super::protocol::{Command, InFlight, PendingDeletes, Redirects, UnsentVotes};
-use super::super::redirects::{ClusterSender, ServerAddress};
-use super::super::{RedisNode, Target};
 use super::discovery::Discovery;
 use super::map::{Map, Member};
+use super::redirects::{ClusterSender, ServerAddress};
 use super::topology::{Range, Topology};
 use crate::clock::{Clock, Instant};
+use crate::node::redis::connect::handshake::guard_time;
+use crate::node::redis::link::MovedSlot;
+use crate::node::redis::node_task::context::FAILOVER_NOTICE_TIME;
+use crate::node::redis::protocol::{Command, InFlight, PendingDeletes, Redirects, UnsentVotes};
+use crate::node::redis::{RedisNode, Target};
 use crate::node::{Change, SLOTS, Watch, slot};
 
 /// How many servers a discovery queries. Their replies are compared.

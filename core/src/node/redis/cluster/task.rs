@@ -17,14 +17,14 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
-use super::super::protocol::InFlight;
-use super::super::redirects::{
-    ConnectionEvent, MIN_PAUSE, Redirect, ServerAddress, is_immediate, redirect_pause, rested,
-};
 use super::discovery::Found;
 use super::map::Member;
+use super::redirects::{
+    ConnectionEvent, MIN_PAUSE, Redirect, ServerAddress, is_immediate, redirect_pause, rested,
+};
 use super::state::{Later, State, slot_of};
 use crate::clock::{Clock, Instant};
+use crate::node::redis::protocol::InFlight;
 use crate::node::{Fault, Node};
 use crate::telemetry::log;
 

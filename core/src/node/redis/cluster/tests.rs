@@ -6,13 +6,13 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tokio::sync::mpsc::unbounded_channel;
 
-use super::super::Route;
-use super::super::context::FAILOVER_NOTICE_TIME;
-use super::super::redirects::ServerAddress;
+use super::redirects::ServerAddress;
 use super::state::State;
 use super::topology::{Range, Topology};
 use super::{ClusterSender, Map, Member, RedisNode, Target, queue};
 use crate::clock::{Clock, SystemClock};
+use crate::node::redis::Route;
+use crate::node::redis::node_task::context::FAILOVER_NOTICE_TIME;
 use crate::node::{Durability, Fault, Needs, Node, Watch, slot};
 
 /// A key in slot 15,495, which the third server has.

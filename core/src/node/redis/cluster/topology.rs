@@ -10,9 +10,9 @@ use std::collections::{BTreeSet, HashMap};
 
 use redis::Value;
 
-use super::super::handshake::text;
-use super::super::redirects::ServerAddress;
-use super::super::reply;
+use super::redirects::ServerAddress;
+use crate::node::redis::commands::reply;
+use crate::node::redis::connect::handshake::text;
 use crate::node::{Fault, SLOTS};
 
 /// A range of slots of one server.

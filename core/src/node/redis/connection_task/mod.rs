@@ -4,6 +4,9 @@
 //! a process share one thread, so nothing here may take long at once.
 
 mod events;
+pub(super) mod features;
+mod notifications;
+mod renewal;
 
 use std::future::{pending, poll_fn};
 use std::panic::{AssertUnwindSafe, resume_unwind};
@@ -17,18 +20,19 @@ use tokio::sync::oneshot;
 use tokio::task::yield_now;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use super::batches::{BatchConnection, cannot_connect};
+use super::connect::Opening;
+use super::connect::batches::{BatchConnection, cannot_connect};
 use super::connection::Connection;
-use super::context::{Backlog, Context, Opening};
-use super::features::FeatureCheck;
+use super::io::socket::Socket;
 use super::link::VotesFrom;
-use super::notifications::Notifications;
+use super::node_task::context::{Backlog, Context};
 use super::protocol::{Decoder, Encoder, InFlight, PushHandler, TICK};
-use super::renewal::Renewal;
-use super::resolver::{Found, News};
+use super::sentinel::{Found, News};
 use super::session::{PANICKED, Session, SessionState};
-use super::socket::Socket;
 use crate::node::Fault;
+use features::FeatureCheck;
+use notifications::Notifications;
+use renewal::Renewal;
 
 /// How a connection ended.
 pub(super) enum End {

@@ -11,10 +11,10 @@ use bytes::BytesMut;
 use once_cell::race::OnceBox;
 use redis::Value;
 
-use super::super::reply::owns;
-use super::super::request_buffer::RequestBuffer;
-use super::super::script::{EXTEND, EXTEND_MANY, RELEASE, RELEASE_MANY, scripts};
 use super::command::{Expects, InFlight};
+use crate::node::redis::commands::encode::RequestBuffer;
+use crate::node::redis::commands::reply::owns;
+use crate::node::redis::commands::scripts::{EXTEND, EXTEND_MANY, RELEASE, RELEASE_MANY, scripts};
 
 /// The maximum number of combined commands, because the server runs nothing else meanwhile.
 pub(super) const MAX_COMBINED: usize = 100;
@@ -255,8 +255,10 @@ pub(super) mod tests {
 
     use redis::cmd;
 
-    use super::super::super::commands::{acquire_script, attempt, extend_script, release_script};
     use super::*;
+    use crate::node::redis::commands::scripts::{
+        acquire_script, attempt, extend_script, release_script,
+    };
     use crate::node::{Claim, Fencing, VoteParams};
 
     pub(crate) const TTL: Duration = Duration::from_secs(10);

@@ -8,9 +8,6 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::super::context::Target;
-use super::super::refusal::is_replicas;
-use super::super::reply;
 use super::combined::{Expected, Request};
 use super::command::{InFlight, Purpose};
 use super::confirm::HeldGrants;
@@ -21,6 +18,9 @@ use super::resp::Parser;
 use super::{LARGEST, SILENCE, TICK};
 use crate::clock::Instant;
 use crate::node::Fault;
+use crate::node::redis::commands::errors::is_replicas;
+use crate::node::redis::commands::reply;
+use crate::node::redis::connect::Target;
 
 /// The minimum time for the reply to a probe, and a multiple of the round-trip time. Probes have a shorter limit than other
 /// commands, because callers wait and a new connection takes time.

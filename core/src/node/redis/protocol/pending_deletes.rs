@@ -8,11 +8,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::sync::Arc;
 
-use super::super::link::Link;
-use super::super::redirects::ClusterSender;
 use super::command::{Command, InFlight, Purpose};
 use crate::clock::Instant;
 use crate::node::Fault;
+use crate::node::redis::cluster::redirects::ClusterSender;
+use crate::node::redis::link::Link;
 use crate::telemetry::Throttle;
 
 /// The maximum number of pending deletes. Beyond it the oldest are dropped, because their keys expire. A client reaches

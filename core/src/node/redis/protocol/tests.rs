@@ -11,8 +11,8 @@ use super::{
     Decoder, Encoder, InFlight, Parser, PendingDeletes, PushHandler, SILENCE, TICK, UnsentVotes,
 };
 use crate::clock::Instant;
-use crate::node::redis::context::Target;
-use crate::node::redis::fallback::Without;
+use crate::node::redis::connect::Target;
+use crate::node::redis::connect::login::Without;
 use crate::node::redis::link::Link;
 use crate::node::{Address, Durability, Fault, Needs, Watch};
 
@@ -308,7 +308,7 @@ fn replicas_confirm_a_grant_before_it_is_delivered() {
 #[test]
 fn silent_server_is_detected_only_while_replies_are_outstanding() {
     let mut connection = Connection::new();
-    connection.submit(InFlight::unheard(super::super::commands::ping()));
+    connection.submit(InFlight::unheard(crate::node::redis::commands::scripts::ping()));
     connection.written();
     let mut ticks = 0;
     while connection.decoder.count_silence().is_none() {

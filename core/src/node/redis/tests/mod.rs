@@ -13,10 +13,10 @@ use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::timeout;
 
+use super::commands::scripts::{RELEASE, scripts};
 use super::protocol::Command;
-use super::script::{RELEASE, scripts};
-use super::{Durability, Needs, RedisNode, Target};
 use crate::clock::SystemClock;
+use crate::node::redis::{Durability, Needs, RedisNode, Target};
 use crate::node::{Address, Claim, Node, Reply, Watch};
 
 /// The key that makes the connection task panic.
