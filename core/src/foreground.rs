@@ -7,32 +7,21 @@
 //! several descriptors, if no descriptor is left, or if the stack is almost full.
 
 mod here;
-#[cfg_attr(not(any(target_os = "linux", target_os = "android")), path = "foreground/no_runtime.rs")]
 mod on_runtime;
-#[cfg(any(target_os = "linux", target_os = "android"))]
 mod poller;
-#[cfg(any(target_os = "linux", target_os = "android"))]
 mod reactor;
-#[cfg(unix)]
 mod sleep;
-#[cfg(unix)]
 mod stack;
 #[cfg(all(test, unix))]
 mod tests;
-#[cfg(unix)]
 mod used;
-#[cfg(unix)]
 mod wait;
 mod way;
 
 pub(crate) use here::{Here, Parked, Timed, asked, timer};
 pub(crate) use on_runtime::{OnRuntime, flush};
-#[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) use poller::Poller;
-#[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) use reactor::{ENOUGH, Reactor};
-#[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) use stack::is_roomy;
-#[cfg(unix)]
 pub(crate) use wait::wait;
 pub(crate) use way::{RECEIVE, Read, ReaderRole, Way};

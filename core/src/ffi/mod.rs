@@ -12,7 +12,6 @@ mod completions;
 mod default_client;
 mod driver;
 mod foreign_options;
-#[cfg_attr(not(any(target_os = "linux", target_os = "android")), path = "no_loop.rs")]
 mod on_loop;
 mod options;
 mod running;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
+use super::poller;
 use super::used::AllUsed;
 use super::way::{RECEIVE, Read};
 use crate::runtime::WakeHandle;
@@ -20,13 +21,12 @@ pub(super) fn sleep(all: &mut AllUsed, waker: &WakeHandle, time: Duration) -> bo
         return false;
     }
     let mut ways: SmallVec<[usize; 5]> = SmallVec::new();
-    let mut polled: SmallVec<[libc::pollfd; 6]> = SmallVec::new();
-    let readable = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-    polled.push(readable(waker.descriptor()));
+    let mut descriptors: SmallVec<[i32; 6]> = SmallVec::new();
+    descriptors.push(waker.descriptor());
     for (at, used) in all.used.iter_mut().enumerate() {
         if let Some(descriptor) = used.descriptor().filter(|_| used.way.is_open()) {
             ways.push(at);
-            polled.push(readable(descriptor));
+            descriptors.push(descriptor);
         } else {
             // Without outstanding replies, another thread may take the role.
             used.release_role();
@@ -42,37 +42,15 @@ pub(super) fn sleep(all: &mut AllUsed, waker: &WakeHandle, time: Duration) -> bo
     if !waker.begin_sleep() {
         return false;
     }
-    let found = poll(&mut polled, time);
+    let ready = poller::wait(&descriptors, time);
     waker.wake_up();
-    if polled[0].revents != 0 {
-        waker.clear();
-    }
-    for (polled, at) in polled[1..].iter().zip(ways) {
-        // An error is read too.
-        if polled.revents != 0 && all.used[at].way.read() == Read::Busy {
+    for at in &ready {
+        match at.checked_sub(1) {
+            None => waker.clear(),
             // The thread inside may be suspended, and the descriptor stays readable.
-            thread::sleep(BUSY);
+            Some(at) if all.used[ways[at]].way.read() == Read::Busy => thread::sleep(BUSY),
+            Some(_) => {}
         }
     }
-    !found
-}
-
-#[cfg(any(target_os = "linux", target_os = "android"))]
-fn poll(polled: &mut [libc::pollfd], time: Duration) -> bool {
-    let time = libc::timespec {
-        tv_sec: libc::time_t::try_from(time.as_secs()).unwrap_or(libc::time_t::MAX),
-        tv_nsec: time.subsec_nanos().cast_signed().into(),
-    };
-    let count = polled.len() as libc::nfds_t;
-    // SAFETY: the number is right, the time is valid, and there is no mask. A failure finds nothing to read.
-    unsafe { libc::ppoll(polled.as_mut_ptr(), count, &raw const time, std::ptr::null()) > 0 }
-}
-
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-fn poll(polled: &mut [libc::pollfd], time: Duration) -> bool {
-    // Rounded up to milliseconds.
-    let time = i32::try_from(time.as_millis().saturating_add(1)).unwrap_or(i32::MAX);
-    let count = polled.len() as libc::nfds_t;
-    // SAFETY: the number is right. A failure finds nothing to read.
-    unsafe { libc::poll(polled.as_mut_ptr(), count, time) > 0 }
+    ready.is_empty()
 }

@@ -1,10 +1,8 @@
 //! A connection, as the threads and event loops that wait for its replies use it.
 
-#[cfg(any(target_os = "linux", target_os = "android"))]
 use std::sync::Arc;
 use std::time::Duration;
 
-#[cfg(any(target_os = "linux", target_os = "android"))]
 use super::poller::Poller;
 
 /// The maximum time of [`Way::receive`].
@@ -38,7 +36,6 @@ pub(crate) trait Way: Send + Sync {
     fn delegate(&self);
 
     /// Has the background thread write the submitted commands if this thread has not written them at its next tick.
-    #[cfg(any(target_os = "linux", target_os = "android"))]
     fn supervise(&self);
 
     /// Whether replies are outstanding.
@@ -62,6 +59,5 @@ pub(crate) trait Way: Send + Sync {
 
     /// Has the loop with the role watch the connection under a number. Returns false if the role has ended, or if the
     /// descriptor cannot be watched.
-    #[cfg(any(target_os = "linux", target_os = "android"))]
     fn watch(&self, role: ReaderRole, poller: &Arc<Poller>, number: u64) -> bool;
 }

@@ -14,7 +14,6 @@ use crate::runtime::{Sleep, Wakeup};
 /// [`Poll::Pending`] before that means that a signal needs its handler to run. The same future may be passed again, on
 /// the same thread.
 pub fn wait<F: Future>(mut future: Pin<&mut F>, time: Duration) -> Poll<F::Output> {
-    #[cfg(unix)]
     if let Some(polled) = crate::foreground::wait(future.as_mut(), time) {
         return polled;
     }
@@ -24,24 +23,14 @@ pub fn wait<F: Future>(mut future: Pin<&mut F>, time: Duration) -> Poll<F::Outpu
 /// Declares that this thread will wait for its next commands, so it writes them directly.
 ///
 /// Applies until the returned value is dropped.
-#[cfg(unix)]
 pub fn about_to_wait() -> impl Sized {
     crate::foreground::Here::begin()
 }
 
-/// Has no effect on this system.
-#[cfg(not(unix))]
-pub fn about_to_wait() -> impl Sized {}
-
 /// Like [`about_to_wait`], for a thread whose event loop reads the replies through its [`crate::ffi::Driver`].
-#[cfg(unix)]
 pub fn about_to_ask() -> impl Sized {
     crate::foreground::Here::asking()
 }
-
-/// Has no effect on this system.
-#[cfg(not(unix))]
-pub fn about_to_ask() -> impl Sized {}
 
 /// Wakes the thread that polls.
 struct Parker {

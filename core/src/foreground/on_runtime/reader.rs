@@ -2,34 +2,22 @@
 
 use std::future::Future;
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-use super::super::poller::Poller;
+use super::super::poller::{Poller, Watched};
 use super::super::stack::is_roomy;
 use super::shared::Shared;
 use crate::runtime::fork_generation;
-
-/// The descriptor that the runtime watches, for all connections.
-struct Readable(Arc<Poller>);
-
-impl AsRawFd for Readable {
-    fn as_raw_fd(&self) -> RawFd {
-        self.0.descriptor()
-    }
-}
 
 /// The task that writes the commands of the other tasks and reads the replies.
 pub(super) struct Reader {
     shared: Arc<Shared>,
     /// `None` only while it is dropped in a forked child.
-    descriptor: Option<AsyncFd<Readable>>,
+    watched: Option<Watched>,
     /// Whether a woken task runs before tasks that were woken earlier, as in a multi-threaded runtime.
     stands_ahead: bool,
     /// Whether it already let the other tasks run first.
@@ -66,22 +54,18 @@ impl Reader {
         poller: Arc<Poller>,
         runtime: &Handle,
     ) -> io::Result<Self> {
-        let poller = Readable(poller);
-        // SAFETY: the registration owns the poller, so the descriptor stays open.
-        let listed = unsafe { AsyncFd::register_with_interest(poller, Interest::READABLE) };
-        let (descriptor, stands_ahead) =
-            (Some(listed?), runtime.runtime_flavor() != RuntimeFlavor::CurrentThread);
-        Ok(Self { shared, descriptor, stands_ahead, behind: false, more: false })
+        let watched = Some(Watched::new(poller)?);
+        let stands_ahead = runtime.runtime_flavor() != RuntimeFlavor::CurrentThread;
+        Ok(Self { shared, watched, stands_ahead, behind: false, more: false })
     }
 
     /// Reads the available replies. Returns an error if the runtime ends.
     fn read(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         let mut ready_to_read = std::mem::take(&mut self.more);
         while let Some(Poll::Ready(ready)) =
-            self.descriptor.as_ref().map(|descriptor| descriptor.poll_read_ready(cx))
+            self.watched.as_ref().map(|watched| watched.poll_readable(cx))
         {
-            // Before the read, so that later bytes notify again.
-            ready?.clear_ready();
+            ready?;
             ready_to_read = true;
         }
         if !ready_to_read {
@@ -135,7 +119,7 @@ impl Drop for Reader {
             self.shared.clear();
         } else {
             // The runtime of the parent still watches it.
-            std::mem::forget(self.descriptor.take());
+            std::mem::forget(self.watched.take());
         }
     }
 }

@@ -13,17 +13,12 @@ mod role;
 mod threads;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-#[cfg(any(target_os = "linux", target_os = "android"))]
-use std::sync::Arc;
-// Also for `role`, whose model in tests/models replaces it with loom's.
-#[cfg(any(target_os = "linux", target_os = "android"))]
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::Notify;
 
 use super::session::Session;
-#[cfg(any(target_os = "linux", target_os = "android"))]
 use crate::foreground::Poller;
 use crate::runtime::{Exclusive, Visitor, fork_generation};
 use role::Role;
@@ -46,7 +41,6 @@ pub(super) struct Connection {
     /// The descriptor that threads wait on.
     descriptor: AtomicI32,
     /// The event loop that watches the descriptor. Locked only to change it, the descriptor or the end of a role.
-    #[cfg(any(target_os = "linux", target_os = "android"))]
     watcher: Mutex<Option<Arc<Poller>>>,
     /// The number of times that no thread takes the role, because two threads wanted it lately.
     crowd: AtomicU32,
@@ -66,7 +60,6 @@ impl Connection {
             open: AtomicBool::new(false),
             role: Role::new(),
             descriptor: AtomicI32::new(CLOSED),
-            #[cfg(any(target_os = "linux", target_os = "android"))]
             watcher: Mutex::new(None),
             crowd: AtomicU32::new(0),
             in_use: AtomicBool::new(false),

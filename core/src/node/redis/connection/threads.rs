@@ -1,14 +1,11 @@
 //! A connection, for the threads and event loops that wait for its replies.
 
 use std::sync::atomic::Ordering;
-#[cfg(any(target_os = "linux", target_os = "android"))]
 use std::sync::{Arc, PoisonError};
 
 use super::role::Taken;
 use super::{CLOSED, Connection, Session};
-#[cfg(any(target_os = "linux", target_os = "android"))]
-use crate::foreground::Poller;
-use crate::foreground::{Read, ReaderRole, Way};
+use crate::foreground::{Poller, Read, ReaderRole, Way};
 use crate::runtime::exit::Flush;
 use crate::runtime::{Visitor, fork_generation};
 
@@ -34,7 +31,6 @@ impl Way for Connection {
         self.call();
     }
 
-    #[cfg(any(target_os = "linux", target_os = "android"))]
     fn supervise(&self) {
         // The regular checks take the submitted commands. They end if there are none.
         if !self.in_use.swap(true, Ordering::SeqCst) {
@@ -86,7 +82,6 @@ impl Way for Connection {
         }
     }
 
-    #[cfg(any(target_os = "linux", target_os = "android"))]
     fn watch(&self, role: ReaderRole, poller: &Arc<Poller>, number: u64) -> bool {
         let mut watcher = self.watcher.lock().unwrap_or_else(PoisonError::into_inner);
         // Under the lock: a session that ends meanwhile removes it again.
@@ -116,7 +111,6 @@ impl Connection {
     }
 
     /// Makes a change after which no loop watches the returned descriptor any more.
-    #[cfg(any(target_os = "linux", target_os = "android"))]
     pub(super) fn end_watch(&self, change: impl FnOnce() -> Option<i32>) {
         let mut watcher = self.watcher.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(descriptor) = change()
@@ -124,12 +118,5 @@ impl Connection {
         {
             poller.remove(descriptor);
         }
-    }
-
-    /// Makes a change. No loop watches a descriptor on this system.
-    #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    #[expect(clippy::unused_self, reason = "other systems have a watching loop")]
-    pub(super) fn end_watch(&self, change: impl FnOnce() -> Option<i32>) {
-        change();
     }
 }
