@@ -17,7 +17,6 @@ use super::resolver::{Found, News, Resolver, Route};
 use super::rights::Needs;
 use super::run_ids::RunIds;
 use crate::clock::{Clock, Instant};
-use crate::foreground::OnRuntime;
 use crate::node::{Fault, Watch};
 use crate::telemetry::{Notice, log};
 
@@ -39,22 +38,14 @@ pub(crate) struct Target {
     pub(crate) needs: Needs,
     /// The servers of the client's other nodes. A server behind two of them would vote twice.
     pub(crate) run_ids: Arc<RunIds>,
-    /// The runtime whose tasks read their own replies.
-    pub(crate) runtime: Option<Arc<OnRuntime>>,
     /// Sends events to the cluster of the server. `None` for a standalone server.
     pub(super) cluster: Option<ClusterSender>,
 }
 
 impl Target {
     /// Creates the target of a standalone server.
-    pub(crate) fn alone(
-        route: Route,
-        guard: Duration,
-        needs: Needs,
-        run_ids: Arc<RunIds>,
-        runtime: Option<Arc<OnRuntime>>,
-    ) -> Self {
-        Self { url: route.redacted(), route, guard, needs, run_ids, runtime, cluster: None }
+    pub(crate) fn alone(route: Route, guard: Duration, needs: Needs, run_ids: Arc<RunIds>) -> Self {
+        Self { url: route.redacted(), route, guard, needs, run_ids, cluster: None }
     }
 
     /// Sends an event to the cluster, if there is one.

@@ -64,6 +64,7 @@ use super::{
     slot,
 };
 use crate::clock::{Clock, Instant};
+use crate::drivers::RuntimeDriver;
 use crate::runtime::background;
 use commands::{attempt, ping, plain};
 use context::Context;
@@ -77,6 +78,7 @@ use ways::Ways;
 pub use tls::{Pem, TlsOptions};
 pub(crate) use {
     cluster::ClusterNode,
+    connection::{Connection, ReadOutcome, ReaderRole},
     context::Target,
     durability::Durability,
     endpoint::CONNECT_TIMEOUT,
@@ -85,6 +87,7 @@ pub(crate) use {
     rights::Needs,
     run_ids::RunIds,
     shared::Shared,
+    socket::MAX_RECEIVE,
     url_rules::{cleaned, invalid_url, misread},
 };
 #[cfg(test)]
@@ -109,8 +112,13 @@ pub(crate) struct RedisNode {
 
 impl RedisNode {
     /// Starts the connection task of the node. It connects with the first command.
-    pub(crate) fn new(target: Target, clock: Arc<dyn Clock>, watch: Arc<Watch>) -> Self {
-        let (queue, commands, connection) = queue(target.runtime.clone());
+    pub(crate) fn new(
+        target: Target,
+        runtime: Option<Arc<RuntimeDriver>>,
+        clock: Arc<dyn Clock>,
+        watch: Arc<Watch>,
+    ) -> Self {
+        let (queue, commands, connection) = queue(runtime);
         let (url, link) = (target.url.clone(), Arc::new(Link::default()));
         let (route, time) = (Arc::new(target.route.clone()), Arc::clone(&clock));
         let ways = Ways::of(&target.needs, &link);

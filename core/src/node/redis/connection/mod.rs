@@ -7,9 +7,9 @@
 //! One thread at a time has the reader role, and reads for all callers ([`role`]). If several threads want the role, the
 //! connection's task reads instead, because passing the role between threads would cost as much.
 
-#[cfg(any(target_os = "linux", target_os = "android"))]
-mod receive;
 mod role;
+#[cfg(all(test, unix))]
+mod tests;
 mod threads;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,15 +19,17 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
 
 use super::session::Session;
-use crate::foreground::Poller;
+use crate::drivers::Poller;
 use crate::runtime::{Exclusive, Visitor, fork_generation};
 use role::Role;
+
+pub(crate) use threads::{ReadOutcome, ReaderRole};
 
 /// The descriptor of a closed connection.
 const CLOSED: i32 = -1;
 
 /// The connection of one node, between the threads that use it.
-pub(super) struct Connection {
+pub(crate) struct Connection {
     /// The open connection, if there is one.
     session: Exclusive<Option<Session>>,
     /// Wakes the task.
@@ -68,7 +70,7 @@ impl Connection {
     }
 
     /// Wakes the task.
-    pub(super) fn call(&self) {
+    pub(crate) fn call(&self) {
         // A forked child has no such task, and a lock inside `Notify` may be held forever.
         if self.generation == fork_generation() {
             self.call.notify_one();

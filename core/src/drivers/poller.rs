@@ -58,7 +58,7 @@ mod epoll {
     use tokio::io::Interest;
     use tokio::io::unix::AsyncFd;
 
-    use crate::foreground::poller::MAX_READY;
+    use crate::drivers::poller::MAX_READY;
 
     /// Several descriptors as one, each with a number. It is readable while one of them is.
     ///
