@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::{Clock, Instant};
+use crate::drivers;
 use crate::error::NodeState;
-use crate::foreground;
 use crate::node::{Claim, Fault, Fencing, IMPOSSIBLE, Reply, Taken, Vote, VoteParams};
 use crate::quorum::{Collect, Counts, Nodes};
 
@@ -138,6 +138,6 @@ impl Drop for VoteRound {
                 drop(node.release(&self.claim, self.params.ttl));
             }
         }
-        foreground::flush();
+        drivers::flush();
     }
 }

@@ -12,8 +12,8 @@ use tokio::task::coop::unconstrained;
 
 use super::tally::Tally;
 use crate::clock::{Clock, Instant};
+use crate::drivers;
 use crate::error::{Cause, NodeState, seconds};
-use crate::foreground;
 use crate::node::{Fault, Reply};
 
 /// How a reply counts.
@@ -207,7 +207,7 @@ impl<T> Collect<T> {
             // Created only if a reply is outstanding. Most commands of an in-memory node need no timer.
             let timer = timer.get_or_insert_with(|| clock.sleep_until(deadline));
             let over = timer.as_mut().poll(cx).map(|()| late(self));
-            foreground::flush();
+            drivers::flush();
             over
         }))
     }

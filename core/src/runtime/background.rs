@@ -17,7 +17,7 @@ use tokio::task::AbortHandle;
 
 use crate::clock::instant::Instant;
 use crate::clock::machine;
-use crate::foreground::{self, Timed};
+use crate::runtime::timers::{self, Timed};
 use crate::runtime::{PerProcess, fork_generation};
 
 thread_local! {
@@ -75,7 +75,7 @@ pub(crate) async fn sleep(time: Duration) {
 
 /// [`sleep`], for a caller that has just read the clock.
 pub(crate) async fn sleep_from(now: Instant, time: Duration) {
-    let left = match foreground::timer(now + time) {
+    let left = match timers::timer(now + time) {
         Some(timer) => match timer.await {
             Timed::Over => return,
             Timed::Elsewhere(left) => left,

@@ -4,19 +4,17 @@
 pub(crate) use std::sync::atomic;
 
 pub(crate) mod background;
-#[cfg(unix)]
 mod descriptor;
 mod exclusive;
 pub(crate) mod exit;
-pub(crate) mod park;
 mod per_process;
-#[cfg(unix)]
+mod stack;
+pub(crate) mod timers;
 mod wake_handle;
 mod wakeup;
 
 pub(crate) use exclusive::{Exclusive, Visitor};
 pub(crate) use per_process::Made;
 pub use per_process::{PerProcess, fork_generation};
-#[cfg(unix)]
+pub(crate) use stack::has_stack_space;
 pub(crate) use wake_handle::WakeHandle;
-pub(crate) use wakeup::{Sleep, Wakeup};

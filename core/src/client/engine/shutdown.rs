@@ -10,8 +10,8 @@ use futures_util::future::join_all;
 
 use super::{Engine, Phase, Running};
 use crate::clock::{Clock, Instant};
+use crate::drivers;
 use crate::error::{Error, NodeReport, NodeState, Result};
-use crate::foreground;
 use crate::lease::{State, confirmed, revoke};
 use crate::node::Node;
 use crate::quorum::{Collect, Nodes, Tally};
@@ -32,7 +32,7 @@ impl Engine {
         &self,
     ) -> impl Future<Output = Result<usize>> + Send + 'static + use<> {
         let sent = self.running().map(|running| revoke_all(&running));
-        foreground::flush();
+        drivers::flush();
         async move {
             match sent {
                 Some(sent) => all_confirmed(sent).await,
@@ -114,7 +114,7 @@ async fn deletes_arrive(
     let mut asked: Vec<_> = nodes.list.iter().collect();
     loop {
         let last = join_all(asked.iter().map(|node| node.drained()));
-        foreground::flush();
+        drivers::flush();
         tokio::select! {
             biased;
             _ = last => {}

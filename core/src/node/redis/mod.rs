@@ -44,6 +44,7 @@ use super::{
     slot,
 };
 use crate::clock::{Clock, Instant};
+use crate::drivers::RuntimeDriver;
 use crate::runtime::background;
 use commands::Dialect;
 use commands::reply::{self, Answer};
@@ -59,6 +60,8 @@ pub(crate) use cluster::ClusterNode;
 pub(crate) use commands::durability::Durability;
 pub(crate) use connect::rights::Needs;
 pub(crate) use connect::{RunIds, Target};
+pub(crate) use connection::{Connection, ReadOutcome, ReaderRole};
+pub(crate) use io::socket::MAX_RECEIVE;
 pub use io::tls::{Pem, TlsOptions};
 pub(crate) use url::query::{Given, Parameters};
 pub(crate) use url::route::Route;
@@ -86,8 +89,13 @@ pub(crate) struct RedisNode {
 
 impl RedisNode {
     /// Starts the connection task of the node. It connects with the first command.
-    pub(crate) fn new(target: Target, clock: Arc<dyn Clock>, watch: Arc<Watch>) -> Self {
-        let (queue, commands, connection) = queue(target.runtime.clone());
+    pub(crate) fn new(
+        target: Target,
+        runtime: Option<Arc<RuntimeDriver>>,
+        clock: Arc<dyn Clock>,
+        watch: Arc<Watch>,
+    ) -> Self {
+        let (queue, commands, connection) = queue(runtime);
         let (url, link) = (target.url.clone(), Arc::new(Link::default()));
         let (route, time) = (Arc::new(target.route.clone()), Arc::clone(&clock));
         let dialect = Dialect::of(&target.needs, &link);

@@ -25,6 +25,7 @@ use super::commands::reply;
 use super::commands::scripts::TIMEOUT;
 use super::queue::queue;
 use crate::clock::{Clock, Instant};
+use crate::drivers::RuntimeDriver;
 use crate::node::redis::{RedisNode, Target, unless_replaced};
 use crate::node::{
     Claim, Extension, Fault, Holder, Node, Outage, Reply, Vote, VoteParams, Watch, slot,
@@ -52,7 +53,12 @@ pub(crate) struct ClusterNode {
 impl ClusterNode {
     /// Starts the task of the cluster. It connects with the first command. `target` has the parameters of every
     /// connection, except for the address.
-    pub(crate) fn new(target: Target, clock: Arc<dyn Clock>, watch: Arc<Watch>) -> Self {
+    pub(crate) fn new(
+        target: Target,
+        runtime: Option<Arc<RuntimeDriver>>,
+        clock: Arc<dyn Clock>,
+        watch: Arc<Watch>,
+    ) -> Self {
         let url = target.url.clone();
         // The placeholder has no connection. The task of the cluster receives its commands.
         let ((to_unassigned, unassigned, _), (to, events)) = (queue(None), unbounded_channel());
@@ -64,7 +70,8 @@ impl ClusterNode {
             from: ServerAddress::new("", 0),
             rerouted: Arc::downgrade(&rerouted),
         };
-        let state = State::new(Arc::clone(&map), (target, cluster), Arc::clone(&clock), watch);
+        let time = Arc::clone(&clock);
+        let state = State::new(Arc::clone(&map), (target, cluster), runtime, time, watch);
         let (client, gone) = oneshot::channel();
         // The task outlives the node while deletes are pending.
         background::spawn(Task::new(unassigned, events, state).run(gone)).detach();

@@ -19,7 +19,6 @@ use super::cluster::redirects::{ClusterSender, ConnectionEvent};
 use super::sentinel::{Found, Resolver};
 use super::url::Endpoint;
 use super::url::route::Route;
-use crate::foreground::OnRuntime;
 use crate::node::Fault;
 use crate::telemetry::log;
 use handshake::Greeting;
@@ -38,22 +37,14 @@ pub(crate) struct Target {
     pub(crate) needs: Needs,
     /// The servers of the client's other nodes. A server behind two of them would vote twice.
     pub(crate) run_ids: Arc<RunIds>,
-    /// The runtime whose tasks read their own replies.
-    pub(crate) runtime: Option<Arc<OnRuntime>>,
     /// Sends events to the cluster of the server. `None` for a standalone server.
     pub(crate) cluster: Option<ClusterSender>,
 }
 
 impl Target {
     /// Creates the target of a standalone server.
-    pub(crate) fn alone(
-        route: Route,
-        guard: Duration,
-        needs: Needs,
-        run_ids: Arc<RunIds>,
-        runtime: Option<Arc<OnRuntime>>,
-    ) -> Self {
-        Self { url: route.redacted(), route, guard, needs, run_ids, runtime, cluster: None }
+    pub(crate) fn alone(route: Route, guard: Duration, needs: Needs, run_ids: Arc<RunIds>) -> Self {
+        Self { url: route.redacted(), route, guard, needs, run_ids, cluster: None }
     }
 
     /// Sends an event to the cluster, if there is one.

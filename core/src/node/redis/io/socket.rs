@@ -9,6 +9,7 @@ use std::sync::Arc;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use std::sync::mpsc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 #[cfg(unix)]
 use std::os::fd::{AsRawFd, RawFd};
@@ -19,11 +20,11 @@ use tokio::io::Interest;
 
 use super::stream::Stream;
 use super::transport::Transport;
-#[cfg(any(target_os = "linux", target_os = "android"))]
-use crate::foreground::RECEIVE;
-
 #[cfg(feature = "tls")]
 use tokio_rustls::rustls::ClientConnection;
+
+/// The maximum time that a thread blocks in a socket, because it cannot be woken there.
+pub(crate) const MAX_RECEIVE: Duration = Duration::from_millis(40);
 
 /// An open connection that never blocks.
 pub(crate) struct Socket {
@@ -63,7 +64,7 @@ impl Socket {
     /// Returns the socket for a thread that blocks in it. Not with TLS, whose bytes are not the plain data.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     fn blocking(&self) -> Option<Arc<Transport>> {
-        let may_block = !self.is_tls() && self.wire.may_wait(RECEIVE).is_ok();
+        let may_block = !self.is_tls() && self.wire.may_wait(MAX_RECEIVE).is_ok();
         may_block.then(|| Arc::clone(&self.wire))
     }
 

@@ -44,7 +44,7 @@ impl Connection {
         let Ok(Address::Redis(route)) = Address::parse("redis://127.0.0.1") else { unreachable!() };
         let durability = Durability { min_replicas, fsync: false };
         let needs = Needs { key_prefix: "lock:".to_owned(), durability, scripts: None };
-        let target = Target::alone(route, Duration::ZERO, needs, Arc::default(), None);
+        let target = Target::alone(route, Duration::ZERO, needs, Arc::default());
         let (link, watch) = (Arc::new(Link::default()), Arc::new(Watch::new(Arc::default())));
         link.set_used(START);
         let pushes = Arc::new(PushHandler::new(watch, START));

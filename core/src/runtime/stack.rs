@@ -11,7 +11,7 @@ thread_local! {
 }
 
 /// Whether enough space is left.
-pub(crate) fn is_roomy() -> bool {
+pub(crate) fn has_stack_space() -> bool {
     // Its address is the current position.
     let marker = std::hint::black_box(0_u8);
     let here = std::ptr::from_ref(&marker).addr();

@@ -1,15 +1,18 @@
-//! Futures on the thread of an event loop, which writes their commands and reads their replies.
+//! Runs futures on the thread of an event loop, which writes their commands and reads their replies.
 //!
-//! The loop watches one descriptor, and calls [`OnLoop::look`] when it is readable. The commands of one turn are written
-//! together at its end, or when there are enough for the server to begin. If the previous turn had only one command,
-//! they are written immediately.
+//! The loop watches one descriptor, and calls [`LoopDriver::look`] when it is readable. The commands of one turn are
+//! written together at its end, or when there are enough for the server to begin. If the previous turn had only one
+//! caller, they are written immediately.
 
 use std::io;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
-use crate::foreground::{ENOUGH, Here, Poller, Reactor, is_roomy};
-use crate::runtime::{Exclusive, Visitor, WakeHandle, fork_generation};
+use super::current_thread::{self, Driving};
+use super::poller::Poller;
+use super::reactor::Reactor;
+use super::submitted::Submitted;
+use crate::runtime::{Exclusive, Visitor, WakeHandle, fork_generation, has_stack_space};
 
 /// The number of the wake-up descriptor among the watched descriptors.
 const WAKE: u64 = u64::MAX;
@@ -17,7 +20,7 @@ const WAKE: u64 = u64::MAX;
 const GUEST: u64 = u64::MAX - 1;
 
 /// The futures and connections of one event loop.
-pub(super) struct OnLoop<T> {
+pub(crate) struct LoopDriver<T> {
     poller: Arc<Poller>,
     waker: Arc<WakeHandle>,
     /// The process of the loop.
@@ -26,16 +29,15 @@ pub(super) struct OnLoop<T> {
 }
 
 /// Polls the woken futures, and appends the results.
-type Drive<T> = Box<dyn FnMut(&mut Context<'_>, &mut Vec<T>) + Send>;
+type PollWoken<T> = Box<dyn FnMut(&mut Context<'_>, &mut Vec<T>) + Send>;
 
 /// The state that only the loop's thread uses.
 struct Work<T> {
-    /// Polls the woken futures.
-    drive: Drive<T>,
+    poll_woken: PollWoken<T>,
     /// The connections in use.
     reactor: Reactor,
-    /// The number of commands since the last look with commands, and in the period before.
-    asked: (usize, usize),
+    /// The commands that are not written yet.
+    submitted: Submitted,
     /// The number of consecutive looks without a result for this loop.
     in_vain: u8,
 }
@@ -46,65 +48,59 @@ const MAX_IN_VAIN: u8 = 4;
 /// The number of polls before the other callbacks of the loop run.
 const MAX_POLLS: usize = 8;
 
-impl<T> OnLoop<T> {
-    /// Creates the state of this thread's loop. Returns an error if its stack is almost full.
-    pub(super) fn new(drive: Drive<T>) -> io::Result<Self> {
-        if !is_roomy() {
+impl<T> LoopDriver<T> {
+    /// Creates the driver of this thread's loop. Returns an error if its stack is almost full, or on systems without
+    /// epoll.
+    pub(crate) fn new(poll_woken: PollWoken<T>) -> io::Result<Self> {
+        if !has_stack_space() {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
         let (poller, waker) = (Arc::new(Poller::new()?), WakeHandle::of_loop()?);
         poller.add(waker.descriptor(), WAKE)?;
-        let reactor = Reactor::new(Arc::clone(&poller));
-        let work = Work { drive, reactor, asked: (0, 0), in_vain: 0 };
+        let reactor = Reactor::watched_by(Arc::clone(&poller));
+        let work = Work { poll_woken, reactor, submitted: Submitted::default(), in_vain: 0 };
         Ok(Self { poller, waker, generation: fork_generation(), work: Exclusive::new(work) })
     }
 
     /// The descriptor to watch.
-    pub(super) fn descriptor(&self) -> i32 {
+    pub(crate) fn descriptor(&self) -> i32 {
         self.poller.descriptor()
     }
 
     /// Adds a descriptor of the loop, which is watched too.
-    pub(super) fn add(&self, descriptor: i32) -> io::Result<()> {
+    pub(crate) fn add(&self, descriptor: i32) -> io::Result<()> {
         self.poller.add(descriptor, GUEST)
     }
 
-    /// Makes the loop look, from any thread.
-    pub(super) fn ring(&self) {
-        self.waker.ring();
-    }
-
-    /// Starts new futures. Returns the results so far, and false if [`OnLoop::flush`] must write the commands.
-    pub(super) fn begin(&self) -> (Vec<T>, bool) {
+    /// Starts new futures. Returns the results so far, and false if [`LoopDriver::flush`] must write the commands.
+    pub(crate) fn begin(&self) -> (Vec<T>, bool) {
         if !self.is_here() {
-            self.ring();
+            // The loop looks, in its own process.
+            self.waker.ring();
             return (Vec::new(), true);
         }
-        let done = self.with(|work, waker| {
+        let begun = self.with(|work, waker| {
             let done = work.poll(waker);
-            let alone = work.asked.0 <= 1 && work.asked.1 <= 1;
-            if alone || work.asked.0 % ENOUGH == 0 {
-                work.reactor.write();
+            if work.submitted.is_due() {
+                work.write();
             }
-            let written = alone || !work.reactor.is_unwritten();
-            if !written {
-                work.reactor.supervise();
-            }
-            (done, written)
+            // This loop may be blocked before it flushes.
+            work.submitted.supervise();
+            (done, work.submitted.is_empty())
         });
-        done.unwrap_or((Vec::new(), true))
+        begun.unwrap_or((Vec::new(), true))
     }
 
     /// Writes the commands of this turn of the loop.
-    pub(super) fn flush(&self) {
+    pub(crate) fn flush(&self) {
         if self.is_here() {
-            self.with(|work, _| work.reactor.write());
+            self.with(|work, _| work.write());
         }
     }
 
     /// Reads the available replies, and polls the futures that wait for them. Returns the results, and whether the
     /// descriptor that the loop added is readable.
-    pub(super) fn look(&self) -> (Vec<T>, bool) {
+    pub(crate) fn look(&self) -> (Vec<T>, bool) {
         if !self.is_here() {
             return (Vec::new(), false);
         }
@@ -113,12 +109,10 @@ impl<T> OnLoop<T> {
             waker.look();
             let guest = !work.read_only(waker) && work.read_all(&self.poller, waker);
             work.note(guest || waker.is_rung());
-            if work.asked.0 > 0 {
-                work.asked = (0, work.asked.0);
-            }
+            work.submitted.begin_period();
             let done = work.poll(waker);
             // Commands that follow from a reply are not held back.
-            work.reactor.write();
+            work.write();
             (done, guest)
         });
         looked.unwrap_or_default()
@@ -133,7 +127,7 @@ impl<T> OnLoop<T> {
     fn with<A>(&self, act: impl FnOnce(&mut Work<T>, &Arc<WakeHandle>) -> A) -> Option<A> {
         let used = self.work.try_with(Visitor::Thread, |work| act(work, &self.waker));
         if used.is_none() {
-            self.ring();
+            self.waker.ring();
         }
         used.map(|(result, _)| result)
     }
@@ -144,22 +138,27 @@ impl<T> Work<T> {
     fn poll(&mut self, handle: &Arc<WakeHandle>) -> Vec<T> {
         let waker = Waker::from(Arc::clone(handle));
         let mut done = Vec::new();
-        let asking = Here::asking();
+        let driving = Driving::begin(false);
         let asleep = (0..MAX_POLLS).any(|_| {
             handle.look();
-            (self.drive)(&mut Context::from_waker(&waker), &mut done);
+            (self.poll_woken)(&mut Context::from_waker(&waker), &mut done);
             handle.begin_sleep()
         });
         if !asleep {
             // The other callbacks of the loop run first.
             handle.look_later();
         }
-        for way in Here::take_asked() {
-            self.asked.0 += 1;
-            self.reactor.note(way);
+        let submitted = current_thread::take_submitted();
+        if !submitted.is_empty() {
+            self.submitted.count();
         }
-        drop(asking);
+        submitted.iter().for_each(|connection| self.submitted.add(connection));
+        drop(driving);
         done
+    }
+
+    fn write(&mut self) {
+        self.reactor.write(self.submitted.take());
     }
 
     /// Reads the only connection, without asking the poller. Returns false if that woke no future. Any other readable
@@ -168,9 +167,10 @@ impl<T> Work<T> {
         self.reactor.read_only() && waker.is_rung()
     }
 
-    /// Records whether the look had a result. Otherwise, the loop was woken for the renewals of leases, which are not its work.
+    /// Records whether the look had a result. Otherwise, the loop was woken for the renewals of leases, which are not its
+    /// work.
     fn note(&mut self, of_use: bool) {
-        self.in_vain = if of_use || self.asked.0 > 0 { 0 } else { self.in_vain + 1 };
+        self.in_vain = if of_use || self.submitted.recent() > 0 { 0 } else { self.in_vain + 1 };
         if self.in_vain == MAX_IN_VAIN {
             self.in_vain = 0;
             self.reactor.release_roles();
@@ -184,9 +184,19 @@ impl<T> Work<T> {
             match number {
                 WAKE => waker.clear(),
                 GUEST => guest = true,
-                number => self.reactor.read(number),
+                // A look that finds the connection in use is repeated, because the descriptor stays readable.
+                number => {
+                    self.reactor.read(number);
+                }
             }
         }
         guest
+    }
+}
+
+/// The background thread writes the last commands, and reads the replies.
+impl<T> Drop for Work<T> {
+    fn drop(&mut self) {
+        self.submitted.delegate();
     }
 }
