@@ -5,8 +5,8 @@ use pyo3::prelude::*;
 use crate::runtime::submit::submit;
 use crate::runtime::wait::wait;
 
-/// Panics at this place: in a call, in the future that a call waits for, in the future of asyncio, or in the conversion of
-/// its result. For the tests.
+/// Panics at this place: in a call, in the future that a call waits for, in the future of asyncio, or in the conversion
+/// of its result. For the tests.
 #[pyfunction]
 #[pyo3(signature = (place: "str") -> "object")]
 pub(crate) fn _panic_for_tests(py: Python<'_>, place: &str) -> PyResult<Py<PyAny>> {

@@ -1,5 +1,5 @@
-// Structured clones of a lease, a lock or a client are rejected with an error that names the class. Without it, the copy
-// would be an empty object.
+// Structured clones of a lease, a lock or a client are rejected with an error that names the class. Without it, the
+// copy would be an empty object.
 import assert from "node:assert/strict";
 import { serialize } from "node:v8";
 import { MessageChannel, Worker } from "node:worker_threads";

@@ -26,7 +26,8 @@ slow(
     const uses = 1000;
     const { code, stderr, lines } = await program("wake-ups", [shared.server.url, uses]);
     assert.equal(code, 0, stderr);
-    // A timer wakes the background thread a few times a second. Reading both replies of each use would wake it 2,000 times.
+    // A timer wakes the background thread a few times a second. Reading both replies of each use would wake it 2,000
+    // times.
     assert.ok(Number(lines[0]) < uses / 4, lines[0]);
   },
 );

@@ -1,4 +1,5 @@
-// Rules that differ from other lock libraries. The table with that title in tests/README.md lists them with their tests.
+// Rules that differ from other lock libraries. The table with that title in tests/README.md lists them with their
+// tests.
 import assert from "node:assert/strict";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { configure, lock as lockOfDefaultClient, Redlock } from "redlock-native";

@@ -1,4 +1,5 @@
-//! An acquire that a coroutine awaits. Its future completes when the nodes have replied, and the task then takes the lease.
+//! An acquire that a coroutine awaits. Its future completes when the nodes have replied, and the task then takes the
+//! lease.
 //!
 //! `runtime::completions` runs the future and resumes the task.
 
@@ -42,7 +43,8 @@ impl Acquire {
 
 #[pymethods]
 impl Acquire {
-    /// Starts the acquire, or repeats it. Returns an asyncio future that is done when it has a result. Then call `accept`.
+    /// Starts the acquire, or repeats it. Returns an asyncio future that is done when it has a result. Then call
+    /// `accept`.
     #[pyo3(signature = () -> "asyncio.Future[None]")]
     fn start<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let kept = Arc::new(Mutex::new(None));

@@ -43,8 +43,8 @@ impl LoopFuture {
         Bound::new(py, Self { event_loop: event_loop.clone().unbind(), state, blocking, unseen })
     }
 
-    /// Whether tasks of this loop can await this future. They must be asyncio's own tasks. In debug mode, the loop measures
-    /// each of its steps, which this future would bypass.
+    /// Whether tasks of this loop can await this future. They must be asyncio's own tasks. In debug mode, the loop
+    /// measures each of its steps, which this future would bypass.
     pub(super) fn suits(event_loop: &Bound<'_, PyAny>) -> PyResult<bool> {
         static FUTURE: Once<Py<PyAny>> = Once::new();
         let py = event_loop.py();

@@ -1,5 +1,5 @@
-// Acquires and releases a lock repeatedly, and prints how often the background thread woke up meanwhile. The arguments are
-// the URL of the node and the number of uses.
+// Acquires and releases a lock repeatedly, and prints how often the background thread woke up meanwhile. The arguments
+// are the URL of the node and the number of uses.
 import { readdirSync, readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redlock } from "redlock-native";

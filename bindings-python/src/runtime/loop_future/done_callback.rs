@@ -60,8 +60,8 @@ impl DoneCallback {
         call_soon.call((&self.function, future), Some(&options)).map(drop)
     }
 
-    /// Calls it immediately if it resumes a task, otherwise in the next iteration of the loop. Raises only exceptions that
-    /// end the loop.
+    /// Calls it immediately if it resumes a task, otherwise in the next iteration of the loop. Raises only exceptions
+    /// that end the loop.
     pub(super) fn call(
         &self,
         event_loop: &Bound<'_, PyAny>,

@@ -47,8 +47,9 @@ pub(super) const KINDS: usize = 3;
 pub(super) const ATTEMPTS: usize = 0;
 pub(super) const RELEASES: usize = 2;
 
-/// Returns the kinds, which are recognized by their prefix. It does not match commands for several keys or with fencing,
-/// extends that must write for `WAIT`, and releases that keep the key for `min_hold`. These are sent separately.
+/// Returns the kinds, which are recognized by their prefix. It does not match commands for several keys or with
+/// fencing, extends that must write for `WAIT`, and releases that keep the key for `min_hold`. These are sent
+/// separately.
 fn kinds() -> &'static [Kind; KINDS] {
     static ALL: OnceBox<[Kind; KINDS]> = OnceBox::new();
     ALL.get_or_init(|| {
@@ -92,16 +93,11 @@ impl Combinable {
         let length: usize = str::from_utf8(from_key.get(1..digits_end)?).ok()?.parse().ok()?;
         let encoded_key = digits_end + length + 4;
         let key_end = kind.prefix.len() + encoded_key;
-        let (tail, tail_length) = match kind.script {
-            Some(_) => (kind.suffix, kind.suffix.len()),
-            None => (READ_PREFIX, READ_LENGTH + encoded_key),
-        };
-        let arguments_end = bytes.len().checked_sub(tail_length)?;
-        (key_end <= arguments_end && bytes[arguments_end..].starts_with(tail)).then_some(Self {
-            kind,
-            key_end,
-            arguments_end,
-        })
+        let read = (READ_PREFIX, READ_LENGTH + encoded_key);
+        let (tail, length) = kind.script.map_or(read, |_| (kind.suffix, kind.suffix.len()));
+        let arguments_end = bytes.len().checked_sub(length)?;
+        let matches = key_end <= arguments_end && bytes[arguments_end..].starts_with(tail);
+        matches.then_some(Self { kind, key_end, arguments_end })
     }
 
     /// Returns the position of its kind in [`kinds`].
@@ -120,7 +116,6 @@ impl Combinable {
 pub(super) struct Batch {
     members: Vec<InFlight>,
     kind: Option<&'static Kind>,
-    /// The encoded keys.
     keys: Vec<u8>,
     /// The encoded arguments of all keys, or for attempts the whole `SET` commands.
     arguments: Vec<u8>,
@@ -186,9 +181,7 @@ pub(crate) type Expected = VecDeque<Request>;
 
 /// A request whose reply is expected.
 pub(crate) enum Request {
-    /// A single command.
     Single(InFlight),
-    /// Commands of one kind in one request.
     Combined(Combined),
 }
 
@@ -220,7 +213,6 @@ impl Request {
 
 /// Commands of one kind that were sent together.
 pub(crate) struct Combined {
-    /// The commands.
     pub(super) members: Vec<InFlight>,
     /// The position of their kind in [`kinds`].
     pub(super) kind: usize,
@@ -346,16 +338,15 @@ pub(super) mod tests {
 
     #[test]
     fn combined_script_has_keys_before_arguments() {
+        let check = |members: [InFlight; 3], script: usize, arguments: &[&str]| {
+            let mut expected = cmd("EVALSHA");
+            expected.arg(&scripts()[script].digest).arg(3).arg(&["a", "b\r\n", ""]).arg(arguments);
+            assert_eq!(combined(members).1, expected.get_packed_command());
+        };
         let members = [extend("a", "ours"), extend("b\r\n", "theirs"), extend("", "x")];
-        let mut expected = cmd("EVALSHA");
-        expected.arg(&scripts()[EXTEND_MANY].digest).arg(3).arg(&["a", "b\r\n", ""]);
-        expected.arg(&["ours", "10000", "theirs", "10000", "x", "10000"]);
-        assert_eq!(combined(members).1, expected.get_packed_command());
+        check(members, EXTEND_MANY, &["ours", "10000", "theirs", "10000", "x", "10000"]);
         let members = [release("a", "ours"), release("b\r\n", "theirs"), release("", "x")];
-        let mut expected = cmd("EVALSHA");
-        expected.arg(&scripts()[RELEASE_MANY].digest).arg(3).arg(&["a", "b\r\n", ""]);
-        expected.arg(&["ours", "theirs", "x"]);
-        assert_eq!(combined(members).1, expected.get_packed_command());
+        check(members, RELEASE_MANY, &["ours", "theirs", "x"]);
     }
 
     #[test]
