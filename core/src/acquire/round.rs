@@ -1,4 +1,5 @@
-//! Runs one round of an acquire: sends the requests, counts the votes and classifies the result.
+//! Runs one round of an acquire: sends the requests, counts the votes, and grants the lease if a quorum voted for it in
+//! time.
 //!
 //! The caller ([`super::attempt`]) decides which node gets the first request and when to give up. [`VoteRound`] sends,
 //! counts and rolls back. Dropping a round at any await leaves no key behind.

@@ -1,4 +1,4 @@
-//! Runs the futures of one event loop.
+//! Runs the futures of one event loop, for example those of asyncio acquires, and returns their results in batches.
 //!
 //! They run on the loop's thread if it can watch their connections ([`LoopDriver`]), otherwise in one task on the
 //! background thread. Handing over many futures wakes that thread once, and finished ones return as one batch. One task

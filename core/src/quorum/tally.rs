@@ -1,7 +1,7 @@
-//! The arithmetic of a vote, without I/O or clock.
+//! The arithmetic of a vote: whether a quorum granted or still can, and how much of a TTL is lost to clock drift.
 //!
-//! Every decision of a round is one of these comparisons. The shared vectors in `tests/vectors/tally.toml` specify
-//! them.
+//! It has no I/O and reads no clock. Every decision of a round is one of these comparisons. The shared vectors in
+//! `tests/vectors/tally.toml` specify them.
 
 use std::time::Duration;
 

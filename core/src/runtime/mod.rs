@@ -1,4 +1,7 @@
 //! The threads and the process: the background thread, how threads sleep and are woken, forks, and the process's end.
+//!
+//! After a fork, the child uses nothing that threads of the parent serve. [`per_process`] makes such values again at
+//! their next use.
 
 // For the files that tests/models includes, where loom's atomics replace it.
 pub(crate) use std::sync::atomic;

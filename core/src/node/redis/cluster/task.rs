@@ -1,4 +1,4 @@
-//! Runs the task of a cluster, which redirects commands and maintains the map.
+//! Runs the task of a cluster, which maintains the map, and forwards commands that have no owner or no waiting caller.
 //!
 //! Only commands that a server could not serve pass through here, together with their waiting callers. The order of a
 //! key's votes and deletes is preserved, because only the waiting caller of a redirected vote sends it again, and

@@ -1,4 +1,4 @@
-//! The connection of a node, which threads and the connection's task use in turn.
+//! The connection of a node, which several waiting threads and the connection's task use in turn.
 //!
 //! A thread that waits for a reply writes the command and reads the reply itself. A hop to another thread and back costs
 //! more than the rest of an acquire. No thread waits for the connection ([`Exclusive`]), so a thread that is suspended

@@ -1,4 +1,5 @@
-//! A connection, for the threads and event loops that wait for its replies.
+//! A connection, for the threads and event loops that wait for its replies. If two of them want the reader role, the
+//! connection's task soon reads for both.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};

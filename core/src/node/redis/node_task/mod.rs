@@ -1,4 +1,5 @@
-//! Maintains the connection to one server: connects, serves, detects the end, and reconnects with the pending deletes.
+//! Maintains the connection to one server: connects, serves, detects the end, pauses, and reconnects with the pending
+//! deletes.
 //!
 //! Replies have the order of the commands. The connection is implemented here, while the `redis` crate encodes and
 //! parses. Late replies, pending deletes, pushes and silence require control of both ends of one queue.

@@ -243,7 +243,8 @@ impl Decoder {
         (self.round_trip * round_trips).min(self.longest_vote.max(SILENCE)).max(least)
     }
 
-    /// Ends the connection. The commands without a reply fail, unless it ended well.
+    /// Ends the connection. If it broke, the commands without a reply fail with `fault`, and deletes among them become
+    /// pending.
     pub(crate) fn end(
         mut self,
         mut encoder: Encoder,

@@ -1,4 +1,4 @@
-//! The callbacks that are called when a future is done.
+//! The callbacks that a future calls when it is done. One of them resumes the task that awaits it.
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -9,23 +9,25 @@ use crate::once::{Once, intern};
 use crate::runtime::ending::Inside;
 
 /// A callback of a future.
-pub(super) struct Waiting {
+pub(super) struct DoneCallback {
     function: Py<PyAny>,
     context: Option<Py<PyAny>>,
-    /// A task: it sees to whatever is raised in it.
+    /// Whether it resumes a task of asyncio, which handles every exception of its code.
     is_task: bool,
 }
 
-impl Waiting {
-    /// As `add_done_callback` is given it.
-    pub(super) fn of(
+impl DoneCallback {
+    /// Creates a callback from the arguments of `add_done_callback`. Without a context it runs in a copy of the current
+    /// one.
+    pub(super) fn new(
         py: Python<'_>,
         function: Py<PyAny>,
         context: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
         static COPY: Once<Py<PyAny>> = Once::new();
-        let of = function.bind(py).getattr_opt(intern!(py, "__self__"))?;
-        let is_task = context.is_some() && of.map_or(Ok(false), |of| of.is_instance(task(py)?))?;
+        let owner = function.bind(py).getattr_opt(intern!(py, "__self__"))?;
+        let is_task =
+            context.is_some() && owner.map_or(Ok(false), |owner| owner.is_instance(task(py)?))?;
         let context = match context {
             None => Some(COPY.import(py, "contextvars", "copy_context")?.call0()?.unbind()),
             context => context,
@@ -33,64 +35,65 @@ impl Waiting {
         Ok(Self { function, context, is_task })
     }
 
-    /// What these call.
-    pub(super) fn functions(of: &[Self], py: Python<'_>) -> Vec<Py<PyAny>> {
-        of.iter().map(|waiting| waiting.function.clone_ref(py)).collect()
+    /// Returns the functions of these callbacks.
+    pub(super) fn functions(callbacks: &[Self], py: Python<'_>) -> Vec<Py<PyAny>> {
+        callbacks.iter().map(|callback| callback.function.clone_ref(py)).collect()
     }
 
-    /// Takes those out that call one of these.
-    pub(super) fn take(out_of: &mut Vec<Self>, functions: &[Py<PyAny>]) -> Vec<Self> {
-        out_of
-            .extract_if(.., |waiting| functions.iter().any(|gone| gone.is(&waiting.function)))
+    /// Removes and returns the callbacks with one of these functions.
+    pub(super) fn remove(callbacks: &mut Vec<Self>, functions: &[Py<PyAny>]) -> Vec<Self> {
+        callbacks
+            .extract_if(.., |callback| functions.iter().any(|one| one.is(&callback.function)))
             .collect()
     }
 
-    /// In the loop's next turn.
+    /// Calls it in the next iteration of the loop.
     pub(super) fn call_soon(
         &self,
         event_loop: &Bound<'_, PyAny>,
-        of: &Bound<'_, PyAny>,
+        future: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        let py = of.py();
+        let py = future.py();
         let options = PyDict::new(py);
         options.set_item(intern!(py, "context"), &self.context)?;
         let call_soon = event_loop.getattr(intern!(py, "call_soon"))?;
-        call_soon.call((&self.function, of), Some(&options)).map(drop)
+        call_soon.call((&self.function, future), Some(&options)).map(drop)
     }
 
-    /// Here and now, if it is a task. Raises what is to end the loop.
+    /// Calls it immediately if it resumes a task, otherwise in the next iteration of the loop. Raises only exceptions
+    /// that end the loop.
     pub(super) fn call(
         &self,
         event_loop: &Bound<'_, PyAny>,
-        of: &Bound<'_, PyAny>,
+        future: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        let py = of.py();
+        let py = future.py();
         let Some(context) = self.context.as_ref().filter(|_| self.is_task) else {
-            return self.call_soon(event_loop, of);
+            return self.call_soon(event_loop, future);
         };
         if nests(py)? {
-            return self.call_soon(event_loop, of);
+            return self.call_soon(event_loop, future);
         }
         let Some(_inside) = Inside::begin() else {
-            return self.call_soon(event_loop, of);
+            return self.call_soon(event_loop, future);
         };
-        match context.call_method1(py, intern!(py, "run"), (&self.function, of)) {
-            // Another task runs here, and it runs a nested loop.
+        match context.call_method1(py, intern!(py, "run"), (&self.function, future)) {
+            // Another task is in the middle of a step, because it runs a nested loop.
             Err(error) if error.is_instance_of::<PyRuntimeError>(py) => {
-                self.call_soon(event_loop, of)
+                self.call_soon(event_loop, future)
             }
             called => called.map(drop),
         }
     }
 
-    /// For the garbage collector: what it keeps.
+    /// For the garbage collector.
     pub(super) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.function)?;
         visit.call(&self.context)
     }
 }
 
-/// asyncio's own class of tasks.
+/// Returns asyncio's own class of tasks.
 fn task(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
     static TASK: Once<Py<PyAny>> = Once::new();
     TASK.import(py, "_asyncio", "Task")
@@ -105,7 +108,7 @@ fn nests(py: Python<'_>) -> PyResult<bool> {
     Ok(!asyncio.bind(py).getattr(intern!(py, "Task"))?.is(task(py)?))
 }
 
-/// Those of `functions` that are equal to this one.
+/// Returns those of `functions` that are equal to this one.
 pub(super) fn equal(functions: Vec<Py<PyAny>>, to: &Bound<'_, PyAny>) -> PyResult<Vec<Py<PyAny>>> {
     let mut equal = Vec::new();
     for function in functions {

@@ -1,4 +1,4 @@
-//! What a future comes to, and what is raised of it.
+//! The outcome of a future, and the exceptions that it raises.
 
 use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
@@ -6,22 +6,22 @@ use pyo3::types::PyDict;
 
 use crate::once::Once;
 
-/// What a future has come to.
+/// The outcome of a future.
 pub(super) enum Outcome {
     Result(Py<PyAny>),
-    /// As an object: the collector must see what it holds, the frames that it went through.
+    /// A Python object, so that the garbage collector sees the frames in its traceback.
     Error(Py<PyBaseException>),
-    /// With what `cancel` was given.
+    /// The message that was passed to `cancel`.
     Cancelled(Py<PyAny>),
 }
 
 impl Outcome {
-    /// What a call came to.
+    /// Converts the result of a call.
     pub(super) fn of(py: Python<'_>, answer: PyResult<Py<PyAny>>) -> Self {
         answer.map_or_else(|error| Self::Error(error.into_value(py)), Self::Result)
     }
 
-    /// The same: what is made of it takes calls into Python, which no lock is held across.
+    /// Copies the outcome. Converting it calls Python code, so that must not happen under the lock of the future.
     pub(super) fn clone_ref(&self, py: Python<'_>) -> Self {
         match self {
             Self::Result(result) => Self::Result(result.clone_ref(py)),
@@ -30,7 +30,7 @@ impl Outcome {
         }
     }
 
-    /// For the collector.
+    /// For the garbage collector.
     pub(super) fn traverse(&self, visit: &pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
         match self {
             Self::Result(kept) | Self::Cancelled(kept) => visit.call(kept),
@@ -38,15 +38,15 @@ impl Outcome {
         }
     }
 
-    /// As asyncio calls it.
-    pub(super) fn word(&self) -> &'static str {
+    /// Returns the state as asyncio names it.
+    pub(super) fn state(&self) -> &'static str {
         match self {
             Self::Result(_) | Self::Error(_) => "finished",
             Self::Cancelled(_) => "cancelled",
         }
     }
 
-    /// The result, or what is raised in its place.
+    /// Returns the result, or raises the error.
     pub(super) fn get(self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         match self {
             Self::Result(result) => Ok(result),
@@ -75,7 +75,10 @@ pub(super) fn pending(py: Python<'_>) -> PyErr {
 }
 
 /// Reports an exception that was never retrieved to the loop.
-pub(super) fn tell(event_loop: &Bound<'_, PyAny>, error: &Py<PyBaseException>) -> PyResult<()> {
+pub(super) fn report_unretrieved(
+    event_loop: &Bound<'_, PyAny>,
+    error: &Py<PyBaseException>,
+) -> PyResult<()> {
     let py = event_loop.py();
     let about = PyDict::new(py);
     about.set_item("message", "Future exception was never retrieved")?;

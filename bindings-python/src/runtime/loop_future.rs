@@ -1,11 +1,11 @@
-//! A future for asyncio tasks that resumes its task immediately when the reply is read. asyncio's own future resumes it
-//! one loop iteration later, which costs more than the rest of the call.
+//! The future that an asyncio task awaits. It resumes the task as soon as the event loop has read the reply.
 //!
-//! It implements what asyncio requires of a future that a task awaits, or that is passed to `gather`, `shield` or
+//! asyncio's own future resumes the task one loop iteration later, which costs more than the rest of the call. This one
+//! has every method that asyncio requires of a future that a task awaits, or that is passed to `gather`, `shield` or
 //! `wait`.
 
+mod done_callback;
 mod outcome;
-mod waiting;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -15,12 +15,12 @@ use pyo3::prelude::*;
 
 use super::lock;
 use crate::once::{Once, intern};
-use outcome::{Outcome, pending, tell};
-use waiting::{Waiting, equal};
+use done_callback::{DoneCallback, equal};
+use outcome::{Outcome, pending, report_unretrieved};
 
 /// The future of a call.
-#[pyclass(frozen, weakref, module = "redlock", name = "_Asked")]
-pub(super) struct Asked {
+#[pyclass(frozen, weakref, module = "redlock", name = "_LoopFuture")]
+pub(super) struct LoopFuture {
     event_loop: Py<PyAny>,
     state: Mutex<State>,
     /// Tells a task that this object is a future that it may await.
@@ -32,18 +32,19 @@ pub(super) struct Asked {
 #[derive(Default)]
 struct State {
     outcome: Option<Outcome>,
-    waiting: Vec<Waiting>,
+    callbacks: Vec<DoneCallback>,
 }
 
-impl Asked {
+impl LoopFuture {
     /// Creates a future of this loop.
     pub(super) fn make<'py>(event_loop: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Self>> {
         let (state, blocking, unseen) = Default::default();
-        let of = event_loop.clone().unbind();
-        Bound::new(event_loop.py(), Self { event_loop: of, state, blocking, unseen })
+        let py = event_loop.py();
+        Bound::new(py, Self { event_loop: event_loop.clone().unbind(), state, blocking, unseen })
     }
 
-    /// Whether the tasks of this loop are asyncio's own, and the loop is not in debug mode, which measures each step.
+    /// Whether tasks of this loop can await this future. They must be asyncio's own tasks. In debug mode, the loop
+    /// measures each of its steps, which this future would bypass.
     pub(super) fn suits(event_loop: &Bound<'_, PyAny>) -> PyResult<bool> {
         static FUTURE: Once<Py<PyAny>> = Once::new();
         let py = event_loop.py();
@@ -65,17 +66,17 @@ impl Asked {
     pub(super) fn settle(slf: &Bound<'_, Self>, answer: PyResult<Py<PyAny>>) -> PyResult<()> {
         let (me, event_loop) = (slf.get(), slf.get().event_loop.bind(slf.py()));
         me.unseen.store(answer.is_err(), Ordering::Relaxed);
-        let mut waiting = me.end(Outcome::of(slf.py(), answer)).into_iter();
-        let first = waiting.next();
-        waiting.try_for_each(|waiting| waiting.call_soon(event_loop, slf))?;
+        let mut callbacks = me.end(Outcome::of(slf.py(), answer)).into_iter();
+        let first = callbacks.next();
+        callbacks.try_for_each(|callback| callback.call_soon(event_loop, slf))?;
         first.map_or(Ok(()), |first| first.call(event_loop, slf))
     }
 
-    /// Returns the callbacks to call.
-    fn end(&self, outcome: Outcome) -> Vec<Waiting> {
+    /// Stores the outcome. Returns the callbacks to call.
+    fn end(&self, outcome: Outcome) -> Vec<DoneCallback> {
         let mut state = lock(&self.state);
         state.outcome = Some(outcome);
-        std::mem::take(&mut state.waiting)
+        std::mem::take(&mut state.callbacks)
     }
 
     /// The result, or `None` while it is pending.
@@ -92,7 +93,7 @@ impl Asked {
 }
 
 #[pymethods]
-impl Asked {
+impl LoopFuture {
     fn get_loop(&self, py: Python<'_>) -> Py<PyAny> {
         self.event_loop.clone_ref(py)
     }
@@ -138,21 +139,21 @@ impl Asked {
         function: Py<PyAny>,
         context: Option<Py<PyAny>>,
     ) -> PyResult<()> {
-        let waiting = Waiting::of(slf.py(), function, context)?;
+        let callback = DoneCallback::new(slf.py(), function, context)?;
         let mut state = lock(&slf.get().state);
         if state.outcome.is_none() {
-            state.waiting.push(waiting);
+            state.callbacks.push(callback);
             return Ok(());
         }
         drop(state);
-        waiting.call_soon(slf.get().event_loop.bind(slf.py()), slf)
+        callback.call_soon(slf.get().event_loop.bind(slf.py()), slf)
     }
 
     fn remove_done_callback(&self, function: &Bound<'_, PyAny>) -> PyResult<usize> {
-        let there = Waiting::functions(&lock(&self.state).waiting, function.py());
+        let functions = DoneCallback::functions(&lock(&self.state).callbacks, function.py());
         // Outside of the lock, because comparing or dropping callbacks may run user code.
-        let gone = equal(there, function)?;
-        let removed = Waiting::take(&mut lock(&self.state).waiting, &gone);
+        let equal = equal(functions, function)?;
+        let removed = DoneCallback::remove(&mut lock(&self.state).callbacks, &equal);
         Ok(removed.len())
     }
 
@@ -162,10 +163,10 @@ impl Asked {
         if me.is_done() {
             return Ok(false);
         }
-        let waiting = me.end(Outcome::Cancelled(msg.unwrap_or_else(|| slf.py().None())));
+        let callbacks = me.end(Outcome::Cancelled(msg.unwrap_or_else(|| slf.py().None())));
         // A task may cancel the future during one of its steps, so the callbacks are scheduled.
         let event_loop = me.event_loop.bind(slf.py());
-        waiting.into_iter().try_for_each(|waiting| waiting.call_soon(event_loop, slf))?;
+        callbacks.into_iter().try_for_each(|callback| callback.call_soon(event_loop, slf))?;
         Ok(true)
     }
 
@@ -184,8 +185,8 @@ impl Asked {
 
     fn __repr__(&self) -> String {
         format!(
-            "<redlock._Asked {}>",
-            lock(&self.state).outcome.as_ref().map_or("pending", Outcome::word)
+            "<redlock._LoopFuture {}>",
+            lock(&self.state).outcome.as_ref().map_or("pending", Outcome::state)
         )
     }
 
@@ -213,18 +214,18 @@ impl Asked {
     fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
         visit.call(&self.event_loop)?;
         let Ok(state) = self.state.try_lock() else { return Ok(()) };
-        state.waiting.iter().try_for_each(|waiting| waiting.traverse(&visit))?;
+        state.callbacks.iter().try_for_each(|callback| callback.traverse(&visit))?;
         state.outcome.as_ref().map_or(Ok(()), |outcome| outcome.traverse(&visit))
     }
 
     fn __clear__(&self) {
-        let waiting = std::mem::take(&mut lock(&self.state).waiting);
-        drop(waiting);
+        let callbacks = std::mem::take(&mut lock(&self.state).callbacks);
+        drop(callbacks);
     }
 }
 
 /// Reports an exception that was never retrieved to the loop, as asyncio's own futures do.
-impl Drop for Asked {
+impl Drop for LoopFuture {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         let Some(Outcome::Error(error)) = state.outcome.take_if(|_| *self.unseen.get_mut()) else {
@@ -233,7 +234,7 @@ impl Drop for Asked {
         Python::try_attach(|py| {
             // Another exception may be pending here.
             let current = PyErr::take(py);
-            if let Err(error) = tell(self.event_loop.bind(py), &error) {
+            if let Err(error) = report_unretrieved(self.event_loop.bind(py), &error) {
                 error.write_unraisable(py, None);
             }
             if let Some(current) = current {
@@ -244,5 +245,5 @@ impl Drop for Asked {
 }
 
 pub(super) fn make_class(py: Python<'_>) {
-    drop(py.get_type::<Asked>());
+    drop(py.get_type::<LoopFuture>());
 }
