@@ -143,7 +143,6 @@ const CORE: &[&str] = &[
     "node",
     "node::client_name",
     "node::credentials::provider",
-    "node::credentials::thread",
     "node::credentials",
     "node::watch",
     "node::changes",
