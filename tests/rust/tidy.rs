@@ -56,7 +56,6 @@ fn each_dependency_is_used_only_where_allowed() {
             "node/redis/mod.rs",
             "node/redis/cluster/mod.rs",
             "node/credentials/provider.rs",
-            "node/credentials/thread.rs",
             "node/redis/sentinel/mod.rs",
         ],
     );

@@ -96,39 +96,19 @@ impl RedisNode {
         watch: Arc<Watch>,
     ) -> Self {
         let (queue, commands, connection) = queue(runtime);
-        let (url, link) = (target.url.clone(), Arc::new(Link::default()));
-        let (route, time) = (Arc::new(target.route.clone()), Arc::clone(&clock));
-        let dialect = Dialect::of(&target.needs, &link);
-        let context = Context::new(target, time, watch, Arc::clone(&link), commands);
+        let this = Self::leading_to(queue, &target, Arc::clone(&clock));
+        let context = Context::new(target, clock, watch, Arc::clone(&this.link), commands);
         // The task outlives the node while deletes are pending.
         background::spawn(NodeTask::new(context, connection).run()).detach();
-        Self { url, route, queue, link, clock, dialect }
+        this
     }
 
     /// Creates a node whose commands another task takes from its queue.
     fn leading_to(queue: Queue, target: &Target, clock: Arc<dyn Clock>) -> Self {
-        let (url, route) = (target.url.clone(), Arc::new(target.route.clone()));
-        let link = Arc::default();
+        let (url, route, link) =
+            (target.url.clone(), Arc::new(target.route.clone()), Arc::default());
         let dialect = Dialect::of(&target.needs, &link);
         Self { url, route, queue, link, clock, dialect }
-    }
-
-    /// Queues a redirected command, or one that waited for its owner.
-    fn give(&self, in_flight: InFlight) {
-        self.queue.put(in_flight);
-    }
-
-    /// Sends an internal command and returns its reply.
-    fn question(
-        &self,
-        command: Command,
-    ) -> impl Future<Output = Result<Value, Fault>> + Send + use<> {
-        send(&self.queue, command)
-    }
-
-    /// Redacts the server's text in an error.
-    fn redact(&self, fault: Fault) -> Fault {
-        self.route.redact_fault(fault)
     }
 
     /// Sends a vote, of one or two commands.
@@ -194,11 +174,6 @@ fn unless_replaced(
 
 const GONE: &str = "the client is closed, or the node's task failed";
 
-/// Builds a command that gets its reply as soon as there is a connection. It is never sent.
-fn ready(key: &str) -> Command {
-    plain(redis::cmd("GETRANGE").arg(key).arg(0).arg(0), protocol::Purpose::Ready)
-}
-
 /// Sends the command when called. The future returns the reply.
 fn send(
     queue: &Queue,
@@ -230,7 +205,9 @@ impl Node for RedisNode {
         if self.is_connected(key) {
             return Box::pin(std::future::ready(Ok(())));
         }
-        Box::pin(self.ask(ready(key), |_| Ok(())))
+        // It gets its reply as soon as there is a connection, and is never sent.
+        let read = redis::cmd("GETRANGE").arg(key).arg(0).arg(0).clone();
+        Box::pin(self.ask(plain(&read, protocol::Purpose::Ready), |_| Ok(())))
     }
 
     fn guard_fault(&self, key: &str) -> Option<Fault> {

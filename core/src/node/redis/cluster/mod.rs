@@ -2,7 +2,7 @@
 //!
 //! A command for a key goes to the owner of the key's slot. The owner is looked up in the map, and the command then
 //! runs as on a [`RedisNode`]. The [`task`] maintains the map and redirects deletes. Any other redirected command is
-//! sent again by its waiting caller. Before there is a map, the task handles every command.
+//! sent again by its waiting caller ([`redirects`]). Before there is a map, the task handles every command.
 
 mod discovery;
 mod map;
@@ -81,7 +81,7 @@ impl ClusterNode {
     /// Sends a command to the owner of the key's slot, and again while servers redirect it.
     fn ask<T, R>(
         &self,
-        key: Option<&String>,
+        key: &str,
         timeout: Duration,
         send: impl Fn(&RedisNode) -> R + Send + 'static,
     ) -> Reply<T>
@@ -89,19 +89,20 @@ impl ClusterNode {
         T: 'static,
         R: Future<Output = Result<T, Fault>> + Send + 'static,
     {
-        let (map, clock) = (Arc::clone(&self.map), Arc::clone(&self.clock));
-        // A lock always has a key.
-        let slot = key.map_or(0, |key| slot(key));
+        let (map, clock, slot) = (Arc::clone(&self.map), Arc::clone(&self.clock), slot(key));
         let send = move || send(&map.load().owner(slot).node);
         Box::pin(follow(clock, timeout, send(), send))
     }
 
-    /// Returns the owner of the keys' slot.
-    fn owner(&self, keys: &[String]) -> Arc<Member> {
-        // A lock always has a key.
-        let slot = keys.first().map_or(0, |key| slot(key));
-        Arc::clone(self.map.load().owner(slot))
+    /// Returns the owner of the key's slot.
+    fn owner(&self, key: &str) -> Arc<Member> {
+        Arc::clone(self.map.load().owner(slot(key)))
     }
+}
+
+/// Returns the first key, whose slot is that of all keys. A lock always has one.
+fn first(keys: &[String]) -> &str {
+    keys.first().map_or("", String::as_str)
 }
 
 impl Node for ClusterNode {
@@ -114,35 +115,34 @@ impl Node for ClusterNode {
     }
 
     fn pushes(&self, key: &str) -> bool {
-        self.map.load().owner(slot(key)).node.pushes(key)
+        self.owner(key).node.pushes(key)
     }
 
     fn is_connected(&self, key: &str) -> bool {
-        self.map.load().owner(slot(key)).node.is_connected(key)
+        self.owner(key).node.is_connected(key)
     }
 
     fn connected(&self, key: &str) -> Reply<()> {
-        self.map.load().owner(slot(key)).node.connected(key)
+        self.owner(key).node.connected(key)
     }
 
     fn guard_fault(&self, key: &str) -> Option<Fault> {
-        self.map.load().owner(slot(key)).node.guard_fault(key)
+        self.owner(key).node.guard_fault(key)
     }
 
     fn still_counts(&self, key: &str, asked: Instant) -> bool {
-        self.map.load().owner(slot(key)).node.still_counts(key, asked)
+        self.owner(key).node.still_counts(key, asked)
     }
 
     fn acquire(&self, claim: &Claim, params: VoteParams) -> Reply<Vote> {
         let same = claim.clone();
-        self.ask(claim.keys.first(), params.timeout, move |owner| owner.vote(&same, params))
+        self.ask(first(&claim.keys), params.timeout, move |owner| owner.vote(&same, params))
     }
 
     fn extend(&self, claim: &Claim, params: VoteParams) -> Reply<Extension> {
         let (map, asked) = (Arc::clone(&self.map), self.clock.now());
-        let slot = claim.keys.first().map_or(0, |key| slot(key));
-        let same = claim.clone();
-        let reply = self.ask(claim.keys.first(), params.timeout, move |owner| {
+        let (slot, same) = (slot(first(&claim.keys)), claim.clone());
+        let reply = self.ask(first(&claim.keys), params.timeout, move |owner| {
             owner.ask(owner.dialect.extend(&same, params), reply::extension)
         });
         Box::pin(async move {
@@ -153,25 +153,25 @@ impl Node for ClusterNode {
     }
 
     fn release(&self, claim: &Claim, owed: Duration) -> Reply<bool> {
-        self.owner(&claim.keys).node.release(claim, owed)
+        self.owner(first(&claim.keys)).node.release(claim, owed)
     }
 
     fn release_late(&self, claim: &Claim, owed: Duration) -> Reply<bool> {
-        self.owner(&claim.keys).node.release_late(claim, owed)
+        self.owner(first(&claim.keys)).node.release_late(claim, owed)
     }
 
     fn shorten(&self, claim: &Claim, owed: Duration, stay: Duration) -> Reply<bool> {
-        self.owner(&claim.keys).node.shorten(claim, owed, stay)
+        self.owner(first(&claim.keys)).node.shorten(claim, owed, stay)
     }
 
     fn inspect(&self, key: &str) -> Reply<Option<Holder>> {
-        let key = key.to_owned();
-        self.ask(Some(&key.clone()), TIMEOUT, move |owner| owner.inspect(&key))
+        let same = key.to_owned();
+        self.ask(key, TIMEOUT, move |owner| owner.inspect(&same))
     }
 
     fn force_release(&self, keys: &[String]) -> Reply<bool> {
         let all = keys.to_vec();
-        self.ask(keys.first(), TIMEOUT, move |owner| owner.force_release(&all))
+        self.ask(first(keys), TIMEOUT, move |owner| owner.force_release(&all))
     }
 
     fn reconnects(&self) -> u64 {

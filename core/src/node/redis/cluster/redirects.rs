@@ -81,7 +81,6 @@ impl Redirect {
     }
 }
 
-/// An event of a connection for its cluster.
 pub(crate) enum ConnectionEvent {
     /// A command that must continue at another server.
     Redirected(InFlight, Redirect),
@@ -89,7 +88,6 @@ pub(crate) enum ConnectionEvent {
     SlotReported(Redirect),
     /// A pending delete and its redirects. It also becomes pending at the next owner of the key.
     DeletePending(Command, Redirects),
-    /// The connection is open.
     Opened,
     /// The connection ended, or could not be opened.
     Ended,

@@ -164,7 +164,7 @@ impl State {
             Some(owner) => {
                 let mut in_flight = InFlight::unheard(command);
                 in_flight.redirects = Redirects { asking: false, ..redirects };
-                owner.node.give(in_flight);
+                owner.node.queue.put(in_flight);
             }
             None if self.unsent_votes.has_vote_of(&command) => {}
             None => drop(self.pending.add(command, self.clock.now())),
@@ -255,7 +255,7 @@ impl State {
             match owner.filter(|(slot, owner)| {
                 owner.address.is_some() && moved.binary_search(slot).is_ok()
             }) {
-                Some((_, owner)) => owner.node.give(InFlight::unheard(command)),
+                Some((_, owner)) => owner.node.queue.put(InFlight::unheard(command)),
                 None => drop(self.pending.add(command, now)),
             }
         }

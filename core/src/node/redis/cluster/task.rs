@@ -36,11 +36,9 @@ const SHUTDOWN_REPLIES: (Duration, Duration) = (Duration::from_secs(1), Duration
 /// Completes with whether all work of a closed client has ended.
 type Shutdown = Pin<Box<dyn Future<Output = bool> + Send>>;
 
-/// The task of a cluster.
 pub(super) struct Task {
     /// Commands whose owner is not known.
     unassigned: UnboundedReceiver<InFlight>,
-    /// Events of the connections.
     events: UnboundedReceiver<(ServerAddress, ConnectionEvent)>,
     state: State,
     /// Commands that wait for the discovery.
@@ -120,7 +118,7 @@ impl Task {
         let owner = map.owner(slot);
         in_flight.redirects.asking = false;
         if owner.address.is_some() {
-            owner.node.give(in_flight);
+            owner.node.queue.put(in_flight);
             return;
         }
         let (now, running) = (self.state.clock.now(), self.state.discovery.is_running());
@@ -196,7 +194,7 @@ impl Task {
             }
         };
         match to {
-            Some(to) if is_immediate(in_flight.redirects) => to.node.give(in_flight),
+            Some(to) if is_immediate(in_flight.redirects) => to.node.queue.put(in_flight),
             _ => self.delayed.push(Box::pin(async move {
                 sleep(pause).await;
                 rested(&mut in_flight.redirects);

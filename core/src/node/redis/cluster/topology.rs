@@ -24,7 +24,6 @@ pub(super) struct Range {
     pub(super) last: u16,
     /// The master.
     pub(super) owner: ServerAddress,
-    /// Its ID in the cluster.
     pub(super) id: String,
     /// The configuration epoch of the master, or 0 if it is hidden.
     pub(super) epoch: u64,

@@ -58,7 +58,6 @@ impl CompoundReply {
         self.asked == Operation::Delete
     }
 
-    /// Returns the echo.
     pub(crate) fn echo(&self) -> &str {
         &self.echo
     }

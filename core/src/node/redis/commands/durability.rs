@@ -27,7 +27,6 @@ impl Durability {
         self == Self::default()
     }
 
-    /// Returns the name of the command.
     pub(crate) fn name(self) -> &'static str {
         if self.fsync { "WAITAOF" } else { "WAIT" }
     }

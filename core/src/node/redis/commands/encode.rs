@@ -2,7 +2,6 @@
 //!
 //! The commands of the `redis` crate first collect their arguments and then encode them, which costs noticeably more.
 
-/// The encoded requests.
 pub(crate) struct RequestBuffer(Vec<u8>);
 
 /// The overhead of an argument, which is also enough for the digits of a number.
@@ -55,7 +54,6 @@ impl RequestBuffer {
         self
     }
 
-    /// Returns the encoded bytes.
     pub(crate) fn bytes(self) -> Vec<u8> {
         self.0
     }

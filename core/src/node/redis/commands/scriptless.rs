@@ -30,10 +30,8 @@ pub(crate) enum Delete {
 }
 
 impl Delete {
-    /// All commands.
     pub(crate) const ALL: [Self; 2] = [Self::IfEq, Self::Ex];
 
-    /// Returns the name of the command.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::IfEq => "DELIFEQ",

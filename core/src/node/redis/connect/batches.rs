@@ -6,20 +6,21 @@
 use std::time::Duration;
 
 use redis::{Cmd, Value};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::clock::{Clock, SystemClock};
 use crate::node::Fault;
-use crate::node::redis::io::stream::Stream;
+use crate::node::redis::io::open::open;
+use crate::node::redis::io::socket::Socket;
 use crate::node::redis::protocol::Parser;
+use crate::node::redis::url::Endpoint;
 
 /// The maximum length of a reply. A longer one is an error, so that it takes no memory. `INFO` takes a few KiB.
 const LARGEST: usize = 64 << 10;
 
 /// An open connection, and the bytes that were read after the last reply.
 pub(crate) struct BatchConnection {
-    /// The stream. It is logged in once the handshake has completed.
-    pub(crate) stream: Stream,
+    /// The socket. It is logged in once the handshake has completed.
+    pub(crate) socket: Socket,
     /// The parser, which may hold a push that directly followed the handshake.
     pub(crate) parser: Parser,
     /// Whether the server closed the connection instead of replying. It may not support a command.
@@ -29,9 +30,12 @@ pub(crate) struct BatchConnection {
 }
 
 impl BatchConnection {
-    /// Starts on a new stream.
-    pub(crate) fn over(stream: Stream) -> Self {
-        Self { stream, parser: Parser::default(), hung_up: false, round_trip: None }
+    /// Opens a connection without a login.
+    pub(crate) async fn open(endpoint: &Endpoint) -> Result<Self, Fault> {
+        let socket = open(endpoint).await.map_err(|error| {
+            Fault::new("cannot connect: ").saying(&error.to_string(), "").by(&error)
+        })?;
+        Ok(Self { socket, parser: Parser::default(), hung_up: false, round_trip: None })
     }
 
     /// Sends all commands at once. Returns one reply for each, without pushes.
@@ -56,13 +60,7 @@ impl BatchConnection {
     /// Sends all commands at once, and reads nothing.
     pub(crate) async fn tell(&mut self, commands: &[Cmd]) -> Result<(), Fault> {
         let bytes: Vec<u8> = commands.iter().flat_map(Cmd::get_packed_command).collect();
-        let written = self.stream.write_all(&bytes).await;
-        // TLS may have accepted bytes that are not written yet.
-        let written = match written {
-            Ok(()) => self.stream.flush().await,
-            failed => failed,
-        };
-        match written {
+        match self.socket.send(&bytes).await {
             Ok(()) => Ok(()),
             Err(error) => Err(self.refused_write(error).await),
         }
@@ -70,8 +68,8 @@ impl BatchConnection {
 
     /// Returns why writing failed. With TLS the server may have sent the reason.
     async fn refused_write(&mut self, error: std::io::Error) -> Fault {
-        if self.stream.is_tls()
-            && let Err(reason) = self.stream.read_buf(&mut self.parser.unread).await
+        if self.socket.is_tls()
+            && let Err(reason) = self.socket.receive(&mut self.parser.unread).await
         {
             return self.broken(&reason);
         }
@@ -82,7 +80,7 @@ impl BatchConnection {
     fn broken(&mut self, error: &std::io::Error) -> Fault {
         // An inner error means that the server has sent the reason.
         self.hung_up = self.parser.partial() == 0 && error.get_ref().is_none();
-        Fault::new(format!("the connection broke: {}", self.stream.explained(error))).by(error)
+        Fault::new(format!("the connection broke: {}", self.socket.explained(error))).by(error)
     }
 
     /// Reads the next reply or push. Dropping the future loses nothing.
@@ -94,8 +92,7 @@ impl BatchConnection {
                     return Err(Fault::new("the reply to the greeting is too large"));
                 }
                 Ok(None) => {
-                    let unread = &mut self.parser.unread;
-                    let read = match self.stream.read_buf(unread).await {
+                    let read = match self.socket.receive(&mut self.parser.unread).await {
                         Ok(read) => read,
                         Err(error) => return Err(self.broken(&error)),
                     };
@@ -125,9 +122,4 @@ impl BatchConnection {
 /// Whether it begins with a TLS alert of any version, which a TLS server sends to a plain client.
 fn is_tls_record(bytes: &[u8]) -> bool {
     matches!(bytes, [0x15, 3, ..])
-}
-
-/// The error for a server that cannot be reached.
-pub(crate) fn cannot_connect(error: &std::io::Error) -> Fault {
-    Fault::new("cannot connect: ").saying(&error.to_string(), "").by(error)
 }

@@ -89,7 +89,6 @@ async fn ask_all(
     }
 }
 
-/// The replies of the handshake.
 struct HandshakeReplies {
     connection: BatchConnection,
     hello: Option<Option<i64>>,

@@ -1,4 +1,4 @@
-//! Opens the stream to a server, logs in, and selects the protocol.
+//! Opens the connection to a server, logs in, and selects the protocol.
 //!
 //! A server, or a proxy in front of it, may not support `HELLO` or other commands. That is detected by an error without a
 //! code, or by the end of the connection. The latter may have another cause, so
@@ -6,12 +6,11 @@
 
 use redis::{ServerError, Value, cmd};
 
-use super::batches::{BatchConnection, cannot_connect};
+use super::batches::BatchConnection;
 use crate::node::Fault;
 use crate::node::redis::commands::errors::{
     has_code, is_full, is_unknown, refusal, text_of, words,
 };
-use crate::node::redis::io::stream::Stream;
 use crate::node::redis::url::Endpoint;
 
 /// The features that a connection does not use, because the server, or a proxy in front of it, does not support them.
@@ -70,7 +69,7 @@ pub(crate) async fn connect(
         if without.hello {
             break;
         }
-        let mut connection = open_stream(endpoint).await?;
+        let mut connection = BatchConnection::open(endpoint).await?;
         // Sent first and alone, because it determines the protocol of later replies.
         match log_in(&mut connection, endpoint).await {
             Ok(Protocol::Resp3(id)) => return Ok((connection, Some(id))),
@@ -83,7 +82,7 @@ pub(crate) async fn connect(
             Err(fault) => return Err(fault),
         }
     }
-    let mut connection = open_stream(endpoint).await?;
+    let mut connection = BatchConnection::open(endpoint).await?;
     log_in_without_hello(&mut connection, endpoint).await.map_err(|fault| {
         if !connection.hung_up {
             return fault;
@@ -99,11 +98,6 @@ pub(crate) async fn connect(
     // Only the end of a connection was the reason, unless an earlier call found another one.
     without.doubtful |= !std::mem::replace(&mut without.hello, true);
     Ok((connection, None))
-}
-
-async fn open_stream(endpoint: &Endpoint) -> Result<BatchConnection, Fault> {
-    let stream = Stream::connect(endpoint).await.map_err(|error| cannot_connect(&error))?;
-    Ok(BatchConnection::over(stream))
 }
 
 /// The protocol of a connection.

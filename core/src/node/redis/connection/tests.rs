@@ -19,7 +19,7 @@ use crate::node::redis::commands::scripts::ping;
 use crate::node::redis::connect::Target;
 use crate::node::redis::connect::login::Without;
 use crate::node::redis::io::socket::Socket;
-use crate::node::redis::io::stream::Stream;
+use crate::node::redis::io::transport::Transport;
 use crate::node::redis::link::Link;
 use crate::node::redis::protocol::{
     Decoder, Encoder, InFlight, Parser, PendingDeletes, PushHandler, UnsentVotes,
@@ -44,7 +44,7 @@ impl Ends {
         let (ours, server) = tokio::net::UnixStream::pair().unwrap();
         let server = server.into_std().unwrap();
         server.set_nonblocking(false).unwrap();
-        let socket = Socket::of(Stream::Unix(ours)).unwrap();
+        let socket = Socket::over(Transport::unix(ours).unwrap());
         let Ok(Address::Redis(route)) = Address::parse("redis://127.0.0.1") else { unreachable!() };
         let (key_prefix, durability) = ("lock:".to_owned(), Durability::default());
         let needs = Needs { key_prefix, durability, scripts: None };

@@ -21,9 +21,8 @@ use tokio::task::yield_now;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::connect::Opening;
-use super::connect::batches::{BatchConnection, cannot_connect};
+use super::connect::batches::BatchConnection;
 use super::connection::Connection;
-use super::io::socket::Socket;
 use super::link::VotesFrom;
 use super::node_task::context::{Backlog, Context};
 use super::protocol::{Decoder, Encoder, InFlight, PushHandler, TICK};
@@ -82,8 +81,7 @@ impl<'a> ConnectionTask<'a> {
             login.map_or_else(|| found.endpoint.clone(), |login| found.endpoint.with_login(login));
         let renewal =
             greeting.login.and_then(|(provider, granted)| Renewal::of(provider, &granted));
-        let BatchConnection { stream, parser, round_trip, .. } = greeting.connection;
-        let socket = Socket::of(stream).map_err(|error| cannot_connect(&error))?;
+        let BatchConnection { socket, parser, round_trip, .. } = greeting.connection;
         let Some(backlog) = context.backlog.take() else { return Err(Fault::new(PANICKED)) };
         let Backlog { commands, unsent_votes, pending } = backlog;
         let (news, pause) = (context.resolver.news(), context.ends_at_redirects());

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::{Value, cmd};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
 
@@ -35,10 +34,6 @@ const QUIET: Duration = Duration::from_secs(1);
 const ROUND_TRIPS: u32 = 3;
 /// The pause after an attempt to open the connection has failed.
 const RETRY: Duration = Duration::from_secs(30);
-
-/// The minimum size of a read. With only the room that was left over, a third of the notifications arrived in two
-/// reads, which woke a waiter one turn later.
-const READ: usize = 1024;
 
 /// The second connection, or the attempt to open it.
 pub(crate) struct Notifications {
@@ -180,12 +175,7 @@ impl Notifications {
 
 impl Line {
     async fn send(&mut self, bytes: &[u8]) -> Result<(), Fault> {
-        let stream = &mut self.connection.stream;
-        let sent = async {
-            stream.write_all(bytes).await?;
-            stream.flush().await
-        };
-        match tokio::time::timeout(SILENCE, sent).await {
+        match tokio::time::timeout(SILENCE, self.connection.socket.send(bytes)).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(Fault::new(format!("the connection broke: {error}")).by(&error)),
             Err(_) => {
@@ -200,8 +190,7 @@ impl Line {
         let parser = &mut self.connection.parser;
         // Bytes may have arrived directly after the handshake.
         if parser.unread.is_empty() || parser.partial() > 0 {
-            parser.unread.reserve(READ);
-            match self.connection.stream.read_buf(&mut parser.unread).await {
+            match self.connection.socket.receive(&mut parser.unread).await {
                 Ok(0) => return Event::Broken(Fault::new("the server closed the connection")),
                 Ok(count) => parser.count_read(count),
                 Err(error) => {

@@ -1,9 +1,9 @@
 //! Opens sockets and moves bytes: TCP, Unix sockets and TLS. No module here knows what the bytes mean.
 //!
-//! A [`stream`](stream) is opened in a runtime. The open connection then is a [`socket`](socket) that any thread may use,
-//! without blocking.
+//! A connection is opened in a runtime ([`open`]). It then is a [`socket`] that any thread may use, without
+//! blocking.
 
+pub(super) mod open;
 pub(super) mod socket;
-pub(super) mod stream;
 pub(super) mod tls;
-mod transport;
+pub(super) mod transport;

@@ -1,14 +1,14 @@
 //! Implements non-blocking reads and writes on an open connection, from any thread in turn.
 //!
-//! A runtime opens the connection ([`super::stream`]) and hands it over. A waiting thread uses the descriptor. A
-//! waiting task has its runtime watch the socket ([`Socket::poll_readable`]), which is registered there only while a
-//! task waits.
+//! A waiting thread uses the descriptor. A waiting task has its runtime watch the socket ([`Socket::poll_readable`]), which
+//! is registered there only while a task waits.
 
+use std::future::poll_fn;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use std::sync::mpsc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 #[cfg(unix)]
@@ -16,15 +16,18 @@ use std::os::fd::{AsRawFd, RawFd};
 #[cfg(unix)]
 use tokio::io::unix::AsyncFd;
 
+use bytes::BytesMut;
 use tokio::io::Interest;
 
-use super::stream::Stream;
 use super::transport::Transport;
 #[cfg(feature = "tls")]
 use tokio_rustls::rustls::ClientConnection;
 
 /// The maximum time that a thread blocks in a socket, because it cannot be woken there.
 pub(crate) const MAX_RECEIVE: Duration = Duration::from_millis(40);
+/// The minimum size of a read. With only the room that was left over, a third of the notifications arrived in two
+/// reads, which woke a waiter one turn later.
+const RECEIVED: usize = 1024;
 
 /// An open connection that never blocks.
 pub(crate) struct Socket {
@@ -47,18 +50,21 @@ pub(crate) struct Socket {
     )
 )]
 impl Socket {
-    /// Takes an open connection from its runtime.
-    pub(crate) fn of(stream: Stream) -> io::Result<Self> {
-        Ok(match stream {
-            Stream::Tcp(stream) => Self::over(Transport::tcp(stream)?),
+    /// Creates a plain connection.
+    pub(crate) fn over(wire: Transport) -> Self {
+        Self {
+            wire: Arc::new(wire),
             #[cfg(feature = "tls")]
-            Stream::Tls(stream) => {
-                let (stream, tls) = stream.into_inner();
-                Self { tls: Some(Box::new(tls)), ..Self::over(Transport::tcp(stream)?) }
-            }
+            tls: None,
             #[cfg(unix)]
-            Stream::Unix(stream) => Self::over(Transport::unix(stream)?),
-        })
+            listed: None,
+        }
+    }
+
+    /// Creates a connection with TLS, whose handshake is complete.
+    #[cfg(feature = "tls")]
+    pub(super) fn secured(wire: Transport, tls: ClientConnection) -> Self {
+        Self { tls: Some(Box::new(tls)), ..Self::over(wire) }
     }
 
     /// Returns the socket for a thread that blocks in it. Not with TLS, whose bytes are not the plain data.
@@ -72,16 +78,6 @@ impl Socket {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     pub(crate) fn shutdown(&self) {
         self.wire.shutdown();
-    }
-
-    fn over(wire: Transport) -> Self {
-        Self {
-            wire: Arc::new(wire),
-            #[cfg(feature = "tls")]
-            tls: None,
-            #[cfg(unix)]
-            listed: None,
-        }
     }
 
     /// Whether data is encrypted, so that it is accepted before it is written.
@@ -155,12 +151,68 @@ impl Socket {
         Ok(())
     }
 
+    /// Explains an error of the connection.
+    pub(crate) fn explained(&self, error: &io::Error) -> String {
+        #[cfg(feature = "tls")]
+        if self.is_tls() {
+            return super::tls::explained(error);
+        }
+        error.to_string()
+    }
+
     /// Whether accepted bytes are not written yet.
     pub(crate) fn is_unflushed(&self) -> bool {
         #[cfg(feature = "tls")]
         return self.tls.as_ref().is_some_and(|tls| tls.wants_write());
         #[cfg(not(feature = "tls"))]
         false
+    }
+}
+
+/// Reads and writes that wait, while the task that opens the connection is its only user.
+impl Socket {
+    /// Waits for bytes, and appends them. Returns 0 at the end. Dropping the future loses nothing.
+    pub(crate) async fn receive(&mut self, into: &mut BytesMut) -> io::Result<usize> {
+        poll_fn(|cx| {
+            loop {
+                let begin = into.len();
+                into.resize(begin + RECEIVED, 0);
+                let read = self.read(&mut into[begin..]);
+                into.truncate(begin + *read.as_ref().unwrap_or(&0));
+                match read {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        self.spent(Interest::READABLE);
+                        ready!(self.poll_readable(cx))?;
+                    }
+                    read => return Poll::Ready(read),
+                }
+            }
+        })
+        .await
+    }
+
+    /// Writes all of these bytes. TLS accepts bytes before it writes them.
+    pub(crate) async fn send(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        poll_fn(|cx| {
+            loop {
+                let written = match bytes {
+                    [] => self.flush(),
+                    bytes_left => self.write(bytes_left).map(|count| bytes = &bytes_left[count..]),
+                };
+                match written {
+                    Ok(()) if !bytes.is_empty() => {}
+                    Ok(()) if !self.is_unflushed() => return Poll::Ready(Ok(())),
+                    Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
+                        return Poll::Ready(Err(error));
+                    }
+                    _ => {
+                        self.spent(Interest::WRITABLE);
+                        ready!(self.poll_writable(cx))?;
+                    }
+                }
+            }
+        })
+        .await
     }
 }
 

@@ -183,7 +183,6 @@ impl Decoder {
         fault
     }
 
-    /// Sends the pending deletes.
     pub(crate) fn send_pending_deletes(&mut self) {
         self.followups.push(Followup::PendingDeletes(self.pending.take()));
     }

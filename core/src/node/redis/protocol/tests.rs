@@ -100,7 +100,6 @@ impl Connection {
         self.decoder.expected.iter().map(|request| request.members().len()).collect()
     }
 
-    /// Ends the connection. Returns the pending deletes.
     fn end(self) -> PendingDeletes {
         let Self { encoder, decoder, now, .. } = self;
         decoder.end(encoder, Some(&Fault::new("broken")), now).1

@@ -11,9 +11,8 @@ use tokio::time::timeout;
 use crate::node::Fault;
 use crate::node::redis::commands::errors::words;
 use crate::node::redis::commands::reply;
-use crate::node::redis::connect::batches::{BatchConnection, cannot_connect};
+use crate::node::redis::connect::batches::BatchConnection;
 use crate::node::redis::connect::login::{Protocol, log_in};
-use crate::node::redis::io::stream::Stream;
 use crate::node::redis::url::Endpoint;
 
 /// The primary that one sentinel reports.
@@ -110,8 +109,7 @@ pub(crate) struct Sentinel {
 impl Sentinel {
     /// Connects and logs in.
     pub(crate) async fn open(endpoint: &Endpoint) -> Result<Self, Fault> {
-        let stream = Stream::connect(endpoint).await.map_err(|error| cannot_connect(&error))?;
-        let mut connection = BatchConnection::over(stream);
+        let mut connection = BatchConnection::open(endpoint).await?;
         let resp3 = matches!(log_in(&mut connection, endpoint).await?, Protocol::Resp3(_));
         Ok(Self { connection, resp3 })
     }

@@ -271,7 +271,6 @@ impl Session {
         self.decoder.replied() < self.kept || self.is_unwritten()
     }
 
-    /// Returns its state.
     pub(super) fn state(&self) -> SessionState {
         let (open, unwritten) = (self.is_open(), self.is_unwritten());
         let idle = !self.more && !open && !unwritten;

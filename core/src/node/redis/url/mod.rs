@@ -26,7 +26,6 @@ use rules::{check, invalid_url, unreadable, without_zone};
 /// The address of a server, and the login to use there.
 #[derive(Clone)]
 pub(crate) struct Endpoint {
-    /// The address.
     pub(crate) address: PeerAddr,
     /// `None` for the user `default`, or for no login without a password.
     pub(crate) username: Option<String>,
@@ -34,7 +33,6 @@ pub(crate) struct Endpoint {
     pub(crate) password: Option<String>,
     /// Selected at connect. A connection starts with database 0.
     pub(crate) db: i64,
-    /// The parameters of the URL.
     pub(crate) parameters: Arc<Parameters>,
     /// The name of the connection at the server.
     pub(crate) client_name: String,

@@ -30,7 +30,6 @@ pub(crate) struct Parameters {
     pub(crate) node_timeout: Option<Given<Duration>>,
     /// The time limit of one attempt to connect.
     pub(crate) connect_timeout: Option<Given<Duration>>,
-    /// The TLS options.
     pub(crate) tls: TlsOptions,
     /// The first parameter that requires TLS.
     pub(crate) tls_by: Option<&'static str>,

@@ -2,9 +2,8 @@
 //!
 //! Other modules read the files. The content of a file, or of a value that should have been a path, is never shown.
 
-use std::fmt;
 #[cfg(feature = "tls")]
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 #[cfg(feature = "tls")]
 use tokio_rustls::rustls::ClientConfig;
@@ -23,7 +22,7 @@ use crate::text::spelled;
 /// let client = Redlock::builder(["rediss://10.0.0.7"]).tls(tls).build();
 /// assert_eq!(client.unwrap_err().kind(), redlock::ErrorKind::Invalid); // files are read here
 /// ```
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use = "Builder::tls gives them to a client"]
 pub struct TlsOptions {
     pub(crate) ca: Option<Pem>,
@@ -31,8 +30,7 @@ pub struct TlsOptions {
     pub(crate) key: Option<Pem>,
     pub(crate) server_name: Option<String>,
     pub(crate) verify: Option<bool>,
-    #[cfg(feature = "tls")]
-    pub(super) config: Option<Arc<ClientConfig>>,
+    pub(super) config: Option<OwnConfig>,
 }
 
 impl TlsOptions {
@@ -91,57 +89,38 @@ impl TlsOptions {
     /// ```
     #[cfg(feature = "tls")]
     pub fn config(mut self, config: impl Into<Arc<ClientConfig>>) -> Self {
-        self.config = Some(config.into());
+        self.config = Some(OwnConfig(config.into()));
         self
     }
 }
 
-impl fmt::Debug for TlsOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("TlsOptions");
-        shown
-            .field("ca", &self.ca)
-            .field("cert", &self.cert)
-            .field("key", &self.key)
-            .field("server_name", &self.server_name)
-            .field("verify", &self.verify);
-        #[cfg(feature = "tls")]
-        shown.field("config", &self.config.is_some());
-        shown.finish()
-    }
-}
+/// A configuration of the program. Its address is all that can be compared, and its content is not shown.
+#[cfg(feature = "tls")]
+#[derive(Clone)]
+pub(super) struct OwnConfig(pub(super) Arc<ClientConfig>);
 
-impl PartialEq for TlsOptions {
+#[cfg(feature = "tls")]
+impl PartialEq for OwnConfig {
     fn eq(&self, other: &Self) -> bool {
-        let same = |of: &Self| {
-            (
-                of.ca.clone(),
-                of.cert.clone(),
-                of.key.clone(),
-                of.server_name.clone(),
-                of.verify,
-                of.config_at(),
-            )
-        };
-        same(self) == same(other)
+        Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
-impl Eq for TlsOptions {}
+#[cfg(feature = "tls")]
+impl Eq for OwnConfig {}
+
+#[cfg(feature = "tls")]
+impl fmt::Debug for OwnConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("..")
+    }
+}
+
+/// There is none in a build without TLS.
+#[cfg(not(feature = "tls"))]
+type OwnConfig = std::convert::Infallible;
 
 impl TlsOptions {
-    /// Returns the address of the program's configuration, which is all that can be compared.
-    #[cfg(feature = "tls")]
-    fn config_at(&self) -> Option<usize> {
-        self.config.as_ref().map(|config| Arc::as_ptr(config) as usize)
-    }
-
-    #[cfg(not(feature = "tls"))]
-    #[expect(clippy::unused_self, reason = "as with the feature")]
-    fn config_at(&self) -> Option<usize> {
-        None
-    }
-
     /// Returns the names of the options that are set, in order.
     fn given(&self) -> impl Iterator<Item = &'static str> {
         [
@@ -150,7 +129,7 @@ impl TlsOptions {
             ("tls_key", self.key.is_some()),
             ("tls_server_name", self.server_name.is_some()),
             ("tls_verify", self.verify.is_some()),
-            ("tls_config", self.config_at().is_some()),
+            ("tls_config", self.config.is_some()),
         ]
         .into_iter()
         .filter_map(|(option, given)| given.then_some(option))
@@ -182,7 +161,7 @@ impl TlsOptions {
     /// Checks the options as far as possible without reading a file.
     pub(super) fn check(&self) -> Result<()> {
         let conflicts = |option: &&str| !matches!(*option, "tls_config" | "tls_server_name");
-        if let (Some(_), Some(option)) = (self.config_at(), self.given().find(conflicts)) {
+        if let (Some(_), Some(option)) = (&self.config, self.given().find(conflicts)) {
             return Err(Error::invalid(format!(
                 "{} is set together with {}, but already includes it. Remove one of them",
                 spelled("tls_config"),

@@ -43,7 +43,7 @@ impl Tls {
         let config = options
             .config
             .as_ref()
-            .map_or_else(|| configured(options), |own| Ok(Arc::clone(own)))?;
+            .map_or_else(|| configured(options), |own| Ok(Arc::clone(&own.0)))?;
         Ok(Self { config, server_name })
     }
 

@@ -1,6 +1,4 @@
-//! Opens the byte stream to a server: TCP, TLS or a Unix socket, as one type.
-//!
-//! It is an enum and not a boxed trait, because most connections use plain TCP and then cost only a comparison.
+//! Opens a connection to a server: TCP, TLS or a Unix socket.
 //!
 //! A host name may have several addresses. The first one that accepts is used (RFC 8305, "Happy Eyeballs"). Otherwise an
 //! unreachable first address would use up the time limit of every attempt.
@@ -8,137 +6,47 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use socket2::{SockRef, TcpKeepalive};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-#[cfg(unix)]
-use tokio::net::UnixStream;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 
 #[cfg(feature = "tls")]
 use tokio_rustls::TlsConnector;
-#[cfg(feature = "tls")]
-use tokio_rustls::client::TlsStream;
 
-#[cfg(feature = "tls")]
-use super::tls::explained;
+use super::socket::Socket;
+use super::transport::Transport;
 use crate::node::redis::url::{Endpoint, PeerAddr};
 
-/// An open stream to a server.
-pub(crate) enum Stream {
-    /// Plain TCP.
-    Tcp(TcpStream),
-    /// TLS over TCP. Boxed, because its state is large.
-    #[cfg(feature = "tls")]
-    Tls(Box<TlsStream<TcpStream>>),
-    /// A Unix socket.
-    #[cfg(unix)]
-    Unix(UnixStream),
-}
-
-impl Stream {
-    /// Opens the stream. Errors are explained.
-    pub(crate) async fn connect(endpoint: &Endpoint) -> io::Result<Self> {
-        match &endpoint.address {
-            PeerAddr::Tcp(host, port) => {
-                Ok(Self::Tcp(tcp_connect(host, *port, endpoint.parameters.family).await?))
-            }
-            #[cfg(feature = "tls")]
-            PeerAddr::Tls(host, port) => {
-                let tls =
-                    endpoint.tls.as_ref().ok_or_else(|| io::Error::other("no TLS options"))?;
-                // Checked before the connection is opened, because a wrong name is an error in the options.
-                let name = tls.name_for(host).map_err(io::Error::other)?;
-                let stream = tcp_connect(host, *port, endpoint.parameters.family).await?;
-                let connector = TlsConnector::from(std::sync::Arc::clone(&tls.config));
-                let secured = connector.connect(name, stream).await;
-                let stream = secured.map_err(|error| io::Error::other(explained(&error)))?;
-                Ok(Self::Tls(Box::new(stream)))
-            }
-            #[cfg(not(feature = "tls"))]
-            PeerAddr::Tls(..) => Err(io::Error::other("no TLS")),
-            #[cfg(unix)]
-            PeerAddr::Unix(path) => UnixStream::connect(path).await.map(Self::Unix),
-            #[cfg(not(unix))]
-            PeerAddr::Unix(_) => Err(io::Error::other("this system has no Unix sockets")),
+/// Opens the connection. Errors are explained.
+pub(crate) async fn open(endpoint: &Endpoint) -> io::Result<Socket> {
+    let family = endpoint.parameters.family;
+    let transport = match &endpoint.address {
+        PeerAddr::Tcp(host, port) => Transport::tcp(tcp_connect(host, *port, family).await?)?,
+        #[cfg(feature = "tls")]
+        PeerAddr::Tls(host, port) => {
+            let tls = endpoint.tls.as_ref().ok_or_else(|| io::Error::other("no TLS options"))?;
+            // Checked before the connection is opened, because a wrong name is an error in the options.
+            let name = tls.name_for(host).map_err(io::Error::other)?;
+            let stream = tcp_connect(host, *port, family).await?;
+            let connector = TlsConnector::from(std::sync::Arc::clone(&tls.config));
+            let secured = connector.connect(name, stream).await;
+            let secured =
+                secured.map_err(|error| io::Error::other(super::tls::explained(&error)))?;
+            let (stream, tls) = secured.into_inner();
+            return Ok(Socket::secured(Transport::tcp(stream)?, tls));
         }
-    }
-
-    /// Whether the stream uses TLS.
-    pub(crate) fn is_tls(&self) -> bool {
-        match self {
-            #[cfg(feature = "tls")]
-            Self::Tls(_) => true,
-            _ => false,
-        }
-    }
-
-    /// Explains an error of the stream.
-    pub(crate) fn explained(&self, error: &io::Error) -> String {
-        match self {
-            #[cfg(feature = "tls")]
-            Self::Tls(_) => explained(error),
-            _ => error.to_string(),
-        }
-    }
-}
-
-impl AsyncRead for Stream {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
-            #[cfg(feature = "tls")]
-            Self::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
-            #[cfg(unix)]
-            Self::Unix(stream) => Pin::new(stream).poll_read(cx, buf),
-        }
-    }
-}
-
-impl AsyncWrite for Stream {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).poll_write(cx, buf),
-            #[cfg(feature = "tls")]
-            Self::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
-            #[cfg(unix)]
-            Self::Unix(stream) => Pin::new(stream).poll_write(cx, buf),
-        }
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).poll_flush(cx),
-            #[cfg(feature = "tls")]
-            Self::Tls(stream) => Pin::new(stream).poll_flush(cx),
-            #[cfg(unix)]
-            Self::Unix(stream) => Pin::new(stream).poll_flush(cx),
-        }
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
-            #[cfg(feature = "tls")]
-            Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
-            #[cfg(unix)]
-            Self::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
-        }
-    }
+        #[cfg(not(feature = "tls"))]
+        PeerAddr::Tls(..) => return Err(io::Error::other("no TLS")),
+        #[cfg(unix)]
+        PeerAddr::Unix(path) => Transport::unix(tokio::net::UnixStream::connect(path).await?)?,
+        #[cfg(not(unix))]
+        PeerAddr::Unix(_) => return Err(io::Error::other("this system has no Unix sockets")),
+    };
+    Ok(Socket::over(transport))
 }
 
 /// The delay before the next address is tried in parallel, as recommended by the RFC.
