@@ -151,18 +151,15 @@ impl Batch {
     pub(super) fn take(&mut self, buffer: &mut BytesMut) -> Option<Request> {
         let (kind, count, before) = (self.kind?, self.members.len(), buffer.len());
         if count > 1 {
-            match kind.script {
-                Some((script, each)) => {
-                    let call = scripts()[script].call(count, each * count, 0);
-                    buffer.extend_from_slice(&call.bytes());
-                    buffer.extend_from_slice(&self.keys);
-                    buffer.extend_from_slice(&self.arguments);
-                }
-                None => {
-                    buffer.extend_from_slice(&self.arguments);
-                    buffer.extend_from_slice(&RequestBuffer::of(1 + count, "MGET").bytes());
-                    buffer.extend_from_slice(&self.keys);
-                }
+            if let Some((script, each)) = kind.script {
+                let call = scripts()[script].call(count, each * count, 0);
+                buffer.extend_from_slice(&call.bytes());
+                buffer.extend_from_slice(&self.keys);
+                buffer.extend_from_slice(&self.arguments);
+            } else {
+                buffer.extend_from_slice(&self.arguments);
+                buffer.extend_from_slice(&RequestBuffer::of(1 + count, "MGET").bytes());
+                buffer.extend_from_slice(&self.keys);
             }
         }
         self.keys.clear();
