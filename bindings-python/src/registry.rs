@@ -1,13 +1,12 @@
 //! Maps held leases to their Python objects, to list the leases of a client.
 
-use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex};
 
 use pyo3::prelude::*;
 use pyo3::types::PyWeakrefReference;
 use redlock::LeaseHandle;
 
-use crate::runtime::lock;
+use crate::runtime::{ByNumber, lock};
 
 /// A lease and its Python object.
 struct Entry {
@@ -19,7 +18,7 @@ struct Entry {
 /// The held leases by number, so that acquire and release stay fast with thousands of leases.
 ///
 /// Locked with the GIL held and never across a call into Python: see `runtime`.
-static HELD: LazyLock<Mutex<HashMap<u64, Entry>>> = LazyLock::new(Mutex::default);
+static HELD: LazyLock<Mutex<ByNumber<Entry>>> = LazyLock::new(Mutex::default);
 
 /// Adds a lease. The reference to `object` is weak.
 pub(crate) fn add(

@@ -1,14 +1,13 @@
 //! The pending calls of an event loop, by number.
 
 use std::any::Any;
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
 
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit};
 use redlock::ffi::Job;
 
-use super::lock;
+use super::{ByNumber, lock};
 
 /// A result that was not received. It is dropped with its loop, even if other code still refers to the loop.
 pub(super) type CallData = Arc<dyn Any + Send + Sync>;
@@ -23,7 +22,7 @@ struct Expected {
 
 /// The pending calls of one loop.
 #[derive(Default)]
-pub(super) struct Calls(Mutex<HashMap<u64, Expected>>);
+pub(super) struct Calls(Mutex<ByNumber<Expected>>);
 
 impl Calls {
     /// Adds a pending call.

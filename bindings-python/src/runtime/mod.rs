@@ -15,6 +15,7 @@
 //! The statics of this crate are locked with the GIL held and never across a call into Python, so a fork, which holds
 //! the GIL, finds them free.
 
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -55,6 +56,9 @@ pub(crate) fn make_classes(py: Python<'_>) -> PyResult<()> {
     callback::make_class(py);
     ending::wait_at_exit(py)
 }
+
+/// A map by number. The hash function of the standard library would add a twentieth to an acquire's instructions.
+pub(crate) type ByNumber<T> = HashMap<u64, T, foldhash::quality::RandomState>;
 
 /// Locks a mutex. Poisoning is ignored, because a panic leaves the data consistent.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
