@@ -1406,11 +1406,7 @@ class _Acquire:
     def accept(self, /) -> bool:
         """
         Whether the reply is still valid now that the task runs. If true, call `lease`. If false, the lease has expired
-        in the meantime, so call `ask` again.
-        """
-    def ask(self, /) -> "asyncio.Future[None]":
-        """
-        Returns an asyncio future that is done when there is a reply. Then call `accept`.
+        in the meantime, so call `start` again.
         """
     def give_up(self, /) -> None:
         """
@@ -1419,6 +1415,11 @@ class _Acquire:
     def lease(self, /) -> AsyncLease | None:
         """
         Returns the lease, or None if an acquire that tries once found the lock held.
+        """
+    def start(self, /) -> "asyncio.Future[None]":
+        """
+        Starts the acquire, or repeats it. Returns an asyncio future that is done when it has a result. Then call
+        `accept`.
         """
 
 def _advance_memory(name: "str", seconds: "float | datetime.timedelta") -> "None":
