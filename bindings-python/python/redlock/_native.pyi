@@ -1406,7 +1406,7 @@ class _Acquire:
     def accept(self, /) -> bool:
         """
         Whether the reply is still valid now that the task runs. If true, call `lease`. If false, the lease has expired
-        in the meantime, so call `ask` again.
+        in the meantime, so call `start` again.
         """
     def give_up(self, /) -> None:
         """

@@ -62,7 +62,7 @@ impl Acquire {
     }
 
     /// Whether the reply is still valid now that the task runs. If true, call `lease`. If false, the lease has expired
-    /// in the meantime, so call `ask` again.
+    /// in the meantime, so call `start` again.
     fn accept(&self) -> PyResult<bool> {
         let granted = lock(&self.granted).upgrade();
         let answer = granted.and_then(|granted| lock(&granted).take());

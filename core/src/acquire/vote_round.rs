@@ -1,7 +1,6 @@
-//! The votes of one round. A round that is not granted, or whose acquire is cancelled, deletes all of its votes.
+//! The votes of one round, which has a separate token. A round that is not granted is rolled back.
 //!
-//! Each round has a separate token. The deletes wait for no reply. If a node cannot be reached, its delete stays
-//! pending until the node has confirmed it, so that no key is left. The caller decides what the result means.
+//! It guarantees that a round without a grant leaves no key. The caller decides what the result means.
 
 use std::sync::Arc;
 use std::time::Duration;

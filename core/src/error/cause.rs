@@ -1,9 +1,9 @@
-//! The `source` of an error: the text of the first node that failed, and below it the error of the operating system.
+//! The source of an error: the first node that failed, and the error of the operating system.
 
 use std::fmt;
 use std::io;
 
-/// The error of the operating system, as a number or a kind. Its text is not kept, because it could contain a secret.
+/// The error of the operating system, as a number or a kind. It has no text, because a text could contain a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// The error number of the operating system.
@@ -13,7 +13,7 @@ pub(crate) enum Cause {
 }
 
 impl Cause {
-    /// Converts an error without its text. `None` if it has only a text.
+    /// `None` if only a text is known.
     pub(crate) fn of(error: &io::Error) -> Option<Self> {
         let kind = (error.kind() != io::ErrorKind::Other).then(|| Self::Kind(error.kind()));
         error.raw_os_error().map(Self::Code).or(kind)
@@ -27,7 +27,7 @@ impl Cause {
     }
 }
 
-/// What `std::error::Error::source` returns for an error of this library.
+/// The source of an error.
 #[derive(Debug)]
 pub(super) struct Source {
     text: String,

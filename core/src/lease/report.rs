@@ -1,4 +1,4 @@
-//! Reports the loss or the end of a lease: to its holder's waiting futures, the counters, the log, metrics and traces.
+//! Reports the end of a lease: counters, waiting futures, log and traces.
 
 use std::sync::Arc;
 use std::time::Duration;

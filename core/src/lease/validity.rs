@@ -1,6 +1,6 @@
-//! Computes until when a granted lease is valid: the start of its round plus the TTL, minus the clock drift.
+//! Computes how long a grant is valid from the TTL, `max_hold` and the clock drift.
 //!
-//! `max_hold` may limit the TTL. This is pure arithmetic, which reads no clock.
+//! Pure arithmetic: it reads no clock.
 
 use std::time::Duration;
 

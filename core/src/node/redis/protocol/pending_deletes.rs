@@ -1,9 +1,9 @@
 //! Handles lost replies: fails each command without a reply, and keeps its delete until a server has confirmed it.
 //!
-//! Without a reply it is unknown whether the server ran the command. A vote then counts as failed, and its round sends
-//! a delete (`acquire::vote_round`). A delete stays pending, and the next connection sends it before anything else.
-//! Otherwise the vote could stay on the server for a whole TTL, or arrive later, and would keep all clients out. The
-//! delete of a vote that was never sent is not kept, so that it cannot displace others.
+//! Without a reply it is unknown whether the server ran the command. A vote then counts as failed, and the acquire that
+//! sent it sends a delete. A delete stays pending, and the next connection sends it before anything else. Otherwise the
+//! vote could stay on the server for a whole TTL, or arrive later, and would keep all clients out. The delete of a vote
+//! that was never sent is not kept, so that it cannot displace others.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
