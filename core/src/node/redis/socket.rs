@@ -16,6 +16,8 @@ use tokio::io::unix::AsyncFd;
 use tokio::io::Interest;
 
 use super::stream::Stream;
+#[cfg(feature = "tls")]
+use super::stream::is_end;
 use super::transport::Transport;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use crate::foreground::RECEIVE;
@@ -108,6 +110,7 @@ impl Socket {
             loop {
                 match tls.reader().read(into) {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(error) if is_end(&error) => return Ok(0),
                     read => return read,
                 }
                 tls.read_tls(&mut &*self.wire)?;

@@ -82,6 +82,14 @@ impl Stream {
     }
 }
 
+/// Whether a TLS stream ended without `close_notify`, as when a proxy closes its socket.
+///
+/// It is an end like any other. A reply has a length, so a missing part of it is always noticed.
+#[cfg(feature = "tls")]
+pub(super) fn is_end(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::UnexpectedEof
+}
+
 impl AsyncRead for Stream {
     fn poll_read(
         self: Pin<&mut Self>,
@@ -91,7 +99,10 @@ impl AsyncRead for Stream {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
             #[cfg(feature = "tls")]
-            Self::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
+            Self::Tls(stream) => match Pin::new(stream).poll_read(cx, buf) {
+                Poll::Ready(Err(error)) if is_end(&error) => Poll::Ready(Ok(())),
+                read => read,
+            },
             #[cfg(unix)]
             Self::Unix(stream) => Pin::new(stream).poll_read(cx, buf),
         }
