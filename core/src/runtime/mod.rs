@@ -8,6 +8,7 @@ pub(crate) mod background;
 mod descriptor;
 mod exclusive;
 pub(crate) mod exit;
+mod fork_safe;
 pub(crate) mod park;
 mod per_process;
 #[cfg(unix)]
@@ -15,6 +16,7 @@ mod wake_handle;
 mod wakeup;
 
 pub(crate) use exclusive::{Exclusive, Visitor};
+pub(crate) use fork_safe::ForkSafe;
 pub(crate) use per_process::Made;
 pub use per_process::{PerProcess, fork_generation};
 #[cfg(unix)]
