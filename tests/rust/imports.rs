@@ -174,6 +174,7 @@ const CORE: &[&str] = &[
     "runtime::wakeup",
     "runtime::exclusive",
     "runtime::descriptor",
+    "runtime::fork_safe",
     "runtime",
     "clock::machine",
     "clock::suspend_aware",

@@ -64,6 +64,7 @@ mod timing;
 mod tls;
 #[cfg(unix)]
 mod tls_backlog;
+mod tls_ends;
 mod urls;
 mod vectors;
 mod waiting;

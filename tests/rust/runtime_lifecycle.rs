@@ -86,6 +86,35 @@ fn background_thread_reads_if_the_runtime_is_not_run() {
     });
 }
 
+/// The mutexes of the acquire may be locked in the child, by threads that do not exist there.
+#[cfg(unix)]
+#[test]
+fn forked_child_does_not_continue_an_acquire_of_its_parent() {
+    let [runtime, _] = runtimes();
+    let server = Server::start();
+    let client = client_of(runtime.handle(), &server);
+    runtime.block_on(async {
+        let lease = client.lock("job").acquire().await.unwrap();
+        let mut waiting = Box::pin(client.lock("job").acquire());
+        assert!(futures_util::poll!(&mut waiting).is_pending());
+        // SAFETY: the child runs only the tested code and exits immediately.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let polled = waiting.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            let refused =
+                matches!(&polled, Poll::Ready(Err(error)) if error.kind() == ErrorKind::Lost);
+            // SAFETY: it ends no state of the parent.
+            unsafe { libc::_exit(i32::from(!refused)) };
+        }
+        let mut status = 0;
+        // SAFETY: the pointer to the status is valid.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert_eq!(status, 0);
+        lease.release().await.unwrap();
+        waiting.await.unwrap().release().await.unwrap();
+    });
+}
+
 /// The runtime belongs to the parent process, which continues to use it.
 #[cfg(unix)]
 #[test]

@@ -10,6 +10,7 @@ pub(crate) mod background;
 mod descriptor;
 mod exclusive;
 pub(crate) mod exit;
+mod fork_safe;
 mod per_process;
 mod stack;
 pub(crate) mod timers;
@@ -17,6 +18,7 @@ mod wake_handle;
 mod wakeup;
 
 pub(crate) use exclusive::{Exclusive, Visitor};
+pub(crate) use fork_safe::ForkSafe;
 pub(crate) use per_process::Made;
 pub use per_process::{PerProcess, fork_generation};
 pub(crate) use stack::has_stack_space;

@@ -24,7 +24,7 @@ use crate::lock::{Inspection, inspection};
 use crate::node::{Claim, KEPT_PREFIX};
 use crate::quorum::{Collect, Counts as Votes};
 use crate::runtime::background;
-use crate::runtime::{Made, PerProcess};
+use crate::runtime::{ForkSafe, Made, PerProcess};
 use crate::telemetry::{Counts, Stats, log};
 
 pub(crate) use running::Running;
@@ -140,12 +140,15 @@ impl Engine {
             let request = &*request?;
             self.warn_if_long(request);
             let running = self.start_called(open, || request.key())?;
-            let granted = tokio::select! {
-                // A lease that is already granted goes to `hand_out`, which releases it if the client is closed.
-                biased;
-                granted = acquire(&running.acquirer, request, wait, owner) => granted?,
-                () = self.closed() => return Err(Error::closed(&request.key())),
-            };
+            let granted = ForkSafe::new(async {
+                tokio::select! {
+                    // A lease that is already granted goes to `hand_out`, which releases it if the client is closed.
+                    biased;
+                    granted = acquire(&running.acquirer, request, wait, owner) => granted,
+                    () = self.closed() => Err(Error::closed(&request.key())),
+                }
+            });
+            let granted = granted.await.ok_or_else(|| forked(request))??;
             self.hand_out(request, &running, granted)
         }
     }
@@ -155,7 +158,8 @@ impl Engine {
         self.warn_if_long(request);
         let running = self.start(|| request.key())?;
         // A single round ends soon, so this does not wait for a close.
-        let granted = try_acquire(&running.acquirer, request).await?;
+        let granted = ForkSafe::new(try_acquire(&running.acquirer, request)).await;
+        let granted = granted.ok_or_else(|| forked(request))??;
         granted.map(|lease| self.hand_out(request, &running, lease)).transpose()
     }
 
@@ -183,7 +187,9 @@ impl Engine {
         }
         let running = self.start(|| request.key())?;
         // `attach` itself checks whether the client was closed. It must then abandon the lease without releasing it.
-        attach(request, claim, running.leases(), || self.is_closed()).await
+        let attached =
+            ForkSafe::new(attach(request, claim, running.leases(), || self.is_closed())).await;
+        attached.ok_or_else(|| forked(request))?
     }
 
     /// Returns the holder of each key, as reported by each node.
@@ -271,4 +277,9 @@ impl Engine {
             );
         }
     }
+}
+
+/// The error of a call that a forked child continues. The lease, if any, belongs to the parent.
+fn forked(request: &Request) -> Error {
+    Error::lost(&request.key(), LossReason::Forked, Duration::ZERO)
 }

@@ -24,7 +24,7 @@ use super::connect::Opening;
 use super::connect::batches::BatchConnection;
 use super::connection::Connection;
 use super::link::VotesFrom;
-use super::node_task::context::{Backlog, Context};
+use super::node_task::context::Context;
 use super::protocol::{Decoder, Encoder, InFlight, PushHandler, TICK};
 use super::sentinel::{Found, News};
 use super::session::{PANICKED, Session, SessionState};
@@ -69,29 +69,31 @@ pub(super) struct ConnectionTask<'a> {
 }
 
 impl<'a> ConnectionTask<'a> {
-    /// Creates the task of a connection that is ready for locks.
+    /// Creates the task of a connection that is ready for locks. Takes the backlog last, because the next connection
+    /// needs it after a panic.
     pub(super) fn new(
         connection: &'a Connection,
         context: &'a mut Context,
-        opening: Opening,
+        Opening { greeting, killed, found }: Opening,
     ) -> Result<(Self, Session), Fault> {
-        let Opening { greeting, killed, found } = opening;
         let login = greeting.login.as_ref().map(|(_, granted)| &granted.credentials);
         let endpoint =
             login.map_or_else(|| found.endpoint.clone(), |login| found.endpoint.with_login(login));
         let renewal =
             greeting.login.and_then(|(provider, granted)| Renewal::of(provider, &granted));
         let BatchConnection { socket, parser, round_trip, .. } = greeting.connection;
-        let Some(backlog) = context.backlog.take() else { return Err(Fault::new(PANICKED)) };
-        let Backlog { commands, unsent_votes, pending } = backlog;
         let (news, pause) = (context.resolver.news(), context.ends_at_redirects());
         let features = FeatureCheck::new(&context.target, &found, greeting.without);
         let age = matches!(context.link.votes_from(), VotesFrom::Never) && !greeting.without.extras;
         let now = context.clock.now();
         let pushes = Arc::new(PushHandler::new(Arc::clone(&context.watch), now));
+        let handler = (Arc::clone(&pushes), Arc::clone(&context.clock));
+        let open = || Notifications::open(endpoint, greeting.run_id, handler, pause);
+        let notifications = greeting.pushes.then(open);
+        let Some(backlog) = context.backlog.take() else { return Err(Fault::new(PANICKED)) };
         let encoder = Encoder::new(
             &context.target,
-            unsent_votes,
+            backlog.unsent_votes,
             (greeting.deletes_by, greeting.without),
             Arc::clone(&context.link),
             Arc::clone(&pushes),
@@ -99,20 +101,19 @@ impl<'a> ConnectionTask<'a> {
         let decoder = Decoder::new(
             context.target.clone(),
             (parser, round_trip.unwrap_or_default()),
-            pending,
+            backlog.pending,
             (!killed).then_some(now),
-            Arc::clone(&pushes),
+            pushes,
         );
-        let session = Session::new(encoder, decoder, commands, Arc::clone(&context.clock), socket);
-        let handler = (pushes, Arc::clone(&context.clock));
-        let open = || Notifications::open(endpoint, greeting.run_id, handler, pause);
+        let session =
+            Session::new(encoder, decoder, backlog.commands, Arc::clone(&context.clock), socket);
         let task = Self {
             connection,
             context,
             found,
             news,
             renewal,
-            notifications: greeting.pushes.then(open),
+            notifications,
             features,
             age: age.then_some(None),
             sent: 0,

@@ -41,6 +41,14 @@ pub(crate) struct Socket {
     tls: Option<Box<ClientConnection>>,
 }
 
+/// Whether a TLS stream ended without `close_notify`, as when a proxy closes its socket.
+///
+/// It is an end like any other. A reply has a length, so a missing part of it is always noticed.
+#[cfg(feature = "tls")]
+fn is_end(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::UnexpectedEof
+}
+
 #[cfg_attr(
     not(feature = "tls"),
     allow(
@@ -107,6 +115,7 @@ impl Socket {
             loop {
                 match tls.reader().read(into) {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(error) if is_end(&error) => return Ok(0),
                     read => return read,
                 }
                 tls.read_tls(&mut &*self.wire)?;
