@@ -1,7 +1,7 @@
 //! Decides when to attempt the next connection, and which commands wait for its result.
 //!
-//! The first attempt after a connection that worked follows immediately. Each failure doubles the pause, which
-//! [`super::node_task`] computes. A command after an idle time, or a change of the server, ends the pause.
+//! The first attempt after a connection that worked follows immediately. Each failure doubles the pause, which the
+//! [`NodeTask`](super::NodeTask) computes. A command after an idle time, or a change of the server, ends the pause.
 //!
 //! Lock commands are never queued across a reconnect, because a late vote is useless and delays its delete. They wait
 //! for an attempt that is about to end, or fail immediately. How long they wait depends on how often commands arrive.
