@@ -21,9 +21,9 @@ mod slots;
 mod vote;
 mod watch;
 
-use std::future::Future;
-use std::pin::Pin;
 use std::time::Duration;
+
+use futures_util::future::BoxFuture;
 
 use crate::clock::Instant;
 
@@ -55,7 +55,7 @@ pub(crate) use watch::Watch;
 ///
 /// A reply is not bound to a runtime and may be polled anywhere. A node always completes it eventually. Callers have
 /// their own deadlines, and a late reply is not an error of the connection.
-pub(crate) type Reply<T> = Pin<Box<dyn Future<Output = Result<T, Fault>> + Send>>;
+pub(crate) type Reply<T> = BoxFuture<'static, Result<T, Fault>>;
 
 /// A server that votes. A node runs commands in the order in which they were sent.
 ///

@@ -4,12 +4,11 @@
 //! redirected meanwhile. It compares the replies of several servers, because one of them may be partitioned. While a
 //! problem persists, discoveries become less frequent.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use redis::cmd;
 use tokio::time::timeout;
@@ -41,7 +40,7 @@ pub(super) type Found = Result<Topology, Fault>;
 /// The schedule of discoveries, and the one under way.
 pub(super) struct Discovery {
     clock: Arc<dyn Clock>,
-    running: Option<Pin<Box<dyn Future<Output = Found> + Send>>>,
+    running: Option<BoxFuture<'static, Found>>,
     /// When the last discovery began.
     begun: Option<Instant>,
     /// When the next discovery begins.

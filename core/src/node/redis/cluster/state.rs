@@ -4,12 +4,11 @@
 //! slot.
 
 use std::collections::{HashMap, HashSet};
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 
 use super::discovery::Discovery;
@@ -33,7 +32,7 @@ const FAILOVER: Duration = Duration::from_secs(30);
 const KEEP_IDLE: Duration = Duration::from_secs(600);
 
 /// Futures that complete later.
-pub(super) type Later<T> = FuturesUnordered<Pin<Box<dyn Future<Output = T> + Send>>>;
+pub(super) type Later<T> = FuturesUnordered<BoxFuture<'static, T>>;
 
 /// A known server, with its connection.
 struct Server {

@@ -4,13 +4,11 @@
 //! key's votes and deletes is preserved, because only the waiting caller of a redirected vote sends it again, and
 //! deletes are only sent after the caller stopped waiting.
 
-use std::future::Future;
 use std::panic::AssertUnwindSafe;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::future::{BoxFuture, join_all};
 use futures_util::{FutureExt, StreamExt};
 use redis::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -34,7 +32,7 @@ const FAIL_FAST_TIME: Duration = Duration::from_millis(200);
 const SHUTDOWN_REPLIES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(100));
 
 /// Completes with whether all work of a closed client has ended.
-type Shutdown = Pin<Box<dyn Future<Output = bool> + Send>>;
+type Shutdown = BoxFuture<'static, bool>;
 
 pub(super) struct Task {
     /// Commands whose owner is not known.

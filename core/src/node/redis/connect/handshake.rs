@@ -64,7 +64,7 @@ async fn ask_all(
     endpoint: &Endpoint,
     primary: bool,
     needs: &Needs,
-) -> Result<HandshakeReplies, Fault> {
+) -> Result<(BatchConnection, Findings, Vec<(Step, Value)>), Fault> {
     let (mut without, mut hung_up) = (Without::default(), false);
     loop {
         let (mut connection, hello) = connect(endpoint, &mut without).await?;
@@ -77,7 +77,8 @@ async fn ask_all(
         match connection.ask(&commands).await {
             Ok(answers) => {
                 let answers = steps.into_iter().map(|(step, _)| step).zip(answers).collect();
-                return Ok(HandshakeReplies { connection, hello, answers, without });
+                let found = Findings { id: hello.flatten(), without, ..Findings::default() };
+                return Ok((connection, found, answers));
             }
             Err(_) if connection.hung_up && !without.extras => {
                 without.extras = hung_up;
@@ -87,13 +88,6 @@ async fn ask_all(
             Err(fault) => return Err(fault),
         }
     }
-}
-
-struct HandshakeReplies {
-    connection: BatchConnection,
-    hello: Option<Option<i64>>,
-    answers: Vec<(Step, Value)>,
-    without: Without,
 }
 
 /// Does the same as [`open`], with the server's unredacted text in errors.
@@ -107,12 +101,11 @@ async fn greet(
     let granted = endpoint.granted().await?;
     let login = granted.as_ref().map(|granted| endpoint.with_login(&granted.credentials));
     let endpoint = login.as_ref().unwrap_or(endpoint);
-    let HandshakeReplies { mut connection, hello, answers, mut without } =
-        ask_all(endpoint, primary, needs).await?;
-    let mut found = Found { id: hello.flatten(), ..Found::default() };
+    let (mut connection, mut found, answers) = ask_all(endpoint, primary, needs).await?;
     for (step, answer) in answers {
         found.note(endpoint, needs, step, answer)?;
     }
+    let mut without = found.without;
     without.digests = without.extras;
     if let (Some(fault), true) = (found.no_digests.take(), found.lacking.is_empty()) {
         let answer = connection.ask(&[needs.eval()]).await?.remove(0);
@@ -141,7 +134,8 @@ async fn greet(
 
 /// The results of the handshake.
 #[derive(Default)]
-struct Found {
+struct Findings {
+    without: Without,
     pushes: bool,
     about: String,
     id: Option<i64>,
@@ -154,7 +148,7 @@ struct Found {
     no_digests: Option<Fault>,
 }
 
-impl Found {
+impl Findings {
     /// Handles the reply to one step. Returns an error if this is the wrong server.
     fn note(
         &mut self,

@@ -5,9 +5,10 @@
 //! connection lives.
 
 use std::future::pending;
-use std::pin::Pin;
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use tokio::time::{sleep, timeout};
 
 use crate::clock::jittered;
@@ -20,16 +21,13 @@ use crate::node::redis::sentinel::Found;
 const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
 /// The checks of one connection. `None` if its handshake left nothing in doubt, or once a check has succeeded.
-pub(crate) struct FeatureCheck(Option<Pin<Box<dyn Future<Output = ()> + Send>>>);
+pub(crate) struct FeatureCheck(Option<BoxFuture<'static, ()>>);
 
 impl FeatureCheck {
     /// Starts the checks for a connection without these features, if they are in doubt.
     pub(crate) fn new(target: &Target, found: &Found, without: Without) -> Self {
-        Self(without.doubtful.then(|| {
-            let check: Pin<Box<dyn Future<Output = ()> + Send>> =
-                Box::pin(check(target.clone(), found.clone(), without));
-            check
-        }))
+        let check = || check(target.clone(), found.clone(), without).boxed();
+        Self(without.doubtful.then(check))
     }
 
     /// Waits until a new connection would use more features. Dropping the future loses no progress.

@@ -5,11 +5,11 @@
 //! one of the two ends, the other is closed too. Without a second connection, the notifications arrive on the first
 //! one, which only the background thread reads then.
 
-use std::future::{Future, pending};
-use std::pin::Pin;
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use redis::{Value, cmd};
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
@@ -54,7 +54,7 @@ type Opened = Result<(BatchConnection, i64), Fault>;
 type Redirected = oneshot::Receiver<Result<Value, Fault>>;
 
 enum State {
-    Opening(Pin<Box<dyn Future<Output = Opened> + Send>>),
+    Opening(BoxFuture<'static, Opened>),
     /// With the receiver until the notifications arrive here.
     Open(Box<Line>, Option<Redirected>),
 }

@@ -3,10 +3,9 @@
 //! It requests credentials from the provider as at each connect, and sends `AUTH` in order with the other commands. It
 //! does not affect tracking. A failed renewal is repeated until the server closes the connection.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use redis::{Value, cmd};
 use tokio::sync::oneshot;
 use tokio::time::sleep;
@@ -33,7 +32,7 @@ pub(crate) struct Renewal {
 
 enum Stage {
     /// Waits, then requests credentials.
-    Asking(Pin<Box<dyn Future<Output = Result<Granted, Fault>> + Send>>),
+    Asking(BoxFuture<'static, Result<Granted, Fault>>),
     /// Waits for the reply to the login.
     Confirming(Granted, oneshot::Receiver<Result<Value, Fault>>),
 }

@@ -6,12 +6,12 @@
 //! Lock commands are never queued across a reconnect, because a late vote is useless and delays its delete. They wait
 //! for an attempt that is about to end, or fail immediately. How long they wait depends on how often commands arrive.
 
-use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 
 use super::context::{Backlog, Context};
@@ -52,7 +52,7 @@ pub(crate) struct Reconnect {
 #[derive(Default)]
 struct Attempts {
     /// Usually one. Another one starts if a command arrives and the first may hang on a dead address.
-    running: FuturesUnordered<Pin<Box<dyn Future<Output = Opened> + Send>>>,
+    running: FuturesUnordered<BoxFuture<'static, Opened>>,
     /// When the last one started.
     begun: Option<Instant>,
     /// Completes when the last one takes too long.
