@@ -12,8 +12,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::way::Way;
-use crate::clock::instant::Instant;
-use crate::clock::machine;
+use crate::clock::machine::{self, Instant};
 
 type Asked = SmallVec<[Arc<dyn Way>; 1]>;
 

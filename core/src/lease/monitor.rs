@@ -30,15 +30,12 @@ const ALL_AGAIN: Duration = Duration::from_millis(100);
 /// How many events of ended leases the agenda may hold before they are removed.
 const STALE: usize = 1024;
 
-/// What is due, when, and for which lease. The earliest event comes first.
 type Agenda = BinaryHeap<Reverse<(Instant, Due, u64)>>;
 
 /// The order of events that are due at the same time: an ended lease is not renewed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Due {
-    /// The lease ends, unless its deadline moved.
     Deadline,
-    /// An extend round must be sent.
     Renewal,
 }
 

@@ -76,19 +76,15 @@ impl Unit {
 /// The options of a lock.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How long the lease lives without renewal.
     pub(crate) ttl: Duration,
     /// How long an acquire waits. `None` waits forever for another owner, and for failed nodes by `unavailable_after`.
     pub(crate) wait: Option<Duration>,
     /// Whether to renew the lease at a third of its TTL until it is released.
     pub(crate) renew: bool,
-    /// The maximum total hold time.
     pub(crate) max_hold: Option<Duration>,
     /// How long the keys stay after the acquire, even if the lease is released earlier. Zero disables it.
     pub(crate) min_hold: Duration,
-    /// The timeout of one vote, if it was chosen.
     pub(crate) node_timeout: Option<Duration>,
-    /// Whether to issue a fencing token.
     pub(crate) fencing: bool,
     /// Whether every grant waits for a disk, so that votes take longer.
     pub(crate) fsync: bool,

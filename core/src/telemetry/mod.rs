@@ -4,24 +4,20 @@
 
 #[cfg(not(all(feature = "metrics", feature = "tracing")))]
 mod disabled;
-mod listener;
 #[cfg(feature = "tracing")]
 pub(crate) mod log;
 #[cfg(feature = "metrics")]
 pub(crate) mod metrics;
 mod record;
-#[cfg(feature = "tracing")]
-mod spans;
 mod stats;
 mod throttle;
 
+#[cfg(not(feature = "tracing"))]
+pub(crate) use disabled::log;
 #[cfg(not(feature = "metrics"))]
 pub(crate) use disabled::metrics;
-#[cfg(not(feature = "tracing"))]
-pub(crate) use disabled::{log, spans};
-pub use listener::{listen, tell, want};
-pub use record::{Level, Record, Topic, Value};
-pub(crate) use spans::Spans;
+pub(crate) use log::Spans;
+pub use record::{Level, Record, Topic, Value, listen, tell, want};
 pub(crate) use stats::Counts;
 pub use stats::Stats;
-pub(crate) use throttle::{Notice, Omitted, Throttle};
+pub(crate) use throttle::{Logged, Notice, Omitted, Throttle};

@@ -1,5 +1,7 @@
 //! Limits how often records of one kind are logged.
 
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::clock::Instant;
@@ -9,9 +11,12 @@ const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 
 /// Admits records of one kind at growing intervals. It starts again after a time without any.
 #[derive(Default)]
-pub(crate) struct Throttle {
+pub(crate) struct Throttle(Mutex<Admitted>);
+
+#[derive(Default)]
+struct Admitted {
     /// When a record was last admitted.
-    admitted: Instant,
+    at: Instant,
     /// When a record was last admitted or omitted. `None` before the first one.
     asked: Option<Instant>,
     pause: Duration,
@@ -20,17 +25,18 @@ pub(crate) struct Throttle {
 
 impl Throttle {
     /// Returns how many records were omitted before this one, or `None` if this one must be omitted.
-    pub(crate) fn admit(&mut self, now: Instant) -> Option<Omitted> {
+    pub(crate) fn admit(&self, now: Instant) -> Option<Omitted> {
         let (least, longest) = PAUSE;
-        if self.asked.replace(now).is_none_or(|asked| now.since(asked) >= longest) {
-            self.pause = Duration::ZERO;
-        } else if now.since(self.admitted) < self.pause {
-            self.omitted += 1;
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.asked.replace(now).is_none_or(|asked| now.since(asked) >= longest) {
+            state.pause = Duration::ZERO;
+        } else if now.since(state.at) < state.pause {
+            state.omitted += 1;
             return None;
         }
-        self.admitted = now;
-        self.pause = (self.pause * 2).clamp(least, longest);
-        Some(Omitted(std::mem::take(&mut self.omitted)))
+        state.at = now;
+        state.pause = (state.pause * 2).clamp(least, longest);
+        Some(Omitted(std::mem::take(&mut state.omitted)))
     }
 }
 
@@ -78,6 +84,21 @@ impl<T: PartialEq> Notice<T> {
     }
 }
 
+/// How many call sites are remembered. No warning is logged for further ones.
+const MAX_CALL_SITES: usize = 100;
+
+/// The call sites that a warning was logged for, or keys if the call site is unknown.
+#[derive(Default)]
+pub(crate) struct Logged(Mutex<HashSet<String>>);
+
+impl Logged {
+    /// Whether a warning must be logged for this call site.
+    pub(crate) fn is_new(&self, call_site: String) -> bool {
+        let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        said.len() < MAX_CALL_SITES && said.insert(call_site)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -88,7 +109,7 @@ mod tests {
 
     #[test]
     fn throttle_admits_records_at_growing_intervals() {
-        let mut throttle = Throttle::default();
+        let throttle = Throttle::default();
         let mut admitted = Vec::new();
         for second in 0..1300 {
             if let Some(Omitted(omitted)) = throttle.admit(at(second)) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::lease::LeaseHandle;
+use crate::lease::{LeaseHandle, Status};
 use crate::node::Claim;
 use crate::quorum::drift;
 
@@ -57,7 +57,7 @@ impl Monitor {
             let until = params.acquired + params.min_hold.saturating_sub(drift(params.min_hold));
             theirs.iter().any(|name| names.contains(name))
                 && params.claim.token != hold.0.params.claim.token
-                && state.was_released()
+                && state.peek().0 == Status::Released
                 && self.clocks[*other].local(now) < until
         });
         if let Some((other, ..)) = early {
