@@ -69,18 +69,15 @@ pub(crate) async fn try_acquire(acquirer: &Acquirer, request: &Request) -> Resul
 
 /// Runs the round of [`try_acquire`].
 async fn ask_once(acquirer: &Acquirer, request: &Request) -> Result<Option<Lease>> {
-    let refusal = match connect(request, acquirer).await {
+    let granted = match connect(request, acquirer).await {
         Ok(()) => {
             let now = acquirer.clock().now();
             // One command instead of the cheap pair. A refusal is likely here, and then takes one round trip.
-            match round(request, acquirer, (now, NEVER), (Expect::Unknown, false)).await {
-                Ok(lease) => return Ok(Some(lease)),
-                Err(refusal) => refusal,
-            }
+            round(request, acquirer, (now, NEVER), (Expect::Unknown, false)).await
         }
-        Err(refusal) => refusal,
+        Err(refusal) => Err(refusal),
     };
-    refusal.error(request, None).map_or(Ok(None), Err)
+    granted.map(Some).or_else(|refusal| refusal.error(request, None).map_or(Ok(None), Err))
 }
 
 /// Reports the end of an acquire to the statistics, the metrics, the log and the spans. `None` means that the lock is

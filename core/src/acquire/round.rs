@@ -43,7 +43,9 @@ pub(crate) async fn round(
     // `wait` may end before the timeout of a vote.
     let timeout = request.node_timeout().min(until.since(now));
     let ttl = request.asked_ttl();
-    let fencing = request.fencing(|| clock.wall_micros());
+    // It proposes the time of our wall clock, and the node's clock decides.
+    let fencing =
+        if request.options.fencing { Fencing::Propose(clock.wall_micros()) } else { Fencing::Off };
     let params = VoteParams { ttl, timeout, first: true, check: false, expect, fencing };
     // The scout takes an additional round trip, for which a short TTL over a slow network may leave no time.
     let scout_timeout = acquirer.leases.fairness.rounds().min(timeout);
@@ -61,10 +63,10 @@ pub(crate) async fn round(
     } else {
         VoteRound::open(nodes, request.claim(), params, now)
     };
-    round.count(clock).await;
+    let deadline = round.started + timeout;
+    round.votes.until(Until::Decided, clock, deadline).await;
     if thorough && !round.votes.tally.met() {
         // Boxed, because it is rarely needed and would enlarge the future of every acquire.
-        let deadline = round.started + timeout;
         Box::pin(round.votes.until(Until::Answered, clock, deadline)).await;
     }
     // A missing reply does not count as an outage if `wait` cut the round short.
@@ -239,10 +241,6 @@ impl VoteRound {
         while self.ask_next() {}
     }
 
-    pub(crate) fn count<'a>(&'a mut self, clock: &'a dyn Clock) -> impl Future<Output = ()> + 'a {
-        self.votes.until(Until::Decided, clock, self.started + self.params.timeout)
-    }
-
     /// Makes the votes part of a lease, including those that are under way or not sent yet.
     ///
     /// None of them is deleted before the lease ends. A late delete could remove a key that an extend has counted
@@ -309,11 +307,5 @@ impl Acquirer {
 
     pub(crate) fn callers(&self) -> usize {
         self.queue.callers()
-    }
-
-    /// Returns a function that counts the acquires under way, without keeping the queue alive.
-    pub(crate) fn callers_if_any(&self) -> impl Fn() -> usize + use<> {
-        let queue = Arc::downgrade(&self.queue);
-        move || queue.upgrade().map_or(0, |queue| queue.callers())
     }
 }

@@ -79,24 +79,20 @@ impl Engine {
         engine
     }
 
-    /// Returns the components of this process, and starts them if necessary. `key` names the lock in an error.
-    fn start(&self, key: impl Fn() -> String) -> Result<Arc<Made<Running>>> {
-        self.start_called(self.is_open(), key)
-    }
-
-    /// Does the same as [`Engine::start`]. `open` tells whether the client was open when the command was called.
-    fn start_called(&self, open: bool, key: impl Fn() -> String) -> Result<Arc<Made<Running>>> {
+    /// Returns the components of this process, and starts them if necessary. `open` tells whether the client was open
+    /// when the command was called.
+    fn start(&self, open: bool, request: &Request) -> Result<Arc<Made<Running>>> {
         if !open || self.is_closed() {
-            return Err(Error::closed(&key()));
+            return Err(Error::closed(&request.key()));
         }
         // If the monitor failed, all components are replaced. The leases it watched are already lost.
         let running = self.running.get_or_try_make(Running::works, || {
             // Starts the background thread here, because this is where a failure can still be returned as an error.
-            background::handle().map_err(|error| Error::no_thread(&key(), &error))?;
+            background::handle().map_err(|error| Error::no_thread(&request.key(), &error))?;
             Ok(Running::start(&self.config, self.counts()))
         })?;
         // The client may have been closed during the start.
-        if self.is_closed() { Err(Error::closed(&key())) } else { Ok(running) }
+        if self.is_closed() { Err(Error::closed(&request.key())) } else { Ok(running) }
     }
 
     pub(super) fn counts(&self) -> Arc<Counts> {
@@ -126,7 +122,7 @@ impl Engine {
         async move {
             let request = &*request?;
             self.warn_if_long(request);
-            let running = self.start_called(open, || request.key())?;
+            let running = self.start(open, request)?;
             let granted = tokio::select! {
                 // A lease that is already granted goes to `hand_out`, which releases it if the client is closed.
                 biased;
@@ -140,7 +136,7 @@ impl Engine {
     /// Tries to acquire the lock in one round. Returns `None` if it is held.
     pub(crate) async fn try_acquire(&self, request: &Request) -> Result<Option<Lease>> {
         self.warn_if_long(request);
-        let running = self.start(|| request.key())?;
+        let running = self.start(self.is_open(), request)?;
         // A single round ends soon, so this does not wait for a close.
         let granted = try_acquire(&running.acquirer, request).await?;
         granted.map(|lease| self.hand_out(request, &running, lease)).transpose()
@@ -168,14 +164,14 @@ impl Engine {
             let text = format!("the token is {what}. Pass the token of the lease to attach to");
             return Err(request.invalid(&text));
         }
-        let running = self.start(|| request.key())?;
+        let running = self.start(self.is_open(), request)?;
         // `attach` itself checks whether the client was closed. It must then abandon the lease without releasing it.
         attach(request, claim, running.leases(), || self.is_closed()).await
     }
 
     /// Returns the holder of each key, as reported by each node.
     pub(crate) async fn inspect(&self, request: &Request) -> Result<Inspection> {
-        let running = self.start(|| request.key())?;
+        let running = self.start(self.is_open(), request)?;
         let nodes = &running.leases().nodes;
         let inspection = inspection(nodes, &request.keys, request.node_timeout()).await;
         inspection.map_err(|nodes| request.unavailable(nodes, None))
@@ -185,7 +181,7 @@ impl Engine {
     ///
     /// Every reply counts as granted, because a quorum without the key is all that matters.
     pub(crate) async fn force_release(&self, request: &Request) -> Result<bool> {
-        let running = self.start(|| request.key())?;
+        let running = self.start(self.is_open(), request)?;
         let (nodes, timeout) = (&running.leases().nodes, request.node_timeout());
         if let Err(votes) = nodes.connect(&request.keys).await {
             return Err(request.unavailable(nodes.report(&votes, nodes.connect_timeout), None));
@@ -254,7 +250,7 @@ impl Engine {
 pub(crate) struct Running {
     /// Whether the monitor panicked. These components then no longer renew leases or report losses.
     failed: Arc<AtomicBool>,
-    pub(crate) acquirer: Acquirer,
+    pub(crate) acquirer: Arc<Acquirer>,
 }
 
 impl Running {
@@ -279,10 +275,9 @@ impl Running {
                 lose_all(&registry, LossReason::Internal);
             }
         });
-        let (leases, callers) =
-            (Arc::downgrade(running.leases()), running.acquirer.callers_if_any());
+        let acquirer = Arc::downgrade(&running.acquirer);
         metrics::watch(&running.leases().counts, move |stats| {
-            leases.upgrade().into_iter().for_each(|leases| add_to(&leases, callers(), stats));
+            acquirer.upgrade().into_iter().for_each(|acquirer| add_to(&acquirer, stats));
         });
         running
     }
@@ -310,17 +305,12 @@ impl Running {
         let fairness = Fairness::new(nodes.list.len());
         let leases = Leases { nodes, watch, registry, counts, fairness, long, unconfirmed };
         let leases = Arc::new(leases);
-        let running = Self { failed: Arc::default(), acquirer: Acquirer::new(leases) };
+        let running = Self { failed: Arc::default(), acquirer: Arc::new(Acquirer::new(leases)) };
         (running, Box::pin(monitor))
     }
 
     pub(crate) fn leases(&self) -> &Arc<Leases> {
         &self.acquirer.leases
-    }
-
-    /// Adds the number of held leases, of acquires under way, and of reconnects of the nodes.
-    pub(crate) fn add_to(&self, stats: &mut Stats) {
-        add_to(self.leases(), self.acquirer.callers(), stats);
     }
 
     /// Ends every lease, because the client was closed.
@@ -332,11 +322,11 @@ impl Running {
     }
 }
 
-/// Adds the current number of leases, callers and reconnects.
-fn add_to(leases: &Leases, callers: usize, stats: &mut Stats) {
-    let Leases { nodes, registry, .. } = leases;
+/// Adds the current number of held leases, of acquires under way, and of reconnects of the nodes.
+pub(super) fn add_to(acquirer: &Acquirer, stats: &mut Stats) {
+    let Leases { nodes, registry, .. } = &*acquirer.leases;
     let held = registry.leases().iter().filter(|state| state.is_held()).count();
-    (stats.held, stats.waiting) = (held as u64, callers as u64);
+    (stats.held, stats.waiting) = (held as u64, acquirer.callers() as u64);
     stats.reconnects = nodes.list.iter().map(|node| node.reconnects()).sum();
 }
 

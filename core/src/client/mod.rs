@@ -19,7 +19,7 @@ use crate::lock::{Lock, Names};
 use crate::node::{Address, ConnectionInfo};
 use crate::telemetry::Stats;
 use config::Settings;
-use engine::Engine;
+use engine::{Engine, add_to};
 
 pub use builder::Builder;
 
@@ -205,7 +205,7 @@ impl Redlock {
     pub fn stats(&self) -> Stats {
         let mut stats = self.0.counts().read();
         if let Some(running) = self.0.running() {
-            running.add_to(&mut stats);
+            add_to(&running.acquirer, &mut stats);
         }
         stats
     }
