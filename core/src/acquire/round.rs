@@ -39,13 +39,15 @@ pub(crate) async fn round(
 ) -> Result<Lease, Refusal> {
     let nodes = &acquirer.leases.nodes;
     let changes = acquirer.leases.watch.count();
-    let clock = &*nodes.clock;
     // `wait` may end before the timeout of a vote.
     let timeout = request.node_timeout().min(until.since(now));
     let ttl = request.asked_ttl();
     // It proposes the time of our wall clock, and the node's clock decides.
-    let fencing =
-        if request.options.fencing { Fencing::Propose(clock.wall_micros()) } else { Fencing::Off };
+    let fencing = if request.options.fencing {
+        Fencing::Propose(nodes.clock.wall_micros())
+    } else {
+        Fencing::Off
+    };
     let params = VoteParams { ttl, timeout, first: true, check: false, expect, fencing };
     // The scout takes an additional round trip, for which a short TTL over a slow network may leave no time.
     let scout_timeout = acquirer.leases.fairness.rounds().min(timeout);
@@ -63,14 +65,16 @@ pub(crate) async fn round(
     } else {
         VoteRound::open(nodes, request.claim(), params, now)
     };
-    let deadline = round.started + timeout;
-    round.votes.until(Until::Decided, clock, deadline).await;
+    // Few local variables, which would enlarge the future of every acquire.
+    round.votes.until(Until::Decided, &*nodes.clock, round.started + round.params.timeout).await;
     if thorough && !round.votes.tally.met() {
         // Boxed, because it is rarely needed and would enlarge the future of every acquire.
-        Box::pin(round.votes.until(Until::Answered, clock, deadline)).await;
+        let deadline = round.started + round.params.timeout;
+        Box::pin(round.votes.until(Until::Answered, &*nodes.clock, deadline)).await;
     }
     // A missing reply does not count as an outage if `wait` cut the round short.
-    nodes.note(&round.votes, Some(timeout).filter(|timeout| *timeout == request.node_timeout()));
+    let timeout = Some(round.params.timeout);
+    nodes.note(&round.votes, timeout.filter(|timeout| *timeout == request.node_timeout()));
     if !round.votes.tally.met() {
         return Err(refused(request, &round));
     }
