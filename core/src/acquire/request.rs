@@ -6,11 +6,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock::Instant;
+use crate::clock::{Clock, Instant};
 use crate::error::{Error, ErrorKind, NodeReport, seconds};
 use crate::lease::{LeaseParams, Leases, Owner};
 use crate::lock::options::Options;
-use crate::node::{CONFIRMED_AFTER, Claim, Remedy, Taken, Vote};
+use crate::node::{CONFIRMED_AFTER, Claim, Fencing, Remedy, Taken, Vote};
 use crate::quorum::{Collect, Validity};
 use crate::text::{camel_case, shown};
 
@@ -57,6 +57,11 @@ impl Request {
     /// Returns when `max_hold` ends. Like the TTL, it counts from before the first byte was sent.
     fn hold_end(&self, started: Instant) -> Option<Instant> {
         self.options.max_hold.map(|max_hold| started + max_hold)
+    }
+
+    /// Returns the fencing part of a first vote. It proposes the time of our wall clock, and the node's clock decides.
+    pub(crate) fn fencing(&self, clock: &dyn Clock) -> Fencing {
+        if self.options.fencing { Fencing::Propose(clock.wall_micros()) } else { Fencing::Off }
     }
 
     /// Returns the constant parameters of a lease that was acquired in a round that began at `started`.

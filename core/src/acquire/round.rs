@@ -42,12 +42,7 @@ pub(crate) async fn round(
     // `wait` may end before the timeout of a vote.
     let timeout = request.node_timeout().min(until.since(now));
     let ttl = request.asked_ttl();
-    // It proposes the time of our wall clock, and the node's clock decides.
-    let fencing = if request.options.fencing {
-        Fencing::Propose(nodes.clock.wall_micros())
-    } else {
-        Fencing::Off
-    };
+    let fencing = request.fencing(&*nodes.clock);
     let params = VoteParams { ttl, timeout, first: true, check: false, expect, fencing };
     // The scout takes an additional round trip, for which a short TTL over a slow network may leave no time.
     let scout_timeout = acquirer.leases.fairness.rounds().min(timeout);
