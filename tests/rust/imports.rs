@@ -147,7 +147,6 @@ const CORE: &[&str] = &[
     "telemetry::disabled",
     "telemetry::log",
     "telemetry::record",
-    "telemetry::throttle",
     "telemetry::metrics",
     "telemetry::stats",
     "clock",

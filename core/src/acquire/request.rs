@@ -44,7 +44,7 @@ impl Request {
     }
 
     pub(crate) fn validity(&self, started: Instant) -> Validity {
-        Validity::new(started, self.options.ttl, self.hold_end(started))
+        Validity::new(started, self.options.ttl, self.options.hold_end(started))
     }
 
     /// Returns the TTL that the nodes set: `ttl`, or `max_hold` if that is shorter.
@@ -52,11 +52,6 @@ impl Request {
     /// It does not depend on the start of the round, so any instant can be used for the calculation.
     pub(crate) fn asked_ttl(&self) -> Duration {
         self.validity(Instant::default()).asked
-    }
-
-    /// Returns when `max_hold` ends. Like the TTL, it counts from before the first byte was sent.
-    fn hold_end(&self, started: Instant) -> Option<Instant> {
-        self.options.max_hold.map(|max_hold| started + max_hold)
     }
 
     /// Returns the fencing part of a first vote. It proposes the time of our wall clock, and the node's clock decides.
@@ -75,13 +70,9 @@ impl Request {
             claim,
             acquired: started,
             fence,
-            renew: self.options.renew,
-            // For an attached lease this counts from the attach, because the time of its acquire is unknown here.
-            hold_end: self.hold_end(started),
-            min_hold: self.options.min_hold,
-            node_timeout: self.node_timeout(),
+            // For an attached lease, `max_hold` counts from the attach, because the time of its acquire is unknown here.
+            options: self.options.clone(),
             guard: self.guard,
-            unit: self.options.unit,
             attached: false,
         }
     }

@@ -98,7 +98,8 @@ impl ExtendRound {
 /// keys may then live longer than the lease assumes, but never shorter.
 pub(crate) fn send(state: &State, ttl: Duration, check: bool) -> Option<ExtendRound> {
     let mut phase = state.held_phase()?;
-    let validity = Validity::new(state.now(), ttl, state.params.hold_end);
+    let validity =
+        Validity::new(state.now(), ttl, state.params.options.hold_end(state.params.acquired));
     let (timeout, fencing) = ask(state, &mut phase, validity.asked);
     // This round replaces the first votes that are not sent yet.
     phase.votes = Vec::new();
@@ -115,7 +116,7 @@ fn ask(state: &State, phase: &mut Phase, ttl: Duration) -> (Duration, Fencing) {
     // Updated before the reply arrives, because the reply may be lost. A pending delete must be kept for as long as the
     // keys can live.
     phase.longest = phase.longest.max(ttl);
-    (state.params.node_timeout.min(phase.ttl / 5), Fencing::keep(state.params.fence))
+    (state.params.options.node_timeout().min(phase.ttl / 5), Fencing::keep(state.params.fence))
 }
 
 /// Waits for the verdict and applies it to the lease.

@@ -201,7 +201,7 @@ impl LeaseHandle {
         ttl: Duration,
     ) -> impl Future<Output = Result<()>> + Send + 'static + use<> {
         let state = Arc::clone(&self.0);
-        let sent = self.check_ttl(ttl, state.params.unit);
+        let sent = self.check_ttl(ttl, state.params.options.unit);
         // Sent here and not in the future: a future that is never polled must extend the lease as well.
         let sent = sent.map(|()| extend::send(&state, ttl, false));
         foreground::flush();
@@ -214,7 +214,7 @@ impl LeaseHandle {
     pub(crate) fn check_ttl(&self, ttl: Duration, unit: Unit) -> Result<()> {
         check_ttl(ttl, self.0.params.guard, unit)?;
         // A healed node has the keys only for the last TTL.
-        check_min_hold(self.0.params.min_hold, "ttl", ttl)
+        check_min_hold(self.0.params.options.min_hold, "ttl", ttl)
     }
 
     /// Releases the lease, if it is still held.

@@ -30,10 +30,10 @@ pub(crate) fn undo(state: &State) -> Sent {
 
 /// How long the keys must stay from now on. Includes the drift, because a node's clock may run ahead.
 fn stay(state: &State) -> Duration {
-    if state.params.min_hold.is_zero() {
+    if state.params.options.min_hold.is_zero() {
         return Duration::ZERO;
     }
-    let left = (state.params.acquired + state.params.min_hold).since(state.now());
+    let left = (state.params.acquired + state.params.options.min_hold).since(state.now());
     if left.is_zero() { left } else { left + drift(left) }
 }
 
@@ -140,7 +140,7 @@ fn sharing_token(state: &State) -> Vec<Arc<State>> {
 /// Dropping the future changes nothing: the deletes are sent or pending.
 pub(crate) async fn confirmed(state: Arc<State>, sent: Sent) -> Result<()> {
     let Some(mut deletes) = sent? else { return Ok(()) };
-    let (nodes, timeout) = (&state.leases.nodes, state.params.node_timeout);
+    let (nodes, timeout) = (&state.leases.nodes, state.params.options.node_timeout());
     deletes.until(Until::Decided, &*nodes.clock, state.now() + timeout).await;
     if deletes.tally.met() {
         return Ok(());

@@ -17,7 +17,7 @@ use super::registry::Registry;
 use crate::clock::{Instant, NEVER};
 use crate::error::{Error, LossReason};
 use crate::fairness::Fairness;
-use crate::lock::options::Unit;
+use crate::lock::options::Options;
 use crate::node::{Claim, Reply, Vote, Watch};
 use crate::quorum::{Nodes, Validity};
 use crate::runtime::fork_generation;
@@ -162,7 +162,7 @@ impl State {
     /// The TTL that a renewal requests. `None` if there is nothing to renew.
     pub(crate) fn renewal(&self) -> Option<Duration> {
         let phase = self.held_phase()?;
-        (self.params.renew && !phase.capped).then_some(phase.ttl)
+        (self.params.options.renew && !phase.capped).then_some(phase.ttl)
     }
 
     /// A third of the TTL after the round began. It may have passed if the round was slow.
@@ -270,7 +270,7 @@ impl Phase {
 
     /// A third of the TTL after the round began, or `None` if the lease is not renewed.
     pub(super) fn first_renewal(&self, params: &LeaseParams) -> Option<Instant> {
-        (params.renew && !self.capped).then(|| params.acquired + self.ttl / 3)
+        (params.options.renew && !self.capped).then(|| params.acquired + self.ttl / 3)
     }
 }
 
@@ -281,18 +281,10 @@ pub(crate) struct LeaseParams {
     /// `max_hold`, the first renewal and the warning about a long hold are measured from here.
     pub(crate) acquired: Instant,
     pub(crate) fence: Option<u64>,
-    /// Whether to renew the lease at a third of its TTL.
-    pub(crate) renew: bool,
-    /// When `max_hold` ends. No renewal or extension goes beyond it.
-    pub(crate) hold_end: Option<Instant>,
-    /// How long the keys stay after `acquired`, even if the lease is released earlier. Zero disables it.
-    pub(crate) min_hold: Duration,
-    /// How long to wait for one node's reply. An extend waits at most a fifth of the current TTL.
-    pub(crate) node_timeout: Duration,
+    /// The options of the lock. An extend waits at most a fifth of the current TTL for one node's reply.
+    pub(crate) options: Options,
     /// The upper limit of the TTL, which is the client's `restart_guard`. Zero disables the limit.
     pub(crate) guard: Duration,
-    /// The unit in messages about the TTL.
-    pub(crate) unit: Unit,
     /// Whether the lease was attached. Another lease with its token may then live on when this one ends.
     pub(crate) attached: bool,
 }

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use crate::clock::Instant;
 use crate::error::{Error, Result};
 use crate::text::{spelled, spelled_time};
 
@@ -117,6 +118,12 @@ impl Options {
     /// The timeout of one vote. Defaults to min(1 s, ttl / 5), or min(2 s, ttl / 5) with `fsync`.
     pub(crate) fn node_timeout(&self) -> Duration {
         self.node_timeout.unwrap_or_else(|| (self.ttl / 5).min(longest_vote(self.fsync)))
+    }
+
+    /// When `max_hold` ends. Like the TTL, it counts from before the first byte was sent. No renewal or extension goes
+    /// beyond it.
+    pub(crate) fn hold_end(&self, started: Instant) -> Option<Instant> {
+        self.max_hold.map(|max_hold| started + max_hold)
     }
 
     /// What to change so that an acquire does not fail after `unavailable_after`.
