@@ -149,3 +149,35 @@ fn recorder_has_a_separate_thread() {
     drop(held);
     assert_eq!(threads(), ["redlock-metrics"]);
 }
+
+/// Waking it for each duration would add four thread switches to an acquire and its release.
+#[cfg(target_os = "linux")]
+#[test]
+fn thread_is_not_woken_for_each_duration() {
+    let _turn = Turn::take();
+    let server = Server::start();
+    let redlock = client([&server]);
+    let lock = redlock.lock("job");
+    lock.acquire_blocking().unwrap().release_blocking().unwrap();
+    let before = sleeps_of("redlock-metrics");
+    for _ in 0..500 {
+        lock.acquire_blocking().unwrap().release_blocking().unwrap();
+    }
+    // It wakes once a second.
+    assert!(sleeps_of("redlock-metrics") - before < 100);
+}
+
+/// How often the thread of this name in this process has gone to sleep.
+#[cfg(target_os = "linux")]
+fn sleeps_of(name: &str) -> u64 {
+    let threads = std::fs::read_dir("/proc/self/task").unwrap().map(|entry| entry.unwrap().path());
+    // A thread's name is cut off after 15 bytes.
+    let is_named = |path: &std::path::PathBuf| {
+        let comm = std::fs::read_to_string(path.join("comm")).unwrap_or_default();
+        name.starts_with(comm.trim_end()) && !comm.is_empty()
+    };
+    let thread = threads.into_iter().find(is_named).expect("the thread is running");
+    let status = std::fs::read_to_string(thread.join("status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    line.unwrap().trim().parse().unwrap()
+}

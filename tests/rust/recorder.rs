@@ -1,7 +1,7 @@
 //! The recorder of these tests, with three behaviours. The tests take turns with it.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
 
 use metrics::{
@@ -26,6 +26,8 @@ static BLOCKED: AtomicBool = AtomicBool::new(false);
 static CHANGED: Condvar = Condvar::new();
 /// By name and label: the number, or the sum of a histogram's values.
 static VALUES: Mutex<BTreeMap<String, f64>> = Mutex::new(BTreeMap::new());
+/// How often all counters were reported.
+static FLUSHES: AtomicU64 = AtomicU64::new(0);
 /// How often it was called, by thread.
 static CALLS: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
 
@@ -71,6 +73,10 @@ impl GaugeFn for Number {
     }
     fn set(&self, value: f64) {
         self.change(|number| *number = value);
+        // It is the last one.
+        if self.0 == "redlock_waiting" {
+            FLUSHES.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -127,7 +133,9 @@ impl Turn {
         // It receives nothing before the first lock. The end of the last test arrives within two flushes.
         let first = Redlock::builder(["memory://"]).build().unwrap();
         first.lock("first").acquire_blocking().unwrap().release_blocking().unwrap();
-        called(42);
+        let before = FLUSHES.load(Ordering::Relaxed);
+        let flushed = || FLUSHES.load(Ordering::Relaxed) >= before + 2;
+        eventually_blocking("the counters are reported twice", flushed);
         Self { before: lock(&VALUES).clone(), _turn: turn }
     }
 

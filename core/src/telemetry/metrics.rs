@@ -2,15 +2,17 @@
 //!
 //! A recorder is code of the program: it may block, panic, or call this library. Therefore a separate thread calls it.
 //! Durations reach the thread through a bounded queue and are dropped if the queue is full. Counters are kept by the
-//! clients. The thread reads them once a second, so no count is ever dropped.
+//! clients. The thread reads both once a second, and the queue as soon as it is half full: waking the thread for each
+//! duration would cost more than an acquire. No count is ever dropped.
 //!
 //! The names and labels are those of the Python package's OpenTelemetry metrics, in Prometheus notation.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::Thread;
 use std::time::Duration;
 
 use metrics::{
@@ -23,7 +25,7 @@ use crate::runtime::PerProcess;
 
 /// The length of the queue. Further durations are dropped.
 const MAX_SAMPLES: usize = 4096;
-/// How often the counters are reported.
+/// How often the queue and the counters are reported.
 const TICK: Duration = Duration::from_secs(1);
 
 /// The thread and the queue of this process.
@@ -31,6 +33,9 @@ static CURRENT: PerProcess<Meter> = PerProcess::new();
 
 struct Meter {
     queue: SyncSender<Sample>,
+    /// The number of durations in the queue.
+    queued: Arc<AtomicUsize>,
+    thread: Thread,
     clients: Arc<Mutex<Clients>>,
 }
 
@@ -86,10 +91,13 @@ pub(crate) fn watch(counts: &Arc<Counts>, now: impl Fn(&mut Stats) + Send + Sync
     }
 }
 
-/// Queues a duration for the thread. Never blocks.
+/// Queues a duration for the thread, and wakes it if the queue becomes half full. Never blocks.
 fn record(sample: impl FnOnce() -> Sample) {
-    if let Some(meter) = CURRENT.get() {
-        let _ = meter.queue.try_send(sample());
+    let Some(meter) = CURRENT.get() else { return };
+    if meter.queue.try_send(sample()).is_ok()
+        && meter.queued.fetch_add(1, Relaxed) + 1 == MAX_SAMPLES / 2
+    {
+        meter.thread.unpark();
     }
 }
 
@@ -100,33 +108,43 @@ fn lock(clients: &Mutex<Clients>) -> MutexGuard<'_, Clients> {
 fn start() -> io::Result<Meter> {
     let (queue, samples) = sync_channel(MAX_SAMPLES);
     let none = Clients { live: Vec::new(), dropped: Counts::default().read() };
-    let clients = Arc::new(Mutex::new(none));
-    let read = Arc::clone(&clients);
-    let thread = std::thread::Builder::new().name("redlock-metrics".into());
-    thread.spawn(move || run(&samples, &read))?;
-    Ok(Meter { queue, clients })
+    let (clients, queued) = (Arc::new(Mutex::new(none)), Arc::<AtomicUsize>::default());
+    let (read_clients, read_queued) = (Arc::clone(&clients), Arc::clone(&queued));
+    let thread = std::thread::Builder::new()
+        .name("redlock-metrics".into())
+        .spawn(move || run(&samples, &read_queued, &read_clients))?;
+    Ok(Meter { queue, queued, thread: thread.thread().clone(), clients })
 }
 
 /// Runs until the queue is closed. This only happens if two threads started a meter at the same time.
-fn run(samples: &Receiver<Sample>, clients: &Mutex<Clients>) {
+fn run(samples: &Receiver<Sample>, queued: &AtomicUsize, clients: &Mutex<Clients>) {
     let (mut next, mut described) = (SystemClock.now() + TICK, false);
-    loop {
-        match samples.recv_timeout(next.since(SystemClock.now())) {
-            Ok(Sample::Wait(outcome, time)) => guarded(|| {
-                histogram!("redlock_wait_duration_seconds", "outcome" => outcome).record(time);
-            }),
-            Ok(Sample::Hold(end, time)) => guarded(|| {
-                histogram!("redlock_hold_duration_seconds", "end" => end).record(time);
-            }),
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return,
-        }
+    while drain(samples, queued) {
         if SystemClock.now() >= next {
             if !std::mem::replace(&mut described, true) {
                 guarded(describe);
             }
             publish(&total(clients));
             next = SystemClock.now() + TICK;
+        }
+        std::thread::park_timeout(next.since(SystemClock.now()));
+    }
+}
+
+/// Reports the durations in the queue. Returns false if the queue is closed.
+fn drain(samples: &Receiver<Sample>, queued: &AtomicUsize) -> bool {
+    // At zero the next duration is the first of a new half, so the thread is woken again in time.
+    queued.store(0, Relaxed);
+    loop {
+        match samples.try_recv() {
+            Ok(Sample::Wait(outcome, time)) => guarded(|| {
+                histogram!("redlock_wait_duration_seconds", "outcome" => outcome).record(time);
+            }),
+            Ok(Sample::Hold(end, time)) => guarded(|| {
+                histogram!("redlock_hold_duration_seconds", "end" => end).record(time);
+            }),
+            Err(TryRecvError::Empty) => return true,
+            Err(TryRecvError::Disconnected) => return false,
         }
     }
 }
