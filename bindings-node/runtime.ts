@@ -1,5 +1,6 @@
 /**
- * Exchanges calls and outcomes with the native part. Sends calls in batches and delivers outcomes one after the other.
+ * Exchanges calls and their outcomes with the native binary. Calls are sent in batches, and outcomes are delivered one at a
+ * time.
  */
 
 import { outsideAsyncContext } from "./async-context.js";
@@ -38,9 +39,9 @@ const SEND_THRESHOLD = CALLS / 8;
 
 /** Number of calls that are recorded but not sent. */
 let unsent = 0;
-/** The names of the locks to acquire, by row. */
+/** The lock names of recorded acquires, by row of `calls`. */
 const names: (Names | undefined)[] = new Array(CALLS).fill(undefined);
-/** Whether to collect calls and send them together, because more are expected. */
+/** Whether outcomes are being delivered. Their callers will probably make more calls, which are then sent together. */
 let batching = false;
 
 /** Calls and outcomes pass through these arrays, whose memory the native part reads and writes. */
@@ -77,10 +78,10 @@ let topics = 0;
 
 /** Requests the topics that have subscribers. A new subscriber gets the events from the next call on. */
 function updateTopics(): void {
-  const platformPackage = wantedTopics();
-  if (platformPackage === topics) return;
-  topics = platformPackage;
-  runtime.wantEvents(platformPackage);
+  const wanted = wantedTopics();
+  if (wanted === topics) return;
+  topics = wanted;
+  runtime.wantEvents(wanted);
 }
 
 function send(): void {
@@ -162,7 +163,7 @@ export function now(): number {
   return batching ? time : performance.now();
 }
 
-/** No side values. */
+/** A batch in which no outcome needs more than numbers. */
 const NO_VALUES: unknown[] = [];
 
 /** Delivers outcomes. A single one is delivered synchronously, so its awaiting caller continues when this returns. */
@@ -247,7 +248,7 @@ export function watch(lease: number, listener: (failure: Failure) => void): bool
   return true;
 }
 
-/** Stops watching a lease that has ended and can no longer be lost. */
+/** Removes the callback of a lease that has ended without a loss. */
 export function unwatch(lease: number): void {
   losses.delete(lease);
 }

@@ -39,7 +39,11 @@ impl Caller {
     }
 
     /// Reports the result to the tracing observer and returns it. A Ctrl-C in the meantime leaves no lease held.
-    pub(crate) fn told(&self, py: Python<'_>, answer: Answer) -> PyResult<Option<redlock::Lease>> {
+    pub(crate) fn observed(
+        &self,
+        py: Python<'_>,
+        answer: Answer,
+    ) -> PyResult<Option<redlock::Lease>> {
         observe::tell(py, || self.lock.key(), self.began.elapsed(), &answer)?;
         check(py, answer)
     }

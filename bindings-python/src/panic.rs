@@ -5,11 +5,12 @@ use pyo3::prelude::*;
 use crate::runtime::submit::submit;
 use crate::runtime::wait::wait;
 
-/// Panics in a call, in what a call waits for, in what asyncio waits for, or in the answer to asyncio. For the tests.
+/// Panics at this place: in a call, in the future that a call waits for, in the future of asyncio, or in the conversion
+/// of its result. For the tests.
 #[pyfunction]
 #[pyo3(signature = (place: "str") -> "object")]
 pub(crate) fn _panic_for_tests(py: Python<'_>, place: &str) -> PyResult<Py<PyAny>> {
-    let asked = match place {
+    let loop_future = match place {
         "wait" => return wait(py, async { panic!("a deliberate panic in a wait") }, |_| Ok(())),
         "future" => {
             submit(py, async { panic!("a deliberate panic in a future") }, |py, ()| Ok(py.None()))
@@ -17,5 +18,5 @@ pub(crate) fn _panic_for_tests(py: Python<'_>, place: &str) -> PyResult<Py<PyAny
         "answer" => submit(py, async {}, |_, ()| panic!("a deliberate panic in an answer")),
         _ => panic!("a deliberate panic in a call"),
     };
-    asked.map(Bound::unbind)
+    loop_future.map(Bound::unbind)
 }

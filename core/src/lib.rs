@@ -57,16 +57,12 @@ mod fairness;
 mod lease;
 mod quorum;
 
+mod drivers;
 mod node;
 
 mod telemetry;
 
 mod clock;
-#[cfg_attr(
-    not(unix),
-    allow(dead_code, unused_imports, reason = "no thread of other systems waits so")
-)]
-mod foreground;
 #[cfg_attr(
     not(any(target_os = "linux", target_os = "android")),
     allow(dead_code, reason = "other systems have no loop that reads, or no descriptor")

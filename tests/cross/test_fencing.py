@@ -24,7 +24,7 @@ GUARD_MS = TTL_MS = 1000
 HOURS = {"rust": 9, "python": -3, "node": 0}
 SLACK_US = 5_000_000
 # The script of the second round trip, which is needed when nodes disagree about the token.
-EXTEND = (ROOT / "core/src/node/redis/extend.lua").read_bytes()
+EXTEND = (ROOT / "core/src/node/redis/commands/lua/extend.lua").read_bytes()
 
 
 class Hold(NamedTuple):

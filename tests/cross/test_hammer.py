@@ -59,10 +59,11 @@ class Worker:
         """Returns the last time at which the agent certainly held the lock."""
         end = time.monotonic() + seconds
         while True:
-            asked = now()  # `held` never turns true again, so it was held now
+            # A lease that was lost is never held again. So if it is held in the reply, it was held at this time.
+            before = now()
             if not agent.must("held")["held"]:
                 return last
-            last = max(last, asked)
+            last = max(last, before)
             if time.monotonic() > end:
                 return last
 

@@ -28,7 +28,7 @@ def handed_over(first: Agent, second: Agent, name: str) -> str:
 def test_attached_lease_survives_the_detach_and_end_of_the_first(five: list[Server]) -> None:
     nodes = [five[0].url]
 
-    def scene(first: Agent, second: Agent, name: str) -> None:
+    def scenario(first: Agent, second: Agent, name: str) -> None:
         handed_over(first, second, name)
         assert first.must("detach")["held"]
         assert not first.must("held")["held"]
@@ -41,12 +41,12 @@ def test_attached_lease_survives_the_detach_and_end_of_the_first(five: list[Serv
             second.must("release")
             assert contender.receive()["ok"]
 
-    every_pair(nodes, scene, NEXT_LANGUAGE)
+    every_pair(nodes, scenario, NEXT_LANGUAGE)
 
 
 @pytest.mark.slow("longer than a ttl")
 def test_attached_lease_survives_the_kill_of_the_first(five: list[Server]) -> None:
-    def scene(first: Agent, second: Agent, name: str) -> None:
+    def scenario(first: Agent, second: Agent, name: str) -> None:
         handed_over(first, second, name)
         first.kill()
         time.sleep(BEYOND_TTL_S)
@@ -54,11 +54,11 @@ def test_attached_lease_survives_the_kill_of_the_first(five: list[Server]) -> No
         second.must("extend", ttl_ms=TTL_MS)
         second.must("release")
 
-    every_pair([server.url for server in five], scene, NEXT_LANGUAGE)
+    every_pair([server.url for server in five], scenario, NEXT_LANGUAGE)
 
 
 def other_holder_is_notified(nodes: list[str], releases: int) -> None:
-    def scene(first: Agent, second: Agent, name: str) -> None:
+    def scenario(first: Agent, second: Agent, name: str) -> None:
         handed_over(first, second, name)
         ends, notified = (first, second) if releases == 0 else (second, first)
         ends.must("release")
@@ -72,7 +72,7 @@ def other_holder_is_notified(nodes: list[str], releases: int) -> None:
         assert notified.ask("release")["code"] == "lost"
         ends.must("acquire", name=name, ttl_ms=TTL_MS, wait_ms=10_000)
 
-    every_pair(nodes, scene, NEXT_LANGUAGE)
+    every_pair(nodes, scenario, NEXT_LANGUAGE)
 
 
 def test_a_release_by_the_first_is_a_loss_for_the_second(nodes: list[str]) -> None:
@@ -84,13 +84,13 @@ def test_a_release_by_the_second_is_a_loss_for_the_first(nodes: list[str]) -> No
 
 
 def test_deleted_key_notifies_both_holders(five: list[Server]) -> None:
-    def scene(first: Agent, second: Agent, name: str) -> None:
+    def scenario(first: Agent, second: Agent, name: str) -> None:
         handed_over(first, second, name)
         assert five[0].command("DEL", f"lock:{name}") == 1
         for agent in (first, second):
             assert agent.must("lost", timeout_ms=4 * TTL_MS)["reason"] == "missing"
 
-    every_pair([five[0].url], scene, NEXT_LANGUAGE)
+    every_pair([five[0].url], scenario, NEXT_LANGUAGE)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

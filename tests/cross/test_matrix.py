@@ -16,7 +16,7 @@ TTL_MS = 5000
 
 
 def test_released_to_the_waiter(nodes: list[str]) -> None:
-    def scene(holder: Agent, contender: Agent, name: str) -> None:
+    def scenario(holder: Agent, contender: Agent, name: str) -> None:
         first = holder.must("acquire", name=name, ttl_ms=TTL_MS, wait_ms=0)
         refused = contender.ask("try", name=name, ttl_ms=TTL_MS)
         assert refused["code"] == "held", refused
@@ -30,14 +30,14 @@ def test_released_to_the_waiter(nodes: list[str]) -> None:
         assert second["token"] != first["token"]
         assert contender.must("held")["held"]
 
-    every_pair(nodes, scene)
+    every_pair(nodes, scenario)
 
 
 @pytest.mark.slow("a ttl of five seconds that is renewed, and then ends")
 def test_killed_holder_is_followed_within_its_ttl(nodes: list[str]) -> None:
     ttl = TTL_MS * 1_000_000
 
-    def scene(holder: Agent, contender: Agent, name: str) -> None:
+    def scenario(holder: Agent, contender: Agent, name: str) -> None:
         holder.must("acquire", name=name, ttl_ms=TTL_MS, wait_ms=0)
         contender.send("acquire", name=name, ttl_ms=TTL_MS, wait_ms=None)
         # Longer than one TTL, so that only renewal keeps the contender out.
@@ -49,11 +49,11 @@ def test_killed_holder_is_followed_within_its_ttl(nodes: list[str]) -> None:
         waited = contender.receive()["at"] - killed
         assert 0.6 * ttl <= waited <= ttl + SECOND, f"waited {waited / SECOND:.3f} s"
 
-    every_pair(nodes, scene)
+    every_pair(nodes, scenario)
 
 
 def test_wait_elapses(nodes: list[str]) -> None:
-    def scene(holder: Agent, contender: Agent, name: str) -> None:
+    def scenario(holder: Agent, contender: Agent, name: str) -> None:
         holder.must("acquire", name=name, ttl_ms=TTL_MS, wait_ms=0)
         for wait_ms in (0, 700):
             began = time.monotonic()
@@ -66,4 +66,4 @@ def test_wait_elapses(nodes: list[str]) -> None:
         holder.must("release")
         contender.must("acquire", name=name, ttl_ms=TTL_MS, wait_ms=1000)
 
-    every_pair(nodes, scene)
+    every_pair(nodes, scenario)

@@ -1,18 +1,18 @@
-// Numbers of calls, leases and credentials functions. A number in use is never assigned again.
+// Each call, lease and credentials function has a number. A number in use is never assigned again.
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
 import { eventually, fresh } from "./helper.mjs";
 import { describe, test } from "./testing.mjs";
 
 const require = createRequire(import.meta.url);
-// The hook is not exported, so the modules are loaded directly.
+// The package does not export `__setLastNumberForTests`, so the built modules are loaded directly.
 const { Redlock } = require("../../bindings-node/dist/client.js");
 const { native } = require("../../bindings-node/dist/runtime.js");
 
 /** The next call gets the number after this one. */
 const setLastNumber = (number) => native().__setLastNumberForTests(number);
 
-/** Numbers of 31, 32 and 33 bits end here. */
+/** A counter of 31, 32 or 33 bits would wrap here. */
 for (const limit of [2 ** 31, 2 ** 32, 2 ** 33]) {
   describe(`after ${limit} calls`, () => {
     test("a new lease does not replace one that is held", async () => {

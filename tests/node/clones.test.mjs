@@ -1,4 +1,5 @@
-// Code that copies an object's properties, or transfers them to another thread, gets an error that names the class.
+// Structured clones of a lease, a lock or a client are rejected with an error that names the class. Without it, the
+// copy would be an empty object.
 import assert from "node:assert/strict";
 import { serialize } from "node:v8";
 import { MessageChannel, Worker } from "node:worker_threads";
@@ -7,7 +8,7 @@ import { TestRedlock } from "redlock-native/testing";
 import { fresh } from "./helper.mjs";
 import { describe, test } from "./testing.mjs";
 
-const WAYS = {
+const COPY_FUNCTIONS = {
   structuredClone,
   serialize,
   postMessage(value) {
@@ -30,12 +31,12 @@ const OBJECTS = {
   "client for a test": [new TestRedlock(), /a client cannot be copied to another thread/],
 };
 
-for (const [way, copy] of Object.entries(WAYS)) {
-  describe(`${way} rejects`, () => {
-    for (const [kind, [object, words]] of Object.entries(OBJECTS)) {
+for (const [name, copy] of Object.entries(COPY_FUNCTIONS)) {
+  describe(`${name} rejects`, () => {
+    for (const [kind, [object, message]] of Object.entries(OBJECTS)) {
       test(`a ${kind}`, () => {
         for (const value of [object, { object }, [object]]) {
-          assert.throws(() => copy(value), words);
+          assert.throws(() => copy(value), message);
         }
       });
     }

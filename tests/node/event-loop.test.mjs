@@ -1,36 +1,34 @@
-// The event loop's own thread reads its replies. The background thread is not woken for that, and does the work that
-// the loop does not reach.
+// The thread of an event loop reads the replies to its commands itself, without waking the background thread. While the
+// loop is blocked, the background thread renews its leases and serves its connections.
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Worker } from "node:worker_threads";
 import { Redlock } from "redlock-native";
-import { eventually, fresh, program, serverForSuite } from "./helper.mjs";
+import { block, eventually, fresh, program, serverForSuite } from "./helper.mjs";
 import { slow, test } from "./testing.mjs";
 
 const shared = serverForSuite();
-const linux = { skip: process.platform !== "linux" && "threads are told apart by /proc here" };
+const linux = {
+  skip: process.platform !== "linux" && "it needs /proc to find the background thread",
+};
 
-function block(time) {
-  const end = performance.now() + time;
-  while (performance.now() < end);
-}
-
-/** Runs until this thread reads the connection. */
-async function warm(client) {
-  for (let turn = 0; turn < 200; turn += 1) await (await client.lock("warm").acquire()).release();
+/** Uses a lock until the connection is open and this thread, not the background thread, reads its replies. */
+async function takeReaderRole(client) {
+  for (let turn = 0; turn < 200; turn += 1) await (await client.lock("first").acquire()).release();
 }
 
 slow(
-  "it counts wake-ups, of which a busy machine adds some",
+  "it counts wake-ups, and a busy machine causes a few more",
   "acquire and release do not wake another thread",
   linux,
   async () => {
-    const pairs = 1000;
-    const { code, stderr, lines } = await program("wake-ups", [shared.server.url, pairs]);
+    const uses = 1000;
+    const { code, stderr, lines } = await program("wake-ups", [shared.server.url, uses]);
     assert.equal(code, 0, stderr);
-    // The thread wakes a few times a second on a timer. If it reads the replies, it wakes 2,000 times and more.
-    assert.ok(Number(lines[0]) < pairs / 4, lines[0]);
+    // A timer wakes the background thread a few times a second. Reading both replies of each use would wake it 2,000
+    // times.
+    assert.ok(Number(lines[0]) < uses / 4, lines[0]);
   },
 );
 
@@ -39,7 +37,7 @@ slow(
   "leases are renewed and connections stay open while the thread blocks",
   async () => {
     const client = new Redlock(shared.server.url);
-    await warm(client);
+    await takeReaderRole(client);
     const locks = [1000, 1000, 3000].map((ttl) => client.lock(fresh(), { ttl }));
     const leases = await Promise.all(locks.map((lock) => lock.acquire()));
     const lost = [];
@@ -54,36 +52,36 @@ slow(
   },
 );
 
-test("replies that arrive while the thread is blocked count as in time", async () => {
+test("replies that arrive in time while the thread is blocked do not time out", async () => {
   const client = new Redlock(shared.server.url);
-  await warm(client);
+  await takeReaderRole(client);
   const lock = client.lock(fresh(), { ttl: 10_000, nodeTimeout: 100, renew: false, wait: 0 });
-  const asked = lock.acquire();
+  const acquiring = lock.acquire();
   block(500);
-  const lease = await asked;
-  const extended = lease.extend();
+  const lease = await acquiring;
+  const extending = lease.extend();
   block(500);
-  await extended;
-  const released = lease.release();
+  await extending;
+  const releasing = lease.release();
   block(500);
-  await released;
+  await releasing;
   await client.shutdown();
 });
 
-for (const way of ["released", "aborted"]) {
-  test(`a lock ${way} right before the process exits leaves no key`, async () => {
-    const { code, stderr } = await program("exits", [shared.server.url, way]);
+for (const ending of ["released", "aborted"]) {
+  test(`a lock ${ending} right before the process exits leaves no key`, async () => {
+    const { code, stderr } = await program("exits", [shared.server.url, ending]);
     assert.equal(code, 0, stderr);
     // The server executes what it received before it closes the connection.
     const clients = () => shared.server.cli("CLIENT", "LIST");
     await eventually(async () => assert.doesNotMatch(await clients(), / name=left-/));
-    assert.equal(await shared.server.cli("EXISTS", `lock:left-${way}`), "0");
+    assert.equal(await shared.server.cli("EXISTS", `lock:left-${ending}`), "0");
   });
 }
 
-test("process.nextTick and microtasks run between two deliveries", async () => {
+test("process.nextTick callbacks run before a released lease continues, and after it", async () => {
   const client = new Redlock(shared.server.url);
-  await warm(client);
+  await takeReaderRole(client);
   const lock = client.lock(fresh());
   const lease = await lock.acquire();
   const order = [];
@@ -98,26 +96,26 @@ test("process.nextTick and microtasks run between two deliveries", async () => {
 });
 
 slow(
-  "it ends workers at many real moments",
-  "terminating a worker while it reads does not affect other threads",
+  "it terminates workers after many different delays",
+  "terminating a worker while it reads replies does not affect other threads",
   async () => {
     const client = new Redlock(shared.server.url);
-    await warm(client);
+    await takeReaderRole(client);
     const file = new URL("programs/worker.mjs", import.meta.url);
     const lease = await client.lock(fresh(), { ttl: 1000 }).acquire();
-    const end = async (after) => {
+    const terminateAfter = async (delay) => {
       const name = fresh();
       const worker = new Worker(file, {
         workerData: { node: shared.server.url, name, task: "flood" },
       });
       await once(worker, "message");
-      await sleep(after);
+      await sleep(delay);
       await worker.terminate();
-      // If it held the lock, the key expires when its TTL ends.
+      // If the worker held the lock, its key expires after one TTL.
       await (await client.lock(name, { wait: 5000 }).acquire()).release();
     };
     for (let round = 0; round < 5; round += 1) {
-      await Promise.all([0, 3, 6, 9].map((after) => end(after + round)));
+      await Promise.all([0, 3, 6, 9].map((delay) => terminateAfter(delay + round)));
     }
     assert.equal(lease.held, true);
     await lease.release();

@@ -1,7 +1,8 @@
-// Rules that surprise users of other libraries. tests/README.md lists the tests.
+// Rules that differ from other lock libraries. The table with that title in tests/README.md lists them with their
+// tests.
 import assert from "node:assert/strict";
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { configure, lock, Redlock } from "redlock-native";
+import { configure, lock as lockOfDefaultClient, Redlock } from "redlock-native";
 import {
   assertNotConnected,
   assertRefused,
@@ -13,77 +14,77 @@ import {
 import { describe, test } from "./testing.mjs";
 
 const shared = serverForSuite();
-const kinds = { "memory://": () => "memory://", "redis://": () => shared.server.url };
+const NODE_URLS = { "memory://": () => "memory://", "redis://": () => shared.server.url };
 
 test("creating a lock sends nothing, and only a lease can be released", async () => {
   const clientName = fresh();
-  const described = new Redlock(shared.server.url, { clientName }).lock(["a", "b"]);
-  assert.equal(described.key, "lock:a, lock:b");
-  assert.deepEqual(described.keys, ["lock:a", "lock:b"]);
-  assert.throws(() => described.release(), /lease\.release/);
-  assert.equal(described[Symbol.asyncDispose], undefined);
+  const lock = new Redlock(shared.server.url, { clientName }).lock(["a", "b"]);
+  assert.equal(lock.key, "lock:a, lock:b");
+  assert.deepEqual(lock.keys, ["lock:a", "lock:b"]);
+  assert.throws(() => lock.release(), /lease\.release/);
+  assert.equal(lock[Symbol.asyncDispose], undefined);
   await assertNotConnected(shared.server, clientName);
 });
 
 test("a lock created before configure uses the client configured later", async () => {
-  const early = lock(fresh());
+  const early = lockOfDefaultClient(fresh());
   configure("memory://", { keyPrefix: "later:" });
   const lease = await early.acquire();
   assert.match(lease.key, /^later:/);
   await lease.release();
 });
 
-for (const [kind, url] of Object.entries(kinds)) {
+for (const [kind, url] of Object.entries(NODE_URLS)) {
   describe(kind, () => {
     test("many callers can use one Lock at once", async () => {
-      const described = new Redlock(url()).lock(fresh());
-      let [inside, most, entered] = [0, 0, 0];
+      const lock = new Redlock(url()).lock(fresh());
+      let [inside, maxInside, entered] = [0, 0, 0];
       const work = () =>
-        described.using(async () => {
+        lock.using(async () => {
           inside += 1;
-          most = Math.max(most, inside);
+          maxInside = Math.max(maxInside, inside);
           entered += 1;
           await nextTurn();
           inside -= 1;
         });
       await Promise.all(Array.from({ length: 20 }, work));
-      assert.equal(most, 1, `two holders: ${most} bodies ran at once`);
+      assert.equal(maxInside, 1, `two holders: ${maxInside} bodies ran at once`);
       assert.equal(entered, 20);
     });
 
-    test("the end of an expired holder's scope keeps the next holder's lock", async () => {
+    test("the end of a scope that lost its lease keeps the next holder's lock", async () => {
       const redlock = new Redlock(url());
       const name = fresh();
-      const described = redlock.lock(name);
+      const lock = redlock.lock(name);
       const { promise: left, resolve: leave } = deferred();
       const { promise: entered, resolve: enter } = deferred();
-      const stale = described.using(async (lease) => {
+      const stale = lock.using(async (lease) => {
         await redlock.forceRelease(name);
         await eventually(() => assert.equal(lease.held, false));
         enter();
         await left;
       });
-      const staleEnds = assert.rejects(stale, { kind: "lost", reason: "missing" });
+      const staleRejects = assert.rejects(stale, { kind: "lost", reason: "missing" });
       await entered;
-      await described.using(async (lease) => {
+      await lock.using(async (lease) => {
         leave();
-        await staleEnds;
+        await staleRejects;
         assert.equal(lease.held, true);
-        assert.equal((await described.inspect()).held, true);
+        assert.equal((await lock.inspect()).held, true);
       });
-      assert.equal((await described.inspect()).held, false);
+      assert.equal((await lock.inspect()).held, false);
     });
 
-    test("LockTimeout shows the line of this client that holds the lock", async () => {
-      const described = new Redlock(url()).lock(fresh(), { wait: 200 });
+    test("LockTimeout names the line of this client that acquired the lock", async () => {
+      const lock = new Redlock(url()).lock(fresh(), { wait: 200 });
       async function theHolder() {
-        return await described.acquire();
+        return await lock.acquire();
       }
       const lease = await theHolder();
-      await assert.rejects(described.acquire(), (error) => {
+      await assert.rejects(lock.acquire(), (error) => {
         assert.equal(error.kind, "timeout");
-        const named = /this client holds it, acquired at .*semantics\.test\.mjs:\d+/;
-        assert.match(error.message, named);
+        const callSite = /this client holds it, acquired at .*semantics\.test\.mjs:\d+/;
+        assert.match(error.message, callSite);
         assert.match(error.message, /theHolder/);
         return true;
       });
@@ -93,7 +94,7 @@ for (const [kind, url] of Object.entries(kinds)) {
     test("extend sets the ttl of later renewals", async () => {
       const lease = await new Redlock(url()).lock(fresh(), { ttl: 2000 }).acquire();
       await lease.extend(6000);
-      // A renewal lengthens it by more than the TTL of the acquire could.
+      // The first renewal after the extend lengthens the lease to more than the TTL of the acquire.
       let least = lease.remaining;
       await eventually(() => {
         const { remaining } = lease;
@@ -123,17 +124,17 @@ for (const [kind, url] of Object.entries(kinds)) {
       const [free, taken] = [fresh(), fresh()];
       const held = await redlock.lock(taken).acquire();
       const first = redlock.lock([free, taken]).acquire();
-      const described = redlock.lock(taken);
+      const lock = redlock.lock(taken);
       await waiting(redlock);
-      // The other name that the waiter wants is free for others, once the waiter was refused.
+      // The waiter was refused, so it keeps no key of its other name. Others can acquire that name meanwhile.
       const other = await eventually(async () => {
         const lease = await redlock.lock(free).tryAcquire();
         assert.ok(lease);
         return lease;
       });
       await other.release();
-      await assertRefused(described);
-      await assert.rejects(described.acquire({ wait: 0 }), {
+      await assertRefused(lock);
+      await assert.rejects(lock.acquire({ wait: 0 }), {
         kind: "timeout",
         message: /other callers in this process were first/,
       });
@@ -141,25 +142,26 @@ for (const [kind, url] of Object.entries(kinds)) {
       await (await first).release();
     });
 
-    test("onLost of a lost lease is called soon, but not synchronously", async () => {
+    test("onLost of a lost lease calls the listener soon, but not synchronously", async () => {
       const redlock = new Redlock(url());
       const name = fresh();
       const lease = await redlock.lock(name).acquire();
       await redlock.forceRelease(name);
       await eventually(() => assert.equal(lease.held, false));
-      const told = [];
-      lease.onLost((error) => told.push(error.reason));
-      assert.deepEqual(told, []);
-      await eventually(() => assert.deepEqual(told, ["missing"]));
+      const reasons = [];
+      lease.onLost((error) => reasons.push(error.reason));
+      assert.deepEqual(reasons, []);
+      await eventually(() => assert.deepEqual(reasons, ["missing"]));
     });
 
-    // It runs once for each place, and this one covers all nodes.
+    // The warning is logged once for each call site in a process, so this test cannot run for both kinds of nodes.
     if (kind !== "memory://") return;
     test("a lease held for long causes one warning with its call site", async (context) => {
       const warned = context.mock.method(process, "emitWarning", () => undefined);
       const redlock = new Redlock(url());
       const lease = await redlock.lock(fresh(), { ttl: 4500 }).acquire();
-      // Never shortens, so it stays held on a busy machine.
+      // The TTL of renewals is 100 ms from now on, so ten TTLs end soon. The current validity stays at 4.5 s, so that a
+      // busy machine does not lose the lease.
       await lease.extend(100);
       const texts = () => warned.mock.calls.map((call) => call.arguments[0].message);
       const mine = () => texts().filter((text) => text.includes(lease.key));

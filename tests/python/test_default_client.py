@@ -1,27 +1,9 @@
 """The default client is looked up at each acquire. The tests use separate processes, because each process has one."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 
+from .processes import output_of
 from .servers import Server
-
-
-def output(code: str, **environment: str) -> str:
-    clean = {key: value for key, value in os.environ.items() if not key.startswith("RED")}
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
-        env=clean | environment,
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
 
 #: Code that holds and inspects a lock.
 BLOCKING = """
@@ -54,7 +36,7 @@ except redlock.InvalidOption as error: print("replace=True" in str(error))
 redlock.configure("memory://other", key_prefix="q:", replace=True)
 print(held(lock).key)
 """
-    assert output(way + code) == "p:early\nTrue\nq:early\n"
+    assert output_of(way + code) == "p:early\nTrue\nq:early\n"
 
 
 @ways
@@ -76,7 +58,7 @@ def test_environment_variables_select_the_nodes(
 held(redlock.lock("x"))
 print([node.url for node in look(redlock.lock("x")).nodes])
 """
-    assert output(way + code, **variables) == nodes + "\n"
+    assert output_of(way + code, **variables) == nodes + "\n"
 
 
 @ways
@@ -86,7 +68,7 @@ def test_error_names_the_variable_with_an_invalid_url(way: str, variable: str) -
 try: held(redlock.lock("x"))
 except redlock.InvalidOption as error: print(error)
 """
-    out = output(way + code, **{variable: "redis://b:s3cret"})
+    out = output_of(way + code, **{variable: "redis://b:s3cret"})
     assert out.startswith(f"the environment variable {variable} is wrong: ")
     assert "s3cret" not in out
 
@@ -102,7 +84,7 @@ for _ in range(3):
     try: held(redlock.lock("x", ttl=0.5, wait=0))
     except redlock.QuorumUnavailable: pass
 """
-    out = output(way + code, REDIS_URL=f"redis://:secret@127.0.0.1:{redis_server.port}")
+    out = output_of(way + code, REDIS_URL=f"redis://:secret@127.0.0.1:{redis_server.port}")
     assert out.count("default client") == 1
     assert "secret" not in out
 
@@ -119,7 +101,7 @@ for _ in range(3):
 
 @ways
 def test_fallback_to_the_local_server_logs_one_warning(way: str) -> None:
-    out = output(way + LOGGED.replace("CHOICE", ""))
+    out = output_of(way + LOGGED.replace("CHOICE", ""))
     (warned,) = [line for line in out.splitlines() if "neither REDLOCK_NODES nor REDIS_URL" in line]
     assert warned.startswith("WARNING")
     assert "configure()" in warned
@@ -136,7 +118,7 @@ def test_fallback_to_the_local_server_logs_one_warning(way: str) -> None:
     ],
 )
 def test_configured_nodes_log_no_warning(way: str, chosen: str, variables: dict[str, str]) -> None:
-    out = output(way + LOGGED.replace("CHOICE", chosen), **variables)
+    out = output_of(way + LOGGED.replace("CHOICE", chosen), **variables)
     assert "INFO the default client's nodes: memory://" in out
     assert "WARNING" not in out
 
@@ -149,5 +131,5 @@ try: redlock.lock("x", ttl=0.5, wait=0).inspect()
 except redlock.QuorumUnavailable as error: print(error.nodes[0].url)
 else: print("redis://127.0.0.1:6379")
 """
-    assert output(code).splitlines()[0] == "lock:x"
-    assert "redis://127.0.0.1:6379" in output(code)
+    assert output_of(code).splitlines()[0] == "lock:x"
+    assert "redis://127.0.0.1:6379" in output_of(code)

@@ -1,4 +1,4 @@
-"""Errors: classes, pickles, and the messages about methods that a Lock does not have."""
+"""Errors: pickles of exceptions, and the messages for methods that a Lock does not have."""
 
 import copy
 import pickle
@@ -8,7 +8,7 @@ import pytest
 import redlock
 
 
-def fetch(client: redlock.Redlock, name: str) -> redlock.LockTimeout:
+def timeout_error(client: redlock.Redlock, name: str) -> redlock.LockTimeout:
     with client.lock(name), warnings.catch_warnings(), pytest.raises(redlock.LockTimeout) as caught:
         warnings.simplefilter("ignore")
         client.lock(name).acquire(wait=0)
@@ -16,7 +16,7 @@ def fetch(client: redlock.Redlock, name: str) -> redlock.LockTimeout:
 
 
 def test_errors_survive_pickling(client: redlock.Redlock, name: str) -> None:
-    error = fetch(client, name)
+    error = timeout_error(client, name)
     for other in (pickle.loads(pickle.dumps(error)), copy.deepcopy(error)):
         assert type(other) is redlock.LockTimeout
         assert str(other) == str(error)
@@ -24,7 +24,7 @@ def test_errors_survive_pickling(client: redlock.Redlock, name: str) -> None:
         assert vars(other) == vars(error)
 
 
-def test_nodes_survive_pickling() -> None:
+def test_nodes_of_an_error_survive_pickling() -> None:
     client = redlock.Redlock("redis://127.0.0.1:1")
     with pytest.raises(redlock.QuorumUnavailable) as caught:
         client.lock("x", ttl=0.5).acquire(wait=0)
@@ -44,7 +44,7 @@ def test_lock_has_no_truth_value_and_no_release(client: redlock.Redlock, name: s
 
 
 @pytest.mark.parametrize(
-    ("habit", "said"),
+    ("method", "replacement"),
     [
         ("release", r"lease\.release\(\)"),
         ("do_release", r"lease\.release\(\)"),
@@ -54,23 +54,23 @@ def test_lock_has_no_truth_value_and_no_release(client: redlock.Redlock, name: s
         ("reacquire", r"lease\.extend\(\)"),
     ],
 )
-def test_error_for_a_method_of_redis_pys_lock_names_ours(
-    client: redlock.Redlock, name: str, habit: str, said: str
+def test_error_for_a_method_of_redis_py_names_the_replacement(
+    client: redlock.Redlock, name: str, method: str, replacement: str
 ) -> None:
     lock = client.lock(name)
-    with pytest.raises(AttributeError, match=f"has no '{habit}'. Use .*{said}"):
-        getattr(lock, habit)()
-    assert not hasattr(lock, habit)
+    with pytest.raises(AttributeError, match=f"has no '{method}'. Use .*{replacement}"):
+        getattr(lock, method)()
+    assert not hasattr(lock, method)
     with pytest.raises(
-        AttributeError, match=r"^'redlock\.Lock' object has no attribute 'nap'"
+        AttributeError, match=r"^'redlock\.Lock' object has no attribute 'unknown'"
     ) as caught:
-        lock.nap  # type: ignore[attr-defined] # noqa: B018
-    assert (caught.value.name, caught.value.obj) == ("nap", lock)
-    # A name that cannot be encoded.
+        lock.unknown  # type: ignore[attr-defined] # noqa: B018
+    assert (caught.value.name, caught.value.obj) == ("unknown", lock)
+    # A lone surrogate cannot be encoded as UTF-8.
     assert not hasattr(lock, "\ud800")
     assert not hasattr(lock.as_async(), "\ud800")
 
 
-def test_asyncio_verbs_need_a_loop(client: redlock.Redlock, name: str) -> None:
+def test_asyncio_methods_need_a_running_loop(client: redlock.Redlock, name: str) -> None:
     with pytest.raises(RuntimeError, match="no running event loop"):
         client.lock(name).as_async().inspect().send(None)

@@ -96,7 +96,7 @@ def test_grant_to_a_closed_loop_is_released(
 
     async def main() -> Any:
         acquire: Any = redis_client.lock(name, ttl=600)._begin((__file__, 1))
-        return acquire, acquire.ask()
+        return acquire, acquire.start()
 
     kept = loop.run_until_complete(main())
     if granted == "before":

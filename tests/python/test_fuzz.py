@@ -1,6 +1,6 @@
-"""URLs and options made of pieces result in InvalidOption or a client, never in a panic or an exposed password.
+"""Random URLs and options result in a client or in InvalidOption, never in a panic or a message with a password.
 
-`make fuzz` tries FUZZ_URLS new ones each time. A failing one is shrunk, and tried first the next time.
+`make fuzz` sets FUZZ_URLS, the number of examples, and tries new ones. A failing example is shrunk and printed.
 """
 
 import math
@@ -47,23 +47,23 @@ def options(names: list[str]) -> st.SearchStrategy[dict[str, Any]]:
     return st.dictionaries(st.sampled_from(names), values, max_size=2)
 
 
-def check(error: BaseException, about: object) -> None:
-    assert isinstance(error, redlock.InvalidOption | TypeError), (about, error)
-    # Not secret: the name of an option, a value in the place of a number, and the host of a valid URL.
-    plain = (
+def check(error: BaseException, arguments: object) -> None:
+    assert isinstance(error, redlock.InvalidOption | TypeError), (arguments, error)
+    # A message may contain the word as the name of an option, as a value that must be a number, or as a host.
+    allowed = (
         r"option 's3cret'|(ttl|wait|renew|max_hold|timeout|restart_guard|fencing) is b?'s3cret'"
         r"|node \w+://[^/@ ]*s3cret[^/@ ]*:\d+(/\d+)? is given twice"
-        # Any text after it is a name in this process.
+        # The rest of a memory:// URL is the name of a store in this process.
         r"|node memory://[^@ ]*s3cret[^@ ]* is given twice"
     )
-    assert "s3cret" not in re.sub(plain, "", str(error)), (about, error)
-    assert not any(ord(c) < 32 or c == "\u202e" for c in str(error)), (about, error)
+    assert "s3cret" not in re.sub(allowed, "", str(error)), (arguments, error)
+    assert not any(ord(c) < 32 or c == "\u202e" for c in str(error)), (arguments, error)
 
 
 @pytest.mark.limit(120 + int(FUZZ_RUNS or 0) / 300)
 @settings(
     max_examples=int(FUZZ_RUNS or 300),
-    # The test suite always uses the same ones. `make fuzz` finds new ones.
+    # The test suite always tries the same examples.
     derandomize=FUZZ_RUNS is None,
     database=None,
     deadline=None,
@@ -75,7 +75,7 @@ def check(error: BaseException, about: object) -> None:
     name=st.sampled_from(["job", "", "a\nb", "x" * 70000]) | st.text(max_size=20),
     lock_options=options(LOCK),
 )
-def test_urls_and_options_raise_only_invalid_option(
+def test_random_urls_and_options_raise_only_invalid_option(
     nodes: list[str], client_options: dict[str, Any], name: str, lock_options: dict[str, Any]
 ) -> None:
     try:

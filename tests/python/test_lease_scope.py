@@ -1,4 +1,4 @@
-"""`with lease:` and `async with lease:` check that the lease is held, and that no other with statement releases it."""
+"""`with lease:` and `async with lease:` reject a lease that has ended, or that another with statement releases."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ from tests.waiting import eventually
 
 from .test_vectors import ERRORS
 
-#: The ways to enter a lease. Each calls `body` inside the with statement.
+#: Enters a lease in one of the possible ways, and calls `body` inside the with statement.
 Enter = Callable[[redlock.Lease, Callable[[], object]], object]
 
 
@@ -41,6 +41,7 @@ async def by_async_stack(lease: redlock.Lease, body: Callable[[], object]) -> No
 
 @pytest.fixture(params=["with", "stack", "asyncio", "asyncio stack", "trio"])
 def enter(request: pytest.FixtureRequest) -> Iterator[Enter]:
+    """Runs the test once for each way to enter a lease."""
     if request.param in ("with", "stack"):
         yield by_with if request.param == "with" else by_stack
         return
@@ -52,21 +53,21 @@ def enter(request: pytest.FixtureRequest) -> Iterator[Enter]:
         yield lambda lease, body: runner.run(by(lease, body))
 
 
-def end(client: redlock.Redlock, lease: redlock.Lease, verb: str) -> None:
-    """Ends the lease in the way that the row names."""
-    if verb == "force_release":
+def end(client: redlock.Redlock, lease: redlock.Lease, method: str) -> None:
+    """Ends the lease by this method of the lease, or by `force_release` of the client."""
+    if method == "force_release":
         client.force_release(lease.key.removeprefix("lock:"))
         eventually(lambda: not lease.held)
     else:
-        getattr(lease, verb)()
+        getattr(lease, method)()
 
 
-@pytest.mark.parametrize("verb", ERRORS["not_entered_after"])
+@pytest.mark.parametrize("method", ERRORS["not_entered_after"])
 def test_ended_lease_cannot_be_entered(
-    client: redlock.Redlock, name: str, enter: Enter, verb: str
+    client: redlock.Redlock, name: str, enter: Enter, method: str
 ) -> None:
     lease = client.lock(name).acquire()
-    end(client, lease, verb)
+    end(client, lease, method)
     with pytest.raises(redlock.LockLost):
         enter(lease, lambda: pytest.fail("the body ran without the lock"))
 
@@ -105,14 +106,14 @@ def test_lease_entered_by_its_lock_cannot_be_entered_again(
     assert not lease.held
 
 
-@pytest.mark.parametrize("way", ["lock", "AsyncLock", "lease"])
+@pytest.mark.parametrize("outer_kind", ["lock", "AsyncLock", "lease"])
 @pytest.mark.parametrize("inner", ["with", "async with"])
 def test_refused_inner_scope_does_not_end_the_outer_async_scope(
-    client: redlock.Redlock, name: str, way: str, inner: str
+    client: redlock.Redlock, name: str, outer_kind: str, inner: str
 ) -> None:
     async def main() -> None:
         lock = client.lock(name)
-        outer: Any = {"lock": lock, "AsyncLock": lock.as_async()}.get(way)
+        outer: Any = {"lock": lock, "AsyncLock": lock.as_async()}.get(outer_kind)
         if outer is None:
             outer = await lock.as_async().acquire()
         async with outer as lease:
@@ -127,10 +128,10 @@ def test_refused_inner_scope_does_not_end_the_outer_async_scope(
     asyncio.run(main())
 
 
-def test_a_decorated_call_whose_lease_was_lost_does_not_run(
+def test_decorated_coroutine_does_not_run_after_its_lease_was_lost(
     client: redlock.Redlock, name: str
 ) -> None:
-    """The returned object is awaited later, when another client may hold the lock."""
+    """The call acquires the lock. Its coroutine is awaited later, when another client may hold the lock."""
     ran = []
 
     async def body() -> None:

@@ -1,6 +1,7 @@
-"""Acquire, extend, release: each once, sync and async, over memory and over a server."""
+"""The methods of locks, leases and clients: each once, sync and async, over memory:// and over a server."""
 
 import asyncio
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -299,3 +300,26 @@ def test_redis_py_and_redlock_exclude_each_other(
     assert theirs.acquire()
     assert redis_client.lock(name).try_acquire() is None
     theirs.release()
+
+
+def test_attributes_of_a_lock_can_be_read(client: redlock.Redlock, name: str) -> None:
+    lock = client.lock(name)
+    assert (lock.name, lock.ttl, lock.wait) == (name, 10.0, None)
+    lock = redlock.lock(["a", "b"], ttl=0.5, wait=0)
+    assert (lock.name, lock.ttl, lock.wait) == ("a, b", 0.5, 0.0)
+    # A function chooses the name at each call.
+    assert redlock.lock(lambda user: f"report:{user}").name == ""
+    assert re.fullmatch(r"\d+\.\d+\.\d+\S*", redlock.__version__)
+
+
+def test_repr_of_an_inspection_shows_its_fields(redis_client: redlock.Redlock, name: str) -> None:
+    found = redis_client.lock(name).inspect()
+    (url,) = redis_client.nodes
+    assert repr(found) == (
+        f"Inspection(held=False, remaining=None, nodes=[NodeInspection(url='{url}', key='lock:{name}', "
+        "state='free', remaining=None, token=None, error=None)])"
+    )
+    with redis_client.lock(name):
+        found = redis_client.lock(name).inspect()
+    assert f"Inspection(held=True, remaining={found.remaining}, nodes=[" in repr(found)
+    assert f"token='{found.nodes[0].token}'" in repr(found)

@@ -50,7 +50,7 @@ def test_future_has_the_methods_of_an_asyncio_future(client: redlock.Redlock, na
         assert pending.remove_done_callback(print) == 1
         with pytest.raises(ZeroDivisionError):
             pending.remove_done_callback(Incomparable())
-        assert repr(pending) == "<redlock._Asked pending>"
+        assert repr(pending) == "<redlock._LoopFuture pending>"
         pending.add_done_callback(lambda _: notified.set())
         assert (pending.done(), pending.cancelled()) == (False, False)
         for early in (pending.result, pending.exception):

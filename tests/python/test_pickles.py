@@ -1,5 +1,6 @@
-"""Locks and clients are only descriptions. They can be copied and pickled, and are equal when restored, also in another
-process.
+"""Pickles and copies of locks and clients. A restored one equals the original, also in another process.
+
+Both consist of names and options only. A lease cannot be pickled or copied.
 """
 
 import copy
@@ -12,19 +13,19 @@ from typing import Any
 import pytest
 import redlock
 
+from .processes import output_of
 from .servers import Server
-from .test_default_client import output
 
 
 def round_trip(thing: Any, protocol: int = pickle.HIGHEST_PROTOCOL) -> Any:
     return pickle.loads(pickle.dumps(thing, protocol))
 
 
-def named(user: str) -> str:
+def report_name(user: str) -> str:
     return f"report:{user}"
 
 
-def ask() -> tuple[str, str]:
+def get_credentials() -> tuple[str, str]:
     return ("default", "secret")
 
 
@@ -40,7 +41,7 @@ def test_unpickled_lock_equals_the_original(
     assert (other.names, other.keys, other.ttl, other.wait) == (lock.names, lock.keys, 5.0, 0.5)
     with other.acquire() as lease:
         assert lock.try_acquire() is None
-        # It is the same client, which is known here, so its leases are the same.
+        # The pickle names its client. This process has that client, so both locks use it.
         assert [each.key for each in client.leases()] == [lease.key]
 
 
@@ -49,15 +50,15 @@ def test_unpickled_locks_of_one_client_share_a_client(redis_server: Server, name
     locks = pickle.dumps([client.lock(f"{name}-{number}") for number in range(5)])
     identity = re.search(rb"[0-9a-f]{32}", locks)
     assert identity is not None
-    # As in another process, where the client is unknown.
+    # Makes the identity of the client unknown, as it is in another process.
     locks = locks.replace(identity[0], identity[0][::-1])
     others = pickle.loads(locks)
     leases = [lock.acquire() for lock in others]
-    called = [
+    connections = [
         each for each in redis_server.client.client_list() if each["name"] == f"pickled-{name}"
     ]
-    # One connection, and one for notifications. Separate clients would need five and more.
-    assert 1 <= len(called) <= 2
+    # One for commands, and one for notifications. Five separate clients would need at least five.
+    assert 1 <= len(connections) <= 2
     assert client.leases() == []
     assert sorted(lease.key for lease in leases) == [f"p:{name}-{number}" for number in range(5)]
     for lease in leases:
@@ -75,7 +76,8 @@ def test_unpickled_client_has_its_options_and_password() -> None:
     client = redlock.Redlock([url], **options)
     function, (_, nodes, given) = client.__reduce__()  # type: ignore[misc]
     assert (nodes, given) == ([url], options)
-    other = function("0" * 32, nodes, given)
+    unknown_identity = "0" * 32
+    other = function(unknown_identity, nodes, given)
     assert other is not client
     assert (other.nodes, other.lock("a").key) == (client.nodes, "p:a")
     assert other.__reduce__()[1][1:] == (nodes, given)
@@ -84,14 +86,14 @@ def test_unpickled_client_has_its_options_and_password() -> None:
 
 
 def test_credentials_callback_is_pickled_by_reference(redis_server: Server) -> None:
-    client = redlock.Redlock(redis_server.url, credentials=ask)
-    assert client.__reduce__()[1][2] == {"credentials": ask}  # type: ignore[index]
+    client = redlock.Redlock(redis_server.url, credentials=get_credentials)
+    assert client.__reduce__()[1][2] == {"credentials": get_credentials}  # type: ignore[index]
     assert round_trip(client).nodes == client.nodes
     lock = round_trip(client.lock("job"))
     del client
     gc.collect()
-    # Only this lock refers to the function now.
-    assert lock.__reduce__()[1][0].__reduce__()[1][2] == {"credentials": ask}
+    # The client was collected. The lock still refers to the callback.
+    assert lock.__reduce__()[1][0].__reduce__()[1][2] == {"credentials": get_credentials}
 
 
 def test_copy_returns_the_same_object(client: redlock.Redlock, name: str) -> None:
@@ -110,11 +112,11 @@ redlock.configure("memory://there", key_prefix="there:", replace=True)
 lock = pickle.loads(text)
 print(lock.key, lock.ttl, b"memory" in text)
 """
-    assert output(code) == "there:job 5.0 False\n"
+    assert output_of(code) == "there:job 5.0 False\n"
 
 
 def test_decorating_lock_can_be_pickled(client: redlock.Redlock) -> None:
-    by_name = round_trip(client.lock(named, wait=0, default="busy"))
+    by_name = round_trip(client.lock(report_name, wait=0, default="busy"))
 
     def held(user: str) -> list[str]:
         return [lease.key for lease in client.leases()]
@@ -126,7 +128,7 @@ def test_decorating_lock_can_be_pickled(client: redlock.Redlock) -> None:
         pickle.dumps(client.lock(lambda user: "job"))
 
 
-def hold(lock: redlock.Lock, results: Any) -> None:
+def report_refusal(lock: redlock.Lock, results: Any) -> None:
     results.put(lock.try_acquire() is None)
 
 
@@ -136,17 +138,18 @@ def test_lock_can_be_sent_to_another_process(redis_server: Server, name: str, me
     lock = redlock.Redlock(redis_server.url).lock(name)
     results = context.Queue()
     with lock:
-        child = context.Process(target=hold, args=(lock, results))
+        child = context.Process(target=report_refusal, args=(lock, results))
         child.start()
         assert results.get(timeout=20) is True
         child.join(20)
     assert child.exitcode == 0
 
 
-def test_an_option_that_this_version_lacks_is_refused() -> None:
+def test_pickle_with_an_unknown_option_cannot_be_restored() -> None:
     function, (identity, nodes, _) = redlock.Redlock("memory://").__reduce__()  # type: ignore[misc]
-    with pytest.raises(redlock.InvalidOption, match="the option nap, which this version"):
-        function(identity[::-1], nodes, {"nap": 1.0})
+    with pytest.raises(redlock.InvalidOption, match="the option future_option, which this version"):
+        # With its real identity, the call would return the existing client.
+        function(identity[::-1], nodes, {"future_option": 1.0})
 
 
 def test_lease_cannot_be_pickled(client: redlock.Redlock, name: str) -> None:
@@ -154,33 +157,11 @@ def test_lease_cannot_be_pickled(client: redlock.Redlock, name: str) -> None:
         pickle.dumps(lease)
 
 
-def test_attributes_of_a_lock_can_be_read(client: redlock.Redlock, name: str) -> None:
-    lock = client.lock(name)
-    assert (lock.name, lock.ttl, lock.wait) == (name, 10.0, None)
-    lock = redlock.lock(["a", "b"], ttl=0.5, wait=0)
-    assert (lock.name, lock.ttl, lock.wait) == ("a, b", 0.5, 0.0)
-    assert redlock.lock(named).name == ""
-    assert re.fullmatch(r"\d+\.\d+\.\d+\S*", redlock.__version__)
-
-
-def test_repr_of_an_inspection_shows_its_fields(redis_client: redlock.Redlock, name: str) -> None:
-    found = redis_client.lock(name).inspect()
-    (url,) = redis_client.nodes
-    assert repr(found) == (
-        f"Inspection(held=False, remaining=None, nodes=[NodeInspection(url='{url}', key='lock:{name}', "
-        "state='free', remaining=None, token=None, error=None)])"
-    )
-    with redis_client.lock(name):
-        found = redis_client.lock(name).inspect()
-    assert f"Inspection(held=True, remaining={found.remaining}, nodes=[" in repr(found)
-    assert f"token='{found.nodes[0].token}'" in repr(found)
-
-
-@pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, round_trip])
+@pytest.mark.parametrize("make_copy", [copy.copy, copy.deepcopy, round_trip])
 def test_error_for_a_copied_lease_names_attach(
-    client: redlock.Redlock, name: str, way: Any
+    client: redlock.Redlock, name: str, make_copy: Any
 ) -> None:
     with client.lock(name) as lease:
         with pytest.raises(TypeError, match=r"lease\.token.*lock\.attach\(token\)") as caught:
-            way(lease)
+            make_copy(lease)
         assert lease.token not in str(caught.value)

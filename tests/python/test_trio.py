@@ -1,4 +1,4 @@
-"""trio, and anyio over both: the same locks, with their cancellation rules."""
+"""Locks under trio, and under anyio with trio or asyncio: the same behaviour as under asyncio alone."""
 
 import os
 import signal
@@ -22,7 +22,7 @@ Main = Callable[[], Awaitable[Any]]
 
 @pytest.fixture(params=["trio", "anyio-trio", "anyio-asyncio"])
 def run(request: pytest.FixtureRequest) -> Callable[[Main], Any]:
-    """`run(main)` for each host and each way to run it. `main` uses anyio."""
+    """Returns a function that runs `main` under trio, or under anyio with one of its backends."""
     if request.param == "trio":
         return lambda main: trio.run(main)
     backend = request.param.removeprefix("anyio-")
@@ -35,7 +35,7 @@ async def assert_no_pending_cancellation(client: redlock.Redlock) -> None:
         await anyio.sleep(0)
 
 
-def test_every_waiting_verb_works(run: Any, client: redlock.Redlock, name: str) -> None:
+def test_every_awaited_method_works(run: Any, client: redlock.Redlock, name: str) -> None:
     async def main() -> None:
         lock = client.lock(name, ttl=5)
         async with lock as lease:
@@ -47,10 +47,10 @@ def test_every_waiting_verb_works(run: Any, client: redlock.Redlock, name: str) 
         async with await lock.as_async().acquire(wait=1) as lease:
             assert lease.held
         lease = await lock.as_async().acquire(wait=1)
-        theirs = await client.as_async().attach(name, lease.token, ttl=5)
+        attached = await client.as_async().attach(name, lease.token, ttl=5)
         async with lease:
             pass
-        assert theirs.detach() in (True, False)
+        assert attached.detach() in (True, False)
         kept = await lock.as_async().try_acquire()
         assert await client.as_async().release_all() == 1
         assert kept is not None
@@ -68,13 +68,13 @@ def test_waiters_are_served_in_order_while_other_tasks_run(
     run: Any, client: redlock.Redlock, name: str
 ) -> None:
     lock, served, beats = client.lock(name), list[int](), list[float]()
-    in_line: list[bool] = []
+    all_wait: list[bool] = []
 
     async def work(number: int) -> None:
         async with lock:
             served.append(number)
             if number == 0:
-                await aeventually(lambda: in_line, sleep=anyio.sleep)
+                await aeventually(lambda: all_wait, sleep=anyio.sleep)
 
     async def waiting(count: int) -> None:
         await aeventually(lambda: client.stats().waiting == count, sleep=anyio.sleep)
@@ -94,7 +94,7 @@ def test_waiters_are_served_in_order_while_other_tasks_run(
                         await waiting(number)
                     else:
                         await aeventually(lambda: served, sleep=anyio.sleep)
-                in_line.append(True)
+                all_wait.append(True)
             outer.cancel_scope.cancel()
 
     run(main)
@@ -117,7 +117,7 @@ def test_a_cancelled_wait_leaves_no_key(run: Any, client: redlock.Redlock, name:
         with pytest.raises(TimeoutError), anyio.fail_after(0.05):
             await lock.as_async().acquire()
         await held.as_async().release()
-        # No waiter is in its queue.
+        # The cancelled acquires have left the queue.
         async with client.lock(name, wait=0):
             pass
 
@@ -195,7 +195,7 @@ def test_loss_is_raised_by_the_scope_that_lost_its_lease(
     inner, outer = f"{name}-inner", f"{name}-outer"
 
     async def main(lost: str) -> str:
-        heard = ""
+        caught_inside = ""
         with pytest.raises(redlock.LockLost, match=lost):
             async with client.lock(outer):
                 try:
@@ -203,9 +203,9 @@ def test_loss_is_raised_by_the_scope_that_lost_its_lease(
                         await client.as_async().force_release(lost)
                         await anyio.sleep_forever()
                 except redlock.LockLost:
-                    heard = "inner"
+                    caught_inside = "inner"
                     raise
-        return heard
+        return caught_inside
 
     assert run(lambda: main(inner)) == "inner"
     assert run(lambda: main(outer)) == ""
@@ -256,7 +256,7 @@ def test_a_cancelled_holder_releases(run: Any, redis_client: redlock.Redlock, na
             async with lock:
                 await anyio.sleep_forever()
         assert scope.cancelled_caught
-        # Its release was sent before.
+        # The release of the cancelled holder was sent before this acquire.
         await (await lock.as_async().acquire(wait=2)).release()
         async with anyio.create_task_group() as group:
             with pytest.raises(KeyError):
@@ -273,7 +273,7 @@ def test_a_blocked_loop_does_not_get_an_expired_lease(run: Any, name: str) -> No
     lock = client.lock(name, ttl=0.2, renew=False)
 
     async def block() -> None:
-        # The acquire is in progress. The loop is blocked until its lease was granted and has expired.
+        # Blocks the loop until the acquire was granted and its lease has expired.
         eventually(lambda: client.stats().granted == 1)
         eventually(lambda: not lock.inspect().held)
         blocked.append(True)
@@ -326,7 +326,8 @@ def test_callback_that_raises_is_logged_and_stops_nothing(
         lease.on_lost(slow)
         await client.as_async().force_release(name)
         await aeventually(
-            lambda: len([one for one in caplog.records if one.exc_info]) >= 2, sleep=trio.sleep
+            lambda: len([record for record in caplog.records if record.exc_info]) >= 2,
+            sleep=trio.sleep,
         )
         with pytest.raises(redlock.LockLost):
             await lease.release()
@@ -334,10 +335,10 @@ def test_callback_that_raises_is_logged_and_stops_nothing(
     trio.run(main)
 
 
-def test_only_a_task_that_waits_for_itself_is_warned(
+def test_only_a_task_that_waits_for_its_own_lock_is_warned(
     run: Any, client: redlock.Redlock, name: str
 ) -> None:
-    """A task that waits for itself gets a warning. A task that waits for another one does not."""
+    """A task that waits for another task's lock gets no warning."""
     lock = client.lock(name, wait=0.05)
 
     async def other() -> None:
@@ -365,7 +366,7 @@ def test_blocking_in_an_event_loop_warns(run: Any, client: redlock.Redlock, name
 
     run(main)
 
-    # Not in one of its worker threads.
+    # A worker thread may block, so it gets no warning.
     async def threads() -> None:
         def work() -> bool:
             with client.lock(name) as lease:
@@ -405,12 +406,12 @@ def test_sequential_runs_and_runs_in_threads_work(client: redlock.Redlock, name:
 INTERRUPTED = """
 import sys, threading, redlock, {library}
 client = redlock.Redlock(sys.argv[1])
-def says_when_it_waits():
+def report_when_waiting():
     while client.stats().waiting == 0: pass
     print("waits", flush=True)
 async def main():
     async with client.lock(sys.argv[2], ttl=30) as lease:
-        threading.Thread(target=says_when_it_waits, daemon=True).start()
+        threading.Thread(target=report_when_waiting, daemon=True).start()
         await client.lock(sys.argv[2]).as_async().acquire()
 try:
     {run}
@@ -431,9 +432,9 @@ def test_ctrl_c_ends_a_wait_and_leaves_no_key(
     library: str, run: str, redis_server: Server, name: str
 ) -> None:
     code = INTERRUPTED.format(library=library, run=run)
-    words = [sys.executable, "-W", "ignore", "-c", code, redis_server.url, name]
+    command = [sys.executable, "-W", "ignore", "-c", code, redis_server.url, name]
     for _ in range(3):
-        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             assert process.stdout is not None
             assert process.stdout.readline() == b"waits\n"
             os.kill(process.pid, signal.SIGINT)

@@ -43,7 +43,7 @@ fn each_dependency_is_used_only_where_allowed() {
         "core/src",
         "spawn(",
         &[
-            "foreground/on_runtime.rs",
+            "drivers/tokio_runtime.rs",
             "runtime/background.rs",
             "telemetry/log.rs",
             "telemetry/metrics.rs",
@@ -56,22 +56,17 @@ fn each_dependency_is_used_only_where_allowed() {
             "node/redis/mod.rs",
             "node/redis/cluster/mod.rs",
             "node/credentials/provider.rs",
-            "node/credentials/thread.rs",
-            "node/redis/resolver/mod.rs",
+            "node/redis/sentinel/mod.rs",
         ],
     );
     // A subscriber is called only on the log thread.
     mentions("core/src", "tracing::", &["telemetry/log.rs"]);
     // A recorder is likewise called only on a separate thread.
     mentions("core/src", "use metrics::", &["telemetry/metrics.rs"]);
-    mentions(
-        "core/src",
-        "Instant::now",
-        &["runtime/exit.rs", "runtime/park.rs", "foreground/", "clock/", "testing/tokio_time.rs"],
-    );
+    mentions("core/src", "Instant::now", &["runtime/exit.rs", "clock/", "testing/tokio_time.rs"]);
     mentions("core/src", "SystemTime", &["clock/"]);
     // A module is where its name says.
-    mentions("core/src", "path = \"", &["ffi/mod.rs", "src/foreground.rs"]);
+    mentions("core/src", "path = \"", &[]);
     mentions("bindings-python/src", "detach(py", &["runtime"]);
     mentions("bindings-node/src", "ThreadsafeFunction", &["wake"]);
     // Looked up at run time, because not every runtime has them.

@@ -93,9 +93,9 @@ async def _acquire(begin: "Callable[..., _Acquire]", *args: "Any", **kwargs: "An
     """Begins an acquire with these arguments and awaits its result."""
     acquire = begin(*args, **kwargs)
     while True:
-        asked = acquire.ask()
+        granted = acquire.start()
         try:
-            await asked
+            await granted
         except BaseException:
             # Also releases a grant that the task has not received.
             acquire.give_up()

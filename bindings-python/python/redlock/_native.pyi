@@ -1408,10 +1408,6 @@ class _Acquire:
         Whether the reply is still valid now that the task runs. If true, call `lease`. If false, the lease has expired
         in the meantime, so call `ask` again.
         """
-    def ask(self, /) -> "asyncio.Future[None]":
-        """
-        Returns an asyncio future that is done when there is a reply. Then call `accept`.
-        """
     def give_up(self, /) -> None:
         """
         Ends the acquire, and releases a lease that was granted in the meantime.
@@ -1419,6 +1415,11 @@ class _Acquire:
     def lease(self, /) -> AsyncLease | None:
         """
         Returns the lease, or None if an acquire that tries once found the lock held.
+        """
+    def start(self, /) -> "asyncio.Future[None]":
+        """
+        Starts the acquire, or repeats it. Returns an asyncio future that is done when it has a result. Then call
+        `accept`.
         """
 
 def _advance_memory(name: "str", seconds: "float | datetime.timedelta") -> "None":

@@ -1,4 +1,7 @@
-//! An acquire that a coroutine awaits: requested on the loop, granted on the background thread, taken when the task resumes.
+//! An acquire that a coroutine awaits. Its future completes when the nodes have replied, and the task then takes the
+//! lease.
+//!
+//! `runtime::completions` runs the future and resumes the task.
 
 use std::sync::{Arc, Mutex, Weak};
 
@@ -40,9 +43,10 @@ impl Acquire {
 
 #[pymethods]
 impl Acquire {
-    /// Returns an asyncio future that is done when there is a reply. Then call `accept`.
+    /// Starts the acquire, or repeats it. Returns an asyncio future that is done when it has a result. Then call
+    /// `accept`.
     #[pyo3(signature = () -> "asyncio.Future[None]")]
-    fn ask<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+    fn start<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let kept = Arc::new(Mutex::new(None));
         let granted = Arc::downgrade(&kept);
         *lock(&self.granted) = Weak::clone(&granted);
@@ -52,9 +56,9 @@ impl Acquire {
             }
             Ok(py.None())
         };
-        let (asked, call) = submit_call(py, self.core.ask(), kept, converted)?;
+        let (loop_future, call) = submit_call(py, self.core.ask(), kept, converted)?;
         *lock(&self.call) = Some(call);
-        Ok(asked)
+        Ok(loop_future)
     }
 
     /// Whether the reply is still valid now that the task runs. If true, call `lease`. If false, the lease has expired
@@ -73,7 +77,7 @@ impl Acquire {
     /// Returns the lease, or None if an acquire that tries once found the lock held.
     fn lease(&self, py: Python<'_>) -> PyResult<Option<Py<AsyncLease>>> {
         let Some(answer) = lock(&self.accepted).take() else { return Err(internal()) };
-        let Some(lease) = self.caller.told(py, answer)? else { return Ok(None) };
+        let Some(lease) = self.caller.observed(py, answer)? else { return Ok(None) };
         let lease = Lease::make(py, lease.into_handle(), &self.caller)?;
         AsyncLease::make(py, lease).map(Some)
     }

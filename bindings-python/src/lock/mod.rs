@@ -181,7 +181,7 @@ impl Lock {
         loop {
             let answer = caller.wait(py, acquire.ask())?;
             if let Some(answer) = acquire.accept(answer) {
-                let lease = caller.told(py, answer)?;
+                let lease = caller.observed(py, answer)?;
                 return lease
                     .map(|lease| Lease::make(py, lease.into_handle(), &caller))
                     .transpose();

@@ -15,7 +15,7 @@ pub(super) type CallData = Arc<dyn Any + Send + Sync>;
 
 /// A pending call. Dropping its job cancels the future.
 struct Expected {
-    asked: Py<PyAny>,
+    loop_future: Py<PyAny>,
     _job: Job,
     /// If set, the call stays registered until the [`Call`] is dropped.
     kept: Option<CallData>,
@@ -27,26 +27,26 @@ pub(super) struct Calls(Mutex<HashMap<u64, Expected>>);
 
 impl Calls {
     /// Adds a pending call.
-    pub(super) fn insert(&self, id: u64, asked: Py<PyAny>, job: Job, kept: Option<CallData>) {
-        lock(&self.0).insert(id, Expected { asked, _job: job, kept });
+    pub(super) fn insert(&self, id: u64, loop_future: Py<PyAny>, job: Job, kept: Option<CallData>) {
+        lock(&self.0).insert(id, Expected { loop_future, _job: job, kept });
     }
 
     /// The future that waits for the reply to this call. Removes the call unless it keeps something.
-    pub(super) fn asked(&self, py: Python<'_>, id: u64) -> Option<Py<PyAny>> {
+    pub(super) fn loop_future(&self, py: Python<'_>, id: u64) -> Option<Py<PyAny>> {
         let mut calls = lock(&self.0);
         let call = calls.get(&id)?;
         if call.kept.is_some() {
-            return Some(call.asked.clone_ref(py));
+            return Some(call.loop_future.clone_ref(py));
         }
         let ended = calls.remove(&id)?;
         drop(calls);
-        Some(ended.asked)
+        Some(ended.loop_future)
     }
 
     /// For the garbage collector.
     pub(super) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         let Ok(calls) = self.0.try_lock() else { return Ok(()) };
-        calls.values().try_for_each(|call| visit.call(&call.asked))
+        calls.values().try_for_each(|call| visit.call(&call.loop_future))
     }
 }
 

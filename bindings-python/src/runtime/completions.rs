@@ -1,5 +1,7 @@
-//! Delivers the results of futures to an event loop, directly on its thread or through a queue from the background
-//! thread.
+//! Delivers the results of futures to an event loop, and resumes the tasks that await them.
+//!
+//! If the loop can watch the connections, its thread runs the futures and reads the replies. Otherwise the background
+//! thread does, and its results arrive through a queue.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -12,9 +14,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyWeakrefReference;
 use redlock::ffi::{Begun, Driver};
 
-use super::asked::Asked;
 use super::callback::Callback;
 use super::calls::{Call, CallData, Calls};
+use super::loop_future::LoopFuture;
 use super::pipe::Woken;
 use super::queue::{Item, Queue, Reply, WakeUp};
 use super::watch::{CallbackThread, LossNotification, Watch};
@@ -34,7 +36,7 @@ pub(super) struct Completions {
     woken: Option<Woken>,
     /// Weak, so that it does not keep the loop alive.
     pub(super) event_loop: Py<PyWeakrefReference>,
-    /// Whether its tasks can await [`Asked`] futures.
+    /// Whether its tasks can await [`LoopFuture`] futures.
     suits: bool,
     /// Results that are being delivered.
     ready: Mutex<VecDeque<Item>>,
@@ -95,13 +97,13 @@ impl Completions {
             woken.drain();
         }
         lock(&self.ready).extend(done.into_iter().chain(self.queue.take()));
-        let told = self.tell_all(py);
+        let delivered = self.deliver_all(py);
         // Sends the commands that resumed tasks have queued in the meantime.
         self.driver.flush();
-        told
+        delivered
     }
 
-    fn tell_all(&self, py: Python<'_>) -> PyResult<()> {
+    fn deliver_all(&self, py: Python<'_>) -> PyResult<()> {
         // One at a time, because a resumed task may run a nested loop, which takes the others.
         while let Some(item) = take(&self.ready) {
             match guarded(|| self.handle(py, item)) {
@@ -126,18 +128,18 @@ impl Completions {
         event_loop: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
         if self.suits {
-            return Asked::make(event_loop).map(Bound::into_any);
+            return LoopFuture::make(event_loop).map(Bound::into_any);
         }
         event_loop.call_method0(intern!(event_loop.py(), "create_future"))
     }
 
-    /// Runs a future and sets its outcome on `asked`. `convert` runs on the loop's thread.
+    /// Runs a future and sets its outcome on `loop_future`. `convert` runs on the loop's thread.
     ///
     /// With `kept`, the call is stored until the [`Call`] is dropped, otherwise until there is an outcome. Returns the
     /// number of the call, and whether the caller has to schedule a flush at the end of the loop's turn.
     pub(super) fn begin<F, C>(
         &self,
-        asked: Py<PyAny>,
+        loop_future: Py<PyAny>,
         kept: Option<CallData>,
         future: F,
         convert: C,
@@ -152,7 +154,7 @@ impl Completions {
         let replied = move |output| Item::Reply(id, Box::new(move |py| convert(py, output)));
         let job = self.driver.enqueue_job(future.map(replied), broken(id));
         // Registered before a reply can be delivered, which happens on this thread.
-        self.calls.insert(id, asked, job, kept);
+        self.calls.insert(id, loop_future, job, kept);
         (id, self.must_flush(self.driver.wake()))
     }
 
@@ -173,11 +175,11 @@ impl Completions {
         callback: Callback,
     ) -> Arc<Watch> {
         let queue = Arc::clone(&self.queue);
-        let send = move |word| queue.push([Item::Lost(word)]);
+        let send = move |notification| queue.push([Item::Lost(notification)]);
         Watch::start(self.callback_thread(), callback, send, |watch| {
-            let word = lost.map(move |error| Item::Lost(LossNotification::FromTask(watch, error)));
-            let job = self.driver.enqueue_job(word, broken(0));
-            // It only listens.
+            let lost = lost.map(move |error| Item::Lost(LossNotification::FromTask(watch, error)));
+            let job = self.driver.enqueue_job(lost, broken(0));
+            // It sends no commands, so no flush is needed.
             self.queue.push(self.driver.wake().done);
             job
         })
@@ -185,18 +187,18 @@ impl Completions {
 
     fn handle(&self, py: Python<'_>, item: Item) -> PyResult<()> {
         match item {
-            Item::Lost(word) => self.tell(py, word),
+            Item::Lost(notification) => self.notify(py, notification),
             Item::Reply(id, reply) => {
                 // The call was cancelled. Dropping the reply releases a lease in it.
-                let Some(asked) = self.calls.asked(py, id) else { return Ok(()) };
-                answer(asked.bind(py), reply)
+                let Some(loop_future) = self.calls.loop_future(py, id) else { return Ok(()) };
+                settle(loop_future.bind(py), reply)
             }
         }
     }
 
-    fn tell(&self, py: Python<'_>, word: LossNotification) -> PyResult<()> {
+    fn notify(&self, py: Python<'_>, notification: LossNotification) -> PyResult<()> {
         if let Some(event_loop) = self.event_loop.bind(py).upgrade()
-            && let Some((callbacks, error)) = word.arrived(py)
+            && let Some((callbacks, error)) = notification.arrived(py)
         {
             // Scheduled and not called here, so that the loop reports exceptions of callbacks and the batch continues.
             for callback in callbacks {
@@ -216,20 +218,21 @@ fn broken(id: u64) -> Item {
     Item::Reply(id, Box::new(|_| Err(internal())))
 }
 
-fn answer(asked: &Bound<'_, PyAny>, reply: Reply) -> PyResult<()> {
-    let py = asked.py();
-    if let Ok(ours) = asked.cast::<Asked>() {
+/// Sets the outcome of a future, which is a [`LoopFuture`] or the loop's own, unless it was cancelled.
+fn settle(loop_future: &Bound<'_, PyAny>, reply: Reply) -> PyResult<()> {
+    let py = loop_future.py();
+    if let Ok(ours) = loop_future.cast::<LoopFuture>() {
         if ours.get().is_done() {
             return Ok(());
         }
-        return Asked::settle(ours, guarded(|| reply(py)));
+        return LoopFuture::settle(ours, guarded(|| reply(py)));
     }
-    if asked.call_method0(intern!(py, "done"))?.is_truthy()? {
+    if loop_future.call_method0(intern!(py, "done"))?.is_truthy()? {
         return Ok(());
     }
     match guarded(|| reply(py)) {
-        Ok(value) => asked.call_method1(intern!(py, "set_result"), (value,))?,
-        Err(error) => asked.call_method1(intern!(py, "set_exception"), (error,))?,
+        Ok(value) => loop_future.call_method1(intern!(py, "set_result"), (value,))?,
+        Err(error) => loop_future.call_method1(intern!(py, "set_exception"), (error,))?,
     };
     Ok(())
 }

@@ -12,10 +12,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyWeakrefReference};
 use redlock::ffi::fork_generation;
 
-use super::asked::Asked;
 use super::callback::Callback;
 use super::completions::Completions;
 use super::ending::Inside;
+use super::loop_future::LoopFuture;
 use super::queue::WakeUp;
 use super::watch::{CallbackThread, Watch};
 use super::{dispatcher, hosts, lock, pipe};
@@ -132,7 +132,7 @@ fn by_pipe(
     let py = event_loop.py();
     let pair = pipe::pair().map_err(|error| scarce("an event loop cannot be woken", &error))?;
     let Some((woken, ring)) = pair else { return Ok(None) };
-    let suits = Asked::suits(event_loop)?;
+    let suits = LoopFuture::suits(event_loop)?;
     let completions = Completions::new(WakeUp::Byte(ring), Some(woken), weak.clone_ref(py), suits);
     let descriptor = completions.descriptor();
     let completions = Py::new(py, completions)?;
@@ -160,8 +160,12 @@ fn by_thread(
             Ok(())
         }));
     };
-    let completions =
-        Completions::new(WakeUp::Thread(Box::new(ring)), None, weak, Asked::suits(event_loop)?);
+    let completions = Completions::new(
+        WakeUp::Thread(Box::new(ring)),
+        None,
+        weak,
+        LoopFuture::suits(event_loop)?,
+    );
     let completions = Py::new(py, completions)?;
     // Never called under trio, which has no such method and takes all results before a run ends.
     let reader = Reader::new(py, number, &completions, false)?;

@@ -26,9 +26,9 @@ pub(crate) mod submit;
 
 pub(crate) mod event_loop;
 
-mod asked;
 mod calls;
 mod completions;
+mod loop_future;
 
 pub(crate) mod log;
 pub(crate) mod observe;
@@ -51,7 +51,7 @@ pub(crate) mod hosts;
 pub(crate) fn make_classes(py: Python<'_>) -> PyResult<()> {
     completions::make_class(py);
     event_loop::make_class(py);
-    asked::make_class(py);
+    loop_future::make_class(py);
     callback::make_class(py);
     ending::wait_at_exit(py)
 }

@@ -1,4 +1,4 @@
-//! Runs futures of the library as futures of the running event loop.
+//! Runs futures of the core for the running event loop, and returns an asyncio future for each.
 
 use std::any::Any;
 use std::future::Future;
@@ -12,8 +12,8 @@ use crate::once::intern;
 
 pub(crate) use super::calls::Call;
 
-/// Runs a future on the background thread. Returns an asyncio future of the running loop. `convert` runs on the loop's
-/// thread.
+/// Runs a future on the loop's thread, or on the background thread if the loop cannot watch connections. Returns an
+/// asyncio future of the running loop. `convert` runs on the loop's thread.
 pub(crate) fn submit<F, C>(py: Python<'_>, future: F, convert: C) -> PyResult<Bound<'_, PyAny>>
 where
     F: Future + Send + 'static,
@@ -21,10 +21,10 @@ where
     C: FnOnce(Python<'_>, F::Output) -> PyResult<Py<PyAny>> + Send + 'static,
 {
     let (event_loop, completions) = here(py)?;
-    let asked = completions.get().future(&event_loop)?;
-    let begun = completions.get().begin(asked.clone().unbind(), None, future, convert);
-    look_later(&event_loop, completions, begun.1)?;
-    Ok(asked)
+    let loop_future = completions.get().future(&event_loop)?;
+    let begun = completions.get().begin(loop_future.clone().unbind(), None, future, convert);
+    flush_later(&event_loop, completions, begun.1)?;
+    Ok(loop_future)
 }
 
 /// Like `submit`, but also returns a handle that cancels the future. `kept` is dropped with the handle, or with the
@@ -41,15 +41,16 @@ where
     C: FnOnce(Python<'_>, F::Output) -> PyResult<Py<PyAny>> + Send + 'static,
 {
     let (event_loop, completions) = here(py)?;
-    let asked = completions.get().future(&event_loop)?;
-    let (id, later) = completions.get().begin(asked.clone().unbind(), Some(kept), future, convert);
+    let loop_future = completions.get().future(&event_loop)?;
+    let (id, later) =
+        completions.get().begin(loop_future.clone().unbind(), Some(kept), future, convert);
     let call = completions.get().call(id);
-    look_later(&event_loop, completions, later)?;
-    Ok((asked, call))
+    flush_later(&event_loop, completions, later)?;
+    Ok((loop_future, call))
 }
 
 /// Schedules a flush at the end of the loop iteration, so that the commands of several tasks are sent together.
-fn look_later(
+fn flush_later(
     event_loop: &Bound<'_, PyAny>,
     completions: Py<Completions>,
     later: bool,

@@ -1,7 +1,10 @@
-//! Runs one round of an acquire: sends the requests, counts the votes and classifies the result.
+//! Runs one round of an acquire: sends the requests, counts the votes, and grants the lease if a quorum voted for it in
+//! time.
 //!
-//! The caller ([`super::attempt`]) decides which node gets the first request and when to give up. A round has a separate
-//! token. Without a grant it leaves no key, even if it is dropped at an await.
+//! The caller ([`super::attempt`]) decides which node gets the first request and when to give up. Each round
+//! has a separate token. A round that is not granted, or whose acquire is cancelled, deletes all of its votes. The
+//! deletes wait for no reply. If a node cannot be reached, its delete stays pending until the node has confirmed it, so
+//! that no key is left.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,8 +12,8 @@ use std::time::Duration;
 use super::queue::Queue;
 use super::request::{Refusal, Request};
 use crate::clock::{Clock, Instant};
+use crate::drivers;
 use crate::error::NodeState;
-use crate::foreground;
 use crate::lease::{ExtendRound, Lease, Leases, State};
 use crate::node::{Claim, Expect, Fault, Fencing, IMPOSSIBLE, Reply, Taken, Vote, VoteParams};
 use crate::quorum::{Collect, Nodes, Until, Validity};
@@ -282,7 +285,7 @@ impl Drop for VoteRound {
                 drop(node.release(&self.claim, self.params.ttl));
             }
         }
-        foreground::flush();
+        drivers::flush();
     }
 }
 

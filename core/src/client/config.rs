@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::{Clock, SystemClock};
+use crate::drivers::RuntimeDriver;
 use crate::error::{Error, Result};
-use crate::foreground::OnRuntime;
 use crate::lock::options::{Options, check_time, longest_vote};
 use crate::node::credentials::Ask;
 use crate::node::{
@@ -54,7 +54,7 @@ pub(crate) struct Config {
     /// Where the tasks run that renew leases.
     pub(crate) host: Host,
     /// The runtime whose tasks read replies directly.
-    pub(crate) runtime: Option<Arc<OnRuntime>>,
+    pub(crate) runtime: Option<Arc<RuntimeDriver>>,
 }
 
 /// The options of a client as they were chosen. `None` is the default.
@@ -131,7 +131,7 @@ impl Settings {
             clock,
             host: self.host,
             // Last, because it starts a task.
-            runtime: self.runtime.as_ref().map(OnRuntime::start).transpose()?.flatten(),
+            runtime: self.runtime.as_ref().map(RuntimeDriver::start).transpose()?.flatten(),
         })
     }
 

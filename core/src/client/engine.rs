@@ -347,11 +347,15 @@ fn connect(
     let key_prefix = config.key_prefix.clone();
     let needs = Needs { key_prefix, durability: config.durability, scripts: config.scripts };
     let (run_ids, runtime) = (Arc::clone(run_ids), config.runtime.clone());
-    let target = |route| Target::alone(route, guard, needs, run_ids, runtime);
+    let target = |route| Target::alone(route, guard, needs, run_ids);
     match address {
         // The store outlives the components. A restarted client finds its keys again.
         Address::Memory(memory) => Arc::new(MemoryNode::new(memory, clock, watch)),
-        Address::Redis(route) => Arc::new(RedisNode::new(target(route.clone()), clock, watch)),
-        Address::Cluster(route) => Arc::new(ClusterNode::new(target(route.clone()), clock, watch)),
+        Address::Redis(route) => {
+            Arc::new(RedisNode::new(target(route.clone()), runtime, clock, watch))
+        }
+        Address::Cluster(route) => {
+            Arc::new(ClusterNode::new(target(route.clone()), runtime, clock, watch))
+        }
     }
 }

@@ -11,8 +11,8 @@ use futures_util::future::join_all;
 use super::Redlock;
 use super::engine::{Phase, Running};
 use crate::clock::{Clock, Instant};
+use crate::drivers;
 use crate::error::{Error, NodeReport, NodeState, Result};
-use crate::foreground;
 use crate::lease::{State, confirmed, revoke};
 use crate::node::Node;
 use crate::quorum::{Collect, Nodes, Tally};
@@ -46,7 +46,7 @@ impl Redlock {
     /// ```
     pub fn release_all(&self) -> impl Future<Output = Result<usize>> + Send + 'static + use<> {
         let sent = self.0.running().map(|running| revoke_all(&running));
-        foreground::flush();
+        drivers::flush();
         async move {
             match sent {
                 Some(sent) => all_confirmed(sent).await,
@@ -148,7 +148,7 @@ async fn deletes_arrive(
     let mut asked: Vec<_> = nodes.list.iter().collect();
     loop {
         let last = join_all(asked.iter().map(|node| node.drained()));
-        foreground::flush();
+        drivers::flush();
         tokio::select! {
             biased;
             _ = last => {}

@@ -294,7 +294,7 @@ pub struct NodeReport {
     pub(crate) cause: Option<Cause>,
 }
 
-/// The error of the operating system, as a number or a kind. It has no text, because a text could contain a secret.
+/// The error of the operating system, as a number or a kind. Its text is not kept, because it could contain a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// The error number of the operating system.
@@ -304,7 +304,7 @@ pub(crate) enum Cause {
 }
 
 impl Cause {
-    /// `None` if only a text is known.
+    /// Converts an error without its text. `None` if it has only a text.
     pub(crate) fn of(error: &io::Error) -> Option<Self> {
         let kind = (error.kind() != io::ErrorKind::Other).then(|| Self::Kind(error.kind()));
         error.raw_os_error().map(Self::Code).or(kind)
@@ -318,6 +318,7 @@ impl Cause {
     }
 }
 
+/// What `std::error::Error::source` returns for an error of this library.
 #[derive(Debug)]
 struct Source {
     text: String,

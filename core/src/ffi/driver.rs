@@ -1,20 +1,21 @@
-//! Runs the futures of one event loop.
+//! Runs the futures of one event loop, for example those of asyncio acquires, and returns their results in batches.
 //!
-//! They run on the loop's thread if it can watch their connections ([`super::on_loop`]), otherwise in one task on the
+//! They run on the loop's thread if it can watch their connections ([`LoopDriver`]), otherwise in one task on the
 //! background thread. Handing over many futures wakes that thread once, and finished ones return as one batch. One task
 //! for each future would cost a system call each on the event loop's thread.
 
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use futures_util::future::{AbortHandle, Abortable};
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use futures_util::task::AtomicWaker;
 use tokio::task::coop::unconstrained;
 
-use super::on_loop::OnLoop;
-use super::running::{Caught, Inbox, Running, Work};
+use crate::drivers::LoopDriver;
 use crate::runtime::background::{Task, spawn};
 use crate::runtime::fork_generation;
 
@@ -30,7 +31,7 @@ enum Host<T> {
     /// On the background thread.
     Background(Task),
     /// On the thread of the event loop.
-    Loop(OnLoop<T>),
+    Loop(LoopDriver<T>),
 }
 
 /// The result of starting futures.
@@ -64,8 +65,7 @@ impl<T: Send + Unpin + 'static> Driver<T> {
     ///
     /// `done` receives the results, one batch after each turn. It runs on the background thread and must not block.
     pub fn start(done: impl FnMut(Vec<T>) + Send + 'static) -> Self {
-        let inbox = Arc::new(Inbox { new: Mutex::default(), driver: AtomicWaker::new() });
-        let (work, done) = (Running::over(&inbox), Box::new(done));
+        let ((inbox, work), done) = (Running::new(), Box::new(done));
         // Without tokio's cooperative budget. With it, only some futures would run in each turn, and the others would
         // be woken for nothing.
         let host = Host::Background(spawn(unconstrained(Drive { work, done })));
@@ -76,10 +76,9 @@ impl<T: Send + Unpin + 'static> Driver<T> {
     ///
     /// The event loop must watch [`Driver::descriptor`], and call [`Driver::look`] when it is readable.
     pub fn on_loop() -> Option<Self> {
-        let inbox = Arc::new(Inbox { new: Mutex::default(), driver: AtomicWaker::new() });
-        let mut work = Running::over(&inbox);
-        let drive = Box::new(move |cx: &mut Context<'_>, done: &mut Vec<T>| work.poll(cx, done));
-        let host = Host::Loop(OnLoop::new(drive).ok()?);
+        let (inbox, mut work) = Running::new();
+        let poll = Box::new(move |cx: &mut Context<'_>, done: &mut Vec<T>| work.poll(cx, done));
+        let host = Host::Loop(LoopDriver::new(poll).ok()?);
         Some(Self { inbox, host })
     }
 
@@ -173,6 +172,81 @@ impl<T: Unpin> Future for Drive<T> {
         }
         // Never completes. It ends with its `Driver`.
         Poll::Pending
+    }
+}
+
+/// A future that was handed over.
+///
+/// It is boxed once at the start, because an acquire's future is large and would be moved by each wrapper.
+struct Caught<T> {
+    future: Pin<Box<dyn Future<Output = T> + Send>>,
+    /// The result if the future panics.
+    broken: Option<T>,
+}
+
+impl<T: Unpin> Future for Caught<T> {
+    type Output = Option<T>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
+        let future = self.future.as_mut();
+        // The future is not polled again after a panic.
+        match catch_unwind(AssertUnwindSafe(|| future.poll(context))) {
+            Ok(outcome) => outcome.map(Some),
+            Err(_) => Poll::Ready(self.broken.take()),
+        }
+    }
+}
+
+/// A future that the driver runs. Its result is `None` if it was aborted.
+enum Work<T> {
+    Plain(Caught<T>),
+    Job(Abortable<Caught<T>>),
+}
+
+impl<T: Unpin> Future for Work<T> {
+    type Output = Option<T>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
+        match &mut *self {
+            Self::Plain(work) => Pin::new(work).poll(context),
+            Self::Job(work) => Poll::Ready(ready!(Pin::new(work).poll(context)).ok().flatten()),
+        }
+    }
+}
+
+/// New futures on their way to the driver.
+struct Inbox<T> {
+    /// Locked only to push one future, or to take all of them.
+    new: Mutex<Vec<Work<T>>>,
+    /// Wakes the driver's task.
+    driver: AtomicWaker,
+}
+
+/// All futures of one driver.
+struct Running<T> {
+    inbox: Arc<Inbox<T>>,
+    /// Polls only the futures that were woken, so the cost does not depend on their number.
+    work: FuturesUnordered<Work<T>>,
+}
+
+impl<T: Unpin> Running<T> {
+    /// Creates the futures of a driver, and the inbox for new ones.
+    fn new() -> (Arc<Inbox<T>>, Self) {
+        let inbox = Arc::new(Inbox { new: Mutex::default(), driver: AtomicWaker::new() });
+        (Arc::clone(&inbox), Self { inbox, work: FuturesUnordered::new() })
+    }
+
+    /// Polls the futures that were woken, and adds their results to `done`.
+    fn poll(&mut self, context: &mut Context<'_>, done: &mut Vec<T>) {
+        // Registered before the inbox is read: a future that is handed over in between causes an extra wake-up, but is
+        // never missed.
+        self.inbox.driver.register(context.waker());
+        let new =
+            std::mem::take(&mut *self.inbox.new.lock().unwrap_or_else(PoisonError::into_inner));
+        self.work.extend(new);
+        while let Poll::Ready(Some(outcome)) = self.work.poll_next_unpin(context) {
+            done.extend(outcome);
+        }
     }
 }
 

@@ -10,10 +10,7 @@ mod args;
 mod completions;
 mod default_client;
 mod driver;
-#[cfg_attr(not(any(target_os = "linux", target_os = "android")), path = "no_loop.rs")]
-mod on_loop;
 mod options;
-mod running;
 
 pub use acquire::{
     Acquire, acquired_at, advice, call_site, extend, fence, held_by, identity, note_call_site,
@@ -33,13 +30,13 @@ use crate::lease::LeaseHandle;
 // Items of the core that the bindings use unchanged.
 pub use crate::acquire::NOT_REENTRANT;
 pub use crate::clock::{Clock, Instant, Sleep, SystemClock};
+pub use crate::drivers::{about_to_ask, about_to_wait, wait};
 pub use crate::lease::{CallSite, Owner};
 pub use crate::lock::options::Unit;
 pub use crate::node::credentials::{Answer, Ask, Credentials};
 pub use crate::node::{advance_memory, fail_memory};
 pub use crate::quorum::{Tally, drift};
 pub use crate::runtime::background::{Task, spawn};
-pub use crate::runtime::park::{about_to_ask, about_to_wait, wait};
 pub use crate::runtime::{PerProcess, fork_generation};
 pub use crate::telemetry::{Level, Record, Topic, Value as Field, listen, tell, want};
 pub use crate::text::{shown, spell_in_camel_case, spelled};

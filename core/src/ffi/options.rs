@@ -1,7 +1,8 @@
 //! The options that the bindings accept: one table for locks and one for clients.
 //!
 //! Each row has the name, kind, default, rule and description. The bindings convert by the tables, and
-//! `scripts/reference` generates docs/reference/options.md from them. The rules are checked in `options`.
+//! `scripts/reference` generates docs/reference/options.md from them. The rules are checked in `lock::options` and
+//! `client::config`.
 //!
 //! A new row is a new option in both languages. For a name that is not in a table, the error says what to
 //! use instead ([`super::args`]).
@@ -38,7 +39,7 @@ pub enum Kind<T> {
 
 /// One option.
 pub struct Row<T: 'static> {
-    /// The name as Python and Rust write it. See `spell_in_camel_case`.
+    /// The name as Python and Rust write it. Node.js converts it to camel case.
     pub name: &'static str,
     /// The kind of value.
     pub kind: Kind<T>,
@@ -52,7 +53,7 @@ pub struct Row<T: 'static> {
 
 /// The options of a lock, in the order of the documentation.
 ///
-/// The defaults here are only words. The values are in `options`.
+/// The defaults here are text for the documentation. Their values are in `lock::options`.
 pub const LOCK_OPTIONS: &[Row<Options>] = &[
     Row {
         name: "ttl",

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use super::state::{State, Status};
 use super::{extend, release};
+use crate::drivers;
 use crate::error::{Error, LossReason, Result};
-use crate::foreground;
 use crate::lock::options::{Unit, check_min_hold, check_ttl};
 use crate::telemetry::Omitted;
 use crate::text::shown;
@@ -204,7 +204,7 @@ impl LeaseHandle {
         let sent = self.check_ttl(ttl, state.params.options.unit);
         // Sent here and not in the future: a future that is never polled must extend the lease as well.
         let sent = sent.map(|()| extend::send(&state, ttl, false));
-        foreground::flush();
+        drivers::flush();
         async move { extend::extend(state, sent?).await }
     }
 
@@ -242,7 +242,7 @@ impl LeaseHandle {
         let state = Arc::clone(&self.0);
         // Sent here and not in the future: a release whose future is dropped or cancelled must still delete the keys.
         let sent = release::send(&state);
-        foreground::flush();
+        drivers::flush();
         release::confirmed(state, sent)
     }
 

@@ -18,8 +18,8 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 use crate::clock::Instant;
+use crate::drivers;
 use crate::error::Result;
-use crate::foreground;
 
 pub(crate) use extend::{ExtendRound, Verdict};
 pub use handle::LeaseHandle;
@@ -158,7 +158,7 @@ impl Drop for Lease {
             Drops::Release => drop(self.handle.release()),
             Drops::Undo => {
                 drop(release::undo(&self.handle.0));
-                foreground::flush();
+                drivers::flush();
             }
         }
     }

@@ -1,8 +1,11 @@
-//! The monitor of a client's leases: renewals, and deadlines that no renewal can delay.
+//! The monitor of a client's leases: starts renewals when they are due, and ends a lease at its deadline.
 //!
-//! One task serves all leases. The verdict of [`super::extend`] decides what a renewal means: a confirmed renewal moves
-//! the deadline, and a denied one is a loss. An unknown result changes nothing, so the deadline may pass. The monitor
-//! detects that.
+//! One task serves all leases. The first renewal is due after a third of the TTL ([`super::state`]). The result of each
+//! renewal determines the time of the next one ([`super::renewal`]). A late renewal cannot delay the deadline: the
+//! lease is lost, and its holder is notified, whether or not a renewal is under way.
+//!
+//! The verdict of [`super::extend`] decides what a renewal means: a confirmed renewal moves the deadline, and a denied
+//! one is a loss. An unknown result changes nothing, so the deadline may pass.
 //!
 //! The monitor has access to the registry and the changes only. It therefore ends when the last object that could make
 //! or change a lease is dropped. It sends no commands to the nodes: the futures of [`super::renewal`] do.

@@ -1,4 +1,5 @@
-//! The end of a lease: by its owner, against it, or by a loss, and the report of it.
+//! The end of a lease: by its owner, against it, or by a loss. Each is reported to the holder's waiting futures, the
+//! counters, the log, metrics and traces.
 //!
 //! Deletes are sent at the call and confirmed separately. Dropping a lease or cancelling a release therefore needs no
 //! task. Deletes compare the token, so another owner's key is not touched. Before `min_hold` has passed, the command
@@ -7,8 +8,7 @@
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
-use super::state::State;
-use super::state::{Phase, Status};
+use super::state::{Phase, State, Status};
 use crate::clock::Instant;
 use crate::error::{Error, LossReason, Result};
 use crate::quorum::{Collect, Until, drift};

@@ -1,4 +1,4 @@
-//! One renewal or check: an extend round, and how its replies are handled.
+//! One renewal or check: an extend round, how its replies are handled, and when the next renewal is due.
 //!
 //! Each is a separate future that the monitor runs concurrently with the others. It may be dropped at any await: sent
 //! commands take effect on the nodes, and the lease only relies on replies that it received.

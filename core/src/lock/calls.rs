@@ -5,11 +5,11 @@ use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
+use crate::drivers;
 use crate::error::{ErrorKind, Result};
 use crate::lease::{Lease, LeaseHandle};
 use crate::lock::Lock;
 use crate::lock::options::check_time;
-use crate::runtime::park;
 use crate::telemetry::log;
 
 impl Lock {
@@ -131,10 +131,10 @@ const LONG: Duration = Duration::from_secs(3600);
 /// Runs a call's future to completion on this thread.
 fn outcome<F: Future>(call: impl FnOnce() -> F) -> F::Output {
     // Begun before the call, because some calls send their command immediately.
-    let _waits = park::about_to_wait();
+    let _waits = drivers::about_to_wait();
     let mut future = pin!(call());
     loop {
-        if let Poll::Ready(outcome) = park::wait(future.as_mut(), LONG) {
+        if let Poll::Ready(outcome) = drivers::wait(future.as_mut(), LONG) {
             return outcome;
         }
     }

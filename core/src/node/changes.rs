@@ -68,7 +68,6 @@ struct Pending {
 
 /// The changes that the monitor must check.
 pub(crate) struct PendingChanges {
-    /// The keys that changed.
     pub(crate) keys: HashSet<String>,
     /// Hash slots whose keys may have changed.
     pub(crate) slots: HashSet<u16>,

@@ -50,7 +50,6 @@ pub(crate) enum Remedy {
 enum Quote {
     /// Unredacted, and therefore never shown.
     Raw(Arc<str>, &'static str),
-    /// Redacted.
     Redacted(Arc<str>, &'static str),
 }
 

@@ -29,7 +29,6 @@ pub(crate) const IMPOSSIBLE: &str = "it returned a fencing token that no client 
 /// How a command treats the fencing token of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fencing {
-    /// Fencing is off.
     Off,
     /// Stores a new token that is larger than the last one. The value is the proposal, in microseconds of the client's
     /// clock.

@@ -33,7 +33,6 @@ pub(crate) struct Outage {
     throttle: Throttle,
 }
 
-/// One outage.
 struct Last {
     /// When the first attempt failed.
     since: Instant,
@@ -106,7 +105,6 @@ impl Outage {
     }
 }
 
-/// Returns the duration of the outage at its next record.
 fn next_record(lasted: Duration) -> Duration {
     let first = FIRST_RECORDS.into_iter().find(|record| *record > lasted);
     first.unwrap_or_else(|| lasted + LATER_RECORDS)

@@ -32,7 +32,6 @@ struct Signals {
 }
 
 impl Signals {
-    /// Returns the signals of one key.
     fn of(&self, key: &str) -> impl Iterator<Item = &Signal> {
         self.by_key.get(key).into_iter().flatten().map(|signal| &**signal)
     }

@@ -11,8 +11,8 @@ use tokio::task::coop::unconstrained;
 
 use super::tally::Tally;
 use crate::clock::{Clock, Instant};
+use crate::drivers;
 use crate::error::NodeState;
-use crate::foreground;
 use crate::node::{Fault, Reply};
 
 /// How long to collect replies.
@@ -149,7 +149,7 @@ impl<T> Collect<T> {
             if over.is_ready() && !matches!(until, Until::Last | Until::Complete) {
                 self.count_silence();
             }
-            foreground::flush();
+            drivers::flush();
             over
         }))
     }

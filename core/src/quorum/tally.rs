@@ -1,7 +1,7 @@
-//! The arithmetic of a vote, without I/O or clock.
+//! The arithmetic of a vote: whether a quorum granted or still can, and how much of a TTL is lost to clock drift.
 //!
-//! Every decision of a round is one of these comparisons. The shared vectors in `tests/vectors/tally.toml` specify
-//! them.
+//! It has no I/O and reads no clock. Every decision of a round is one of these comparisons. The shared vectors in
+//! `tests/vectors/tally.toml` specify them.
 
 use std::time::Duration;
 
@@ -93,7 +93,8 @@ pub fn drift(ttl: Duration) -> Duration {
     ttl / 100 + Duration::from_millis(2)
 }
 
-/// The validity of a lease that one round of requests grants.
+/// Until when a granted lease is valid: the start of its round plus the TTL, minus the clock drift. `max_hold` may limit
+/// the TTL.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Validity {
     /// The time before the first byte was sent. A node starts its TTL later, so it ends later.

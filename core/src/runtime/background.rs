@@ -16,7 +16,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::AbortHandle;
 
 use crate::clock::machine::{self, Instant};
-use crate::foreground::{self, Timed};
+use crate::runtime::timers::{self, Timed};
 use crate::runtime::{PerProcess, fork_generation};
 
 thread_local! {
@@ -74,7 +74,7 @@ pub(crate) async fn sleep(time: Duration) {
 
 /// [`sleep`], for a caller that has just read the clock.
 pub(crate) async fn sleep_from(now: Instant, time: Duration) {
-    let left = match foreground::timer(now + time) {
+    let left = match timers::timer(now + time) {
         Some(timer) => match timer.await {
             Timed::Over => return,
             Timed::Elsewhere(left) => left,

@@ -1,4 +1,4 @@
-//! A value that is made once per process, at first use, and again in a forked child.
+//! Values for one process: made at first use, and made again after a fork, because the child must not use its parent's.
 //!
 //! A child inherits its parent's memory but none of its threads. A value of another [`fork_generation`] belongs to the
 //! parent. It is neither used nor dropped, because dropping it could write to the parent's sockets or wait for threads

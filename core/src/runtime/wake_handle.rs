@@ -47,14 +47,14 @@ impl Drop for Slot {
 /// Wakes one thread or event loop. It may outlive both.
 pub(crate) struct WakeHandle {
     wakeup: Wakeup,
-    /// Shared by all handles of a thread.
-    descriptor: Arc<WakeDescriptor>,
+    /// Shared by all handles of a thread. `None` if the thread only parks.
+    descriptor: Option<Arc<WakeDescriptor>>,
     thread: Thread,
 }
 
 impl WakeHandle {
     /// Makes a handle of this thread.
-    fn new(descriptor: Arc<WakeDescriptor>) -> Arc<Self> {
+    fn new(descriptor: Option<Arc<WakeDescriptor>>) -> Arc<Self> {
         Arc::new(Self { wakeup: Wakeup::new(), descriptor, thread: thread::current() })
     }
 
@@ -75,8 +75,8 @@ impl WakeHandle {
                 return Some(Arc::clone(known));
             }
             let (descriptor, slot) = match last.take() {
-                Some((known, slot, _)) => (Arc::clone(&known.descriptor), Some(slot)),
-                None => (Arc::new(WakeDescriptor::open().ok()?), Slot::take()),
+                Some((known, slot, _)) => (known.descriptor.clone(), Some(slot)),
+                None => (Some(Arc::new(WakeDescriptor::open().ok()?)), Slot::take()),
             };
             let new = Self::new(descriptor);
             *last = slot.map(|slot| (Arc::clone(&new), slot, fork_generation()));
@@ -85,28 +85,33 @@ impl WakeHandle {
         .ok()?
     }
 
+    /// Makes a handle of this thread, which was rung, and which can only park.
+    pub(crate) fn without_descriptor() -> Arc<Self> {
+        Self::new(None)
+    }
+
     /// Makes a handle of an event loop, which polls [`WakeHandle::descriptor`] from now on.
     pub(crate) fn of_loop() -> io::Result<Arc<Self>> {
-        let new = Self::new(Arc::new(WakeDescriptor::open()?));
+        let new = Self::new(Some(Arc::new(WakeDescriptor::open()?)));
         new.look();
         new.wakeup.begin_sleep(Sleep::Polling);
         Ok(new)
     }
 
-    /// The descriptor to poll.
+    /// The descriptor to poll. It is negative if there is none.
     pub(crate) fn descriptor(&self) -> i32 {
-        self.descriptor.number()
+        self.descriptor.as_ref().map_or(-1, |descriptor| descriptor.number())
     }
 
     /// Makes the descriptor unreadable, after it was polled.
     pub(crate) fn clear(&self) {
-        self.descriptor.clear();
+        self.descriptor.iter().for_each(|descriptor| descriptor.clear());
     }
 
     /// Wakes it, unless it is awake or another ring has just woken it.
     pub(crate) fn ring(&self) {
         self.wakeup.ring(|sleep| match sleep {
-            Sleep::Polling => self.descriptor.set(),
+            Sleep::Polling => self.descriptor.iter().for_each(|descriptor| descriptor.set()),
             Sleep::Parked => self.thread.unpark(),
         });
     }

@@ -1,16 +1,16 @@
 //! A time limit for each test of a binary. It ends the binary and names the test, so that a test that hangs does not
 //! block the run.
 //!
-//! Tests need no call for it. libtest runs each test on a thread with its name, of which the system keeps 15 bytes.
-//! libtest itself prints the whole name after a minute. No limit applies if the caller chose the duration (`SEEDS`,
-//! `RUNS`, `FUZZ`).
+//! It applies to every test, without a call in the test. libtest runs each test on a thread with its name, of which the
+//! system keeps 15 bytes. libtest itself prints the whole name after a minute. No limit applies if an environment
+//! variable sets the duration of a test (`SEEDS`, `RUNS`, `FUZZ`).
 
 use std::collections::HashMap;
 use std::fs;
 use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(300);
-/// A caller that sets one of these chose the duration.
+/// Environment variables that set the duration of a test.
 const CHOSEN: [&str; 4] = ["SEEDS", "RUNS", "FUZZ", "FUZZ_S"];
 /// Interval of the checks.
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
@@ -20,8 +20,8 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 static START: extern "C" fn() = {
     extern "C" fn start() {
         if CHOSEN.iter().all(|name| std::env::var_os(name).is_none()) {
-            // The small stack lets it start where a test sets a huge default. A failed start is ignored, for the tests
-            // in which no thread can start.
+            // The stack is small, because a test sets a huge default. A failed start is ignored, because in some tests
+            // no thread can start.
             let _ = std::thread::Builder::new().stack_size(256 << 10).spawn(watch);
         }
     }
@@ -66,7 +66,7 @@ fn hangs_if_requested() {
 #[test]
 fn names_a_test_that_hangs() {
     let mut this = std::process::Command::new(std::env::current_exe().unwrap());
-    // The module has another place in each program that includes it.
+    // The path of this module differs between the programs that include it.
     let test = format!("{}::hangs_if_requested", module_path!().split_once("::").unwrap().1);
     let hangs = this.args([&*test, "limit::nothing", "--test-threads=2"]);
     CHOSEN.iter().for_each(|name| _ = hangs.env_remove(name));

@@ -12,13 +12,13 @@ use tower::{Layer, Service};
 #[derive(Clone)]
 pub struct OneAtATime<F> {
     redlock: Redlock,
-    key: Arc<F>,
+    key_of: Arc<F>,
 }
 
 impl<F> OneAtATime<F> {
-    /// `key` returns the lock name of a request.
-    pub fn new(redlock: Redlock, key: F) -> Self {
-        Self { redlock, key: Arc::new(key) }
+    /// `key_of` returns the lock name of a request, or `None` if the request needs no lock.
+    pub fn new(redlock: Redlock, key_of: F) -> Self {
+        Self { redlock, key_of: Arc::new(key_of) }
     }
 }
 
@@ -26,21 +26,21 @@ impl<S, F> Layer<S> for OneAtATime<F> {
     type Service = Locked<S, F>;
 
     fn layer(&self, inner: S) -> Locked<S, F> {
-        Locked { inner, redlock: self.redlock.clone(), key: Arc::clone(&self.key) }
+        Locked { inner, redlock: self.redlock.clone(), key_of: Arc::clone(&self.key_of) }
     }
 }
 
-/// A service under locks.
+/// The inner service, which runs while the lock of its request is held.
 pub struct Locked<S, F> {
     inner: S,
     redlock: Redlock,
-    key: Arc<F>,
+    key_of: Arc<F>,
 }
 
 impl<S: Clone, F> Clone for Locked<S, F> {
     fn clone(&self) -> Self {
         let (inner, redlock) = (self.inner.clone(), self.redlock.clone());
-        Self { inner, redlock, key: Arc::clone(&self.key) }
+        Self { inner, redlock, key_of: Arc::clone(&self.key_of) }
     }
 }
 
@@ -69,16 +69,16 @@ where
     }
 
     fn call(&mut self, request: R) -> Self::Future {
-        // The service that reported readiness serves this request, and its clone takes its place.
+        // `poll_ready` made `self.inner` ready, so that one serves this request. The next request gets a clone.
         let copy = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, copy);
-        let lock = (self.key)(&request).map(|key| self.redlock.lock(key));
+        let lock = (self.key_of)(&request).map(|key| self.redlock.lock(key));
         Box::pin(async move {
             let Some(lock) = lock else {
                 return inner.call(request).await.map_err(Failed::Service);
             };
             let lease = lock.acquire().await.map_err(Failed::Lock)?;
-            // A request that loses its lock is not served any further: the future of the service is dropped.
+            // If the lock is lost, dropping the future of the inner service stops the request.
             let served = tokio::select! {
                 served = inner.call(request) => served.map_err(Failed::Service),
                 lost = lease.lost() => return Err(Failed::Lock(lost)),

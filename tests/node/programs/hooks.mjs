@@ -55,10 +55,10 @@ const hooks = {
 };
 
 /** Returns the first true result. The caller limits the time of the whole process. */
-async function eventually(ask) {
+async function eventually(condition) {
   for (;;) {
-    const answer = await ask();
-    if (answer) return answer;
+    const value = await condition();
+    if (value) return value;
     await turn();
   }
 }

@@ -1,19 +1,20 @@
-// Makes pairs and prints how often the background thread was woken meanwhile. The arguments are the node and the number
-// of pairs.
+// Acquires and releases a lock repeatedly, and prints how often the background thread woke up meanwhile. The arguments
+// are the URL of the node and the number of uses.
 import { readdirSync, readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redlock } from "redlock-native";
 
-const [node, pairs] = [process.argv[2], Number(process.argv[3])];
+const [node, uses] = [process.argv[2], Number(process.argv[3])];
 const client = new Redlock(node);
 const lock = client.lock("counted", { ttl: 20_000 });
 
-function switches() {
+/** Returns how often the background thread, which is named "redlock", went to sleep so far. */
+function sleeps() {
   for (const task of readdirSync("/proc/self/task")) {
-    const of = `/proc/self/task/${task}`;
-    if (readFileSync(`${of}/comm`, "utf8").trim() !== "redlock") continue;
+    const folder = `/proc/self/task/${task}`;
+    if (readFileSync(`${folder}/comm`, "utf8").trim() !== "redlock") continue;
     return Number(
-      /^voluntary_ctxt_switches:\s*(\d+)$/m.exec(readFileSync(`${of}/status`, "utf8"))[1],
+      /^voluntary_ctxt_switches:\s*(\d+)$/m.exec(readFileSync(`${folder}/status`, "utf8"))[1],
     );
   }
   throw new Error("no such thread");
@@ -25,6 +26,6 @@ async function use(times) {
 
 await use(100);
 await sleep(1000);
-const before = switches();
-await use(pairs);
-console.log(switches() - before);
+const before = sleeps();
+await use(uses);
+console.log(sleeps() - before);

@@ -19,7 +19,7 @@ if (task === "use") {
   setInterval(() => lease.held, 50);
 } else if (task === "flood") {
   const pair = async () => (await lock.acquire()).release();
-  // From now on there is a connection that this thread may read.
+  // Afterwards the connection is open, and this thread reads its replies.
   for (let turn = 0; turn < 200; turn += 1) await pair();
   parentPort.postMessage("reads");
   for (;;) await Promise.all([pair(), pair(), pair()]);

@@ -1,4 +1,4 @@
-// Checks a binary for another processor under emulation, without a test runner: emulated.mjs PACKAGE URL.
+// Checks a binary for another processor under emulation, without a test runner. Usage: node emulated.mjs PACKAGE URL
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
@@ -19,33 +19,34 @@ for (let turn = 0; turn < 2; turn++) {
 }
 assert.ok(tokens[0] < tokens[1]);
 
-// Renewed for longer than its TTL.
+// Renewals keep the lease for longer than its TTL.
 await client.using("renewed", { ttl: 3000 }, async (held) => {
   await sleep(4000);
   assert.ok(held.held);
 });
 
+// Eight tasks hold one lock in turn.
 let [inside, done] = [0, 0];
-const one = () =>
+const task = () =>
   client.using("tasks", { wait: 60_000 }, async () => {
     assert.equal(++inside, 1);
     await sleep(1);
     inside--;
     done++;
   });
-await Promise.all(Array.from({ length: 8 }, one));
+await Promise.all(Array.from({ length: 8 }, task));
 assert.equal(done, 8);
 
-// Waiting for a loss does not keep a process alive. Work does.
-const work = setInterval(() => {}, 1000);
-const taken = await client.lock("lost", { ttl: 5000 }).acquire();
-const told = new Promise((resolve) => taken.signal.addEventListener("abort", resolve));
+// A listener for a loss does not keep the process alive, but a timer does.
+const timer = setInterval(() => {}, 1000);
+const lost = await client.lock("lost", { ttl: 5000 }).acquire();
+const notified = new Promise((resolve) => lost.signal.addEventListener("abort", resolve));
 await client.forceRelease("lost");
-await told;
-clearInterval(work);
-assert.equal(taken.signal.reason.reason, "missing");
+await notified;
+clearInterval(timer);
+assert.equal(lost.signal.reason.reason, "missing");
 
-// One held lock and one waiter when the program ends.
+// The process must exit cleanly while it holds a lock and another acquire waits for it.
 await client.lock("kept", { ttl: 5000 }).acquire();
 client
   .lock("kept")

@@ -1,4 +1,4 @@
-"""The wheel and the sdist of dist/ from a new user's view: installed into empty environments, and used."""
+"""The wheel and the sdist in dist/: their content, and their use in empty environments, as by a new user."""
 
 import json
 import re
@@ -17,7 +17,7 @@ from tests.cross.servers import Server
 from .dist import DIST, PYTHONS, ROOT, Install, only, run
 
 HERE = Path(__file__).parent
-#: The second build of everything.
+#: The packages of a second build of the same tree.
 TWICE = ROOT / "target" / "dist-twice"
 VERSION = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
 #: The oldest glibc that the binaries may need.
@@ -31,28 +31,28 @@ def server() -> Iterator[Server]:
     server.close()
 
 
-def takes_locks(python: Path, server: Server) -> None:
+def assert_locks_work(python: Path, server: Server) -> None:
     for url in ("memory://", server.url):
-        said = run(python, "-I", "-W", "error", HERE / "lock.py", url)
-        assert said == f"{VERSION} lock:job\n"
+        output = run(python, "-I", "-W", "error", HERE / "lock.py", url)
+        assert output == f"{VERSION} lock:job\n"
 
 
 @pytest.mark.parametrize(
     "version", sorted(PYTHONS), ids=lambda version: f"{version[0]}.{version[1]}"
 )
-def test_wheel_works_without_the_tree(
+def test_wheel_works_without_the_source_tree(
     version: tuple[int, int], install: Install, server: Server
 ) -> None:
-    takes_locks(install(only("*.whl"), PYTHONS[version], "--no-index"), server)
+    assert_locks_work(install(only("*.whl"), PYTHONS[version], "--no-index"), server)
 
 
 @pytest.mark.limit(900)
-def test_sdist_builds_without_the_tree(install: Install, server: Server) -> None:
+def test_sdist_builds_without_the_source_tree(install: Install, server: Server) -> None:
     quick = {"CARGO_PROFILE_RELEASE_LTO": "off", "CARGO_PROFILE_RELEASE_OPT_LEVEL": "1"}
-    # The build settings of this tree must not help.
+    # The build must not find the Python or the virtual environment of this source tree.
     target = str(ROOT / "target" / "sdist")
     environment = quick | {"CARGO_TARGET_DIR": target, "PYO3_PYTHON": "", "VIRTUAL_ENV": ""}
-    takes_locks(install(only("*.tar.gz"), Path(sys.executable), **environment), server)
+    assert_locks_work(install(only("*.tar.gz"), Path(sys.executable), **environment), server)
 
 
 def test_type_checkers_find_the_types(install: Install, tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def binaries(folder: Path) -> Iterator[Path]:
         yield from (folder / "package").glob("*.node")
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="glibc is Linux's")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has glibc")
 def test_the_binaries_run_on_old_systems_and_name_no_folder(tmp_path: Path) -> None:
     found = list(binaries(tmp_path))
     assert len(found) == 2
@@ -129,16 +129,16 @@ def test_the_binaries_run_on_old_systems_and_name_no_folder(tmp_path: Path) -> N
         assert max(needed) <= GLIBC
         assert str(Path.home()).encode() not in content
         assert str(ROOT).encode() not in content
-        # The deliberate panics exist only for the tests of this tree.
+        # Published binaries have no functions that panic for tests.
         assert b"deliberate panic" not in content
         assert re.search(rb"panic_?for_?tests", content, re.IGNORECASE) is None
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="they are what Linux's wheels need")
-def test_auditors_agree_with_the_wheels_name() -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="they check wheels for Linux")
+def test_wheel_fulfils_the_platform_and_abi_in_its_name() -> None:
     wheel = only("*.whl")
     bin_folder = Path(sys.executable).parent
     assert "cp311-abi3-manylinux" in wheel.name
-    said = run(bin_folder / "auditwheel", "show", wheel)
-    assert f'"manylinux_{GLIBC[0]}_{GLIBC[1]}_' in said
+    report = run(bin_folder / "auditwheel", "show", wheel)
+    assert f'"manylinux_{GLIBC[0]}_{GLIBC[1]}_' in report
     run(bin_folder / "abi3audit", "--strict", wheel)

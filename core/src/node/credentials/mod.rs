@@ -1,15 +1,13 @@
 //! Defines credentials that change. They are requested at each connect and again before they expire.
 
 mod provider;
-mod thread;
 
 use std::fmt;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-pub(crate) use provider::{Granted, Provider};
-pub(crate) use thread::OnThread;
+pub(crate) use provider::{Granted, OnThread, Provider};
 
 /// The login for a server, and its lifetime.
 ///

@@ -1,12 +1,18 @@
 //! Requests credentials, one request at a time. All connections that need them share its result.
+//!
+//! The callback of a Rust program runs on a separate thread, which may block.
 
+use std::any::type_name;
 use std::collections::VecDeque;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::runtime::Builder;
 use tokio::sync::watch;
 
-use super::{Ask, Credentials};
+use super::{Answer, Ask, Credentials};
 use crate::clock::{Clock, Instant, SystemClock};
 use crate::error::seconds;
 use crate::node::Fault;
@@ -23,7 +29,8 @@ const MAX_RECENT_SECRETS: usize = 32;
 
 const NONE: &str = "returned nothing";
 
-type Answer = Result<Granted, String>;
+/// The result of a request.
+type Outcome = Result<Granted, String>;
 
 /// Credentials, and when they were requested.
 #[derive(Clone)]
@@ -64,7 +71,7 @@ struct State {
 
 #[derive(Clone)]
 struct Question {
-    answer: Arc<watch::Sender<Option<Answer>>>,
+    answer: Arc<watch::Sender<Option<Outcome>>>,
     /// When it was sent. A request that hangs is abandoned after [`CALLBACK_TIMEOUT`].
     asked: Instant,
 }
@@ -93,7 +100,7 @@ impl Provider {
     }
 
     /// Waits for the request under way, or sends a new one.
-    async fn ask(&self) -> Answer {
+    async fn ask(&self) -> Outcome {
         let mut answer = match self.with(State::known) {
             Known::Kept(granted) => return Ok(granted),
             Known::Asked(answer) => answer,
@@ -108,11 +115,11 @@ impl Provider {
     }
 
     /// Sends a request. The background thread awaits the result, even if no connection waits for it any more.
-    fn begin(&self) -> watch::Receiver<Option<Answer>> {
+    fn begin(&self) -> watch::Receiver<Option<Outcome>> {
         let (sender, receiver) = watch::channel(None);
         let question = Question { answer: Arc::new(sender), asked: SystemClock.now() };
         self.with(|state| state.question = Some(question.clone()));
-        let (answer, answered) = super::Answer::channel();
+        let (answer, answered) = Answer::channel();
         self.0.source.ask(answer);
         let this = self.clone();
         background::spawn(async move {
@@ -138,7 +145,7 @@ enum Known {
     /// A result that arrived too late for its own request.
     Kept(Granted),
     /// A request is under way.
-    Asked(watch::Receiver<Option<Answer>>),
+    Asked(watch::Receiver<Option<Outcome>>),
     /// A new request is necessary.
     Nothing,
 }
@@ -163,7 +170,7 @@ impl State {
     }
 
     /// Ends the request. If no connection waits for the result, it is kept for the next attempt.
-    fn answered(&mut self, question: &Question, answer: Answer) {
+    fn answered(&mut self, question: &Question, answer: Outcome) {
         if self.question.as_ref().is_some_and(|now| Arc::ptr_eq(&now.answer, &question.answer)) {
             self.question = None;
         }
@@ -182,4 +189,43 @@ impl State {
         self.recent.push_front(secret.to_owned());
         self.recent.truncate(MAX_RECENT_SECRETS);
     }
+}
+
+/// A callback that runs on a new thread for each request.
+pub(crate) struct OnThread<F>(Arc<F>);
+
+impl<F> OnThread<F> {
+    /// Creates a source that calls `ask`.
+    pub(crate) fn new(ask: F) -> Self {
+        Self(Arc::new(ask))
+    }
+}
+
+impl<F, Fut, E> Ask for OnThread<F>
+where
+    F: Fn() -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<Credentials, E>>,
+{
+    fn ask(&self, answer: Answer) {
+        let ask = Arc::clone(&self.0);
+        let work = move || {
+            let asked = catch_unwind(AssertUnwindSafe(|| run(&*ask)));
+            answer.give(asked.unwrap_or_else(|_| Err("panicked".to_owned())));
+        };
+        // If no thread can be started, the answer is dropped, which reports an error.
+        let _ = std::thread::Builder::new().name("redlock-credentials".into()).spawn(work);
+    }
+}
+
+/// Runs the callback in a new runtime, so that its future can use timers and I/O.
+fn run<F, Fut, E>(ask: &F) -> Result<Credentials, String>
+where
+    F: Fn() -> Fut,
+    Fut: Future<Output = Result<Credentials, E>>,
+{
+    let runtime = Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| format!("cannot be called: {error}"))?;
+    // The text of the error comes from the program and may contain the secret.
+    let failed = |_| format!("failed with {}, whose text is not shown", type_name::<E>());
+    runtime.block_on(async { ask().await }).map_err(failed)
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::native::Delete;
+use super::commands::scriptless::Delete;
 use crate::clock::Instant;
 use crate::node::{Fault, Outage};
 use crate::text::spelled;
@@ -47,23 +47,38 @@ pub(super) struct Link {
     used: AtomicU64,
     /// Whether the server pushes changes.
     pushes: AtomicBool,
-    deletes_by: Mutex<Option<Delete>>,
-    /// When the server takes first votes.
-    votes_from: Mutex<VotesFrom>,
-    /// When the server may extend leases, if it replaced another one.
-    extends_from: Mutex<Option<Instant>>,
-    /// The hash slots that another server had before.
-    moved_slots: Mutex<HashMap<u16, MovedSlot>>,
     /// The number of deletes over this connection without a reply.
     deletes: AtomicUsize,
     /// Whether some key holds a value that is longer than any token. Values are then only read up to a limit.
     long_values: AtomicBool,
     /// The number of connections so far.
     opened: AtomicU64,
-    /// Until when deletes must be sent again. The keys expire by then.
-    owed_until: Mutex<Option<Instant>>,
+    /// How the server deletes without a script: the position in [`Delete::ALL`], counted from 1, or 0. Not under the mutex,
+    /// because a forked child that rolls back a call of its parent reads it.
+    deletes_by: AtomicUsize,
+    state: Mutex<State>,
     /// The outage log of the server.
     pub(super) outage: Outage,
+}
+
+/// The rest, which rarely changes.
+#[derive(Default)]
+struct State {
+    /// When the server takes first votes.
+    votes_from: VotesFrom,
+    /// When the server may extend leases, if it replaced another one.
+    extends_from: Option<Instant>,
+    /// The hash slots that another server had before.
+    moved_slots: HashMap<u16, MovedSlot>,
+    /// Until when deletes must be sent again. The keys expire by then.
+    owed_until: Option<Instant>,
+}
+
+impl State {
+    fn moved_slot(&self, slot: impl FnOnce() -> Option<u16>) -> Option<MovedSlot> {
+        // Almost always empty, and the slot is then not computed.
+        if self.moved_slots.is_empty() { None } else { self.moved_slots.get(&slot()?).copied() }
+    }
 }
 
 impl Link {
@@ -110,7 +125,8 @@ impl Link {
 
     /// Returns how the last server deletes without a script, if that is used.
     pub(super) fn deletes_by(&self) -> Option<Delete> {
-        *self.deletes_by.lock().unwrap_or_else(PoisonError::into_inner)
+        let by = self.deletes_by.load(Ordering::Relaxed);
+        Delete::ALL.get(by.checked_sub(1)?).copied()
     }
 
     /// Returns why the server currently takes no first vote, if so. `slot` is that of the vote's keys.
@@ -121,8 +137,11 @@ impl Link {
         slot: impl FnOnce() -> Option<u16>,
         now: impl FnOnce() -> Instant,
     ) -> Option<Fault> {
-        let not_before = self.moved_slot(slot).map(|slot| slot.votes_from);
-        let left = match self.votes_from() {
+        let (votes_from, not_before) = {
+            let state = self.state();
+            (state.votes_from, state.moved_slot(slot).map(|slot| slot.votes_from))
+        };
+        let left = match votes_from {
             VotesFrom::Now => not_before?.since(now()),
             VotesFrom::Never => {
                 let option = spelled("restart_guard");
@@ -151,8 +170,10 @@ impl Link {
         slot: impl FnOnce() -> Option<u16>,
         asked: Instant,
     ) -> Option<Fault> {
-        let moved = self.moved_slot(slot).map(|slot| slot.extends_from);
-        let from = moved.max(*self.extends_from.lock().unwrap_or_else(PoisonError::into_inner));
+        let from = {
+            let state = self.state();
+            state.moved_slot(slot).map(|slot| slot.extends_from).max(state.extends_from)
+        };
         let left = from?.since(asked);
         (!left.is_zero()).then(|| {
             let left = left.as_secs_f64();
@@ -167,16 +188,9 @@ impl Link {
         self.open.load(Ordering::Relaxed) && self.replaced_fault(slot, asked).is_none()
     }
 
-    fn moved_slot(&self, slot: impl FnOnce() -> Option<u16>) -> Option<MovedSlot> {
-        let slots = self.moved_slots.lock().unwrap_or_else(PoisonError::into_inner);
-        // Almost always empty, and the slot is then not computed.
-        let slot = if slots.is_empty() { None } else { slot() };
-        slots.get(&slot?).copied()
-    }
-
     /// Returns when the server takes first votes.
     pub(super) fn votes_from(&self) -> VotesFrom {
-        *self.votes_from.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state().votes_from
     }
 
     /// Guards slots that moved from another server.
@@ -186,28 +200,29 @@ impl Link {
         now: Instant,
         moved: MovedSlot,
     ) {
-        let mut known = self.moved_slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = &mut self.state().moved_slots;
         known.retain(|_, slot| slot.votes_from > now);
         known.extend(slots.map(|slot| (slot, moved)));
     }
 
     /// Sets when the server may extend leases, because it replaced another one.
     pub(super) fn set_extends_from(&self, from: Option<Instant>) {
-        let mut known = self.extends_from.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = &mut self.state().extends_from;
         *known = (*known).max(from);
     }
 
     /// Sets when the server takes first votes.
     pub(super) fn set_votes_from(&self, votes_from: VotesFrom) {
-        *self.votes_from.lock().unwrap_or_else(PoisonError::into_inner) = votes_from;
+        self.state().votes_from = votes_from;
     }
 
     /// Records a new connection.
     pub(super) fn opened(&self, pushes: bool, deletes_by: Option<Delete>, votes_from: VotesFrom) {
         self.opened.fetch_add(1, Ordering::Relaxed);
         self.open.store(true, Ordering::Relaxed);
-        *self.deletes_by.lock().unwrap_or_else(PoisonError::into_inner) = deletes_by;
         self.pushes.store(pushes, Ordering::Relaxed);
+        let by = Delete::ALL.iter().position(|known| Some(*known) == deletes_by);
+        self.deletes_by.store(by.map_or(0, |by| by + 1), Ordering::Relaxed);
         self.set_votes_from(votes_from);
     }
 
@@ -227,7 +242,7 @@ impl Link {
 
     /// Whether a delete is pending whose keys may still exist.
     pub(super) fn has_pending_deletes(&self, now: Instant) -> bool {
-        self.owed().is_some_and(|until| until > now)
+        self.state().owed_until.is_some_and(|until| until > now)
     }
 
     /// Whether deletes have no reply yet.
@@ -247,16 +262,16 @@ impl Link {
 
     /// Records a pending delete, which expires at this time.
     pub(super) fn owe(&self, until: Instant) {
-        let mut owed = self.owed();
+        let owed = &mut self.state().owed_until;
         *owed = (*owed).max(Some(until));
     }
 
     /// Records that all pending deletes are sent.
     pub(super) fn paying(&self) {
-        *self.owed() = None;
+        self.state().owed_until = None;
     }
 
-    fn owed(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.owed_until.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

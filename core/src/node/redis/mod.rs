@@ -1,56 +1,36 @@
-//! Implements a Redis server as a node: methods become commands, which are passed to the connection's queue.
+//! Implements a Redis server as a node: methods become commands for the queue of its connection.
 //!
-//! [`commands`] encodes the commands, and [`queue`] keeps their order. The [`node_task`] opens a connection with
-//! [`reconnect`] and [`handshake`]. The threads that wait for a reply and the [`connection_task`] use it in turn
-//! ([`connection`]). [`protocol`] implements the protocol without I/O, and [`reply`] parses the replies. The `redis` crate encodes, parses and reads
-//! URLs. No other folder uses it.
+//! | folder | duty |
+//! |---|---|
+//! | [`url`] | what the URL of a node means: its servers, the login, parameters |
+//! | [`commands`] | what a lock asks a server, and what the replies and errors mean |
+//! | [`node_task`] | when to connect and to reconnect, and the state that outlives a connection |
+//! | [`connect`] | one attempt to open a connection: login, features, rights |
+//! | [`connection`] | the open connection, which waiting threads and its task use in turn |
+//! | [`connection_task`] | the work on it that no caller waits for: notifications, logins, silence |
+//! | [`session`] | moves bytes between the socket and the protocol |
+//! | [`protocol`] | without I/O: which commands are sent, whose reply it is, what a lost reply leads to |
+//! | [`io`] | sockets, TCP, TLS |
+//! | [`sentinel`] | finds the primary of a service |
+//! | [`cluster`] | a Redis Cluster as one node: the owner of each slot, redirects |
+//!
+//! The `redis` crate encodes, parses and reads URLs. No other folder uses it.
 
-mod arguments;
-mod batches;
-mod calls;
 mod cluster;
 mod commands;
-mod compound_reply;
+mod connect;
 mod connection;
 mod connection_task;
-mod context;
-mod durability;
-mod endpoint;
-mod fallback;
-mod features;
-mod handshake;
+mod io;
 mod link;
-mod login;
-mod native;
 mod node_task;
-mod notices;
-mod notifications;
-mod previous_connections;
 mod protocol;
-mod query;
 mod queue;
-mod reconnect;
-mod redirects;
-mod refusal;
-mod renewal;
-mod reply;
-mod request_buffer;
-mod resolver;
-mod rights;
-mod run_ids;
-mod script;
+mod sentinel;
 mod session;
-mod shared;
-mod socket;
-mod steps;
-mod stream;
-mod tcp_connect;
 #[cfg(test)]
 mod tests;
-mod tls;
-mod transport;
-mod url_rules;
-mod ways;
+mod url;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,29 +44,29 @@ use super::{
     slot,
 };
 use crate::clock::{Clock, Instant};
+use crate::drivers::RuntimeDriver;
 use crate::runtime::background;
-use commands::{attempt, ping, plain};
-use context::Context;
+use commands::Dialect;
+use commands::reply::{self, Answer};
+use commands::scriptless;
+use commands::scripts::{attempt, ping, plain};
 use link::Link;
 use node_task::NodeTask;
+use node_task::context::Context;
 use protocol::{Command, InFlight};
 use queue::{Queue, queue};
-use reply::Answer;
-use ways::Ways;
 
-pub use tls::{Pem, TlsOptions};
-pub(crate) use {
-    cluster::ClusterNode,
-    context::Target,
-    durability::Durability,
-    endpoint::CONNECT_TIMEOUT,
-    query::{Given, Parameters},
-    resolver::Route,
-    rights::Needs,
-    run_ids::RunIds,
-    shared::Shared,
-    url_rules::{cleaned, invalid_url, misread},
-};
+pub(crate) use cluster::ClusterNode;
+pub(crate) use commands::durability::Durability;
+pub(crate) use connect::rights::Needs;
+pub(crate) use connect::{RunIds, Target};
+pub(crate) use connection::{Connection, ReadOutcome, ReaderRole};
+pub(crate) use io::socket::MAX_RECEIVE;
+pub use io::tls::{Pem, TlsOptions};
+pub(crate) use url::query::{Given, Parameters};
+pub(crate) use url::route::Route;
+pub(crate) use url::rules::{cleaned, invalid_url, misread};
+pub(crate) use url::{CONNECT_TIMEOUT, Shared};
 #[cfg(test)]
 pub(crate) use {
     cluster::simulated::*,
@@ -104,46 +84,31 @@ pub(crate) struct RedisNode {
     /// The state of the connection.
     link: Arc<Link>,
     clock: Arc<dyn Clock>,
-    ways: Ways,
+    dialect: Dialect,
 }
 
 impl RedisNode {
     /// Starts the connection task of the node. It connects with the first command.
-    pub(crate) fn new(target: Target, clock: Arc<dyn Clock>, watch: Arc<Watch>) -> Self {
-        let (queue, commands, connection) = queue(target.runtime.clone());
-        let (url, link) = (target.url.clone(), Arc::new(Link::default()));
-        let (route, time) = (Arc::new(target.route.clone()), Arc::clone(&clock));
-        let ways = Ways::of(&target.needs, &link);
-        let context = Context::new(target, time, watch, Arc::clone(&link), commands);
+    pub(crate) fn new(
+        target: Target,
+        runtime: Option<Arc<RuntimeDriver>>,
+        clock: Arc<dyn Clock>,
+        watch: Arc<Watch>,
+    ) -> Self {
+        let (queue, commands, connection) = queue(runtime);
+        let this = Self::leading_to(queue, &target, Arc::clone(&clock));
+        let context = Context::new(target, clock, watch, Arc::clone(&this.link), commands);
         // The task outlives the node while deletes are pending.
         background::spawn(NodeTask::new(context, connection).run()).detach();
-        Self { url, route, queue, link, clock, ways }
+        this
     }
 
     /// Creates a node whose commands another task takes from its queue.
     fn leading_to(queue: Queue, target: &Target, clock: Arc<dyn Clock>) -> Self {
-        let (url, route) = (target.url.clone(), Arc::new(target.route.clone()));
-        let link = Arc::default();
-        let ways = Ways::of(&target.needs, &link);
-        Self { url, route, queue, link, clock, ways }
-    }
-
-    /// Queues a redirected command, or one that waited for its owner.
-    fn give(&self, in_flight: InFlight) {
-        self.queue.put(in_flight);
-    }
-
-    /// Sends an internal command and returns its reply.
-    fn question(
-        &self,
-        command: Command,
-    ) -> impl Future<Output = Result<Value, Fault>> + Send + use<> {
-        send(&self.queue, command)
-    }
-
-    /// Redacts the server's text in an error.
-    fn redact(&self, fault: Fault) -> Fault {
-        self.route.redact_fault(fault)
+        let (url, route, link) =
+            (target.url.clone(), Arc::new(target.route.clone()), Arc::default());
+        let dialect = Dialect::of(&target.needs, &link);
+        Self { url, route, queue, link, clock, dialect }
     }
 
     /// Sends a vote, of one or two commands.
@@ -156,25 +121,25 @@ impl RedisNode {
         // The cheap pair of commands: most locks are free, and one key without fencing needs no script.
         let cheap = one && params.expect == Expect::Free;
         let first =
-            if cheap { attempt(claim, params) } else { self.ways.acquire(claim, params, false) };
+            if cheap { attempt(claim, params) } else { self.dialect.acquire(claim, params, false) };
         let answer = send(&self.queue, first);
-        let followed = cheap || self.ways.without_scripts();
-        let next = followed.then(|| (self.queue.clone(), self.ways.clone(), claim.clone()));
+        let followed = cheap || self.dialect.without_scripts();
+        let next = followed.then(|| (self.queue.clone(), self.dialect.clone(), claim.clone()));
         let route = Arc::clone(&self.route);
         async move {
             let vote = async {
                 let mut answer = answer.await?;
-                let Some((queue, ways, claim)) = next else { return reply::vote(&answer) };
+                let Some((queue, dialect, claim)) = next else { return reply::vote(&answer) };
                 if cheap {
                     if matches!(&answer, Value::BulkString(owner) if *owner == claim.token.as_bytes())
                     {
                         return Ok(Vote::Granted(None));
                     }
                     // Not reached if the caller stopped waiting, so no command follows the delete.
-                    answer = send(&queue, ways.acquire(&claim, params, true)).await?;
+                    answer = send(&queue, dialect.acquire(&claim, params, true)).await?;
                 }
-                if native::was_ours(&answer) {
-                    return native::kept(&send(&queue, ways.extend(&claim, params)).await?);
+                if scriptless::was_ours(&answer) {
+                    return scriptless::kept(&send(&queue, dialect.extend(&claim, params)).await?);
                 }
                 reply::vote(&answer)
             };
@@ -209,11 +174,6 @@ fn unless_replaced(
 
 const GONE: &str = "the client is closed, or the node's task failed";
 
-/// Builds a command that gets its reply as soon as there is a connection. It is never sent.
-fn ready(key: &str) -> Command {
-    plain(redis::cmd("GETRANGE").arg(key).arg(0).arg(0), protocol::Purpose::Ready)
-}
-
 /// Sends the command when called. The future returns the reply.
 fn send(
     queue: &Queue,
@@ -245,7 +205,9 @@ impl Node for RedisNode {
         if self.is_connected(key) {
             return Box::pin(std::future::ready(Ok(())));
         }
-        Box::pin(self.ask(ready(key), |_| Ok(())))
+        // It gets its reply as soon as there is a connection, and is never sent.
+        let read = redis::cmd("GETRANGE").arg(key).arg(0).arg(0).clone();
+        Box::pin(self.ask(plain(&read, protocol::Purpose::Ready), |_| Ok(())))
     }
 
     fn guard_fault(&self, key: &str) -> Option<Fault> {
@@ -262,33 +224,36 @@ impl Node for RedisNode {
 
     fn extend(&self, claim: &Claim, params: VoteParams) -> Reply<Extension> {
         let (link, asked) = (Arc::clone(&self.link), self.clock.now());
-        let reply = self.ask(self.ways.extend(claim, params), reply::extension);
+        let reply = self.ask(self.dialect.extend(claim, params), reply::extension);
         Box::pin(
             async move { unless_replaced(reply.await?, || link.replaced_fault(|| None, asked)) },
         )
     }
 
     fn release(&self, claim: &Claim, owed: Duration) -> Reply<bool> {
-        Box::pin(self.ask(self.ways.delete(claim, owed), reply::released))
+        Box::pin(self.ask(self.dialect.delete(claim, owed), reply::released))
     }
 
     fn release_late(&self, claim: &Claim, owed: Duration) -> Reply<bool> {
         // A server would track an absent key that was read.
         Box::pin(
-            self.ask(Command { untracked: true, ..self.ways.delete(claim, owed) }, reply::released),
+            self.ask(
+                Command { untracked: true, ..self.dialect.delete(claim, owed) },
+                reply::released,
+            ),
         )
     }
 
     fn shorten(&self, claim: &Claim, owed: Duration, stay: Duration) -> Reply<bool> {
-        Box::pin(self.ask(self.ways.shorten(claim, owed, stay), reply::released))
+        Box::pin(self.ask(self.dialect.shorten(claim, owed, stay), reply::released))
     }
 
     fn inspect(&self, key: &str) -> Reply<Option<Holder>> {
-        Box::pin(self.ask(self.ways.inspect(key), reply::holder))
+        Box::pin(self.ask(self.dialect.inspect(key), reply::holder))
     }
 
     fn force_release(&self, keys: &[String]) -> Reply<bool> {
-        let (command, read) = self.ways.force(keys);
+        let (command, read) = self.dialect.force(keys);
         Box::pin(self.ask(command, read))
     }
 

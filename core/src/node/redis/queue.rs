@@ -6,7 +6,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::connection::Connection;
 use super::protocol::InFlight;
-use crate::foreground::{self, OnRuntime};
+use crate::drivers::{RuntimeDriver, submit};
 use crate::runtime::exit;
 
 /// The sending side. Dropping the last clone ends the connection task.
@@ -17,13 +17,13 @@ struct Sender {
     /// Unbounded, because callers have deadlines, and a full connection takes no more commands ([`super::session`]).
     commands: Option<UnboundedSender<InFlight>>,
     connection: Arc<Connection>,
-    /// The runtime whose tasks wait for their replies themselves.
-    runtime: Option<Arc<OnRuntime>>,
+    /// The driver of the client's runtime.
+    runtime: Option<Arc<RuntimeDriver>>,
 }
 
 /// Creates a queue and the connection side of it.
 pub(super) fn queue(
-    runtime: Option<Arc<OnRuntime>>,
+    runtime: Option<Arc<RuntimeDriver>>,
 ) -> (Queue, UnboundedReceiver<InFlight>, Arc<Connection>) {
     let (commands, taken) = unbounded_channel();
     let connection = Arc::new(Connection::new());
@@ -39,13 +39,7 @@ impl Queue {
         let Some(commands) = &self.0.commands else { return };
         // Fails only after the connection task has ended, which the caller sees by its dropped sender.
         let _ = commands.send(in_flight);
-        let Sender { connection, runtime, .. } = &*self.0;
-        // A waiting caller writes it itself, together with all other commands until then.
-        let seen_to = foreground::asked(connection)
-            || runtime.as_ref().is_some_and(|runtime| runtime.asked(connection));
-        if !seen_to {
-            connection.call();
-        }
+        submit(&self.0.connection, self.0.runtime.as_deref());
     }
 }
 

@@ -3,15 +3,17 @@
 use super::clock::Time;
 use super::world::MS;
 
+/// How a use ends its lease.
 #[derive(Clone, Debug)]
 pub(super) enum End {
     Release,
     Drop,
     Detach,
-    /// Until the lease is lost.
+    /// The holder waits for four TTLs, in which a lease without renewal is lost.
     Keep,
 }
 
+/// One use of a lock: its options, how long it is held, and how it ends. Times are in ms.
 #[derive(Clone, Debug)]
 pub(super) struct Use {
     pub(super) names: Vec<&'static str>,
@@ -20,10 +22,13 @@ pub(super) struct Use {
     pub(super) wait: Option<u64>,
     pub(super) renew: bool,
     pub(super) max_hold: Option<u64>,
-    /// No other client acquires the lock before this time.
+    /// No other client acquires the lock before this time, counted from the acquire.
     pub(super) min_hold: u64,
+    /// How long the lease is held.
     pub(super) hold: u64,
+    /// The TTL of an extension in the middle of the hold.
     pub(super) extend: Option<u64>,
+    /// When the acquire or the holder's task is cancelled.
     pub(super) cancel: Option<u64>,
     pub(super) end: End,
     /// An extra action in the middle of the hold.
@@ -50,6 +55,7 @@ pub(super) enum Also {
     HandOver(usize, Box<Use>),
 }
 
+/// A step of a scenario. Times are in ms.
 #[derive(Clone, Debug)]
 pub(super) enum Action {
     Lock {
@@ -77,22 +83,26 @@ pub(super) enum Action {
         client: usize,
         ms: u64,
     },
+    /// Breaks the client's connection to a node. It reconnects after this time.
     Cut {
         client: usize,
         node: usize,
         ms: u64,
     },
+    /// For `ms`, each message between the client and the node takes `by` ms longer.
     Slow {
         client: usize,
         node: usize,
         by: u64,
         ms: u64,
     },
+    /// Stops a node for `down` ms. With `keep`, it has its data afterwards.
     Crash {
         node: usize,
         keep: bool,
         down: u64,
     },
+    /// Freezes a node. Requests that arrive meanwhile run afterwards.
     Stop {
         node: usize,
         ms: u64,
@@ -147,7 +157,8 @@ pub(super) enum Action {
         fence: u64,
         stored: bool,
     },
-    /// An administrator deletes the keys of "a" on every reachable node. A client tries to acquire it some time later.
+    /// An administrator deletes the keys of "a" on every reachable node, or with `by_force` the client does. The client
+    /// acquires "a" `after` ms later.
     Free {
         client: usize,
         after: u64,
@@ -163,7 +174,8 @@ pub(super) struct Step {
 }
 
 impl Step {
-    /// An acquire whose votes cannot arrive in time over these links would retry forever and delay all others.
+    /// Limits the wait of an acquire whose votes cannot arrive in time over these links. Otherwise it would retry
+    /// forever and delay all others.
     pub(super) fn bound_hopeless(&mut self, latency: Time) {
         if let Action::Lock { how, .. } = &mut self.action
             && how.wait.is_none()

@@ -7,7 +7,7 @@ use super::request::{Answer, Peer};
 use super::world::{Event, MS, World};
 
 impl World {
-    /// A replica replies with READONLY.
+    /// A replica rejects a write with READONLY.
     pub(super) fn refuse(&mut self, (client, epoch): Peer, node: usize, id: u64) {
         let (answer, at) = (Answer::Refused, self.reply_time(client, node));
         self.at(at, Event::Answer { client, node, epoch, id, answer });
@@ -51,5 +51,5 @@ impl World {
     }
 }
 
-/// By then every client has left the old server: `context::FAILOVER_NOTICE_TIME`.
+/// How long some clients may still use a server after it was replaced. Equals `FAILOVER_NOTICE_TIME` of the core.
 pub(super) const NOTICE_TIME: Duration = Duration::from_secs(2);

@@ -23,7 +23,7 @@ impl Server {
         pushes
     }
 
-    /// Stores a fencing token by hand that no rule allows.
+    /// An administrator stores a fencing token that the library would never store.
     pub(super) fn poison(&mut self, key: &str, fence: u64) {
         self.poisoned = true;
         self.fences.insert(key.to_owned(), (fence, NO_END));

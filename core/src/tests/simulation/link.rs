@@ -15,12 +15,12 @@ use super::request::{Answer, Request};
 use super::router::ClusterMessage;
 use super::world::{Event, MS, World};
 
-/// A request without a reply.
+/// A request whose reply is outstanding.
 pub(super) struct Open {
     pub(super) id: u64,
     pub(super) request: Request,
-    /// The purpose of a delete also carries its expiry. On the first send over a new connection, when the previous one
-    /// is closed, no key outlives it.
+    /// What happens when the connection breaks. For a delete it includes when its keys have expired. That time is
+    /// counted from the next connection, because the previous one may carry votes until then.
     pub(super) purpose: Purpose,
     /// How long the caller waits for the reply.
     pub(super) timeout: Duration,
@@ -85,19 +85,21 @@ pub(super) struct Link {
     pub(super) to_replica: bool,
     /// One entry for each connection that broke.
     pub(super) fates: Vec<Fate>,
-    /// Epochs below this one were killed on the server.
+    /// The server has closed all connections with an epoch below this one, at the client's request.
     pub(super) killed: u32,
-    /// Messages are first in, first out in both directions.
+    /// When the last request and the last reply arrive. No later one arrives earlier.
     pub(super) last_there: Time,
     pub(super) last_back: Time,
+    /// No connection can be opened until then.
     pub(super) blocked_until: Time,
     /// Messages are slow until then.
     pub(super) slow_until: Time,
     pub(super) slow_by: Time,
     /// By then every slow message has arrived.
     pub(super) slow_over: Time,
+    /// When the server may get first votes, because it restarted.
     pub(super) votes_from: Option<Instant>,
-    /// The same for the slot that the server received from another one.
+    /// When it may get them for the slot that it received from another server.
     pub(super) slot_from: Option<Instant>,
     /// When the server may extend leases, because it replaced another one.
     pub(super) extends_from: Option<Instant>,
@@ -125,7 +127,8 @@ impl Link {
 }
 
 impl World {
-    /// If a request stays open for this long, its connection is closed.
+    /// Closes the connection if this request still has no reply, which is checked once after [`super::network`]'s time
+    /// for silence.
     pub(super) fn silent(&mut self, client: usize, node: usize, epoch: u32, id: u64) {
         let open = self.links[client][node].open.iter().any(|open| open.id == id);
         if open && self.is_current(client, node, epoch) {
@@ -220,14 +223,14 @@ impl World {
         link.extends_from = link.extends_from.max(used);
         link.confirm = (!durability.is_none())
             .then(|| (ConfirmRequests::new(durability), HeldGrants::new(durability)));
-        // This comes before any pending delete is sent, so that no message of the previous connection can arrive after
-        // its delete.
+        // Kills the previous connection before a pending delete is sent. None of its messages can arrive after the
+        // delete.
         if self.kills {
             link.killed = link.epoch;
         }
         for PendingDelete { request, ttl, until } in std::mem::take(&mut link.pending_deletes) {
             let until = until.unwrap_or(local + ttl);
-            // In a cluster also later: a forwarded delete gets an expiry then, and a pending one has none here.
+            // In a cluster, an expired one is sent too. If another server receives it, its time is counted again.
             if until > local || self.shards > 1 {
                 let mut open = Open::without_caller(request, ttl);
                 if let Purpose::Delete { until: end, .. } = &mut open.purpose {
@@ -242,7 +245,7 @@ impl World {
         self.send_to_cluster(client, node, ClusterMessage::ConnectionChanged);
     }
 
-    /// Records a pending delete here and, in a cluster, for the next owner of the key.
+    /// Fails a request without a reply. A delete becomes pending here and, in a cluster, at the next owner of the key.
     pub(super) fn unanswered(&mut self, client: usize, node: usize, open: Open, why: &str) {
         self.links[client][node].record_delete(&open);
         if let Purpose::Delete { owed, until, .. } = &open.purpose {

@@ -3,6 +3,10 @@
 //! A seed generates a scenario. The same seed plays identically, byte for byte. A scenario that breaks a promise is
 //! shrunk by leaving steps out.
 //!
+//! Words of the simulation: a *promise* is a guarantee of the library, and a *violation* is a broken one. A *node* is
+//! what a client votes on: a server, or a cluster of several. A *place* is the index of a server among all servers. The
+//! *world* has the servers, links and future events. The *player* polls the clients' tasks and applies the events.
+//!
 //! | modules | contents |
 //! |---|---|
 //! | `scenario`, `action`, `generator`, `situations`, `special` | the events of a run: clients that acquire, hold, extend, cancel, pause and crash, and failures of nodes and connections |
@@ -13,7 +17,7 @@
 //! | `min_hold` | keys that stay for a while after a release |
 //! | `router`, `slots` | a node that is a cluster: what its clients know of it, and how its slot moves |
 //! | `replicas`, `failover` | the data of a node's replicas, and their promotion |
-//! | `monitor`, `record`, `progress`, `view` | the promises of the design, checked after every step |
+//! | `monitor`, `record`, `progress`, `view` | the promises, checked after every step |
 
 mod action;
 mod clock;

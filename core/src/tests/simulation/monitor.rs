@@ -44,7 +44,7 @@ impl Monitor {
         Self { promise: Some(promise), clocks, paused, paused_until, ..Self::default() }
     }
 
-    /// EXCEPT names kinds of violations to ignore.
+    /// Records the first violation. The environment variable EXCEPT lists kinds of violations to ignore.
     pub(super) fn fail(&mut self, text: String) {
         let kinds = std::env::var("EXCEPT").unwrap_or_default();
         if !kinds.split(',').any(|kind| !kind.is_empty() && text.starts_with(kind)) {
@@ -81,8 +81,8 @@ impl Monitor {
         self.fail(format!("gave up: an acquire of client {client} ended before its wait"));
     }
 
-    /// The token must be larger than the tokens of all earlier leases. If a second holder is possible, only the tokens
-    /// from `before` the acquire began count, because two simultaneous leases have no order.
+    /// Returns the largest earlier token, which a new one must exceed. If a second holder is possible, only tokens from
+    /// `before` the acquire began count, because two simultaneous leases have no order.
     fn exceeded(&self, name: &str, before: &Tokens) -> Option<u64> {
         match self.promise {
             Some(promise) if promise.is_all() => self.last_token.get(name).copied(),
@@ -91,7 +91,7 @@ impl Monitor {
         }
     }
 
-    /// An acquire or an attach received this lease at `now`.
+    /// Records that an acquire or an attach received this lease at `now`, and checks the promises about it.
     pub(super) fn granted(
         &mut self,
         client: usize,
@@ -133,7 +133,7 @@ impl Monitor {
         });
     }
 
-    /// Every earlier holder of one of these names that runs knew before `now` that its lease was over.
+    /// Checks that every earlier holder of one of these names was notified before `now`, unless its client is paused.
     fn check_notified(&mut self, client: usize, names: &[&str], hold: &LeaseHandle, now: Time) {
         if !self.promise.is_some_and(Promise::is_all) {
             return;
@@ -153,29 +153,29 @@ impl Monitor {
         }
     }
 
-    /// A holder was notified of the loss of its lease.
+    /// Records that a holder was notified of a loss. The loss must have been necessary.
     pub(super) fn notified(
         &mut self,
         hold: &LeaseHandle,
         reason: Option<LossReason>,
         world: &World,
     ) {
-        let mut vain = None;
+        let mut needless = None;
         for record in self.live.iter_mut().filter(|record| Arc::ptr_eq(&record.state, &hold.0)) {
             record.notified = true;
-            // The client was paused between two checks.
+            // A client that was paused since the last check may have missed a renewal.
             let rested = world.now >= self.paused_until[record.client] + CHECK_INTERVAL;
             if rested && reason == Some(LossReason::Expired) && record.is_sound(world) {
-                vain = Some(format!(
+                needless = Some(format!(
                     "lost needlessly: {:?} of client {}, which a quorum had all the time",
                     record.names, record.client
                 ));
             }
         }
-        vain.into_iter().for_each(|text| self.fail(text));
+        needless.into_iter().for_each(|text| self.fail(text));
     }
 
-    /// The code that runs under this lease ends it.
+    /// Records that the holder itself ends this lease.
     pub(super) fn gives_up(&mut self, hold: &LeaseHandle) {
         let mine = |record: &&mut Record| Arc::ptr_eq(&record.state, &hold.0);
         self.live.iter_mut().filter(mine).for_each(|record| record.given_up = true);

@@ -42,7 +42,8 @@ impl World {
         let now = self.clocks[client].local(self.now);
         let link = &mut self.links[client][node];
         if open.answer.is_closed() && open.purpose.requires_waiting_caller(open.redirects) {
-            // A vote sent now could only be deleted again, unless its delete came first.
+            // No caller waits for the vote any more. Its delete may already have been sent, so the vote must not
+            // follow.
             return link.unsent.extend(open.request.keeps().map(|claim| Arc::clone(&claim.token)));
         }
         let young = link.votes_from.max(link.slot_from).is_some_and(|from| now < from);
@@ -153,7 +154,7 @@ impl World {
         }
         let Some(server) = self.server_of(node, incarnation) else { return };
         if let Some(waiting) = server.waits.iter_mut().find(|waiting| waiting.peer == peer) {
-            // Everything behind a `WAIT` waits for its end.
+            // The server runs no later request of this connection before its `WAIT` ends.
             return waiting.behind.push_back(event);
         }
         if let Request::Wait { replicas, time } = *request {
@@ -197,7 +198,7 @@ impl World {
     }
 }
 
-/// No client deletes a token this often within 100 ms.
+/// A client that deletes one token more often than this within 100 ms breaks a promise.
 const STORM: u32 = 100;
 /// A connection with open requests is closed after this time without a received byte.
 const SILENCE: Time = 1_200 * MS;

@@ -208,7 +208,7 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// After all failures are over, every remaining client acquires every lock. No queue is stuck.
+    /// Lets every remaining client acquire every lock after all failures are over. A stuck queue would be noticed.
     fn probe(&mut self) {
         let now = self.now();
         for client in self.clients.clone().into_iter().flatten() {
@@ -221,7 +221,7 @@ impl<'a> Player<'a> {
 
 impl Drop for Player<'_> {
     fn drop(&mut self) {
-        // Tasks hold the world. Dropped here, they can still send into it.
+        // Dropping a task sends deletes into the world, so the tasks are dropped while the world still exists.
         self.tasks.clear();
         self.clients.clear();
         self.world.lock().unwrap().watches.clear();

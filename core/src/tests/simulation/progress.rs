@@ -14,14 +14,14 @@ use super::server::FOREIGN;
 use super::world::{MS, World};
 
 pub(super) const CHECK_INTERVAL: Time = 200 * MS;
-/// A waiter asks all nodes at each fallback, at most a second apart. A waiter behind another one asks once that one has
-/// asked. This allows two fallbacks, and half a second for courtesy delays, scouts and the interval of the check. Votes
-/// that time out add to it.
+/// How long a free lock may stay without a grant while an acquire waits for it. An acquire runs a round at least once
+/// per second, and one behind it in the local queue follows. The limit allows two such rounds, and half a second for
+/// the delays of fairness, scouts and the interval of the check. Votes that time out are added to it.
 const GRANT_LIMIT: Time = 2_500 * MS;
 /// The same limit where contenders may split the votes repeatedly. By then one of them has the lock, and keys of
 /// abandoned leases have expired.
 const SPLIT_VOTE_LIMIT: Time = 15_000 * MS;
-/// A delete whose connection is lost is sent again immediately.
+/// How long a key may stay after its delete was sent. If its connection is lost, the delete is sent again immediately.
 const LEFTOVER_LIMIT: Time = 1_000 * MS;
 
 /// An acquire in progress.

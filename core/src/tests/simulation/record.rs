@@ -14,12 +14,12 @@ pub(super) struct Record {
     pub(super) names: Vec<&'static str>,
     pub(super) state: Arc<State>,
     pub(super) notified: bool,
-    /// The code that runs under the lease is ending it.
+    /// The holder itself is ending the lease.
     pub(super) given_up: bool,
     pub(super) over_since: Option<Time>,
     /// The end of the lease by `max_hold`.
     pub(super) hold_end: Option<Time>,
-    /// Its keys were deleted by hand on every running node. Its holder knows by this time.
+    /// Its keys were deleted by hand on every running node. Its holder must be notified by this time.
     pub(super) deleted: Option<Time>,
     pub(super) sound: Option<Sound>,
 }

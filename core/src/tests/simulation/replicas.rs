@@ -20,7 +20,7 @@ pub(super) struct Copy {
 #[derive(Clone)]
 pub(super) struct Replica {
     has: Copy,
-    /// The offset that the primary knows of.
+    /// The number of writes that it has confirmed to the primary.
     acked: u64,
     /// Arrival of the last write. Writes arrive in order.
     last: Time,
@@ -119,7 +119,7 @@ impl World {
         id: u64,
         (replicas, time): (u32, Duration),
     ) {
-        // A server checks for expired waits only this often.
+        // A server ends an expired `WAIT` only at its next check, which it makes every 100 ms.
         let late = self.rng.u64(0..100 * MS);
         let until = self.now + u64::try_from(time.as_nanos()).unwrap().max(MS) + late;
         let Some(server) = self.server_of(node, incarnation) else { return };

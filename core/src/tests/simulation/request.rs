@@ -30,15 +30,15 @@ pub(super) enum Request {
         claim: Claim,
         stay: Duration,
     },
-    /// The number of replicas that have the writes of this connection. The reply comes when enough have them or when
-    /// the time is over.
+    /// Requests the number of replicas that have the writes of this connection. The reply comes when enough have them
+    /// or when the time is over.
     Wait {
         replicas: u32,
         time: Duration,
     },
     /// The same request for a key that is being migrated to this server.
     Asking(Box<Self>),
-    /// The owner of the slot.
+    /// Requests the owner of the slot.
     Slots {
         discovery: u64,
     },
@@ -89,7 +89,7 @@ pub(super) enum Answer {
     Vote(Vote),
     Extension(Extension),
     Released(bool),
-    /// Another server has the key.
+    /// A redirect to another server.
     Sent(Redirect),
     /// The owner of the slot, and the epoch of that assignment.
     Slots(usize, u64),

@@ -43,13 +43,13 @@ pub(super) struct Cluster {
     discovery: Option<u64>,
     reports: Vec<(usize, (usize, u64))>,
     due: bool,
-    /// A server was cut off. Surveys continue until this time.
+    /// A server was cut off. Discoveries are repeated until this time.
     unsettled_until: Time,
 }
 
 /// All keys are in this slot.
 const SLOT: u16 = 0;
-/// Minimum time between two surveys.
+/// Minimum time between two discoveries.
 const DISCOVERY_INTERVAL: Time = 20 * MS;
 /// The minimum time while an error persists, and how long that lasts.
 const ERROR_DISCOVERY_INTERVAL: Time = 250 * MS;
@@ -58,7 +58,7 @@ const FAILOVER_DURATION: Time = 30_000 * MS;
 const DISCOVERY_TIMEOUT: Time = 300 * MS;
 
 impl Cluster {
-    /// Initially, the first of these has the slot.
+    /// Creates a cluster of the servers at these places. The first one has the slot.
     pub(super) fn new(places: impl Iterator<Item = usize>) -> Self {
         let member = |place: usize| {
             let address = Some(ServerAddress::new("server", u16::try_from(place).unwrap()));
@@ -84,7 +84,7 @@ fn release((request, owed, until, redirects): ForwardedDelete) -> Open {
 }
 
 impl World {
-    /// Number of nodes. A cluster has several servers per node.
+    /// Number of nodes. A cluster is one node with several servers.
     pub(super) fn nodes(&self) -> usize {
         self.servers.len() / self.shards
     }
@@ -223,7 +223,7 @@ impl World {
         }
     }
 
-    /// Asks every server which one has the slot.
+    /// Starts a discovery: requests the owner of the slot from every server.
     pub(super) fn query_all(&mut self, client: usize, place: usize) {
         let (discovery, end) = (self.new_id(), self.now + DISCOVERY_TIMEOUT);
         let Some(cluster) = self.cluster(client, place) else { return };
@@ -255,7 +255,7 @@ impl World {
         }
     }
 
-    /// Ends the discovery.
+    /// Ends a discovery, and changes the map if the reports agree on an owner.
     pub(super) fn end_discovery(&mut self, client: usize, place: usize, discovery: u64) {
         let now = self.now;
         let Some(cluster) = self.cluster(client, place) else { return };

@@ -10,7 +10,7 @@ use super::clock::{Rate, Time};
 use super::generator::plain;
 use super::world::MS;
 
-/// The kinds of failures that a scenario may have.
+/// The failures that a scenario may contain, which determine the promises that are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Promise {
     /// Only failures under which mutual exclusion is guaranteed.

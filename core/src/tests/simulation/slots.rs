@@ -171,7 +171,7 @@ impl World {
         }
     }
 
-    /// `MIGRATE`: moves each key with its remaining TTL. With `some`, each key moves by generator.
+    /// `MIGRATE`: moves each key with its remaining TTL. With `some`, a random part of the keys moves.
     fn move_keys(&mut self, from: usize, to: usize, some: bool) {
         let source = &mut self.servers[from];
         let keys: Vec<String> = source.keys.keys().chain(source.fences.keys()).cloned().collect();

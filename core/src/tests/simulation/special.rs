@@ -111,7 +111,7 @@ impl Scenario {
         steps
     }
 
-    /// A redirected vote arrives when its slot has left the server, and returns with the slot.
+    /// A redirected vote is slow. When it arrives, its slot has left that server and is being migrated to it again.
     fn late_redirected_vote(rng: &mut Rng, at: Time) -> Vec<Step> {
         let mut steps = Vec::new();
         let mut add = |ms: u64, action| steps.push(Step { at: at + ms * MS, action });

@@ -24,7 +24,8 @@ pub(super) const END: Time = 3_600_000 * MS;
 
 #[derive(Clone, Debug)]
 pub(super) enum Event {
-    /// `there`: only the end of the node itself prevents its execution.
+    /// A request arrives at a node. With `there`, it is in the node's own buffer, so only a restart of the node
+    /// prevents its execution.
     Arrive {
         peer: Peer,
         node: usize,
@@ -134,13 +135,13 @@ pub(super) struct World {
     pub(super) storm: bool,
     /// Tokens whose deletes were sent, with the client and the time.
     pub(super) given_up: BTreeMap<String, (usize, Time)>,
-    /// All servers. Those of one cluster are as far apart as there are nodes.
+    /// All servers, by place. The server at place `p` belongs to the node `p % nodes`.
     pub(super) servers: Vec<Server>,
     /// Servers per node.
     pub(super) shards: usize,
     /// By client and node. Empty if nodes are not clusters.
     pub(super) clusters: Vec<Vec<Cluster>>,
-    /// Since when each cluster's slot has had its current owner. Never, while it is being moved.
+    /// Since when each cluster's slot has had its current owner. `Time::MAX` while it is being moved.
     pub(super) settled: Vec<Time>,
     /// Replaced servers that still act as primaries, and until when.
     pub(super) old: BTreeMap<usize, (Server, Time)>,

@@ -14,13 +14,14 @@ use futures_util::stream::FuturesUnordered;
 use redis::cmd;
 use tokio::time::timeout;
 
-use super::super::commands::plain;
-use super::super::protocol::Purpose;
-use super::super::redirects::ServerAddress;
 use super::map::Member;
+use super::redirects::ServerAddress;
 use super::topology::{Topology, View, compare, view};
 use crate::clock::{Clock, Instant, NEVER, jittered};
 use crate::node::Fault;
+use crate::node::redis::commands::scripts::plain;
+use crate::node::redis::protocol::Purpose;
+use crate::node::redis::send;
 
 /// How long a reply may take once there is a connection.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(1);
@@ -35,7 +36,6 @@ const MAX_PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::f
 /// How long the shorter limit applies. Longer than a failover takes.
 const SHORT_PAUSE_PERIOD: Duration = Duration::from_secs(30);
 
-/// The result of a discovery.
 pub(super) type Found = Result<Topology, Fault>;
 
 /// The schedule of discoveries, and the one under way.
@@ -158,7 +158,7 @@ async fn query_member(member: Arc<Member>) -> Result<View, Fault> {
     // The placeholder has no address.
     let nowhere = ServerAddress::new("", 0);
     let address = member.address.as_ref().unwrap_or(&nowhere);
-    let ask = |what| member.node.question(plain(cmd("CLUSTER").arg(what), Purpose::Plain));
+    let ask = |what| send(&member.node.queue, plain(cmd("CLUSTER").arg(what), Purpose::Plain));
     // Sent together, so that they share a round trip.
     let (slots, nodes) = (ask("SLOTS"), ask("NODES"));
     let replies = async { Ok((slots.await?, nodes.await?)) };
@@ -173,6 +173,6 @@ async fn query_member(member: Arc<Member>) -> Result<View, Fault> {
             Err(Fault::new("it reports no server with slots").of(&address.to_string()))
         }
         Ok(found) => Ok(found),
-        Err(fault) => Err(member.node.redact(fault).of(&address.to_string())),
+        Err(fault) => Err(member.node.route.redact_fault(fault).of(&address.to_string())),
     }
 }

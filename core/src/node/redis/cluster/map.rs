@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use super::super::RedisNode;
-use super::super::redirects::ServerAddress;
+use super::redirects::ServerAddress;
 use crate::node::SLOTS;
+use crate::node::redis::RedisNode;
 
 /// One server of a cluster.
 pub(crate) struct Member<N = RedisNode> {

@@ -2,10 +2,11 @@
 //!
 //! A command for a key goes to the owner of the key's slot. The owner is looked up in the map, and the command then
 //! runs as on a [`RedisNode`]. The [`task`] maintains the map and redirects deletes. Any other redirected command is
-//! sent again by its waiting caller. Before there is a map, the task handles every command.
+//! sent again by its waiting caller ([`redirects`]). Before there is a map, the task handles every command.
 
 mod discovery;
 mod map;
+pub(super) mod redirects;
 mod state;
 mod task;
 #[cfg(test)]
@@ -20,16 +21,18 @@ use futures_util::future::join_all;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::oneshot;
 
-use super::commands::TIMEOUT;
+use super::commands::reply;
+use super::commands::scripts::TIMEOUT;
 use super::queue::queue;
-use super::redirects::{ClusterSender, ServerAddress, follow};
-use super::{RedisNode, Target, reply, unless_replaced};
 use crate::clock::{Clock, Instant};
+use crate::drivers::RuntimeDriver;
+use crate::node::redis::{RedisNode, Target, unless_replaced};
 use crate::node::{
     Claim, Extension, Fault, Holder, Node, Outage, Reply, Vote, VoteParams, Watch, slot,
 };
 use crate::runtime::background;
 use map::{Map, Member};
+use redirects::{ClusterSender, ServerAddress, follow};
 use state::State;
 use task::Task;
 
@@ -50,7 +53,12 @@ pub(crate) struct ClusterNode {
 impl ClusterNode {
     /// Starts the task of the cluster. It connects with the first command. `target` has the parameters of every
     /// connection, except for the address.
-    pub(crate) fn new(target: Target, clock: Arc<dyn Clock>, watch: Arc<Watch>) -> Self {
+    pub(crate) fn new(
+        target: Target,
+        runtime: Option<Arc<RuntimeDriver>>,
+        clock: Arc<dyn Clock>,
+        watch: Arc<Watch>,
+    ) -> Self {
         let url = target.url.clone();
         // The placeholder has no connection. The task of the cluster receives its commands.
         let ((to_unassigned, unassigned, _), (to, events)) = (queue(None), unbounded_channel());
@@ -62,7 +70,8 @@ impl ClusterNode {
             from: ServerAddress::new("", 0),
             rerouted: Arc::downgrade(&rerouted),
         };
-        let state = State::new(Arc::clone(&map), (target, cluster), Arc::clone(&clock), watch);
+        let time = Arc::clone(&clock);
+        let state = State::new(Arc::clone(&map), (target, cluster), runtime, time, watch);
         let (client, gone) = oneshot::channel();
         // The task outlives the node while deletes are pending.
         background::spawn(Task::new(unassigned, events, state).run(gone)).detach();
@@ -72,7 +81,7 @@ impl ClusterNode {
     /// Sends a command to the owner of the key's slot, and again while servers redirect it.
     fn ask<T, R>(
         &self,
-        key: Option<&String>,
+        key: &str,
         timeout: Duration,
         send: impl Fn(&RedisNode) -> R + Send + 'static,
     ) -> Reply<T>
@@ -80,19 +89,20 @@ impl ClusterNode {
         T: 'static,
         R: Future<Output = Result<T, Fault>> + Send + 'static,
     {
-        let (map, clock) = (Arc::clone(&self.map), Arc::clone(&self.clock));
-        // A lock always has a key.
-        let slot = key.map_or(0, |key| slot(key));
+        let (map, clock, slot) = (Arc::clone(&self.map), Arc::clone(&self.clock), slot(key));
         let send = move || send(&map.load().owner(slot).node);
         Box::pin(follow(clock, timeout, send(), send))
     }
 
-    /// Returns the owner of the keys' slot.
-    fn owner(&self, keys: &[String]) -> Arc<Member> {
-        // A lock always has a key.
-        let slot = keys.first().map_or(0, |key| slot(key));
-        Arc::clone(self.map.load().owner(slot))
+    /// Returns the owner of the key's slot.
+    fn owner(&self, key: &str) -> Arc<Member> {
+        Arc::clone(self.map.load().owner(slot(key)))
     }
+}
+
+/// Returns the first key, whose slot is that of all keys. A lock always has one.
+fn first(keys: &[String]) -> &str {
+    keys.first().map_or("", String::as_str)
 }
 
 impl Node for ClusterNode {
@@ -105,36 +115,35 @@ impl Node for ClusterNode {
     }
 
     fn pushes(&self, key: &str) -> bool {
-        self.map.load().owner(slot(key)).node.pushes(key)
+        self.owner(key).node.pushes(key)
     }
 
     fn is_connected(&self, key: &str) -> bool {
-        self.map.load().owner(slot(key)).node.is_connected(key)
+        self.owner(key).node.is_connected(key)
     }
 
     fn connected(&self, key: &str) -> Reply<()> {
-        self.map.load().owner(slot(key)).node.connected(key)
+        self.owner(key).node.connected(key)
     }
 
     fn guard_fault(&self, key: &str) -> Option<Fault> {
-        self.map.load().owner(slot(key)).node.guard_fault(key)
+        self.owner(key).node.guard_fault(key)
     }
 
     fn still_counts(&self, key: &str, asked: Instant) -> bool {
-        self.map.load().owner(slot(key)).node.still_counts(key, asked)
+        self.owner(key).node.still_counts(key, asked)
     }
 
     fn acquire(&self, claim: &Claim, params: VoteParams) -> Reply<Vote> {
         let same = claim.clone();
-        self.ask(claim.keys.first(), params.timeout, move |owner| owner.vote(&same, params))
+        self.ask(first(&claim.keys), params.timeout, move |owner| owner.vote(&same, params))
     }
 
     fn extend(&self, claim: &Claim, params: VoteParams) -> Reply<Extension> {
         let (map, asked) = (Arc::clone(&self.map), self.clock.now());
-        let slot = claim.keys.first().map_or(0, |key| slot(key));
-        let same = claim.clone();
-        let reply = self.ask(claim.keys.first(), params.timeout, move |owner| {
-            owner.ask(owner.ways.extend(&same, params), reply::extension)
+        let (slot, same) = (slot(first(&claim.keys)), claim.clone());
+        let reply = self.ask(first(&claim.keys), params.timeout, move |owner| {
+            owner.ask(owner.dialect.extend(&same, params), reply::extension)
         });
         Box::pin(async move {
             // The owner at the time of the reply, because the command may have been redirected.
@@ -144,25 +153,25 @@ impl Node for ClusterNode {
     }
 
     fn release(&self, claim: &Claim, owed: Duration) -> Reply<bool> {
-        self.owner(&claim.keys).node.release(claim, owed)
+        self.owner(first(&claim.keys)).node.release(claim, owed)
     }
 
     fn release_late(&self, claim: &Claim, owed: Duration) -> Reply<bool> {
-        self.owner(&claim.keys).node.release_late(claim, owed)
+        self.owner(first(&claim.keys)).node.release_late(claim, owed)
     }
 
     fn shorten(&self, claim: &Claim, owed: Duration, stay: Duration) -> Reply<bool> {
-        self.owner(&claim.keys).node.shorten(claim, owed, stay)
+        self.owner(first(&claim.keys)).node.shorten(claim, owed, stay)
     }
 
     fn inspect(&self, key: &str) -> Reply<Option<Holder>> {
-        let key = key.to_owned();
-        self.ask(Some(&key.clone()), TIMEOUT, move |owner| owner.inspect(&key))
+        let same = key.to_owned();
+        self.ask(key, TIMEOUT, move |owner| owner.inspect(&same))
     }
 
     fn force_release(&self, keys: &[String]) -> Reply<bool> {
         let all = keys.to_vec();
-        self.ask(keys.first(), TIMEOUT, move |owner| owner.force_release(&all))
+        self.ask(first(keys), TIMEOUT, move |owner| owner.force_release(&all))
     }
 
     fn reconnects(&self) -> u64 {
@@ -194,9 +203,9 @@ impl Node for ClusterNode {
 #[cfg(test)]
 pub(crate) mod simulated {
     pub(crate) use super::super::protocol::Redirects;
-    pub(crate) use super::super::redirects::{
+    pub(crate) use super::map::{Map, Member};
+    pub(crate) use super::redirects::{
         ServerAddress, follow, is_forwarded, is_immediate, redirect_pause, rested,
     };
-    pub(crate) use super::map::{Map, Member};
     pub(crate) use super::topology::{Ruling, ruling};
 }

@@ -12,16 +12,17 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use futures_util::stream::FuturesUnordered;
 
-use super::super::context::FAILOVER_NOTICE_TIME;
-use super::super::handshake::guard_time;
-use super::super::link::MovedSlot;
-use super::super::protocol::{Command, InFlight, PendingDeletes, Redirects, UnsentVotes};
-use super::super::redirects::{ClusterSender, ServerAddress};
-use super::super::{RedisNode, Target};
 use super::discovery::Discovery;
 use super::map::{Map, Member};
+use super::redirects::{ClusterSender, ServerAddress};
 use super::topology::{Range, Topology};
 use crate::clock::{Clock, Instant};
+use crate::drivers::RuntimeDriver;
+use crate::node::redis::connect::handshake::guard_time;
+use crate::node::redis::link::MovedSlot;
+use crate::node::redis::node_task::context::FAILOVER_NOTICE_TIME;
+use crate::node::redis::protocol::{Command, InFlight, PendingDeletes, Redirects, UnsentVotes};
+use crate::node::redis::{RedisNode, Target};
 use crate::node::{Change, SLOTS, Watch, slot};
 
 /// How many servers a discovery queries. Their replies are compared.
@@ -53,6 +54,8 @@ pub(super) struct State {
     pub(super) target: Target,
     /// The sender that every connection gets, except for the address.
     pub(super) cluster: ClusterSender,
+    /// The driver of the client's runtime.
+    runtime: Option<Arc<RuntimeDriver>>,
     pub(super) clock: Arc<dyn Clock>,
     watch: Arc<Watch>,
     /// Determines when to request the map, and from which servers.
@@ -75,6 +78,7 @@ impl State {
     pub(super) fn new(
         map: Arc<ArcSwap<Map>>,
         (target, cluster): (Target, ClusterSender),
+        runtime: Option<Arc<RuntimeDriver>>,
         clock: Arc<dyn Clock>,
         watch: Arc<Watch>,
     ) -> Self {
@@ -83,6 +87,7 @@ impl State {
             map,
             target,
             cluster,
+            runtime,
             discovery: Discovery::new(Arc::clone(&clock)),
             clock,
             watch,
@@ -101,7 +106,8 @@ impl State {
             let cluster = ClusterSender { from: address.clone(), ..self.cluster.clone() };
             let route = self.target.route.at(address);
             let target = Target { route, cluster: Some(cluster), ..self.target.clone() };
-            let node = RedisNode::new(target, Arc::clone(&self.clock), Arc::clone(&self.watch));
+            let (runtime, watch) = (self.runtime.clone(), Arc::clone(&self.watch));
+            let node = RedisNode::new(target, runtime, Arc::clone(&self.clock), watch);
             let member = Arc::new(Member { address: Some(address.clone()), node });
             Server { member, owned: None, down: false, refused: None }
         });
@@ -158,7 +164,7 @@ impl State {
             Some(owner) => {
                 let mut in_flight = InFlight::unheard(command);
                 in_flight.redirects = Redirects { asking: false, ..redirects };
-                owner.node.give(in_flight);
+                owner.node.queue.put(in_flight);
             }
             None if self.unsent_votes.has_vote_of(&command) => {}
             None => drop(self.pending.add(command, self.clock.now())),
@@ -249,7 +255,7 @@ impl State {
             match owner.filter(|(slot, owner)| {
                 owner.address.is_some() && moved.binary_search(slot).is_ok()
             }) {
-                Some((_, owner)) => owner.node.give(InFlight::unheard(command)),
+                Some((_, owner)) => owner.node.queue.put(InFlight::unheard(command)),
                 None => drop(self.pending.add(command, now)),
             }
         }

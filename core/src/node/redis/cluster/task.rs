@@ -1,4 +1,4 @@
-//! Runs the task of a cluster, which redirects commands and maintains the map.
+//! Runs the task of a cluster, which maintains the map, and forwards commands that have no owner or no waiting caller.
 //!
 //! Only commands that a server could not serve pass through here, together with their waiting callers. The order of a
 //! key's votes and deletes is preserved, because only the waiting caller of a redirected vote sends it again, and
@@ -17,14 +17,14 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
-use super::super::protocol::InFlight;
-use super::super::redirects::{
-    ConnectionEvent, MIN_PAUSE, Redirect, ServerAddress, is_immediate, redirect_pause, rested,
-};
 use super::discovery::Found;
 use super::map::Member;
+use super::redirects::{
+    ConnectionEvent, MIN_PAUSE, Redirect, ServerAddress, is_immediate, redirect_pause, rested,
+};
 use super::state::{Later, State, slot_of};
 use crate::clock::{Clock, Instant};
+use crate::node::redis::protocol::InFlight;
 use crate::node::{Fault, Node};
 use crate::telemetry::log;
 
@@ -36,11 +36,9 @@ const SHUTDOWN_REPLIES: (Duration, Duration) = (Duration::from_secs(1), Duration
 /// Completes with whether all work of a closed client has ended.
 type Shutdown = Pin<Box<dyn Future<Output = bool> + Send>>;
 
-/// The task of a cluster.
 pub(super) struct Task {
     /// Commands whose owner is not known.
     unassigned: UnboundedReceiver<InFlight>,
-    /// Events of the connections.
     events: UnboundedReceiver<(ServerAddress, ConnectionEvent)>,
     state: State,
     /// Commands that wait for the discovery.
@@ -120,7 +118,7 @@ impl Task {
         let owner = map.owner(slot);
         in_flight.redirects.asking = false;
         if owner.address.is_some() {
-            owner.node.give(in_flight);
+            owner.node.queue.put(in_flight);
             return;
         }
         let (now, running) = (self.state.clock.now(), self.state.discovery.is_running());
@@ -196,7 +194,7 @@ impl Task {
             }
         };
         match to {
-            Some(to) if is_immediate(in_flight.redirects) => to.node.give(in_flight),
+            Some(to) if is_immediate(in_flight.redirects) => to.node.queue.put(in_flight),
             _ => self.delayed.push(Box::pin(async move {
                 sleep(pause).await;
                 rested(&mut in_flight.redirects);

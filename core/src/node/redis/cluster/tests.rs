@@ -6,13 +6,13 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tokio::sync::mpsc::unbounded_channel;
 
-use super::super::Route;
-use super::super::context::FAILOVER_NOTICE_TIME;
-use super::super::redirects::ServerAddress;
+use super::redirects::ServerAddress;
 use super::state::State;
 use super::topology::{Range, Topology};
 use super::{ClusterSender, Map, Member, RedisNode, Target, queue};
 use crate::clock::{Clock, SystemClock};
+use crate::node::redis::Route;
+use crate::node::redis::node_task::context::FAILOVER_NOTICE_TIME;
 use crate::node::{Durability, Fault, Needs, Node, Watch, slot};
 
 /// A key in slot 15,495, which the third server has.
@@ -42,12 +42,12 @@ fn state() -> State {
     let needs = Needs { key_prefix, durability, scripts };
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let watch = Arc::new(Watch::new(Arc::default()));
-    let target = Target::alone(route, Duration::from_secs(60), needs, Arc::default(), None);
+    let target = Target::alone(route, Duration::from_secs(60), needs, Arc::default());
     let node = RedisNode::leading_to(queue(None).0, &target, Arc::clone(&clock));
     let map = Arc::new(ArcSwap::from_pointee(Map::new(Arc::new(Member { address: None, node }))));
     let (to, from) = (unbounded_channel().0, server(0));
     let cluster = ClusterSender { to, from, rerouted: std::sync::Weak::new() };
-    State::new(map, (target, cluster), clock, watch)
+    State::new(map, (target, cluster), None, clock, watch)
 }
 
 /// Applies this result of a discovery.

@@ -10,9 +10,9 @@ use std::collections::{BTreeSet, HashMap};
 
 use redis::Value;
 
-use super::super::handshake::text;
-use super::super::redirects::ServerAddress;
-use super::super::reply;
+use super::redirects::ServerAddress;
+use crate::node::redis::commands::reply;
+use crate::node::redis::connect::handshake::text;
 use crate::node::{Fault, SLOTS};
 
 /// A range of slots of one server.
@@ -24,7 +24,6 @@ pub(super) struct Range {
     pub(super) last: u16,
     /// The master.
     pub(super) owner: ServerAddress,
-    /// Its ID in the cluster.
     pub(super) id: String,
     /// The configuration epoch of the master, or 0 if it is hidden.
     pub(super) epoch: u64,

@@ -1,4 +1,4 @@
-//! The connection of a node, which threads and the connection's task use in turn.
+//! The connection of a node, which several waiting threads and the connection's task use in turn.
 //!
 //! A thread that waits for a reply writes the command and reads the reply itself. A hop to another thread and back costs
 //! more than the rest of an acquire. No thread waits for the connection ([`Exclusive`]), so a thread that is suspended
@@ -7,32 +7,29 @@
 //! One thread at a time has the reader role, and reads for all callers ([`role`]). If several threads want the role, the
 //! connection's task reads instead, because passing the role between threads would cost as much.
 
-#[cfg(any(target_os = "linux", target_os = "android"))]
-mod receive;
 mod role;
+#[cfg(all(test, unix))]
+mod tests;
 mod threads;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-#[cfg(any(target_os = "linux", target_os = "android"))]
-use std::sync::Arc;
-// Also for `role`, whose model in tests/models replaces it with loom's.
-#[cfg(any(target_os = "linux", target_os = "android"))]
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::Notify;
 
 use super::session::Session;
-#[cfg(any(target_os = "linux", target_os = "android"))]
-use crate::foreground::Poller;
+use crate::drivers::Poller;
 use crate::runtime::{Exclusive, Visitor, fork_generation};
 use role::Role;
+
+pub(crate) use threads::{ReadOutcome, ReaderRole};
 
 /// The descriptor of a closed connection.
 const CLOSED: i32 = -1;
 
 /// The connection of one node, between the threads that use it.
-pub(super) struct Connection {
+pub(crate) struct Connection {
     /// The open connection, if there is one.
     session: Exclusive<Option<Session>>,
     /// Wakes the task.
@@ -46,7 +43,6 @@ pub(super) struct Connection {
     /// The descriptor that threads wait on.
     descriptor: AtomicI32,
     /// The event loop that watches the descriptor. Locked only to change it, the descriptor or the end of a role.
-    #[cfg(any(target_os = "linux", target_os = "android"))]
     watcher: Mutex<Option<Arc<Poller>>>,
     /// The number of times that no thread takes the role, because two threads wanted it lately.
     crowd: AtomicU32,
@@ -66,7 +62,6 @@ impl Connection {
             open: AtomicBool::new(false),
             role: Role::new(),
             descriptor: AtomicI32::new(CLOSED),
-            #[cfg(any(target_os = "linux", target_os = "android"))]
             watcher: Mutex::new(None),
             crowd: AtomicU32::new(0),
             in_use: AtomicBool::new(false),
@@ -75,7 +70,7 @@ impl Connection {
     }
 
     /// Wakes the task.
-    pub(super) fn call(&self) {
+    pub(crate) fn call(&self) {
         // A forked child has no such task, and a lock inside `Notify` may be held forever.
         if self.generation == fork_generation() {
             self.call.notify_one();

@@ -1,4 +1,4 @@
-//! The thread that may read a connection, as one atomic word.
+//! The reader role: which one of the waiting threads reads the replies of a connection, as one atomic word.
 //!
 //! The low bits are the kind of reader, and the others count the changes. A thread therefore notices when its role has
 //! ended, and the role of an ended connection never affects the next one.

@@ -1,14 +1,12 @@
-//! A connection, for the threads and event loops that wait for its replies.
+//! A connection, for the threads and event loops that wait for its replies. If two of them want the reader role, the
+//! connection's task soon reads for both.
 
 use std::sync::atomic::Ordering;
-#[cfg(any(target_os = "linux", target_os = "android"))]
 use std::sync::{Arc, PoisonError};
 
 use super::role::Taken;
 use super::{CLOSED, Connection, Session};
-#[cfg(any(target_os = "linux", target_os = "android"))]
-use crate::foreground::Poller;
-use crate::foreground::{Read, ReaderRole, Way};
+use crate::drivers::Poller;
 use crate::runtime::exit::Flush;
 use crate::runtime::{Visitor, fork_generation};
 
@@ -16,37 +14,64 @@ use crate::runtime::{Visitor, fork_generation};
 /// task then reads for both at a lower cost.
 const CROWD: u32 = 1024;
 
-impl Way for Connection {
-    fn write(&self) -> bool {
+/// The maximum number of bytes that a thread receives at once. The reply to one thread is shorter. The rest stays in the
+/// socket.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const RECEIVED: usize = 2048;
+
+/// The right to read a connection for all callers. One thread or loop at a time has it.
+#[derive(Clone, Copy)]
+pub(crate) struct ReaderRole(u64);
+
+/// The result of [`Connection::read`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ReadOutcome {
+    /// Another thread uses the connection.
+    Busy,
+    /// Everything was read.
+    All,
+    /// More bytes may be available.
+    More,
+}
+
+/// No function waits for a thread that uses the connection. Only a change of the descriptor that a loop watches takes a
+/// mutex, for one system call.
+impl Connection {
+    /// Writes the submitted commands. Returns false if another thread uses the connection, which then writes them.
+    pub(crate) fn write(&self) -> bool {
         self.use_on_thread(|_| ()).is_some()
     }
 
-    fn read(&self) -> Read {
+    /// Writes the submitted commands, and reads the available replies.
+    pub(crate) fn read(&self) -> ReadOutcome {
         match self.use_on_thread(|session| session.read().leaves_more()) {
-            None => Read::Busy,
-            Some(Some(true)) => Read::More,
-            Some(_) => Read::All,
+            None => ReadOutcome::Busy,
+            Some(Some(true)) => ReadOutcome::More,
+            Some(_) => ReadOutcome::All,
         }
     }
 
-    fn delegate(&self) {
+    /// Has the background thread write the submitted commands and read all outstanding replies.
+    pub(crate) fn delegate(&self) {
         self.delegated.store(true, Ordering::SeqCst);
         self.call();
     }
 
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    fn supervise(&self) {
+    /// Has the background thread write the submitted commands if this thread has not written them at its next tick.
+    pub(crate) fn supervise(&self) {
         // The regular checks take the submitted commands. They end if there are none.
         if !self.in_use.swap(true, Ordering::SeqCst) {
             self.call();
         }
     }
 
-    fn is_open(&self) -> bool {
+    /// Whether replies are outstanding.
+    pub(crate) fn is_open(&self) -> bool {
         self.open.load(Ordering::SeqCst)
     }
 
-    fn take_role(&self) -> Option<ReaderRole> {
+    /// Takes the reader role, if it is free and threads may read.
+    pub(crate) fn take_role(&self) -> Option<ReaderRole> {
         if self.generation != fork_generation() {
             return None;
         }
@@ -64,17 +89,14 @@ impl Way for Connection {
         }
     }
 
-    fn descriptor(&self, role: ReaderRole) -> Option<i32> {
+    /// Returns the descriptor to wait for. Returns `None` if the role has ended.
+    pub(crate) fn descriptor(&self, role: ReaderRole) -> Option<i32> {
         let descriptor = self.descriptor.load(Ordering::SeqCst);
         (self.role.is(role.0) && descriptor != CLOSED).then_some(descriptor)
     }
 
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    fn receive(&self, role: ReaderRole) -> bool {
-        self.receive_in(role)
-    }
-
-    fn release_role(&self, ReaderRole(role): ReaderRole) {
+    /// Ends the role. The background thread reads the outstanding replies.
+    pub(crate) fn release_role(&self, ReaderRole(role): ReaderRole) {
         if self.generation != fork_generation() {
             return;
         }
@@ -86,8 +108,9 @@ impl Way for Connection {
         }
     }
 
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    fn watch(&self, role: ReaderRole, poller: &Arc<Poller>, number: u64) -> bool {
+    /// Has the loop with the role watch the connection under a number. Returns false if the role has ended, or if the
+    /// descriptor cannot be watched.
+    pub(crate) fn watch(&self, role: ReaderRole, poller: &Arc<Poller>, number: u64) -> bool {
         let mut watcher = self.watcher.lock().unwrap_or_else(PoisonError::into_inner);
         // Under the lock: a session that ends meanwhile removes it again.
         let descriptor = self.descriptor(role);
@@ -97,15 +120,53 @@ impl Way for Connection {
         }
         added
     }
-}
 
-impl Flush for Connection {
-    fn flush(&self) {
-        self.delegate();
+    /// Blocks in the socket until bytes arrive, and handles them. Returns false if none arrived, or if the thread must
+    /// not block.
+    ///
+    /// This takes one system call. To sleep on the descriptor and then read takes two. A thread in the socket cannot be
+    /// woken, and no other thread may read. It therefore only blocks there if no other thread wanted the reader role
+    /// lately, while it waits for one reply of one server, and for [`MAX_RECEIVE`](crate::node::MAX_RECEIVE) at most.
+    ///
+    /// The thread is not inside the session meanwhile. It owns its buffer, and shares the socket, which stays open until
+    /// the last user drops it. A thread that is suspended there can therefore delay no other thread.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    pub(crate) fn receive(&self, role: ReaderRole) -> bool {
+        if self.crowd.load(Ordering::Relaxed) > 0 || self.generation != fork_generation() {
+            return false;
+        }
+        let receiver = self.with_session(Visitor::Thread, |session| {
+            // Inside the session, whose task may end the role.
+            session.as_mut().filter(|_| self.role.is(role.0)).and_then(Session::begin_receiving)
+        });
+        let Some(receiver) = receiver.flatten() else { return false };
+        let mut buffer = [0; RECEIVED];
+        let count = receiver.receive(&mut buffer);
+        let any = count.is_ok();
+        let mut bytes = Some(count.map(|count| &buffer[..count]));
+        let handled = self.with_session(Visitor::Thread, |session| {
+            // The session may have been replaced.
+            if session.as_ref().is_some_and(|session| session.is_of(&receiver)) {
+                self.run(session, |session| {
+                    bytes.take().into_iter().for_each(|bytes| session.handle_received(bytes));
+                });
+            }
+        });
+        if handled.is_none() {
+            // Another thread is inside. It takes the bytes, unless it has just left.
+            bytes.take().into_iter().for_each(|bytes| receiver.leave(bytes));
+            self.with_session(Visitor::Thread, |session| self.run(session, |_| ()));
+        }
+        any
     }
-}
 
-impl Connection {
+    /// Returns false: no thread blocks in a socket on this system.
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    #[expect(clippy::unused_self, reason = "other systems use it")]
+    pub(crate) fn receive(&self, _: ReaderRole) -> bool {
+        false
+    }
+
     /// Writes the submitted commands, then acts on the session. Returns `None` if another thread is inside, which then
     /// writes them, and `Some(None)` without a session.
     fn use_on_thread<T>(&self, act: impl FnOnce(&mut Session) -> T) -> Option<Option<T>> {
@@ -116,7 +177,6 @@ impl Connection {
     }
 
     /// Makes a change after which no loop watches the returned descriptor any more.
-    #[cfg(any(target_os = "linux", target_os = "android"))]
     pub(super) fn end_watch(&self, change: impl FnOnce() -> Option<i32>) {
         let mut watcher = self.watcher.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(descriptor) = change()
@@ -125,11 +185,10 @@ impl Connection {
             poller.remove(descriptor);
         }
     }
+}
 
-    /// Makes a change. No loop watches a descriptor on this system.
-    #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    #[expect(clippy::unused_self, reason = "other systems have a watching loop")]
-    pub(super) fn end_watch(&self, change: impl FnOnce() -> Option<i32>) {
-        change();
+impl Flush for Connection {
+    fn flush(&self) {
+        self.delegate();
     }
 }

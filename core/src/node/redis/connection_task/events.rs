@@ -3,15 +3,15 @@
 use redis::Value;
 use tokio::sync::oneshot;
 
-use super::super::commands::plain;
-use super::super::handshake::{field, text, votes_in};
-use super::super::notifications::Event;
-use super::super::protocol::{InFlight, Purpose};
-use super::super::renewal::Renewal;
-use super::super::session::Session;
-use super::super::steps::about;
 use super::ConnectionTask;
+use super::notifications::Event;
+use super::renewal::Renewal;
 use crate::node::Fault;
+use crate::node::redis::commands::scripts::plain;
+use crate::node::redis::connect::handshake::about;
+use crate::node::redis::connect::handshake::{field, text, votes_in};
+use crate::node::redis::protocol::{InFlight, Purpose};
+use crate::node::redis::session::Session;
 
 impl ConnectionTask<'_> {
     /// Handles an event of the connection for notifications.

@@ -4,6 +4,9 @@
 //! a process share one thread, so nothing here may take long at once.
 
 mod events;
+pub(super) mod features;
+mod notifications;
+mod renewal;
 
 use std::future::{pending, poll_fn};
 use std::panic::{AssertUnwindSafe, resume_unwind};
@@ -17,18 +20,18 @@ use tokio::sync::oneshot;
 use tokio::task::yield_now;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use super::batches::{BatchConnection, cannot_connect};
+use super::connect::Opening;
+use super::connect::batches::BatchConnection;
 use super::connection::Connection;
-use super::context::{Backlog, Context, Opening};
-use super::features::FeatureCheck;
 use super::link::VotesFrom;
-use super::notifications::Notifications;
+use super::node_task::context::{Backlog, Context};
 use super::protocol::{Decoder, Encoder, InFlight, PushHandler, TICK};
-use super::renewal::Renewal;
-use super::resolver::{Found, News};
+use super::sentinel::{Found, News};
 use super::session::{PANICKED, Session, SessionState};
-use super::socket::Socket;
 use crate::node::Fault;
+use features::FeatureCheck;
+use notifications::Notifications;
+use renewal::Renewal;
 
 /// How a connection ended.
 pub(super) enum End {
@@ -78,8 +81,7 @@ impl<'a> ConnectionTask<'a> {
             login.map_or_else(|| found.endpoint.clone(), |login| found.endpoint.with_login(login));
         let renewal =
             greeting.login.and_then(|(provider, granted)| Renewal::of(provider, &granted));
-        let BatchConnection { stream, parser, round_trip, .. } = greeting.connection;
-        let socket = Socket::of(stream).map_err(|error| cannot_connect(&error))?;
+        let BatchConnection { socket, parser, round_trip, .. } = greeting.connection;
         let Some(backlog) = context.backlog.take() else { return Err(Fault::new(PANICKED)) };
         let Backlog { commands, unsent_votes, pending } = backlog;
         let (news, pause) = (context.resolver.news(), context.ends_at_redirects());

@@ -1,8 +1,13 @@
 //! Combines commands of one kind into a single request, and splits its reply.
 //!
-//! Extends and deletes are combined in one script for many leases, and attempts with a single read. Only commands that
-//! are already waiting are combined. No command waits for others. A command whose key is not simply extended or deleted
-//! is sent again separately, so that it does not affect the others.
+//! | kind | a single command | the combined request |
+//! |---|---|---|
+//! | attempt to acquire | `SET NX`, then `GETRANGE` of the key to read its owner | each `SET NX`, then one `MGET` of all keys |
+//! | extend | the script `extend.lua` | the script `extend_many.lua` |
+//! | release | the script `release.lua` | the script `release_many.lua` |
+//!
+//! Only commands that are already waiting are combined. No command waits for others. If the combined request does not
+//! extend or delete a key, its command is sent again separately.
 
 use std::collections::VecDeque;
 use std::slice;
@@ -11,104 +16,109 @@ use bytes::BytesMut;
 use once_cell::race::OnceBox;
 use redis::Value;
 
-use super::super::reply::owns;
-use super::super::request_buffer::RequestBuffer;
-use super::super::script::{EXTEND, EXTEND_MANY, RELEASE, RELEASE_MANY, scripts};
 use super::command::{Expects, InFlight};
+use crate::node::redis::commands::encode::RequestBuffer;
+use crate::node::redis::commands::reply::owns;
+use crate::node::redis::commands::scripts::{EXTEND, EXTEND_MANY, RELEASE, RELEASE_MANY, scripts};
 
-/// The maximum number of combined commands, because the server runs nothing else meanwhile.
+/// The maximum number of combined commands. The server serves no other client while it runs them.
 pub(super) const MAX_COMBINED: usize = 100;
 
-/// A longer value is not a token. A separate attempt reads only enough to see that, while combined attempts read all of
-/// it.
-const LONG: usize = 1024;
+/// A value longer than this makes combined attempts too expensive. `MGET` reads whole values, while the `GETRANGE` of a
+/// single attempt reads only as much as a token has.
+const MAX_VALUE: usize = 1024;
 
 /// A kind of encoded commands for one key that can be combined for many keys.
 struct Kind {
-    /// Its position among the kinds.
+    /// Its position in [`kinds`].
     index: usize,
     /// The bytes before the key.
-    before: Vec<u8>,
+    prefix: Vec<u8>,
     /// The bytes after the arguments of the key.
-    after: &'static [u8],
-    /// The script for many keys, and its number of arguments for each key. `None` if the commands are sent unchanged
-    /// except for the read.
-    many: Option<(usize, usize)>,
+    suffix: &'static [u8],
+    /// The script for many keys, and its number of arguments for each key. `None` for attempts, whose `SET`s are sent
+    /// unchanged.
+    script: Option<(usize, usize)>,
 }
 
 /// The number of kinds.
 pub(super) const KINDS: usize = 3;
-/// The positions of attempts and releases.
+/// The positions of attempts and releases in [`kinds`].
 pub(super) const ATTEMPTS: usize = 0;
 pub(super) const RELEASES: usize = 2;
 
-/// Only commands with one key, without fencing, that need not write and do not keep the key.
+/// Returns the kinds, which are recognized by their prefix. It does not match commands for several keys or with
+/// fencing, extends that must write for `WAIT`, and releases that keep the key for `min_hold`. These are sent
+/// separately.
 fn kinds() -> &'static [Kind; KINDS] {
     static ALL: OnceBox<[Kind; KINDS]> = OnceBox::new();
     ALL.get_or_init(|| {
-        let script = |index, one: usize, arguments, after, many| {
-            let before = scripts()[one].call(1, arguments, 0).bytes();
-            Kind { index, before, after, many: Some(many) }
+        let script = |index, single: usize, arguments, suffix, many| {
+            let prefix = scripts()[single].call(1, arguments, 0).bytes();
+            Kind { index, prefix, suffix, script: Some(many) }
         };
         let set = b"*6\r\n$3\r\nSET\r\n".to_vec();
         Box::new([
-            Kind { index: ATTEMPTS, before: set, after: b"", many: None },
+            Kind { index: ATTEMPTS, prefix: set, suffix: b"", script: None },
             script(1, EXTEND, 3, b"$1\r\n0\r\n", (EXTEND_MANY, 2)),
             script(RELEASES, RELEASE, 1, b"", (RELEASE_MANY, 1)),
         ])
     })
 }
 
-/// The beginning of the read of an attempt, and its length without the key.
-const READ: &[u8] = b"*4\r\n$8\r\nGETRANGE\r\n";
-const AROUND: usize = READ.len() + b"$1\r\n0\r\n$2\r\n33\r\n".len();
+/// The bytes before the key in the `GETRANGE` of an attempt, and the length of that command without the key.
+const READ_PREFIX: &[u8] = b"*4\r\n$8\r\nGETRANGE\r\n";
+const READ_LENGTH: usize = READ_PREFIX.len() + b"$1\r\n0\r\n$2\r\n33\r\n".len();
 
 /// The kind of a command, and the positions in its bytes where the key and the other arguments end.
 #[derive(Clone, Copy)]
 pub(super) struct Combinable {
     kind: &'static Kind,
-    key: usize,
-    rest: usize,
+    key_end: usize,
+    arguments_end: usize,
 }
 
 impl Combinable {
-    /// Returns the kind of a command that can be combined. A command that is sent again cannot.
+    /// Recognizes a command that can be combined. A command that is sent again, or after a prefix command such as
+    /// `ASKING`, cannot.
     pub(super) fn of(in_flight: &InFlight) -> Option<Self> {
         if in_flight.again || !in_flight.before().is_empty() {
             return None;
         }
         let bytes = &in_flight.command.bytes[..];
-        let kind = kinds().iter().find(|kind| bytes.starts_with(&kind.before))?;
-        let words = &bytes[kind.before.len()..];
-        let digits = words.iter().position(|byte| *byte == b'\r')?;
-        let length: usize = str::from_utf8(words.get(1..digits)?).ok()?.parse().ok()?;
-        let word = digits + length + 4;
-        let key = kind.before.len() + word;
-        let behind = if kind.many.is_some() { kind.after.len() } else { AROUND + word };
-        let rest = bytes.len().checked_sub(behind)?;
-        let end = if kind.many.is_some() { kind.after } else { READ };
-        (key <= rest && bytes[rest..].starts_with(end)).then_some(Self { kind, key, rest })
+        let kind = kinds().iter().find(|kind| bytes.starts_with(&kind.prefix))?;
+        // The key is encoded as `$<length>\r\n<key>\r\n`.
+        let from_key = &bytes[kind.prefix.len()..];
+        let digits_end = from_key.iter().position(|byte| *byte == b'\r')?;
+        let length: usize = str::from_utf8(from_key.get(1..digits_end)?).ok()?.parse().ok()?;
+        let encoded_key = digits_end + length + 4;
+        let key_end = kind.prefix.len() + encoded_key;
+        let read = (READ_PREFIX, READ_LENGTH + encoded_key);
+        let (tail, length) = kind.script.map_or(read, |_| (kind.suffix, kind.suffix.len()));
+        let arguments_end = bytes.len().checked_sub(length)?;
+        let matches = key_end <= arguments_end && bytes[arguments_end..].starts_with(tail);
+        matches.then_some(Self { kind, key_end, arguments_end })
     }
 
-    /// Returns the position of its kind.
+    /// Returns the position of its kind in [`kinds`].
     pub(super) fn kind(&self) -> usize {
         self.kind.index
     }
 
-    /// Returns the encoded key.
-    pub(super) fn key<'a>(&self, of: &'a InFlight) -> &'a [u8] {
-        &of.command.bytes[self.kind.before.len()..self.key]
+    /// Returns the encoded key of the command.
+    pub(super) fn key<'a>(&self, in_flight: &'a InFlight) -> &'a [u8] {
+        &in_flight.command.bytes[self.kind.prefix.len()..self.key_end]
     }
 }
 
-/// Commands of one kind, until another command follows or everything is written.
+/// Collects commands of one kind, until a command of another kind follows or everything is written.
 #[derive(Default)]
 pub(super) struct Batch {
     members: Vec<InFlight>,
     kind: Option<&'static Kind>,
-    /// The encoded keys and the other arguments.
     keys: Vec<u8>,
-    rest: Vec<u8>,
+    /// The encoded arguments of all keys, or for attempts the whole `SET` commands.
+    arguments: Vec<u8>,
 }
 
 impl Batch {
@@ -117,45 +127,43 @@ impl Batch {
         self.members.len()
     }
 
-    /// Whether a command of this kind can be added.
+    /// Whether a command of this kind can be added. `None` is a command that cannot be combined.
     pub(super) fn accepts(&self, kind: Option<usize>) -> bool {
         self.members.is_empty() || self.kind.map(|kind| kind.index) == kind
     }
 
     /// Adds a command.
     pub(super) fn add(&mut self, one: InFlight, combinable: Combinable) {
-        let Combinable { kind, key, rest } = combinable;
+        let Combinable { kind, key_end, arguments_end } = combinable;
         self.kind = Some(kind);
         self.keys.extend_from_slice(combinable.key(&one));
-        // The `SET` of an attempt is sent unchanged.
-        let from = if kind.many.is_some() { key } else { 0 };
-        self.rest.extend_from_slice(&one.command.bytes[from..rest]);
+        let from = if kind.script.is_some() { key_end } else { 0 };
+        self.arguments.extend_from_slice(&one.command.bytes[from..arguments_end]);
         if self.members.capacity() == 0 {
-            // A second command usually means many.
+            // Most batches with a second command have many.
             self.members.reserve(MAX_COMBINED / 3);
         }
         self.members.push(one);
     }
 
-    /// Appends one request for all commands to the buffer. A single command is returned unchanged.
+    /// Appends one request for all commands to the buffer, and empties the batch. A single command is returned without
+    /// being written.
     pub(super) fn take(&mut self, buffer: &mut BytesMut) -> Option<Request> {
         let (kind, count, before) = (self.kind?, self.members.len(), buffer.len());
         if count > 1 {
-            let call = match kind.many {
-                Some((script, each)) => scripts()[script].call(count, each * count, 0),
-                None => RequestBuffer::of(1 + count, "MGET"),
-            };
-            if kind.many.is_none() {
-                buffer.extend_from_slice(&self.rest);
-            }
-            buffer.extend_from_slice(&call.bytes());
-            buffer.extend_from_slice(&self.keys);
-            if kind.many.is_some() {
-                buffer.extend_from_slice(&self.rest);
+            if let Some((script, each)) = kind.script {
+                let call = scripts()[script].call(count, each * count, 0);
+                buffer.extend_from_slice(&call.bytes());
+                buffer.extend_from_slice(&self.keys);
+                buffer.extend_from_slice(&self.arguments);
+            } else {
+                buffer.extend_from_slice(&self.arguments);
+                buffer.extend_from_slice(&RequestBuffer::of(1 + count, "MGET").bytes());
+                buffer.extend_from_slice(&self.keys);
             }
         }
         self.keys.clear();
-        self.rest.clear();
+        self.arguments.clear();
         if count < 2 {
             return self.members.pop().map(Request::Single);
         }
@@ -170,9 +178,7 @@ pub(crate) type Expected = VecDeque<Request>;
 
 /// A request whose reply is expected.
 pub(crate) enum Request {
-    /// A single command.
     Single(InFlight),
-    /// Commands of one kind in one request.
     Combined(Combined),
 }
 
@@ -204,37 +210,36 @@ impl Request {
 
 /// Commands of one kind that were sent together.
 pub(crate) struct Combined {
-    /// The commands.
     pub(super) members: Vec<InFlight>,
-    /// The position of their kind.
+    /// The position of their kind in [`kinds`].
     pub(super) kind: usize,
     /// The encoded length.
     length: usize,
-    /// How many commands have had a separate reply, before the common one.
+    /// The number of `SET` replies so far. Each attempt has one, and the reply to `MGET` follows.
     set_replies: usize,
 }
 
 impl Combined {
-    /// Whether they are attempts. Their parts of the reply are the owners of the keys, and a missing owner is a result.
+    /// Whether they are attempts. Each part of the reply is then the owner of a key, or nil if the key is free.
     pub(super) fn are_attempts(&self) -> bool {
         self.kind == ATTEMPTS
     }
 
-    /// Returns the next command with a separate reply, that to its `SET`. `None` if the next reply is the common one.
+    /// Returns the attempt whose `SET` reply is next. `None` if the next reply is the one for all commands.
     pub(super) fn next_set(&mut self) -> Option<&mut InFlight> {
         let next = self.are_attempts().then(|| self.members.get_mut(self.set_replies)).flatten();
         self.set_replies += usize::from(next.is_some());
         next
     }
 
-    /// Splits the reply into one part for each command: its token, or nothing. Returns `None` if the reply does not
-    /// fit.
+    /// Splits the reply into one part for each command: its token, the owner of its key, or nil. Returns `None` if the
+    /// reply belongs to another request.
     pub(super) fn split(&self, reply: &mut Value) -> Option<Vec<Value>> {
         let Value::Array(parts) = reply else { return None };
         let fits = |member: &InFlight, part: &Value| match (&member.command.expects, part) {
             (_, Value::Nil) => true,
-            (Expects::Token(token), Value::BulkString(said)) => *said == token.as_bytes(),
-            (Expects::Owner, said) => owns(said),
+            (Expects::Token(token), Value::BulkString(value)) => *value == token.as_bytes(),
+            (Expects::Owner, value) => owns(value),
             _ => false,
         };
         let all = parts.len() == self.members.len()
@@ -243,9 +248,9 @@ impl Combined {
     }
 }
 
-/// Whether a value is longer than any token.
+/// Whether a value is much longer than any token, so that attempts must no longer be combined.
 pub(super) fn has_long(parts: &[Value]) -> bool {
-    parts.iter().any(|part| matches!(part, Value::BulkString(said) if said.len() > LONG))
+    parts.iter().any(|part| matches!(part, Value::BulkString(value) if value.len() > MAX_VALUE))
 }
 
 #[cfg(test)]
@@ -255,8 +260,10 @@ pub(super) mod tests {
 
     use redis::cmd;
 
-    use super::super::super::commands::{acquire_script, attempt, extend_script, release_script};
     use super::*;
+    use crate::node::redis::commands::scripts::{
+        acquire_script, attempt, extend_script, release_script,
+    };
     use crate::node::{Claim, Fencing, VoteParams};
 
     pub(crate) const TTL: Duration = Duration::from_secs(10);
@@ -295,21 +302,21 @@ pub(super) mod tests {
             let combinable = Combinable::of(&member).unwrap();
             batch.add(member, combinable);
         }
-        let Some(request) = batch.take(&mut buffer) else { panic!("none") };
+        let Some(request) = batch.take(&mut buffer) else { panic!("the batch is empty") };
         assert_eq!(request.length() + 6, buffer.len());
-        let Request::Combined(combined) = request else { panic!("one") };
+        let Request::Combined(combined) = request else { panic!("it is a single command") };
         (combined, buffer[6..].to_vec())
     }
 
     #[test]
-    fn special_commands_are_not_batched() {
-        for ask in [acquire, extend, release] {
-            let together = kind(&ask("a", "ours"));
-            assert!(together.is_some() && kind(&ask("\u{e9}\r\n$1", "ours")) == together);
-            let mut again = ask("a", "ours");
+    fn commands_with_other_options_are_not_combined() {
+        for build in [acquire, extend, release] {
+            let simple = kind(&build("a", "ours"));
+            assert!(simple.is_some() && kind(&build("\u{e9}\r\n$1", "ours")) == simple);
+            let mut again = build("a", "ours");
             again.again = true;
             assert_eq!(kind(&again), None);
-            let mut untracked = ask("a", "ours");
+            let mut untracked = build("a", "ours");
             untracked.command.untracked = true;
             assert_eq!(kind(&untracked), None);
         }
@@ -329,21 +336,20 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn batch_script_has_keys_before_arguments() {
+    fn combined_script_has_keys_before_arguments() {
+        let check = |members: [InFlight; 3], script: usize, arguments: &[&str]| {
+            let mut expected = cmd("EVALSHA");
+            expected.arg(&scripts()[script].digest).arg(3).arg(&["a", "b\r\n", ""]).arg(arguments);
+            assert_eq!(combined(members).1, expected.get_packed_command());
+        };
         let members = [extend("a", "ours"), extend("b\r\n", "theirs"), extend("", "x")];
-        let mut expected = cmd("EVALSHA");
-        expected.arg(&scripts()[EXTEND_MANY].digest).arg(3).arg(&["a", "b\r\n", ""]);
-        expected.arg(&["ours", "10000", "theirs", "10000", "x", "10000"]);
-        assert_eq!(combined(members).1, expected.get_packed_command());
+        check(members, EXTEND_MANY, &["ours", "10000", "theirs", "10000", "x", "10000"]);
         let members = [release("a", "ours"), release("b\r\n", "theirs"), release("", "x")];
-        let mut expected = cmd("EVALSHA");
-        expected.arg(&scripts()[RELEASE_MANY].digest).arg(3).arg(&["a", "b\r\n", ""]);
-        expected.arg(&["ours", "theirs", "x"]);
-        assert_eq!(combined(members).1, expected.get_packed_command());
+        check(members, RELEASE_MANY, &["ours", "theirs", "x"]);
     }
 
     #[test]
-    fn batched_attempts_share_one_mget() {
+    fn combined_attempts_share_one_mget() {
         let (_, bytes) = combined([acquire("a", "ours"), acquire("b\r\n", "theirs")]);
         let mut expected = Vec::new();
         for (key, token) in [("a", "ours"), ("b\r\n", "theirs")] {
@@ -356,7 +362,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn batched_attempt_gets_its_set_reply_and_owner() {
+    fn combined_attempt_gets_its_set_reply_and_owner() {
         let (mut both, _) = combined([acquire("a", "ours"), acquire("b", "theirs")]);
         for set in [true, false] {
             both.next_set().unwrap().set = Some(set);
@@ -370,14 +376,14 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn each_batch_reply_is_its_token_or_nil() {
+    fn each_part_of_a_combined_reply_is_its_token_or_nil() {
         let (both, _) = combined([extend("a", "ours"), extend("b", "theirs")]);
         let text = |text: &str| Value::BulkString(text.into());
-        let read = |shares: &[Value]| both.split(&mut Value::Array(shares.to_vec()));
+        let split = |parts: &[Value]| both.split(&mut Value::Array(parts.to_vec()));
         let each = [text("ours"), text("theirs")];
-        assert_eq!(read(&each).as_deref(), Some(&each[..]));
+        assert_eq!(split(&each).as_deref(), Some(&each[..]));
         let one = [Value::Nil, text("theirs")];
-        assert_eq!(read(&one).as_deref(), Some(&one[..]));
+        assert_eq!(split(&one).as_deref(), Some(&one[..]));
         for other in [
             &[text("theirs"), text("ours")][..],
             &[text("ours")],
@@ -385,7 +391,7 @@ pub(super) mod tests {
             &[text("ours"), Value::Int(1)],
             &[],
         ] {
-            assert_eq!(read(other), None, "{other:?}");
+            assert_eq!(split(other), None, "{other:?}");
         }
         assert_eq!(both.split(&mut text("ours")), None);
     }

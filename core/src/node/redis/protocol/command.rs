@@ -9,12 +9,12 @@ use std::time::Duration;
 use redis::Value;
 use tokio::sync::oneshot;
 
-use super::super::arguments::Arguments;
-use super::super::compound_reply::CompoundReply;
-use super::super::durability::Durability;
-use super::super::reply;
 use crate::clock::Instant;
 use crate::node::Fault;
+use crate::node::redis::commands::compound_reply::CompoundReply;
+use crate::node::redis::commands::durability::Durability;
+use crate::node::redis::commands::encode::Arguments;
+use crate::node::redis::commands::reply;
 use crate::runtime::exit::UnderWay;
 
 /// The purpose of a command, which determines what happens when the connection breaks.

@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::super::durability::Durability;
 use super::command::Purpose;
 use crate::clock::Instant;
 use crate::node::Fault;
+use crate::node::redis::commands::durability::Durability;
 
 /// The interval at which a server checks the timeout of a waiting command (`hz 10`).
 const LATE: Duration = Duration::from_millis(100);

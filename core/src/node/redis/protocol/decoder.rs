@@ -8,9 +8,6 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::super::context::Target;
-use super::super::refusal::is_replicas;
-use super::super::reply;
 use super::combined::{Expected, Request};
 use super::command::{InFlight, Purpose};
 use super::confirm::HeldGrants;
@@ -21,6 +18,9 @@ use super::resp::Parser;
 use super::{LARGEST, SILENCE, TICK};
 use crate::clock::Instant;
 use crate::node::Fault;
+use crate::node::redis::commands::errors::is_replicas;
+use crate::node::redis::commands::reply;
+use crate::node::redis::connect::Target;
 
 /// The minimum time for the reply to a probe, and a multiple of the round-trip time. Probes have a shorter limit than other
 /// commands, because callers wait and a new connection takes time.
@@ -183,7 +183,6 @@ impl Decoder {
         fault
     }
 
-    /// Sends the pending deletes.
     pub(crate) fn send_pending_deletes(&mut self) {
         self.followups.push(Followup::PendingDeletes(self.pending.take()));
     }
@@ -243,7 +242,8 @@ impl Decoder {
         (self.round_trip * round_trips).min(self.longest_vote.max(SILENCE)).max(least)
     }
 
-    /// Ends the connection. The commands without a reply fail, unless it ended well.
+    /// Ends the connection. If it broke, the commands without a reply fail with `fault`, and deletes among them become
+    /// pending.
     pub(crate) fn end(
         mut self,
         mut encoder: Encoder,

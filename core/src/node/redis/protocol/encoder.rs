@@ -11,12 +11,6 @@ use bytes::{Buf, BytesMut};
 use foldhash::fast::FixedState;
 use redis::Value;
 
-use super::super::commands::{ping, without_time};
-use super::super::context::Target;
-use super::super::fallback::Without;
-use super::super::link::Link;
-use super::super::native::{Delete, converted_delete};
-use super::super::script;
 use super::SILENCE;
 use super::combined::{
     ATTEMPTS, Batch, Combinable, Expected, KINDS, MAX_COMBINED, RELEASES, Request,
@@ -26,6 +20,12 @@ use super::confirm::ConfirmRequests;
 use super::pending_deletes::UnsentVotes;
 use super::push_handler::PushHandler;
 use crate::clock::Instant;
+use crate::node::redis::commands::scriptless::{Delete, converted_delete};
+use crate::node::redis::commands::scripts;
+use crate::node::redis::commands::scripts::{ping, without_time};
+use crate::node::redis::connect::Target;
+use crate::node::redis::connect::login::Without;
+use crate::node::redis::link::Link;
 use crate::node::{Fault, slot};
 
 /// The number of unwritten bytes beyond which no more commands are taken, because the server does not read. A lower
@@ -114,7 +114,7 @@ impl Encoder {
         expected: &mut Expected,
     ) {
         #[cfg(test)]
-        super::super::tests::may_panic(&in_flight.command);
+        crate::node::redis::tests::may_panic(&in_flight.command);
         if matches!(in_flight.command.purpose, Purpose::Ready) {
             let _ = in_flight.answer.send(Ok(Value::Okay));
             return;
@@ -189,7 +189,7 @@ impl Encoder {
         // Without tracking, no command needs the prefix that excludes it.
         in_flight.command.untracked &= !self.without.tracking;
         if self.without.digests
-            && let Some(bytes) = script::in_full(in_flight.command.words())
+            && let Some(bytes) = scripts::in_full(in_flight.command.words())
         {
             in_flight.command.bytes = bytes;
         }

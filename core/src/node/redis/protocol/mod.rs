@@ -2,6 +2,8 @@
 //!
 //! The [`Encoder`] writes and the [`Decoder`] reads. They share only the list of the expected replies. A reply that leads
 //! to a command is passed from the decoder to the encoder like any other command. The time is an argument.
+//!
+//! A command whose reply is lost fails. If it is a delete, it becomes pending ([`pending_deletes`]).
 //! [`super::session`] moves the bytes.
 
 mod combined;

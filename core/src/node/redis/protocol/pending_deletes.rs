@@ -1,18 +1,19 @@
-//! Keeps the deletes without a confirmation. The next connection sends them before anything else.
+//! Handles lost replies: fails each command without a reply, and keeps its delete until a server has confirmed it.
 //!
-//! A delete stays pending because it is unknown whether the server ran it. Its vote may be on the server for a whole
-//! TTL or arrive later, and would keep all clients out. The delete of a vote that was never sent is not kept, so that
-//! it cannot displace others.
+//! Without a reply it is unknown whether the server ran the command. A vote then counts as failed, and its round sends
+//! a delete (`acquire::vote_round`). A delete stays pending, and the next connection sends it before anything else.
+//! Otherwise the vote could stay on the server for a whole TTL, or arrive later, and would keep all clients out. The
+//! delete of a vote that was never sent is not kept, so that it cannot displace others.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::sync::Arc;
 
-use super::super::link::Link;
-use super::super::redirects::ClusterSender;
 use super::command::{Command, InFlight, Purpose};
 use crate::clock::Instant;
 use crate::node::Fault;
+use crate::node::redis::cluster::redirects::ClusterSender;
+use crate::node::redis::link::Link;
 use crate::telemetry::Throttle;
 
 /// The maximum number of pending deletes. Beyond it the oldest are dropped, because their keys expire. A client reaches

@@ -8,17 +8,17 @@ use std::sync::Arc;
 
 use redis::Value;
 
-use super::super::commands::plain;
-use super::super::native::Delete;
-use super::super::redirects::{ConnectionEvent, Redirect, is_forwarded};
-use super::super::refusal::is_replicas;
-use super::super::reply;
-use super::super::steps::load_scripts;
 use super::combined::{ATTEMPTS, Combined, Request, has_long};
 use super::command::{Command, Expects, InFlight, Purpose};
 use super::decoder::{Decoder, Now};
 use super::encoder::Followup;
 use crate::node::Fault;
+use crate::node::redis::cluster::redirects::{ConnectionEvent, Redirect, is_forwarded};
+use crate::node::redis::commands::errors::is_replicas;
+use crate::node::redis::commands::reply;
+use crate::node::redis::commands::scriptless::Delete;
+use crate::node::redis::commands::scripts::plain;
+use crate::node::redis::connect::handshake::load_scripts;
 
 /// The number of consecutive replies without most of their parts after which commands are no longer combined.
 const MAX_INCOMPLETE: u32 = 3;

@@ -11,8 +11,8 @@ use super::{
     Decoder, Encoder, InFlight, Parser, PendingDeletes, PushHandler, SILENCE, TICK, UnsentVotes,
 };
 use crate::clock::Instant;
-use crate::node::redis::context::Target;
-use crate::node::redis::fallback::Without;
+use crate::node::redis::connect::Target;
+use crate::node::redis::connect::login::Without;
 use crate::node::redis::link::Link;
 use crate::node::{Address, Durability, Fault, Needs, Watch};
 
@@ -44,7 +44,7 @@ impl Connection {
         let Ok(Address::Redis(route)) = Address::parse("redis://127.0.0.1") else { unreachable!() };
         let durability = Durability { min_replicas, fsync: false };
         let needs = Needs { key_prefix: "lock:".to_owned(), durability, scripts: None };
-        let target = Target::alone(route, Duration::ZERO, needs, Arc::default(), None);
+        let target = Target::alone(route, Duration::ZERO, needs, Arc::default());
         let (link, watch) = (Arc::new(Link::default()), Arc::new(Watch::new(Arc::default())));
         link.set_used(START);
         let pushes = Arc::new(PushHandler::new(watch, START));
@@ -100,7 +100,6 @@ impl Connection {
         self.decoder.expected.iter().map(|request| request.members().len()).collect()
     }
 
-    /// Ends the connection. Returns the pending deletes.
     fn end(self) -> PendingDeletes {
         let Self { encoder, decoder, now, .. } = self;
         decoder.end(encoder, Some(&Fault::new("broken")), now).1
@@ -308,7 +307,7 @@ fn replicas_confirm_a_grant_before_it_is_delivered() {
 #[test]
 fn silent_server_is_detected_only_while_replies_are_outstanding() {
     let mut connection = Connection::new();
-    connection.submit(InFlight::unheard(super::super::commands::ping()));
+    connection.submit(InFlight::unheard(crate::node::redis::commands::scripts::ping()));
     connection.written();
     let mut ticks = 0;
     while connection.decoder.count_silence().is_none() {

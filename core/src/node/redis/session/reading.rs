@@ -7,10 +7,10 @@ use std::task::{Context, Poll};
 
 use tokio::io::Interest;
 
-#[cfg(any(target_os = "linux", target_os = "android"))]
-use super::receiver::Receiver;
 use super::{READ, Session, broken};
 use crate::node::Fault;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use crate::node::redis::io::socket::Receiver;
 
 /// TLS may have read ahead of what it returned. It is read until it is empty, or this often.
 const AHEAD: usize = 64;

@@ -9,11 +9,11 @@ use proptest::test_runner::{Config, RngSeed, TestRunner};
 use redis::{Value, ValueCodec};
 use tokio_util::codec::Decoder;
 
-use super::super::endpoint::Endpoint;
-use super::super::reply::{
+use crate::node::redis::commands::reply::{
     count, echoes, extension, holder, owns, released, says_ours, sets, vote,
 };
-use super::super::{Extension, Fault, Vote};
+use crate::node::redis::url::Endpoint;
+use crate::node::redis::{Extension, Fault, Vote};
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 const SECRET: &str = "s3cret-word";

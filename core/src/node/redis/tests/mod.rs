@@ -13,10 +13,10 @@ use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::timeout;
 
+use super::commands::scripts::{RELEASE, scripts};
 use super::protocol::Command;
-use super::script::{RELEASE, scripts};
-use super::{Durability, Needs, RedisNode, Target};
 use crate::clock::SystemClock;
+use crate::node::redis::{Durability, Needs, RedisNode, Target};
 use crate::node::{Address, Claim, Node, Reply, Watch};
 
 /// The key that makes the connection task panic.
@@ -101,9 +101,9 @@ async fn panicking_task_fails_its_requests_and_restarts() {
     let Address::Redis(route) = Address::parse(&url).unwrap() else { unreachable!() };
     let (key_prefix, durability, scripts) = ("lock:".to_owned(), Durability::default(), None);
     let needs = Needs { key_prefix, durability, scripts };
-    let target = Target::alone(route, Duration::ZERO, needs, Arc::default(), None);
+    let target = Target::alone(route, Duration::ZERO, needs, Arc::default());
     let watch = Arc::new(Watch::new(Arc::default()));
-    let node = RedisNode::new(target, Arc::new(SystemClock), watch);
+    let node = RedisNode::new(target, None, Arc::new(SystemClock), watch);
     let keys = Arc::from(["key".to_owned()]);
     let claim = Claim { keys, fences: Arc::default(), token: "ours".into() };
     for _ in 0..3 {

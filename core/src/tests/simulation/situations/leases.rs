@@ -1,4 +1,4 @@
-//! Uses of leases in which defects were found.
+//! Situations about leases: nested, granted late, shortened, shared by two holders, handed over, released early.
 
 use fastrand::Rng;
 

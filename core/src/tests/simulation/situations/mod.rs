@@ -1,4 +1,4 @@
-//! Combinations of uses and failures in which defects were found: few events, close together.
+//! Situations: combinations of a few uses and failures, close together, in which defects were found.
 
 mod leases;
 mod nodes;
@@ -27,7 +27,7 @@ impl Scene<'_> {
     }
 }
 
-/// Number of kinds.
+/// Number of kinds of situations.
 const KINDS: u8 = 11;
 
 impl Scenario {
@@ -72,7 +72,7 @@ impl Scenario {
         }
     }
 
-    /// No TTL may exceed the guard.
+    /// Limits a TTL to the restart guard, which no TTL may exceed.
     fn at_most(&self, ttl: u64) -> u64 {
         if self.guard.is_zero() {
             ttl

@@ -12,7 +12,7 @@ impl Scenario {
     /// Keys of another library on a minority of nodes while a lock changes hands.
     pub(super) fn foreign(&self, rng: &mut Rng, scene: &mut Scene) {
         let spare = (self.nodes.len() - 1) / 2;
-        // The same nodes, if this happens twice.
+        // Begins with a fixed node, so that two such situations affect the same minority.
         let first = usize::from(!self.kills);
         for more in 0..rng.usize(..=spare) {
             let node = (first + more) % self.nodes.len();
@@ -84,9 +84,9 @@ impl Scenario {
         }
     }
 
-    /// A node returns once a fencing token that no rule allows.
+    /// A node returns a fencing token once that the library would never store.
     pub(super) fn wrong_token(&self, rng: &mut Rng, scene: &mut Scene) {
-        // The node that may also have foreign keys.
+        // The node at which `foreign` begins, so that other nodes stay correct.
         let node = usize::from(!self.kills);
         // One is below 2^53 but later than any clock. The other one is a value that all clients accept.
         let (far, near) = (EPOCH_US + 200 * YEAR_US, EPOCH_US + 99 * YEAR_US);

@@ -1,0 +1,202 @@
+//! Runs futures on the thread of an event loop, which writes their commands and reads their replies.
+//!
+//! The loop watches one descriptor, and calls [`LoopDriver::look`] when it is readable. The commands of one turn are
+//! written together at its end, or when there are enough for the server to begin. If the previous turn had only one
+//! caller, they are written immediately.
+
+use std::io;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+
+use super::current_thread::{self, Driving};
+use super::poller::Poller;
+use super::reactor::Reactor;
+use super::submitted::Submitted;
+use crate::runtime::{Exclusive, Visitor, WakeHandle, fork_generation, has_stack_space};
+
+/// The number of the wake-up descriptor among the watched descriptors.
+const WAKE: u64 = u64::MAX;
+/// The number of the descriptor that the loop adds.
+const GUEST: u64 = u64::MAX - 1;
+
+/// The futures and connections of one event loop.
+pub(crate) struct LoopDriver<T> {
+    poller: Arc<Poller>,
+    waker: Arc<WakeHandle>,
+    /// The process of the loop.
+    generation: u32,
+    work: Exclusive<Work<T>>,
+}
+
+/// Polls the woken futures, and appends the results.
+type PollWoken<T> = Box<dyn FnMut(&mut Context<'_>, &mut Vec<T>) + Send>;
+
+/// The state that only the loop's thread uses.
+struct Work<T> {
+    poll_woken: PollWoken<T>,
+    /// The connections in use.
+    reactor: Reactor,
+    /// The commands that are not written yet.
+    submitted: Submitted,
+    /// The number of consecutive looks without a result for this loop.
+    in_vain: u8,
+}
+
+/// After this number of looks without a result, the background thread reads, because the replies are for renewals.
+const MAX_IN_VAIN: u8 = 4;
+
+/// The number of polls before the other callbacks of the loop run.
+const MAX_POLLS: usize = 8;
+
+impl<T> LoopDriver<T> {
+    /// Creates the driver of this thread's loop. Returns an error if its stack is almost full, or on systems without
+    /// epoll.
+    pub(crate) fn new(poll_woken: PollWoken<T>) -> io::Result<Self> {
+        if !has_stack_space() {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        let (poller, waker) = (Arc::new(Poller::new()?), WakeHandle::of_loop()?);
+        poller.add(waker.descriptor(), WAKE)?;
+        let reactor = Reactor::watched_by(Arc::clone(&poller));
+        let work = Work { poll_woken, reactor, submitted: Submitted::default(), in_vain: 0 };
+        Ok(Self { poller, waker, generation: fork_generation(), work: Exclusive::new(work) })
+    }
+
+    /// The descriptor to watch.
+    pub(crate) fn descriptor(&self) -> i32 {
+        self.poller.descriptor()
+    }
+
+    /// Adds a descriptor of the loop, which is watched too.
+    pub(crate) fn add(&self, descriptor: i32) -> io::Result<()> {
+        self.poller.add(descriptor, GUEST)
+    }
+
+    /// Starts new futures. Returns the results so far, and false if [`LoopDriver::flush`] must write the commands.
+    pub(crate) fn begin(&self) -> (Vec<T>, bool) {
+        if !self.is_here() {
+            // The loop looks, in its own process.
+            self.waker.ring();
+            return (Vec::new(), true);
+        }
+        let begun = self.with(|work, waker| {
+            let done = work.poll(waker);
+            if work.submitted.is_due() {
+                work.write();
+            }
+            // This loop may be blocked before it flushes.
+            work.submitted.supervise();
+            (done, work.submitted.is_empty())
+        });
+        begun.unwrap_or((Vec::new(), true))
+    }
+
+    /// Writes the commands of this turn of the loop.
+    pub(crate) fn flush(&self) {
+        if self.is_here() {
+            self.with(|work, _| work.write());
+        }
+    }
+
+    /// Reads the available replies, and polls the futures that wait for them. Returns the results, and whether the
+    /// descriptor that the loop added is readable.
+    pub(crate) fn look(&self) -> (Vec<T>, bool) {
+        if !self.is_here() {
+            return (Vec::new(), false);
+        }
+        let looked = self.with(|work, waker| {
+            // From now on, replies that are read here wake futures without a system call.
+            waker.look();
+            let guest = !work.read_only(waker) && work.read_all(&self.poller, waker);
+            work.note(guest || waker.is_rung());
+            work.submitted.begin_period();
+            let done = work.poll(waker);
+            // Commands that follow from a reply are not held back.
+            work.write();
+            (done, guest)
+        });
+        looked.unwrap_or_default()
+    }
+
+    /// Whether this is its process. The loop may run on another thread than the one that created it.
+    fn is_here(&self) -> bool {
+        self.generation == fork_generation()
+    }
+
+    /// Uses the state. Returns `None` if this thread already does, which then looks again.
+    fn with<A>(&self, act: impl FnOnce(&mut Work<T>, &Arc<WakeHandle>) -> A) -> Option<A> {
+        let used = self.work.try_with(Visitor::Thread, |work| act(work, &self.waker));
+        if used.is_none() {
+            self.waker.ring();
+        }
+        used.map(|(result, _)| result)
+    }
+}
+
+impl<T> Work<T> {
+    /// Polls the woken futures. Returns the results.
+    fn poll(&mut self, handle: &Arc<WakeHandle>) -> Vec<T> {
+        let waker = Waker::from(Arc::clone(handle));
+        let mut done = Vec::new();
+        let driving = Driving::begin(false);
+        let asleep = (0..MAX_POLLS).any(|_| {
+            handle.look();
+            (self.poll_woken)(&mut Context::from_waker(&waker), &mut done);
+            handle.begin_sleep()
+        });
+        if !asleep {
+            // The other callbacks of the loop run first.
+            handle.look_later();
+        }
+        let submitted = current_thread::take_submitted();
+        if !submitted.is_empty() {
+            self.submitted.count();
+        }
+        submitted.iter().for_each(|connection| self.submitted.add(connection));
+        drop(driving);
+        done
+    }
+
+    fn write(&mut self) {
+        self.reactor.write(self.submitted.take());
+    }
+
+    /// Reads the only connection, without asking the poller. Returns false if that woke no future. Any other readable
+    /// descriptor makes the loop look again.
+    fn read_only(&mut self, waker: &WakeHandle) -> bool {
+        self.reactor.read_only() && waker.is_rung()
+    }
+
+    /// Records whether the look had a result. Otherwise, the loop was woken for the renewals of leases, which are not its
+    /// work.
+    fn note(&mut self, of_use: bool) {
+        self.in_vain = if of_use || self.submitted.recent() > 0 { 0 } else { self.in_vain + 1 };
+        if self.in_vain == MAX_IN_VAIN {
+            self.in_vain = 0;
+            self.reactor.release_roles();
+        }
+    }
+
+    /// Reads all readable connections. Returns whether the descriptor that the loop added is readable.
+    fn read_all(&mut self, poller: &Poller, waker: &WakeHandle) -> bool {
+        let mut guest = false;
+        for number in poller.ready() {
+            match number {
+                WAKE => waker.clear(),
+                GUEST => guest = true,
+                // A look that finds the connection in use is repeated, because the descriptor stays readable.
+                number => {
+                    self.reactor.read(number);
+                }
+            }
+        }
+        guest
+    }
+}
+
+/// The background thread writes the last commands, and reads the replies.
+impl<T> Drop for Work<T> {
+    fn drop(&mut self) {
+        self.submitted.delegate();
+    }
+}

@@ -1,0 +1,194 @@
+//! Waits for several descriptors: as one descriptor that an event loop watches, or in one system call.
+//!
+//! Only Linux has epoll. On other systems there is no [`Poller`], so loops and runtimes use the background thread.
+
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(crate) use epoll::{Poller, Watched};
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub(crate) use none::{Poller, Watched};
+
+/// The maximum number of descriptors that are reported at once.
+pub(super) const MAX_READY: usize = 16;
+
+/// The positions of readable descriptors.
+pub(super) type Ready = SmallVec<[usize; 6]>;
+
+/// Waits until one of these descriptors is readable, for at most `time`. An error of a descriptor counts too.
+#[cfg(unix)]
+pub(super) fn wait(descriptors: &[i32], time: Duration) -> Ready {
+    let readable = |fd: &i32| libc::pollfd { fd: *fd, events: libc::POLLIN, revents: 0 };
+    let mut polled: SmallVec<[libc::pollfd; 6]> = descriptors.iter().map(readable).collect();
+    let count = polled.len() as libc::nfds_t;
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    let time = libc::timespec {
+        tv_sec: libc::time_t::try_from(time.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: time.subsec_nanos().cast_signed().into(),
+    };
+    // Rounded up to milliseconds.
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    let time = i32::try_from(time.as_millis().saturating_add(1)).unwrap_or(i32::MAX);
+    // SAFETY: the number is right, the time is valid, and there is no mask. A failure finds nothing to read.
+    unsafe {
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        libc::ppoll(polled.as_mut_ptr(), count, &raw const time, std::ptr::null());
+        #[cfg(not(any(target_os = "linux", target_os = "android")))]
+        libc::poll(polled.as_mut_ptr(), count, time);
+    }
+    let ready = polled.iter().enumerate().filter(|(_, polled)| polled.revents != 0);
+    ready.map(|(at, _)| at).collect()
+}
+
+/// Never called, because this system has no wake-up descriptor, and its threads park.
+#[cfg(not(unix))]
+pub(super) fn wait(_: &[i32], _: Duration) -> Ready {
+    Ready::new()
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod epoll {
+    use std::io;
+    use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+    use std::sync::Arc;
+    use std::task::{Context, Poll};
+
+    use tokio::io::Interest;
+    use tokio::io::unix::AsyncFd;
+
+    use crate::drivers::poller::MAX_READY;
+
+    /// Several descriptors as one, each with a number. It is readable while one of them is.
+    ///
+    /// It is an epoll inside that of the loop. Connections come and go without a change in the loop.
+    pub(crate) struct Poller(OwnedFd);
+
+    impl AsRawFd for Poller {
+        fn as_raw_fd(&self) -> RawFd {
+            self.0.as_raw_fd()
+        }
+    }
+
+    impl Poller {
+        /// Creates one without descriptors. Fails on systems without epoll.
+        pub(crate) fn new() -> io::Result<Self> {
+            // SAFETY: the call takes a number. The descriptor, if there is one, has no other owner.
+            unsafe {
+                match libc::epoll_create1(libc::EPOLL_CLOEXEC) {
+                    -1 => Err(io::Error::last_os_error()),
+                    descriptor => Ok(Self(OwnedFd::from_raw_fd(descriptor))),
+                }
+            }
+        }
+
+        /// The descriptor to watch.
+        pub(crate) fn descriptor(&self) -> i32 {
+            self.as_raw_fd()
+        }
+
+        /// Adds a descriptor.
+        pub(crate) fn add(&self, descriptor: i32, number: u64) -> io::Result<()> {
+            self.control(libc::EPOLL_CTL_ADD, descriptor, libc::EPOLLIN as u32, number)
+        }
+
+        /// Removes a descriptor. Called before it is closed, because it would be reported forever if a forked child has
+        /// it too.
+        pub(crate) fn remove(&self, descriptor: i32) {
+            // Fails only if it is not there.
+            let _ = self.control(libc::EPOLL_CTL_DEL, descriptor, 0, 0);
+        }
+
+        fn control(
+            &self,
+            operation: i32,
+            descriptor: i32,
+            events: u32,
+            u64: u64,
+        ) -> io::Result<()> {
+            let mut event = libc::epoll_event { events, u64 };
+            // SAFETY: the poller is open and the event is valid. The system checks the descriptor.
+            let done = unsafe {
+                libc::epoll_ctl(self.descriptor(), operation, descriptor, &raw mut event)
+            };
+            if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+        }
+
+        /// Returns the numbers of the descriptors that are readable.
+        pub(crate) fn ready(&self) -> impl Iterator<Item = u64> + use<> {
+            let mut events = [libc::epoll_event { events: 0, u64: 0 }; MAX_READY];
+            let room = i32::try_from(MAX_READY).unwrap_or(1);
+            // SAFETY: there is room for this number of events. The call does not wait.
+            let found =
+                unsafe { libc::epoll_wait(self.descriptor(), events.as_mut_ptr(), room, 0) };
+            let found = usize::try_from(found).unwrap_or_default();
+            events.into_iter().take(found).map(|event| event.u64)
+        }
+    }
+
+    /// A poller that a tokio runtime watches.
+    pub(crate) struct Watched(AsyncFd<Arc<Poller>>);
+
+    impl Watched {
+        /// Has the current runtime watch a poller. Panics if the runtime has no I/O driver.
+        pub(crate) fn new(poller: Arc<Poller>) -> io::Result<Self> {
+            // SAFETY: the registration owns the poller, so the descriptor stays open.
+            let watched = unsafe { AsyncFd::register_with_interest(poller, Interest::READABLE) };
+            Ok(Self(watched?))
+        }
+
+        /// Ready once for each time that the poller became readable. Returns an error if the runtime ends.
+        pub(crate) fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            // Cleared before the caller reads, so that later bytes notify again.
+            self.0.poll_read_ready(cx).map_ok(|mut ready| ready.clear_ready())
+        }
+    }
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+mod none {
+    use std::convert::Infallible;
+    use std::io;
+    use std::iter::Empty;
+    use std::sync::Arc;
+    use std::task::{Context, Poll};
+
+    /// Does not exist on this system.
+    pub(crate) struct Poller(Infallible);
+
+    impl Poller {
+        pub(crate) fn new() -> io::Result<Self> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+
+        pub(crate) fn descriptor(&self) -> i32 {
+            match self.0 {}
+        }
+
+        pub(crate) fn add(&self, _: i32, _: u64) -> io::Result<()> {
+            match self.0 {}
+        }
+
+        pub(crate) fn remove(&self, _: i32) {
+            match self.0 {}
+        }
+
+        pub(crate) fn ready(&self) -> Empty<u64> {
+            match self.0 {}
+        }
+    }
+
+    /// Does not exist on this system.
+    pub(crate) struct Watched(Arc<Poller>);
+
+    impl Watched {
+        pub(crate) fn new(poller: Arc<Poller>) -> io::Result<Self> {
+            Ok(Self(poller))
+        }
+
+        pub(crate) fn poll_readable(&self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            match self.0.0 {}
+        }
+    }
+}

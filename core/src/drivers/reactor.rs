@@ -1,0 +1,157 @@
+//! The connections that one driver uses, with their reader roles.
+
+use std::sync::Arc;
+
+use super::poller::{MAX_READY, Poller};
+use super::submitted::Connections;
+use crate::node::{Connection, ReadOutcome, ReaderRole};
+
+/// The connections of one driver. The position of a connection is its number.
+#[derive(Default)]
+pub(super) struct Reactor {
+    /// Watches the connections, for an event loop or a runtime.
+    poller: Option<Arc<Poller>>,
+    used: Vec<Used>,
+}
+
+impl Reactor {
+    /// Creates a reactor whose connections this poller watches.
+    pub(super) fn watched_by(poller: Arc<Poller>) -> Self {
+        Self { poller: Some(poller), used: Vec::new() }
+    }
+
+    /// Writes the submitted commands. The driver reads the replies, if it may.
+    pub(super) fn write(&mut self, submitted: Connections) {
+        for connection in submitted {
+            let known = |used: &Used| Arc::ptr_eq(&used.connection, &connection);
+            let known = self.used.iter().position(known);
+            // A connection that the driver may not read any more leaves its number to another one.
+            let number = known.or_else(|| {
+                let free = self.used.iter().position(|used| used.descriptor().is_none())?;
+                self.used[free] = Used::new(Arc::clone(&connection));
+                Some(free)
+            });
+            let number = number.unwrap_or_else(|| {
+                self.used.push(Used::new(connection));
+                self.used.len() - 1
+            });
+            self.used[number].write(self.poller.as_ref(), number as u64);
+        }
+    }
+
+    /// Has the background thread read until the next command.
+    pub(super) fn release_roles(&mut self) {
+        self.used.iter_mut().for_each(Used::release_role);
+    }
+
+    /// Removes all connections. The background thread reads the outstanding replies.
+    pub(super) fn clear(&mut self) {
+        self.used.clear();
+    }
+
+    /// Returns the numbers and descriptors of the connections to wait for.
+    pub(super) fn awaited(&mut self) -> impl Iterator<Item = (u64, i32)> {
+        self.used.iter_mut().enumerate().filter_map(|(number, used)| {
+            let descriptor = used.descriptor().filter(|_| used.connection.is_open());
+            if descriptor.is_none() {
+                // Without outstanding replies, another thread may take the role.
+                used.release_role();
+            }
+            Some((number as u64, descriptor?))
+        })
+    }
+
+    /// Blocks in the socket of the only connection. Returns false if the thread must wait for descriptors instead.
+    pub(super) fn receive(&mut self) -> bool {
+        let [used] = &self.used[..] else { return false };
+        let role = used.role.filter(|_| used.connection.is_open());
+        role.is_some_and(|role| used.connection.receive(role))
+    }
+
+    /// Reads the available replies of the connection with this number. Returns `None` if there is no such connection.
+    pub(super) fn read(&self, number: u64) -> Option<ReadOutcome> {
+        Some(self.used(number)?.connection.read())
+    }
+
+    /// Reads the only connection. Returns false if there are several, or if another thread has its reader role.
+    pub(super) fn read_only(&self) -> bool {
+        let is_alone = matches!(&self.used[..], [only] if only.role.is_some());
+        is_alone && self.read(0).is_some()
+    }
+
+    /// Reads the available replies, for a driver that is notified once. Returns true if there may be more.
+    pub(super) fn read_all(&self) -> bool {
+        // With one connection, the poller need not be asked.
+        if self.used.len() == 1 {
+            return self.read_once(0);
+        }
+        let (mut found, mut more) = (0, false);
+        for number in self.poller.iter().flat_map(|poller| poller.ready()) {
+            found += 1;
+            more |= self.read_once(number);
+        }
+        more || found == MAX_READY
+    }
+
+    fn read_once(&self, number: u64) -> bool {
+        let Some(used) = self.used(number) else { return false };
+        let read = used.connection.read();
+        if read == ReadOutcome::Busy {
+            // The thread inside may be suspended.
+            used.connection.delegate();
+        }
+        read == ReadOutcome::More
+    }
+
+    fn used(&self, number: u64) -> Option<&Used> {
+        self.used.get(usize::try_from(number).ok()?)
+    }
+}
+
+/// One connection that a driver uses.
+struct Used {
+    connection: Arc<Connection>,
+    role: Option<ReaderRole>,
+}
+
+impl Used {
+    fn new(connection: Arc<Connection>) -> Self {
+        Self { connection, role: None }
+    }
+
+    /// Writes the submitted commands if this driver may read the replies. Otherwise the background thread does both, for
+    /// all callers together. The poller watches the connection under its number.
+    fn write(&mut self, poller: Option<&Arc<Poller>>, number: u64) {
+        if self.descriptor().is_none() {
+            // The driver keeps the role as long as it sends commands.
+            self.role = self.connection.take_role();
+            if let (Some(role), Some(poller)) = (self.role, poller)
+                && !self.connection.watch(role, poller, number)
+            {
+                self.release_role();
+            }
+        }
+        // A thread that is inside the connection may be suspended.
+        if self.role.is_none() || !self.connection.write() {
+            self.connection.delegate();
+        }
+    }
+
+    /// Returns the descriptor to wait for, if it has the reader role.
+    fn descriptor(&self) -> Option<i32> {
+        self.connection.descriptor(self.role?)
+    }
+
+    fn release_role(&mut self) {
+        if let Some(role) = self.role.take() {
+            self.connection.release_role(role);
+        }
+    }
+}
+
+/// The background thread reads the outstanding replies.
+impl Drop for Used {
+    fn drop(&mut self) {
+        self.release_role();
+    }
+}

@@ -1,0 +1,309 @@
+//! Futures in a tokio runtime, one task of which writes their commands and reads their replies.
+//!
+//! That task has the reader roles. The first command of a turn wakes it. It then runs after the tasks that are already in
+//! the run queue, so that their commands are written together. It watches one descriptor for replies.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_util::task::AtomicWaker;
+use tokio::runtime::{Handle, Id, RuntimeFlavor, is_rt_shutdown_err};
+
+use super::poller::{Poller, Watched};
+use super::reactor::Reactor;
+use super::submitted::{ENOUGH, Submitted};
+use crate::clock::{Instant, machine};
+use crate::error::{Error, Result};
+use crate::node::Connection;
+use crate::runtime::{Exclusive, Visitor, fork_generation, has_stack_space};
+
+const NO_IO: &str = "the runtime has no I/O driver. Build it with enable_io() or enable_all()";
+const OVER: &str = "the runtime has shut down. Pass one that runs as long as the client";
+
+/// A runtime whose task did not run for this long is blocked, or no thread drives it.
+const LONGEST_TURN: Duration = Duration::from_millis(100);
+
+/// Drives the connections of a runtime's tasks until it is dropped.
+pub(crate) struct RuntimeDriver(Arc<Shared>);
+
+thread_local! {
+    /// The runtime's state to which this thread has submitted commands since its last write.
+    static SUBMITTED: RefCell<Weak<Shared>> = const { RefCell::new(Weak::new()) };
+}
+
+/// Writes the submitted commands of this thread's runtime, or lets its task write them with those of other tasks. The
+/// caller submits no more for now, and holds no lock.
+pub(crate) fn flush() {
+    if let Ok(Some(shared)) = SUBMITTED.try_with(|submitted| submitted.take().upgrade()) {
+        shared.flush();
+    }
+}
+
+impl RuntimeDriver {
+    /// Starts the task. Returns `None` if no descriptor is left, or on systems without epoll. Everything then runs on the
+    /// background thread.
+    pub(crate) fn start(runtime: &Handle) -> Result<Option<Arc<Self>>> {
+        let Ok(poller) = Poller::new().map(Arc::new) else { return Ok(None) };
+        let shared = Arc::new(Shared::new(runtime, Reactor::watched_by(Arc::clone(&poller))));
+        // Tokio panics if the runtime has no I/O driver. This must not happen later, in the task.
+        let task = catch_unwind(AssertUnwindSafe(|| {
+            let _inside = runtime.enter();
+            DriverTask::new(Arc::clone(&shared), poller, runtime)
+        }));
+        match task.map_err(|_| Error::invalid(NO_IO))? {
+            Ok(task) => drop(runtime.spawn(task)),
+            Err(error) if is_rt_shutdown_err(&error) => return Err(Error::invalid(OVER)),
+            Err(_) => return Ok(None),
+        }
+        Ok(Some(Arc::new(Self(shared))))
+    }
+
+    /// Records that a command was submitted to a connection. Returns true if this thread's runtime writes it.
+    pub(super) fn submit(&self, connection: &Arc<Connection>) -> bool {
+        let Self(shared) = self;
+        if !shared.is_here() {
+            return false;
+        }
+        let this = Arc::downgrade(shared);
+        let replaced = SUBMITTED.try_with(|submitted| submitted.replace(Weak::clone(&this)));
+        let before = replaced.unwrap_or_default();
+        let mut pending = shared.pending();
+        let Some(new) = &mut *pending else { return false };
+        if !new.is_driven() {
+            // The background thread does the work until the task of the runtime runs again.
+            let mut submitted = std::mem::take(&mut new.submitted);
+            drop(pending);
+            submitted.delegate();
+            shared.waker.wake();
+            return false;
+        }
+        new.submitted.add(connection);
+        if !before.ptr_eq(&this) {
+            new.submitted.count();
+        }
+        drop(pending);
+        // The runtime may be blocked before the command is written, or have ended.
+        connection.supervise();
+        // A task that uses several clients at once only flushes the last one.
+        if let Some(other) = before.upgrade().filter(|other| !Arc::ptr_eq(other, shared)) {
+            other.waker.wake();
+        }
+        true
+    }
+}
+
+/// Called when the client is dropped.
+impl Drop for RuntimeDriver {
+    fn drop(&mut self) {
+        // In a forked child, its mutex may be locked forever.
+        if self.0.generation == fork_generation() {
+            self.0.end();
+            self.0.waker.wake();
+        }
+    }
+}
+
+/// The state that the tasks share with the one that drives their connections.
+struct Shared {
+    runtime: Id,
+    /// The process of the runtime.
+    generation: u32,
+    /// `None` once the task has ended.
+    pending: Mutex<Option<Pending>>,
+    /// A thread that finds it in use has the task woken afterwards.
+    reactor: Exclusive<Reactor>,
+    /// Wakes the task.
+    waker: AtomicWaker,
+}
+
+/// The commands that are not written yet.
+#[derive(Default)]
+struct Pending {
+    submitted: Submitted,
+    /// When the first command after the task's last turn was submitted.
+    unseen_since: Option<Instant>,
+}
+
+impl Pending {
+    /// Whether the task runs regularly.
+    fn is_driven(&mut self) -> bool {
+        // Not each time, because the clock costs a hundredth of a pair.
+        let recent = self.submitted.recent();
+        if recent > 1 && !recent.is_multiple_of(ENOUGH) {
+            return true;
+        }
+        let now = machine::now();
+        now.since(*self.unseen_since.get_or_insert(now)) <= LONGEST_TURN
+    }
+}
+
+impl Shared {
+    fn new(runtime: &Handle, reactor: Reactor) -> Self {
+        Self {
+            runtime: runtime.id(),
+            generation: fork_generation(),
+            pending: Mutex::new(Some(Pending::default())),
+            reactor: Exclusive::new(reactor),
+            waker: AtomicWaker::new(),
+        }
+    }
+
+    /// Whether this is a thread of the runtime, in its own process.
+    fn is_here(&self) -> bool {
+        let here = || Handle::try_current().is_ok_and(|here| here.id() == self.runtime);
+        self.generation == fork_generation() && here()
+    }
+
+    fn pending(&self) -> MutexGuard<'_, Option<Pending>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Uses the connections. Returns `None` if another thread does, which then wakes the task.
+    fn with<T>(&self, act: impl FnOnce(&mut Reactor) -> T) -> Option<T> {
+        let (result, visitors) = self.reactor.try_with(Visitor::Task, act)?;
+        if visitors.include(Visitor::Task) {
+            self.waker.wake();
+            if self.pending().is_none() {
+                self.with(Reactor::clear);
+            }
+        }
+        Some(result)
+    }
+
+    /// Writes the commands if they must not wait for others. Otherwise, the task writes them.
+    fn flush(&self) {
+        if self.generation != fork_generation() {
+            return;
+        }
+        let is_due = has_stack_space()
+            && self.pending().as_ref().is_some_and(|pending| pending.submitted.is_due());
+        if !is_due || self.write().is_none() {
+            self.waker.wake();
+        }
+    }
+
+    /// Writes the commands. Returns `None` if another thread uses the connections.
+    fn write(&self) -> Option<()> {
+        self.with(|reactor| {
+            let submitted = self.pending().as_mut().map(|pending| pending.submitted.take());
+            reactor.write(submitted.unwrap_or_default());
+        })
+    }
+
+    /// Ends the task. The background thread does the remaining work.
+    fn end(&self) {
+        let pending = self.pending().take();
+        pending.unwrap_or_default().submitted.delegate();
+    }
+}
+
+/// The task that writes the commands of the other tasks and reads the replies.
+struct DriverTask {
+    shared: Arc<Shared>,
+    /// `None` only while it is dropped in a forked child.
+    watched: Option<Watched>,
+    /// Whether a woken task runs before tasks that were woken earlier, as in a multi-threaded runtime.
+    stands_ahead: bool,
+    /// Whether it already let the other tasks run first.
+    behind: bool,
+    /// Whether more may be available, of which the runtime does not notify it.
+    more: bool,
+}
+
+impl Future for DriverTask {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = self.get_mut();
+        if this.shared.generation != fork_generation() {
+            // The task belongs to the parent, and continues there.
+            return Poll::Pending;
+        }
+        this.shared.waker.register(cx.waker());
+        if !has_stack_space() {
+            // The background thread has a larger stack.
+            return Poll::Ready(());
+        }
+        if this.read(cx).is_err() {
+            return Poll::Ready(());
+        }
+        this.write(cx)
+    }
+}
+
+impl DriverTask {
+    /// Creates the task, inside its runtime. Panics if that has no I/O driver.
+    fn new(shared: Arc<Shared>, poller: Arc<Poller>, runtime: &Handle) -> io::Result<Self> {
+        let watched = Some(Watched::new(poller)?);
+        let stands_ahead = runtime.runtime_flavor() != RuntimeFlavor::CurrentThread;
+        Ok(Self { shared, watched, stands_ahead, behind: false, more: false })
+    }
+
+    /// Reads the available replies. Returns an error if the runtime ends.
+    fn read(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        let mut is_readable = std::mem::take(&mut self.more);
+        while let Some(Poll::Ready(ready)) =
+            self.watched.as_ref().map(|watched| watched.poll_readable(cx))
+        {
+            ready?;
+            is_readable = true;
+        }
+        if !is_readable {
+            return Ok(());
+        }
+        let read = self.shared.with(|reactor| {
+            if let Some(pending) = &mut *self.shared.pending() {
+                pending.submitted.begin_period();
+            }
+            reactor.read_all()
+        });
+        // A thread that uses the connections wakes this task afterwards.
+        self.more = read.unwrap_or(true);
+        if read == Some(true) {
+            cx.waker().wake_by_ref();
+        }
+        Ok(())
+    }
+
+    /// Writes the commands after all tasks that were woken earlier have run. Completes when the client is gone.
+    fn write(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let is_empty = self.shared.pending().as_mut().map(|pending| {
+            pending.unseen_since = None;
+            pending.submitted.is_empty()
+        });
+        match is_empty {
+            None => return Poll::Ready(()),
+            Some(true) => return Poll::Pending,
+            Some(false) => {}
+        }
+        if self.stands_ahead {
+            self.behind = !self.behind;
+            if self.behind {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+        }
+        // A thread that uses the connections wakes this task afterwards.
+        self.shared.write();
+        Poll::Pending
+    }
+}
+
+/// Usually at the end of the runtime. The background thread writes the last commands and reads the replies.
+impl Drop for DriverTask {
+    fn drop(&mut self) {
+        if self.shared.generation == fork_generation() {
+            self.shared.end();
+            self.shared.with(Reactor::clear);
+        } else {
+            // The runtime of the parent still watches it.
+            std::mem::forget(self.watched.take());
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Decides how a command reaches the right server after a server of a cluster redirected it.
+//!
+//! A redirect means that the key's slot is on another server, or is migrating. The command then fails, and its waiting
+//! caller sends it again to the owner in the map ([`follow`]). Two kinds of commands go to the task of the cluster
+//! instead: deletes, which need no caller, and extensions whose key is migrating. The simulation uses these decisions
+//! too.
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use redis::Value;
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::clock::{Clock, Instant};
+use crate::node::Fault;
+use crate::node::redis::protocol::{Command, InFlight, Purpose, Redirects};
+
+/// The address of a server in a cluster: a host, by name or address, and a port.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ServerAddress {
+    /// In lower case. Empty for the host of the replying server.
+    pub(crate) host: Arc<str>,
+    pub(crate) port: u16,
+}
+
+impl ServerAddress {
+    pub(crate) fn new(host: &str, port: u16) -> Self {
+        Self { host: host.to_lowercase().into(), port }
+    }
+
+    /// Uses the host of the replying server for a server that does not know its own host.
+    pub(crate) fn or_host_of(&self, from: &Self) -> Self {
+        let host = if self.host.is_empty() { &from.host } else { &self.host };
+        Self { host: Arc::clone(host), port: self.port }
+    }
+}
+
+impl fmt::Display for ServerAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (host, port) = (&self.host, self.port);
+        if host.contains(':') { write!(f, "[{host}]:{port}") } else { write!(f, "{host}:{port}") }
+    }
+}
+
+/// Why a server does not serve a slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Redirect {
+    /// Another server has the slot.
+    Moved(u16, ServerAddress),
+    /// The slot is migrating to another server, which must get this command.
+    Ask(ServerAddress),
+    /// Only some of several keys have migrated.
+    TryAgain,
+    /// No server has the slot now, or this server must not write.
+    NoOwner,
+}
+
+impl Redirect {
+    /// Parses a redirect, if the reply is one.
+    pub(crate) fn read(value: &Value) -> Option<Self> {
+        let Value::ServerError(error) = value else { return None };
+        let mut words = error.details().unwrap_or_default().split_whitespace();
+        let mut place = || {
+            let slot = words.next()?.parse().ok()?;
+            // Splits at the last colon, because an IPv6 address has no brackets here.
+            let (host, port) = words.next()?.rsplit_once(':')?;
+            Some((slot, ServerAddress::new(host, port.parse().ok()?)))
+        };
+        match error.code() {
+            "MOVED" => place().map(|(slot, address)| Self::Moved(slot, address)),
+            "ASK" => place().map(|(_, address)| Self::Ask(address)),
+            "TRYAGAIN" => Some(Self::TryAgain),
+            "CLUSTERDOWN" | "READONLY" => Some(Self::NoOwner),
+            // The error within scripts, if a cluster that is down allows reads.
+            _ if error.details().is_some_and(|told| told.contains("cluster is down")) => {
+                Some(Self::NoOwner)
+            }
+            _ => None,
+        }
+    }
+}
+
+pub(crate) enum ConnectionEvent {
+    /// A command that must continue at another server.
+    Redirected(InFlight, Redirect),
+    /// The owner of a slot, from the reply to a command that its caller sends again.
+    SlotReported(Redirect),
+    /// A pending delete and its redirects. It also becomes pending at the next owner of the key.
+    DeletePending(Command, Redirects),
+    Opened,
+    /// The connection ended, or could not be opened.
+    Ended,
+}
+
+/// The sending side of the channel to the cluster.
+#[derive(Clone)]
+pub(crate) struct ClusterSender {
+    pub(crate) to: UnboundedSender<(ServerAddress, ConnectionEvent)>,
+    /// The server of the connection.
+    pub(crate) from: ServerAddress,
+    /// Counts the deletes that were redirected to another server.
+    pub(crate) rerouted: Weak<()>,
+}
+
+impl ClusterSender {
+    /// Sends an event. Without a cluster task, the client is gone and no caller waits.
+    pub(crate) fn send(&self, event: ConnectionEvent) {
+        let _ = self.to.send((self.from.clone(), event));
+    }
+
+    /// Reports a pending delete.
+    pub(crate) fn report_pending(&self, in_flight: &InFlight) {
+        if matches!(in_flight.command.purpose, Purpose::Delete { .. }) {
+            self.send(ConnectionEvent::DeletePending(
+                in_flight.command.clone(),
+                in_flight.redirects,
+            ));
+        }
+    }
+}
+
+/// How many servers may redirect a command immediately.
+const MAX_IMMEDIATE_HOPS: u32 = 4;
+/// The time in which the map changes after a redirect.
+const MAP_CHANGE: Duration = Duration::from_millis(1);
+/// The shortest pause of a delete.
+pub(crate) const MIN_PAUSE: Duration = Duration::from_millis(20);
+/// The longest pause.
+const MAX_PAUSE: Duration = Duration::from_secs(1);
+
+/// Whether the task of the cluster sends the command to another server. `asked` means that the slot is migrating and
+/// `ASK` named the target.
+///
+/// It never sends a vote. A vote without a waiting caller could arrive after its delete. In addition, `ASKING` is not
+/// tied to one migration. A vote that is redirected during one migration could reach the same server during the next
+/// one, and be granted before the holder's key has arrived.
+pub(crate) fn is_forwarded(purpose: &Purpose, asked: bool, redirects: Redirects) -> bool {
+    match purpose {
+        Purpose::Delete { .. } => true,
+        // An extension creates no key. Forwarded once, because its caller sends it again.
+        Purpose::Keep(_) => asked && redirects.hops == 0,
+        _ => false,
+    }
+}
+
+/// Sends a command again while servers redirect it, for as long as its caller waits. Each pause is as long as the time
+/// since the first redirect, so that a long migration gets few commands.
+pub(crate) async fn follow<T, R>(
+    clock: Arc<dyn Clock>,
+    timeout: Duration,
+    mut reply: R,
+    send: impl Fn() -> R,
+) -> Result<T, Fault>
+where
+    R: Future<Output = Result<T, Fault>>,
+{
+    let mut since = None;
+    loop {
+        let fault = match reply.await {
+            Err(fault) if fault.is_redirect() => fault,
+            result => return result,
+        };
+        let now = clock.now();
+        let so_far = now.since(*since.get_or_insert(now));
+        if so_far >= timeout {
+            return Err(fault);
+        }
+        clock.sleep_until(now + so_far.clamp(MAP_CHANGE, MAX_PAUSE)).await;
+        reply = send();
+    }
+}
+
+/// Returns the pause before a redirected command is sent to a server that has already redirected it. The pause is as
+/// long as the time since the first redirect. `None` drops the command, because the keys of a delete have expired, or
+/// because no caller waits for an extension (`has_caller`).
+pub(crate) fn redirect_pause(
+    redirects: &mut Redirects,
+    purpose: &mut Purpose,
+    has_caller: bool,
+    now: Instant,
+) -> Option<Duration> {
+    redirects.hops += 1;
+    let since = *redirects.since.get_or_insert(now);
+    let pause = now.since(since).clamp(MIN_PAUSE, MAX_PAUSE);
+    let Purpose::Delete { owed, until, .. } = purpose else { return has_caller.then_some(pause) };
+    // Measured from its first redirect as well. A delete that a frozen server redirected later may be older than every
+    // key.
+    let until = (*until.get_or_insert(now + *owed)).max(since + *owed);
+    (now < until).then_some(pause)
+}
+
+/// Whether a redirected command is sent to the next server immediately. Later ones wait, so that the servers' views can
+/// converge.
+pub(crate) fn is_immediate(redirects: Redirects) -> bool {
+    redirects.hops <= MAX_IMMEDIATE_HOPS
+}
+
+/// Allows one immediate redirect after the pause.
+pub(crate) fn rested(redirects: &mut Redirects) {
+    redirects.hops = MAX_IMMEDIATE_HOPS - 1;
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::parse_redis_value;
+
+    use super::*;
+
+    #[test]
+    fn recognizes_cluster_down_errors_of_scripts() {
+        let read = |text: &str| Redirect::read(&parse_redis_value(text.as_bytes()).unwrap());
+        for text in [
+            "-CLUSTERDOWN The cluster is down\r\n",
+            "-ERR Can not execute a write command while the cluster is down and readonly script: x\r\n",
+        ] {
+            assert_eq!(read(text), Some(Redirect::NoOwner), "{text}");
+        }
+        assert_eq!(read("-ERR wrong number of arguments\r\n"), None);
+    }
+
+    /// A frozen server may run a vote late. The key may then have moved, although it should have expired.
+    #[test]
+    fn redirected_delete_gets_its_full_time_again() {
+        let time = |seconds| Instant::from_start(Duration::from_secs(seconds));
+        let owed = Duration::from_secs(10);
+        let mut delete = Purpose::Delete { token: "a".into(), owed, until: Some(time(10)) };
+        let mut redirects = Redirects::default();
+        let mut pause = |now| redirect_pause(&mut redirects, &mut delete, false, time(now));
+        assert_eq!(pause(60), Some(MIN_PAUSE));
+        assert!(pause(69).is_some());
+        assert_eq!(pause(70), None);
+    }
+}

@@ -1,0 +1,178 @@
+//! Parses replies into results. Only exact replies count: all others are errors, and never "held by another".
+//!
+//! The scripts define the forms (`acquire.lua` and the others). `tests/vectors/replies.toml` contains unusual ones.
+
+use std::time::Duration;
+
+use redis::Value;
+
+use super::errors::{refusal, words};
+use crate::node::{Extension, Fault, Holder, Taken, Vote};
+
+/// A parsed reply, or an error.
+pub(crate) type Answer<T> = Result<T, Fault>;
+
+/// Whether the reply ends with the echo of this command. A server error has no echo and never counts as success.
+pub(crate) fn echoes(value: &Value, asked: &str) -> bool {
+    match value {
+        Value::Array(parts) => {
+            matches!(parts.last(), Some(Value::BulkString(echo)) if echo == asked.as_bytes())
+        }
+        Value::ServerError(_) => true,
+        _ => false,
+    }
+}
+
+/// Whether the value can be the reply to `extend` or `release`. The common one is the token alone.
+pub(crate) fn says_ours(value: &Value, token: &str) -> bool {
+    matches!(value, Value::BulkString(whose) if whose == token.as_bytes()) || echoes(value, token)
+}
+
+/// Whether the value can be the reply to `SET NX`.
+pub(crate) fn sets(value: &Value) -> bool {
+    matches!(value, Value::Okay | Value::Nil | Value::ServerError(_))
+}
+
+/// Whether the value can be the reply to `GET`.
+pub(crate) fn owns(value: &Value) -> bool {
+    matches!(value, Value::BulkString(_) | Value::Nil | Value::ServerError(_))
+}
+
+/// Parses the server's time from `TIME`, in microseconds. Returns `None` if it overflows.
+pub(crate) fn time(value: &Value) -> Option<u64> {
+    let Value::Array(parts) = value else { return None };
+    let [Value::BulkString(seconds), Value::BulkString(micros)] = &parts[..] else { return None };
+    let number = |digits: &[u8]| std::str::from_utf8(digits).ok()?.parse::<u64>().ok();
+    number(seconds)?.checked_mul(1_000_000)?.checked_add(number(micros)?)
+}
+
+/// Parses the reply to `acquire`.
+pub(crate) fn vote(value: &Value) -> Answer<Vote> {
+    if let Value::BulkString(_) = value {
+        return Ok(Vote::Granted(None));
+    }
+    match parts(value)? {
+        [Value::Int(1), Value::Int(_), Value::BulkString(fence)] => {
+            fence_token(fence).map(Vote::Granted).ok_or_else(|| unexpected(value))
+        }
+        [Value::Int(0), Value::Int(left), Value::BulkString(which)] => {
+            let taken = places(which).ok_or_else(|| unexpected(value))?;
+            Ok(Vote::Held(remaining(*left), taken))
+        }
+        _ => Err(unexpected(value)),
+    }
+}
+
+/// Parses the list of held keys, which are counted from 1 as in Lua, each followed by a comma. A final k means that all
+/// of them only remain for `min_hold`.
+///
+/// The list is a single text, so that the reply has the same form for any number of keys.
+fn places(list: &[u8]) -> Option<Taken> {
+    let list = std::str::from_utf8(list).ok()?;
+    let (places, kept) = list.strip_suffix('k').map_or((list, false), |places| (places, true));
+    let place = |place: &str| place.parse::<usize>().ok()?.checked_sub(1);
+    let taken = places.split_terminator(',').map(place).collect::<Option<Taken>>()?;
+    Some(taken.that_stay(kept))
+}
+
+/// Parses a fencing token. It has digits only and is empty without fencing. It is sent as text, because Lua numbers
+/// above 10^14 lose digits when converted.
+fn fence_token(digits: &[u8]) -> Option<Option<u64>> {
+    match std::str::from_utf8(digits).ok()? {
+        "" => Some(None),
+        text => text.parse().ok().map(Some),
+    }
+}
+
+/// Parses the reply to `extend`.
+pub(crate) fn extension(value: &Value) -> Answer<Extension> {
+    if let Value::BulkString(_) = value {
+        return Ok(Extension::Extended);
+    }
+    match parts(value)? {
+        [Value::Int(1)] => Ok(Extension::Extended),
+        [Value::Int(0)] => Ok(Extension::Missing),
+        [Value::Int(-1)] => Ok(Extension::Taken),
+        _ => Err(unexpected(value)),
+    }
+}
+
+/// Parses the reply to `release`: whether all keys were ours.
+pub(crate) fn released(value: &Value) -> Answer<bool> {
+    if let Value::BulkString(_) = value {
+        return Ok(true);
+    }
+    match parts(value)? {
+        [Value::Int(1)] => Ok(true),
+        [Value::Int(0)] => Ok(false),
+        _ => Err(unexpected(value)),
+    }
+}
+
+/// Parses the reply to `force`: whether at least one key existed.
+pub(crate) fn count(value: &Value) -> Answer<bool> {
+    match parts(value)? {
+        [Value::Int(deleted @ 0..)] => Ok(*deleted > 0),
+        _ => Err(unexpected(value)),
+    }
+}
+
+/// Parses the reply to `inspect`.
+pub(crate) fn holder(value: &Value) -> Answer<Option<Holder>> {
+    match parts(value)? {
+        [Value::Nil, Value::Int(_)] => Ok(None),
+        [Value::BulkString(token), Value::Int(left)] => Ok(Some(Holder {
+            token: String::from_utf8_lossy(token).into_owned(),
+            remaining: remaining(*left),
+        })),
+        _ => Err(unexpected(value)),
+    }
+}
+
+/// Returns the reply of a script without the echo, which was checked before.
+fn parts(value: &Value) -> Answer<&[Value]> {
+    match value {
+        Value::Array(parts) => Ok(parts.split_last().map_or(&[], |(_, parts)| parts)),
+        other => Err(unexpected(other)),
+    }
+}
+
+/// Parses a TTL. -1 is a key without an end. -2 is a key that expired between two reads and is free now.
+fn remaining(pttl: i64) -> Option<Duration> {
+    match pttl {
+        -1 => None,
+        left => Some(Duration::from_millis(u64::try_from(left).unwrap_or(0))),
+    }
+}
+
+/// The error for an unexpected reply.
+///
+/// It is never a refusal: a server that cannot tell whether the lock is held must not count as if it were.
+pub(crate) fn unexpected(value: &Value) -> Fault {
+    match value {
+        Value::ServerError(_) => refusal(&words(value)),
+        other => {
+            let before = "the server sent an unexpected reply: ";
+            Fault::new(before).saying(&words(other), "")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_token_confirms_ownership() {
+        let text = |text: &str| Value::BulkString(text.into());
+        let refused = Value::Array(vec![Value::Int(0), text("ours")]);
+        assert!(says_ours(&text("ours"), "ours") && released(&text("ours")) == Ok(true));
+        assert!(says_ours(&refused, "ours") && released(&refused) == Ok(false));
+        assert_eq!(extension(&text("ours")), Ok(Extension::Extended));
+        assert_eq!(extension(&refused), Ok(Extension::Missing));
+        let others = [text("theirs"), text(""), Value::Nil, Value::Okay, Value::Int(1)];
+        for other in others.into_iter().chain([Value::Array(vec![Value::Int(1), text("theirs")])]) {
+            assert!(!says_ours(&other, "ours"), "{other:?}");
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! Builds lock commands without scripts, from the server's compare-and-delete and from transactions.
+//!
+//! They are for users without the right to run scripts (`scripts` off), and for releases that are cheaper this way. The
+//! replies are combined in [`CompoundReply`], in the form of the script's reply.
+//!
+//! An extend takes two steps, because no command extends only our own key without ever shortening it. `SET … IFEQ … PX`
+//! would shorten a longer TTL. The first step reads the owner, and the second one sends `PEXPIRE GT`. A read after it
+//! in the same transaction confirms the result. If the key changes its owner between the steps, the TTL of the new
+//! owner may grow, by at most ours. This does not admit another holder.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::{Cmd, Value, cmd};
+
+use super::compound_reply::{CompoundReply, OURS, Operation};
+use super::encode::RequestBuffer;
+use super::reply::{self, Answer};
+use super::scripts::{TIMEOUT, keep, millis, release_script, vote};
+use crate::node::redis::protocol::{Command, Expects, Purpose};
+use crate::node::{Claim, Extension, Fault, Vote, VoteParams};
+
+/// The compare-and-delete command of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Delete {
+    /// `DELIFEQ` of Valkey 9.
+    IfEq,
+    /// `DELEX … IFEQ` of Redis 8.4.
+    Ex,
+}
+
+impl Delete {
+    pub(crate) const ALL: [Self; 2] = [Self::IfEq, Self::Ex];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::IfEq => "DELIFEQ",
+            Self::Ex => "DELEX",
+        }
+    }
+
+    /// Builds a test of the command, on a key that does not exist.
+    pub(crate) fn trial(self, key: &str) -> Cmd {
+        let only_if: &[&str] = if self == Self::Ex { &["IFEQ"] } else { &[] };
+        cmd(self.name()).arg(key).arg(only_if).arg("x").clone()
+    }
+}
+
+/// The longest value that a forced delete removes. A longer one is not a lock's.
+const LONGEST: usize = 1024;
+
+/// Builds a command with the default timeout, which callers with a deadline replace.
+fn command(bytes: Vec<u8>, parts: CompoundReply, purpose: Purpose) -> Command {
+    Command {
+        bytes,
+        expects: Expects::Compound(parts),
+        purpose,
+        timeout: TIMEOUT,
+        untracked: false,
+    }
+}
+
+/// Encodes several commands for a single write.
+fn packed<'a>(commands: impl IntoIterator<Item = &'a Cmd>) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(256);
+    commands.into_iter().for_each(|command| command.write_packed_command(&mut bytes));
+    bytes
+}
+
+/// Builds a command, followed by a `PING` with the echo.
+fn pair(asked: Operation, of: &Cmd, echo: &str, purpose: Purpose) -> Command {
+    let bytes = packed([of, cmd("PING").arg(echo)]);
+    command(bytes, CompoundReply::pair(asked, echo), purpose)
+}
+
+/// Builds a transaction with a `PING` that returns the echo.
+///
+/// The prefixes for migrating slots and untracked reads apply to the whole transaction.
+fn transaction(asked: Operation, of: &[Cmd], echo: &str, purpose: Purpose) -> Command {
+    let (begin, name, end) = (cmd("MULTI"), cmd("PING").arg(echo).clone(), cmd("EXEC"));
+    let bytes = packed([&begin].into_iter().chain(of).chain([&name, &end]));
+    command(bytes, CompoundReply::transaction(asked, echo, of.len()), purpose)
+}
+
+/// Reads enough of the value to recognize a token, plus one byte.
+fn owner(key: &str, token: &str) -> Cmd {
+    cmd("GETRANGE").arg(key).arg(0).arg(token.len()).clone()
+}
+
+/// Returns the only key. Several keys and fencing were refused earlier.
+fn key(claim: &Claim) -> &str {
+    claim.keys.first().map_or("", String::as_str)
+}
+
+/// Builds the acquire of one key, which also reports the holder.
+pub(crate) fn acquire(claim: &Claim, params: VoteParams, sent: bool) -> Command {
+    let (key, token, ttl) = (key(claim), &*claim.token, millis(params.ttl));
+    let make = cmd("SET").arg(key).arg(token).arg("NX").arg("PX").arg(ttl).clone();
+    let all = [make, owner(key, token), cmd("PTTL").arg(key).clone()];
+    let purpose = vote(claim, params, sent);
+    let command = transaction(Operation::Acquire(ttl), &all, token, purpose);
+    Command { timeout: params.timeout, ..command }
+}
+
+/// Whether the key was already ours, by the reply to [`acquire`]. It must then be extended.
+pub(crate) fn was_ours(answer: &Value) -> bool {
+    matches!(answer, Value::Array(parts) if parts.first() == Some(&Value::Int(OURS)))
+}
+
+/// Returns the vote for a key that was already ours, by the reply to its extend.
+pub(crate) fn kept(answer: &Value) -> Answer<Vote> {
+    match reply::extension(answer)? {
+        Extension::Extended => Ok(Vote::Granted(None)),
+        Extension::Missing | Extension::Taken => {
+            Err(Fault::new("the key changed its owner during the request"))
+        }
+    }
+}
+
+/// Builds the extend of one key. With `durable` it writes even if it does not extend, because `WAIT` covers writes
+/// only.
+pub(crate) fn extend(claim: &Claim, params: VoteParams, durable: bool) -> Command {
+    let (key, token) = (key(claim), &*claim.token);
+    let longer = cmd("PEXPIRE").arg(key).arg(millis(params.ttl)).arg("GT").clone();
+    let mut all = vec![longer, owner(key, token)];
+    if durable {
+        let same = cmd("SET").arg(key).arg(token).arg("IFEQ").arg(token).arg("KEEPTTL").clone();
+        all.insert(0, same);
+    }
+    let second = transaction(Operation::Extend, &all, token, keep(params));
+    let second = Command { timeout: params.timeout, ..second };
+    let purpose = Purpose::Keep(Some(Box::new(second)));
+    let first = pair(Operation::Owner, &owner(key, token), token, purpose);
+    Command { timeout: params.timeout, ..first }
+}
+
+/// Builds the delete of our key. The key lives for at most the given time.
+pub(crate) fn release(claim: &Claim, owed: Duration, by: Delete) -> Command {
+    let (key, token) = (key(claim), Arc::clone(&claim.token));
+    let parts = CompoundReply::pair(Operation::Delete, &token);
+    let bytes = delete(by, key, token.as_bytes(), &token);
+    command(bytes, parts, Purpose::Delete { token, owed, until: None })
+}
+
+/// Builds the command that releases our key but keeps it for `stay`. The key lives for at most the given time before
+/// that.
+///
+/// If it arrives very late, it may extend the key, by at most `stay`.
+pub(crate) fn shorten(claim: &Claim, owed: Duration, stay: Duration) -> Command {
+    let (key, token) = (key(claim), Arc::clone(&claim.token));
+    let mut set = cmd("SET");
+    set.arg(key).arg(claim.kept()).arg("IFEQ").arg(&*token).arg("PX").arg(millis(stay));
+    let purpose = Purpose::Delete { token: Arc::clone(&token), owed, until: None };
+    pair(Operation::Shorten, &set, &token, purpose)
+}
+
+/// Encodes a compare-and-delete and its echo in one piece, because almost every release uses it.
+fn delete(by: Delete, key: &str, value: &[u8], echo: &str) -> Vec<u8> {
+    let mut both = RequestBuffer::with_room(6, key.len() + value.len() + echo.len());
+    match by {
+        Delete::IfEq => both.request(3).word(by.name()).word(key),
+        Delete::Ex => both.request(4).word(by.name()).word(key).word("IFEQ"),
+    };
+    both.word(value).request(2).word("PING").word(echo);
+    both.bytes()
+}
+
+/// Converts a delete to the form that this server supports. Returns `None` if it already has that form.
+///
+/// Deletes that were built before the connection, or that are pending from another server, may have another form.
+pub(crate) fn converted_delete(command: &Command, by: Option<Delete>) -> Option<Command> {
+    let Expects::Compound(parts) = &command.expects else { return None };
+    let mut words = command.words();
+    if !parts.is_delete() || words.next() == by.map(|by| by.name().as_bytes()) {
+        return None;
+    }
+    let (key, mut value) = (words.next()?, words.next()?);
+    if command.words().next() == Some(Delete::Ex.name().as_bytes()) {
+        value = words.next()?;
+    }
+    let key = String::from_utf8_lossy(key).into_owned();
+    let other = match (by, &command.purpose) {
+        (Some(by), _) => {
+            Command { bytes: delete(by, &key, value, parts.echo()), ..command.clone() }
+        }
+        (None, Purpose::Delete { token, owed, .. }) => {
+            let (keys, fences) = ([key].into(), Arc::default());
+            release_script(&Claim { keys, fences, token: Arc::clone(token) }, *owed, None)
+        }
+        // A forced delete has this form only if scripts are not allowed.
+        _ => return None,
+    };
+    Some(Command { purpose: command.purpose.clone(), untracked: command.untracked, ..other })
+}
+
+/// Builds the read of a key's holder. The key is not tracked, because no caller waits for its change.
+pub(crate) fn inspect(key: &str) -> Command {
+    let all = [cmd("GETRANGE").arg(key).arg(0).arg(63).clone(), cmd("PTTL").arg(key).clone()];
+    let asked = transaction(Operation::Inspect, &all, key, Purpose::Plain);
+    Command { untracked: true, ..asked }
+}
+
+/// Builds a delete of the key regardless of its owner, in two steps: it reads the owner, and deletes the key of that
+/// owner. If it arrives late, it cannot delete another client's new lock.
+pub(crate) fn force(keys: &[String]) -> Command {
+    let key = keys.first().map_or("", String::as_str);
+    let read = cmd("GETRANGE").arg(key).arg(0).arg(LONGEST).clone();
+    Command { untracked: true, ..pair(Operation::Seen, &read, key, seizing(keys)) }
+}
+
+/// Returns the purpose of both steps of a forced delete.
+fn seizing(keys: &[String]) -> Purpose {
+    Purpose::Force { keys: keys.into(), then: force_seen }
+}
+
+/// Builds the second step from the reply to the first.
+fn force_seen(keys: &[String], answer: &Value) -> Option<Command> {
+    let Value::Array(parts) = answer else { return None };
+    let ([Value::BulkString(owner), _], [key, ..]) = (&parts[..], keys) else { return None };
+    if owner.len() > LONGEST {
+        return None;
+    }
+    let bytes = delete(Delete::IfEq, key, owner, key);
+    Some(command(bytes, CompoundReply::pair(Operation::Delete, key), seizing(keys)))
+}
+
+/// Parses the reply to [`force`]: whether there was a key to delete.
+pub(crate) fn forced(answer: &Value) -> Answer<bool> {
+    match answer {
+        Value::Array(parts) => match &parts[..] {
+            [Value::Nil, _] => Ok(false),
+            [Value::BulkString(_), _] => Err(Fault::unsupported(
+                "the key has a value of more than one kilobyte, so it is not a lock. Delete it manually",
+            )),
+            _ => reply::count(answer),
+        },
+        other => Err(reply::unexpected(other)),
+    }
+}

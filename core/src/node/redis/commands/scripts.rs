@@ -1,0 +1,314 @@
+//! Builds the commands for a server, and defines the Lua scripts that most of them call.
+//!
+//! Each command has its bytes and the form of its reply. Times are sent as durations and not as points in time, because a
+//! server has its own clock. The exception is a delete that must not arrive late ([`force`]).
+//!
+//! Each file of `lua` begins with its contract. Scripts are loaded at connect and called by digest. They are loaded again
+//! if a server has lost them (`NOSCRIPT`). Running a script twice is safe, because commands may be sent again and
+//! deletes repeated.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::{Cmd, Value, cmd};
+
+use super::encode::RequestBuffer;
+use super::errors::is_unknown;
+use super::reply;
+use crate::node::redis::protocol::{Command, Expects, Purpose};
+
+use crate::node::fencing::SLACK;
+use crate::node::{Claim, Fencing, VoteParams};
+use once_cell::race::OnceBox;
+use redis::Script as Digest;
+
+/// The reply timeout of commands whose callers have no deadline. A server may be silent for that long.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Builds the call of a script. The reply ends with the echo.
+///
+/// A proxy that loses one reply shifts all later ones. Without the echo, a round could count another round's grant.
+pub(crate) fn script_call(
+    call: RequestBuffer,
+    echo: Arc<str>,
+    purpose: Purpose,
+    timeout: Duration,
+) -> Command {
+    let (bytes, expects) = (call.bytes(), Expects::Echo(echo));
+    Command { bytes, expects, purpose, timeout, untracked: false }
+}
+
+/// Builds the attempt to acquire one key without fencing, which needs no script. It consists of a `SET NX` and a read
+/// of the owner. The read also makes the server track the key, which must happen after the write.
+///
+/// It costs the server less than the script. The owner in the reply identifies the command. If the attempt is refused
+/// or fails, the script determines the result.
+pub(crate) fn attempt(claim: &Claim, params: VoteParams) -> Command {
+    let key = &claim.keys[0];
+    // Encoded in one piece, because almost every acquire uses it.
+    let mut both = RequestBuffer::with_room(10, 2 * key.len() + claim.token.len());
+    both.packed(b"*6\r\n$3\r\nSET\r\n").word(key).word(&*claim.token);
+    both.packed(b"$2\r\nNX\r\n$2\r\nPX\r\n").number(millis(params.ttl));
+    // One byte more than a token has, so that a longer value is recognized as foreign.
+    both.packed(b"*4\r\n$8\r\nGETRANGE\r\n").word(key).packed(b"$1\r\n0\r\n");
+    both.number(claim.token.len() as u64);
+    Command {
+        bytes: both.bytes(),
+        expects: Expects::Owner,
+        purpose: vote(claim, params, false),
+        timeout: params.timeout,
+        untracked: false,
+    }
+}
+
+/// Builds the acquire script, which acquires all keys or none. It supports fencing, and reports which keys are held.
+pub(crate) fn acquire_script(claim: &Claim, params: VoteParams, sent: bool) -> Command {
+    // The proposal and the minimum, one of which is 0. The script distinguishes a first vote from a heal by them.
+    let fence = match params.fencing {
+        Fencing::Off => None,
+        Fencing::Propose(fence) => Some([fence, 0]),
+        Fencing::AtLeast(fence) => Some([0, fence]),
+    };
+    let arguments = if fence.is_some() { 5 } else { 2 };
+    let mut call = scripts()[ACQUIRE].on(&lock_keys(claim, params), arguments);
+    call.word(&*claim.token).number(millis(params.ttl));
+    if let Some([proposed, least]) = fence {
+        call.number(proposed).number(least).number(micros(SLACK));
+    }
+    let token = Arc::clone(&claim.token);
+    let call = script_call(call, Arc::clone(&token), vote(claim, params, sent), params.timeout);
+    // With fencing the token alone is not a grant, because the fencing token is missing.
+    if fence.is_some() { call } else { Command { expects: Expects::Token(token), ..call } }
+}
+
+/// Returns the purpose of a vote. Both kinds may have set the token on a key when the connection breaks.
+pub(crate) fn vote(claim: &Claim, params: VoteParams, sent: bool) -> Purpose {
+    let token = Arc::clone(&claim.token);
+    if params.first { Purpose::FirstVote { token, sent } } else { Purpose::Heal(token) }
+}
+
+/// Builds the script that deletes the keys that the claim owns. With `stay`, it limits their TTL to that instead. The
+/// keys live for at most the given time before that.
+pub(crate) fn release_script(claim: &Claim, owed: Duration, stay: Option<Duration>) -> Command {
+    let mut call = scripts()[RELEASE].on(&claim.keys, 1 + usize::from(stay.is_some()));
+    call.word(&*claim.token);
+    if let Some(stay) = stay {
+        call.number(millis(stay));
+    }
+    let token = Arc::clone(&claim.token);
+    let purpose = Purpose::Delete { token: Arc::clone(&token), owed, until: None };
+    let call = script_call(call, Arc::clone(&token), purpose, TIMEOUT);
+    Command { expects: Expects::Token(token), ..call }
+}
+
+/// Builds the script that deletes the keys regardless of their owner, unless the server's clock has passed this time.
+fn force_script(keys: &[String], by: u64) -> Command {
+    let mut call = scripts()[FORCE].on(keys, 1);
+    call.number(by);
+    // If a server of a cluster redirects it, it starts again at the other server.
+    script_call(call, by.to_string().into(), forcing(keys, |_, _| None), TIMEOUT)
+}
+
+/// Returns the purpose of each command of a forced delete. `then` builds the next one from the reply.
+fn forcing(keys: &[String], then: fn(&[String], &Value) -> Option<Command>) -> Purpose {
+    Purpose::Force { keys: keys.into(), then }
+}
+
+/// Builds the delete, or reads the time in a script if a proxy does not support `TIME`.
+fn force_or_script(keys: &[String], answer: &Value) -> Option<Command> {
+    match answer {
+        Value::ServerError(error) if is_unknown(error) => Some(time_script(keys)),
+        _ => force_by(keys, answer),
+    }
+}
+
+/// Builds the script that reads the server's time, for a connection without `TIME`.
+fn time_script(keys: &[String]) -> Command {
+    let call = scripts()[FORCE].on(keys, 0);
+    let call = script_call(call, Arc::default(), forcing(keys, force_by), TIMEOUT);
+    Command { expects: Expects::Time, ..call }
+}
+
+/// Returns the same command for a connection that is closed at `TIME`.
+pub(crate) fn without_time(command: &Command) -> Option<Command> {
+    match (&command.purpose, &command.expects) {
+        (Purpose::Force { keys, .. }, Expects::Time) => Some(time_script(keys)),
+        _ => None,
+    }
+}
+
+/// Builds the delete, which is valid until the server's clock has passed the caller's timeout.
+fn force_by(keys: &[String], answer: &Value) -> Option<Command> {
+    let by = reply::time(answer)?.saturating_add(micros(TIMEOUT));
+    Some(force_script(keys, by))
+}
+
+/// Returns the keys of a script: the lock keys, followed by the fence keys with fencing.
+pub(crate) fn lock_keys(claim: &Claim, params: VoteParams) -> Cow<'_, [String]> {
+    match params.fencing {
+        Fencing::Off => Cow::Borrowed(&claim.keys),
+        _ => Cow::Owned([&*claim.keys, &*claim.fences].concat()),
+    }
+}
+
+/// Converts a time to microseconds for scripts, saturating.
+pub(crate) fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Converts a time to milliseconds for a TTL. At least 1, because servers reject 0.
+pub(crate) fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1)
+}
+
+/// Builds the script that extends the keys and keeps the fencing token from expiring. With `durable` it always writes,
+/// so that `WAIT` covers it.
+pub(crate) fn extend_script(claim: &Claim, params: VoteParams, durable: bool) -> Command {
+    let fence = match params.fencing {
+        Fencing::AtLeast(fence) => Some(fence),
+        _ => None,
+    };
+    let mut call =
+        scripts()[EXTEND].on(&lock_keys(claim, params), 3 + usize::from(fence.is_some()));
+    call.word(&*claim.token).number(millis(params.ttl)).number(durable.into());
+    if let Some(fence) = fence {
+        call.number(fence);
+    }
+    let token = Arc::clone(&claim.token);
+    let call = script_call(call, Arc::clone(&token), keep(params), params.timeout);
+    Command { expects: Expects::Token(token), ..call }
+}
+
+/// Returns the purpose of an extend. A check does not need replicas or disks.
+pub(crate) fn keep(params: VoteParams) -> Purpose {
+    if params.check { Purpose::Plain } else { Purpose::Keep(None) }
+}
+
+/// Builds the script that reads the holder of a key. The key is not tracked, because no caller waits for its change.
+pub(crate) fn inspect_script(key: &str) -> Command {
+    let call = scripts()[INSPECT].on(&[key.to_owned()], 0);
+    Command { untracked: true, ..script_call(call, key.into(), Purpose::Plain, TIMEOUT) }
+}
+
+/// Builds a delete of the keys regardless of their owner, in two commands. A delete that arrives late, after its caller
+/// got an error, could delete another client's new lock. Therefore the first command reads the server's time, and the
+/// second is valid only briefly.
+pub(crate) fn force(keys: &[String]) -> Command {
+    Command {
+        bytes: cmd("TIME").get_packed_command(),
+        // No other reply fits, so that a shifted one cannot become a deadline.
+        expects: Expects::Time,
+        purpose: forcing(keys, force_or_script),
+        timeout: TIMEOUT,
+        untracked: false,
+    }
+}
+
+/// Builds a `PING`. Any reply to it means that all earlier commands have their replies, even if `PING` is not allowed.
+pub(crate) fn ping() -> Command {
+    plain(&cmd("PING"), Purpose::Plain)
+}
+
+/// Builds a command with any reply and the default timeout.
+pub(crate) fn plain(command: &Cmd, purpose: Purpose) -> Command {
+    Command {
+        bytes: command.get_packed_command(),
+        expects: Expects::Anything,
+        purpose,
+        timeout: TIMEOUT,
+        untracked: false,
+    }
+}
+
+/// A script and its digest.
+pub(crate) struct Script {
+    /// The text to load.
+    pub(crate) text: String,
+    /// The SHA-1 of the text, by which `EVALSHA` calls it.
+    pub(crate) digest: String,
+    /// The encoded first two words of its call.
+    name: Vec<u8>,
+}
+
+impl Script {
+    /// Creates a script. Shared functions replace the line `--@values`, because scripts cannot call each other.
+    fn new(text: &str) -> Self {
+        let text = text.replace("--@values\n", include_str!("lua/values.lua"));
+        let digest = Digest::new(&text).get_hash().to_owned();
+        let mut call = RequestBuffer::with_room(2, digest.len());
+        call.word("EVALSHA").word(&digest);
+        Self { text, digest, name: call.bytes() }
+    }
+
+    /// Begins the call on these keys. The arguments follow.
+    pub(crate) fn on(&self, keys: &[String], arguments: usize) -> RequestBuffer {
+        let long = keys.iter().map(String::len).sum::<usize>() + TOKEN;
+        let mut call = self.call(keys.len(), arguments, long);
+        call.words(keys);
+        call
+    }
+
+    /// Begins the call on this number of keys and arguments, which follow. `long` is their total length.
+    pub(crate) fn call(&self, keys: usize, arguments: usize, long: usize) -> RequestBuffer {
+        let words = 3 + keys + arguments;
+        let mut call = RequestBuffer::with_room(words, long + self.name.len());
+        call.request(words).packed(&self.name).number(keys as u64);
+        call
+    }
+}
+
+/// Converts a call by digest into a call with the full script, for servers that do not store scripts. `None` for other
+/// commands.
+pub(crate) fn in_full<'a>(mut words: impl Iterator<Item = &'a [u8]>) -> Option<Vec<u8>> {
+    words.next().filter(|name| *name == b"EVALSHA")?;
+    let digest = words.next()?;
+    let script = scripts().iter().find(|script| script.digest.as_bytes() == digest)?;
+    let rest: Vec<_> = words.collect();
+    let long = rest.iter().map(|word| word.len()).sum::<usize>() + script.text.len();
+    let mut call = RequestBuffer::with_room(2 + rest.len(), long);
+    call.request(2 + rest.len()).word("EVAL").word(&script.text);
+    rest.iter().for_each(|word| {
+        call.word(word);
+    });
+    Some(call.bytes())
+}
+
+/// The longest argument of a script.
+const TOKEN: usize = 40;
+
+/// Acquires keys. This and the following constants are positions in [`scripts`].
+pub(crate) const ACQUIRE: usize = 0;
+/// Extends keys of the claim.
+pub(crate) const EXTEND: usize = 1;
+/// Extends keys of many leases.
+pub(crate) const EXTEND_MANY: usize = 2;
+/// Deletes keys of the claim.
+pub(crate) const RELEASE: usize = 3;
+/// Deletes keys of many leases.
+pub(crate) const RELEASE_MANY: usize = 4;
+/// Reads the holder of a key.
+pub(crate) const INSPECT: usize = 5;
+/// Deletes keys regardless of their owner.
+pub(crate) const FORCE: usize = 6;
+
+/// Returns all scripts, in the order of these constants.
+///
+/// Threads that call this first at the same time each create them, and one result is kept. With a lock instead, a
+/// process that is forked meanwhile would find it locked forever.
+pub(crate) fn scripts() -> &'static [Script; 7] {
+    static SCRIPTS: OnceBox<[Script; 7]> = OnceBox::new();
+    SCRIPTS.get_or_init(|| Box::new(all()))
+}
+
+fn all() -> [Script; 7] {
+    [
+        Script::new(include_str!("lua/acquire.lua")),
+        Script::new(include_str!("lua/extend.lua")),
+        Script::new(include_str!("lua/extend_many.lua")),
+        Script::new(include_str!("lua/release.lua")),
+        Script::new(include_str!("lua/release_many.lua")),
+        Script::new(include_str!("lua/inspect.lua")),
+        Script::new(include_str!("lua/force.lua")),
+    ]
+}

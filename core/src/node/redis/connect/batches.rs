@@ -1,0 +1,125 @@
+//! Sends commands in batches and reads their replies, on a connection without a command queue.
+//!
+//! The handshake, the connection for notifications and the connections to sentinels use it. The replies have the order
+//! of the batch.
+
+use std::time::Duration;
+
+use redis::{Cmd, Value};
+
+use crate::clock::{Clock, SystemClock};
+use crate::node::Fault;
+use crate::node::redis::io::open::open;
+use crate::node::redis::io::socket::Socket;
+use crate::node::redis::protocol::Parser;
+use crate::node::redis::url::Endpoint;
+
+/// The maximum length of a reply. A longer one is an error, so that it takes no memory. `INFO` takes a few KiB.
+const LARGEST: usize = 64 << 10;
+
+/// An open connection, and the bytes that were read after the last reply.
+pub(crate) struct BatchConnection {
+    /// The socket. It is logged in once the handshake has completed.
+    pub(crate) socket: Socket,
+    /// The parser, which may hold a push that directly followed the handshake.
+    pub(crate) parser: Parser,
+    /// Whether the server closed the connection instead of replying. It may not support a command.
+    pub(crate) hung_up: bool,
+    /// The shortest time between a batch and its last reply. `None` before the first one.
+    pub(crate) round_trip: Option<Duration>,
+}
+
+impl BatchConnection {
+    /// Opens a connection without a login.
+    pub(crate) async fn open(endpoint: &Endpoint) -> Result<Self, Fault> {
+        let socket = open(endpoint).await.map_err(|error| {
+            Fault::new("cannot connect: ").saying(&error.to_string(), "").by(&error)
+        })?;
+        Ok(Self { socket, parser: Parser::default(), hung_up: false, round_trip: None })
+    }
+
+    /// Sends all commands at once. Returns one reply for each, without pushes.
+    ///
+    /// If the future is dropped early, replies are outstanding and the connection cannot be used.
+    pub(crate) async fn ask(&mut self, commands: &[Cmd]) -> Result<Vec<Value>, Fault> {
+        let sent = SystemClock.now();
+        self.tell(commands).await?;
+        let mut answers = Vec::with_capacity(commands.len());
+        while answers.len() < commands.len() {
+            match self.next().await? {
+                // Changes before the connection was ready are reported as "all" afterwards.
+                Value::Push { .. } => {}
+                value => answers.push(value),
+            }
+        }
+        let took = SystemClock.now().since(sent);
+        self.round_trip = Some(self.round_trip.map_or(took, |shortest| shortest.min(took)));
+        Ok(answers)
+    }
+
+    /// Sends all commands at once, and reads nothing.
+    pub(crate) async fn tell(&mut self, commands: &[Cmd]) -> Result<(), Fault> {
+        let bytes: Vec<u8> = commands.iter().flat_map(Cmd::get_packed_command).collect();
+        match self.socket.send(&bytes).await {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.refused_write(error).await),
+        }
+    }
+
+    /// Returns why writing failed. With TLS the server may have sent the reason.
+    async fn refused_write(&mut self, error: std::io::Error) -> Fault {
+        if self.socket.is_tls()
+            && let Err(reason) = self.socket.receive(&mut self.parser.unread).await
+        {
+            return self.broken(&reason);
+        }
+        self.broken(&error)
+    }
+
+    /// The error of a connection that ended during the handshake.
+    fn broken(&mut self, error: &std::io::Error) -> Fault {
+        // An inner error means that the server has sent the reason.
+        self.hung_up = self.parser.partial() == 0 && error.get_ref().is_none();
+        Fault::new(format!("the connection broke: {}", self.socket.explained(error))).by(error)
+    }
+
+    /// Reads the next reply or push. Dropping the future loses nothing.
+    pub(crate) async fn next(&mut self) -> Result<Value, Fault> {
+        loop {
+            match self.parser.next() {
+                Ok(Some(value)) => return Ok(value),
+                Ok(None) if self.parser.partial() > LARGEST => {
+                    return Err(Fault::new("the reply to the greeting is too large"));
+                }
+                Ok(None) => {
+                    let read = match self.socket.receive(&mut self.parser.unread).await {
+                        Ok(read) => read,
+                        Err(error) => return Err(self.broken(&error)),
+                    };
+                    if read == 0 {
+                        self.hung_up = self.parser.partial() == 0;
+                        return Err(Fault::new(
+                            "the server closed the connection during the greeting",
+                        ));
+                    }
+                    if self.parser.partial() == 0 && is_tls_record(&self.parser.unread) {
+                        return Err(Fault::new(
+                            "the server uses TLS on this port. Write rediss:// instead of redis://",
+                        ));
+                    }
+                    self.parser.count_read(read);
+                }
+                Err(_) => {
+                    return Err(Fault::new(
+                        "the reply to the greeting is not in the Redis protocol",
+                    ));
+                }
+            }
+        }
+    }
+}
+
+/// Whether it begins with a TLS alert of any version, which a TLS server sends to a plain client.
+fn is_tls_record(bytes: &[u8]) -> bool {
+    matches!(bytes, [0x15, 3, ..])
+}

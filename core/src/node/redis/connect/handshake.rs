@@ -1,0 +1,383 @@
+//! Performs the handshake of a connection: login, protocol, server age, permissions and scripts.
+//!
+//! Every feature that locks need is checked here in one pipelined batch. A missing feature is then reported at connect
+//! and not at the first lock.
+
+use std::time::Duration;
+
+use redis::{Cmd, ServerError, Value, cmd};
+
+use super::batches::BatchConnection;
+use super::login::{Without, connect, no_redis, refused};
+use super::rights::Needs;
+use crate::error::seconds;
+use crate::node::Fault;
+use crate::node::credentials::{Granted, Provider};
+use crate::node::redis::commands::errors::{has_code, is_unsupported, text_of, words};
+use crate::node::redis::commands::scriptless::Delete;
+use crate::node::redis::commands::scripts::scripts;
+use crate::node::redis::url::Endpoint;
+
+/// A connection that is ready for locks.
+pub(crate) struct Greeting {
+    /// The open connection, with any bytes that were read after the handshake.
+    pub(crate) connection: BatchConnection,
+    /// Whether the server pushes changed keys.
+    pub(crate) pushes: bool,
+    /// How long the server must not take first votes. `None` if its age cannot be read.
+    pub(crate) votes_in: Option<Duration>,
+    /// The run ID of the server, if it reports one.
+    pub(crate) run_id: Option<String>,
+    /// Whether the server belongs to a cluster, if it reports that.
+    pub(crate) clustered: Option<bool>,
+    /// The eviction policy of the server, if it reports that.
+    pub(crate) eviction: Option<String>,
+    /// The ID of this connection at the server, if it reports one. The next connection uses it to close this one.
+    pub(crate) id: Option<i64>,
+    /// The credentials of the login and their provider, if there is one.
+    pub(crate) login: Option<(Provider, Granted)>,
+    /// How the server deletes without a script, if that is used.
+    pub(crate) deletes_by: Option<Delete>,
+    /// What the server, or a proxy in front of it, does not support.
+    pub(crate) without: Without,
+}
+
+/// The error for an attempt that exceeded its time limit.
+pub(crate) fn too_long(within: Duration) -> Fault {
+    Fault::new(format!("no connection within {}", seconds(within)))
+}
+
+/// Connects and performs the handshake. With `primary`, a replica is an error.
+pub(crate) async fn open(
+    endpoint: &Endpoint,
+    primary: bool,
+    guard: Duration,
+    needs: &Needs,
+) -> Result<Greeting, Fault> {
+    let greeted = greet(endpoint, primary, guard, needs).await;
+    greeted.map_err(|fault| endpoint.redact_fault(fault))
+}
+
+/// Connects and sends the requests of the handshake. If the server closes the connection twice, only the requests that
+/// locks need are sent.
+async fn ask_all(
+    endpoint: &Endpoint,
+    primary: bool,
+    needs: &Needs,
+) -> Result<HandshakeReplies, Fault> {
+    let (mut without, mut hung_up) = (Without::default(), false);
+    loop {
+        let (mut connection, hello) = connect(endpoint, &mut without).await?;
+        let mut steps = steps(endpoint, hello.is_some(), needs, without.extras);
+        if primary {
+            // Sent first, because the other replies of a replica do not matter.
+            steps.insert(0, (Step::Role, cmd("ROLE")));
+        }
+        let commands: Vec<Cmd> = steps.iter().map(|(_, command)| command.clone()).collect();
+        match connection.ask(&commands).await {
+            Ok(answers) => {
+                let answers = steps.into_iter().map(|(step, _)| step).zip(answers).collect();
+                return Ok(HandshakeReplies { connection, hello, answers, without });
+            }
+            Err(_) if connection.hung_up && !without.extras => {
+                without.extras = hung_up;
+                without.doubtful |= hung_up;
+                hung_up = true;
+            }
+            Err(fault) => return Err(fault),
+        }
+    }
+}
+
+struct HandshakeReplies {
+    connection: BatchConnection,
+    hello: Option<Option<i64>>,
+    answers: Vec<(Step, Value)>,
+    without: Without,
+}
+
+/// Does the same as [`open`], with the server's unredacted text in errors.
+async fn greet(
+    endpoint: &Endpoint,
+    primary: bool,
+    guard: Duration,
+    needs: &Needs,
+) -> Result<Greeting, Fault> {
+    // Requested before the connection is opened, because servers close an idle connection without a login.
+    let granted = endpoint.granted().await?;
+    let login = granted.as_ref().map(|granted| endpoint.with_login(&granted.credentials));
+    let endpoint = login.as_ref().unwrap_or(endpoint);
+    let HandshakeReplies { mut connection, hello, answers, mut without } =
+        ask_all(endpoint, primary, needs).await?;
+    let mut found = Found { id: hello.flatten(), ..Found::default() };
+    for (step, answer) in answers {
+        found.note(endpoint, needs, step, answer)?;
+    }
+    without.digests = without.extras;
+    if let (Some(fault), true) = (found.no_digests.take(), found.lacking.is_empty()) {
+        let answer = connection.ask(&[needs.eval()]).await?.remove(0);
+        found.lacking.extend(needs.lack_eval(&answer, fault));
+        without.digests = true;
+    }
+    without.tracking = !found.pushes;
+    // Checked before missing features, because a Sentinel is not a data server at all.
+    let clustered = is_clustered(&found.about, endpoint)?;
+    found.lacking.into_iter().next().map_or(Ok(()), Err)?;
+    let (about, id, pushes) = (found.about, found.id, found.pushes);
+    let own = |name| field(&about, name).map(str::to_owned);
+    Ok(Greeting {
+        connection,
+        pushes,
+        votes_in: votes_in(&about, guard),
+        run_id: own("run_id"),
+        clustered,
+        eviction: own("maxmemory_policy"),
+        id,
+        login: endpoint.provider.clone().zip(granted),
+        deletes_by: needs.delete(&found.deletes, found.named)?,
+        without,
+    })
+}
+
+/// The results of the handshake.
+#[derive(Default)]
+struct Found {
+    pushes: bool,
+    about: String,
+    id: Option<i64>,
+    deletes: Vec<(Delete, Value)>,
+    /// Whether `PING` returns its argument.
+    named: bool,
+    /// Missing features that locks need.
+    lacking: Vec<Fault>,
+    /// Why scripts must be sent in full.
+    no_digests: Option<Fault>,
+}
+
+impl Found {
+    /// Handles the reply to one step. Returns an error if this is the wrong server.
+    fn note(
+        &mut self,
+        endpoint: &Endpoint,
+        needs: &Needs,
+        step: Step,
+        answer: Value,
+    ) -> Result<(), Fault> {
+        match (step, answer) {
+            (Step::Role, role) => is_primary(&role)?,
+            (Step::Script, Value::ServerError(error)) if has_code(&error) => {
+                self.lacking.push(refused(&error));
+            }
+            // The first error is about `SCRIPT LOAD` and explains more than the later ones.
+            (Step::Script, Value::ServerError(error)) => {
+                self.no_digests.get_or_insert_with(|| refused(&error));
+            }
+            (Step::Right("EVALSHA"), answer) if is_unsupported(&answer) => {
+                self.no_digests = self.no_digests.take().or(needs.lack("EVALSHA", &answer));
+            }
+            (Step::Database, Value::ServerError(error)) => {
+                self.lacking.push(no_database(endpoint.db, &error));
+            }
+            (Step::Right(name), answer) => self.lacking.extend(needs.lack(name, &answer)),
+            (Step::Delete(by), answer) => self.deletes.push((by, answer)),
+            (Step::Named, answer) => {
+                self.named = text(&answer) == NAMED;
+                self.lacking.extend(needs.lack("PING", &answer).filter(|_| !needs.scripts()));
+            }
+            // Without tracking locks still work, and waiters poll.
+            (Step::Tracking, answer) => self.pushes = answer == Value::Okay,
+            (Step::About, answer) => self.about.push_str(&text(&answer)),
+            (Step::Id, Value::Int(own)) => self.id = Some(own),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// Returns an error unless the reply to `ROLE` is that of a primary.
+fn is_primary(role: &Value) -> Result<(), Fault> {
+    match role {
+        Value::Array(parts) if parts.first().is_some_and(|role| words(role) == "master") => Ok(()),
+        Value::Array(parts) => {
+            let role = parts.first().map(words).unwrap_or_default();
+            Err(Fault::new("the sentinels report it as the primary, but its role is ")
+                .saying(&role, ""))
+        }
+        Value::ServerError(error) => Err(refused(error)),
+        other => Err(no_redis(other)),
+    }
+}
+
+/// The errors of Redis and Valkey for a database that does not exist.
+const NO_DATABASE: [&str; 3] = [
+    "ERR DB index is out of range",
+    "ERR invalid DB index",
+    "ERR SELECT is not allowed in cluster mode",
+];
+
+/// The error of a server that refuses `SELECT`.
+fn no_database(db: i64, error: &ServerError) -> Fault {
+    let said = text_of(error);
+    // Other errors with this code come from a proxy whose server is down.
+    if !NO_DATABASE.iter().any(|words| said.starts_with(words)) {
+        return refused(error);
+    }
+    let text = format!("cannot select database {db}; the server replied ");
+    let hint = " (use a lower number, or raise `databases` in the server's configuration)";
+    Fault::new(text).saying(&said, hint).refused()
+}
+
+/// Returns whether the server belongs to a cluster, if it reports that. A Sentinel is an error, because this URL is for
+/// data servers.
+fn is_clustered(about: &str, endpoint: &Endpoint) -> Result<Option<bool>, Fault> {
+    // Valkey uses another name for this field.
+    match field(about, "redis_mode").or_else(|| field(about, "server_mode")) {
+        Some("sentinel") => {
+            let scheme = if endpoint.is_tls() { "rediss" } else { "redis" };
+            Err(Fault::invalid(format!(
+                "it is a Redis Sentinel, which stores no locks. Use {scheme}+sentinel://host:port/service"
+            )))
+        }
+        mode => Ok(mode.map(|mode| mode == "cluster")),
+    }
+}
+
+/// Returns how long the node must wait before it may vote. Uptimes are reported in whole seconds, rounded down. Returns
+/// `None` if the uptime cannot be read, as on a server whose clock went back before its start.
+pub(crate) fn votes_in(about: &str, guard: Duration) -> Option<Duration> {
+    let uptime = Duration::from_secs(field(about, "uptime_in_seconds")?.parse().ok()?);
+    // The second that rounding may have removed.
+    Some((guard_time(guard) + Duration::from_secs(1)).saturating_sub(uptime))
+}
+
+/// Returns how long a server takes no first vote after it may have lost data.
+pub(crate) fn guard_time(guard: Duration) -> Duration {
+    // The clocks of lease holders may be up to 1 % slower than ours, as in the drift of a lease.
+    guard.mul_f64(1.01)
+}
+
+/// Returns the text of a reply to `INFO`, or an empty text.
+pub(crate) fn text(info: &Value) -> String {
+    match info {
+        Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        Value::VerbatimString { text, .. } => text.clone(),
+        _ => String::new(),
+    }
+}
+
+/// Returns the value of a field of an `INFO` section.
+pub(crate) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    Some(line.trim())
+}
+
+/// The argument that `PING` must return.
+pub(crate) const NAMED: &str = "x";
+
+/// Sets the name of the connection, which `CLIENT LIST` shows to find the cause of a load.
+pub(crate) fn named(endpoint: &Endpoint) -> Cmd {
+    cmd("CLIENT").arg("SETNAME").arg(&endpoint.client_name).clone()
+}
+
+/// The purpose of a request.
+pub(crate) enum Step {
+    /// An error is ignored.
+    Optional,
+    /// Whether the server is a primary, if that is required.
+    Role,
+    /// Whether the server stores scripts.
+    Script,
+    /// Whether the database exists.
+    Database,
+    /// Whether the server pushes changes.
+    Tracking,
+    /// Whether the user may run this command.
+    Right(&'static str),
+    /// Whether the server supports this delete.
+    Delete(Delete),
+    /// Whether `PING` returns its argument.
+    Named,
+    /// The server's description.
+    About,
+    /// The ID of the connection at the server.
+    Id,
+}
+
+/// Returns the requests with their purposes. With `minimal`, only those that locks need.
+pub(crate) fn steps(
+    endpoint: &Endpoint,
+    resp3: bool,
+    needs: &Needs,
+    minimal: bool,
+) -> Vec<(Step, Cmd)> {
+    let trial = |(name, try_it)| (Step::Right(name), try_it);
+    if minimal {
+        let select = cmd("SELECT").arg(endpoint.db).clone();
+        let select = (endpoint.db != 0).then_some((Step::Database, select));
+        return select.into_iter().chain(needs.trials(false).into_iter().map(trial)).collect();
+    }
+    let mut steps = vec![(Step::Optional, named(endpoint))];
+    // Separate from the name that users choose. Supported since Redis 7.2.
+    for (what, value) in [("LIB-NAME", "redlock"), ("LIB-VER", env!("CARGO_PKG_VERSION"))] {
+        let about_us = cmd("CLIENT").arg("SETINFO").arg(what).arg(value).clone();
+        steps.push((Step::Optional, about_us));
+    }
+    if endpoint.db != 0 {
+        steps.push((Step::Database, cmd("SELECT").arg(endpoint.db).clone()));
+    }
+    for section in ["server", "memory"] {
+        steps.push((Step::About, about(section)));
+    }
+    if needs.scripts() {
+        // Loaded at every connect, so that `EVALSHA` fails only after a flush of the scripts.
+        steps.extend(load_scripts().map(|load| (Step::Script, load)));
+    }
+    steps.extend(needs.trials(true).into_iter().map(trial));
+    let deletes = needs.deletes();
+    if !deletes.is_empty() {
+        steps.push((Step::Named, cmd("PING").arg(NAMED).clone()));
+    }
+    steps.extend(deletes.into_iter().map(|(by, try_it)| (Step::Delete(by), try_it)));
+    // Enabled after the trials, so that the server does not track their key.
+    if resp3 {
+        // With `OPTOUT` the server tracks every key that is read, unless `CACHING NO` precedes the read. `NOLOOP`
+        // excludes our own changes.
+        let tracking = ["TRACKING", "ON", "OPTOUT", "NOLOOP"];
+        steps.push((Step::Tracking, cmd("CLIENT").arg(&tracking).clone()));
+    } else {
+        steps.push((Step::Id, cmd("CLIENT").arg("ID").clone()));
+    }
+    steps
+}
+
+/// Requests a section of `INFO`.
+pub(crate) fn about(section: &str) -> Cmd {
+    cmd("INFO").arg(section).clone()
+}
+
+/// Loads the scripts into the server.
+pub(crate) fn load_scripts() -> impl Iterator<Item = Cmd> {
+    scripts().iter().map(|script| cmd("SCRIPT").arg("LOAD").arg(&script.text).clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::Remedy;
+
+    #[test]
+    fn only_known_errors_mean_that_a_database_is_missing() {
+        for (reply, remedy) in [
+            ("-ERR DB index is out of range", Remedy::Refused),
+            ("-ERR invalid DB index", Remedy::Refused),
+            ("-ERR SELECT is not allowed in cluster mode", Remedy::Refused),
+            ("-ERR the database is not reachable", Remedy::Retry),
+            ("-ERR no server could be selected", Remedy::Retry),
+            ("-LOADING Redis is loading the dataset in memory", Remedy::Retry),
+        ] {
+            let value = redis::parse_redis_value(format!("{reply}\r\n").as_bytes());
+            let Ok(Value::ServerError(error)) = value else { panic!("{reply}: {value:?}") };
+            assert_eq!(no_database(9, &error).remedy(), remedy, "{reply}");
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! Opens the connection to a server, logs in, and selects the protocol.
+//!
+//! A server, or a proxy in front of it, may not support `HELLO` or other commands. That is detected by an error without a
+//! code, or by the end of the connection. The latter may have another cause, so
+//! [`connection_task::features`](super::super::connection_task::features) checks it again later.
+
+use redis::{ServerError, Value, cmd};
+
+use super::batches::BatchConnection;
+use crate::node::Fault;
+use crate::node::redis::commands::errors::{
+    has_code, is_full, is_unknown, refusal, text_of, words,
+};
+use crate::node::redis::url::Endpoint;
+
+/// The features that a connection does not use, because the server, or a proxy in front of it, does not support them.
+#[derive(Clone, Copy, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is one thing that may be missing")]
+pub(crate) struct Without {
+    /// `HELLO`. The connection uses RESP2.
+    pub(crate) hello: bool,
+    /// All features that locks do not need: connection names, `INFO`, `SCRIPT`, `CLIENT TRACKING`.
+    pub(crate) extras: bool,
+    /// `CLIENT TRACKING`. Without it the server sends no notifications.
+    pub(crate) tracking: bool,
+    /// `SCRIPT LOAD` and `EVALSHA`. Scripts are sent in full.
+    pub(crate) digests: bool,
+    /// Whether the server may support one of them after all, because it did not report an unknown command.
+    pub(crate) doubtful: bool,
+}
+
+impl Without {
+    /// Whether a feature is used that `other` does not use.
+    pub(crate) fn improves(self, other: Self) -> bool {
+        (other.hello && !self.hello)
+            || (other.extras && !self.extras)
+            || (other.tracking && !self.tracking)
+            || (other.digests && !self.digests)
+    }
+
+    /// Returns the missing commands and the consequences, or `None` if nothing is missing.
+    pub(crate) fn described(self) -> Option<(String, String)> {
+        let missing = [
+            (self.hello, "HELLO", None),
+            (self.extras, "CLIENT SETNAME, INFO", Some("the server's age is unknown")),
+            (
+                self.tracking,
+                "CLIENT TRACKING",
+                Some("waiting callers poll, and a loss is only detected at the next renewal"),
+            ),
+            (self.digests, "SCRIPT LOAD", Some("scripts are sent in full by EVAL")),
+        ];
+        let missing: Vec<_> = missing.into_iter().filter(|(missing, ..)| *missing).collect();
+        let commands: Vec<_> = missing.iter().map(|(_, command, _)| *command).collect();
+        let effects: Vec<_> = missing.iter().filter_map(|(.., effect)| *effect).collect();
+        (!missing.is_empty()).then(|| (commands.join(", "), effects.join(", ")))
+    }
+}
+
+/// Connects and logs in. With RESP3 it also returns the connection's ID, if the server reports it.
+///
+/// Some proxies close the connection at an unsupported command. If that happens at `HELLO` twice, it is not used.
+pub(crate) async fn connect(
+    endpoint: &Endpoint,
+    without: &mut Without,
+) -> Result<(BatchConnection, Option<Option<i64>>), Fault> {
+    let mut why = None;
+    for _ in 0..2 {
+        if without.hello {
+            break;
+        }
+        let mut connection = BatchConnection::open(endpoint).await?;
+        // Sent first and alone, because it determines the protocol of later replies.
+        match log_in(&mut connection, endpoint).await {
+            Ok(Protocol::Resp3(id)) => return Ok((connection, Some(id))),
+            Ok(Protocol::Resp2) => return Ok((connection, None)),
+            Ok(Protocol::WithoutHello { doubtful }) => {
+                (without.hello, without.doubtful) = (true, without.doubtful || doubtful);
+                return Ok((connection, None));
+            }
+            Err(fault) if connection.hung_up => why = Some(fault),
+            Err(fault) => return Err(fault),
+        }
+    }
+    let mut connection = BatchConnection::open(endpoint).await?;
+    log_in_without_hello(&mut connection, endpoint).await.map_err(|fault| {
+        if !connection.hung_up {
+            return fault;
+        }
+        let fault = why.unwrap_or(fault);
+        // A server that expects TLS may close a plain connection without a reply.
+        if endpoint.is_tls() {
+            fault
+        } else {
+            fault.hinting("if this is a TLS port, write rediss:// instead of redis://")
+        }
+    })?;
+    // Only the end of a connection was the reason, unless an earlier call found another one.
+    without.doubtful |= !std::mem::replace(&mut without.hello, true);
+    Ok((connection, None))
+}
+
+/// The protocol of a connection.
+pub(crate) enum Protocol {
+    /// RESP3, and the connection's ID, if the server reports it.
+    Resp3(Option<i64>),
+    /// RESP2, as the URL requires.
+    Resp2,
+    /// RESP2 without `HELLO`. `doubtful` means that the server may support it after all.
+    WithoutHello { doubtful: bool },
+}
+
+/// Logs in. Without `HELLO` it uses RESP2, without notifications.
+pub(crate) async fn log_in(
+    connection: &mut BatchConnection,
+    endpoint: &Endpoint,
+) -> Result<Protocol, Fault> {
+    if endpoint.parameters.protocol == Some(2) {
+        return authenticate(connection, endpoint).await.map(|()| Protocol::Resp2);
+    }
+    let mut refusal = match hello(connection, endpoint, true).await? {
+        Ok(id) => return Ok(Protocol::Resp3(id)),
+        Err(error) => error,
+    };
+    if is_full(&refusal) {
+        return Err(no_room());
+    }
+    // An error code refers to this login, so a wrong password is not sent twice. Other errors may mean that a server
+    // before Redis 6, or a proxy, does not support the command, or not before `AUTH`.
+    let with_password = endpoint.password.is_some();
+    let before_auth = refusal.code() == "NOAUTH" && with_password;
+    let refused = if with_password { login_refused } else { refused };
+    if has_code(&refusal) && refusal.code() != "NOPROTO" && !before_auth {
+        return Err(refused(&refusal));
+    }
+    let logged_in = log_in_without_hello(connection, endpoint).await;
+    // The first refusal explains more than the end of the connection after it.
+    logged_in.map_err(|fault| if connection.hung_up { refused(&refusal) } else { fault })?;
+    if before_auth {
+        match hello(connection, endpoint, false).await? {
+            Ok(id) => return Ok(Protocol::Resp3(id)),
+            Err(error) => refusal = error,
+        }
+    }
+    let doubtful = refusal.code() != "NOPROTO" && !is_unknown(&refusal);
+    Ok(Protocol::WithoutHello { doubtful })
+}
+
+/// Requests RESP3, with or without the login.
+async fn hello(
+    connection: &mut BatchConnection,
+    endpoint: &Endpoint,
+    login: bool,
+) -> Result<Result<Option<i64>, ServerError>, Fault> {
+    let mut hello = cmd("HELLO");
+    hello.arg(3);
+    if let Some(password) = endpoint.password.as_ref().filter(|_| login) {
+        // `HELLO` requires a user name. A password alone logs in as `default`.
+        hello.arg("AUTH").arg(endpoint.username.as_deref().unwrap_or("default")).arg(password);
+    }
+    match connection.ask(&[hello]).await?.remove(0) {
+        Value::Map(words) => Ok(Ok(own_id(&words))),
+        // RESP3 requested, but the reply has the form of RESP2. Pushes are tried, and the ID is unknown.
+        Value::Array(_) => Ok(Ok(None)),
+        Value::ServerError(error) => Ok(Err(error)),
+        other if login && endpoint.password.is_some() => Err(login_answered(&other)),
+        other => Err(no_redis(&other)),
+    }
+}
+
+/// Logs in over a connection without support for `HELLO`. Any reply shows that the server works, unless the server has
+/// no room for the connection.
+pub(crate) async fn log_in_without_hello(
+    connection: &mut BatchConnection,
+    endpoint: &Endpoint,
+) -> Result<(), Fault> {
+    if endpoint.password.is_some() {
+        return authenticate(connection, endpoint).await;
+    }
+    match connection.ask(&[cmd("PING")]).await?.remove(0) {
+        Value::ServerError(error) if is_full(&error) => Err(no_room()),
+        _ => Ok(()),
+    }
+}
+
+/// Logs in with RESP2. The ID is requested later.
+async fn authenticate(connection: &mut BatchConnection, endpoint: &Endpoint) -> Result<(), Fault> {
+    let Some(password) = &endpoint.password else { return Ok(()) };
+    let mut auth = cmd("AUTH");
+    if let Some(username) = &endpoint.username {
+        auth.arg(username);
+    }
+    auth.arg(password);
+    match connection.ask(&[auth]).await?.remove(0) {
+        Value::Okay => Ok(()),
+        Value::ServerError(error) if is_full(&error) => Err(no_room()),
+        Value::ServerError(error) => Err(login_refused(&error)),
+        other => Err(login_answered(&other)),
+    }
+}
+
+/// What the errors of Redis mean that refuse a login. The first three have no separate code.
+const REFUSALS: [(&str, &str); 7] = [
+    ("ERR invalid password", "the password is wrong"),
+    ("ERR Client sent AUTH, but no password is set", NO_PASSWORD),
+    ("ERR AUTH <password> called without any password configured", NO_PASSWORD),
+    ("WRONGPASS", "the user or the password is wrong, or the user is disabled"),
+    ("NOAUTH", "the login is missing"),
+    ("NOPERM", "the user may not log in here"),
+    ("DENIED", "the server is in protected mode"),
+];
+const NO_PASSWORD: &str =
+    "the server has no password; remove it from the node's URL, or add a user";
+/// Further codes that are shown. Any other word may be a part of the password.
+const CODES: [&str; 6] = ["BUSY", "CLUSTERDOWN", "ERR", "LOADING", "MASTERDOWN", "NOPROTO"];
+
+/// The error of a server that refuses a login. It does not show the server's text, which may repeat a part of the
+/// password, or the password in another spelling.
+pub(crate) fn login_refused(error: &ServerError) -> Fault {
+    let text = text_of(error);
+    let known = REFUSALS.iter().find(|(words, _)| text.starts_with(words));
+    if let Some((words, meaning)) = known {
+        let code = words.split(' ').next().unwrap_or_default();
+        return Fault::new(format!("the server replied {code} ({meaning})")).refused();
+    }
+    let code = CODES.into_iter().find(|code| *code == error.code()).unwrap_or("an error");
+    Fault::new(format!(
+        "the server replied to the login with {code}. Its text is not shown, because it may repeat the password"
+    ))
+}
+
+/// The error of a server that replies to a login with something else. It does not show the reply for the same reason.
+fn login_answered(value: &Value) -> Fault {
+    let kind = match value {
+        Value::SimpleString(_) | Value::BulkString(_) | Value::VerbatimString { .. } => "a text",
+        Value::Int(_) | Value::Double(_) => "a number",
+        _ => "another value",
+    };
+    Fault::new(format!(
+        "the server replied to the login with {kind}. Check that it is a Redis server"
+    ))
+}
+
+/// The error of a server that has no room for another connection.
+fn no_room() -> Fault {
+    Fault::new("the server replied ERR max number of clients reached")
+}
+
+/// Returns the server's ID of this connection. The next connection uses it to close this one.
+fn own_id(words: &[(Value, Value)]) -> Option<i64> {
+    words.iter().find_map(|(word, value)| match (word, value) {
+        (Value::BulkString(word), Value::Int(id)) if word == b"id" => Some(*id),
+        (Value::SimpleString(word), Value::Int(id)) if word == "id" => Some(*id),
+        _ => None,
+    })
+}
+
+/// The error of a server that refuses a required step.
+pub(crate) fn refused(error: &ServerError) -> Fault {
+    refusal(&text_of(error))
+}
+
+/// The error for a reply of another protocol. It shows the text, by which an HTTP server can be recognized.
+pub(crate) fn no_redis(value: &Value) -> Fault {
+    let said = words(value);
+    Fault::new("the server replied to the greeting with ")
+        .saying(&said, ". Check that it is a Redis server")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::Remedy;
+
+    #[test]
+    fn only_known_errors_are_refusals_of_the_login() {
+        for (reply, remedy) in [
+            ("-WRONGPASS invalid username-password pair or user is disabled.", Remedy::Refused),
+            ("-NOAUTH Authentication required.", Remedy::Refused),
+            ("-ERR invalid password", Remedy::Refused),
+            ("-ERR Client sent AUTH, but no password is set", Remedy::Refused),
+            (
+                "-ERR AUTH <password> called without any password configured for the default user.",
+                Remedy::Refused,
+            ),
+            ("-ERR the password service is not reachable", Remedy::Retry),
+            ("-ERR upstream failure", Remedy::Retry),
+            ("-LOADING Redis is loading the dataset in memory", Remedy::Retry),
+        ] {
+            let value = redis::parse_redis_value(format!("{reply}\r\n").as_bytes());
+            let Ok(Value::ServerError(error)) = value else { panic!("{reply}: {value:?}") };
+            assert_eq!(login_refused(&error).remedy(), remedy, "{reply}");
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! Opens a connection: one attempt, from the search for the server to a connection that is ready for locks.
+//!
+//! It finds the server, connects and logs in ([`login`]), checks the features that locks need ([`handshake`],
+//! [`rights`]), and closes the previous connection. [`super::node_task`] decides when to try.
+
+pub(super) mod batches;
+pub(super) mod handshake;
+pub(super) mod login;
+pub(super) mod rights;
+
+use std::collections::HashMap;
+use std::fmt::Display;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use redis::{Value, cmd};
+
+use super::cluster::redirects::{ClusterSender, ConnectionEvent};
+use super::sentinel::{Found, Resolver};
+use super::url::Endpoint;
+use super::url::route::Route;
+use crate::node::Fault;
+use crate::telemetry::log;
+use handshake::Greeting;
+use rights::Needs;
+
+/// The target of a connection, and what it must support.
+#[derive(Clone)]
+pub(crate) struct Target {
+    /// The node's URL without its password.
+    pub(crate) url: String,
+    /// How the server is found, and the login to use.
+    pub(crate) route: Route,
+    /// `restart_guard`: a server with a shorter uptime takes no first vote.
+    pub(crate) guard: Duration,
+    /// What the server and its user must support.
+    pub(crate) needs: Needs,
+    /// The servers of the client's other nodes. A server behind two of them would vote twice.
+    pub(crate) run_ids: Arc<RunIds>,
+    /// Sends events to the cluster of the server. `None` for a standalone server.
+    pub(crate) cluster: Option<ClusterSender>,
+}
+
+impl Target {
+    /// Creates the target of a standalone server.
+    pub(crate) fn alone(route: Route, guard: Duration, needs: Needs, run_ids: Arc<RunIds>) -> Self {
+        Self { url: route.redacted(), route, guard, needs, run_ids, cluster: None }
+    }
+
+    /// Sends an event to the cluster, if there is one.
+    pub(crate) fn send(&self, event: ConnectionEvent) {
+        if let Some(cluster) = &self.cluster {
+            cluster.send(event);
+        }
+    }
+
+    /// Logs a problem of the node.
+    pub(crate) fn warn(&self, fault: &dyn Display) {
+        log::event!(Warn, Node, { node: &*self.url }, "{fault}", fault = fault);
+    }
+}
+
+/// An open connection.
+pub(crate) struct Opening {
+    /// The result of the handshake.
+    pub(crate) greeting: Greeting,
+    /// Whether no command of the previous connection can arrive any more.
+    pub(crate) killed: bool,
+    /// The server that was found.
+    pub(crate) found: Found,
+}
+
+/// The result of an attempt.
+pub(super) type Opened = Result<Opening, Fault>;
+
+/// The error for a server of the wrong kind. A single server of a cluster has only some of the keys, and would refuse
+/// the others now or after a migration.
+fn mistaken(endpoint: &Endpoint, clustered: bool) -> Fault {
+    let scheme = if endpoint.is_tls() { "rediss" } else { "redis" };
+    Fault::invalid(if clustered {
+        format!(
+            "it is a server of a Redis Cluster and has only some of the keys. Use {scheme}+cluster://host:port"
+        )
+    } else {
+        format!(
+            "it is a standalone server and not part of a Redis Cluster. Use {scheme}://host:port"
+        )
+    })
+}
+
+/// Makes one attempt within `connect_timeout`.
+pub(super) async fn open(
+    target: Target,
+    resolver: Arc<Resolver>,
+    previous_connections: PreviousConnections,
+) -> Opened {
+    let within = target.route.connect_timeout();
+    let opened =
+        tokio::time::timeout(within, find_and_open(&target, &resolver, &previous_connections))
+            .await;
+    let opened = opened.unwrap_or_else(|_| {
+        let fault = handshake::too_long(within);
+        // A server without TLS may wait for the rest of a supposed command.
+        Err(if target.route.is_tls() {
+            fault.hinting("check whether this is a TLS port")
+        } else {
+            fault
+        })
+    });
+    // The URL of a cluster does not tell which of its servers failed.
+    opened.map_err(|fault| match &target.cluster {
+        Some(cluster) => fault.of(&cluster.from.to_string()),
+        None => fault,
+    })
+}
+
+/// Finds the server, connects, logs in, checks that no other node uses the same server, and closes the previous
+/// connection.
+async fn find_and_open(
+    target: &Target,
+    resolver: &Resolver,
+    previous_connections: &PreviousConnections,
+) -> Opened {
+    let (found, mut greeting) = reach(target, resolver).await?;
+    let Target { url, route, run_ids, cluster, .. } = target;
+    // A server that does not report its mode is accepted. If it belongs to a cluster, its replies contain redirects.
+    if let Some(clustered) = greeting.clustered
+        && clustered != cluster.is_some()
+    {
+        return Err(mistaken(&found.endpoint, clustered));
+    }
+    if let Some(run_id) = &greeting.run_id {
+        // A standalone node has one server at a time, at any address.
+        let address = cluster.as_ref().map_or_else(String::new, |cluster| cluster.from.to_string());
+        let entered = run_ids.enter(url, &address, run_id);
+        entered.map_err(|fault| route.redact_fault(fault))?;
+    }
+    // Done before any other command, because nothing of the previous connection may arrive after it.
+    let killed = previous_connections.kill(&mut greeting).await?;
+    Ok(Opening { greeting, killed, found })
+}
+
+/// Finds the server, connects and logs in.
+async fn reach(target: &Target, resolver: &Resolver) -> Result<(Found, Greeting), Fault> {
+    let (found, mut news) = (resolver.find().await?, resolver.news());
+    let (endpoint, primary) = (&found.endpoint, found.primary_for().is_some());
+    let greeting = handshake::open(endpoint, primary, target.guard, &target.needs).await;
+    let greeting =
+        greeting.map_err(|fault| if primary { fault.of(&endpoint.authority()) } else { fault })?;
+    // The primary may have changed during the handshake, and votes of the old one would not count.
+    if news.has_left(&found) { Err(news.left(&found).await) } else { Ok((found, greeting)) }
+}
+
+/// The maximum number of server runs. Bytes of even older connections have arrived or are lost.
+const MAX_SERVERS: usize = 8;
+
+/// A connection that broke. Its bytes may still arrive, unless the server closes it first.
+#[derive(Clone)]
+struct PreviousConnection {
+    /// The run of the server. The connection ID is only valid there.
+    run_id: Option<String>,
+    id: Option<i64>,
+}
+
+/// The last connection to each run of a server, newest first. Their bytes may still be under way, and a node may reconnect
+/// to an earlier server.
+#[derive(Clone, Default)]
+pub(crate) struct PreviousConnections(Vec<PreviousConnection>);
+
+impl PreviousConnections {
+    /// Records a new connection, which becomes the previous one when it ends.
+    pub(crate) fn add(&mut self, greeting: &Greeting) {
+        // Connections to a server without a run ID cannot be distinguished.
+        self.0.retain(|previous| previous.run_id.is_some() && previous.run_id != greeting.run_id);
+        self.0.truncate(MAX_SERVERS - 1);
+        self.0.insert(0, PreviousConnection { run_id: greeting.run_id.clone(), id: greeting.id });
+    }
+
+    /// Makes the server close the previous connection. Returns true if no bytes of any previous connection can still
+    /// arrive there.
+    ///
+    /// A reset does not guarantee that: its bytes may still be in the network, and only the server can discard them. If
+    /// the server does not allow closing it, deletes are repeated for as long as a key can live.
+    pub(crate) async fn kill(&self, greeting: &mut Greeting) -> Result<bool, Fault> {
+        let unknown = self.0.iter().any(|previous| previous.run_id.is_none());
+        if unknown || greeting.run_id.is_none() {
+            return Ok(self.0.is_empty());
+        }
+        // Another run of the server does not know the connection, and its ID may be that of another client.
+        let same = self.0.iter().find(|previous| previous.run_id == greeting.run_id);
+        let Some(previous) = same else { return Ok(true) };
+        // Without an ID, the server cannot close the connection.
+        let Some(id) = previous.id else { return Ok(false) };
+        let mut kill = cmd("CLIENT");
+        kill.arg("KILL").arg("ID").arg(id);
+        let answers = greeting.connection.ask(&[kill]).await?;
+        // The reply is the number of closed connections. Zero means that the connection was already gone. An error
+        // means that the user lacks the right.
+        Ok(matches!(answers[..], [Value::Int(_)]))
+    }
+}
+
+/// Detects two nodes of a client that are the same server, which would vote twice in a quorum. The URLs are compared when
+/// the client is created, but two names of one server can only be detected by the `run_id` of the server.
+///
+/// Holds the `run_id` that each node has reached, by its URL and the server's address. A cluster has several. An entry is replaced if another server is found at the address.
+#[derive(Default)]
+pub(crate) struct RunIds(Mutex<HashMap<(String, String), String>>);
+
+impl RunIds {
+    /// Records the server that a node reached. Fails without a record if another node has reached the same server. The
+    /// first node keeps it, and a node that never worked has a wrong URL.
+    pub(crate) fn enter(&self, url: &str, address: &str, run_id: &str) -> Result<(), Fault> {
+        let mut servers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let twice = servers.iter().find(|((other, _), id)| *other != url && *id == run_id);
+        let Some(((other, _), _)) = twice else {
+            servers.insert((url.to_owned(), address.to_owned()), run_id.to_owned());
+            return Ok(());
+        };
+        let text = format!("it is the same server as {other} (run_id ");
+        // The node had another server before. After a failover, an address may temporarily lead to the server of
+        // another node. Servers of a cluster do not move like that.
+        let worked = address.is_empty() && servers.keys().any(|(worked, _)| worked == url);
+        let fault = if worked { Fault::new(text) } else { Fault::invalid(text) };
+        Err(fault.saying(run_id, "). A quorum needs independent nodes"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_run_id_stays_and_conflicts_fail_only_later_nodes() {
+        let run_ids = RunIds::default();
+        run_ids.enter("a", "", "one").unwrap();
+        assert!(run_ids.enter("b", "", "one").unwrap_err().permanent().is_some());
+        run_ids.enter("a", "", "one").unwrap();
+        run_ids.enter("b", "", "two").unwrap();
+        // It worked before, so the error is not about the options.
+        assert!(run_ids.enter("b", "", "one").unwrap_err().permanent().is_none());
+        run_ids.enter("a", "", "one").unwrap();
+        run_ids.enter("a", "", "three").unwrap();
+        run_ids.enter("b", "", "one").unwrap();
+    }
+
+    #[test]
+    fn clusters_may_not_share_a_server() {
+        let run_ids = RunIds::default();
+        run_ids.enter("a", "a:1", "one").unwrap();
+        run_ids.enter("a", "a:2", "two").unwrap();
+        // One server with two addresses.
+        run_ids.enter("a", "a:3", "two").unwrap();
+        assert!(run_ids.enter("b", "b:1", "two").unwrap_err().permanent().is_some());
+        run_ids.enter("b", "b:1", "three").unwrap();
+        assert!(run_ids.enter("b", "b:2", "one").unwrap_err().permanent().is_some());
+    }
+}

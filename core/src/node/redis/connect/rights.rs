@@ -1,0 +1,187 @@
+//! Checks at connect what the server's user may do. Without `PEXPIRE` a lease would be granted and never renewed.
+//! Without `EVALSHA` (or a scriptless substitute) it could not be released.
+//!
+//! Each command is tried on a key that does not exist. It changes nothing, and succeeds if it is allowed. The handshake
+//! is pipelined, so these commands cost no round trip. They come before tracking, so that the server does not track the
+//! key. The requirements of options ([`Durability`]) are checked together with them.
+
+use redis::{Cmd, Value, cmd};
+use uuid::Uuid;
+
+use crate::node::Fault;
+use crate::node::redis::commands::durability::Durability;
+use crate::node::redis::commands::errors::{is_unknown, is_unsupported, without_arguments};
+use crate::node::redis::commands::reply;
+use crate::node::redis::commands::scriptless::Delete;
+use crate::node::redis::commands::scripts::{INSPECT, scripts};
+
+/// What the options of a client require of a server and its user.
+#[derive(Clone)]
+pub(crate) struct Needs {
+    /// The prefix of every key. Permissions are tried on a key with this prefix.
+    pub(crate) key_prefix: String,
+    /// The durability of a grant.
+    pub(crate) durability: Durability,
+    /// Whether locks use scripts. `None` uses scripts except where the server has a cheaper command.
+    pub(crate) scripts: Option<bool>,
+}
+
+impl Needs {
+    /// Whether scripts may be used.
+    pub(crate) fn scripts(&self) -> bool {
+        self.scripts != Some(false)
+    }
+
+    /// Returns the commands to try, by name. The last one for scripts requires that they are loaded. `digests` means
+    /// that the server stores scripts.
+    pub(crate) fn trials(&self, digests: bool) -> Vec<(&'static str, Cmd)> {
+        let key = self.key();
+        let mut trials =
+            if self.scripts() { by_script(&key, digests) } else { self.without_scripts(&key) };
+        trials.extend(self.durability.trial());
+        trials
+    }
+
+    /// Builds the call of a script in full that changes nothing.
+    pub(crate) fn eval(&self) -> Cmd {
+        eval(&self.key())
+    }
+
+    /// Returns what is missing by the reply to [`Needs::eval`]. `fault` is why scripts cannot be called by digest.
+    pub(crate) fn lack_eval(&self, answer: &Value, fault: Fault) -> Option<Fault> {
+        self.lack("EVAL", answer).or_else(|| is_unsupported(answer).then_some(fault))
+    }
+
+    /// Returns the compare-and-delete commands to try.
+    pub(crate) fn deletes(&self) -> Vec<(Delete, Cmd)> {
+        let (key, scripts) = (self.key(), self.scripts);
+        // If scripts are an alternative, only the cheaper command is tried.
+        let wanted = Delete::ALL.into_iter().filter(|by| match scripts {
+            Some(scripts) => !scripts,
+            None => *by == Delete::IfEq,
+        });
+        wanted.map(|by| (by, by.trial(&key))).collect()
+    }
+
+    /// Selects the compare-and-delete command by the replies, or `None` for the script. `named` means that `PING`
+    /// returns its argument, which such a delete needs for its echo.
+    pub(crate) fn delete(
+        &self,
+        answers: &[(Delete, Value)],
+        named: bool,
+    ) -> Result<Option<Delete>, Fault> {
+        let known = answers.iter().find(|(by, answer)| is_known(by.name(), answer));
+        if known.is_some() && named {
+            return Ok(known.map(|(by, _)| *by));
+        }
+        if self.scripts() {
+            return Ok(None);
+        }
+        if known.is_some() {
+            return Err(Fault::unsupported(
+                "scripts is off, but PING does not return its argument, which is needed to match replies. Turn \
+                 scripts on, or use another server",
+            ));
+        }
+        // The server is unsuitable only if it knows none of the commands. It may also be loading, or refuse this user.
+        let other = answers.iter().find(|(_, answer)| !is_unknown_command(answer));
+        Err(other.map_or_else(
+            || {
+                Fault::unsupported(
+                    "scripts is off, but the server has neither DELIFEQ (Valkey 9) nor DELEX (Redis 8.4), which \
+                     release locks without a script. Turn scripts on, or use such a server",
+                )
+            },
+            |(by, answer)| denied(by.name(), answer).unwrap_or_else(|| reply::unexpected(answer)),
+        ))
+    }
+
+    /// Returns an error if the server or its user cannot run this command.
+    pub(crate) fn lack(&self, name: &str, answer: &Value) -> Option<Fault> {
+        if name == self.durability.name() {
+            self.durability.unmet(answer)
+        } else {
+            denied(name, answer)
+        }
+    }
+
+    /// Returns a random key, which does not exist. It has the prefix, because permissions may depend on key patterns.
+    fn key(&self) -> String {
+        format!("{}redlock-rights-{}", self.key_prefix, Uuid::new_v4().simple())
+    }
+
+    /// Returns the commands of every lock without scripts.
+    fn without_scripts(&self, key: &str) -> Vec<(&'static str, Cmd)> {
+        let on = |name: &str| cmd(name).arg(key).clone();
+        let set = on("SET").arg("x").clone();
+        let durable = !self.durability.is_none();
+        let only_if = if durable { vec!["IFEQ", "x", "KEEPTTL"] } else { vec!["XX"] };
+        vec![
+            ("GETRANGE", on("GETRANGE").arg(&[0, 1]).clone()),
+            ("SET", set.clone().arg(only_if).clone()),
+            ("PTTL", on("PTTL")),
+            ("PEXPIRE", on("PEXPIRE").arg(1).arg("GT").clone()),
+            ("MULTI", cmd("MULTI")),
+            ("EXEC", cmd("EXEC")),
+        ]
+    }
+}
+
+/// Returns the commands of every lock with scripts.
+fn by_script(key: &str, digests: bool) -> Vec<(&'static str, Cmd)> {
+    let on = |name: &str| cmd(name).arg(key).clone();
+    let evalsha = || cmd("EVALSHA").arg(&scripts()[INSPECT].digest).arg(1).arg(key).clone();
+    vec![
+        ("GET", on("GET")),
+        // With XX, nothing is set for a missing key.
+        ("SET", on("SET").arg("x").arg("XX").clone()),
+        ("DEL", on("DEL")),
+        ("PTTL", on("PTTL")),
+        ("PEXPIRE", on("PEXPIRE").arg(1).clone()),
+        if digests { ("EVALSHA", evalsha()) } else { ("EVAL", eval(key)) },
+    ]
+}
+
+/// Builds the call of a script in full that reads this key.
+fn eval(key: &str) -> Cmd {
+    cmd("EVAL").arg(&scripts()[INSPECT].text).arg(1).arg(key).clone()
+}
+
+/// Whether the server knows the command and its user may run it, although perhaps not for this key.
+fn is_known(name: &str, answer: &Value) -> bool {
+    match answer {
+        Value::Int(_) => true,
+        // In a cluster, the slot of the key may belong to another server, or to none.
+        Value::ServerError(error) => match error.code() {
+            "MOVED" | "ASK" | "CLUSTERDOWN" => true,
+            "NOPERM" => denied(name, answer).is_none(),
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+/// Whether the reply means that the server, or a proxy before it, does not know the command.
+fn is_unknown_command(answer: &Value) -> bool {
+    matches!(answer, Value::ServerError(error) if is_unknown(error))
+}
+
+/// Returns an error if the command is denied or unknown. A denied key does not matter, because the keys of locks may be
+/// allowed.
+fn denied(name: &str, answer: &Value) -> Option<Fault> {
+    let Value::ServerError(error) = answer else { return None };
+    let details = error.details().unwrap_or_default();
+    if is_unknown(error) {
+        let text = format!(
+            "the server does not support {name}, which every lock needs (a proxy or rename-command may hide it): "
+        );
+        return Some(Fault::unsupported(text).saying(without_arguments(details), ""));
+    }
+    // The text names what was denied: a command by its name in quotes, or a key.
+    let about = details.contains(&format!("'{}", name.to_lowercase()));
+    // For `EXEC`, the denial is part of another error.
+    ((error.code() == "NOPERM" || details.contains("NOPERM")) && about).then(|| {
+        let text = format!("the node's user may not run {name}, which every lock needs: ");
+        Fault::new(text).saying(details, " (docs/operate/security.md lists all rights)").refused()
+    })
+}

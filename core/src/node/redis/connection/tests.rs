@@ -1,0 +1,137 @@
+//! Waits for replies over a connection whose other end the test has.
+
+use std::future::Future;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+use std::thread;
+use std::time::Duration;
+
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
+
+use super::{Connection, Session};
+use crate::clock::{Clock, SystemClock};
+use crate::drivers::{about_to_wait, submit, wait};
+use crate::node::redis::commands::scripts::ping;
+use crate::node::redis::connect::Target;
+use crate::node::redis::connect::login::Without;
+use crate::node::redis::io::socket::Socket;
+use crate::node::redis::io::transport::Transport;
+use crate::node::redis::link::Link;
+use crate::node::redis::protocol::{
+    Decoder, Encoder, InFlight, Parser, PendingDeletes, PushHandler, UnsentVotes,
+};
+use crate::node::{Address, Durability, Needs, Watch};
+
+const LIMIT: Duration = Duration::from_secs(20);
+const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
+const PONG: &[u8] = b"+PONG\r\n";
+
+/// Both ends of an open connection.
+struct Ends {
+    connection: Arc<Connection>,
+    commands: UnboundedSender<InFlight>,
+    server: UnixStream,
+}
+
+impl Ends {
+    fn open() -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let _inside = runtime.enter();
+        let (ours, server) = tokio::net::UnixStream::pair().unwrap();
+        let server = server.into_std().unwrap();
+        server.set_nonblocking(false).unwrap();
+        let socket = Socket::over(Transport::unix(ours).unwrap());
+        let Ok(Address::Redis(route)) = Address::parse("redis://127.0.0.1") else { unreachable!() };
+        let (key_prefix, durability) = ("lock:".to_owned(), Durability::default());
+        let needs = Needs { key_prefix, durability, scripts: None };
+        let target = Target::alone(route, Duration::ZERO, needs, Arc::default());
+        let clock = Arc::new(SystemClock);
+        let (link, watch) = (Arc::new(Link::default()), Arc::new(Watch::new(Arc::default())));
+        link.set_used(clock.now());
+        let pushes = Arc::new(PushHandler::new(watch, clock.now()));
+        let (unsent, dialect) = (UnsentVotes::default(), (None, Without::default()));
+        let encoder =
+            Encoder::new(&target, unsent, dialect, Arc::clone(&link), Arc::clone(&pushes));
+        let (parser, pending) = (Parser::default(), PendingDeletes::new(link, None));
+        let decoder = Decoder::new(target, (parser, Duration::ZERO), pending, None, pushes);
+        let (commands, taken) = unbounded_channel();
+        let session = Session::new(encoder, decoder, taken, clock, socket);
+        let connection = Arc::new(Connection::new());
+        connection.opened(session.descriptor());
+        connection.try_use(|place| *place = Some(session)).unwrap();
+        Self { connection, commands, server }
+    }
+
+    /// Sends a command, and completes with the reply.
+    fn ping(&self) -> impl Future<Output = ()> {
+        let (answer, reply) = oneshot::channel();
+        let (connection, commands) = (Arc::clone(&self.connection), self.commands.clone());
+        async move {
+            assert!(commands.send(InFlight::new(ping(), answer)).is_ok());
+            submit(&connection, None);
+            reply.await.unwrap().unwrap();
+        }
+    }
+}
+
+/// Reads one command.
+fn expect_ping(mut server: &UnixStream) {
+    let mut bytes = [0; PING.len()];
+    server.read_exact(&mut bytes).unwrap();
+    assert_eq!(bytes, PING);
+}
+
+#[test]
+fn waiting_thread_reads_and_releases_the_reader_role() {
+    let ends = Ends::open();
+    ends.connection.share();
+    let mut server = ends.server.try_clone().unwrap();
+    let server = thread::spawn(move || {
+        expect_ping(&server);
+        server.write_all(PONG).unwrap();
+    });
+    assert!(wait(pin!(ends.ping()), LIMIT).is_ready());
+    server.join().unwrap();
+    assert!(!ends.connection.take_delegated(), "it reads by itself");
+    assert!(ends.connection.take_role().is_some(), "the reader role is released");
+}
+
+#[test]
+fn thread_without_the_reader_role_is_woken_by_another() {
+    let ends = Ends::open();
+    let (connection, mut server) = (Arc::clone(&ends.connection), ends.server.try_clone().unwrap());
+    let other = thread::spawn(move || {
+        while !connection.take_delegated() {
+            thread::yield_now();
+        }
+        server.write_all(PONG).unwrap();
+        connection.try_use(|session| {
+            let session = session.as_mut().unwrap();
+            session.write();
+            session.read();
+        });
+        expect_ping(&server);
+    });
+    assert!(wait(pin!(ends.ping()), LIMIT).is_ready());
+    other.join().unwrap();
+}
+
+#[test]
+fn commands_outside_a_wait_are_sent() {
+    let ends = Ends::open();
+    ends.connection.share();
+    let mut ping = pin!(ends.ping());
+    let waits = about_to_wait();
+    let poll = ping.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    assert!(poll.is_pending());
+    ends.server.set_nonblocking(true).unwrap();
+    assert!((&ends.server).read(&mut [0]).is_err(), "it waits for other commands");
+    assert!(!ends.connection.take_delegated());
+    drop(waits);
+    expect_ping(&ends.server);
+    assert!(ends.connection.take_delegated(), "the background thread reads the reply");
+}

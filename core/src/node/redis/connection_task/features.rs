@@ -1,0 +1,59 @@
+//! Checks on a second connection whether the server supports more than the open connection uses.
+//!
+//! Servers and proxies that close a connection during its handshake may do so for any reason. The client then omits the
+//! commands that it had sent. Without this check, it could not vote or receive notifications for as long as the
+//! connection lives.
+
+use std::future::pending;
+use std::pin::Pin;
+use std::time::Duration;
+
+use tokio::time::{sleep, timeout};
+
+use crate::clock::jittered;
+use crate::node::redis::connect::Target;
+use crate::node::redis::connect::handshake;
+use crate::node::redis::connect::login::Without;
+use crate::node::redis::sentinel::Found;
+
+/// The pause before the first check, and the longest one. It doubles with each check.
+const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+
+/// The checks of one connection. `None` if its handshake left nothing in doubt, or once a check has succeeded.
+pub(crate) struct FeatureCheck(Option<Pin<Box<dyn Future<Output = ()> + Send>>>);
+
+impl FeatureCheck {
+    /// Starts the checks for a connection without these features, if they are in doubt.
+    pub(crate) fn new(target: &Target, found: &Found, without: Without) -> Self {
+        Self(without.doubtful.then(|| {
+            let check: Pin<Box<dyn Future<Output = ()> + Send>> =
+                Box::pin(check(target.clone(), found.clone(), without));
+            check
+        }))
+    }
+
+    /// Waits until a new connection would use more features. Dropping the future loses no progress.
+    pub(crate) async fn succeeds(&mut self) {
+        let Some(check) = &mut self.0 else { return pending().await };
+        check.await;
+        self.0 = None;
+    }
+}
+
+/// Performs whole handshakes until one has more features. Errors do not matter, because the open connection works.
+async fn check(target: Target, found: Found, without: Without) {
+    let (mut pause, longest) = PAUSE;
+    let Target { guard, needs, .. } = target;
+    let (endpoint, primary) = (&found.endpoint, found.primary_for().is_some());
+    loop {
+        // At least half of the pause is random, so that many clients do not connect at the same time.
+        sleep(jittered(pause)).await;
+        pause = (pause * 2).min(longest);
+        let open = handshake::open(endpoint, primary, guard, &needs);
+        if let Ok(Ok(greeting)) = timeout(endpoint.connect_timeout, open).await
+            && greeting.without.improves(without)
+        {
+            return;
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! The second connection of a node, over which the server sends its notifications.
+//!
+//! The first connection then carries only replies, so that any waiting thread may read it. The second one is opened as
+//! soon as the first one is, and the server redirects the notifications to it (`CLIENT TRACKING ... REDIRECT`). When
+//! one of the two ends, the other is closed too. Without a second connection, the notifications arrive on the first
+//! one, which only the background thread reads then.
+
+use std::future::{Future, pending};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::{Value, cmd};
+use tokio::sync::oneshot;
+use tokio::task::yield_now;
+
+use crate::clock::{Clock, Instant, SystemClock};
+use crate::node::Fault;
+use crate::node::redis::commands::reply;
+use crate::node::redis::commands::scripts::plain;
+use crate::node::redis::connect::batches::BatchConnection;
+use crate::node::redis::connect::handshake::{about, named};
+use crate::node::redis::connect::handshake::{field, text, too_long};
+use crate::node::redis::connect::login::{Without, connect};
+use crate::node::redis::protocol::{
+    Command, InFlight, LARGEST, Purpose, PushHandler, SILENCE, TICK,
+};
+use crate::node::redis::url::Endpoint;
+
+/// After this time without bytes, the next use of the first connection probes the second one. Otherwise a server or a
+/// NAT could drop it as idle.
+const QUIET: Duration = Duration::from_secs(1);
+/// The number of round trips that the reply to a probe may take on a slow network.
+const ROUND_TRIPS: u32 = 3;
+/// The pause after an attempt to open the connection has failed.
+const RETRY: Duration = Duration::from_secs(30);
+
+/// The second connection, or the attempt to open it.
+pub(crate) struct Notifications {
+    /// The address of the server, and the login of the first connection.
+    endpoint: Endpoint,
+    /// The run ID of the server, if it reports one.
+    run_id: Option<String>,
+    /// Whether the login was renewed since.
+    renewed: bool,
+    /// Handles the notifications, with the time of the client.
+    handler: (Arc<PushHandler>, Arc<dyn Clock>),
+    state: State,
+}
+
+/// An open connection, and its ID at the server.
+type Opened = Result<(BatchConnection, i64), Fault>;
+/// The reply to the command that redirects the notifications.
+type Redirected = oneshot::Receiver<Result<Value, Fault>>;
+
+enum State {
+    Opening(Pin<Box<dyn Future<Output = Opened> + Send>>),
+    /// With the receiver until the notifications arrive here.
+    Open(Box<Line>, Option<Redirected>),
+}
+
+/// What happened to the second connection.
+pub(crate) enum Event {
+    /// It is open. The first connection must send this command, which redirects the notifications.
+    Opened(InFlight),
+    /// The first connection carries only replies from now on.
+    Redirected,
+    /// It cannot be opened or used. The next attempt follows after a pause.
+    Failed(Fault),
+    /// The server sent something, which was handled.
+    Received,
+    /// It ended, so the first connection must end too.
+    Broken(Fault),
+}
+
+/// An open connection.
+struct Line {
+    connection: BatchConnection,
+    /// When bytes arrived last.
+    heard: Instant,
+    /// How long a probe has had no reply, if there is one. It is counted in ticks, so that a pause of this process does
+    /// not count as the server's.
+    probed: Option<Duration>,
+}
+
+impl Notifications {
+    /// Starts to open the connection, immediately or after a pause.
+    pub(crate) fn open(
+        endpoint: Endpoint,
+        run_id: Option<String>,
+        handler: (Arc<PushHandler>, Arc<dyn Clock>),
+        pause: bool,
+    ) -> Self {
+        let state = State::Opening(Box::pin(pending()));
+        let mut this = Self { endpoint, run_id, renewed: false, handler, state };
+        this.open_after(if pause { RETRY } else { Duration::ZERO });
+        this
+    }
+
+    fn open_after(&mut self, pause: Duration) {
+        let (endpoint, run_id, renewed) =
+            (self.endpoint.clone(), self.run_id.clone(), self.renewed);
+        self.state = State::Opening(Box::pin(async move {
+            tokio::time::sleep(pause).await;
+            open(&endpoint, run_id, renewed).await
+        }));
+    }
+
+    /// Waits for the next event. Dropping the future loses no progress.
+    pub(crate) async fn next(this: &mut Option<Self>) -> Event {
+        match this {
+            Some(this) => this.next_event().await,
+            None => pending().await,
+        }
+    }
+
+    async fn next_event(&mut self) -> Event {
+        let failed = match &mut self.state {
+            State::Opening(opening) => match opening.await {
+                Ok((connection, id)) => {
+                    let (answer, redirected) = oneshot::channel();
+                    let line = Line { connection, heard: SystemClock.now(), probed: None };
+                    self.state = State::Open(Box::new(line), Some(redirected));
+                    return Event::Opened(InFlight::new(redirect(id), answer));
+                }
+                Err(fault) => fault,
+            },
+            State::Open(line, waiting) => {
+                let Some(redirected) = waiting else { return line.receive(&self.handler).await };
+                let reply = tokio::select! {
+                    reply = redirected => reply,
+                    event = line.receive(&self.handler) => return event,
+                };
+                match reply {
+                    Ok(Ok(Value::Okay)) => {
+                        *waiting = None;
+                        return Event::Redirected;
+                    }
+                    Ok(Ok(value)) => reply::unexpected(&value),
+                    Ok(Err(fault)) => fault,
+                    Err(_) => Fault::new("the connection ended"),
+                }
+            }
+        };
+        // The background thread continues to read the first connection.
+        self.open_after(RETRY);
+        Event::Failed(failed)
+    }
+
+    /// Called regularly while the first connection is in use. Returns an error if the server was silent for too long.
+    pub(crate) async fn tick(&mut self) -> Option<Fault> {
+        let State::Open(line, None) = &mut self.state else { return None };
+        let Some(waited) = &mut line.probed else {
+            if SystemClock.now().since(line.heard) < QUIET {
+                return None;
+            }
+            line.probed = Some(Duration::ZERO);
+            return line.send(&cmd("PING").get_packed_command()).await.err();
+        };
+        *waited += TICK;
+        let slow = line.connection.round_trip.unwrap_or_default() * ROUND_TRIPS;
+        (*waited > SILENCE.max(slow) + TICK)
+            .then(|| Fault::new("the server did not reply on the connection for notifications"))
+    }
+
+    /// Logs in again, as the first connection does.
+    pub(crate) async fn log_in(&mut self, auth: &[u8]) {
+        self.renewed = true;
+        if let State::Open(line, _) = &mut self.state {
+            // If it fails, the next read returns the error.
+            let _ = line.send(auth).await;
+        }
+    }
+}
+
+impl Line {
+    async fn send(&mut self, bytes: &[u8]) -> Result<(), Fault> {
+        match tokio::time::timeout(SILENCE, self.connection.socket.send(bytes)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(Fault::new(format!("the connection broke: {error}")).by(&error)),
+            Err(_) => {
+                Err(Fault::new("the server does not read from the connection for notifications"))
+            }
+        }
+    }
+
+    /// Waits for bytes, and handles the notifications in them.
+    async fn receive(&mut self, handler: &(Arc<PushHandler>, Arc<dyn Clock>)) -> Event {
+        let (handler, clock) = handler;
+        let parser = &mut self.connection.parser;
+        // Bytes may have arrived directly after the handshake.
+        if parser.unread.is_empty() || parser.partial() > 0 {
+            match self.connection.socket.receive(&mut parser.unread).await {
+                Ok(0) => return Event::Broken(Fault::new("the server closed the connection")),
+                Ok(count) => parser.count_read(count),
+                Err(error) => {
+                    let text = format!("the connection broke: {error}");
+                    return Event::Broken(Fault::new(text).by(&error));
+                }
+            }
+        }
+        (self.heard, self.probed) = (SystemClock.now(), None);
+        loop {
+            match parser.next() {
+                Ok(None) if parser.partial() > LARGEST => {
+                    let text = "the server sent a notification that is too large for a lock's key";
+                    return Event::Broken(Fault::new(text));
+                }
+                Ok(None) => break,
+                Ok(Some(Value::Push { kind, data })) => {
+                    if let Some(fault) = handler.handle(&kind, &data, clock.now()) {
+                        return Event::Broken(fault);
+                    }
+                }
+                // The reply to `PING` or `AUTH`.
+                Ok(Some(_)) => {}
+                Err(_) => {
+                    return Event::Broken(Fault::new(
+                        "the server's data is not in the Redis protocol",
+                    ));
+                }
+            }
+        }
+        // All connections share one thread, so a server that sends much must let the others proceed.
+        yield_now().await;
+        Event::Received
+    }
+}
+
+/// Opens a connection. It uses the login of the first one, or requests the credentials again if they were renewed.
+async fn open(endpoint: &Endpoint, run_id: Option<String>, renewed: bool) -> Opened {
+    let within = endpoint.connect_timeout;
+    let opened = tokio::time::timeout(within, async {
+        let granted = if renewed { endpoint.granted().await? } else { None };
+        let login = granted.as_ref().map(|granted| endpoint.with_login(&granted.credentials));
+        let endpoint = login.as_ref().unwrap_or(endpoint);
+        let (mut connection, hello) = connect(endpoint, &mut Without::default()).await?;
+        let id = hello
+            .flatten()
+            .ok_or_else(|| Fault::new("the server does not report connection IDs"))?;
+        // The user may lack the right to send commands that the first connection did not need.
+        let mut commands = Vec::new();
+        if endpoint.db != 0 {
+            // Only for `CLIENT LIST`, because notifications are about every database.
+            commands.push(cmd("SELECT").arg(endpoint.db).clone());
+        }
+        commands.push(named(endpoint));
+        commands.extend(run_id.is_some().then(|| about("server")));
+        let replies = connection.ask(&commands).await?;
+        let info = replies.last().map(text).unwrap_or_default();
+        // Behind a proxy it may be another server, where another client has this ID.
+        if field(&info, "run_id").is_some_and(|own| run_id.is_some_and(|first| first != own)) {
+            return Err(Fault::new("the second connection leads to another server"));
+        }
+        Ok((connection, id))
+    });
+    opened.await.unwrap_or_else(|_| Err(too_long(within)))
+}
+
+/// Redirects the notifications of the connection that sends this to the connection with this ID.
+fn redirect(id: i64) -> Command {
+    let mut tracking = cmd("CLIENT");
+    tracking.arg("TRACKING").arg("ON").arg("REDIRECT").arg(id).arg("OPTOUT").arg("NOLOOP");
+    plain(&tracking, Purpose::Plain)
+}

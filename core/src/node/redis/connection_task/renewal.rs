@@ -1,0 +1,129 @@
+//! Renews a login with a limited lifetime over the open connection.
+//!
+//! It requests credentials from the provider as at each connect, and sends `AUTH` in order with the other commands. It
+//! does not affect tracking. A failed renewal is repeated until the server closes the connection.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use redis::{Value, cmd};
+use tokio::sync::oneshot;
+use tokio::time::sleep;
+
+use crate::node::Fault;
+use crate::node::credentials::{Credentials, Granted, Provider};
+use crate::node::redis::connect::login::login_refused;
+use crate::node::redis::protocol::{Command, Expects, InFlight, Purpose, SILENCE};
+
+/// The time limit for credentials in the background. It is longer than during a connect, where a connection waits.
+const BACKGROUND_TIMEOUT: Duration = Duration::from_secs(30);
+/// The minimum and maximum delay after a failure.
+const RETRY_DELAYS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+
+/// Requests credentials, logs in, and waits until the next renewal.
+pub(crate) struct Renewal {
+    provider: Provider,
+    /// The lifetime of the current login.
+    lifetime: Duration,
+    stage: Stage,
+    /// Whether the last attempt failed and was logged.
+    failed: bool,
+}
+
+enum Stage {
+    /// Waits, then requests credentials.
+    Asking(Pin<Box<dyn Future<Output = Result<Granted, Fault>> + Send>>),
+    /// Waits for the reply to the login.
+    Confirming(Granted, oneshot::Receiver<Result<Value, Fault>>),
+}
+
+impl Renewal {
+    /// Creates the renewal of a login. `None` if it lasts as long as the connection.
+    pub(crate) fn of(provider: Provider, granted: &Granted) -> Option<Self> {
+        let lifetime = granted.credentials.lifetime?;
+        let stage = Stage::asking(&provider, in_time(granted));
+        Some(Self { provider, lifetime, stage, failed: false })
+    }
+
+    /// Returns the next login to send, or an error. Dropping the future does not lose its progress.
+    pub(crate) async fn next(this: &mut Option<Self>) -> Result<InFlight, Fault> {
+        match this {
+            Some(this) => this.step().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Whether a failure is the first in a row.
+    pub(crate) fn is_news(&mut self) -> bool {
+        !std::mem::replace(&mut self.failed, true)
+    }
+
+    /// Continues until the next login or error. Dropping the future does not lose its progress.
+    async fn step(&mut self) -> Result<InFlight, Fault> {
+        loop {
+            match &mut self.stage {
+                Stage::Asking(asking) => match asking.await {
+                    Ok(granted) => {
+                        let (answer, answered) = oneshot::channel();
+                        let login = InFlight::new(auth(&granted.credentials), answer);
+                        self.stage = Stage::Confirming(granted, answered);
+                        return Ok(login);
+                    }
+                    Err(fault) => return Err(self.again(fault)),
+                },
+                Stage::Confirming(granted, answered) => match answered.await {
+                    Ok(Ok(Value::Okay)) => {
+                        self.failed = false;
+                        self.lifetime = granted.credentials.lifetime.unwrap_or(Duration::MAX);
+                        self.stage = Stage::asking(&self.provider, in_time(granted));
+                    }
+                    Ok(Ok(Value::ServerError(error))) => {
+                        return Err(self.again(login_refused(&error)));
+                    }
+                    Ok(Err(fault)) => return Err(self.again(fault)),
+                    _ => {
+                        return Err(self.again(Fault::new("the server did not reply to the login")));
+                    }
+                },
+            }
+        }
+    }
+
+    /// Schedules another attempt. The delay is short relative to the lifetime, so that several attempts are possible.
+    fn again(&mut self, fault: Fault) -> Fault {
+        let (least, most) = RETRY_DELAYS;
+        self.stage = Stage::asking(&self.provider, (self.lifetime / 20).clamp(least, most));
+        fault
+    }
+}
+
+impl Stage {
+    /// Requests credentials after a pause.
+    fn asking(provider: &Provider, pause: Duration) -> Self {
+        let provider = provider.clone();
+        Self::Asking(Box::pin(async move {
+            sleep(pause).await;
+            provider.get(BACKGROUND_TIMEOUT).await
+        }))
+    }
+}
+
+/// Returns the time until a quarter of the lifetime is left.
+fn in_time(granted: &Granted) -> Duration {
+    granted.left().map_or(Duration::MAX, |left| left.mul_f64(0.75))
+}
+
+/// Builds the login command. The renewal evaluates its reply.
+fn auth(credentials: &Credentials) -> Command {
+    let mut auth = cmd("AUTH");
+    // Always sent, because the user may have changed.
+    auth.arg(credentials.username.as_deref().unwrap_or("default")).arg(&credentials.password);
+    Command {
+        bytes: auth.get_packed_command(),
+        expects: Expects::Anything,
+        purpose: Purpose::Plain,
+        timeout: SILENCE,
+        untracked: false,
+    }
+}

@@ -1,0 +1,307 @@
+//! Implements non-blocking reads and writes on an open connection, from any thread in turn.
+//!
+//! A waiting thread uses the descriptor. A waiting task has its runtime watch the socket ([`Socket::poll_readable`]), which
+//! is registered there only while a task waits.
+
+use std::future::poll_fn;
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use std::sync::mpsc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+#[cfg(unix)]
+use std::os::fd::{AsRawFd, RawFd};
+#[cfg(unix)]
+use tokio::io::unix::AsyncFd;
+
+use bytes::BytesMut;
+use tokio::io::Interest;
+
+use super::transport::Transport;
+#[cfg(feature = "tls")]
+use tokio_rustls::rustls::ClientConnection;
+
+/// The maximum time that a thread blocks in a socket, because it cannot be woken there.
+pub(crate) const MAX_RECEIVE: Duration = Duration::from_millis(40);
+/// The minimum size of a read. With only the room that was left over, a third of the notifications arrived in two
+/// reads, which woke a waiter one turn later.
+const RECEIVED: usize = 1024;
+
+/// An open connection that never blocks.
+pub(crate) struct Socket {
+    /// The registration with the runtime of a waiting task. It is the first field, so that it is dropped before the
+    /// socket is closed.
+    #[cfg(unix)]
+    listed: Option<AsyncFd<RawFd>>,
+    /// Shared with a thread that blocks in it.
+    wire: Arc<Transport>,
+    #[cfg(feature = "tls")]
+    tls: Option<Box<ClientConnection>>,
+}
+
+#[cfg_attr(
+    not(feature = "tls"),
+    allow(
+        clippy::unused_self,
+        clippy::unnecessary_wraps,
+        reason = "what TLS has to do is nothing then"
+    )
+)]
+impl Socket {
+    /// Creates a plain connection.
+    pub(crate) fn over(wire: Transport) -> Self {
+        Self {
+            wire: Arc::new(wire),
+            #[cfg(feature = "tls")]
+            tls: None,
+            #[cfg(unix)]
+            listed: None,
+        }
+    }
+
+    /// Creates a connection with TLS, whose handshake is complete.
+    #[cfg(feature = "tls")]
+    pub(super) fn secured(wire: Transport, tls: ClientConnection) -> Self {
+        Self { tls: Some(Box::new(tls)), ..Self::over(wire) }
+    }
+
+    /// Returns the socket for a thread that blocks in it. Not with TLS, whose bytes are not the plain data.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    fn blocking(&self) -> Option<Arc<Transport>> {
+        let may_block = !self.is_tls() && self.wire.may_wait(MAX_RECEIVE).is_ok();
+        may_block.then(|| Arc::clone(&self.wire))
+    }
+
+    /// Wakes the threads that block in it. Later reads end immediately.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    pub(crate) fn shutdown(&self) {
+        self.wire.shutdown();
+    }
+
+    /// Whether data is encrypted, so that it is accepted before it is written.
+    pub(crate) fn is_tls(&self) -> bool {
+        #[cfg(feature = "tls")]
+        return self.tls.is_some();
+        #[cfg(not(feature = "tls"))]
+        false
+    }
+
+    /// Returns the descriptor that a thread waits on.
+    #[cfg(unix)]
+    pub(crate) fn descriptor(&self) -> RawFd {
+        self.wire.as_raw_fd()
+    }
+
+    /// Makes the drop reset the connection, so that written data goes no further. A vote that arrives after its own
+    /// delete would keep its key for the whole TTL.
+    pub(crate) fn reset_on_drop(&self) {
+        self.wire.reset_on_drop();
+    }
+
+    /// Reads the available bytes. Returns `WouldBlock` if there are none, and 0 at the end.
+    pub(crate) fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &mut self.tls {
+            loop {
+                match tls.reader().read(into) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    read => return read,
+                }
+                tls.read_tls(&mut &*self.wire)?;
+                tls.process_new_packets().map_err(io::Error::other)?;
+            }
+        }
+        (&*self.wire).read(into)
+    }
+
+    /// Reads the bytes that TLS has decrypted already. The socket does not become readable for them.
+    pub(crate) fn read_kept(&mut self, into: &mut [u8]) -> usize {
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &mut self.tls {
+            return tls.reader().read(into).unwrap_or_default();
+        }
+        let _ = into;
+        0
+    }
+
+    /// Accepts as many of these bytes as possible. Returns `WouldBlock` if that is none.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &mut self.tls {
+            let taken = tls.writer().write(bytes)?;
+            self.flush()?;
+            return if taken == 0 { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(taken) };
+        }
+        (&*self.wire).write(bytes)
+    }
+
+    /// Writes accepted bytes that could not be written before, as far as possible.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &mut self.tls {
+            while tls.wants_write() {
+                match tls.write_tls(&mut &*self.wire) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    written => written.map(drop)?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Explains an error of the connection.
+    pub(crate) fn explained(&self, error: &io::Error) -> String {
+        #[cfg(feature = "tls")]
+        if self.is_tls() {
+            return super::tls::explained(error);
+        }
+        error.to_string()
+    }
+
+    /// Whether accepted bytes are not written yet.
+    pub(crate) fn is_unflushed(&self) -> bool {
+        #[cfg(feature = "tls")]
+        return self.tls.as_ref().is_some_and(|tls| tls.wants_write());
+        #[cfg(not(feature = "tls"))]
+        false
+    }
+}
+
+/// Reads and writes that wait, while the task that opens the connection is its only user.
+impl Socket {
+    /// Waits for bytes, and appends them. Returns 0 at the end. Dropping the future loses nothing.
+    pub(crate) async fn receive(&mut self, into: &mut BytesMut) -> io::Result<usize> {
+        poll_fn(|cx| {
+            loop {
+                let begin = into.len();
+                into.resize(begin + RECEIVED, 0);
+                let read = self.read(&mut into[begin..]);
+                into.truncate(begin + *read.as_ref().unwrap_or(&0));
+                match read {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        self.spent(Interest::READABLE);
+                        ready!(self.poll_readable(cx))?;
+                    }
+                    read => return Poll::Ready(read),
+                }
+            }
+        })
+        .await
+    }
+
+    /// Writes all of these bytes. TLS accepts bytes before it writes them.
+    pub(crate) async fn send(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        poll_fn(|cx| {
+            loop {
+                let written = match bytes {
+                    [] => self.flush(),
+                    bytes_left => self.write(bytes_left).map(|count| bytes = &bytes_left[count..]),
+                };
+                match written {
+                    Ok(()) if !bytes.is_empty() => {}
+                    Ok(()) if !self.is_unflushed() => return Poll::Ready(Ok(())),
+                    Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
+                        return Poll::Ready(Err(error));
+                    }
+                    _ => {
+                        self.spent(Interest::WRITABLE);
+                        ready!(self.poll_writable(cx))?;
+                    }
+                }
+            }
+        })
+        .await
+    }
+}
+
+/// Waiting in a runtime, for the polling task. The socket is registered with one runtime at a time.
+#[cfg(unix)]
+impl Socket {
+    /// Ready when there may be something to read.
+    pub(crate) fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.list()?.poll_read_ready(cx).map_ok(drop)
+    }
+
+    /// Ready when there may be room to write.
+    pub(crate) fn poll_writable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.list()?.poll_write_ready(cx).map_ok(drop)
+    }
+
+    /// Clears the readiness, after everything was read or all room was used. Only the waiting task may call it, or an
+    /// event could be missed.
+    pub(crate) fn spent(&self, interest: Interest) {
+        if let Some(listed) = &self.listed {
+            let nothing = |_: &RawFd| Err::<(), _>(io::ErrorKind::WouldBlock.into());
+            // Returning `WouldBlock` is what clears the readiness.
+            let _ = listed.try_io(interest, nothing);
+        }
+    }
+
+    /// Removes the registration, so that the runtime is not woken any more.
+    pub(crate) fn unlist(&mut self) {
+        self.listed = None;
+    }
+
+    fn list(&mut self) -> io::Result<&AsyncFd<RawFd>> {
+        if self.listed.is_none() {
+            // SAFETY: the descriptor stays open while the registration exists, because the registration is dropped
+            // first.
+            self.listed = Some(unsafe { AsyncFd::register(self.descriptor()) }?);
+        }
+        self.listed.as_ref().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+/// On systems where a connection cannot leave its runtime, it always belongs to that runtime.
+#[cfg(not(unix))]
+impl Socket {
+    /// Ready when there may be something to read.
+    pub(crate) fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.wire.poll_readable(cx)
+    }
+
+    /// Ready when there may be room to write.
+    pub(crate) fn poll_writable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.wire.poll_writable(cx)
+    }
+
+    #[expect(clippy::unused_self, reason = "the runtime detects it")]
+    pub(crate) fn spent(&self, _: Interest) {}
+
+    #[expect(clippy::unused_self, reason = "the runtime's for good")]
+    pub(crate) fn unlist(&mut self) {}
+}
+
+/// What a thread received while another one used the session.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(crate) type Received = mpsc::Receiver<io::Result<Vec<u8>>>;
+
+/// Lets one thread block in the socket of a session, without the session.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(crate) struct Receiver {
+    /// Stays open while the thread is in it.
+    wire: Arc<Transport>,
+    left: mpsc::Sender<io::Result<Vec<u8>>>,
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+impl Receiver {
+    /// Creates the receiver of a socket, unless threads must not block in it.
+    pub(crate) fn new(socket: &Socket) -> (Option<Arc<Self>>, Received) {
+        let (left, received) = mpsc::channel();
+        (socket.blocking().map(|wire| Arc::new(Self { wire, left })), received)
+    }
+
+    /// Blocks until bytes arrive, up to the socket's read timeout.
+    pub(crate) fn receive(&self, into: &mut [u8]) -> io::Result<usize> {
+        self.wire.receive(into)
+    }
+
+    /// Leaves what was received to the thread that uses the session.
+    pub(crate) fn leave(&self, received: io::Result<&[u8]>) {
+        // Fails only if the session has ended.
+        let _ = self.left.send(received.map(<[u8]>::to_vec));
+    }
+}

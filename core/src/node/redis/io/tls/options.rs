@@ -1,0 +1,222 @@
+//! Defines the TLS options of clients and URLs, and how the two are combined.
+//!
+//! Other modules read the files. The content of a file, or of a value that should have been a path, is never shown.
+
+#[cfg(feature = "tls")]
+use std::{fmt, sync::Arc};
+
+#[cfg(feature = "tls")]
+use tokio_rustls::rustls::ClientConfig;
+
+use super::pem::Pem;
+use crate::error::{Error, Result};
+use crate::text::spelled;
+
+/// The options of TLS connections: trusted certificates, a client certificate, and a server name. All are optional.
+///
+/// Certificates and keys are PEM, as the path of a file or as bytes: [`Pem`].
+///
+/// ```
+/// use redlock::{Redlock, TlsOptions};
+/// let tls = TlsOptions::new().ca("no-such-ca.pem").server_name("redis.test");
+/// let client = Redlock::builder(["rediss://10.0.0.7"]).tls(tls).build();
+/// assert_eq!(client.unwrap_err().kind(), redlock::ErrorKind::Invalid); // files are read here
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[must_use = "Builder::tls gives them to a client"]
+pub struct TlsOptions {
+    pub(crate) ca: Option<Pem>,
+    pub(crate) cert: Option<Pem>,
+    pub(crate) key: Option<Pem>,
+    pub(crate) server_name: Option<String>,
+    pub(crate) verify: Option<bool>,
+    pub(super) config: Option<OwnConfig>,
+}
+
+impl TlsOptions {
+    /// Creates options that trust the system's certificates and use no client certificate. The server must have a
+    /// certificate for the URL's host.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the trusted certificates, instead of those of the system.
+    pub fn ca(mut self, ca: impl Into<Pem>) -> Self {
+        self.ca = Some(ca.into());
+        self
+    }
+
+    /// Sets the certificate chain of the client, if the server requires one. Needs [`key`](Self::key).
+    pub fn cert(mut self, cert: impl Into<Pem>) -> Self {
+        self.cert = Some(cert.into());
+        self
+    }
+
+    /// Sets the private key of [`cert`](Self::cert).
+    pub fn key(mut self, key: impl Into<Pem>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+
+    /// Sets the name that the server's certificate must have, instead of the URL's host. It is also sent as SNI.
+    pub fn server_name(mut self, name: impl Into<String>) -> Self {
+        self.server_name = Some(name.into());
+        self
+    }
+
+    /// Sets whether the server's certificate is verified. Default: true.
+    ///
+    /// With `false`, any server is trusted and receives the password. Use it only in a network without other users.
+    pub fn verify(mut self, verify: bool) -> Self {
+        self.verify = Some(verify);
+        self
+    }
+
+    /// Uses a [`rustls`](crate::rustls) configuration of the program, with its provider, trust, certificate and
+    /// versions. It can only be combined with [`server_name`](Self::server_name).
+    ///
+    /// ```
+    /// use redlock::rustls::{ClientConfig, RootCertStore, crypto::ring};
+    /// use redlock::{Redlock, TlsOptions};
+    /// use std::sync::Arc;
+    /// let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    ///     .with_safe_default_protocol_versions()
+    ///     .unwrap()
+    ///     .with_root_certificates(RootCertStore::empty())
+    ///     .with_no_client_auth();
+    /// let tls = TlsOptions::new().config(config);
+    /// assert!(Redlock::builder(["rediss://10.0.0.7"]).tls(tls).build().is_ok());
+    /// ```
+    #[cfg(feature = "tls")]
+    pub fn config(mut self, config: impl Into<Arc<ClientConfig>>) -> Self {
+        self.config = Some(OwnConfig(config.into()));
+        self
+    }
+}
+
+/// A configuration of the program. Its address is all that can be compared, and its content is not shown.
+#[cfg(feature = "tls")]
+#[derive(Clone)]
+pub(super) struct OwnConfig(pub(super) Arc<ClientConfig>);
+
+#[cfg(feature = "tls")]
+impl PartialEq for OwnConfig {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+#[cfg(feature = "tls")]
+impl Eq for OwnConfig {}
+
+#[cfg(feature = "tls")]
+impl fmt::Debug for OwnConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("..")
+    }
+}
+
+/// There is none in a build without TLS.
+#[cfg(not(feature = "tls"))]
+type OwnConfig = std::convert::Infallible;
+
+impl TlsOptions {
+    /// Returns the names of the options that are set, in order.
+    fn given(&self) -> impl Iterator<Item = &'static str> {
+        [
+            ("tls_ca", self.ca.is_some()),
+            ("tls_cert", self.cert.is_some()),
+            ("tls_key", self.key.is_some()),
+            ("tls_server_name", self.server_name.is_some()),
+            ("tls_verify", self.verify.is_some()),
+            ("tls_config", self.config.is_some()),
+        ]
+        .into_iter()
+        .filter_map(|(option, given)| given.then_some(option))
+    }
+
+    /// Returns an error if options are set although no node uses TLS.
+    ///
+    /// Ignoring them would suggest that the connection is secure.
+    pub(crate) fn check_unused(&self) -> Result<()> {
+        match self.given().next() {
+            None => Ok(()),
+            Some(option) => Err(Error::invalid(format!(
+                "{} is set, but no node uses TLS. Write rediss:// instead of redis://",
+                spelled(option)
+            ))),
+        }
+    }
+
+    /// Whether any option sets the trust or the client certificate.
+    pub(crate) fn says_whom_to_trust(&self) -> bool {
+        self.given().any(|option| option != "tls_server_name")
+    }
+
+    /// Whether the server's certificate is verified.
+    pub(crate) fn verifies(&self) -> bool {
+        self.verify != Some(false)
+    }
+
+    /// Checks the options as far as possible without reading a file.
+    pub(super) fn check(&self) -> Result<()> {
+        let conflicts = |option: &&str| !matches!(*option, "tls_config" | "tls_server_name");
+        if let (Some(_), Some(option)) = (&self.config, self.given().find(conflicts)) {
+            return Err(Error::invalid(format!(
+                "{} is set together with {}, but already includes it. Remove one of them",
+                spelled("tls_config"),
+                spelled(option)
+            )));
+        }
+        if self.cert.is_some() != self.key.is_some() {
+            return Err(Self::apart());
+        }
+        if self.ca.is_some() && !self.verifies() {
+            return Err(Error::invalid(format!(
+                "{} is set, but {} is off, so the CA is never used. Remove one of them",
+                spelled("tls_ca"),
+                spelled("tls_verify")
+            )));
+        }
+        Ok(())
+    }
+
+    /// The error for a certificate without its key, or the reverse.
+    pub(super) fn apart() -> Error {
+        let (cert, key) = (spelled("tls_cert"), spelled("tls_key"));
+        Error::invalid(format!("{cert} and {key} must be set together"))
+    }
+
+    /// Combines the client's options with those of a URL. `url` names the node in errors.
+    pub(crate) fn merged(&self, added: &Self, url: &str) -> Result<Self> {
+        let by = |parameter, option| (parameter, option, url);
+        Ok(Self {
+            ca: one(self.ca.as_ref(), added.ca.as_ref(), by("ssl_ca_certs", "tls_ca"))?,
+            cert: one(self.cert.as_ref(), added.cert.as_ref(), by("ssl_certfile", "tls_cert"))?,
+            key: one(self.key.as_ref(), added.key.as_ref(), by("ssl_keyfile", "tls_key"))?,
+            verify: one(
+                self.verify.as_ref(),
+                added.verify.as_ref(),
+                by("ssl_cert_reqs", "tls_verify"),
+            )?,
+            ..self.clone()
+        })
+    }
+}
+
+/// Combines an option with the URL parameter of the same meaning. Different values are an error, so that neither is
+/// ignored.
+pub(crate) fn one<T: Clone + PartialEq>(
+    option: Option<&T>,
+    parameter: Option<&T>,
+    (by, name, url): (&str, &str, &str),
+) -> Result<Option<T>> {
+    match (option, parameter) {
+        (Some(ours), Some(theirs)) if ours != theirs => Err(Error::invalid(format!(
+            "{} and the parameter {by} of node {url} differ. Use only one of them",
+            spelled(name)
+        ))),
+        (None, theirs) => Ok(theirs.cloned()),
+        (ours, _) => Ok(ours.cloned()),
+    }
+}

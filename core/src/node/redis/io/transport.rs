@@ -1,0 +1,139 @@
+//! Implements the transport: a TCP or Unix socket that never blocks.
+
+#[cfg(unix)]
+pub(crate) use unix::Transport;
+#[cfg(not(unix))]
+pub(crate) use windows::Transport;
+
+#[cfg(unix)]
+mod unix {
+    use std::io::{self, Read, Write};
+    use std::mem::MaybeUninit;
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    use std::net::Shutdown;
+    use std::os::fd::{AsRawFd, RawFd};
+    use std::time::Duration;
+
+    use libc::MSG_DONTWAIT;
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    use libc::MSG_NOSIGNAL;
+    use socket2::Socket;
+
+    /// Other systems have no such flag, and set an option when a socket is created.
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    const MSG_NOSIGNAL: i32 = 0;
+
+    /// A socket that belongs to no runtime.
+    pub(crate) struct Transport(Socket);
+
+    impl Transport {
+        /// Takes a TCP stream from its runtime.
+        pub(crate) fn tcp(stream: tokio::net::TcpStream) -> io::Result<Self> {
+            Ok(Self(stream.into_std()?.into()))
+        }
+
+        /// Takes a Unix stream from its runtime.
+        pub(crate) fn unix(stream: tokio::net::UnixStream) -> io::Result<Self> {
+            Ok(Self(stream.into_std()?.into()))
+        }
+
+        /// Lets a thread block in it for at most this time. All other reads and writes are explicitly non-blocking.
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        pub(crate) fn may_wait(&self, time: Duration) -> io::Result<()> {
+            self.0.set_read_timeout(Some(time))?;
+            self.0.set_nonblocking(false)
+        }
+
+        /// Waits for bytes to read, up to that time.
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        pub(crate) fn receive(&self, into: &mut [u8]) -> io::Result<usize> {
+            (&self.0).read(into)
+        }
+
+        /// Wakes the threads that block in it. Later reads end immediately.
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        pub(crate) fn shutdown(&self) {
+            let _ = self.0.shutdown(Shutdown::Both);
+        }
+
+        /// Makes the drop reset the connection.
+        pub(crate) fn reset_on_drop(&self) {
+            // A Unix socket has no reset. Written data stays with the server. As if the system refuses, the socket is
+            // closed normally, and the next connection has the server close this one.
+            let _ = self.0.set_linger(Some(Duration::ZERO));
+        }
+    }
+
+    impl AsRawFd for Transport {
+        fn as_raw_fd(&self) -> RawFd {
+            self.0.as_raw_fd()
+        }
+    }
+
+    impl Read for &Transport {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            // SAFETY: bytes are only received into the buffer, so it stays initialized.
+            let into = unsafe { &mut *(std::ptr::from_mut(into) as *mut [MaybeUninit<u8>]) };
+            self.0.recv_with_flags(into, MSG_DONTWAIT)
+        }
+    }
+
+    impl Write for &Transport {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.send_with_flags(bytes, MSG_DONTWAIT | MSG_NOSIGNAL)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+}
+
+#[cfg(not(unix))]
+mod windows {
+    use std::io::{self, Read, Write};
+    use std::task::{Context, Poll};
+
+    use tokio::net::TcpStream;
+
+    /// A socket of the runtime that opened it.
+    pub(crate) struct Transport(TcpStream);
+
+    impl Transport {
+        /// Keeps the stream in its runtime.
+        #[expect(clippy::unnecessary_wraps, reason = "other systems have a step that can fail")]
+        pub(crate) fn tcp(stream: TcpStream) -> io::Result<Self> {
+            Ok(Self(stream))
+        }
+
+        /// Makes the drop reset the connection.
+        pub(crate) fn reset_on_drop(&self) {
+            // If the system refuses, the socket is closed normally, and the next connection has the server close it.
+            let _ = self.0.set_zero_linger();
+        }
+
+        pub(crate) fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            self.0.poll_read_ready(cx)
+        }
+
+        pub(crate) fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            self.0.poll_write_ready(cx)
+        }
+    }
+
+    impl Read for &Transport {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            self.0.try_read(into)
+        }
+    }
+
+    impl Write for &Transport {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.try_write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+}

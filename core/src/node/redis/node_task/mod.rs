@@ -1,0 +1,208 @@
+//! Maintains the connection to one server: connects, serves, detects the end, pauses, and reconnects with the pending
+//! deletes.
+//!
+//! Replies have the order of the commands. The connection is implemented here, while the `redis` crate encodes and
+//! parses. Late replies, pending deletes, pushes and silence require control of both ends of one queue.
+//!
+//! [`reconnect`] opens a connection, and [`super::session`] uses it. Both end with their connection, while the
+//! [`Context`] outlives it.
+
+pub(super) mod context;
+mod notices;
+mod reconnect;
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+
+use super::cluster::redirects::ConnectionEvent;
+use super::connect::Opening;
+use super::connection::Connection;
+use super::connection_task::{ConnectionTask, End};
+use super::protocol::InFlight;
+use crate::clock::Instant;
+use crate::node::{Change, Fault, Remedy};
+use crate::telemetry::log;
+use context::{Backlog, Context};
+use notices::Notices;
+use reconnect::Reconnect;
+
+/// The pause after the first failure. It doubles with each further failure, up to [`LONGEST_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+/// The longest pause, and thus the time to detect that a server is available again, even without commands.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// The longest pause while a refusal is not confirmed, because callers wait for that.
+const DOUBTFUL_PAUSE: Duration = Duration::from_millis(250);
+/// A connection that lasted longer than this worked, so the next attempt follows without a pause.
+///
+/// A connection that breaks directly after the handshake must not be reopened continuously.
+const GOOD: Duration = Duration::from_secs(1);
+
+/// The task of a node. It runs as long as the client exists.
+pub(super) struct NodeTask {
+    /// The state that outlives each connection.
+    context: Context,
+    /// The connection, which waiting threads also use.
+    connection: Arc<Connection>,
+    /// The state of the attempts to connect.
+    reconnect: Reconnect,
+    /// What was logged about the server.
+    notices: Notices,
+    /// Since when there has been no connection despite an attempt.
+    outage: Option<Instant>,
+    /// When the server refused the first of the last attempts to connect, all of which it refused.
+    refused_since: Option<Instant>,
+}
+
+impl NodeTask {
+    /// Creates the task's state. It does not connect.
+    pub(super) fn new(context: Context, connection: Arc<Connection>) -> Self {
+        Self {
+            context,
+            connection,
+            reconnect: Reconnect::default(),
+            notices: Notices::default(),
+            outage: None,
+            refused_since: None,
+        }
+    }
+
+    /// Runs until the client is gone and every command has its result. After a panic, the commands under way fail, and
+    /// later commands start with a new connection.
+    pub(super) async fn run(mut self) {
+        while AssertUnwindSafe(self.serve_all()).catch_unwind().await.is_err() {
+            self.context.link.closed();
+            self.context.watch.changed(Change::All);
+            // As before the first attempt: the next command waits for the connection instead of failing with the panic.
+            self.reconnect.last = None;
+            log::event!(
+                Error, Node, { node: &*self.context.target.url }, "the node's task panicked and was restarted"
+            );
+            // Pauses, so that a repeated panic does not occupy the thread.
+            tokio::time::sleep(FIRST_PAUSE).await;
+        }
+    }
+
+    /// Runs one session after another, until the client is gone and no delete is pending.
+    async fn serve_all(&mut self) {
+        let mut waiting = Vec::new();
+        // Waits for the first command, so that an unused client does not connect. After a panic, pending deletes do not
+        // wait for a command.
+        let backlog = Backlog::of(&mut self.context.backlog);
+        if backlog.pending.is_empty() {
+            match backlog.commands.recv().await {
+                Some(first) => waiting.push(first),
+                None => return,
+            }
+        }
+        let mut pause = Duration::ZERO;
+        loop {
+            let opened = self.reconnect.open(&mut self.context, pause, &mut waiting).await;
+            let Some(opened) = opened else { return };
+            let mut forgotten = false;
+            let fault = match opened {
+                Ok(opening) => {
+                    self.refused_since = None;
+                    let opened = self.context.clock.now();
+                    let end = self.serve(opening, &mut waiting).await;
+                    self.context.link.closed();
+                    self.context.lost_at = Some(self.context.clock.now());
+                    // The client is gone, and every command has its result.
+                    let End::Broken { fault, idle } = end else { return };
+                    forgotten = idle;
+                    if idle || self.context.clock.now().since(opened) > GOOD {
+                        pause = Duration::ZERO;
+                    }
+                    // Notifications may have been lost.
+                    self.context.watch.changed(Change::All);
+                    fault
+                }
+                Err(fault) => self.judge(fault),
+            };
+            let retries = fault.remedy() <= Remedy::Refused;
+            self.note(fault, &mut waiting);
+            if forgotten {
+                // No command was sent over the idle connection, so new commands wait for the next one.
+                self.reconnect.last = None;
+            }
+            // Sent after the pending deletes, because another server may now own the key.
+            self.context.target.send(ConnectionEvent::Ended);
+            // The pause doubles after each failure. At least half of it is random.
+            let is_doubtful = retries && self.refused_since.is_some();
+            pause = (pause * 2)
+                .clamp(FIRST_PAUSE, if is_doubtful { DOUBTFUL_PAUSE } else { LONGEST_PAUSE });
+        }
+    }
+
+    /// Decides whether the error of a failed attempt is permanent. A refusal must be repeated.
+    fn judge(&mut self, fault: Fault) -> Fault {
+        if fault.remedy() == Remedy::Retry {
+            self.refused_since = None;
+            return fault;
+        }
+        let now = self.context.clock.now();
+        let since = *self.refused_since.get_or_insert(now);
+        let fault = fault.of_attempt(now.since(since), self.context.link.was_open());
+        let confirmed = fault.remedy() > Remedy::Refused;
+        if confirmed
+            && self.reconnect.last.as_ref().is_none_or(|last| last.remedy() <= Remedy::Refused)
+        {
+            // Callers that wait for their next attempt get the error now.
+            self.context.watch.changed(Change::All);
+        }
+        fault
+    }
+
+    /// Handles a missing connection: logs it, and fails the commands that wait for a connection.
+    fn note(&mut self, fault: Fault, waiting: &mut Vec<InFlight>) {
+        let (url, now) = (&*self.context.target.url, self.context.clock.now());
+        if fault.remedy() > Remedy::Refused {
+            self.notices.refused(&self.context, &fault);
+        } else if self.outage.is_none() {
+            log::event!(Debug, Node, { node: url, fault: fault.to_string() }, "no connection");
+        }
+        // A cluster has its own outage. It may work without this server, which may be gone forever.
+        if fault.remedy() <= Remedy::Refused && self.context.target.cluster.is_none() {
+            self.context.link.outage.failed(url, now, &fault);
+        }
+        // One outage, regardless of the number of attempts.
+        self.outage.get_or_insert(now);
+        waiting.drain(..).for_each(|command| self.context.refuse(command, &fault));
+        self.reconnect.last = Some(fault);
+    }
+
+    /// Runs one session, from the handshake to its end.
+    async fn serve(&mut self, opening: Opening, waiting: &mut Vec<InFlight>) -> End {
+        let context = &mut self.context;
+        let (greeting, pushes) = (&opening.greeting, opening.greeting.pushes);
+        let votes_from = context.votes_from(greeting, &opening.found);
+        context.link.set_used(context.clock.now());
+        context.link.opened(pushes, greeting.deletes_by, votes_from);
+        context.link.outage.replied(&context.target.url, || context.clock.now());
+        connected(context, self.outage.take());
+        self.notices.connected(context, greeting);
+        context.target.send(ConnectionEvent::Opened);
+        // Recorded before the session starts, so that the next connection can close this one however it ends.
+        self.reconnect.previous_connections.add(greeting);
+        // Changes without a connection were not reported.
+        context.watch.changed(Change::All);
+        // Any other end follows only after all commands have their results.
+        match ConnectionTask::new(&self.connection, &mut self.context, opening) {
+            Ok((task, session)) => task.run(session, std::mem::take(waiting)).await,
+            Err(fault) => End::Broken { fault, idle: false },
+        }
+    }
+}
+
+/// Logs that the connection is open, and how long it was missing.
+fn connected(context: &Context, outage: Option<Instant>) {
+    let node = &*context.target.url;
+    let Some(since) = outage else {
+        log::event!(Debug, Node, { node: node }, "connected");
+        return;
+    };
+    let lasted = context.clock.now().since(since);
+    log::event!(Debug, Node, { node: node, outage_ms: lasted }, "connected again");
+}

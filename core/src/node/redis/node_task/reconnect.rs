@@ -1,0 +1,246 @@
+//! Decides when to attempt the next connection, and which commands wait for its result.
+//!
+//! The first attempt after a connection that worked follows immediately. Each failure doubles the pause, which
+//! [`super::node_task`] computes. A command after an idle time, or a change of the server, ends the pause.
+//!
+//! Lock commands are never queued across a reconnect, because a late vote is useless and delays its delete. They wait
+//! for an attempt that is about to end, or fail immediately. How long they wait depends on how often commands arrive.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+
+use super::context::{Backlog, Context};
+use crate::clock::{Instant, jittered};
+use crate::node::Fault;
+use crate::node::redis::connect::{Opened, PreviousConnections, open};
+use crate::node::redis::protocol::InFlight;
+
+/// A command that arrives this soon after the start of an attempt waits for its result, so that simultaneous commands
+/// have the same result.
+const JOIN: Duration = Duration::from_millis(50);
+/// How long commands start no new attempt after one that they started: a minimum, and a multiple of its duration. If a
+/// node is known to be down, frequent commands fail immediately.
+const CALM: (Duration, u32) = (Duration::from_millis(200), 10);
+/// After this time without commands, the next command starts an attempt. Otherwise an idle client would report a server
+/// as down for up to a second after its return.
+const IDLE: Duration = Duration::from_millis(2500);
+
+/// An attempt that takes longer may hang on a lost packet or a dead address. Another one then starts in parallel.
+const HANGS: Duration = Duration::from_secs(2);
+/// The maximum number of parallel attempts.
+const MAX_CONCURRENT_ATTEMPTS: usize = 3;
+
+/// The state of the attempts so far.
+#[derive(Default)]
+pub(crate) struct Reconnect {
+    /// The previous connections, to any server.
+    pub(crate) previous_connections: PreviousConnections,
+    /// Why the last attempt failed. `None` before the first one.
+    pub(crate) last: Option<Fault>,
+    /// When the last attempt ended that a command had started, and how long it took.
+    tried: Option<(Instant, Duration)>,
+    /// When the last command arrived without a connection.
+    asked: Option<Instant>,
+}
+
+/// The attempts under way while commands arrive.
+#[derive(Default)]
+struct Attempts {
+    /// Usually one. Another one starts if a command arrives and the first may hang on a dead address.
+    running: FuturesUnordered<Pin<Box<dyn Future<Output = Opened> + Send>>>,
+    /// When the last one started.
+    begun: Option<Instant>,
+    /// Completes when the last one takes too long.
+    hangs: Option<Pin<Box<tokio::time::Sleep>>>,
+    /// Whether one has failed. Then no other one starts because the last one takes too long. Otherwise one would always
+    /// be under way to a node that does not reply, and the failure would never count.
+    failed: bool,
+}
+
+impl Attempts {
+    /// Starts another attempt in parallel.
+    fn begin(&mut self, context: &Context, previous_connections: &PreviousConnections) {
+        if self.running.len() >= MAX_CONCURRENT_ATTEMPTS {
+            return;
+        }
+        let (target, resolver) = (context.target.clone(), Arc::clone(&context.resolver));
+        self.running.push(Box::pin(open(target, resolver, previous_connections.clone())));
+        self.begun = Some(context.clock.now());
+        self.hangs = Some(Box::pin(tokio::time::sleep(HANGS)));
+    }
+
+    /// Returns the result of an attempt, or `None` if the last one hangs and another one must start.
+    async fn next(&mut self) -> Option<Opened> {
+        let full = self.running.len() >= MAX_CONCURRENT_ATTEMPTS;
+        let hangs = async {
+            match &mut self.hangs {
+                Some(hangs) if !full && !self.failed => hangs.await,
+                _ => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            Some(opened) = self.running.next() => {
+                self.failed |= opened.is_err();
+                Some(opened)
+            }
+            () = hangs => None,
+        }
+    }
+}
+
+impl Reconnect {
+    /// Connects after a pause. Meanwhile commands fail with the last error.
+    ///
+    /// A command after an idle time starts the attempt immediately and waits for it, together with simultaneous
+    /// commands. So do all commands before the first attempt. Returns `None` once the client is gone and no delete is
+    /// pending.
+    pub(crate) async fn open(
+        &mut self,
+        context: &mut Context,
+        pause: Duration,
+        waiting: &mut Vec<InFlight>,
+    ) -> Option<Opened> {
+        // All commands until the next result get this error of the last attempt.
+        let refusal = self.last.as_ref().map(not_connected);
+        // At least half of the pause is random, so that many clients do not reconnect at the same time.
+        let mut pause_ends = std::pin::pin!(tokio::time::sleep(jittered(pause)));
+        let (mut attempts, mut more) = (Attempts::default(), true);
+        let opened = loop {
+            // After a working connection, the next attempt follows immediately.
+            if attempts.begun.is_none() && pause.is_zero() {
+                attempts.begin(context, &self.previous_connections);
+            }
+            let backlog = Backlog::of(&mut context.backlog);
+            tokio::select! {
+                ended = attempts.next(), if attempts.begun.is_some() => match ended {
+                    // The first successful attempt counts. A failure counts only if it is the last one.
+                    Some(opened) if opened.is_ok() || attempts.running.is_empty() => break opened,
+                    Some(_) => {}
+                    None => attempts.begin(context, &self.previous_connections),
+                },
+                // After a change of the server, an attempt starts immediately. An earlier one may hang on the previous
+                // server.
+                () = context.news.any() => attempts.begin(context, &self.previous_connections),
+                () = &mut pause_ends, if attempts.begun.is_none() => {
+                    attempts.begin(context, &self.previous_connections);
+                }
+                command = backlog.commands.recv(), if more => match (command, &refusal) {
+                    // Before the first attempt, no error exists that could be returned.
+                    (Some(command), None) => waiting.push(command),
+                    (Some(command), Some(refusal)) => {
+                        self.join_or_refuse(context, (command, refusal), &mut attempts, waiting);
+                    }
+                    (None, _) => {
+                        more = false;
+                        // The client is gone. Pending deletes are sent as long as their keys may exist.
+                        backlog.pending.forget_expired(context.clock.now());
+                        if backlog.pending.is_empty() && waiting.is_empty() {
+                            return None;
+                        }
+                    }
+                }
+            }
+        };
+        self.note(opened.is_ok(), attempts.begun.filter(|_| !waiting.is_empty()), context);
+        Some(opened)
+    }
+
+    /// Lets a command wait for an attempt, or refuses it immediately.
+    fn join_or_refuse(
+        &mut self,
+        context: &mut Context,
+        (command, refusal): (InFlight, &Fault),
+        attempts: &mut Attempts,
+        waiting: &mut Vec<InFlight>,
+    ) {
+        // Uses the current time, because the last event of an attempt may be long ago.
+        let now = context.clock.now();
+        let young = attempts.begun.is_some_and(|at| now.since(at) <= JOIN);
+        let again = self.tries_again(now, waiting);
+        if again && !young {
+            // Parallel to an attempt under way, because on a slow network that one may succeed first.
+            attempts.begin(context, &self.previous_connections);
+        }
+        if again || (young && !waiting.is_empty()) {
+            waiting.push(command);
+        } else {
+            context.refuse(command, refusal);
+        }
+    }
+
+    /// Whether a command that arrives now starts another attempt.
+    ///
+    /// At most one within [`CALM`], unless there was an idle time. Commands that wait for an attempt to a dead node
+    /// wait for its whole duration.
+    fn tries_again(&mut self, now: Instant, waiting: &[InFlight]) -> bool {
+        // Neither a command nor an attempt for one. A caller that waited for an attempt was not idle.
+        let is_past = |at: Instant| now.since(at) > IDLE;
+        let idle = self.asked.replace(now).is_none_or(is_past)
+            && self.tried.is_none_or(|(tried, _)| is_past(tried));
+        let (least, times) = CALM;
+        let calm = |took: Duration| least.max(took * times);
+        let over = self.tried.is_none_or(|(tried, took)| now.since(tried) > calm(took));
+        idle || (waiting.is_empty() && over)
+    }
+
+    /// Records the result of an attempt. `begun` is set if a command waits for it.
+    fn note(&mut self, opened: bool, begun: Option<Instant>, context: &Context) {
+        let now = context.clock.now();
+        if opened {
+            // The history does not matter for the next outage.
+            (self.tried, self.asked) = (None, None);
+        } else if let Some(begun) = begun {
+            self.tried = Some((now, now.since(begun)));
+        }
+    }
+}
+
+/// Returns the error for commands without a connection. Errors about the options are returned unchanged.
+fn not_connected(fault: &Fault) -> Fault {
+    if fault.permanent().is_some() {
+        return fault.clone();
+    }
+    Fault::new(format!("not connected: {fault}")).after(fault)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn attempts_to_a_silent_node_end() {
+        let mut attempts = Attempts::default();
+        let timer = || Some(Box::pin(tokio::time::sleep(HANGS)));
+        attempts.running.push(Box::pin(std::future::pending()));
+        attempts.hangs = timer();
+        assert!(attempts.next().await.is_none(), "another one starts");
+        attempts.running.push(Box::pin(std::future::ready(Err(Fault::new("no reply")))));
+        attempts.hangs = timer();
+        assert!(attempts.next().await.is_some_and(|opened| opened.is_err()));
+        assert!(tokio::time::timeout(HANGS * 2, attempts.next()).await.is_err(), "none starts");
+    }
+
+    #[test]
+    fn waiting_for_a_failed_attempt_is_no_idle_time() {
+        let at = |millis| Instant::from_start(Duration::from_millis(millis));
+        let mut node = Reconnect::default();
+        assert!(node.tries_again(at(0), &[]));
+        // The attempt takes 5 s, and the command waits for it.
+        node.tried = Some((at(5000), Duration::from_secs(5)));
+        assert!(!node.tries_again(at(5001), &[]));
+        assert!(!node.tries_again(at(7000), &[]));
+        assert!(node.tries_again(at(9600), &[]));
+        node.tried = Some((at(14_600), Duration::from_secs(5)));
+        // Frequent commands start another one after ten times the duration.
+        let mut now = 14_600;
+        while !node.tries_again(at(now), &[]) {
+            now += 1000;
+        }
+        assert_eq!(now, 65_600);
+    }
+}

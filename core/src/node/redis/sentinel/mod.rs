@@ -1,0 +1,215 @@
+//! Finds the server of a node: a fixed one that the URL names, or the primary that sentinels report.
+//!
+//! Any sentinel may be down, partitioned, or behind the others. Therefore a majority must reply before a report is
+//! trusted, and every sentinel is monitored. A minority never takes a node back to an earlier primary. An event only
+//! triggers a new request.
+
+mod report;
+
+use std::future::pending;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+
+use super::url::Endpoint;
+use super::url::route::{Route, Service};
+use crate::clock::jittered;
+use crate::node::{Fault, Remedy};
+use crate::runtime::background::{self, Task};
+use report::{Report, Sentinel};
+
+/// The pause before a failed connection to a sentinel is replaced.
+const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
+
+/// Finds the server of one node. Every attempt to connect uses it.
+pub(crate) struct Resolver {
+    route: Arc<Route>,
+    /// The newest report of all sentinels, or `None` before the first one.
+    known: Arc<watch::Sender<Option<Report>>>,
+    /// If the primary has this age, a majority of reports is enough.
+    old: Duration,
+    /// Started at the first use, and stopped when this is dropped.
+    listeners: OnceLock<Vec<Task>>,
+}
+
+/// The server to connect to.
+#[derive(Clone)]
+pub(crate) struct Found {
+    /// The address and login of the server.
+    pub(crate) endpoint: Endpoint,
+    /// The report of the sentinels, or `None` if the URL names the server.
+    primary: Option<Report>,
+}
+
+impl Found {
+    /// Returns how long it has been the primary, at least. `None` without sentinels.
+    pub(crate) fn primary_for(&self) -> Option<Duration> {
+        self.primary.as_ref().map(|report| report.since)
+    }
+}
+
+/// The replies to one search, in the order of their arrival. `None` means that a sentinel does not know the service.
+type Replies = Vec<Result<Option<Report>, Fault>>;
+
+/// Returns the reports, and among them that of the latest failover. For the same failover, it is that of the sentinel
+/// that has seen it longest.
+fn newest(replies: &Replies) -> (usize, Option<&Report>) {
+    let reports = replies.iter().flatten().flatten();
+    (reports.clone().count(), reports.max_by_key(|report| (report.epoch, report.since)))
+}
+
+impl Resolver {
+    /// Creates a resolver. It connects to no sentinel yet. Above the age `old`, the age of a primary does not matter.
+    pub(crate) fn new(route: &Route, old: Duration) -> Self {
+        let (route, known) = (Arc::new(route.clone()), Arc::new(watch::Sender::new(None)));
+        Self { route, known, old, listeners: OnceLock::new() }
+    }
+
+    /// Returns the current server.
+    pub(crate) async fn find(&self) -> Result<Found, Fault> {
+        let Some(service) = &self.route.service else {
+            return Ok(Found { endpoint: self.route.server.clone(), primary: None });
+        };
+        self.listeners.get_or_init(|| {
+            let listen = |at| listen(Arc::clone(&self.route), at, Arc::clone(&self.known));
+            (0..service.sentinels.len()).map(|at| background::spawn(listen(at))).collect()
+        });
+        let mut replies = Replies::new();
+        // Uses half of the time for an attempt to connect, because the connection to the server follows. The replies
+        // until then must suffice.
+        let _ =
+            timeout(self.route.connect_timeout() / 2, self.ask_all(service, &mut replies)).await;
+        let report = self.judge(service, &replies)?;
+        // The next connection goes there anyway, so no waiter is woken.
+        let mut primary = None;
+        self.known.send_if_modified(|known| {
+            primary = Some(report.or_newer(known.as_ref()));
+            known.clone_from(&primary);
+            false
+        });
+        let endpoint = self.route.server.at(report.host, report.port);
+        Ok(Found { endpoint, primary })
+    }
+
+    /// Returns a receiver for later changes of the server.
+    pub(crate) fn news(&self) -> News {
+        News(self.known.subscribe())
+    }
+
+    /// Whether no newer report than this is known.
+    fn allows(&self, report: &Report) -> bool {
+        self.known
+            .borrow()
+            .as_ref()
+            .is_none_or(|known| report.is_at(known) || !known.is_after(report))
+    }
+
+    /// Queries the sentinels, each over a separate connection, until a majority has replied and no reply contradicts
+    /// the newest report.
+    ///
+    /// A single sentinel may be partitioned together with the previous primary.
+    async fn ask_all(&self, service: &Service, replies: &mut Replies) {
+        let ask = |sentinel| async move {
+            let asked = async { Sentinel::open(sentinel).await?.ask(&service.name).await };
+            asked
+                .await
+                .map_err(|fault: Fault| self.route.redact_fault(fault).of(&sentinel.authority()))
+        };
+        let mut asked: FuturesUnordered<_> = service.sentinels.iter().map(ask).collect();
+        while let Some(reply) = asked.next().await {
+            replies.push(reply);
+            let (count, newest) = newest(replies);
+            let sound = |report: &Report| self.allows(report) && report.since >= self.old;
+            if service.is_majority(count) && newest.is_some_and(sound) {
+                return;
+            }
+        }
+    }
+
+    /// Returns the newest report, unless it names a primary from before a failover.
+    fn judge(&self, service: &Service, replies: &Replies) -> Result<Report, Fault> {
+        let (name, all) = (&service.name, service.sentinels.len());
+        let (count, newest) = newest(replies);
+        let Some(report) = newest else {
+            if replies.iter().flatten().count() == all {
+                // No retry can fix a wrong name.
+                return Err(Fault::invalid(format!(
+                    "its sentinels do not know the service {name}"
+                )));
+            }
+            let faults = || replies.iter().filter_map(|reply| reply.as_ref().err());
+            let why = faults().map(Fault::to_string).collect::<Vec<_>>().join("; ");
+            let why = if why.is_empty() { "none has replied" } else { &why };
+            let fault = Fault::new(format!("no sentinel reports the address of {name} ({why})"));
+            let refused = faults().filter(|fault| fault.remedy() >= Remedy::Refused).count();
+            return Err(if refused == all { fault.refused() } else { fault });
+        };
+        // Removing and re-adding a service restarts its epochs, on a majority of the sentinels at the same time.
+        if self.allows(report) || service.is_majority(count) {
+            return Ok(report.clone());
+        }
+        Err(Fault::new(format!(
+            "the sentinels that replied report a primary of {name} from before the last failover"
+        )))
+    }
+}
+
+/// Listens to one sentinel, and reconnects.
+async fn listen(route: Arc<Route>, at: usize, known: Arc<watch::Sender<Option<Report>>>) {
+    let Some((service, sentinel)) =
+        route.service.as_ref().and_then(|service| Some((service, service.sentinels.get(at)?)))
+    else {
+        return;
+    };
+    let mut previous: Option<Report> = None;
+    let mut on_report = |report: Report| {
+        known.send_if_modified(|known| {
+            let news = known.as_ref().is_none_or(|known| report.is_news(previous.as_ref(), known));
+            let later =
+                known.as_ref().is_some_and(|known| report.is_at(known) && report.is_after(known));
+            if news || later {
+                *known = Some(report.clone());
+            }
+            news
+        });
+        previous = Some(report);
+    };
+    loop {
+        // An error is not reported here. A search that needs the sentinel reports it.
+        let _ = report::follow(sentinel, &service.name, &mut on_report).await;
+        // At least half of the pause is random, so that many clients do not reconnect at the same time.
+        sleep(jittered(RECONNECT_PAUSE)).await;
+    }
+}
+
+/// Waits until the sentinels name another server.
+pub(crate) struct News(watch::Receiver<Option<Report>>);
+
+impl News {
+    /// Waits for the next change. Dropping the future loses none.
+    pub(crate) async fn any(&mut self) {
+        // After the node is dropped, the server never changes.
+        if self.0.changed().await.is_err() {
+            pending::<()>().await;
+        }
+    }
+
+    /// Waits until the server has changed. Returns an error that names the new one.
+    pub(crate) async fn left(&mut self, found: &Found) -> Fault {
+        while !self.has_left(found) {
+            self.any().await;
+        }
+        let address = self.0.borrow().as_ref().map(Report::address).unwrap_or_default();
+        Fault::new(format!("the sentinels report another primary, {address}"))
+    }
+
+    /// Whether the sentinels name another server by now.
+    pub(crate) fn has_left(&self, found: &Found) -> bool {
+        let Some(primary) = &found.primary else { return false };
+        self.0.borrow().as_ref().is_some_and(|report| !report.is_at(primary))
+    }
+}

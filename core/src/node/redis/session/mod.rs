@@ -1,0 +1,317 @@
+//! One open connection: writes commands and reads replies, without blocking.
+//!
+//! It moves the bytes between the socket and the [`super::protocol`]. One thread at a time uses it, and only briefly: a
+//! thread that waits for a reply, or the connection's own task ([`super::connection`], [`super::connection_task`]).
+
+mod reading;
+
+use std::any::Any;
+use std::io;
+use std::sync::Arc;
+
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::mpsc::error::TryRecvError;
+
+use super::io::socket::Socket;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use super::io::socket::{Received, Receiver};
+use super::node_task::context::Backlog;
+use super::protocol::{Decoder, Encoder, InFlight};
+use crate::clock::Clock;
+use crate::node::Fault;
+
+/// The maximum number of bytes per read, which is some hundred replies. A higher limit would delay other connections.
+const READ: usize = 16 << 10;
+/// The error after a panic.
+pub(super) const PANICKED: &str = "the node's task failed. This is a bug in redlock";
+
+/// One open connection.
+pub(super) struct Session {
+    /// The commands of the node. Closed once the client is gone.
+    commands: UnboundedReceiver<InFlight>,
+    encoder: Encoder,
+    decoder: Decoder,
+    clock: Arc<dyn Clock>,
+    /// Closed when dropped. It is reset first if the session ended with an error.
+    socket: Socket,
+    /// The buffer for the next bytes.
+    read: Box<[u8]>,
+    /// Whether the client exists, so that more commands may follow.
+    more: bool,
+    /// Whether another connection is to replace this one. No more commands are taken.
+    leaving: bool,
+    /// Why it cannot be used any more.
+    broken: Option<Fault>,
+    /// The panic that ended it.
+    panicked: Option<Box<dyn Any + Send>>,
+    /// The connection's own task reads until this number of commands have a reply, because it waits for them, or no
+    /// thread does.
+    kept: u64,
+    /// Whether a thread blocks in the socket for bytes. No other thread may read, or bytes would be out of order.
+    received_from: bool,
+    /// What a thread needs for that. `None` if none may.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    receiver: Option<Arc<Receiver>>,
+    /// What such a thread received while another one used the session.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    received: Received,
+}
+
+/// The state of a session for the connection's own task.
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate condition of the task")]
+pub(super) struct SessionState {
+    /// Whether replies are outstanding.
+    pub(super) open: bool,
+    /// Whether the client is gone.
+    pub(super) gone: bool,
+    /// Whether the client is gone and every command has its reply.
+    pub(super) idle: bool,
+    /// Whether another connection is to replace it and every command has its reply.
+    pub(super) left: bool,
+    /// Whether deletes are pending, which are sent again over this connection: those that the server refused, and those
+    /// whose keys a previous connection may set again.
+    pub(super) pending_deletes: bool,
+    /// Whether the connection's own task must read.
+    pub(super) kept: bool,
+}
+
+impl Session {
+    /// Creates a session over a connection that is ready for locks.
+    pub(super) fn new(
+        encoder: Encoder,
+        decoder: Decoder,
+        commands: UnboundedReceiver<InFlight>,
+        clock: Arc<dyn Clock>,
+        socket: Socket,
+    ) -> Self {
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        let (receiver, left) = Receiver::new(&socket);
+        Self {
+            #[cfg(any(target_os = "linux", target_os = "android"))]
+            receiver,
+            #[cfg(any(target_os = "linux", target_os = "android"))]
+            received: left,
+            commands,
+            encoder,
+            decoder,
+            clock,
+            socket,
+            read: vec![0; READ].into(),
+            more: true,
+            leaving: false,
+            broken: None,
+            panicked: None,
+            kept: 0,
+            received_from: false,
+        }
+    }
+
+    /// Sends the pending deletes, then the commands that waited for the connection. The connection's own task reads the
+    /// replies.
+    pub(super) fn begin(&mut self, waiting: Vec<InFlight>) {
+        // The deletes come first. Otherwise a new vote for the same key would be refused by the old one.
+        self.decoder.send_pending_deletes();
+        self.pass_followups();
+        let now = self.clock.now();
+        for command in waiting {
+            self.encoder.submit(command, true, now, &mut self.decoder.expected);
+        }
+        self.keep();
+    }
+
+    /// Returns the descriptor that threads wait on.
+    #[cfg(unix)]
+    pub(super) fn descriptor(&self) -> i32 {
+        self.socket.descriptor()
+    }
+
+    /// Takes the submitted commands and writes them, as far as there is room. Returns true if there were any.
+    pub(super) fn write(&mut self) -> bool {
+        let (mut any, mut now) = (false, None);
+        if !self.is_paused() && !self.commands.is_empty() {
+            let (now, open) = (*now.insert(self.clock.now()), self.is_open());
+            self.encoder.probe_if_idle(open, now, &mut self.decoder.expected);
+        }
+        if self.is_paused() {
+            self.keep();
+        }
+        while self.broken.is_none() && self.more && !self.is_paused() && self.encoder.has_room() {
+            match self.commands.try_recv() {
+                Ok(command) => {
+                    any = true;
+                    let now = *now.get_or_insert_with(|| self.clock.now());
+                    let last = self.commands.is_empty();
+                    self.encoder.submit(command, last, now, &mut self.decoder.expected);
+                }
+                Err(TryRecvError::Empty) => break,
+                // Every sender is gone, and with them the client.
+                Err(TryRecvError::Disconnected) => self.more = false,
+            }
+        }
+        self.write_on();
+        any
+    }
+
+    /// Writes what follows from the replies. If a probe has its reply, also writes the commands that waited for it. The
+    /// connection's own task reads their replies.
+    fn write_after(&mut self, probing: bool) {
+        self.pass_followups();
+        if probing && !self.encoder.is_probing() {
+            self.write();
+            return self.keep();
+        }
+        self.write_on();
+    }
+
+    fn pass_followups(&mut self) {
+        let Self { encoder, decoder, clock, .. } = self;
+        decoder.pass_followups(encoder, || clock.now());
+    }
+
+    /// Requests a confirmation if one is due, and writes what was encoded.
+    fn write_on(&mut self) {
+        self.encoder.confirm(|| self.clock.now(), &mut self.decoder.expected);
+        if self.broken.is_some() || !self.is_unwritten() {
+            return;
+        }
+        if let Err(error) = self.flush() {
+            self.breaks(broken(&error));
+        }
+    }
+
+    /// Writes as much as the socket accepts.
+    fn flush(&mut self) -> io::Result<()> {
+        loop {
+            let bytes = self.encoder.bytes(&mut self.decoder.expected);
+            if bytes.is_empty() {
+                return self.socket.flush();
+            }
+            match self.socket.write(bytes) {
+                Ok(written) => self.encoder.written(written),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Sends a command of the connection itself.
+    pub(super) fn send(&mut self, in_flight: InFlight) {
+        self.encoder.send(in_flight, self.clock.now(), &mut self.decoder.expected);
+        self.keep();
+        self.write_on();
+    }
+
+    /// Sends pending deletes again if it is time for that. Called once per second.
+    pub(super) fn retry_deletes(&mut self) {
+        self.decoder.retry_deletes(self.clock.now());
+        self.pass_followups();
+    }
+
+    /// Takes no more commands, so that another connection can replace it once every command has its reply.
+    pub(super) fn leave(&mut self) {
+        self.leaving = true;
+        self.keep();
+    }
+
+    /// Whether commands wait, for the reply to a probe or for another connection.
+    pub(super) fn is_paused(&self) -> bool {
+        self.leaving || self.encoder.is_probing()
+    }
+
+    /// Makes the connection's own task read until all commands so far have their replies.
+    pub(super) fn keep(&mut self) {
+        self.kept = self.encoder.count();
+    }
+
+    /// Called if another thread waits for it. Unless the connection's own task must read, arriving bytes do not wake it.
+    pub(super) fn leave_to_threads(&mut self) {
+        if !self.is_kept() {
+            self.socket.unlist();
+        }
+    }
+
+    /// Whether a thread blocks in the socket for bytes.
+    pub(super) fn is_received_from(&self) -> bool {
+        self.received_from
+    }
+
+    /// Ends it with an error.
+    pub(super) fn breaks(&mut self, fault: Fault) {
+        self.broken.get_or_insert(fault);
+    }
+
+    /// Ends it with a panic.
+    pub(super) fn panicked(&mut self, by: Box<dyn Any + Send>) {
+        self.breaks(Fault::new(PANICKED));
+        self.panicked = Some(by);
+    }
+
+    /// Returns why it cannot be used any more, if so.
+    pub(super) fn why_broken(&mut self) -> Option<(Fault, Option<Box<dyn Any + Send>>)> {
+        self.broken.clone().map(|fault| (fault, self.panicked.take()))
+    }
+
+    /// Whether replies are outstanding.
+    pub(super) fn is_open(&self) -> bool {
+        self.encoder.count() != self.decoder.replied()
+    }
+
+    /// Whether something waits for room to be written.
+    pub(super) fn is_unwritten(&self) -> bool {
+        self.encoder.is_unwritten() || self.socket.is_unflushed()
+    }
+
+    /// Whether the connection's own task has something to do.
+    pub(super) fn wants_task(&self) -> bool {
+        self.broken.is_some() || !self.more || self.is_unwritten() || self.is_paused()
+    }
+
+    /// Whether the connection's own task must read.
+    pub(super) fn is_kept(&self) -> bool {
+        self.decoder.replied() < self.kept || self.is_unwritten()
+    }
+
+    pub(super) fn state(&self) -> SessionState {
+        let (open, unwritten) = (self.is_open(), self.is_unwritten());
+        let idle = !self.more && !open && !unwritten;
+        SessionState {
+            open,
+            gone: !self.more,
+            left: self.leaving && !open && !unwritten,
+            idle: idle && !self.decoder.pending.link.has_pending_deletes(self.clock.now()),
+            pending_deletes: !self.decoder.pending.is_empty(),
+            kept: self.is_kept(),
+        }
+    }
+
+    /// Called regularly while it is in use. Returns an error if the server is silent for too long, the number of
+    /// commands so far, and whether replies are outstanding.
+    pub(super) fn tick(&mut self) -> (Option<Fault>, u64, bool) {
+        let open = self.is_open();
+        let mut silent = None;
+        if open {
+            // The thread that waits for it may be suspended, or its loop blocked. Its silence is not the server's.
+            self.keep();
+            silent = self.decoder.count_silence();
+        }
+        (silent, self.encoder.count(), open)
+    }
+
+    /// Ends it. Commands without a reply fail, unless it ended well. The socket stays open while a thread is in it.
+    pub(super) fn end(self, fault: Option<&Fault>) -> Backlog {
+        if fault.is_some() {
+            self.socket.reset_on_drop();
+        }
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        if self.received_from {
+            self.socket.shutdown();
+        }
+        let (unsent_votes, pending) = self.decoder.end(self.encoder, fault, self.clock.now());
+        Backlog { commands: self.commands, unsent_votes, pending }
+    }
+}
+
+/// The error with the system's text, which contains no secret.
+fn broken(error: &io::Error) -> Fault {
+    Fault::new(format!("the connection broke: {error}")).by(error)
+}

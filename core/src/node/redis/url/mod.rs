@@ -1,0 +1,308 @@
+//! Parses the URL of a node: `redis://`, `rediss://` and `unix://` here, several hosts in [`route`].
+//!
+//! The result is the address of a server, and the login to use there. This module opens no connection. It knows the
+//! password, so it also redacts the error texts of servers.
+
+pub(super) mod query;
+pub(super) mod route;
+pub(super) mod rules;
+
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::{ConnectionAddr, IntoConnectionInfo};
+use url::Url;
+
+use super::io::tls::{Tls, TlsOptions, one};
+use crate::error::{Error, Result};
+use crate::node::credentials::{Ask, Credentials, Granted, Provider};
+use crate::node::{Fault, client_name};
+use crate::text::{shown, spelled};
+use query::Parameters;
+use rules::{check, invalid_url, unreadable, without_zone};
+
+/// The address of a server, and the login to use there.
+#[derive(Clone)]
+pub(crate) struct Endpoint {
+    pub(crate) address: PeerAddr,
+    /// `None` for the user `default`, or for no login without a password.
+    pub(crate) username: Option<String>,
+    /// Never shown, see [`Endpoint::redact`].
+    pub(crate) password: Option<String>,
+    /// Selected at connect. A connection starts with database 0.
+    pub(crate) db: i64,
+    pub(crate) parameters: Arc<Parameters>,
+    /// The name of the connection at the server.
+    pub(crate) client_name: String,
+    /// The time limit of one attempt to connect.
+    pub(crate) connect_timeout: Duration,
+    /// Supplies the login, if it is not in the URL.
+    pub(crate) provider: Option<Provider>,
+    /// The TLS configuration, set once the client's options are loaded.
+    pub(crate) tls: Option<Tls>,
+}
+
+/// How a server is reached.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) enum PeerAddr {
+    /// A host, by name or address, and a port.
+    Tcp(String, u16),
+    /// A host and a port, with TLS.
+    Tls(String, u16),
+    /// A Unix socket.
+    Unix(PathBuf),
+}
+
+/// The default time limit of one attempt to connect: name lookup, TCP, TLS, login and handshake.
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long to wait for credentials. The connection must fit into the same attempt.
+const ASKING: Duration = Duration::from_millis(1500);
+
+impl Endpoint {
+    /// Parses the URL. An error names the violated rule.
+    pub(crate) fn parse(text: &str) -> Result<Self> {
+        Self::read(text).map_err(|rule| invalid_url(text, &rule))
+    }
+
+    /// Parses the URL, which may be a part of another one. Returns the violated rule as an error.
+    pub(crate) fn read(text: &str) -> std::result::Result<Self, String> {
+        let (text, zone) = without_zone(text)?;
+        let mut url = Url::parse(&text).map_err(unreadable)?;
+        check(&url)?;
+        // The parser supports TLS schemes only with its own TLS library. The URLs differ in the scheme only.
+        let tls = matches!(url.scheme(), "rediss" | "valkeys");
+        if tls && url.set_scheme("redis").is_err() {
+            return Err("its scheme is unknown".into());
+        }
+        let parameters = query::read(url.query().unwrap_or_default())?;
+        url.set_query(None);
+        // Uses the rules of the `redis` crate for hosts, ports and databases, so that a URL means the same as
+        // elsewhere.
+        let path = !matches!(url.path(), "" | "/");
+        let info = url.into_connection_info().ok().filter(|info| info.redis_settings().db() >= 0);
+        let info = info.ok_or("the path after the host must be a database number, 0 or more")?;
+        let settings = info.redis_settings();
+        let host =
+            |host: &str| zone.map_or_else(|| host.to_owned(), |zone| format!("{host}%{zone}"));
+        let address = match info.addr() {
+            ConnectionAddr::Tcp(name, port) if tls => PeerAddr::Tls(host(name), *port),
+            ConnectionAddr::Tcp(name, port) => PeerAddr::Tcp(host(name), *port),
+            ConnectionAddr::Unix(path) => PeerAddr::Unix(path.clone()),
+            _ => return Err("its kind of connection is not supported".into()),
+        };
+        let path = path && !matches!(address, PeerAddr::Unix(_));
+        let this = Self {
+            username: settings.username().map(str::to_owned),
+            password: settings.password().map(str::to_owned),
+            db: settings.db(),
+            address,
+            client_name: client_name::DEFAULT.to_owned(),
+            connect_timeout: CONNECT_TIMEOUT,
+            provider: None,
+            tls: None,
+            parameters: Arc::new(parameters),
+        };
+        this.with_parameters(path)
+    }
+
+    /// Combines the parameters with the rest of the URL. They must not contradict it. `path` means that the path
+    /// contains a database.
+    fn with_parameters(mut self, path: bool) -> std::result::Result<Self, String> {
+        let Parameters { db, username, password, family, tls_by, .. } = (*self.parameters).clone();
+        if path && db.is_some_and(|db| db != self.db) {
+            return Err(
+                "its path and its parameter db name different databases. Write only one".to_owned()
+            );
+        }
+        self.db = db.unwrap_or(self.db);
+        let twice = (username.is_some() && self.username.is_some())
+            || (password.is_some() && self.password.is_some());
+        if twice {
+            return Err("a user or a password appears before the @ and after the ?. Write it once"
+                .to_owned());
+        }
+        self.username = self.username.or(username);
+        self.password = self.password.or(password);
+        // Some clients then log in without a user, and redis-cli takes it for the password.
+        if self.username.is_some() && self.password.as_deref().is_none_or(str::is_empty) {
+            return Err(
+                "it has a user without a password. Write user:pass@host, or :pass@host for a password without a user"
+                    .to_owned(),
+            );
+        }
+        if let (Some(by), false) = (tls_by, self.is_tls()) {
+            return Err(format!("its parameter {by} needs TLS. Use rediss://"));
+        }
+        if family.is_some() && matches!(self.address, PeerAddr::Unix(_)) {
+            return Err("a Unix socket has no address family. Remove the parameter".to_owned());
+        }
+        Ok(self)
+    }
+
+    /// Formats the URL in a canonical form, without user, password and database.
+    fn address_text(&self) -> String {
+        let scheme = match &self.address {
+            PeerAddr::Tcp(..) => "redis",
+            PeerAddr::Tls(..) => "rediss",
+            PeerAddr::Unix(_) => "unix",
+        };
+        format!("{scheme}://{}", self.authority())
+    }
+
+    /// Returns host and port, or the path, which follow the scheme.
+    pub(crate) fn authority(&self) -> String {
+        match &self.address {
+            // An IPv6 address, without the brackets that the parser removed.
+            PeerAddr::Tcp(host, port) | PeerAddr::Tls(host, port) if host.contains(':') => {
+                format!("[{}]:{port}", host.replace('%', "%25"))
+            }
+            PeerAddr::Tcp(host, port) | PeerAddr::Tls(host, port) => format!("{host}:{port}"),
+            PeerAddr::Unix(path) => path.display().to_string(),
+        }
+    }
+
+    /// Whether the connection needs TLS options.
+    pub(crate) fn is_tls(&self) -> bool {
+        matches!(self.address, PeerAddr::Tls(..))
+    }
+
+    /// Applies the options that all nodes of a client share.
+    pub(crate) fn with(mut self, shared: &Shared) -> Result<Self> {
+        let url = self.redacted();
+        self.connect_timeout = shared.connect_timeout;
+        if self.is_tls() {
+            self.tls = Some(shared.tls(&self.parameters.tls, &url)?);
+        }
+        if let Some(given) = &self.parameters.client_name {
+            one(shared.client_name.as_ref(), Some(&given.value), (given.by, "client_name", &url))?;
+            self.client_name.clone_from(&given.value);
+        } else if let Some(name) = &shared.client_name {
+            self.client_name.clone_from(name);
+        }
+        Ok(self)
+    }
+
+    /// Sets the provider of credentials, which is called at each connect.
+    pub(crate) fn asking(mut self, shared: &Shared) -> Result<Self> {
+        self.provider.clone_from(&shared.provider);
+        if self.provider.is_none() || (self.username.is_none() && self.password.is_none()) {
+            return Ok(self);
+        }
+        Err(Error::invalid(format!(
+            "{} is set, but node {} has a user or a password in its URL. Use only one of them",
+            spelled("credentials"),
+            self.redacted()
+        )))
+    }
+
+    /// Requests credentials, if there is a provider.
+    pub(crate) async fn granted(&self) -> std::result::Result<Option<Granted>, Fault> {
+        match &self.provider {
+            Some(provider) => provider.get(ASKING).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Returns another server with the same login and options.
+    pub(crate) fn at(&self, host: String, port: u16) -> Self {
+        let address =
+            if self.is_tls() { PeerAddr::Tls(host, port) } else { PeerAddr::Tcp(host, port) };
+        Self { address, ..self.clone() }
+    }
+
+    /// Returns the endpoint with these credentials.
+    pub(crate) fn with_login(&self, granted: &Credentials) -> Self {
+        let username = granted.username.clone();
+        Self { username, password: Some(granted.password.clone()), ..self.clone() }
+    }
+
+    /// Returns what identifies the node in a node list: address and database, regardless of the login.
+    ///
+    /// It cannot detect two names of one server. `run_ids` does that at connect.
+    pub(crate) fn identity(&self) -> String {
+        let address = self.address_text();
+        // Host names ignore case, file names do not.
+        let address = if matches!(self.address, PeerAddr::Unix(_)) {
+            address
+        } else {
+            address.to_lowercase()
+        };
+        format!("{address}/{}", self.db)
+    }
+
+    /// Redacts the server's text in an error.
+    pub(crate) fn redact_fault(&self, fault: Fault) -> Fault {
+        fault.redacted(|words| self.redact(words))
+    }
+
+    /// Formats a server's text for messages: without the password, on one line, and shortened.
+    pub(crate) fn redact(&self, text: &str) -> String {
+        shown(&self.without_password(text))
+    }
+
+    /// Removes the password from the text.
+    pub(crate) fn without_password(&self, text: &str) -> String {
+        let text = match self.password.as_deref() {
+            // An empty password is part of every text.
+            None | Some("") => text.to_owned(),
+            Some(password) => text.replace(password, "***"),
+        };
+        self.provider.as_ref().map_or_else(|| text.clone(), |provider| provider.redact(&text))
+    }
+
+    /// Returns the URL without user and password.
+    pub(crate) fn redacted(&self) -> String {
+        match self.db {
+            // The common form without a database.
+            0 => self.address_text(),
+            db => format!("{}/{db}", self.address_text()),
+        }
+    }
+}
+
+/// The options that all nodes of a client share: TLS, client name and credentials. A node adds those of its URL.
+pub(crate) struct Shared {
+    /// The TLS options of `rediss://` nodes.
+    pub(crate) options: TlsOptions,
+    /// The name of the connections.
+    pub(crate) client_name: Option<String>,
+    /// Supplies the login for URLs without one.
+    pub(crate) provider: Option<Provider>,
+    /// The time limit of one attempt to connect.
+    pub(crate) connect_timeout: Duration,
+    /// The loaded TLS configurations. Most nodes share the same one.
+    read: RefCell<Vec<(TlsOptions, Tls)>>,
+}
+
+impl Shared {
+    /// Creates the shared options without reading a file.
+    pub(crate) fn new(
+        options: TlsOptions,
+        client_name: Option<String>,
+        source: Option<Arc<dyn Ask>>,
+        connect_timeout: Duration,
+    ) -> Self {
+        let provider = source.map(Provider::new);
+        Self { options, client_name, provider, connect_timeout, read: RefCell::default() }
+    }
+
+    /// Returns the TLS configuration of the client combined with the options of a URL. `url` names the node in errors.
+    pub(crate) fn tls(&self, added: &TlsOptions, url: &str) -> Result<Tls> {
+        let options = self.options.merged(added, url)?;
+        let mut read = self.read.borrow_mut();
+        if let Some((_, tls)) = read.iter().find(|(known, _)| *known == options) {
+            return Ok(tls.clone());
+        }
+        let tls = Tls::load(&options)?;
+        read.push((options, tls.clone()));
+        Ok(tls)
+    }
+
+    /// Whether the certificate of some node is not verified.
+    pub(crate) fn unverified(&self) -> bool {
+        self.read.borrow().iter().any(|(options, _)| !options.verifies())
+    }
+}

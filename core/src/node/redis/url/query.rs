@@ -1,0 +1,245 @@
+//! Parses the parameters of a node URL, which include those of other clients.
+//!
+//! One table contains the supported parameters with their rules, another one the unsupported parameters with their
+//! replacements. Errors quote a name only if it is in a table, and never a value. Both may be part of a password.
+
+use std::time::Duration;
+
+use url::form_urlencoded;
+
+use crate::node::client_name;
+use crate::node::redis::io::tls::TlsOptions;
+use crate::text::spelled;
+
+/// The parameters of a URL. `None` if not set.
+#[derive(Clone, Default)]
+pub(crate) struct Parameters {
+    /// The database.
+    pub(crate) db: Option<i64>,
+    /// The user name.
+    pub(crate) username: Option<String>,
+    /// Never shown.
+    pub(crate) password: Option<String>,
+    /// The version of the protocol: 2 or 3.
+    pub(crate) protocol: Option<u8>,
+    /// The address family to try: 4, 6, or 0 for both.
+    pub(crate) family: Option<u8>,
+    /// The name of the connection.
+    pub(crate) client_name: Option<Given<String>>,
+    /// The deadline of one vote.
+    pub(crate) node_timeout: Option<Given<Duration>>,
+    /// The time limit of one attempt to connect.
+    pub(crate) connect_timeout: Option<Given<Duration>>,
+    pub(crate) tls: TlsOptions,
+    /// The first parameter that requires TLS.
+    pub(crate) tls_by: Option<&'static str>,
+}
+
+/// A value and the name of its parameter, for conflicts with an option.
+#[derive(Clone)]
+pub(crate) struct Given<T> {
+    pub(crate) value: T,
+    /// The name of the parameter, for messages.
+    pub(crate) by: &'static str,
+}
+
+/// A supported parameter.
+struct Row {
+    /// Its names in several clients.
+    names: &'static [&'static str],
+    /// The rule for its value.
+    rule: &'static str,
+    /// Whether it requires a TLS connection.
+    tls: bool,
+    set: fn(&mut Parameters, &'static str, &str) -> Set,
+}
+
+/// The result of setting a value.
+enum Set {
+    /// The value is set.
+    Done,
+    /// The value violates the rule.
+    Wrong,
+    /// There is already a value.
+    Twice,
+}
+
+const TIME: &str = "must be a time above 0 and at most ten years";
+/// The same limit as for the other time options.
+const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+const PATH: &str = "must be the path of a PEM file";
+
+/// The supported parameters of redis-py and celery, go-redis, ioredis, lettuce and the redis crate.
+const UNDERSTOOD: &[Row] = &[
+    row(&["db", "database"], "must be a number, 0 or more", |to, _, value| {
+        fill(&mut to.db, value.parse().ok().filter(|db| *db >= 0))
+    }),
+    row(&["username", "user"], "must be a name", |to, _, value| {
+        fill(&mut to.username, Some(value.to_owned()))
+    }),
+    row(&["password", "pass"], "must be a password", |to, _, value| {
+        fill(&mut to.password, Some(value.to_owned()))
+    }),
+    row(&["protocol"], "must be 2 or 3", |to, _, value| {
+        let version = value.strip_prefix("resp").unwrap_or(value);
+        fill(&mut to.protocol, version.parse().ok().filter(|version| matches!(version, 2 | 3)))
+    }),
+    row(&["family"], "must be 4, 6 or 0", |to, _, value| {
+        fill(&mut to.family, value.parse().ok().filter(|family| matches!(family, 0 | 4 | 6)))
+    }),
+    row(&["client_name", "clientName", "connectionName"], client_name::RULE, |to, by, value| {
+        let name = client_name::fits(value).then(|| value.to_owned());
+        fill(&mut to.client_name, name.map(|value| Given { value, by }))
+    }),
+    row(&["socket_timeout", "read_timeout"], TIME, |to, by, value| {
+        fill(&mut to.node_timeout, time(value, 1.0).map(|value| Given { value, by }))
+    }),
+    row(&["commandTimeout"], TIME, |to, by, value| {
+        fill(&mut to.node_timeout, time(value, 1e-3).map(|value| Given { value, by }))
+    }),
+    row(&["socket_connect_timeout", "dial_timeout"], TIME, |to, by, value| {
+        fill(&mut to.connect_timeout, time(value, 1.0).map(|value| Given { value, by }))
+    }),
+    row(&["connectTimeout"], TIME, |to, by, value| {
+        fill(&mut to.connect_timeout, time(value, 1e-3).map(|value| Given { value, by }))
+    }),
+    row(
+        &["socket_keepalive"],
+        "must be true, because TCP keepalive is always on",
+        |_, _, value| {
+            if yes(value) == Some(true) { Set::Done } else { Set::Wrong }
+        },
+    ),
+    for_tls(&["ssl_ca_certs"], PATH, |to, _, value| fill(&mut to.tls.ca, Some(value.into()))),
+    for_tls(&["ssl_certfile"], PATH, |to, _, value| fill(&mut to.tls.cert, Some(value.into()))),
+    for_tls(&["ssl_keyfile"], PATH, |to, _, value| fill(&mut to.tls.key, Some(value.into()))),
+    for_tls(&["ssl_cert_reqs"], "must be required or none", |to, _, value| {
+        let value = value.to_ascii_lowercase();
+        let verify = match value.strip_prefix("cert_").unwrap_or(&value) {
+            // For a server's certificate, which is always sent, "optional" has the same effect.
+            "required" | "optional" => Some(true),
+            "none" => Some(false),
+            _ => None,
+        };
+        fill(&mut to.tls.verify, verify)
+    }),
+    for_tls(&["skip_verify"], "must be true or false", |to, _, value| {
+        fill(&mut to.tls.verify, yes(value).map(|skip| !skip))
+    }),
+    for_tls(
+        &["ssl_check_hostname"],
+        "must be true. If the certificate is for another name, set tls_server_name",
+        |_, _, value| if yes(value) == Some(true) { Set::Done } else { Set::Wrong },
+    ),
+];
+
+const ONE: &str = "There is no connection pool. Remove it";
+const ALIVE: &str = "Dead connections are detected automatically. Remove it";
+const RETRY_HINT: &str = "Failed attempts are retried within wait. Remove it";
+const BYTES: &str = "No values are read. Remove it";
+
+/// The unsupported parameters. Ignoring them would suggest that they have an effect.
+const INSTEAD: &[(&[&str], &str)] = &[
+    (&["max_connections", "pool_size", "pool_timeout", "min_idle_conns"], ONE),
+    (&["health_check_interval", "keepAlive", "idle_timeout"], ALIVE),
+    (&["retry_on_timeout", "retry_on_error", "max_retries", "maxRetriesPerRequest"], RETRY_HINT),
+    (&["decode_responses", "encoding", "encoding_errors", "charset", "errors"], BYTES),
+    (&["ssl", "tls"], "Write rediss:// instead of redis://"),
+    (&["ssl_ca_path", "ssl_ca_data"], "Use ssl_ca_certs, the path of a PEM file"),
+    (&["verifyPeer"], "Use ssl_cert_reqs=none, or remove it"),
+    (&["timeout", "write_timeout", "socket_read_timeout"], "Use socket_timeout, in seconds"),
+    (&["lib_name", "libraryName", "libraryVersion", "lib_version"], "Use client_name"),
+    (&["allowUsernameInURI"], "A user in a URL is always used. Remove it"),
+    (&["key_prefix", "keyPrefix"], "Set it as an option of the client, for all nodes"),
+    (&["addr"], "List every server as a separate node"),
+    (&["sentinelMasterId", "master_name"], "Write redis+sentinel://host:port/service"),
+];
+
+/// Creates a parameter for all URLs.
+const fn row(
+    names: &'static [&'static str],
+    rule: &'static str,
+    set: fn(&mut Parameters, &'static str, &str) -> Set,
+) -> Row {
+    Row { names, rule, tls: false, set }
+}
+
+/// Creates a parameter for TLS URLs only. Elsewhere it would have no effect.
+const fn for_tls(
+    names: &'static [&'static str],
+    rule: &'static str,
+    set: fn(&mut Parameters, &'static str, &str) -> Set,
+) -> Row {
+    Row { names, rule, tls: true, set }
+}
+
+/// Parses a query without its `?`. Returns the violated rule as an error.
+pub(crate) fn read(query: &str) -> Result<Parameters, String> {
+    let mut found = Parameters::default();
+    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+        let known = UNDERSTOOD.iter().find_map(|row| {
+            row.names.iter().find(|known| **known == name).map(|known| (row, *known))
+        });
+        let Some((row, known)) = known else { return Err(unknown(&name)) };
+        if value.is_empty() {
+            return Err(format!("its parameter {known} is empty. Remove it"));
+        }
+        match (row.set)(&mut found, known, &value) {
+            Set::Done => {}
+            Set::Wrong => {
+                let rule = row.rule.replace("tls_server_name", &spelled("tls_server_name"));
+                return Err(format!("its parameter {known} {rule}"));
+            }
+            Set::Twice => {
+                return Err(format!("its parameter {known} repeats another parameter"));
+            }
+        }
+        found.tls_by = found.tls_by.or(row.tls.then_some(known));
+    }
+    Ok(found)
+}
+
+/// Returns why a parameter is refused: its replacement, or the supported parameters. Its value is not shown, because it
+/// may be a secret.
+fn unknown(name: &str) -> String {
+    for (names, instead) in INSTEAD {
+        if let Some(known) = names.iter().find(|known| **known == name) {
+            return format!("its parameter {known} is not supported. {instead}");
+        }
+    }
+    let understood: Vec<&str> = UNDERSTOOD.iter().map(|row| row.names[0]).collect();
+    let understood = understood.join(", ");
+    format!(
+        "a parameter after the ? is unknown (write ? in a password as %3F). Known parameters are {understood}"
+    )
+}
+
+/// Sets a value. A second one is an error, because it is ambiguous.
+fn fill<T>(slot: &mut Option<T>, value: Option<T>) -> Set {
+    match (slot.is_some(), value) {
+        (_, None) => Set::Wrong,
+        (true, _) => Set::Twice,
+        (false, value) => {
+            *slot = value;
+            Set::Done
+        }
+    }
+}
+
+/// Parses a boolean like go-redis and redis-py.
+fn yes(value: &str) -> Option<bool> {
+    match value.to_ascii_lowercase().as_str() {
+        "true" | "1" | "yes" => Some(true),
+        "false" | "0" | "no" => Some(false),
+        _ => None,
+    }
+}
+
+/// Parses a number in the parameter's unit in seconds, or a number with a unit such as `500ms`.
+fn time(value: &str, unit: f64) -> Option<Duration> {
+    let units = [("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
+    let given = units.iter().find_map(|(name, unit)| Some((value.strip_suffix(name)?, *unit)));
+    let (number, unit) = given.unwrap_or((value, unit));
+    let seconds = number.parse::<f64>().ok()? * unit;
+    Duration::try_from_secs_f64(seconds).ok().filter(|time| !time.is_zero() && *time <= LONGEST)
+}

@@ -1,0 +1,310 @@
+//! Parses the URL of a node: a server, a service whose primary sentinels report, or a cluster.
+//!
+//! Plain data, which a forked child may use too. Each host of a `redis+sentinel://` or `redis+cluster://` URL follows
+//! the rules of a `redis://` URL, so that names, ports and passwords mean the same in all.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use url::{Url, form_urlencoded};
+
+use super::Shared;
+use super::query::Parameters;
+use super::rules::{invalid_url, without_zone};
+use super::{Endpoint, PeerAddr};
+use crate::error::Result;
+use crate::node::Fault;
+use crate::node::redis::cluster::redirects::ServerAddress;
+
+/// The default port of sentinels.
+const PORT: u16 = 26_379;
+/// The error for a URL without a service name in its path.
+const NO_SERVICE: &str = "it has no service name. Write redis+sentinel://host,host/service";
+
+/// How a node finds its server, according to its URL.
+#[derive(Clone)]
+pub(crate) struct Route {
+    /// The server and the login to use there. Its address is a placeholder if sentinels or a cluster report it.
+    pub(crate) server: Endpoint,
+    /// The service whose primary is the server, if sentinels report it.
+    pub(crate) service: Option<Service>,
+    /// Servers of one cluster with the same login. Any of them knows all the others. Empty without a cluster.
+    seeds: Vec<Endpoint>,
+}
+
+/// A service, and the sentinels that know its primary.
+#[derive(Clone)]
+pub(crate) struct Service {
+    /// The name of the service at the sentinels.
+    pub(crate) name: String,
+    /// In the order of the URL. There is at least one.
+    pub(crate) sentinels: Vec<Endpoint>,
+}
+
+impl Route {
+    /// Creates the route to a fixed server.
+    pub(crate) fn to(server: Endpoint) -> Self {
+        Self { server, service: None, seeds: Vec::new() }
+    }
+
+    /// Returns the route to another server of the cluster, with the same login and options.
+    pub(crate) fn at(&self, address: &ServerAddress) -> Self {
+        Self::to(self.server.at(address.host.to_string(), address.port))
+    }
+
+    /// Returns the first servers of the cluster to ask.
+    pub(crate) fn seeds(&self) -> impl Iterator<Item = ServerAddress> {
+        self.seeds.iter().filter_map(|seed| match &seed.address {
+            PeerAddr::Tcp(host, port) | PeerAddr::Tls(host, port) => {
+                Some(ServerAddress::new(host, *port))
+            }
+            PeerAddr::Unix(_) => None,
+        })
+    }
+
+    /// Parses the URL of a single server. An error names the violated rule.
+    pub(crate) fn to_server(text: &str) -> Result<Self> {
+        Endpoint::parse(text).map(Self::to)
+    }
+
+    /// Parses a URL that names sentinels. An error names the violated rule.
+    pub(crate) fn by_sentinels(text: &str) -> Result<Self> {
+        parse_service(text).map_err(|rule| invalid_url(text, &rule))
+    }
+
+    /// Parses a URL that names servers of a cluster. An error names the violated rule.
+    pub(crate) fn to_cluster(text: &str) -> Result<Self> {
+        parse_cluster(text).map_err(|rule| invalid_url(text, &rule))
+    }
+
+    /// Whether the connections need TLS options.
+    pub(crate) fn is_tls(&self) -> bool {
+        self.server.is_tls()
+    }
+
+    /// Applies the options that all nodes of a client share.
+    pub(crate) fn with(mut self, shared: &Shared) -> Result<Self> {
+        for sentinel in self.service.iter_mut().flat_map(|service| &mut service.sentinels) {
+            *sentinel = sentinel.clone().with(shared)?;
+        }
+        Ok(Self { server: self.server.with(shared)?.asking(shared)?, ..self })
+    }
+
+    /// Returns the parameters of the URL, except those for sentinels.
+    pub(crate) fn parameters(&self) -> &Parameters {
+        &self.server.parameters
+    }
+
+    /// Returns the time limit of one attempt to connect, including the search for the server.
+    pub(crate) fn connect_timeout(&self) -> Duration {
+        self.server.connect_timeout
+    }
+
+    /// Returns the URL without users and passwords.
+    pub(crate) fn redacted(&self) -> String {
+        let db = if self.server.db == 0 { String::new() } else { format!("/{}", self.server.db) };
+        self.url(&self.hosts(), &db).unwrap_or_else(|| self.server.redacted())
+    }
+
+    /// Returns what identifies the node in a node list: its hosts in any order, the service and the database.
+    ///
+    /// If two lists name different hosts of one cluster, `run_ids` detects it at connect.
+    pub(crate) fn identity(&self) -> String {
+        let mut hosts = self.hosts();
+        hosts.iter_mut().for_each(|host| host.make_ascii_lowercase());
+        hosts.sort();
+        hosts.dedup();
+        let db = format!("/{}", self.server.db);
+        self.url(&hosts, &db).unwrap_or_else(|| self.server.identity())
+    }
+
+    /// Returns the sentinels, or the seeds of a cluster.
+    fn hosts(&self) -> Vec<String> {
+        let hosts = self.service.as_ref().map_or(&self.seeds, |service| &service.sentinels);
+        hosts.iter().map(Endpoint::authority).collect()
+    }
+
+    /// Formats a URL with several hosts for messages, without users, passwords and parameters.
+    fn url(&self, hosts: &[String], db: &str) -> Option<String> {
+        let scheme = if self.is_tls() { "rediss" } else { "redis" };
+        let hosts = Some(hosts.join(",")).filter(|hosts| !hosts.is_empty())?;
+        Some(match &self.service {
+            Some(service) => format!("{scheme}+sentinel://{hosts}/{}{db}", service.name),
+            None => format!("{scheme}+cluster://{hosts}"),
+        })
+    }
+
+    /// Removes all passwords of this route from the error text of a server or sentinel.
+    pub(crate) fn redact(&self, text: &str) -> String {
+        // All sentinels have the same password. It is removed before the text is shortened, which could leave a part of
+        // it.
+        match &self.service {
+            Some(service) => self.server.redact(&service.sentinels[0].without_password(text)),
+            None => self.server.redact(text),
+        }
+    }
+
+    /// Redacts the server's text in an error.
+    pub(crate) fn redact_fault(&self, fault: Fault) -> Fault {
+        fault.redacted(|text| self.redact(text))
+    }
+}
+
+impl Service {
+    /// Whether this number of sentinels is a majority. A minority may be on the wrong side of a partition.
+    pub(crate) fn is_majority(&self, count: usize) -> bool {
+        count > self.sentinels.len() / 2
+    }
+}
+
+/// Parses a URL with several hosts and one login.
+fn parse_cluster(text: &str) -> std::result::Result<Route, String> {
+    let (scheme, rest) = text.split_once("://").unwrap_or_default();
+    let scheme = if scheme.starts_with("rediss") { "rediss" } else { "redis" };
+    let (place, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    // The last `@`, because the user and password before it may contain any characters.
+    let (login, hosts) = place.split_at(place.rfind('@').map_or(0, |at| at + 1));
+    if login.trim_end_matches('@').contains('@') && login.contains(',') {
+        return Err("its user and password must appear once, before the first host".into());
+    }
+    let seeds = hosts.split(',').map(|host| {
+        if host.is_empty() {
+            return Err("it has no host".to_owned());
+        }
+        Endpoint::read(&format!("{scheme}://{login}{host}{path}"))
+    });
+    let seeds = seeds.collect::<std::result::Result<Vec<_>, _>>()?;
+    if seeds.iter().any(|seed| seed.db != 0) {
+        return Err("a Redis Cluster has only database 0".into());
+    }
+    Ok(Route { server: seeds[0].clone(), service: None, seeds })
+}
+
+/// Parses a URL by rules that URL parsers lack: several hosts, and a service in the path.
+fn parse_service(text: &str) -> std::result::Result<Route, String> {
+    let (scheme, rest) = text.split_once("://").unwrap_or_default();
+    let scheme = if scheme.starts_with("rediss") { "rediss" } else { "redis" };
+    if rest.contains('#') {
+        return Err("it must not have a part after a #".into());
+    }
+    let (rest, query) = rest.split_at(rest.find('?').unwrap_or(rest.len()));
+    let (authority, path) = rest.split_once('/').ok_or(NO_SERVICE)?;
+    let (user, hosts) = authority.split_at(authority.rfind('@').map_or(0, |at| at + 1));
+    // Otherwise the hosts before the `@` would be taken for a password.
+    if user.contains(',') {
+        let rule =
+            "a user or a password contains a comma (write %2C), or appears after the first host";
+        return Err(rule.into());
+    }
+    let hosts: Vec<_> = hosts.split(',').collect();
+    if hosts.contains(&"") {
+        return Err("it has no sentinel, or one comma too many".into());
+    }
+    let path = path.strip_suffix('/').unwrap_or(path);
+    let (name, db) = path.split_at(path.find('/').unwrap_or(path.len()));
+    if name.is_empty() {
+        return Err(NO_SERVICE.into());
+    }
+    // Sentinel's rule for names.
+    if !name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_')) {
+        let rule =
+            "the service name after the hosts must have only letters, digits, '.', '-' and '_'";
+        return Err(rule.into());
+    }
+    let (login, query) = sentinel_login(query)?;
+    let sentinels = hosts.iter().map(|host| sentinel(scheme, host, &login));
+    let sentinels: Vec<_> = sentinels.collect::<std::result::Result<_, _>>()?;
+    // Applies the rules for logins, databases and parameters. The address is replaced by the reported one.
+    let server = Endpoint::read(&format!("{scheme}://{user}{}{db}{query}", hosts[0]))?;
+    // TLS, address family and client name are the same for sentinels and servers.
+    let alike = |sentinel| Endpoint { parameters: Arc::clone(&server.parameters), ..sentinel };
+    let sentinels = sentinels.into_iter().map(alike).collect();
+    let service = Some(Service { name: name.to_owned(), sentinels });
+    Ok(Route { server, service, seeds: Vec::new() })
+}
+
+/// The user and password for the sentinels.
+type Login = (Option<String>, Option<String>);
+
+/// Splits the query into the login for the sentinels and the rest.
+fn sentinel_login(query: &str) -> std::result::Result<(Login, String), &'static str> {
+    let is_login = |pair: &&str| {
+        pair.starts_with("sentinel_username=") || pair.starts_with("sentinel_password=")
+    };
+    let pairs = query.trim_start_matches('?').split('&').filter(|pair| !pair.is_empty());
+    let (login, rest): (Vec<_>, Vec<_>) = pairs.partition(is_login);
+    let (mut user, mut password) = (None, None);
+    for (name, value) in form_urlencoded::parse(login.join("&").as_bytes()) {
+        if value.is_empty() {
+            return Err("sentinel_username or sentinel_password is empty");
+        }
+        let field = if name == "sentinel_username" { &mut user } else { &mut password };
+        *field = Some(value.into_owned());
+    }
+    if user.is_some() && password.is_none() {
+        return Err("it has a sentinel_username without a sentinel_password");
+    }
+    let rest = if rest.is_empty() { String::new() } else { format!("?{}", rest.join("&")) };
+    Ok(((user, password), rest))
+}
+
+/// Parses one sentinel by the rules of `redis://`.
+fn sentinel(
+    scheme: &str,
+    host: &str,
+    (user, password): &Login,
+) -> std::result::Result<Endpoint, String> {
+    let url = format!("{scheme}://{host}");
+    let endpoint = Endpoint::read(&url)?;
+    let (plain, _) = without_zone(&url)?;
+    let port = Url::parse(&plain).ok().and_then(|url| url.port()).unwrap_or(PORT);
+    let (PeerAddr::Tcp(host, _) | PeerAddr::Tls(host, _)) = &endpoint.address else {
+        return Err("a sentinel must be a host and a port".into());
+    };
+    let endpoint = endpoint.at(host.clone(), port);
+    Ok(Endpoint { username: user.clone(), password: password.clone(), ..endpoint })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seeds(url: &str) -> Route {
+        Route::to_cluster(url).unwrap_or_else(|error| panic!("{url}: {error}"))
+    }
+
+    #[test]
+    fn each_seed_is_parsed_like_a_url() {
+        let two = seeds("redis+cluster://me:p%2C@Host,[::1]:7001");
+        assert_eq!(two.redacted(), "redis+cluster://Host:6379,[::1]:7001");
+        let places: Vec<_> = two.seeds().collect();
+        assert_eq!(places, [ServerAddress::new("host", 6379), ServerAddress::new("::1", 7001)]);
+        let third = two.at(&ServerAddress::new("third", 7));
+        assert_eq!(third.redacted(), "redis://third:7");
+        assert_eq!(third.server.password.as_deref(), Some("p,"));
+        let tls = seeds("rediss+cluster://:s3cret,@h1");
+        assert!(tls.is_tls() && tls.redacted() == "rediss+cluster://h1:6379");
+        assert_eq!(
+            seeds("redis+cluster://b,A/0").identity(),
+            seeds("redis+cluster://a,B").identity()
+        );
+    }
+
+    #[test]
+    fn invalid_seed_errors_state_the_rule() {
+        for (url, rule) in [
+            ("redis+cluster://", "it has no host"),
+            ("redis+cluster://a,,b", "it has no host"),
+            ("redis+cluster://a/1", "only database 0"),
+            ("redis+cluster://a,b:x", "invalid port"),
+            ("redis+cluster://s3cret@a", "user without a password"),
+        ] {
+            let error = Route::to_cluster(url).err().unwrap().to_string();
+            assert!(
+                error.contains(rule) && error.contains("(redis+cluster://...)"),
+                "{url}: {error}"
+            );
+            assert!(!error.contains("s3cret"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Timers of a waiting thread, which must not wake another thread.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use crate::clock::machine::{self, Instant};
+
+/// The timers of one thread.
+#[derive(Default)]
+struct Timers {
+    /// Whether the thread keeps timers now.
+    kept: bool,
+    entries: Vec<Entry>,
+}
+
+struct Entry {
+    id: u64,
+    at: Instant,
+    waker: Waker,
+}
+
+thread_local! {
+    static TIMERS: RefCell<Timers> = const { RefCell::new(Timers { kept: false, entries: Vec::new() }) };
+}
+
+/// Uses the thread's timers. `act` must not run foreign code. Returns `None` if the thread is ending.
+fn with<T>(act: impl FnOnce(&mut Timers) -> T) -> Option<T> {
+    TIMERS
+        .try_with(|timers| timers.try_borrow_mut().ok().map(|mut timers| act(&mut timers)))
+        .ok()?
+}
+
+/// Sets whether this thread keeps timers. Returns whether it did before.
+pub(crate) fn keep(kept: bool) -> bool {
+    with(|timers| std::mem::replace(&mut timers.kept, kept)).unwrap_or_default()
+}
+
+/// Returns the time of the next timer.
+pub(crate) fn next() -> Option<Instant> {
+    with(|timers| timers.entries.iter().map(|timer| timer.at).min())?
+}
+
+/// Wakes the futures whose timers have ended.
+pub(crate) fn wake_due(now: Instant) {
+    wake(|timer| timer.at <= now);
+}
+
+/// Wakes all futures with timers. Each is polled again, and continues with a timer of the background thread.
+pub(crate) fn pass_on() {
+    wake(|_| true);
+}
+
+fn wake(which: impl Fn(&Entry) -> bool) {
+    let woken = with(|timers| {
+        let woken = timers.entries.extract_if(.., |timer| which(timer));
+        woken.map(|timer| timer.waker).collect::<Vec<_>>()
+    });
+    woken.into_iter().flatten().for_each(Waker::wake);
+}
+
+/// Creates a timer of the waiting thread. Returns `None` if this thread keeps none.
+pub(crate) fn timer(at: Instant) -> Option<Timer> {
+    // Unique in the process, because different threads may poll the timer.
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    with(|timers| timers.kept).filter(|kept| *kept)?;
+    let id = NEXT.fetch_add(1, Ordering::Relaxed);
+    Some(Timer { id, at, kept: false })
+}
+
+/// Completes at a time, as long as waiting threads poll it.
+pub(crate) struct Timer {
+    id: u64,
+    at: Instant,
+    /// Whether some thread has kept it.
+    kept: bool,
+}
+
+/// How a timer ended.
+pub(crate) enum Timed {
+    /// Its time is over.
+    Over,
+    /// It is polled on a thread that keeps no timers. This time is left.
+    Elsewhere(Duration),
+}
+
+impl Future for Timer {
+    type Output = Timed;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Timed> {
+        let waker = || cx.waker().clone();
+        let known = with(|timers| {
+            // The thread may have kept it in an outer wait.
+            let entries = timers.kept.then_some(&mut timers.entries).into_iter().flatten();
+            let known = entries.into_iter().find(|timer| timer.id == self.id);
+            known.map(|known| std::mem::replace(&mut known.waker, waker()))
+        });
+        // The thread wakes it when its time is over, so the clock need not be read.
+        if known.flatten().is_some() {
+            return Poll::Pending;
+        }
+        let (first, at) = (!std::mem::replace(&mut self.kept, true), self.at);
+        let left = || at.since(machine::now());
+        if !first && left().is_zero() {
+            return Poll::Ready(Timed::Over);
+        }
+        let entry = Entry { id: self.id, at, waker: waker() };
+        let refused = with(|timers| {
+            if !timers.kept {
+                return Some(entry);
+            }
+            timers.entries.push(entry);
+            None
+        });
+        // Dropped outside, because a waker may run any code.
+        if matches!(refused, Some(None)) {
+            Poll::Pending
+        } else {
+            Poll::Ready(Timed::Elsewhere(left()))
+        }
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        let gone = with(|timers| {
+            let at = timers.entries.iter().position(|timer| timer.id == self.id)?;
+            Some(timers.entries.swap_remove(at))
+        });
+        // Dropped outside, because a waker may run any code.
+        drop(gone);
+    }
+}
