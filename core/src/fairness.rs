@@ -46,7 +46,6 @@ pub(crate) struct Fairness {
     /// The mean duration of a round, or 0 before the first one. If two rounds end at once, one may be lost. That is
     /// harmless and saves a mutex.
     round_nanos: AtomicU64,
-    /// How many acquires in a row must find a key free.
     uncontended: u32,
     /// For each contended key, how many such acquires are missing.
     ///
@@ -69,7 +68,6 @@ struct Release {
 }
 
 impl Fairness {
-    /// Creates the estimates for this number of nodes, without any measurement.
     pub(crate) fn new(nodes: usize) -> Self {
         let uncontended = if nodes > 1 { UNCONTENDED } else { UNCONTENDED_ALONE };
         Self {
@@ -96,7 +94,6 @@ impl Fairness {
         self.round_nanos.store(mean, Ordering::Relaxed);
     }
 
-    /// The time of some rounds, within bounds.
     pub(crate) fn rounds(&self) -> Duration {
         self.measured_rounds().unwrap_or_default().clamp(MIN_TIME, MAX_TIME)
     }

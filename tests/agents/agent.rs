@@ -56,9 +56,8 @@ impl Agent {
     }
 
     async fn acquire(&mut self, command: &Value) -> Result<Value, Error> {
-        let wait = command["wait_ms"].as_f64().unwrap_or(f64::INFINITY);
-        let lease =
-            ffi::acquire(&self.lock(command), Some(wait), Unit::Milliseconds, None)?.await?;
+        let wait = command["wait_ms"].as_f64().map(|wait| Duration::from_secs_f64(wait / 1e3));
+        let lease = self.lock(command).acquire_within(wait).await?;
         Ok(self.keep(lease))
     }
 

@@ -1,19 +1,20 @@
-//! The loop of one acquire, from its first round to its deadline: run a round, wait, repeat.
+//! The loop of one acquire, from its first round to its deadline: run a round, wait, repeat. It also logs long waits.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::acquirer::Acquirer;
 use super::queue::Ticket;
-use super::refusal::{Refusal, own_holder};
-use super::request::Request;
+use super::request::{Refusal, Request, own_holder};
 use super::retry::{Delays, FALLBACK, OutageLimit, RoundPlan};
-use super::round::{Round, connect, round};
-use super::wait_log::WaitLog;
+use super::round::{Acquirer, connect, round};
 use crate::clock::{Clock, Instant, NEVER, jittered};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, seconds};
 use crate::lease::{Lease, Owner};
 use crate::node::Expect;
+use crate::telemetry::{Level, Spans, Topic, log};
+
+/// An endless wait is first logged after this time, and again each time its duration has doubled.
+const FIRST_WARNING: Duration = Duration::from_secs(30);
 
 /// One acquire. Dropping it at any await leaves no key and no entry in the queue: its round deletes the votes, and its
 /// ticket leaves the queue.
@@ -23,7 +24,6 @@ pub(super) struct Attempt<'a> {
     pub(super) started: Instant,
     /// One budget for queueing, connecting, voting and pausing. `None` waits forever.
     pub(super) wait: Option<Duration>,
-    /// The owner, if the language knows one.
     owner: Option<Owner>,
     /// Why no lease was acquired yet.
     last: Refusal,
@@ -34,7 +34,13 @@ pub(super) struct Attempt<'a> {
     limit: OutageLimit,
     delays: Delays,
     pub(super) plan: RoundPlan,
-    pub(super) wait_log: WaitLog,
+    /// Whether it was logged that too few nodes can be used.
+    unavailable_logged: bool,
+    /// Whether a wait for other callers of this client was logged, and a wait for another client.
+    waits_logged: [bool; 2],
+    /// The waiting time at the next record about a held lock.
+    next_warning: Duration,
+    pub(super) spans: Spans,
 }
 
 impl<'a> Attempt<'a> {
@@ -59,11 +65,13 @@ impl<'a> Attempt<'a> {
             limit: OutageLimit::new(unavailable_after, started),
             delays: Delays::default(),
             plan: RoundPlan::new(),
-            wait_log: WaitLog::new(request),
+            unavailable_logged: false,
+            waits_logged: [false; 2],
+            next_warning: FIRST_WARNING,
+            spans: Spans::acquire(|| request.key()),
         }
     }
 
-    /// Returns the lease, or the error at the deadline.
     pub(super) async fn run(&mut self) -> Result<Lease> {
         let leases = &self.acquirer.leases;
         let (clock, keys) = (Arc::clone(&leases.nodes.clock), &self.request.keys);
@@ -85,19 +93,19 @@ impl<'a> Attempt<'a> {
             let cut = end.since(now) < self.request.node_timeout();
             let how = (self.plan.ask(now), self.limit.is_doubtful(now, &ticket));
             match round(self.request, self.acquirer, (now, end), how).await {
-                Round::Granted(lease) => {
+                Ok(lease) => {
                     leases.fairness.acquired(keys, self.plan.expect == Expect::Contended);
                     ticket.leave(now);
                     return Ok(lease);
                 }
-                Round::Refused(refusal) => {
+                Err(refusal) => {
                     ticket.refused(refusal.taken(keys.len()));
                     self.note(refusal, now, cut, &ticket);
                 }
             }
             let Some(pause) = self.pause(&ticket) else { return Err(self.failure(&ticket)) };
             self.log_held(&ticket);
-            self.wait_log.log_waiting(self.request, &self.last);
+            self.log_waiting();
             // A notification does not end the pause after a split vote, because the votes would split again. Nor does
             // it after a late grant, because the next one would also be late and keep the lock from other clients.
             let notifiable = !matches!(self.last, Refusal::Split { .. } | Refusal::Late(..));
@@ -112,12 +120,11 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Joins the queue of callers in this process.
     fn join(&mut self) -> Ticket {
         let ticket = self.acquirer.queue.join(&self.request.keys);
         if !ticket.has_turn() {
             self.limit.queued = true;
-            self.wait_log.log_waiting(self.request, &self.last);
+            self.log_waiting();
         }
         ticket
     }
@@ -198,7 +205,6 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// The rest of `wait`.
     fn left(&self) -> Duration {
         self.wait.map_or(Duration::MAX, |wait| wait.saturating_sub(self.waited()))
     }
@@ -252,20 +258,61 @@ impl<'a> Attempt<'a> {
         nodes.iter().filter(|node| node.pushes(key)).count() * 2 > nodes.len()
     }
 
-    /// Logs once that too few nodes can be used.
-    fn log_unavailable(&mut self, ticket: &Ticket) {
-        let period = self.limit.no_quorum(ticket);
-        let lasted = period.map_or(Duration::ZERO, |period| self.now().since(period.since));
-        let log_late = || self.acquirer.logs_late_grant();
-        self.wait_log.log_unavailable(self.request, &self.last, lasted, log_late);
+    /// Logs once that the acquire begins to wait, and for which holder.
+    fn log_waiting(&mut self) {
+        let logged = &mut self.waits_logged[usize::from(!matches!(self.last, Refusal::Queued))];
+        if self.last.is_unavailable() || std::mem::replace(logged, true) {
+            return;
+        }
+        if log::wanted(Level::Debug, Topic::Acquire) {
+            let (holder, remaining) = self.last.describe_holder();
+            log::event!(
+                Debug, Acquire, in self.spans.log_context(), { key: self.request.key(), remaining_ms: remaining },
+                "waiting: {holder}", holder = holder
+            );
+        }
     }
 
-    /// Only the first caller in line logs this, because the callers behind it wait for the same holder.
-    fn log_held(&mut self, ticket: &Ticket) {
-        if self.wait.is_none() && !self.last.is_unavailable() && ticket.is_first() {
-            let own = || own_holder(&self.acquirer.leases, self.request, self.owner);
-            self.wait_log.log_held(self.request, &self.last, self.waited(), own);
+    /// Logs once that too few nodes can be used. `node::outage` logs the outages of nodes, once for all acquires. If a
+    /// quorum granted too late, no node failed, and this is the only record.
+    fn log_unavailable(&mut self, ticket: &Ticket) {
+        let lasted = self.limit.no_quorum(ticket).map(|period| self.now().since(period.since));
+        let lasted = lasted.unwrap_or_default();
+        if lasted < FALLBACK || std::mem::replace(&mut self.unavailable_logged, true) {
+            return;
         }
+        let Some(error) = self.last.error(self.request, Some(lasted)) else { return };
+        let late = matches!(self.last, Refusal::Late(..));
+        if let Some(omitted) = late.then(|| self.acquirer.late.admit(self.now())).flatten() {
+            log::event!(
+                Warn, Acquire, { key: self.request.key() },
+                "every grant arrived too late, retrying until wait ends: {why}",
+                why = format_args!("{error}{omitted}")
+            );
+        } else {
+            log::event!(
+                Debug, Acquire, { key: self.request.key() }, "retrying until wait ends: {why}", why = error
+            );
+        }
+    }
+
+    /// Logs repeatedly that another owner holds the lock. Only the first caller in line does, because the callers behind
+    /// it wait for the same holder.
+    fn log_held(&mut self, ticket: &Ticket) {
+        if self.wait.is_some() || self.last.is_unavailable() {
+            return;
+        }
+        let waited = self.waited();
+        if waited < self.next_warning || !ticket.is_first() {
+            return;
+        }
+        self.next_warning = waited * 2;
+        let own = own_holder(&self.acquirer.leases, self.request, self.owner);
+        log::event!(
+            Warn, Acquire, { key: self.request.key() },
+            "still waiting after {waited}, because wait is not set: {why}",
+            waited = seconds(waited), why = format_args!("{}{own}", self.last.describe_holder().0),
+        );
     }
 
     /// Returns the error: why no lease was acquired, since when, and which client holds it.

@@ -1,42 +1,35 @@
 //! How a lease is acquired: it joins the local queue, then runs rounds of votes until one is granted or `wait` is over.
 //!
-//! [`attempt`] is the loop, [`mod@round`] runs one round, and [`vote_round`] collects its votes. Acquires wait in the
-//! [`queue`] (callers of this process) and for the delays of [`retry`], which also decides when to give up.
-//! [`wait_log`] logs waits. `fairness` decides which client tries first.
+//! [`attempt`] is the loop, and [`mod@round`] runs one round. Acquires wait in the [`queue`] (callers of this process) and
+//! for the delays of [`retry`], which also decides when to give up. `fairness` decides which client tries first. [`attach`]
+//! continues a lease that is already held.
 //!
 //! `node` sends the requests, `quorum` counts the replies, and `lease` keeps the lease afterwards. Nothing here spawns
 //! a task or depends on a runtime. Dropping the future of an acquire ends the whole acquire. The drop also sends
 //! deletes, which follow the votes on the same connections.
 
-mod acquirer;
-mod attach;
 mod attempt;
-mod fencing;
 mod queue;
-mod refusal;
 mod request;
 mod retry;
 mod round;
 #[cfg(test)]
 mod tests;
-mod vote_round;
-mod wait_log;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::{Instant, NEVER};
 use crate::error::{Error, Result};
-use crate::lease::{Lease, Owner};
-use crate::node::Expect;
+use crate::lease::{ExtendRound, Lease, LeaseParams, Leases, Owner, State, Verdict};
+use crate::node::{Claim, Expect, Fencing, VoteParams};
 use crate::telemetry::{Spans, log, metrics};
 use attempt::Attempt;
-use round::{Round, connect, round};
+use round::{connect, round};
 
-pub(crate) use acquirer::Acquirer;
-pub(crate) use attach::attach;
-pub(crate) use fencing::{check_lock_key, fence_key};
-pub use refusal::NOT_REENTRANT;
+pub use request::NOT_REENTRANT;
 pub(crate) use request::Request;
+pub(crate) use round::Acquirer;
 
 /// Acquires the lease. Without a `wait` it waits forever, and with zero it runs one round. If an owner waits for its
 /// own lock, the error reports that.
@@ -51,13 +44,13 @@ pub(crate) fn acquire<'a>(
     let mut attempt = Attempt::new(request, acquirer, wait, owner);
     async move {
         let outcome = attempt.run().await;
-        let Attempt { acquirer, started, wait_log, .. } = &attempt;
+        let Attempt { acquirer, started, spans, .. } = &attempt;
         // Measured until the granted round began. Every acquire takes one round, so that round is not part of the wait.
         let waited = match &outcome {
             Ok(lease) => lease.acquired().since(*started),
             Err(error) => error.waited().unwrap_or_default(),
         };
-        report(acquirer, &wait_log.spans, *started, outcome.as_ref().map(Some), waited);
+        report(acquirer, spans, *started, outcome.as_ref().map(Some), waited);
         outcome
     }
 }
@@ -76,18 +69,15 @@ pub(crate) async fn try_acquire(acquirer: &Acquirer, request: &Request) -> Resul
 
 /// Runs the round of [`try_acquire`].
 async fn ask_once(acquirer: &Acquirer, request: &Request) -> Result<Option<Lease>> {
-    let refusal = match connect(request, acquirer).await {
+    let granted = match connect(request, acquirer).await {
         Ok(()) => {
             let now = acquirer.clock().now();
             // One command instead of the cheap pair. A refusal is likely here, and then takes one round trip.
-            match round(request, acquirer, (now, NEVER), (Expect::Unknown, false)).await {
-                Round::Granted(lease) => return Ok(Some(lease)),
-                Round::Refused(refusal) => refusal,
-            }
+            round(request, acquirer, (now, NEVER), (Expect::Unknown, false)).await
         }
-        Err(refusal) => refusal,
+        Err(refusal) => Err(refusal),
     };
-    refusal.error(request, None).map_or(Ok(None), Err)
+    granted.map(Some).or_else(|refusal| refusal.error(request, None).map_or(Ok(None), Err))
 }
 
 /// Reports the end of an acquire to the statistics, the metrics, the log and the spans. `None` means that the lock is
@@ -127,4 +117,62 @@ fn report(
         state.keep_spans(spans.hold(|| state.key(), state.token_prefix()));
     }
     spans.note(word, waited);
+}
+
+/// The maximum number of extend rounds of an attach. Keys that change in each of them do not belong to a single holder.
+const TRIES: u32 = 10;
+
+/// Continues the lease of `claim`, if the nodes still have it. `is_closed` is called right before the lease is returned.
+///
+/// No vote is needed. An extend round checks whether the token still owns its keys. It creates no key, so a wrong token
+/// acquires nothing. The restart guard does not apply, because a node that lost the lease reports a missing key.
+pub(crate) async fn attach(
+    request: &Request,
+    claim: &Claim,
+    leases: &Arc<Leases>,
+    is_closed: impl Fn() -> bool,
+) -> Result<Lease> {
+    if let Err(votes) = leases.nodes.connect(&request.keys).await {
+        let nodes = leases.nodes.report(&votes, leases.nodes.connect_timeout);
+        return Err(request.unavailable(nodes, None));
+    }
+    // Subscribes before the first request. Otherwise a release by another lease of this client would be missed.
+    let interest = leases.watch.subscribe(&request.keys);
+    for _ in 0..TRIES {
+        let mark = interest.mark();
+        let lease = ask(request, claim, leases).await?;
+        // The client may have been closed during the round. The first holder uses the same keys, so neither branch
+        // deletes them.
+        if is_closed() {
+            lease.into_handle().detach();
+            return Err(Error::closed(&request.key()));
+        }
+        if interest.mark() == mark {
+            return Ok(lease);
+        }
+        // A release of the token may have run after this request. The next request is ordered after the release.
+        lease.into_handle().detach();
+    }
+    Err(request.invalid("its keys changed during every attempt. Check which client holds it"))
+}
+
+/// Runs one extend round under the token, like a renewal of the lease.
+async fn ask(request: &Request, claim: &Claim, leases: &Arc<Leases>) -> Result<Lease> {
+    let (nodes, timeout) = (&leases.nodes, request.node_timeout());
+    let clock = &*nodes.clock;
+    let validity = request.validity(clock.now());
+    let params = VoteParams::later(validity.asked, timeout, Fencing::Off);
+    let mut round = ExtendRound::send(nodes, claim, validity, params);
+    match round.verdict(clock).await {
+        // A confirmation after the end of its validity does not count.
+        Verdict::Extended if clock.now() < validity.ends() => {
+            let params = request.lease_params(claim.clone(), validity.started, None);
+            let params = LeaseParams { attached: true, ..params };
+            let state = State::new(params, validity, leases);
+            state.keep_spans(Spans::attached(|| state.key(), state.token_prefix()));
+            Ok(Lease::new(state))
+        }
+        Verdict::Gone(reason) => Err(Error::lost(&request.key(), reason, Duration::ZERO)),
+        _ => Err(request.unavailable(nodes.report(&round.votes, timeout), None)),
+    }
 }

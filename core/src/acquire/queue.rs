@@ -17,7 +17,7 @@ use std::task::{Poll, Waker};
 
 use smallvec::SmallVec;
 
-use super::refusal::Refusal;
+use super::request::Refusal;
 use crate::clock::Instant;
 use crate::keyed::{Key, Keyed};
 use crate::node::Taken;
@@ -51,7 +51,6 @@ struct Lines {
     next: u64,
     /// A line is removed with its last caller, so unused names take no memory.
     by_key: Keyed<Line>,
-    /// The callers that wait for their turn.
     waiting: HashMap<u64, Waiting>,
 }
 
@@ -65,7 +64,6 @@ struct Line {
 
 /// The result of the last conclusive round for a key. Callers of this process that want the same keys share it.
 pub(super) struct Availability {
-    /// When the round ended.
     pub(super) at: Instant,
     /// `None` if a quorum replied.
     pub(super) no_quorum: Option<NoQuorum>,
@@ -74,7 +72,6 @@ pub(super) struct Availability {
 /// A period in which no quorum of nodes replied.
 #[derive(Clone)]
 pub(super) struct NoQuorum {
-    /// The start of its first round.
     pub(super) since: Instant,
     /// Why its last round had no quorum.
     pub(super) why: Arc<Refusal>,
@@ -222,12 +219,10 @@ impl Lines {
 }
 
 impl Ticket {
-    /// Whether it is this caller's turn.
     pub(crate) fn has_turn(&self) -> bool {
         self.queue.lines().is_none_or(|lines| !lines.waiting.contains_key(&self.id))
     }
 
-    /// Waits until it is this caller's turn.
     pub(crate) async fn turn(&self) {
         // The check and the registration use one lock, so that no wake-up is missed in between.
         poll_fn(|cx| {
@@ -270,7 +265,6 @@ impl Ticket {
         self.granted = Some(began);
     }
 
-    /// Records that a quorum of nodes replied.
     pub(super) fn quorum_replied(&self, at: Instant) {
         self.note(|_| Availability { at, no_quorum: None });
     }

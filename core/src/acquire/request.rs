@@ -1,17 +1,18 @@
-//! The validated keys and options of a lock, and the errors of an acquire.
+//! The validated keys and options of a lock, and why a round granted no lease.
 //!
-//! A lock creates its request at its first use, and all its acquires share it. An acquire runs one or more rounds, and
-//! no round changes the request.
+//! A lock creates its request at its first use, and all its acquires share it. A refusal is read from existing votes. An
+//! error is never reported as "held by another", nor the reverse, because callers act on the difference.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock::Instant;
+use crate::clock::{Clock, Instant};
 use crate::error::{Error, ErrorKind, NodeReport, seconds};
-use crate::lease::{LeaseParams, Validity};
+use crate::lease::{LeaseParams, Leases, Owner};
 use crate::lock::options::Options;
-use crate::node::{Claim, Fencing};
-use crate::text::shown;
+use crate::node::{CONFIRMED_AFTER, Claim, Fencing, Remedy, Taken, Vote};
+use crate::quorum::{Collect, Validity};
+use crate::text::{camel_case, shown};
 
 /// The validated keys and options of a lock.
 #[derive(Debug)]
@@ -20,7 +21,6 @@ pub(crate) struct Request {
     pub(crate) keys: Arc<[String]>,
     /// The keys that store the fencing tokens, one for each lock key. Empty without fencing.
     pub(crate) fences: Arc<[String]>,
-    /// The options of the lock.
     pub(crate) options: Options,
     /// The client's `restart_guard`: how long a restarted node grants no new leases.
     pub(crate) guard: Duration,
@@ -39,14 +39,12 @@ impl Request {
         Claim::new(Arc::clone(&self.keys), Arc::clone(&self.fences))
     }
 
-    /// How long a node may take to reply to one vote.
     pub(crate) fn node_timeout(&self) -> Duration {
         self.options.node_timeout()
     }
 
-    /// Returns the validity of a lease whose round began at `started`.
     pub(crate) fn validity(&self, started: Instant) -> Validity {
-        Validity::new(started, self.options.ttl, self.hold_end(started))
+        Validity::new(started, self.options.ttl, self.options.hold_end(started))
     }
 
     /// Returns the TTL that the nodes set: `ttl`, or `max_hold` if that is shorter.
@@ -56,14 +54,9 @@ impl Request {
         self.validity(Instant::default()).asked
     }
 
-    /// Returns when `max_hold` ends. Like the TTL, it counts from before the first byte was sent.
-    fn hold_end(&self, started: Instant) -> Option<Instant> {
-        self.options.max_hold.map(|max_hold| started + max_hold)
-    }
-
     /// Returns the fencing part of a first vote. It proposes the time of our wall clock, and the node's clock decides.
-    pub(crate) fn fencing(&self, wall_micros: impl FnOnce() -> u64) -> Fencing {
-        if self.options.fencing { Fencing::Propose(wall_micros()) } else { Fencing::Off }
+    pub(crate) fn fencing(&self, clock: &dyn Clock) -> Fencing {
+        if self.options.fencing { Fencing::Propose(clock.wall_micros()) } else { Fencing::Off }
     }
 
     /// Returns the constant parameters of a lease that was acquired in a round that began at `started`.
@@ -77,13 +70,9 @@ impl Request {
             claim,
             acquired: started,
             fence,
-            renew: self.options.renew,
-            // For an attached lease this counts from the attach, because the time of its acquire is unknown here.
-            hold_end: self.hold_end(started),
-            min_hold: self.options.min_hold,
-            node_timeout: self.node_timeout(),
+            // For an attached lease, `max_hold` counts from the attach, because the time of its acquire is unknown here.
+            options: self.options.clone(),
             guard: self.guard,
-            unit: self.options.unit,
             attached: false,
         }
     }
@@ -96,7 +85,7 @@ impl Request {
     /// Returns an error that no retry of this request can avoid.
     pub(crate) fn permanent(&self, kind: ErrorKind, text: &str) -> Error {
         let key = self.key();
-        Error::permanent(kind, &format!("{}: {text}", shown(&key))).about(&key)
+        Error::new(kind, &format!("{}: {text}", shown(&key))).about(&key)
     }
 
     /// Returns the error for a missing quorum. `lasted` is the duration of the outage, if it was long.
@@ -126,4 +115,173 @@ fn duration_text(time: Option<Duration>) -> String {
     // A shorter time would be shown as `0.000 s`.
     let long = time.filter(|time| *time >= Duration::from_millis(1));
     long.map_or_else(String::new, |time| format!(" for {}", seconds(time)))
+}
+
+/// The error text for an owner that waits for its own lock.
+pub const NOT_REENTRANT: &str = "Locks are not reentrant";
+
+/// Why no lease was acquired yet.
+#[derive(Clone)]
+pub(crate) enum Refusal {
+    /// Earlier callers of this process wait for the same keys.
+    Queued,
+    /// Other clients hold some of the keys. The time is when they may be free, or `None` without a known end.
+    Held(Option<Duration>, Taken),
+    /// Like `Held`, but only one node has replied: the scout, which gets its request before the others.
+    Scouted(Option<Duration>, Taken),
+    /// No client won a quorum, and these keys were not available. `replied` means that a quorum of nodes replied.
+    Split { taken: Taken, replied: bool },
+    /// A quorum granted, but the replies took this long. The lease had expired by then, because it counts from the
+    /// request.
+    Late(Duration, Vec<NodeReport>),
+    /// Too many nodes failed. Includes whether another attempt can succeed.
+    Unavailable(Vec<NodeReport>, Remedy),
+    /// No retry can help.
+    Permanent(ErrorKind, String),
+}
+
+impl Refusal {
+    /// Classifies votes without a quorum, apart from failed nodes and errors in the caller's options.
+    pub(crate) fn of_votes(votes: &Collect<Vote>, keys: usize) -> Self {
+        let taken = taken_in(votes, keys);
+        match free_in(votes) {
+            Some(left) => Self::Held(left, taken),
+            None => Self::Split { taken, replied: votes.tally.answered() },
+        }
+    }
+
+    /// The keys that other clients hold and that the caller must wait for. A single key is always one of them, unless
+    /// the nodes could not even refuse it.
+    pub(crate) fn taken(&self, keys: usize) -> Taken {
+        match self {
+            Self::Held(_, taken) | Self::Scouted(_, taken) | Self::Split { taken, .. } => {
+                if keys == 1 { [0].into_iter().collect() } else { *taken }
+            }
+            Self::Queued | Self::Late(..) | Self::Unavailable(..) | Self::Permanent(..) => {
+                Taken::default()
+            }
+        }
+    }
+
+    /// Whether the nodes cannot be used: too many of them failed, or they were too slow for the TTL.
+    pub(crate) fn is_unavailable(&self) -> bool {
+        matches!(self, Self::Unavailable(..) | Self::Late(..))
+    }
+
+    /// Whether a quorum of nodes replied. `None` if this refusal does not tell.
+    ///
+    /// The scout is only one of the nodes. In a split vote, failed nodes may have decided before a quorum had replied.
+    pub(super) fn has_quorum(&self) -> Option<bool> {
+        match self {
+            Self::Unavailable(..) | Self::Late(..) => Some(false),
+            Self::Held(..) | Self::Split { replied: true, .. } => Some(true),
+            Self::Split { replied: false, .. }
+            | Self::Scouted(..)
+            | Self::Queued
+            | Self::Permanent(..) => None,
+        }
+    }
+
+    /// Whether too many nodes refuse the user.
+    pub(crate) fn is_refused(&self) -> bool {
+        matches!(self, Self::Unavailable(_, remedy) if *remedy >= Remedy::Refused)
+    }
+
+    /// Whether no attempt can succeed before the servers are changed. `refused_for` is the time since the first of
+    /// consecutive rounds of this acquire that were refused.
+    ///
+    /// If it has a `wait`, a refusal from before the acquire does not count, because the login may have been fixed since.
+    pub(crate) fn is_permanent(&self, refused_for: Duration, has_wait: bool) -> bool {
+        let Self::Unavailable(_, remedy) = self else { return false };
+        let most = if has_wait { Remedy::Confirmed } else { Remedy::Refused };
+        *remedy > most || (self.is_refused() && refused_for >= CONFIRMED_AFTER)
+    }
+
+    /// Returns the error if the nodes or the options are the reason. `lasted` is the duration of the outage.
+    pub(crate) fn error(&self, request: &Request, lasted: Option<Duration>) -> Option<Error> {
+        match self {
+            Self::Unavailable(nodes, _) => Some(request.unavailable(nodes.clone(), lasted)),
+            Self::Late(took, nodes) => Some(request.late(*took, nodes.clone(), lasted)),
+            Self::Permanent(kind, text) => Some(request.permanent(*kind, text)),
+            // The lock is held, and the nodes work. The caller creates the timeout error.
+            Self::Queued | Self::Held(..) | Self::Scouted(..) | Self::Split { .. } => None,
+        }
+    }
+
+    /// Describes the holder for messages, and returns the remaining time of its lease.
+    pub(crate) fn describe_holder(&self) -> (String, Option<Duration>) {
+        match self {
+            Self::Held(None, taken) | Self::Scouted(None, taken) if taken.kept => (
+                "it was released, but its key has no TTL and stays until it is deleted".to_owned(),
+                None,
+            ),
+            Self::Held(None, _) | Self::Scouted(None, _) => {
+                ("it is already held, and its key has no TTL".to_owned(), None)
+            }
+            Self::Held(Some(left), taken) | Self::Scouted(Some(left), taken) if taken.kept => {
+                let option = if camel_case() { "minHold" } else { "min_hold" };
+                (
+                    format!(
+                        "it was released, but its key stays for {} because of {option}",
+                        seconds(*left)
+                    ),
+                    Some(*left),
+                )
+            }
+            Self::Held(Some(left), _) | Self::Scouted(Some(left), _) => (
+                format!("it is already held, and expires in {} unless renewed", seconds(*left)),
+                Some(*left),
+            ),
+            Self::Split { .. } => ("no client won a majority (split vote)".to_owned(), None),
+            _ => ("other callers in this process were first".to_owned(), None),
+        }
+    }
+}
+
+/// The keys that too many nodes refused for a quorum to remain.
+fn taken_in(votes: &Collect<Vote>, keys: usize) -> Taken {
+    let spare = votes.answers.len() - votes.tally.quorum();
+    let clean = votes.answers.iter().flatten().flatten();
+    let refused = |at: &usize| {
+        let refuses = |vote: &&Vote| matches!(vote, Vote::Held(_, taken) if taken.has(*at));
+        clean.clone().filter(refuses).count() > spare
+    };
+    // `Taken` has 64 bits.
+    let taken: Taken = (0..keys.min(64)).filter(refused).collect();
+    let only_stays = |vote: &Vote| matches!(vote, Vote::Held(_, taken) if taken.kept);
+    let kept = clean.clone().filter(|vote| matches!(vote, Vote::Held(..))).all(only_stays);
+    taken.that_stay(kept)
+}
+
+/// Returns when a quorum may be free according to the TTLs of the holders. The inner `None` means without a known end.
+/// The outer `None` means that too few nodes refused to prevent a quorum now.
+fn free_in(votes: &Collect<Vote>) -> Option<Option<Duration>> {
+    let clean = votes.answers.iter().flatten().flatten();
+    let mut held: Vec<_> = clean
+        .filter_map(|vote| match vote {
+            // Without a known end it sorts last.
+            Vote::Held(left, _) => Some(left.unwrap_or(Duration::MAX)),
+            Vote::Granted(_) => None,
+        })
+        .collect();
+    held.sort_unstable();
+    let spare = votes.answers.len() - votes.tally.quorum();
+    // A quorum is free once all but `spare` of the refusals have ended.
+    let decisive = held.len().checked_sub(spare + 1)?;
+    let left = held[decisive];
+    Some((left != Duration::MAX).then_some(left))
+}
+
+/// Returns the message part about a lease of this client that `owner` waits for.
+pub(super) fn own_holder(leases: &Leases, request: &Request, owner: Option<Owner>) -> String {
+    // Searched by key, because one shared name is enough to wait for oneself.
+    let held = |key: &String| leases.registry.on(key).into_iter().find(|state| state.is_held());
+    let own = request.keys.iter().find_map(held);
+    own.map_or_else(String::new, |state| {
+        let place = state.acquired_at();
+        match owner.filter(|owner| state.owner.get() == Some(owner)) {
+            Some(Owner(who, _)) => format!("; {who} already holds it{place}. {NOT_REENTRANT}"),
+            None => format!("; this client holds it{place}"),
+        }
+    })
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::queue::{NoQuorum, Ticket};
-use super::refusal::Refusal;
+use super::request::Refusal;
 use crate::clock::{Clock, Instant, jittered};
 use crate::node::Expect;
 
@@ -50,7 +50,6 @@ pub(super) struct Delays {
 }
 
 impl Delays {
-    /// Resets the delays of causes that have ended.
     pub(super) fn note(&mut self, refusal: &Refusal) {
         if !refusal.is_unavailable() {
             self.unavailable = Backoff::default();
@@ -83,7 +82,6 @@ impl Delays {
 ///
 /// It decides which nodes get the first requests, never how their votes are counted.
 pub(super) struct RoundPlan {
-    /// The expected contention.
     pub(super) expect: Expect,
     /// The number of rounds that other clients won. The first refusal does not count: it only shows that there is a
     /// race.
@@ -165,7 +163,6 @@ pub(super) struct OutageLimit {
     /// How long no quorum may reply. `None`: no limit, or `wait` is the limit.
     limit: Option<Duration>,
     started: Instant,
-    /// Whether a round of this acquire has ended.
     asked: bool,
     /// Whether it waited for other callers of this process.
     pub(super) queued: bool,

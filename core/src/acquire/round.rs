@@ -1,25 +1,23 @@
 //! Runs one round of an acquire: sends the requests, counts the votes, and grants the lease if a quorum voted for it in
 //! time.
 //!
-//! The caller ([`super::attempt`]) decides which node gets the first request and when to give up. [`VoteRound`] sends,
-//! counts and rolls back. Dropping a round at any await leaves no key behind.
+//! The caller ([`super::attempt`]) decides which node gets the first request and when to give up. Each round
+//! has a separate token. A round that is not granted, or whose acquire is cancelled, deletes all of its votes. The
+//! deletes wait for no reply. If a node cannot be reached, its delete stays pending until the node has confirmed it, so
+//! that no key is left.
 
-use super::acquirer::Acquirer;
-use super::fencing;
-use super::refusal::Refusal;
-use super::request::Request;
-use super::vote_round::VoteRound;
-use crate::clock::Instant;
-use crate::lease::{Lease, State};
-use crate::node::{Expect, Taken, Vote, VoteParams};
+use std::sync::Arc;
+use std::time::Duration;
 
-/// How one round ended.
-pub(crate) enum Round {
-    /// With the lease.
-    Granted(Lease),
-    /// Without one.
-    Refused(Refusal),
-}
+use super::queue::Queue;
+use super::request::{Refusal, Request};
+use crate::clock::{Clock, Instant};
+use crate::drivers;
+use crate::error::NodeState;
+use crate::lease::{ExtendRound, Lease, Leases, State};
+use crate::node::{Claim, Expect, Fault, Fencing, IMPOSSIBLE, Reply, Taken, Vote, VoteParams};
+use crate::quorum::{Collect, Nodes, Until, Validity};
+use crate::telemetry::Throttle;
 
 /// Waits for the connections that a single round needs, because its deadline begins with them. Returns why there are
 /// none.
@@ -41,14 +39,13 @@ pub(crate) async fn round(
     acquirer: &Acquirer,
     (now, until): (Instant, Instant),
     (expect, thorough): (Expect, bool),
-) -> Round {
+) -> Result<Lease, Refusal> {
     let nodes = &acquirer.leases.nodes;
     let changes = acquirer.leases.watch.count();
-    let clock = &*nodes.clock;
     // `wait` may end before the timeout of a vote.
     let timeout = request.node_timeout().min(until.since(now));
     let ttl = request.asked_ttl();
-    let fencing = request.fencing(|| clock.wall_micros());
+    let fencing = request.fencing(&*nodes.clock);
     let params = VoteParams { ttl, timeout, first: true, check: false, expect, fencing };
     // The scout takes an additional round trip, for which a short TTL over a slow network may leave no time.
     let scout_timeout = acquirer.leases.fairness.rounds().min(timeout);
@@ -61,26 +58,52 @@ pub(crate) async fn round(
         // Boxed, because it is rarely needed and would enlarge the future of every acquire.
         match Box::pin(VoteRound::scout(nodes, request.claim(), params, now, scout_timeout)).await {
             Ok(round) => round,
-            Err((left, taken)) => return Round::Refused(Refusal::Scouted(left, taken)),
+            Err((left, taken)) => return Err(Refusal::Scouted(left, taken)),
         }
     } else {
         VoteRound::open(nodes, request.claim(), params, now)
     };
-    round.count(clock).await;
+    // Few local variables, which would enlarge the future of every acquire.
+    round.votes.until(Until::Decided, &*nodes.clock, round.started + round.params.timeout).await;
     if thorough && !round.votes.tally.met() {
         // Boxed, because it is rarely needed and would enlarge the future of every acquire.
-        let deadline = round.started + timeout;
-        Box::pin(round.votes.until_answered(clock, deadline)).await;
+        let deadline = round.started + round.params.timeout;
+        Box::pin(round.votes.until(Until::Answered, &*nodes.clock, deadline)).await;
     }
     // A missing reply does not count as an outage if `wait` cut the round short.
-    nodes.note(&round.votes, Some(timeout).filter(|timeout| *timeout == request.node_timeout()));
+    let timeout = Some(round.params.timeout);
+    nodes.note(&round.votes, timeout.filter(|timeout| *timeout == request.node_timeout()));
     if !round.votes.tally.met() {
-        return Round::Refused(refused(request, &round));
+        return Err(refused(request, &round));
     }
     let fencing = request.options.fencing;
     // Done before the validity is checked, because agreeing on a token may take another round trip.
-    let fence = if fencing { Box::pin(fencing::agree(&mut round, until)).await } else { None };
+    let fence = if fencing { Box::pin(agree(&mut round, until)).await } else { None };
     granted(request, acquirer, round, fence, changes)
+}
+
+/// Returns the fencing token of a round that a quorum granted, or `None` if no quorum has stored it by `until`.
+///
+/// Each node computes its token by the rule in `node::fencing`, which `acquire.lua` and `extend.lua` implement on a
+/// server. If the tokens differ, an extend sends the largest one to all nodes. Any two quorums share a node, so each
+/// token is larger than that of every earlier lease.
+///
+/// Dropping the future leaves no key, because dropping the round sends its deletes after this extend.
+async fn agree(round: &mut VoteRound, until: Instant) -> Option<u64> {
+    let fence = |vote: &Vote| if let Vote::Granted(fence) = vote { *fence } else { None };
+    let fences = round.votes.answers.iter().flatten().flatten().filter_map(fence);
+    let (least, largest) = (fences.clone().min()?, fences.max()?);
+    // The usual case: every node stores the same proposal, unless its clock differs too much or its last token is larger.
+    if least == largest {
+        return Some(largest);
+    }
+    let (nodes, params) = (&round.nodes, round.params);
+    // Only for the request of this extend. The validity of the lease counts from its first round, which began earlier.
+    let validity = Validity::new(nodes.clock.now(), params.ttl, None);
+    let params = VoteParams::later(params.ttl, params.timeout, Fencing::AtLeast(largest));
+    let mut extend = ExtendRound::send(nodes, &round.claim, validity, params);
+    let confirmed = extend.is_confirmed(&*nodes.clock, until).await;
+    confirmed.then_some(largest)
 }
 
 /// Creates the lease that a quorum granted, if its fencing token is final and time is left. `changes` is the number of
@@ -91,21 +114,21 @@ fn granted(
     mut round: VoteRound,
     fence: Option<u64>,
     changes: u64,
-) -> Round {
+) -> Result<Lease, Refusal> {
     let leases = &acquirer.leases;
     let now = leases.nodes.clock.now();
     let (validity, took) = (request.validity(round.started), now.since(round.started));
     // A grant without remaining time is not returned.
     if now >= validity.ends() {
         let nodes = leases.nodes.report(&round.votes, round.params.timeout);
-        return Round::Refused(Refusal::Late(took, nodes));
+        return Err(Refusal::Late(took, nodes));
     }
     if !still_met(request, &round) {
-        return Round::Refused(Refusal::Split { taken: Taken::default(), replied: true });
+        return Err(Refusal::Split { taken: Taken::default(), replied: true });
     }
     if request.options.fencing && fence.is_none() {
         // No other client is known to have the keys, so the next round proposes again.
-        return Round::Refused(Refusal::Split { taken: Taken::default(), replied: true });
+        return Err(Refusal::Split { taken: Taken::default(), replied: true });
     }
     // From here on nothing is rolled back and nothing is awaited, so the lease exists before a caller can drop this
     // future.
@@ -115,7 +138,7 @@ fn granted(
     let state = State::new(params, validity, leases);
     state.keep_votes(votes);
     leases.watch.check_new(changes, state.keys());
-    Round::Granted(Lease::new(state))
+    Ok(Lease::new(state))
 }
 
 /// Whether a quorum remains without the servers that were replaced during the round. Such a server may have granted
@@ -143,5 +166,148 @@ fn refused(request: &Request, round: &VoteRound) -> Refusal {
         Refusal::Unavailable(report, round.nodes.remedy(&round.votes))
     } else {
         Refusal::of_votes(&round.votes, request.keys.len())
+    }
+}
+
+/// A round under way. If it ends without a grant, or is dropped, it sends deletes that remove all of its votes.
+pub(crate) struct VoteRound {
+    pub(crate) nodes: Arc<Nodes>,
+    pub(crate) claim: Claim,
+    pub(crate) params: VoteParams,
+    /// Taken before the first byte was sent.
+    pub(crate) started: Instant,
+    pub(crate) votes: Collect<Vote>,
+    /// Whether the votes belong to a lease. Dropping the round then deletes nothing.
+    kept: bool,
+}
+
+impl VoteRound {
+    /// Sends the request to every node at once. `started` is read before, so that no node ends its TTL before the lease
+    /// ends.
+    pub(crate) fn open(
+        nodes: &Arc<Nodes>,
+        claim: Claim,
+        params: VoteParams,
+        started: Instant,
+    ) -> Self {
+        let mut round = Self::begin(nodes, claim, params, started);
+        round.ask_others();
+        round
+    }
+
+    /// Sends the request to the scout, the first node that replies within `scout_timeout`, and to the others once it
+    /// has granted. One node then decides between contenders that would otherwise split the votes. If another client
+    /// holds keys there, returns for how long, and which ones.
+    ///
+    /// The scout does not change which votes make a lease. For its effect see `bench/waits.py contend`.
+    pub(crate) async fn scout(
+        nodes: &Arc<Nodes>,
+        claim: Claim,
+        params: VoteParams,
+        started: Instant,
+        scout_timeout: Duration,
+    ) -> Result<Self, (Option<Duration>, Taken)> {
+        let mut round = Self::begin(nodes, claim, params, started);
+        while !round.votes.tally.decided() && round.ask_next() {
+            // One deadline for all scouts. With one each, several silent scouts could exceed the `wait` of the acquire.
+            let until = (nodes.clock.now() + scout_timeout).min(round.started + params.timeout);
+            round.votes.until(Until::Last, &*nodes.clock, until).await;
+            match round.votes.answers.last() {
+                Some(Some(Ok(Vote::Held(left, taken)))) => return Err((*left, *taken)),
+                // An error decides nothing, so the next node is the scout.
+                Some(Some(Err(_))) => {}
+                // Granted, or too slow to wait for it alone.
+                _ => break,
+            }
+        }
+        round.ask_others();
+        Ok(round)
+    }
+
+    fn begin(nodes: &Arc<Nodes>, claim: Claim, params: VoteParams, started: Instant) -> Self {
+        let votes = Collect::over(nodes.list.len(), |vote| match vote {
+            Vote::Granted(_) => NodeState::Granted,
+            Vote::Held(..) => NodeState::Held,
+        });
+        Self { nodes: Arc::clone(nodes), claim, params, started, votes, kept: false }
+    }
+
+    /// Sends the request to the next node. Uses the order of the list, because the position identifies a reply.
+    fn ask_next(&mut self) -> bool {
+        let Some(node) = self.nodes.list.get(self.votes.answers.len()) else { return false };
+        self.votes.add(believable(node.acquire(&self.claim, self.params), self.params.fencing));
+        true
+    }
+
+    fn ask_others(&mut self) {
+        while self.ask_next() {}
+    }
+
+    /// Makes the votes part of a lease, including those that are under way or not sent yet.
+    ///
+    /// None of them is deleted before the lease ends. A late delete could remove a key that an extend has counted
+    /// since.
+    pub(crate) fn keep(&mut self) -> Collect<Vote> {
+        self.kept = true;
+        // The empty collection has no replies to stop on drop.
+        std::mem::replace(&mut self.votes, Collect::over(0, |_| NodeState::Granted))
+    }
+}
+
+/// Turns a fencing token that the rule cannot produce into an error of that node, so that no later token builds on it.
+///
+/// Without fencing it returns the vote unchanged and allocates nothing.
+fn believable(vote: Reply<Vote>, fencing: Fencing) -> Reply<Vote> {
+    if fencing == Fencing::Off {
+        return vote;
+    }
+    Box::pin(async move {
+        match vote.await? {
+            Vote::Granted(Some(fence)) if !fencing.can_be(fence) => Err(Fault::new(IMPOSSIBLE)),
+            vote => Ok(vote),
+        }
+    })
+}
+
+impl Drop for VoteRound {
+    fn drop(&mut self) {
+        // An acquire whose reply is still awaited may be sent again after a script reload. Its delete must be last, so
+        // the round stops listening first.
+        self.votes.stop_listening();
+        if self.kept {
+            return;
+        }
+        for (node, vote) in self.nodes.list.iter().zip(&self.votes.answers) {
+            // An error or a missing reply may hide a grant. A clean refusal cannot.
+            if !matches!(vote, Some(Ok(Vote::Held(..)))) {
+                // The call sends the delete without waiting for a reply. If it cannot be sent now, it stays a pending
+                // delete.
+                drop(node.release(&self.claim, self.params.ttl));
+            }
+        }
+        drivers::flush();
+    }
+}
+
+/// The state that all acquires of a client in this process share.
+pub(crate) struct Acquirer {
+    pub(crate) leases: Arc<Leases>,
+    /// The local queue of callers. Shared, because each caller's ticket refers to it.
+    pub(super) queue: Arc<Queue>,
+    /// Limits the log records about grants that came too late.
+    pub(super) late: Throttle,
+}
+
+impl Acquirer {
+    pub(crate) fn new(leases: Arc<Leases>) -> Self {
+        Self { leases, queue: Arc::default(), late: Throttle::default() }
+    }
+
+    pub(crate) fn clock(&self) -> &dyn Clock {
+        &*self.leases.nodes.clock
+    }
+
+    pub(crate) fn callers(&self) -> usize {
+        self.queue.callers()
     }
 }

@@ -38,11 +38,8 @@ const UNAVAILABLE_AFTER: Duration = Duration::from_secs(10);
 pub(crate) struct Config {
     /// All nodes are distinct.
     pub(crate) nodes: Vec<Address>,
-    /// The prefix before every name.
     pub(crate) key_prefix: String,
-    /// The timeout of one vote, if it was chosen.
     pub(crate) node_timeout: Option<Duration>,
-    /// How long one attempt to connect may take.
     pub(crate) connect_timeout: Duration,
     /// How long an acquire without a `wait` goes on while no quorum of nodes replies. `None` is forever.
     pub(crate) unavailable_after: Option<Duration>,
@@ -63,15 +60,11 @@ pub(crate) struct Config {
 /// The options of a client as they were chosen. `None` is the default.
 #[derive(Default)]
 pub struct Settings {
-    /// The URLs of the nodes.
     pub(crate) nodes: Vec<String>,
     /// The indexes of nodes whose certificates belong to another client and cannot be read.
     pub(crate) unseen: Vec<usize>,
-    /// The prefix before every name.
     pub(crate) key_prefix: Option<String>,
-    /// The timeout of one vote.
     pub(crate) node_timeout: Option<Duration>,
-    /// How long one attempt to connect may take.
     pub(crate) connect_timeout: Option<Duration>,
     /// How long an acquire without a `wait` goes on while no quorum of nodes replies. `Some(None)` is forever.
     pub(crate) unavailable_after: Option<Option<Duration>>,
@@ -79,7 +72,6 @@ pub struct Settings {
     pub(crate) restart_guard: Option<Duration>,
     /// What must happen to a grant before it counts.
     pub(crate) durability: Durability,
-    /// Whether to use scripts.
     pub(crate) scripts: Option<bool>,
     /// Replaces the system clock.
     pub(crate) clock: Option<Arc<dyn Clock>>,
@@ -89,14 +81,11 @@ pub struct Settings {
     pub(crate) runtime: Option<tokio::runtime::Handle>,
     /// The certificates to trust and to present for `rediss://` nodes.
     pub(crate) tls: TlsOptions,
-    /// The name of the connections.
     pub(crate) client_name: Option<String>,
-    /// The callback that supplies credentials.
     pub(crate) credentials: Option<Arc<dyn Ask>>,
 }
 
 impl Settings {
-    /// Default options for these nodes.
     pub(crate) fn of(nodes: Vec<String>) -> Self {
         Self { nodes, ..Self::default() }
     }
@@ -146,34 +135,25 @@ impl Settings {
         })
     }
 
-    /// Checks that each time is within its limits.
     fn check_times(&self) -> Result<()> {
-        if self.node_timeout.is_some_and(|timeout| timeout.is_zero()) {
-            let option = spelled("node_timeout");
-            return Err(Error::invalid(format!("{option} must be above 0 (got 0)")));
-        }
-        if self.connect_timeout.is_some_and(|timeout| timeout.is_zero()) {
-            return Err(Error::invalid(format!(
-                "{} must be above 0 (got 0)",
-                spelled("connect_timeout")
-            )));
-        }
-        let unavailable_after = self.unavailable_after.flatten();
-        if unavailable_after.is_some_and(|time| time.is_zero()) {
-            let option = spelled("unavailable_after");
-            let text = format!("{option} must be above 0 (got 0). To try once, use a wait of 0");
-            return Err(Error::invalid(text));
-        }
-        let times = [
-            ("node_timeout", self.node_timeout),
-            ("connect_timeout", self.connect_timeout),
-            ("unavailable_after", unavailable_after),
-            ("restart_guard", self.restart_guard),
+        let above_zero = [
+            ("node_timeout", self.node_timeout, ""),
+            ("connect_timeout", self.connect_timeout, ""),
+            (
+                "unavailable_after",
+                self.unavailable_after.flatten(),
+                ". To try once, use a wait of 0",
+            ),
         ];
-        for (name, time) in times {
-            time.map_or(Ok(()), |time| check_time(name, time))?;
+        for (name, time, advice) in above_zero {
+            let Some(time) = time else { continue };
+            if time.is_zero() {
+                let name = spelled(name);
+                return Err(Error::invalid(format!("{name} must be above 0 (got 0){advice}")));
+            }
+            check_time(name, time)?;
         }
-        Ok(())
+        self.restart_guard.map_or(Ok(()), |guard| check_time("restart_guard", guard))
     }
 }
 
@@ -218,7 +198,6 @@ impl Config {
         rule.map_or(Ok(()), |rule| Err(Error::invalid(rule).about(&keys.join(", "))))
     }
 
-    /// The Redis key of a name.
     pub(crate) fn key(&self, name: &str) -> String {
         [&*self.key_prefix, name].concat()
     }

@@ -2,16 +2,15 @@
 //!
 //! Each method delegates to the `engine`, which the client shares with its clones and its locks.
 
-mod builder;
+pub(crate) mod builder;
 pub(crate) mod config;
 pub(crate) mod engine;
-pub(crate) mod environment;
+mod shutdown;
 
 use std::fmt;
 use std::future::Future;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::error::Result;
 use crate::lease::LeaseHandle;
@@ -20,7 +19,7 @@ use crate::lock::{Lock, Names};
 use crate::node::{Address, ConnectionInfo};
 use crate::telemetry::Stats;
 use config::Settings;
-use engine::Engine;
+use engine::{Engine, add_to};
 
 pub use builder::Builder;
 
@@ -43,7 +42,6 @@ impl UnwindSafe for Redlock {}
 impl RefUnwindSafe for Redlock {}
 
 impl Redlock {
-    /// A client with an existing engine.
     #[cfg(test)]
     pub(crate) fn over(engine: Engine) -> Self {
         Self(Arc::new(engine))
@@ -132,7 +130,6 @@ impl Redlock {
         Lock::new(&self.0, names.into(), Options::default())
     }
 
-    /// The lock with these options, which are not checked yet.
     pub(crate) fn lock_with(&self, names: Vec<String>, options: Options) -> Lock {
         Lock::new(&self.0, names.into(), options)
     }
@@ -173,61 +170,10 @@ impl Redlock {
     /// # Ok(()) }
     /// ```
     pub fn leases(&self) -> Vec<LeaseHandle> {
-        self.0.leases()
-    }
-
-    /// Releases every lease that this client holds. Returns their number.
-    ///
-    /// The commands are sent when this method is called. Code that still runs under a lease is notified of a loss with
-    /// reason `revoked`.
-    ///
-    /// # Errors
-    ///
-    /// The first error, after all leases were tried.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
-    /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
-    /// let lease = client.lock("job").acquire().await?;
-    /// assert_eq!(client.release_all().await?, 1);
-    /// assert_eq!(lease.lost().await.reason(), Some("revoked"));
-    /// # Ok(()) }
-    /// ```
-    pub fn release_all(&self) -> impl Future<Output = Result<usize>> + Send + 'static + use<> {
-        self.0.release_all()
-    }
-
-    /// Ends the client in order. Returns how many leases were still held at the timeout.
-    ///
-    /// From the call on, new acquires fail with `Closed`. Acquires that wait already have up to `timeout` to get their
-    /// lease, and held leases to be released. At the timeout, acquires that still wait fail with `Closed`. Leases that are
-    /// still held are released, and their holders are notified of a loss with reason `revoked`. With a `timeout` of zero
-    /// both happen at the call.
-    ///
-    /// Ends when the nodes have confirmed every delete, or `node_timeout` after the deletes were sent. A node that cannot
-    /// be reached and has pending deletes gets until `timeout` to return. If a server does not reply, the call thus takes
-    /// up to `timeout` plus `node_timeout`.
-    ///
-    /// # Errors
-    ///
-    /// `Unavailable` if no quorum confirmed a delete. Those keys expire when their TTL ends. The client is closed
-    /// nevertheless.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
-    /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
-    /// let lease = client.lock("job").acquire().await?;
-    /// lease.release().await?;
-    /// assert_eq!(client.shutdown(std::time::Duration::from_secs(10)).await?, 0);
-    /// # Ok(()) }
-    /// ```
-    pub fn shutdown(
-        &self,
-        timeout: Duration,
-    ) -> impl Future<Output = Result<usize>> + Send + 'static + use<> {
-        self.0.shutdown(timeout)
+        let states = self.0.running().map(|running| running.leases().registry.leases());
+        // Checking a lease also marks it as lost if its deadline has passed.
+        let held = states.into_iter().flatten().filter(|state| state.is_held());
+        held.map(LeaseHandle).collect()
     }
 
     /// Ends the client immediately. Use [`Redlock::shutdown`] to end it in order.
@@ -257,7 +203,11 @@ impl Redlock {
     /// # Ok(()) }
     /// ```
     pub fn stats(&self) -> Stats {
-        self.0.stats()
+        let mut stats = self.0.counts().read();
+        if let Some(running) = self.0.running() {
+            add_to(&running.acquirer, &mut stats);
+        }
+        stats
     }
 
     /// The URLs of the nodes, without passwords.

@@ -3,21 +3,16 @@
 //! The kind tells programs how to react, and the text tells what happened. The text names the key, is a single line,
 //! and contains no password: the texts of nodes are redacted.
 
-mod cause;
 mod kind;
-mod report;
 
-use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fmt, io};
 
 use crate::text::{escaped, shown};
-use cause::Source;
 
-pub(crate) use cause::Cause;
 pub use kind::{ErrorKind, LossReason, NodeState};
-pub use report::NodeReport;
 
 /// Why a lock was not acquired, kept, extended or released.
 ///
@@ -45,15 +40,12 @@ struct Repr {
     message: String,
     /// The key as stored in Redis, unlike the escaped one in messages.
     resource: Option<String>,
-    /// How long the caller waited.
     waited: Option<Duration>,
     /// The remaining time of the current holder's lease, if known.
     remaining: Option<Duration>,
-    /// Why the lease was lost.
     reason: Option<LossReason>,
     /// The result of each node, in the order of the client's list.
     nodes: Vec<NodeReport>,
-    /// The underlying error.
     source: Option<Arc<Source>>,
     late: bool,
     /// What to do, if the acquire gave up. The text shows it last.
@@ -62,7 +54,7 @@ struct Repr {
 
 impl Error {
     /// Boxed, so that results are as small as a pointer. Errors are rare.
-    fn new(kind: ErrorKind, message: &str) -> Self {
+    pub(crate) fn new(kind: ErrorKind, message: &str) -> Self {
         Self(Box::new(Repr {
             kind,
             // Escaped in this one place, because names and keys come from callers.
@@ -80,15 +72,9 @@ impl Error {
 
     /// A value broke a rule, which `message` states.
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
-        Self::permanent(ErrorKind::Invalid, &message.into())
+        Self::new(ErrorKind::Invalid, &message.into())
     }
 
-    /// An error that no retry can fix.
-    pub(crate) fn permanent(kind: ErrorKind, message: &str) -> Self {
-        Self::new(kind, message)
-    }
-
-    /// The client was closed.
     pub(crate) fn closed(key: &str) -> Self {
         Self::new(ErrorKind::Closed, &format!("{}: the client is closed", shown(key))).about(key)
     }
@@ -186,19 +172,16 @@ impl Error {
         self.0.late
     }
 
-    /// Sets the key that the error is about.
     pub(crate) fn about(mut self, key: &str) -> Self {
         self.0.resource = Some(key.to_owned());
         self
     }
 
-    /// Sets the remaining time of the holder's lease.
     pub(crate) fn with_remaining(mut self, remaining: Option<Duration>) -> Self {
         self.0.remaining = remaining;
         self
     }
 
-    /// Sets how long the acquire waited.
     pub(crate) fn with_waited(mut self, waited: Duration) -> Self {
         self.0.waited = Some(waited);
         self
@@ -282,4 +265,81 @@ impl RefUnwindSafe for Error {}
 /// All messages use this unit, so that logs can be searched.
 pub(crate) fn seconds(time: Duration) -> String {
     format!("{:.3} s", time.as_secs_f64())
+}
+
+/// The result of one node.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+/// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+/// let client = redlock::Redlock::builder(["redis://127.0.0.1:1"]).build()?;
+/// let error = client.lock("job").try_acquire().await.unwrap_err();
+/// let node = &error.nodes()[0];
+/// assert_eq!((node.url.as_str(), node.state), ("redis://127.0.0.1:1", redlock::NodeState::Fault));
+/// assert!(node.error.is_some());
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NodeReport {
+    /// The URL of the node, without its password.
+    pub url: String,
+    /// The result as one word.
+    pub state: NodeState,
+    /// The error text of the node.
+    ///
+    /// `None` if `state` is sufficient. Text of a server is cut at 200 characters, and passwords are removed.
+    pub error: Option<String>,
+    /// The error of the operating system.
+    pub(crate) cause: Option<Cause>,
+}
+
+/// The error of the operating system, as a number or a kind. Its text is not kept, because it could contain a secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// The error number of the operating system.
+    Code(i32),
+    /// The error kind of the standard library.
+    Kind(io::ErrorKind),
+}
+
+impl Cause {
+    /// Converts an error without its text. `None` if it has only a text.
+    pub(crate) fn of(error: &io::Error) -> Option<Self> {
+        let kind = (error.kind() != io::ErrorKind::Other).then(|| Self::Kind(error.kind()));
+        error.raw_os_error().map(Self::Code).or(kind)
+    }
+
+    fn error(self) -> io::Error {
+        match self {
+            Self::Code(code) => io::Error::from_raw_os_error(code),
+            Self::Kind(kind) => kind.into(),
+        }
+    }
+}
+
+/// What `std::error::Error::source` returns for an error of this library.
+#[derive(Debug)]
+struct Source {
+    text: String,
+    cause: Option<io::Error>,
+}
+
+impl Source {
+    /// `text` must not contain a secret.
+    fn new(text: String, cause: Option<Cause>) -> Self {
+        Self { text, cause: cause.map(Cause::error) }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for Source {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.cause.as_ref().map(|cause| cause as _)
+    }
 }

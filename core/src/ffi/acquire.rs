@@ -1,5 +1,8 @@
 //! Acquiring and extending for the bindings, whose times are plain numbers and whose threads may be late.
+//!
+//! The owner and the call site of a lease only appear in messages. They do not affect which client holds a lock.
 
+use std::any::Any;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -7,12 +10,11 @@ use std::time::Duration;
 
 use futures_util::future::{Either, FutureExt};
 
-use super::args;
 use crate::acquire::Request;
 use crate::client::engine::Engine;
 use crate::clock::Instant;
 use crate::error::{Error, Result};
-use crate::lease::{Lease, LeaseHandle, Owner};
+use crate::lease::{CallSite, Lease, LeaseHandle, Owner};
 use crate::lock::Lock;
 use crate::lock::options::Unit;
 
@@ -43,7 +45,11 @@ impl Acquire {
     ///
     /// `Invalid` if `wait` breaks a rule.
     pub fn new(lock: &Lock, wait: Option<f64>, unit: Unit, owner: Option<Owner>) -> Result<Self> {
-        let wait = args::wait(wait, unit)?.unwrap_or_else(|| lock.options().wait);
+        let wait = match wait {
+            None => lock.options().wait,
+            Some(f64::INFINITY) => None,
+            Some(wait) => Some(unit.duration("wait", wait)?),
+        };
         Ok(Self::of(lock, Some(wait), owner))
     }
 
@@ -103,21 +109,6 @@ impl Acquire {
     }
 }
 
-/// Acquires a lock and returns the lease even if it has ended in the meantime, unlike [`Acquire`].
-///
-/// # Errors
-///
-/// `Invalid` if `wait` breaks a rule. The future fails as [`Lock::acquire`] does.
-pub fn acquire(
-    lock: &Lock,
-    wait: Option<f64>,
-    unit: Unit,
-    owner: Option<Owner>,
-) -> Result<impl Future<Output = Result<Lease>> + Send + 'static + use<>> {
-    let wait = args::wait(wait, unit)?.unwrap_or_else(|| lock.options().wait);
-    Ok(lock.acquire_as(wait, owner))
-}
-
 /// [`LeaseHandle::extend`] for the bindings. A `ttl` of `None` is the lease's current TTL.
 ///
 /// # Errors
@@ -149,4 +140,40 @@ pub fn advice(error: &Error) -> Option<&str> {
 /// The fencing token of the lease. Unlike [`LeaseHandle::fencing_token`] it makes no error if there is none.
 pub fn fence(lease: &LeaseHandle) -> Option<u64> {
     lease.0.params.fence
+}
+
+/// Records where the lease was acquired, in the notation of the language. Later calls change nothing.
+pub fn note_call_site(lease: &LeaseHandle, call_site: impl CallSite) {
+    // An earlier call recorded the same call site.
+    let _ = lease.0.call_site.set(Box::new(call_site));
+}
+
+/// The recorded call site, if it has this type.
+pub fn call_site<T: CallSite>(lease: &LeaseHandle) -> Option<&T> {
+    let noted: &dyn Any = &**lease.0.call_site.get()?;
+    noted.downcast_ref()
+}
+
+/// Records the owner of the lease. If the same owner then waits for the lease, the error reports it. Later calls change
+/// nothing.
+pub fn note_owner(lease: &LeaseHandle, owner: Owner) {
+    let _ = lease.0.owner.set(owner);
+}
+
+/// A lease of this lock's client on one of the lock's keys, with this recorded owner.
+pub fn held_by(lock: &Lock, owner: impl Fn() -> Owner) -> Option<LeaseHandle> {
+    let is_theirs = |lease: &LeaseHandle| lease.0.owner.get() == Some(&owner());
+    lock.held().into_iter().find(is_theirs)
+}
+
+/// `, acquired at CALL SITE` for messages, or an empty string if no call site was recorded.
+pub fn acquired_at(lease: &LeaseHandle) -> String {
+    lease.0.acquired_at()
+}
+
+/// Identifies the lease among those that this process holds now. Handles on one lease return the same value.
+///
+/// It is an address, so another lease may have it after the last handle is dropped.
+pub fn identity(lease: &LeaseHandle) -> usize {
+    Arc::as_ptr(&lease.0).addr()
 }

@@ -4,7 +4,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::client::environment::{self, Asker};
+use crate::client::builder::{Asker, named};
 use crate::error::{Error, Result};
 use crate::telemetry::log;
 use crate::text::camel_case;
@@ -104,7 +104,7 @@ pub fn default_nodes(
     redlock_nodes: Option<String>,
     redis_url: Option<String>,
 ) -> Result<Vec<String>> {
-    environment::named(redlock_nodes, redis_url, Asker::Default)
+    named(redlock_nodes, redis_url, Asker::Default)
 }
 
 #[cfg(test)]

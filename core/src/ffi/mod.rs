@@ -7,23 +7,22 @@
 
 mod acquire;
 mod args;
-mod caller;
 mod completions;
 mod default_client;
 mod driver;
-mod foreign_options;
 mod options;
-mod value;
 
-pub use acquire::{Acquire, acquire, advice, extend, fence, own_ttl};
-pub use args::{
-    Args, ClientArgs, LockArgs, check_lock, check_names, client, key_prefix, lock, renamed, times,
+pub use acquire::{
+    Acquire, acquired_at, advice, call_site, extend, fence, held_by, identity, note_call_site,
+    note_owner, own_ttl,
 };
-pub use caller::{acquired_at, call_site, held_by, identity, note_call_site, note_owner};
+pub use args::{
+    Args, ClientArgs, LockArgs, check_lock, check_names, client, instead_of, key_prefix, lock,
+    renamed, times,
+};
 pub use completions::Completions;
 pub use default_client::{DefaultClient, default_nodes};
 pub use driver::{Begun, Driver, Job};
-pub use foreign_options::instead_of;
 pub use options::{CLIENT_OPTIONS, Kind, LOCK_OPTIONS, Row, Value};
 
 use crate::lease::LeaseHandle;

@@ -5,12 +5,11 @@
 //! `client::config`.
 //!
 //! A new row is a new option in both languages. For a name that is not in a table, the error says what to
-//! use instead ([`super::foreign_options`]).
+//! use instead ([`super::args`]).
 
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use super::value::Value;
 use crate::client::config::Settings;
 use crate::error::{Error, Result};
 use crate::lock::options::{Options, Unit};
@@ -264,3 +263,30 @@ fn whole(name: &str, number: f64) -> Result<u32> {
         Error::invalid(format!("{name} must be a whole number, 0 or more (got {number})"))
     })
 }
+
+/// The value of an option, as the bindings pass it.
+#[derive(Clone)]
+pub enum Value {
+    /// A time in the caller's unit, or a count.
+    Number(f64),
+    /// True or false.
+    Switch(bool),
+    /// Text.
+    Text(String),
+    /// The path of a PEM file, or its content.
+    Pem(Pem),
+    /// A callback that supplies credentials.
+    Credentials(Arc<dyn Ask>),
+}
+
+macro_rules! from {
+    ($($kind:ident($type:ty)),*) => {$(
+        impl From<$type> for Value {
+            fn from(value: $type) -> Self {
+                Self::$kind(value)
+            }
+        }
+    )*};
+}
+
+from!(Number(f64), Switch(bool), Text(String), Pem(Pem), Credentials(Arc<dyn Ask>));

@@ -6,13 +6,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::phase::Phase;
+use super::state::Phase;
 use super::state::State;
-use super::validity::Validity;
 use crate::clock::{Clock, Instant};
 use crate::error::{Error, LossReason, Result};
 use crate::node::{Claim, Extension, Fencing, VoteParams};
-use crate::quorum::{Collect, Nodes};
+use crate::quorum::{Collect, Nodes, Until, Validity};
 
 /// What the replies mean for the lease.
 #[derive(Clone, Copy)]
@@ -27,7 +26,6 @@ pub(crate) enum Verdict {
 
 /// An extend round under way.
 pub(crate) struct ExtendRound {
-    /// The replies of the nodes.
     pub(crate) votes: Collect<Extension>,
     /// How long a node may take to reply before it counts as failed.
     timeout: Duration,
@@ -43,14 +41,8 @@ impl ExtendRound {
         nodes: &Nodes,
         claim: &Claim,
         validity: Validity,
-        timeout: Duration,
-        fencing: Fencing,
+        params: VoteParams,
     ) -> Self {
-        Self::of(nodes, claim, validity, VoteParams::later(validity.asked, timeout, fencing))
-    }
-
-    /// Sends the round with these parameters, which may be those of a check.
-    fn of(nodes: &Nodes, claim: &Claim, validity: Validity, params: VoteParams) -> Self {
         let VoteParams { timeout, check, .. } = params;
         Self { votes: nodes.extend(claim, params), timeout, validity, check }
     }
@@ -67,7 +59,7 @@ impl ExtendRound {
     /// A single node that does not reply must not hide that all other nodes refused.
     pub(crate) async fn verdict(&mut self, clock: &dyn Clock) -> Verdict {
         let until = self.until();
-        self.votes.until_judged(clock, until).await;
+        self.votes.until(Until::Judged, clock, until).await;
         if self.votes.tally.met() {
             Verdict::Extended
         } else if self.votes.tally.denied() {
@@ -80,7 +72,7 @@ impl ExtendRound {
     /// Whether a quorum confirmed the round. Stops waiting as soon as the result is certain.
     pub(crate) async fn is_confirmed(&mut self, clock: &dyn Clock, until: Instant) -> bool {
         let until = until.min(self.until());
-        self.votes.until_decided(clock, until).await;
+        self.votes.until(Until::Decided, clock, until).await;
         self.votes.tally.met()
     }
 
@@ -100,26 +92,19 @@ impl ExtendRound {
 
 /// Sends an extend by `ttl` from now, limited by `max_hold`. Returns `None` if the lease has ended.
 ///
+/// A `check` requests the remaining time, and leaves the deadline unchanged.
+///
 /// It is sent under the lease's lock, so that no extend or heal follows a release. Dropping the round is harmless: the
 /// keys may then live longer than the lease assumes, but never shorter.
-pub(crate) fn send(state: &State, ttl: Duration) -> Option<ExtendRound> {
-    send_as(state, ttl, false)
-}
-
-/// Checks whether the nodes still have the lease, for its remaining time. The deadline does not change.
-pub(crate) fn send_check(state: &State, left: Duration) -> Option<ExtendRound> {
-    send_as(state, left, true)
-}
-
-/// Sends an extend or a check.
-fn send_as(state: &State, ttl: Duration, check: bool) -> Option<ExtendRound> {
+pub(crate) fn send(state: &State, ttl: Duration, check: bool) -> Option<ExtendRound> {
     let mut phase = state.held_phase()?;
-    let validity = Validity::new(state.now(), ttl, state.params.hold_end);
+    let validity =
+        Validity::new(state.now(), ttl, state.params.options.hold_end(state.params.acquired));
     let (timeout, fencing) = ask(state, &mut phase, validity.asked);
     // This round replaces the first votes that are not sent yet.
     phase.votes = Vec::new();
     let params = VoteParams { check, ..VoteParams::later(validity.asked, timeout, fencing) };
-    Some(ExtendRound::of(&state.leases.nodes, &state.params.claim, validity, params))
+    Some(ExtendRound::send(&state.leases.nodes, &state.params.claim, validity, params))
 }
 
 /// Returns how long to wait for replies, and how the round treats the fencing token. Every command for a held lease
@@ -131,7 +116,7 @@ fn ask(state: &State, phase: &mut Phase, ttl: Duration) -> (Duration, Fencing) {
     // Updated before the reply arrives, because the reply may be lost. A pending delete must be kept for as long as the
     // keys can live.
     phase.longest = phase.longest.max(ttl);
-    (state.params.node_timeout.min(phase.ttl / 5), Fencing::keep(state.params.fence))
+    (state.params.options.node_timeout().min(phase.ttl / 5), Fencing::keep(state.params.fence))
 }
 
 /// Waits for the verdict and applies it to the lease.

@@ -3,11 +3,11 @@
 //! Handles hold no data. Each call reads the lease's state and compares it with the clock.
 
 use std::fmt;
-use std::future::Future;
-use std::sync::{Arc, PoisonError};
+use std::future::{Future, pending};
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::state::{Leases, State};
+use super::state::{State, Status};
 use super::{extend, release};
 use crate::drivers;
 use crate::error::{Error, LossReason, Result};
@@ -116,7 +116,7 @@ impl LeaseHandle {
     ///
     /// True from the call of `release` on, even before the nodes confirm it. False after a loss.
     pub fn is_released(&self) -> bool {
-        self.0.is_released()
+        self.0.phase().is_some_and(|phase| phase.status == Status::Released)
     }
 
     /// Why the lease was lost, or `None` if it was not lost.
@@ -139,16 +139,11 @@ impl LeaseHandle {
     /// # Ok(()) }
     /// ```
     pub fn lost(&self) -> impl Future<Output = Error> + Send + 'static + use<> {
-        let state = Arc::clone(&self.0);
+        let ended = self.ended();
         async move {
-            loop {
-                let mut notified = std::pin::pin!(state.ended.notified());
-                // Registered before the check, so that a loss in between is not missed.
-                notified.as_mut().enable();
-                if let Some(error) = state.loss() {
-                    return error;
-                }
-                notified.await;
+            match ended.await {
+                Some(error) => error,
+                None => pending().await,
             }
         }
     }
@@ -171,6 +166,7 @@ impl LeaseHandle {
         async move {
             loop {
                 let mut notified = std::pin::pin!(state.ended.notified());
+                // Registered before the check, so that an end in between is not missed.
                 notified.as_mut().enable();
                 if !state.is_held() {
                     return state.loss();
@@ -205,9 +201,9 @@ impl LeaseHandle {
         ttl: Duration,
     ) -> impl Future<Output = Result<()>> + Send + 'static + use<> {
         let state = Arc::clone(&self.0);
-        let sent = self.check_ttl(ttl, state.params.unit);
+        let sent = self.check_ttl(ttl, state.params.options.unit);
         // Sent here and not in the future: a future that is never polled must extend the lease as well.
-        let sent = sent.map(|()| extend::send(&state, ttl));
+        let sent = sent.map(|()| extend::send(&state, ttl, false));
         drivers::flush();
         async move { extend::extend(state, sent?).await }
     }
@@ -218,7 +214,7 @@ impl LeaseHandle {
     pub(crate) fn check_ttl(&self, ttl: Duration, unit: Unit) -> Result<()> {
         check_ttl(ttl, self.0.params.guard, unit)?;
         // A healed node has the keys only for the last TTL.
-        check_min_hold(self.0.params.min_hold, "ttl", ttl)
+        check_min_hold(self.0.params.options.min_hold, "ttl", ttl)
     }
 
     /// Releases the lease, if it is still held.
@@ -269,8 +265,7 @@ impl LeaseHandle {
 impl LeaseHandle {
     /// Whether to log that no quorum confirmed the release at the end of a scope. An outage would log each one.
     pub(crate) fn logs_unconfirmed(&self) -> Option<Omitted> {
-        let Leases { unconfirmed, nodes, .. } = &*self.0.leases;
-        unconfirmed.lock().unwrap_or_else(PoisonError::into_inner).admit(nodes.clock.now())
+        self.0.leases.unconfirmed.admit(self.0.now())
     }
 }
 

@@ -1,22 +1,15 @@
 //! A held lock: its token, its validity, and the notification of its loss.
 //!
-//! The nodes of a lease are known only as a quorum. [`phase`] holds the data, [`state`] the state changes, and
-//! [`extend`] and [`release`] the commands to the nodes. [`mod@monitor`] watches all leases of a client through the
+//! The nodes of a lease are known only as a quorum. [`state`] holds the data and its changes, and [`extend`] and [`release`] the commands to the nodes. [`mod@monitor`] watches all leases of a client through the
 //! [`registry`]. Callers only see [`handle`].
 
-mod checks;
 mod extend;
 mod handle;
-mod logged;
 mod monitor;
-mod params;
-mod phase;
 mod registry;
 mod release;
 mod renewal;
-mod report;
 mod state;
-mod validity;
 
 use std::fmt;
 use std::future::Future;
@@ -30,14 +23,13 @@ use crate::error::Result;
 
 pub(crate) use extend::{ExtendRound, Verdict};
 pub use handle::LeaseHandle;
-pub(crate) use logged::Logged;
 pub(crate) use monitor::monitor;
-pub(crate) use params::LeaseParams;
-pub use params::{CallSite, Owner};
 pub(crate) use registry::Registry;
 pub(crate) use release::{confirmed, revoke};
-pub(crate) use state::{Leases, State};
-pub(crate) use validity::Validity;
+#[cfg(test)]
+pub(crate) use state::Status;
+pub use state::{CallSite, Owner};
+pub(crate) use state::{LeaseParams, Leases, State};
 
 /// A held lock.
 ///
@@ -53,7 +45,6 @@ pub(crate) use validity::Validity;
 #[must_use = "a lease that is dropped is released"]
 pub struct Lease {
     handle: LeaseHandle,
-    /// What dropping the lease does.
     drops: Drops,
 }
 
@@ -63,18 +54,14 @@ impl RefUnwindSafe for Lease {}
 impl UnwindSafe for LeaseHandle {}
 impl RefUnwindSafe for LeaseHandle {}
 
-/// What dropping a lease does.
 enum Drops {
-    /// Does nothing. Its handles stay valid.
     Nothing,
-    /// Releases the lease.
     Release,
     /// Undoes a grant that the caller never received.
     Undo,
 }
 
 impl Lease {
-    /// A lease that was just granted.
     pub(crate) fn new(state: Arc<State>) -> Self {
         Self { handle: LeaseHandle(state), drops: Drops::Release }
     }
@@ -84,7 +71,6 @@ impl Lease {
         self.handle.0.params.acquired
     }
 
-    /// The shared state.
     pub(crate) fn state(&self) -> &State {
         &self.handle.0
     }

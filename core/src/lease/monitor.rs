@@ -1,8 +1,8 @@
 //! The monitor of a client's leases: starts renewals when they are due, and ends a lease at its deadline.
 //!
-//! One task serves all leases. The first renewal is due after a third of the TTL. The result of each renewal determines
-//! the time of the next one ([`super::renewal`]). A late renewal cannot delay the deadline: the lease is lost, and its
-//! holder is notified, whether or not a renewal is under way.
+//! One task serves all leases. The first renewal is due after a third of the TTL ([`super::state`]). The result of each
+//! renewal determines the time of the next one ([`super::renewal`]). A late renewal cannot delay the deadline: the
+//! lease is lost, and its holder is notified, whether or not a renewal is under way.
 //!
 //! The verdict of [`super::extend`] decides what a renewal means: a confirmed renewal moves the deadline, and a denied
 //! one is a loss. An unknown result changes nothing, so the deadline may pass.
@@ -33,15 +33,12 @@ const ALL_AGAIN: Duration = Duration::from_millis(100);
 /// How many events of ended leases the agenda may hold before they are removed.
 const STALE: usize = 1024;
 
-/// What is due, when, and for which lease. The earliest event comes first.
 type Agenda = BinaryHeap<Reverse<(Instant, Due, u64)>>;
 
 /// The order of events that are due at the same time: an ended lease is not renewed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Due {
-    /// The lease ends, unless its deadline moved.
     Deadline,
-    /// An extend round must be sent.
     Renewal,
 }
 

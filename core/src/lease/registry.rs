@@ -42,7 +42,6 @@ struct Entries<L> {
 }
 
 impl<L> Registry<L> {
-    /// An empty registry.
     pub(crate) fn new() -> Self {
         let entries = Entries {
             next_id: 0,
@@ -104,7 +103,6 @@ impl<L> Registry<L> {
         }
     }
 
-    /// The number of leases.
     pub(crate) fn count(&self) -> usize {
         self.entries().leases.len()
     }

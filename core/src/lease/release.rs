@@ -1,4 +1,5 @@
-//! Releases a lease, on behalf of its owner or against it.
+//! The end of a lease: by its owner, against it, or by a loss. Each is reported to the holder's waiting futures, the
+//! counters, the log, metrics and traces.
 //!
 //! Deletes are sent at the call and confirmed separately. Dropping a lease or cancelling a release therefore needs no
 //! task. Deletes compare the token, so another owner's key is not touched. Before `min_hold` has passed, the command
@@ -7,11 +8,12 @@
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
-use super::phase::{Phase, Status};
-use super::state::State;
+use super::state::{Phase, State, Status};
 use crate::clock::Instant;
 use crate::error::{Error, LossReason, Result};
-use crate::quorum::{Collect, drift};
+use crate::quorum::{Collect, Until, drift};
+use crate::telemetry::log::LogContext;
+use crate::telemetry::{Spans, log, metrics};
 
 /// Sent deletes. `Err` if the lease had been lost, `Ok(None)` if it had already ended.
 pub(crate) type Sent = Result<Option<Collect<bool>>>;
@@ -28,10 +30,10 @@ pub(crate) fn undo(state: &State) -> Sent {
 
 /// How long the keys must stay from now on. Includes the drift, because a node's clock may run ahead.
 fn stay(state: &State) -> Duration {
-    if state.params.min_hold.is_zero() {
+    if state.params.options.min_hold.is_zero() {
         return Duration::ZERO;
     }
-    let left = (state.params.acquired + state.params.min_hold).since(state.now());
+    let left = (state.params.acquired + state.params.options.min_hold).since(state.now());
     if left.is_zero() { left } else { left + drift(left) }
 }
 
@@ -84,7 +86,7 @@ fn send_deletes(
     drop(phase);
     state.unregister();
     state.leases.fairness.released(state.keys(), now);
-    state.notify_ended();
+    state.ended.notify_waiters();
     if !unsent {
         return None;
     }
@@ -120,7 +122,7 @@ pub(crate) fn detach(state: &State) -> bool {
     state.end(&mut phase, Status::Detached, state.now());
     drop(phase);
     state.unregister();
-    state.notify_ended();
+    state.ended.notify_waiters();
     state.report(Status::Detached);
     true
 }
@@ -138,8 +140,8 @@ fn sharing_token(state: &State) -> Vec<Arc<State>> {
 /// Dropping the future changes nothing: the deletes are sent or pending.
 pub(crate) async fn confirmed(state: Arc<State>, sent: Sent) -> Result<()> {
     let Some(mut deletes) = sent? else { return Ok(()) };
-    let (nodes, timeout) = (&state.leases.nodes, state.params.node_timeout);
-    deletes.until_decided(&*nodes.clock, state.now() + timeout).await;
+    let (nodes, timeout) = (&state.leases.nodes, state.params.options.node_timeout());
+    deletes.until(Until::Decided, &*nodes.clock, state.now() + timeout).await;
     if deletes.tally.met() {
         return Ok(());
     }
@@ -149,4 +151,98 @@ pub(crate) async fn confirmed(state: Arc<State>, sent: Sent) -> Result<()> {
     }
     let nodes = nodes.report(&deletes, timeout);
     Err(Error::unavailable(&state.key(), "release not confirmed", nodes))
+}
+
+impl State {
+    /// Sets the final status and counts it, so that a caller that sees the end also sees it in the statistics.
+    ///
+    /// It does not read the clock: a custom clock that panics must not come between the end and its notification.
+    pub(super) fn end(&self, phase: &mut Phase, end: Status, now: Instant) {
+        phase.status = end;
+        let held = now.since(self.params.acquired);
+        match end {
+            Status::Released => self.leases.counts.released(held),
+            Status::Lost(reason, _) => self.leases.counts.lost(reason, held),
+            Status::Held | Status::Detached => {}
+        }
+    }
+
+    /// Reports the end to the metrics, the log and the spans. Waiting futures are notified of a loss first.
+    pub(super) fn report(&self, end: Status) {
+        let word = match end {
+            Status::Lost(reason, _) => {
+                self.ended.notify_waiters();
+                macro_rules! say {
+                    ($level:ident) => {
+                        log::event!(
+                            $level, Lease, in self.log_context(),
+                            {
+                                key: self.key(), reason: reason.as_str(), token: self.token_prefix(),
+                                held_ms: self.age(), attached: self.attached(),
+                            },
+                            "lease lost"
+                        )
+                    };
+                }
+                match reason {
+                    // The program requested it with `shutdown` or `release_all`.
+                    LossReason::Revoked => say!(Info),
+                    _ => say!(Warn),
+                }
+                "lost"
+            }
+            Status::Released => {
+                log::event!(
+                    Debug, Lease, in self.log_context(),
+                    {
+                        key: self.key(), token: self.token_prefix(), held_ms: self.age(), attached: self.attached(),
+                    },
+                    "released"
+                );
+                "released"
+            }
+            Status::Detached => {
+                log::event!(
+                    Debug, Lease, in self.log_context(),
+                    {
+                        key: self.key(), token: self.token_prefix(), held_ms: self.age(), attached: self.attached(),
+                    },
+                    "detached"
+                );
+                "detached"
+            }
+            Status::Held => return,
+        };
+        metrics::held(word, || self.age());
+        self.spans.get().into_iter().for_each(Spans::end);
+    }
+
+    /// How long the lease has been held.
+    fn age(&self) -> Duration {
+        self.now().since(self.params.acquired)
+    }
+
+    /// Sets the span that later events belong to, if one was made.
+    pub(crate) fn keep_spans(&self, spans: Option<Spans>) {
+        let Some(spans) = spans else { return };
+        // The lease may have ended already. Nothing else would close the span then.
+        if self.spans.set(spans).is_ok() && self.deadline().is_none() {
+            self.spans.get().into_iter().for_each(Spans::end);
+        }
+    }
+
+    /// The span that events belong to.
+    pub(crate) fn log_context(&self) -> Option<Arc<LogContext>> {
+        self.spans.get()?.log_context()
+    }
+
+    /// A log field that tells the end of an attached lease from the end of an acquired one.
+    fn attached(&self) -> Option<&'static str> {
+        self.params.attached.then_some("true")
+    }
+
+    /// The part of the token that logs show. It must not be enough to release the lease.
+    pub(crate) fn token_prefix(&self) -> &str {
+        self.params.claim.token.get(..8).unwrap_or_default()
+    }
 }

@@ -14,6 +14,7 @@ use super::state::State;
 use crate::clock::Instant;
 use crate::error::seconds;
 use crate::node::Extension;
+use crate::quorum::Until;
 use crate::telemetry::{Level, Topic, log};
 
 /// The minimum pause before a renewal is retried.
@@ -46,7 +47,7 @@ pub(crate) fn renew(state: Arc<State>) -> Work {
         // The lease was released, lost or limited by `max_hold` in the meantime. Its renewals end here.
         let Some(ttl) = state.renewal() else { return Next::default() };
         warn_if_long(&state);
-        let round = confirmed(&state, extend::send(&state, ttl)).await;
+        let round = confirmed(&state, extend::send(&state, ttl, false)).await;
         state.leases.counts.renewed(round.is_some());
         log_renewal(&state, ttl, round.is_some());
         let started = round.as_ref().map(|round| round.validity.started);
@@ -123,7 +124,7 @@ fn check(state: Arc<State>) -> Work {
         loop {
             let begun = state.now();
             let Some(end) = state.deadline() else { return Next::default() };
-            let round = confirmed(&state, extend::send_check(&state, end.since(begun))).await;
+            let round = confirmed(&state, extend::send(&state, end.since(begun), true)).await;
             // Only the last check heals, because later notifications may have outdated the earlier ones.
             if !state.checks.end() {
                 let rest = round.and_then(|round| restore_missing(&state, round, true));
@@ -160,7 +161,7 @@ fn restore_missing(state: &Arc<State>, mut first: ExtendRound, check: bool) -> O
             return done();
         };
         let until = first.until();
-        let late = first.votes.until_complete(&*clock, until);
+        let late = first.votes.until(Until::Complete, &*clock, until);
         match newest {
             Some(newest) => drop(Abortable::new(late, newest).await),
             None => late.await,
@@ -176,12 +177,12 @@ fn restore_missing(state: &Arc<State>, mut first: ExtendRound, check: bool) -> O
         let Some(left) = state.deadline().map(|end| end.since(state.now())) else { return done() };
         // The second round renews the lease, or only checks it if the lease is not renewed.
         let second = match state.renewal() {
-            Some(ttl) => extend::send(&state, ttl),
-            None => extend::send_check(&state, left),
+            Some(ttl) => extend::send(&state, ttl, false),
+            None => extend::send(&state, left, true),
         };
         if let Some(mut second) = confirmed(&state, second).await {
             let until = second.until();
-            second.votes.until_complete(&*clock, until).await;
+            second.votes.until(Until::Complete, &*clock, until).await;
             extend::heal(&state, [&first, &second]);
         }
         done()

@@ -1,27 +1,30 @@
-//! The life cycle of one lease: held, extended, healed, then released or lost permanently.
+//! The state of one lease: held, extended, healed, then released or lost permanently.
+//!
+//! Commands to the nodes are sent under the lock of [`Phase`]. Sending only queues them, and this order keeps an extend
+//! from following a release. Never await, log or run a callback under the lock: a notified caller may query the lease
+//! immediately.
 
+use std::any::Any;
+use std::fmt::Display;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::{AbortHandle, AbortRegistration};
 use tokio::sync::Notify;
 
-use super::checks::Checks;
-use super::logged::Logged;
-use super::params::{CallSite, LeaseParams, Owner};
-use super::phase::{Phase, Status};
 use super::registry::Registry;
-use super::validity::Validity;
 use crate::clock::{Instant, NEVER};
 use crate::error::{Error, LossReason};
 use crate::fairness::Fairness;
-use crate::node::{Reply, Vote, Watch};
-use crate::quorum::Nodes;
+use crate::lock::options::Options;
+use crate::node::{Claim, Reply, Vote, Watch};
+use crate::quorum::{Nodes, Validity};
 use crate::runtime::fork_generation;
-use crate::telemetry::{Counts, Spans, Throttle};
+use crate::telemetry::{Counts, Logged, Spans, Throttle};
 
 /// What all leases of a client in this process share.
 pub(crate) struct Leases {
-    /// The nodes.
     pub(crate) nodes: Arc<Nodes>,
     /// Reports changes of keys to local waiters.
     pub(crate) watch: Arc<Watch>,
@@ -35,14 +38,13 @@ pub(crate) struct Leases {
     /// Tracks the warnings about long holds.
     pub(crate) long: Logged,
     /// Limits the log records about releases that no quorum confirmed.
-    pub(crate) unconfirmed: Mutex<Throttle>,
+    pub(crate) unconfirmed: Throttle,
 }
 
 /// The state of one lease, shared by its handles and the monitor.
 pub(crate) struct State {
     /// Unique among the client's leases.
     pub(crate) id: u64,
-    /// The constant parameters.
     pub(crate) params: LeaseParams,
     /// What the lease shares with the others of its client.
     pub(crate) leases: Arc<Leases>,
@@ -50,15 +52,10 @@ pub(crate) struct State {
     generation: u32,
     /// Where the lease was acquired, in the notation of its language. Only messages show it.
     pub(crate) call_site: OnceLock<Box<dyn CallSite>>,
-    /// The owner that acquired the lease, if the language knows it.
     pub(crate) owner: OnceLock<Owner>,
-    /// The tracing spans of the lease.
     pub(super) spans: OnceLock<Spans>,
-    /// See [`super::phase`] for what is forbidden under this lock.
     phase: Mutex<Phase>,
-    /// Counts the checks of the lease.
     pub(super) checks: Checks,
-    /// Notified when the lease ends.
     pub(crate) ended: Notify,
 }
 
@@ -93,17 +90,14 @@ impl State {
         }
     }
 
-    /// The current time of the client's clock.
     pub(crate) fn now(&self) -> Instant {
         self.leases.nodes.clock.now()
     }
 
-    /// The Redis keys.
     pub(crate) fn keys(&self) -> &[String] {
         &self.params.claim.keys
     }
 
-    /// The Redis keys, separated by commas.
     pub(crate) fn key(&self) -> String {
         self.keys().join(", ")
     }
@@ -140,39 +134,19 @@ impl State {
         Some((phase, now))
     }
 
-    /// The phase, while the lease is held.
     pub(crate) fn held_phase(&self) -> Option<MutexGuard<'_, Phase>> {
         self.phase().filter(|phase| phase.status == Status::Held)
     }
 
-    /// Whether the lease would be held at `now`. Unlike [`State::is_held`] it changes nothing.
+    /// The status and the deadline. Unlike the other methods, it changes nothing.
     #[cfg(test)]
-    pub(crate) fn valid_at(&self, now: Instant) -> bool {
+    pub(crate) fn peek(&self) -> (Status, Instant) {
         let phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
-        phase.status == Status::Held && now < phase.deadline
+        (phase.status, phase.deadline)
     }
 
-    /// Whether the end of the lease was noticed. The value tells a loss from a release.
-    #[cfg(test)]
-    pub(crate) fn ended(&self) -> Option<bool> {
-        let phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
-        (phase.status != Status::Held).then_some(matches!(phase.status, Status::Lost(..)))
-    }
-
-    /// Whether the owner released the lease. Unlike [`State::is_released`] it changes nothing.
-    #[cfg(test)]
-    pub(crate) fn was_released(&self) -> bool {
-        self.phase.lock().unwrap_or_else(PoisonError::into_inner).status == Status::Released
-    }
-
-    /// Whether the lease is certainly held at this moment.
     pub(crate) fn is_held(&self) -> bool {
         self.held_phase().is_some()
-    }
-
-    /// Whether the owner released the lease.
-    pub(crate) fn is_released(&self) -> bool {
-        self.phase().is_some_and(|phase| phase.status == Status::Released)
     }
 
     /// The TTL that renewals request. Zero in a forked child.
@@ -188,12 +162,12 @@ impl State {
     /// The TTL that a renewal requests. `None` if there is nothing to renew.
     pub(crate) fn renewal(&self) -> Option<Duration> {
         let phase = self.held_phase()?;
-        (self.params.renew && !phase.capped).then_some(phase.ttl)
+        (self.params.options.renew && !phase.capped).then_some(phase.ttl)
     }
 
     /// A third of the TTL after the round began. It may have passed if the round was slow.
-    pub(crate) fn first_renewal(&self) -> Option<Instant> {
-        self.held_phase().and_then(|phase| phase.first_renewal(&self.params))
+    pub(super) fn first_renewal(&self) -> Option<Instant> {
+        self.held_phase()?.first_renewal(&self.params)
     }
 
     /// Applies a confirmed extend. The deadline only moves forward.
@@ -216,11 +190,6 @@ impl State {
     /// Removes the lease from the registry after its end.
     pub(super) fn unregister(&self) {
         self.leases.registry.remove(self.id, self.keys());
-    }
-
-    /// Wakes everything that waits for the end of the lease.
-    pub(crate) fn notify_ended(&self) {
-        self.ended.notify_waiters();
     }
 
     /// The error with the loss reason, if the lease was lost.
@@ -249,5 +218,149 @@ impl Drop for State {
         if !self.forked() {
             self.unregister();
         }
+    }
+}
+
+pub(crate) struct Phase {
+    /// `Held` at first, then one of the other states permanently.
+    pub(super) status: Status,
+    /// The lease is certainly held until then. It only moves forward.
+    pub(super) deadline: Instant,
+    pub(super) ttl: Duration,
+    /// Whether `max_hold` limited the last grant. There is nothing left to renew, and the loss reason is `max_hold`.
+    pub(super) capped: bool,
+    /// Whether the deletes were sent. A later release or drop sends none.
+    pub(super) deleted: bool,
+    pub(super) warned: bool,
+    /// The longest time that the keys may live according to all requests, confirmed or not. A delete that cannot be
+    /// sent is kept pending for that long.
+    pub(super) longest: Duration,
+    /// First votes that the quorum did not need. They are kept so that nodes which are still connecting receive theirs.
+    /// The first extend replaces them.
+    pub(super) votes: Vec<Reply<Vote>>,
+}
+
+/// Whether the lease is held, and how it ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Status {
+    Held,
+    /// Released by the owner. If another caller releases it, the owner is notified of a loss instead.
+    Released,
+    /// Detached: the keys live on.
+    Detached,
+    /// The reason and the time of a loss. If the lease expired, the time is the deadline, even if this was noticed
+    /// later.
+    Lost(LossReason, Instant),
+}
+
+impl Phase {
+    pub(super) fn granted(granted: Validity) -> Self {
+        Self {
+            status: Status::Held,
+            deadline: granted.ends(),
+            ttl: granted.wanted,
+            capped: granted.is_capped(),
+            deleted: false,
+            warned: false,
+            // This exceeds the request if `max_hold` limited it. Keeping a pending delete for too long is harmless.
+            longest: granted.wanted,
+            votes: Vec::new(),
+        }
+    }
+
+    /// A third of the TTL after the round began, or `None` if the lease is not renewed.
+    pub(super) fn first_renewal(&self, params: &LeaseParams) -> Option<Instant> {
+        (params.options.renew && !self.capped).then(|| params.acquired + self.ttl / 3)
+    }
+}
+
+pub(crate) struct LeaseParams {
+    pub(crate) claim: Claim,
+    /// When the round that granted the lease began.
+    ///
+    /// `max_hold`, the first renewal and the warning about a long hold are measured from here.
+    pub(crate) acquired: Instant,
+    pub(crate) fence: Option<u64>,
+    /// The options of the lock. An extend waits at most a fifth of the current TTL for one node's reply.
+    pub(crate) options: Options,
+    /// The upper limit of the TTL, which is the client's `restart_guard`. Zero disables the limit.
+    pub(crate) guard: Duration,
+    /// Whether the lease was attached. Another lease with its token may then live on when this one ends.
+    pub(crate) attached: bool,
+}
+
+/// Where a program acquired a lease, in the notation of its language. Only messages show it.
+pub trait CallSite: Any + Display + Send + Sync {}
+
+impl<T: Any + Display + Send + Sync> CallSite for T {}
+
+/// The thread or task that acquires or holds a lock in its process, if the language knows it.
+///
+/// A word for messages ("this thread") and a number that distinguishes two owners with the same word. Only messages use
+/// it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner(pub &'static str, pub u64);
+
+const NO_CHECK: u8 = 0;
+/// A check is under way, and nothing has changed since it began.
+const ONE_CHECK: u8 = 1;
+/// A check is under way, and something has changed since it began.
+const ONE_MORE: u8 = 2;
+
+/// Counts the checks of one lease, so that at most one runs at a time.
+///
+/// A node may report a change many times while a check is under way. A single further check that begins afterwards sees
+/// every change that the first one may have missed.
+///
+/// An atomic instead of a field of the lease's phase: a notification never waits for a lease's lock.
+#[derive(Default)]
+pub(super) struct Checks {
+    under_way: AtomicU8,
+    /// Aborts the future that waits for late replies to the last check.
+    listener: Mutex<Option<AbortHandle>>,
+}
+
+impl Checks {
+    /// Whether the caller must start a check. If one is under way, it is repeated instead.
+    pub(super) fn begin(&self) -> bool {
+        let more = |checks| Some(if checks == NO_CHECK { ONE_CHECK } else { ONE_MORE });
+        self.under_way.fetch_update(Ordering::AcqRel, Ordering::Acquire, more) == Ok(NO_CHECK)
+    }
+
+    /// Ends a check. Returns whether it must be repeated.
+    pub(super) fn end(&self) -> bool {
+        let less = |checks| Some(if checks == ONE_MORE { ONE_CHECK } else { NO_CHECK });
+        self.under_way.fetch_update(Ordering::AcqRel, Ordering::Acquire, less) == Ok(ONE_MORE)
+    }
+
+    /// Registers the future that waits for late replies to this check, and aborts the one of the previous check.
+    ///
+    /// A later notification may have outdated the previous check. While a node is slow, repeated checks would otherwise
+    /// leave one waiting future each.
+    pub(super) fn listen(&self) -> AbortRegistration {
+        let (handle, registration) = AbortHandle::new_pair();
+        let before = self.listener.lock().unwrap_or_else(PoisonError::into_inner).replace(handle);
+        if let Some(before) = before {
+            before.abort();
+        }
+        registration
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use futures_util::FutureExt;
+    use futures_util::future::{Abortable, Aborted};
+
+    use super::*;
+
+    #[test]
+    fn new_check_cancels_the_previous_one() {
+        let checks = Checks::default();
+        let [first, second] = [(); 2].map(|()| Abortable::new(pending::<()>(), checks.listen()));
+        assert_eq!(first.now_or_never(), Some(Err(Aborted)));
+        assert_eq!(second.now_or_never(), None);
     }
 }

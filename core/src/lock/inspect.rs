@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::error::{NodeReport, NodeState};
 use crate::node::{Fault, Holder, KEPT_PREFIX, Node};
-use crate::quorum::{Collect, Counts, Nodes};
+use crate::quorum::{Collect, Nodes, Until};
 use crate::text::escaped;
 
 /// A snapshot of a lock.
@@ -74,8 +74,8 @@ pub(crate) async fn inspection(
         (
             key.clone(),
             Collect::new(replies, |holder: &Option<Holder>| match holder {
-                Some(_) => Counts::Granted,
-                None => Counts::Refused(NodeState::Free),
+                Some(_) => NodeState::Granted,
+                None => NodeState::Free,
             }),
         )
     };
@@ -83,10 +83,10 @@ pub(crate) async fn inspection(
     // Requests for all keys are sent before the first reply is awaited.
     for (key, mut votes) in keys.iter().map(ask).collect::<Vec<_>>() {
         // Waits for every node, because the result includes each reply and not only that of a quorum.
-        votes.until_complete(clock, deadline).await;
+        votes.until(Until::Complete, clock, deadline).await;
         // With fewer replies than a quorum, it is unknown whether the lock is held.
         if votes.answers.iter().flatten().flatten().count() < votes.tally.quorum() {
-            votes.silence_counts();
+            votes.count_silence();
             return Err(nodes.report(&votes, timeout));
         }
         if let Some((remaining, kept)) = quorums_holder(&votes) {
@@ -116,7 +116,6 @@ fn quorums_holder(votes: &Collect<Option<Holder>>) -> Option<(Option<Duration>, 
     Some(((left != Duration::MAX).then_some(left), token.starts_with(KEPT_PREFIX)))
 }
 
-/// Converts the reply of one node.
 fn word(
     node: &Arc<dyn Node>,
     key: &str,

@@ -1,11 +1,9 @@
 //! A lock: its names and options, and the operations on it.
 
-mod blocking;
+mod calls;
 mod inspect;
-mod names;
+pub(crate) mod names;
 pub(crate) mod options;
-mod scope;
-mod setters;
 
 use std::fmt;
 use std::future::Future;
@@ -13,18 +11,18 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use crate::acquire::{Request, check_lock_key, fence_key};
+use crate::acquire::Request;
 use crate::client::config::DEFAULT_PREFIX;
 use crate::client::engine::Engine;
 use crate::error::Result;
 use crate::lease::{Lease, LeaseHandle, Owner};
 use crate::node::Claim;
+use names::{check_lock_key, check_names, fence_key};
 use options::Options;
 
 pub(crate) use inspect::inspection;
 pub use inspect::{Inspection, NodeInspection};
 pub use names::Names;
-pub(crate) use names::check_names;
 
 /// A lock on one name or several, with its options.
 ///
@@ -73,7 +71,6 @@ impl Lock {
         Self::new(&self.engine, names, self.options.clone())
     }
 
-    /// The prefix that the client puts before each name.
     pub(crate) fn key_prefix(&self) -> &str {
         &self.engine.config.key_prefix
     }
@@ -118,7 +115,6 @@ impl Lock {
         checked(&self.names, keys, self.options.clone(), self.engine.config.guard)
     }
 
-    /// The engine, and the request for it.
     pub(crate) fn parts(&self) -> (Arc<Engine>, Result<Arc<Request>>) {
         (Arc::clone(&self.engine), self.request())
     }
@@ -148,7 +144,6 @@ impl Lock {
         engine.acquire(request, wait, owner)
     }
 
-    /// The options of the lock.
     pub(crate) fn options(&self) -> &Options {
         &self.options
     }
@@ -242,7 +237,6 @@ fn check_keys(names: &[String], keys: &[String]) -> Result<()> {
     keys.iter().try_for_each(|key| check_lock_key(key))
 }
 
-/// Checks every rule of a lock.
 fn checked(
     names: &[String],
     keys: Arc<[String]>,
@@ -268,5 +262,65 @@ pub(crate) fn check_alone(names: &[String], options: &Options) -> Result<()> {
 impl fmt::Debug for Lock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lock").field("key", &self.key()).finish_non_exhaustive()
+    }
+}
+
+impl Lock {
+    /// How long the lease lives without renewal. At least 100 ms, default 10 s.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.change().ttl = ttl;
+        self
+    }
+
+    /// How long an acquire waits, both for another owner and for failed nodes. Zero tries once.
+    ///
+    /// Default `None`, which waits for another owner forever, and for failed nodes for
+    /// [`unavailable_after`](crate::Builder::unavailable_after).
+    pub fn wait(mut self, wait: impl Into<Option<Duration>>) -> Self {
+        self.change().wait = wait.into();
+        self
+    }
+
+    /// Whether to renew the lease at a third of its TTL until it is released. Default on.
+    pub fn renew(mut self, renew: bool) -> Self {
+        self.change().renew = renew;
+        self
+    }
+
+    /// The maximum total hold time. The lease is then lost with the reason `max_hold`. Default `None`.
+    pub fn max_hold(mut self, max_hold: impl Into<Option<Duration>>) -> Self {
+        self.change().max_hold = max_hold.into();
+        self
+    }
+
+    /// Minimum time to keep the keys after the acquire, even if the lease is released earlier. Must not exceed `ttl`.
+    /// Default zero.
+    ///
+    /// Lets several hosts with skewed clocks run a scheduled job only once: a late host finds the lock held.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+    /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+    /// # use std::time::Duration;
+    /// let tick = client.lock("report").ttl(Duration::from_secs(60)).min_hold(Duration::from_secs(50));
+    /// tick.acquire().await?.release().await?;
+    /// assert!(tick.try_acquire().await?.is_none());
+    /// # Ok(()) }
+    /// ```
+    pub fn min_hold(mut self, min_hold: Duration) -> Self {
+        self.change().min_hold = min_hold;
+        self
+    }
+
+    /// Whether to issue a fencing token, which is larger than every earlier one of this lock. Default off.
+    pub fn fencing(mut self, fencing: bool) -> Self {
+        self.change().fencing = fencing;
+        self
+    }
+
+    /// How long to wait for the reply of one node. Defaults to the client's, otherwise min(1 s, ttl / 5).
+    pub fn node_timeout(mut self, timeout: Duration) -> Self {
+        self.change().node_timeout = Some(timeout);
+        self
     }
 }

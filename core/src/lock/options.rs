@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use crate::clock::Instant;
 use crate::error::{Error, Result};
 use crate::text::{spelled, spelled_time};
 
@@ -76,19 +77,15 @@ impl Unit {
 /// The options of a lock.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How long the lease lives without renewal.
     pub(crate) ttl: Duration,
     /// How long an acquire waits. `None` waits forever for another owner, and for failed nodes by `unavailable_after`.
     pub(crate) wait: Option<Duration>,
     /// Whether to renew the lease at a third of its TTL until it is released.
     pub(crate) renew: bool,
-    /// The maximum total hold time.
     pub(crate) max_hold: Option<Duration>,
     /// How long the keys stay after the acquire, even if the lease is released earlier. Zero disables it.
     pub(crate) min_hold: Duration,
-    /// The timeout of one vote, if it was chosen.
     pub(crate) node_timeout: Option<Duration>,
-    /// Whether to issue a fencing token.
     pub(crate) fencing: bool,
     /// Whether every grant waits for a disk, so that votes take longer.
     pub(crate) fsync: bool,
@@ -121,6 +118,12 @@ impl Options {
     /// The timeout of one vote. Defaults to min(1 s, ttl / 5), or min(2 s, ttl / 5) with `fsync`.
     pub(crate) fn node_timeout(&self) -> Duration {
         self.node_timeout.unwrap_or_else(|| (self.ttl / 5).min(longest_vote(self.fsync)))
+    }
+
+    /// When `max_hold` ends. Like the TTL, it counts from before the first byte was sent. No renewal or extension goes
+    /// beyond it.
+    pub(crate) fn hold_end(&self, started: Instant) -> Option<Instant> {
+        self.max_hold.map(|max_hold| started + max_hold)
     }
 
     /// What to change so that an acquire does not fail after `unavailable_after`.

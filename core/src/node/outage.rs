@@ -30,7 +30,7 @@ pub(crate) struct Outage {
     /// The current outage, or the last one.
     last: Mutex<Option<Last>>,
     /// Limits the records of a node whose outages end and begin again.
-    throttle: Mutex<Throttle>,
+    throttle: Throttle,
 }
 
 struct Last {
@@ -65,8 +65,7 @@ impl Outage {
             return;
         }
         outage.due = next_record(lasted);
-        let throttle = || self.throttle.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(omitted) = throttle().admit(now) else { return };
+        let Some(omitted) = self.throttle.admit(now) else { return };
         outage.logged = true;
         // The lock is released first, because a log listener may call this client.
         drop(last);

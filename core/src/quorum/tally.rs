@@ -5,18 +5,16 @@
 
 use std::time::Duration;
 
+use crate::clock::Instant;
+
 /// Counts the votes of one round.
 ///
 /// Each node is counted at most once. The three counts together never exceed `nodes`, which the subtractions rely on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// The number of nodes of the client.
     nodes: usize,
-    /// The number of nodes that granted.
     granted: usize,
-    /// The number of nodes that refused.
     refused: usize,
-    /// The number of nodes without a valid reply.
     faults: usize,
 }
 
@@ -93,4 +91,36 @@ impl Tally {
 /// documentation, "Distributed Locks with Redis".
 pub fn drift(ttl: Duration) -> Duration {
     ttl / 100 + Duration::from_millis(2)
+}
+
+/// Until when a granted lease is valid: the start of its round plus the TTL, minus the clock drift. `max_hold` may limit
+/// the TTL.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Validity {
+    /// The time before the first byte was sent. A node starts its TTL later, so it ends later.
+    pub(crate) started: Instant,
+    /// The TTL of the lock. Renewals continue to request it, even if `max_hold` limited this round.
+    pub(crate) wanted: Duration,
+    /// The requested TTL: the TTL of the lock, limited by the rest of `max_hold`.
+    pub(crate) asked: Duration,
+}
+
+impl Validity {
+    /// `hold_end` is the end of `max_hold`.
+    pub(crate) fn new(started: Instant, wanted: Duration, hold_end: Option<Instant>) -> Self {
+        // Zero once `max_hold` has ended, because `since` saturates.
+        let left = hold_end.map_or(wanted, |end| end.since(started));
+        Self { started, wanted, asked: wanted.min(left) }
+    }
+
+    /// The lease is certainly held until then, no matter how late the replies arrived.
+    pub(crate) fn ends(&self) -> Instant {
+        // Near the end of `max_hold` the requested TTL may be shorter than its drift. The lease then ends immediately.
+        self.started + self.asked.saturating_sub(drift(self.asked))
+    }
+
+    /// Whether `max_hold` limited the TTL. There is nothing to renew then.
+    pub(crate) fn is_capped(&self) -> bool {
+        self.asked < self.wanted
+    }
 }

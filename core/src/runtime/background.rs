@@ -15,8 +15,7 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::AbortHandle;
 
-use crate::clock::instant::Instant;
-use crate::clock::machine;
+use crate::clock::machine::{self, Instant};
 use crate::runtime::timers::{self, Timed};
 use crate::runtime::{PerProcess, fork_generation};
 

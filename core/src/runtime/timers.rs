@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use crate::clock::instant::Instant;
-use crate::clock::machine;
+use crate::clock::machine::{self, Instant};
 
 /// The timers of one thread.
 #[derive(Default)]

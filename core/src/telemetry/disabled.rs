@@ -1,11 +1,13 @@
 //! Replaces what belongs to a disabled feature. It reports nothing and reads no clock.
 
-/// Replaces the log without the feature `tracing`.
+/// Replaces the log and the spans without the feature `tracing`.
 #[cfg(not(feature = "tracing"))]
 pub(crate) mod log {
+    use std::sync::Arc;
+    use std::time::Duration;
+
     use crate::telemetry::{Level, Topic};
 
-    /// Replaces the subscriber and span of an event.
     pub(crate) struct LogContext;
 
     /// Accepts the same arguments as the macro of the log, so that callers need no condition.
@@ -24,50 +26,33 @@ pub(crate) mod log {
     }
     pub(crate) use event;
 
-    /// No event is wanted.
     #[inline]
     pub(crate) fn wanted(_: Level, _: Topic) -> bool {
         false
     }
-}
 
-/// Replaces the spans without the feature `tracing`.
-#[cfg(not(feature = "tracing"))]
-pub(crate) mod spans {
-    use std::sync::Arc;
-    use std::time::Duration;
-
-    use super::log::LogContext;
-
-    /// Replaces the spans.
     pub(crate) struct Spans;
 
     #[allow(clippy::unused_self, reason = "as where there are some")]
     impl Spans {
-        /// Makes no span.
         pub(crate) fn acquire(_: impl FnOnce() -> String) -> Self {
             Self
         }
 
-        /// Makes no span.
         pub(crate) fn hold(&self, _: impl FnOnce() -> String, _: &str) -> Option<Self> {
             None
         }
 
-        /// Makes no span.
         pub(crate) fn attached(_: impl FnOnce() -> String, _: &str) -> Option<Self> {
             None
         }
 
-        /// Always `None`.
         pub(crate) fn log_context(&self) -> Option<Arc<LogContext>> {
             None
         }
 
-        /// Records nothing.
         pub(crate) fn note(&self, _: &str, _: Duration) {}
 
-        /// Closes nothing.
         pub(crate) fn end(&self) {}
     }
 }
@@ -86,12 +71,9 @@ pub(crate) mod metrics {
         Instant::default()
     }
 
-    /// Records nothing.
     pub(crate) fn waited(_: &'static str, _: impl FnOnce() -> Duration) {}
 
-    /// Records nothing.
     pub(crate) fn held(_: &'static str, _: impl FnOnce() -> Duration) {}
 
-    /// Records nothing.
     pub(crate) fn watch(_: &Arc<Counts>, _: impl Fn(&mut Stats) + Send + Sync + 'static) {}
 }

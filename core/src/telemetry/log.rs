@@ -1,27 +1,29 @@
-//! Passes log events to the program's `tracing` subscriber on a separate thread.
+//! Passes log events and spans to the program's `tracing` subscriber.
 //!
 //! A subscriber is code of the program: it may block (a full pipe), panic, or call this library. Only the log's thread
-//! calls it. Events reach that thread through a bounded queue as owned data. If the queue is full, an event is dropped
-//! and counted, and the count is logged as soon as there is room. DEBUG events may use only half of the queue, so that
-//! they never displace a warning.
+//! calls it for events. They reach that thread through a bounded queue as owned data. If the queue is full, an event is
+//! dropped and counted, and the count is logged as soon as there is room. DEBUG events may use only half of the queue,
+//! so that they never displace a warning.
 //!
 //! The thread starts with the first wanted event, and again in a forked child. At the end of the process it gets a
 //! short time to empty the queue. The bindings have separate queues and receive each event where it occurs.
+//!
+//! Spans are made on the caller's thread, below its current span, and closed on the log's thread. Without a subscriber
+//! none are made.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-#[cfg(unix)]
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tracing::field::Empty;
 use tracing::level_filters::LevelFilter;
 use tracing::span::Id;
-use tracing::{Dispatch, Span, dispatcher};
+use tracing::{Dispatch, Span, dispatcher, info_span};
 
-use super::listener;
-use super::record::{Level, Record, Topic, Value};
+use super::record::{self, Level, Record, Topic, Value};
 use crate::runtime::background::on_background;
 use crate::runtime::{Made, PerProcess};
 
@@ -33,13 +35,11 @@ const MAX_EXIT_DELAY: Duration = Duration::from_millis(200);
 
 /// The thread and the queue of this process.
 static CURRENT: PerProcess<Log> = PerProcess::new();
-/// The number of dropped events that is not logged yet.
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 
 /// The sending end of the queue, and the progress of the thread.
 struct Log {
     queue: Sender<Entry>,
-    /// How many entries were queued so far.
     queued: AtomicU64,
     /// How many entries were processed so far. Equal to `queued` if the queue is empty.
     done: AtomicU64,
@@ -105,12 +105,11 @@ pub(crate) use event;
 /// Without a subscriber, `tracing` may forward events to `log`. DEBUG events are not sent there, because of their cost.
 #[inline]
 pub(crate) fn wanted(level: Level, topic: Topic) -> bool {
-    listener::wants(level, topic)
+    record::wants(level, topic)
         || self::level(level) <= LevelFilter::current()
-        || (level < Level::Debug && !dispatcher::has_been_set() && !listener::is_there())
+        || (level < Level::Debug && !dispatcher::has_been_set() && !record::has_listener())
 }
 
-/// The level in `tracing`.
 pub(crate) const fn level(level: Level) -> tracing::Level {
     match level {
         Level::Error => tracing::Level::ERROR,
@@ -132,12 +131,12 @@ pub(crate) fn traced(value: &Value) -> Option<Box<dyn tracing::Value + '_>> {
 
 /// Whether spans may be wanted and may be made here. The background thread must not wait for a subscriber.
 pub(crate) fn spans_wanted() -> bool {
-    LevelFilter::current() >= LevelFilter::WARN && !listener::is_there() && !on_background()
+    LevelFilter::current() >= LevelFilter::WARN && !record::has_listener() && !on_background()
 }
 
 /// Queues an event for the log's thread. Never blocks, and never calls a subscriber's `event`.
 pub(crate) fn enqueue(record: Record, say: Say, context: Option<Arc<LogContext>>) {
-    let Some(record) = listener::pass(record) else { return };
+    let Some(record) = record::pass(record) else { return };
     let context = context.unwrap_or_else(|| here().into());
     // DEBUG events must not displace more important ones.
     let room = if record.level == Level::Debug { MAX_EVENTS / 2 } else { MAX_EVENTS };
@@ -234,7 +233,6 @@ fn emit(context: &LogContext, say: impl FnOnce(Option<Id>)) {
     }));
 }
 
-/// Logs the number of dropped events.
 fn count(dropped: u64) {
     tracing::warn!(target: "redlock", dropped, "events were dropped because the subscriber is too slow");
 }
@@ -250,5 +248,83 @@ extern "C" fn flush_at_exit() {
     {
         std::thread::sleep(SLICE);
         waited += SLICE;
+    }
+}
+
+/// The span of one acquire or one lease, below the caller's span.
+///
+/// Boxed, because an acquire's future is already large and is moved.
+pub(crate) struct Spans(Option<Box<Mutex<Option<Arc<LogContext>>>>>);
+
+impl Spans {
+    pub(crate) fn acquire(key: impl FnOnce() -> String) -> Self {
+        if !spans_wanted() {
+            return Self(None);
+        }
+        Self::begin(here, |within| {
+            info_span!(
+                target: "redlock::acquire", parent: within, "redlock.acquire",
+                key = key(), outcome = Empty, waited_ms = Empty
+            )
+        })
+    }
+
+    /// The span of the lease that this acquire returned.
+    pub(crate) fn hold(&self, key: impl FnOnce() -> String, token: &str) -> Option<Self> {
+        let acquire = self.log_context()?;
+        let within = || LogContext {
+            subscriber: acquire.subscriber.clone(),
+            span: acquire.within.clone(),
+            within: Span::none(),
+        };
+        let held = Self::begin(within, |within| holds(within, &key(), token));
+        // Dropped on the log's thread, because this may be the last reference.
+        enqueue_end(acquire);
+        Some(held)
+    }
+
+    pub(crate) fn attached(key: impl FnOnce() -> String, token: &str) -> Option<Self> {
+        spans_wanted().then(|| Self::begin(here, |within| holds(within, &key(), token)))
+    }
+
+    /// Makes a span below another one. If the subscriber panics, no span is made.
+    fn begin(outer: impl FnOnce() -> LogContext, make: impl FnOnce(&Span) -> Span) -> Self {
+        let begun = catch_unwind(AssertUnwindSafe(|| {
+            let outer = outer();
+            let span = make(&outer.span);
+            LogContext { span, within: outer.span, subscriber: outer.subscriber }
+        }));
+        Self(begun.ok().map(|place| Box::new(Mutex::new(Some(Arc::new(place))))))
+    }
+
+    /// The log context of the events, until [`Self::end`].
+    pub(crate) fn log_context(&self) -> Option<Arc<LogContext>> {
+        self.0.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Records the outcome of the acquire.
+    pub(crate) fn note(&self, outcome: &str, waited: Duration) {
+        let Some(place) = self.log_context() else { return };
+        let _ = catch_unwind(AssertUnwindSafe(|| {
+            place.span.record("outcome", outcome).record("waited_ms", waited.as_secs_f64() * 1e3);
+        }));
+        // Dropped on the log's thread, because this may be the last reference.
+        enqueue_end(place);
+    }
+
+    pub(crate) fn end(&self) {
+        let Some(place) = &self.0 else { return };
+        let place = place.lock().unwrap_or_else(PoisonError::into_inner).take();
+        place.into_iter().for_each(enqueue_end);
+    }
+}
+
+fn holds(within: &Span, key: &str, token: &str) -> Span {
+    info_span!(target: "redlock::lease", parent: within, "redlock.hold", key, token)
+}
+
+impl Drop for Spans {
+    fn drop(&mut self) {
+        self.end();
     }
 }

@@ -31,7 +31,6 @@ const TICK: Duration = Duration::from_secs(1);
 /// The thread and the queue of this process.
 static CURRENT: PerProcess<Meter> = PerProcess::new();
 
-/// The sending end of the queue, and the clients whose counters the thread reads.
 struct Meter {
     queue: SyncSender<Sample>,
     /// The number of durations in the queue.
@@ -55,7 +54,6 @@ struct Clients {
     dropped: Stats,
 }
 
-/// The counters of one client.
 #[derive(Clone)]
 struct Client {
     counts: Arc<Counts>,
@@ -65,7 +63,6 @@ struct Client {
     reconnects: Arc<AtomicU64>,
 }
 
-/// The start time of an acquire.
 pub(crate) fn started(clock: &dyn Clock) -> Instant {
     clock.now()
 }
@@ -108,7 +105,6 @@ fn lock(clients: &Mutex<Clients>) -> MutexGuard<'_, Clients> {
     clients.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Starts the thread that calls the recorder.
 fn start() -> io::Result<Meter> {
     let (queue, samples) = sync_channel(MAX_SAMPLES);
     let none = Clients { live: Vec::new(), dropped: Counts::default().read() };
@@ -185,7 +181,6 @@ fn total(clients: &Mutex<Clients>) -> Stats {
     total
 }
 
-/// Adds the numbers of one client to a sum.
 fn add(sum: &mut Stats, stats: &Stats) {
     sum.granted += stats.granted;
     sum.refused += stats.refused;
@@ -228,7 +223,6 @@ fn publish(total: &Stats) {
     guarded(|| gauge!("redlock_waiting").set(waiting));
 }
 
-/// Describes the metrics once, with the texts of the Python package's OpenTelemetry metrics.
 fn describe() {
     describe_counter!("redlock_acquires_total", "Acquires that ended, by outcome.");
     describe_counter!("redlock_renewals_total", "Renewals, by whether a quorum confirmed them.");

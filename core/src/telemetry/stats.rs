@@ -70,7 +70,6 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Counts an acquire that returned a lease.
     pub(crate) fn granted(&self, waited: Duration) {
         self.granted.fetch_add(1, Relaxed);
         // Most acquires do not wait.
@@ -84,7 +83,6 @@ impl Counts {
         self.refused.fetch_add(1, Relaxed);
     }
 
-    /// Counts an acquire that failed.
     pub(crate) fn failed(&self, error: &Error) {
         match error.kind() {
             ErrorKind::Timeout => self.timed_out.fetch_add(1, Relaxed),
@@ -100,13 +98,11 @@ impl Counts {
         self.held.fetch_add(nanos(held), Relaxed);
     }
 
-    /// Counts a lost lease.
     pub(crate) fn lost(&self, reason: LossReason, held: Duration) {
         self.lost[reason as usize].fetch_add(1, Relaxed);
         self.held.fetch_add(nanos(held), Relaxed);
     }
 
-    /// Counts a renewal.
     pub(crate) fn renewed(&self, confirmed: bool) {
         let count = if confirmed { &self.renewed } else { &self.unrenewed };
         count.fetch_add(1, Relaxed);

@@ -5,9 +5,7 @@
 //! client accepts its clock.
 
 mod clock;
-mod manual_clock;
 mod tokio_time;
-mod wall;
 
 use std::fmt;
 use std::future::Future;

@@ -12,7 +12,6 @@ use tokio::sync::Notify;
 use tokio::task::yield_now;
 use tokio::time::Instant as TokioInstant;
 
-use super::wall::wall_micros;
 use crate::clock::{Clock, Instant, SLICE, Sleep, SystemClock};
 use crate::error::{Error, Result};
 use crate::runtime::background;
@@ -80,7 +79,6 @@ impl TokioTime {
         passed.saturating_add(marks.ahead)
     }
 
-    /// Advances the clock at once.
     pub(super) fn jump(&self, time: Duration) {
         let mut marks = self.0.marks();
         marks.ahead = marks.ahead.saturating_add(time);
@@ -152,7 +150,6 @@ impl Shared {
     }
 }
 
-/// Lets woken tasks run.
 async fn turns() {
     for _ in 0..TURNS {
         yield_now().await;
@@ -190,4 +187,12 @@ impl Drop for Last {
         drop(marks);
         time.changed.notify_waiters();
     }
+}
+
+/// The wall clock at the start, in microseconds since 1970.
+const START: u64 = 1_700_000_000_000_000;
+
+/// Microseconds since 1970.
+pub(super) fn wall_micros(elapsed: Duration) -> u64 {
+    START.saturating_add(u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX))
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::lease::LeaseHandle;
+use crate::lease::{LeaseHandle, Status};
 use crate::node::Claim;
 use crate::quorum::drift;
 
@@ -54,17 +54,18 @@ impl Monitor {
         }
         let early = self.staying.iter().find(|(other, theirs, state)| {
             let params = &state.params;
-            let until = params.acquired + params.min_hold.saturating_sub(drift(params.min_hold));
+            let until = params.acquired
+                + params.options.min_hold.saturating_sub(drift(params.options.min_hold));
             theirs.iter().any(|name| names.contains(name))
                 && params.claim.token != hold.0.params.claim.token
-                && state.was_released()
+                && state.peek().0 == Status::Released
                 && self.clocks[*other].local(now) < until
         });
         if let Some((other, ..)) = early {
             let other = *other;
             self.fail(format!("too early: client {client} has {names:?} of client {other}"));
         }
-        if !hold.0.params.min_hold.is_zero() {
+        if !hold.0.params.options.min_hold.is_zero() {
             self.staying.push((client, names.to_vec(), Arc::clone(&hold.0)));
         }
     }

@@ -9,7 +9,7 @@ use crate::lease::{LeaseHandle, State};
 use super::action::Use;
 use super::clock::{Rate, Time};
 use super::progress::{CHECK_INTERVAL, Sound, Waiting};
-use super::record::{MAX_DELAY, Record, Valid};
+use super::record::{MAX_DELAY, Record, Valid, ended, valid_at};
 use super::scenario::Promise;
 use super::world::{MS, World};
 
@@ -141,9 +141,9 @@ impl Monitor {
         let late = self.live.iter().find(|record| {
             record.names.iter().any(|name| names.contains(name))
                 && record.state.params.claim.token != hold.0.params.claim.token
-                && !record.state.valid_at(self.clocks[record.client].local(now))
+                && !valid_at(&record.state, self.clocks[record.client].local(now))
                 && !record.notified
-                && record.state.ended() != Some(false)
+                && ended(&record.state) != Some(false)
                 && now > self.paused_until[record.client]
         });
         if let Some(Record { client: other, .. }) = late {
@@ -195,14 +195,14 @@ impl Monitor {
         let records = self.live.iter().map(|record| {
             let (state, rate) = (Arc::clone(&record.state), self.clocks[record.client]);
             let token = state.params.claim.token.to_string();
-            Valid { token, at: Box::new(move |time| state.valid_at(rate.local(time))) }
+            Valid { token, at: Box::new(move |time| valid_at(&state, rate.local(time))) }
         });
         records.filter(|valid| (valid.at)(now)).collect()
     }
 
     pub(super) fn shut_down(&mut self, client: usize, now: Time) {
         let local = self.clocks[client].local(now);
-        let holds = |record: &Record| record.client == client && record.state.valid_at(local);
+        let holds = |record: &Record| record.client == client && valid_at(&record.state, local);
         let waits = self.waiting.values().any(|waiting| waiting.client == client);
         if waits || self.live.iter().any(holds) {
             self.fail(format!("not shut down: client {client} holds or waits"));
@@ -218,7 +218,7 @@ impl Monitor {
         let mut holders: BTreeMap<&'static str, (usize, &str)> = BTreeMap::new();
         let mut failures = Vec::new();
         for record in &mut self.live {
-            if record.state.valid_at(self.clocks[record.client].local(now)) {
+            if valid_at(&record.state, self.clocks[record.client].local(now)) {
                 let token = &*record.state.params.claim.token;
                 for name in &record.names {
                     let other = holders.insert(name, (record.client, token));
@@ -237,7 +237,7 @@ impl Monitor {
             failures.retain(|failure| !failure.starts_with("two holders"));
         }
         self.live.retain(|record| {
-            record.over_since.is_none() || !record.notified && record.state.ended() != Some(false)
+            record.over_since.is_none() || !record.notified && ended(&record.state) != Some(false)
         });
         for waiting in self.waiting.values() {
             let allowance = self.paused[waiting.client] - waiting.paused + MAX_DELAY;

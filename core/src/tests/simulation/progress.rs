@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use super::action::Use;
 use super::clock::Time;
 use super::monitor::Monitor;
-use super::record::{Record, Valid};
+use super::record::{Record, Valid, valid_at};
 use super::scenario::Promise;
 use super::server::FOREIGN;
 use super::world::{MS, World};
@@ -158,7 +158,7 @@ impl Monitor {
         let held = self
             .live
             .iter()
-            .filter(|record| record.state.valid_at(world.clocks[record.client].local(now)));
+            .filter(|record| valid_at(&record.state, world.clocks[record.client].local(now)));
         let mut taken: BTreeSet<&str> = held.flat_map(|record| &record.names).copied().collect();
         let lately = self.granted_at.iter().filter(|(_, at)| **at + CHECK_INTERVAL >= now);
         taken.extend(lately.map(|(name, _)| name));

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::lease::State;
+use crate::clock::Instant;
+use crate::lease::{State, Status};
 
 use super::clock::Time;
 use super::progress::Sound;
@@ -50,11 +51,23 @@ impl Record {
             return None;
         }
         let since = *self.over_since.get_or_insert(now);
-        let (names, client, released) = (&self.names, self.client, self.state.ended());
+        let (names, client, released) = (&self.names, self.client, ended(&self.state));
         if released == Some(false) && !self.given_up {
             return Some(format!("loss not reported: {names:?} released under {client}"));
         }
         let late = released != Some(false) && !self.notified && now > since + MAX_DELAY;
         late.then(|| format!("loss not reported: {names:?} to client {client}"))
     }
+}
+
+/// Whether the lease would be held at `now`.
+pub(super) fn valid_at(state: &State, now: Instant) -> bool {
+    let (status, deadline) = state.peek();
+    status == Status::Held && now < deadline
+}
+
+/// Whether the end of the lease was noticed. The value tells a loss from a release.
+pub(super) fn ended(state: &State) -> Option<bool> {
+    let (status, _) = state.peek();
+    (status != Status::Held).then_some(matches!(status, Status::Lost(..)))
 }

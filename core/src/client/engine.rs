@@ -1,37 +1,38 @@
 //! The engine behind a client: its options, the components that run in this process, and the phase of its shutdown.
 //!
 //! A client and its locks share one engine. Nothing runs before the first use. A forked child starts its own
-//! components.
+//! components. The simulation assembles the same components with its own nodes and clock, and runs the monitor itself.
 //!
 //! Each operation is implemented elsewhere: acquiring in `acquire`, held leases in `lease`. This module adds the end of
 //! a client. A client that shuts down rejects new commands, and a closed client returns no lease.
 
-mod running;
-mod shutdown;
-
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::sync::Notify;
 
-use crate::acquire::{Request, acquire, attach, try_acquire};
+use crate::acquire::{Acquirer, Request, acquire, attach, try_acquire};
 use crate::client::config::Config;
-use crate::error::{Error, LossReason, Result, seconds};
-use crate::lease::{Lease, LeaseHandle, Owner};
+use crate::clock::Clock;
+use crate::error::{Error, LossReason, NodeState, Result, seconds};
+use crate::fairness::Fairness;
+use crate::lease::{Lease, Leases, Owner, Registry, State, monitor};
 use crate::lock::options::LONG_TTL;
 use crate::lock::{Inspection, inspection};
-use crate::node::{Claim, KEPT_PREFIX};
-use crate::quorum::{Collect, Counts as Votes};
-use crate::runtime::background;
-use crate::runtime::{ForkSafe, Made, PerProcess};
-use crate::telemetry::{Counts, Stats, log};
+use crate::node::{
+    Address, Changes, Claim, ClusterNode, KEPT_PREFIX, MemoryNode, Needs, Node, RedisNode, RunIds,
+    Target, Watch,
+};
+use crate::quorum::{Collect, Nodes, Until};
+use crate::runtime::{ForkSafe, Made, PerProcess, background};
+use crate::telemetry::{Counts, Logged, Stats, Throttle, log, metrics};
 
-pub(crate) use running::Running;
-
-/// A client's engine.
 pub(crate) struct Engine {
-    /// The validated options of the client.
     pub(crate) config: Config,
     /// The components of this process. Created by the first command and removed when the client is closed.
     running: PerProcess<Running>,
@@ -42,7 +43,6 @@ pub(crate) struct Engine {
     /// A forked child creates its own. If a thread of the parent held its lock during the fork, the lock would stay
     /// locked in the child.
     closing: PerProcess<Notify>,
-    /// The statistics of this process.
     counts: PerProcess<Arc<Counts>>,
     /// The longest TTL requested so far, in seconds.
     ///
@@ -50,11 +50,9 @@ pub(crate) struct Engine {
     longest: AtomicU64,
 }
 
-/// The phases of a client's shutdown.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-enum Phase {
-    /// The client accepts commands.
+pub(super) enum Phase {
     Open,
     /// New commands fail. Acquires that began earlier may still return a lease.
     Draining,
@@ -63,7 +61,6 @@ enum Phase {
 }
 
 impl Engine {
-    /// Creates an engine. It starts nothing.
     pub(crate) fn new(config: Config) -> Self {
         Self {
             config,
@@ -75,7 +72,6 @@ impl Engine {
         }
     }
 
-    /// Creates an engine that uses existing components.
     #[cfg(test)]
     pub(crate) fn over(config: Config, running: Running) -> Self {
         let engine = Self::new(config);
@@ -83,37 +79,24 @@ impl Engine {
         engine
     }
 
-    /// Returns the components of this process, and starts them if necessary. `key` names the lock in an error.
-    fn start(&self, key: impl Fn() -> String) -> Result<Arc<Made<Running>>> {
-        self.start_called(self.is_open(), key)
-    }
-
-    /// Does the same as [`Engine::start`]. `open` tells whether the client was open when the command was called.
-    fn start_called(&self, open: bool, key: impl Fn() -> String) -> Result<Arc<Made<Running>>> {
+    /// Returns the components of this process, and starts them if necessary. `open` tells whether the client was open
+    /// when the command was called.
+    fn start(&self, open: bool, request: &Request) -> Result<Arc<Made<Running>>> {
         if !open || self.is_closed() {
-            return Err(Error::closed(&key()));
+            return Err(Error::closed(&request.key()));
         }
         // If the monitor failed, all components are replaced. The leases it watched are already lost.
         let running = self.running.get_or_try_make(Running::works, || {
             // Starts the background thread here, because this is where a failure can still be returned as an error.
-            background::handle().map_err(|error| Error::no_thread(&key(), &error))?;
+            background::handle().map_err(|error| Error::no_thread(&request.key(), &error))?;
             Ok(Running::start(&self.config, self.counts()))
         })?;
         // The client may have been closed during the start.
-        if self.is_closed() { Err(Error::closed(&key())) } else { Ok(running) }
+        if self.is_closed() { Err(Error::closed(&request.key())) } else { Ok(running) }
     }
 
-    fn counts(&self) -> Arc<Counts> {
+    pub(super) fn counts(&self) -> Arc<Counts> {
         Arc::clone(&self.counts.get_or_make(Arc::default))
-    }
-
-    /// Returns the statistics of this process.
-    pub(crate) fn stats(&self) -> Stats {
-        let mut stats = self.counts().read();
-        if let Some(running) = self.running() {
-            running.add_to(&mut stats);
-        }
-        stats
     }
 
     /// Returns the components of this process, if a command has started them.
@@ -139,7 +122,7 @@ impl Engine {
         async move {
             let request = &*request?;
             self.warn_if_long(request);
-            let running = self.start_called(open, || request.key())?;
+            let running = self.start(open, request)?;
             let granted = ForkSafe::new(async {
                 tokio::select! {
                     // A lease that is already granted goes to `hand_out`, which releases it if the client is closed.
@@ -156,7 +139,7 @@ impl Engine {
     /// Tries to acquire the lock in one round. Returns `None` if it is held.
     pub(crate) async fn try_acquire(&self, request: &Request) -> Result<Option<Lease>> {
         self.warn_if_long(request);
-        let running = self.start(|| request.key())?;
+        let running = self.start(self.is_open(), request)?;
         // A single round ends soon, so this does not wait for a close.
         let granted = ForkSafe::new(try_acquire(&running.acquirer, request)).await;
         let granted = granted.ok_or_else(|| forked(request))??;
@@ -185,7 +168,7 @@ impl Engine {
             let text = format!("the token is {what}. Pass the token of the lease to attach to");
             return Err(request.invalid(&text));
         }
-        let running = self.start(|| request.key())?;
+        let running = self.start(self.is_open(), request)?;
         // `attach` itself checks whether the client was closed. It must then abandon the lease without releasing it.
         let attached =
             ForkSafe::new(attach(request, claim, running.leases(), || self.is_closed())).await;
@@ -194,7 +177,7 @@ impl Engine {
 
     /// Returns the holder of each key, as reported by each node.
     pub(crate) async fn inspect(&self, request: &Request) -> Result<Inspection> {
-        let running = self.start(|| request.key())?;
+        let running = self.start(self.is_open(), request)?;
         let nodes = &running.leases().nodes;
         let inspection = inspection(nodes, &request.keys, request.node_timeout()).await;
         inspection.map_err(|nodes| request.unavailable(nodes, None))
@@ -204,27 +187,18 @@ impl Engine {
     ///
     /// Every reply counts as granted, because a quorum without the key is all that matters.
     pub(crate) async fn force_release(&self, request: &Request) -> Result<bool> {
-        let running = self.start(|| request.key())?;
+        let running = self.start(self.is_open(), request)?;
         let (nodes, timeout) = (&running.leases().nodes, request.node_timeout());
         if let Err(votes) = nodes.connect(&request.keys).await {
             return Err(request.unavailable(nodes.report(&votes, nodes.connect_timeout), None));
         }
         let replies = nodes.list.iter().map(|node| node.force_release(&request.keys));
-        let mut votes = Collect::new(replies, |_| Votes::Granted);
-        votes.until_decided(&*nodes.clock, nodes.clock.now() + timeout).await;
+        let mut votes = Collect::new(replies, |_| NodeState::Granted);
+        votes.until(Until::Decided, &*nodes.clock, nodes.clock.now() + timeout).await;
         if !votes.tally.met() {
             return Err(request.unavailable(nodes.report(&votes, timeout), None));
         }
         Ok(votes.answers.iter().flatten().flatten().any(|deleted| *deleted))
-    }
-
-    /// Returns the leases that are held now.
-    ///
-    /// Checking a lease also marks it as lost if its deadline has passed.
-    pub(crate) fn leases(&self) -> Vec<LeaseHandle> {
-        let states = self.running().map(|running| running.leases().registry.leases());
-        let held = states.into_iter().flatten().filter(|state| state.is_held());
-        held.map(LeaseHandle).collect()
     }
 
     /// Closes the client: new commands fail, and every lease is lost.
@@ -238,7 +212,7 @@ impl Engine {
 
     /// Enters the phase, unless the client is in a later one. New commands fail in every phase except the first.
     /// Waiting acquires fail in the last one.
-    fn enter(&self, phase: Phase) {
+    pub(super) fn enter(&self, phase: Phase) {
         self.phase.fetch_max(phase as u8, Ordering::AcqRel);
         if phase == Phase::Closed {
             // Creates the notification if necessary. An acquire that creates it now reads the phase afterwards.
@@ -255,7 +229,6 @@ impl Engine {
         self.phase.load(Ordering::Acquire) == Phase::Closed as u8
     }
 
-    /// Waits until the client is closed.
     async fn closed(&self) {
         let closing = self.closing.get_or_make(Notify::new);
         let mut closing = std::pin::pin!(closing.notified());
@@ -282,4 +255,118 @@ impl Engine {
 /// The error of a call that a forked child continues. The lease, if any, belongs to the parent.
 fn forked(request: &Request) -> Error {
     Error::lost(&request.key(), LossReason::Forked, Duration::ZERO)
+}
+
+/// The components of a client in this process. A forked child creates its own.
+pub(crate) struct Running {
+    /// Whether the monitor panicked. These components then no longer renew leases or report losses.
+    failed: Arc<AtomicBool>,
+    pub(crate) acquirer: Arc<Acquirer>,
+}
+
+impl Running {
+    /// Starts the monitor, and creates the nodes. A node connects when it gets its first command.
+    pub(crate) fn start(config: &Config, counts: Arc<Counts>) -> Self {
+        let (running, monitor) =
+            Self::assemble((&config.clock, config.connect_timeout), counts, |watch| {
+                // All nodes of the client share it, because it detects that two of them are the same server.
+                let run_ids = Arc::new(RunIds::default());
+                let nodes = config.nodes.iter();
+                nodes.map(|address| connect(address, config, watch, &run_ids)).collect()
+            });
+        // Captures only the registry. A reference to all of `Leases` would keep the monitor from ending.
+        let registry = Arc::clone(&running.leases().registry);
+        let failed = Arc::clone(&running.failed);
+        // The monitor ends once the watch is dropped and no further changes can arrive.
+        config.host.spawn(async move {
+            // All leases depend on this task. If it panics, none of them may continue as if it were still monitored.
+            if AssertUnwindSafe(monitor).catch_unwind().await.is_err() {
+                failed.store(true, Ordering::Release);
+                // The order matters: a caller that acquires again after this notification must get new components.
+                lose_all(&registry, LossReason::Internal);
+            }
+        });
+        let acquirer = Arc::downgrade(&running.acquirer);
+        metrics::watch(&running.leases().counts, move |stats| {
+            acquirer.upgrade().into_iter().for_each(|acquirer| add_to(&acquirer, stats));
+        });
+        running
+    }
+
+    /// Whether the monitor still runs. If not, the next command starts new components.
+    pub(crate) fn works(&self) -> bool {
+        !self.failed.load(Ordering::Acquire)
+    }
+
+    /// Assembles the components for these nodes. Returns the monitor too, which the caller must run.
+    pub(crate) fn assemble(
+        (clock, connect_timeout): (&Arc<dyn Clock>, Duration),
+        counts: Arc<Counts>,
+        nodes: impl FnOnce(&Arc<Watch>) -> Vec<Arc<dyn Node>>,
+    ) -> (Self, Pin<Box<dyn Future<Output = ()> + Send>>) {
+        // The watch owns the sending side of the changes. The monitor ends when the watch is dropped.
+        let changes = Arc::new(Changes::default());
+        let watch = Arc::new(Watch::new(Arc::clone(&changes)));
+        let registry = Arc::new(Registry::new());
+        let clock_of_nodes = Arc::clone(clock);
+        let nodes = Nodes { list: nodes(&watch), clock: clock_of_nodes, connect_timeout };
+        let nodes = Arc::new(nodes);
+        let monitor = monitor(Arc::clone(&registry), Arc::clone(clock), changes);
+        let (long, unconfirmed) = (Logged::default(), Throttle::default());
+        let fairness = Fairness::new(nodes.list.len());
+        let leases = Leases { nodes, watch, registry, counts, fairness, long, unconfirmed };
+        let leases = Arc::new(leases);
+        let running = Self { failed: Arc::default(), acquirer: Arc::new(Acquirer::new(leases)) };
+        (running, Box::pin(monitor))
+    }
+
+    pub(crate) fn leases(&self) -> &Arc<Leases> {
+        &self.acquirer.leases
+    }
+
+    /// Ends every lease, because the client was closed.
+    ///
+    /// Nothing is deleted while the caller's code may still run. The keys expire when their TTL ends, or are deleted
+    /// when the caller's scope ends.
+    pub(crate) fn close(&self) {
+        lose_all(&self.leases().registry, LossReason::Closed);
+    }
+}
+
+/// Adds the current number of held leases, of acquires under way, and of reconnects of the nodes.
+pub(super) fn add_to(acquirer: &Acquirer, stats: &mut Stats) {
+    let Leases { nodes, registry, .. } = &*acquirer.leases;
+    let held = registry.leases().iter().filter(|state| state.is_held()).count();
+    (stats.held, stats.waiting) = (held as u64, acquirer.callers() as u64);
+    stats.reconnects = nodes.list.iter().map(|node| node.reconnects()).sum();
+}
+
+/// Ends every lease for this reason and notifies its holder.
+fn lose_all(registry: &Registry<State>, reason: LossReason) {
+    registry.leases().iter().for_each(|state| state.lose(reason));
+}
+
+/// Creates a node. It does not connect before its first command.
+fn connect(
+    address: &Address,
+    config: &Config,
+    watch: &Arc<Watch>,
+    run_ids: &Arc<RunIds>,
+) -> Arc<dyn Node> {
+    let (clock, watch) = (Arc::clone(&config.clock), Arc::clone(watch));
+    let guard = config.guard;
+    let key_prefix = config.key_prefix.clone();
+    let needs = Needs { key_prefix, durability: config.durability, scripts: config.scripts };
+    let (run_ids, runtime) = (Arc::clone(run_ids), config.runtime.clone());
+    let target = |route| Target::alone(route, guard, needs, run_ids);
+    match address {
+        // The store outlives the components. A restarted client finds its keys again.
+        Address::Memory(memory) => Arc::new(MemoryNode::new(memory, clock, watch)),
+        Address::Redis(route) => {
+            Arc::new(RedisNode::new(target(route.clone()), runtime, clock, watch))
+        }
+        Address::Cluster(route) => {
+            Arc::new(ClusterNode::new(target(route.clone()), runtime, clock, watch))
+        }
+    }
 }

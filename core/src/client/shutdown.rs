@@ -1,6 +1,6 @@
 //! Shuts a client down in order: rejects new commands, waits for earlier ones, then releases the remaining leases.
 //!
-//! [`Engine::close`] ends a client without waiting and without deletes.
+//! [`Redlock::close`] ends a client without waiting and without deletes.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use super::{Engine, Phase, Running};
+use super::Redlock;
+use super::engine::{Phase, Running};
 use crate::clock::{Clock, Instant};
 use crate::drivers;
 use crate::error::{Error, NodeReport, NodeState, Result};
@@ -23,15 +24,28 @@ const LOOK: Duration = Duration::from_millis(10);
 /// Leases that the shutdown released, with the replies to their deletes.
 type Sent = Vec<(Arc<State>, Collect<bool>)>;
 
-impl Engine {
-    /// Releases every lease. The deletes are sent when this is called.
+impl Redlock {
+    /// Releases every lease that this client holds. Returns their number.
     ///
-    /// Returns the number of leases, or the first error after all replies arrived. Dropping the future only stops
-    /// waiting for the confirmations.
-    pub(crate) fn release_all(
-        &self,
-    ) -> impl Future<Output = Result<usize>> + Send + 'static + use<> {
-        let sent = self.running().map(|running| revoke_all(&running));
+    /// The commands are sent when this method is called. Code that still runs under a lease is notified of a loss with
+    /// reason `revoked`.
+    ///
+    /// # Errors
+    ///
+    /// The first error, after all leases were tried.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+    /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+    /// let lease = client.lock("job").acquire().await?;
+    /// assert_eq!(client.release_all().await?, 1);
+    /// assert_eq!(lease.lost().await.reason(), Some("revoked"));
+    /// # Ok(()) }
+    /// ```
+    pub fn release_all(&self) -> impl Future<Output = Result<usize>> + Send + 'static + use<> {
+        let sent = self.0.running().map(|running| revoke_all(&running));
         drivers::flush();
         async move {
             match sent {
@@ -41,17 +55,38 @@ impl Engine {
         }
     }
 
-    /// Rejects new commands when called. The future gives waiting acquires and held leases `timeout` to end. It then
-    /// ends the acquires, releases the leases and closes the client.
+    /// Ends the client in order. Returns how many leases were still held at the timeout.
     ///
-    /// If the future is dropped early, the client continues to reject new commands. Earlier commands continue.
-    pub(crate) fn shutdown(
-        self: &Arc<Self>,
+    /// From the call on, new acquires fail with `Closed`. Acquires that wait already have up to `timeout` to get their
+    /// lease, and held leases to be released. At the timeout, acquires that still wait fail with `Closed`. Leases that are
+    /// still held are released, and their holders are notified of a loss with reason `revoked`. With a `timeout` of zero
+    /// both happen at the call.
+    ///
+    /// Ends when the nodes have confirmed every delete, or `node_timeout` after the deletes were sent. A node that cannot
+    /// be reached and has pending deletes gets until `timeout` to return. If a server does not reply, the call thus takes
+    /// up to `timeout` plus `node_timeout`.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` if no quorum confirmed a delete. Those keys expire when their TTL ends. The client is closed
+    /// nevertheless.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+    /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+    /// let lease = client.lock("job").acquire().await?;
+    /// lease.release().await?;
+    /// assert_eq!(client.shutdown(std::time::Duration::from_secs(10)).await?, 0);
+    /// # Ok(()) }
+    /// ```
+    pub fn shutdown(
+        &self,
         timeout: Duration,
     ) -> impl Future<Output = Result<usize>> + Send + 'static + use<> {
-        // Done when called, even if the future is never polled. With a timeout of zero, waiting acquires end now.
-        self.enter(if timeout.is_zero() { Phase::Closed } else { Phase::Draining });
-        let engine = Arc::clone(self);
+        // Done when called, even if the future is never polled or dropped early. With a timeout of zero, waiting
+        // acquires end now.
+        self.0.enter(if timeout.is_zero() { Phase::Closed } else { Phase::Draining });
+        let engine = Arc::clone(&self.0);
         async move {
             let Some(running) = engine.running() else {
                 engine.close();
@@ -92,7 +127,6 @@ async fn all_confirmed(sent: Sent) -> Result<usize> {
     results.into_iter().collect::<Result<()>>().map(|()| count)
 }
 
-/// Waits until `busy` is false, or until `until`.
 async fn ends(busy: impl Fn() -> bool, clock: &dyn Clock, until: Instant) {
     while clock.now() < until && busy() {
         clock.sleep_until(until.min(clock.now() + LOOK)).await;
