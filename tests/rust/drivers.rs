@@ -14,7 +14,7 @@ use redlock::testing::{Clock, Instant, Sleep, SystemClock};
 use redlock::{ErrorKind, Lease, Redlock};
 
 use crate::support::drivers::{Driver, Kind};
-use crate::support::{Gateway, Proxy, Server, Verdict, eventually_blocking};
+use crate::support::{Gateway, Proxy, Server, Verdict, client, eventually_blocking, servers};
 
 /// Longer than any test: without a notification or a delete, the key stays.
 const LONG: Duration = Duration::from_secs(600);
@@ -351,4 +351,18 @@ fn a_suspended_thread_delays_only_its_connection() {
     drop(suspended.join().unwrap());
     driver.warm(&client);
     eventually_blocking("no key", || server.ask("DBSIZE") == ":0");
+}
+
+/// The commands of one caller to several nodes are not held back for those of other callers.
+#[test]
+fn event_loop_writes_at_once_for_one_caller() {
+    let (driver, nodes) = (Driver::of(Kind::Loop), servers(3));
+    let client = client(&nodes);
+    driver.warm(&client);
+    let acquire = |name: &str| {
+        let lock = client.lock(name).ttl(LONG);
+        async move { drop(lock.acquire().await) }
+    };
+    assert!(driver.writes_at_once(acquire("first")));
+    assert!(!driver.writes_at_once(acquire("second")), "the loop flushes at the end of its turn");
 }

@@ -39,11 +39,11 @@ struct Work<T> {
     /// The commands that are not written yet.
     submitted: Submitted,
     /// The number of consecutive looks without a result for this loop.
-    in_vain: u8,
+    idle_looks: u8,
 }
 
 /// After this number of looks without a result, the background thread reads, because the replies are for renewals.
-const MAX_IN_VAIN: u8 = 4;
+const MAX_IDLE_LOOKS: u8 = 4;
 
 /// The number of polls before the other callbacks of the loop run.
 const MAX_POLLS: usize = 8;
@@ -58,7 +58,7 @@ impl<T> LoopDriver<T> {
         let (poller, waker) = (Arc::new(Poller::new()?), WakeHandle::of_loop()?);
         poller.add(waker.descriptor(), WAKE)?;
         let reactor = Reactor::watched_by(Arc::clone(&poller));
-        let work = Work { poll_woken, reactor, submitted: Submitted::default(), in_vain: 0 };
+        let work = Work { poll_woken, reactor, submitted: Submitted::default(), idle_looks: 0 };
         Ok(Self { poller, waker, generation: fork_generation(), work: Exclusive::new(work) })
     }
 
@@ -108,7 +108,7 @@ impl<T> LoopDriver<T> {
             // From now on, replies that are read here wake futures without a system call.
             waker.look();
             let guest = !work.read_only(waker) && work.read_all(&self.poller, waker);
-            work.note(guest || waker.is_rung());
+            work.note_look(guest || waker.is_rung());
             work.submitted.begin_period();
             let done = work.poll(waker);
             // Commands that follow from a reply are not held back.
@@ -169,10 +169,11 @@ impl<T> Work<T> {
 
     /// Records whether the look had a result. Otherwise, the loop was woken for the renewals of leases, which are not its
     /// work.
-    fn note(&mut self, of_use: bool) {
-        self.in_vain = if of_use || self.submitted.recent() > 0 { 0 } else { self.in_vain + 1 };
-        if self.in_vain == MAX_IN_VAIN {
-            self.in_vain = 0;
+    fn note_look(&mut self, has_result: bool) {
+        self.idle_looks =
+            if has_result || self.submitted.recent() > 0 { 0 } else { self.idle_looks + 1 };
+        if self.idle_looks == MAX_IDLE_LOOKS {
+            self.idle_looks = 0;
             self.reactor.release_roles();
         }
     }

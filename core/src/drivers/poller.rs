@@ -180,15 +180,15 @@ mod none {
     }
 
     /// Does not exist on this system.
-    pub(crate) struct Watched(Arc<Poller>);
+    pub(crate) struct Watched(Infallible);
 
     impl Watched {
         pub(crate) fn new(poller: Arc<Poller>) -> io::Result<Self> {
-            Ok(Self(poller))
+            match poller.0 {}
         }
 
         pub(crate) fn poll_readable(&self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            match self.0.0 {}
+            match self.0 {}
         }
     }
 }

@@ -9,10 +9,10 @@ use crate::node::Connection;
 /// Connections with commands that are not written yet.
 pub(super) type Connections = SmallVec<[Arc<Connection>; 2]>;
 
-/// The number of commands that are written before the end of a turn, so that the server works on them meanwhile. With all
-/// of them at the end, loop and server would wait for each other, which costs a third to a half of the throughput on two
+/// The number of callers whose commands are written before the end of a turn, so that the server works on them meanwhile.
+/// With all of them at the end, loop and server would wait for each other, which costs a third to a half of the throughput on two
 /// cores. On one core, smaller writes cost more system calls.
-pub(super) const ENOUGH: usize = 32;
+pub(super) const MAX_UNWRITTEN: usize = 32;
 
 /// The connections with unwritten commands, and the number of callers that submitted them.
 #[derive(Default)]
@@ -45,7 +45,7 @@ impl Submitted {
 
     /// Whether the commands must not wait for those of other callers: there is only one caller, or there are enough.
     pub(super) fn is_due(&self) -> bool {
-        (self.recent.0 <= 1 && self.recent.1 <= 1) || self.unwritten >= ENOUGH
+        (self.recent.0 <= 1 && self.recent.1 <= 1) || self.unwritten >= MAX_UNWRITTEN
     }
 
     /// Returns the number of callers since the last read.
@@ -74,5 +74,29 @@ impl Submitted {
     /// Has the background thread write the commands and read the replies.
     pub(super) fn delegate(&mut self) {
         self.take().iter().for_each(|connection| connection.delegate());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_due_for_one_caller_or_for_many() {
+        let mut submitted = Submitted::default();
+        let mut is_due = || {
+            submitted.count();
+            submitted.is_due()
+        };
+        assert!(is_due() && !is_due(), "only the first caller writes at once");
+        assert!((3..MAX_UNWRITTEN).all(|_| !is_due()) && is_due());
+        submitted.take();
+        submitted.begin_period();
+        submitted.begin_period();
+        submitted.count();
+        assert!(!submitted.is_due(), "a period without callers does not count");
+        submitted.begin_period();
+        submitted.count();
+        assert!(submitted.is_due(), "there was one caller in the period before");
     }
 }

@@ -17,14 +17,14 @@ use tokio::runtime::{Handle, Id, RuntimeFlavor, is_rt_shutdown_err};
 
 use super::poller::{Poller, Watched};
 use super::reactor::Reactor;
-use super::submitted::{ENOUGH, Submitted};
+use super::submitted::{MAX_UNWRITTEN, Submitted};
 use crate::clock::{Instant, machine};
 use crate::error::{Error, Result};
 use crate::node::Connection;
 use crate::runtime::{Exclusive, Visitor, fork_generation, has_stack_space};
 
 const NO_IO: &str = "the runtime has no I/O driver. Build it with enable_io() or enable_all()";
-const OVER: &str = "the runtime has shut down. Pass one that runs as long as the client";
+const SHUT_DOWN: &str = "the runtime has shut down. Pass one that runs as long as the client";
 
 /// A runtime whose task did not run for this long is blocked, or no thread drives it.
 const LONGEST_TURN: Duration = Duration::from_millis(100);
@@ -58,7 +58,7 @@ impl RuntimeDriver {
         }));
         match task.map_err(|_| Error::invalid(NO_IO))? {
             Ok(task) => drop(runtime.spawn(task)),
-            Err(error) if is_rt_shutdown_err(&error) => return Err(Error::invalid(OVER)),
+            Err(error) if is_rt_shutdown_err(&error) => return Err(Error::invalid(SHUT_DOWN)),
             Err(_) => return Ok(None),
         }
         Ok(Some(Arc::new(Self(shared))))
@@ -77,9 +77,9 @@ impl RuntimeDriver {
         let Some(new) = &mut *pending else { return false };
         if !new.is_driven() {
             // The background thread does the work until the task of the runtime runs again.
-            let mut submitted = std::mem::take(&mut new.submitted);
+            let unwritten = new.submitted.take();
             drop(pending);
-            submitted.delegate();
+            unwritten.iter().for_each(|connection| connection.delegate());
             shared.waker.wake();
             return false;
         }
@@ -135,7 +135,7 @@ impl Pending {
     fn is_driven(&mut self) -> bool {
         // Not each time, because the clock costs a hundredth of a pair.
         let recent = self.submitted.recent();
-        if recent > 1 && !recent.is_multiple_of(ENOUGH) {
+        if recent > 1 && !recent.is_multiple_of(MAX_UNWRITTEN) {
             return true;
         }
         let now = machine::now();

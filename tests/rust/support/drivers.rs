@@ -97,6 +97,13 @@ impl Driver {
         }
     }
 
+    /// Starts a future on the event loop. Returns whether its commands are written at once.
+    pub(crate) fn writes_at_once(&self, work: impl Future<Output = ()> + Send + 'static) -> bool {
+        let events = self.events.as_ref().unwrap();
+        events.enqueue(work, ());
+        events.wake().written
+    }
+
     /// Turns the event loop until the future completes.
     fn turn_until<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> T {
         let events = self.events.as_ref().unwrap();

@@ -191,7 +191,6 @@ impl Connection {
         let session = session.as_mut()?;
         let received_from = session.is_received_from();
         let ran = catch_unwind(AssertUnwindSafe(|| {
-            #[cfg(any(target_os = "linux", target_os = "android"))]
             session.take_received();
             session.write();
             let result = act(session);

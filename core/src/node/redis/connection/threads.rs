@@ -16,7 +16,6 @@ const CROWD: u32 = 1024;
 
 /// The maximum number of bytes that a thread receives at once. The reply to one thread is shorter. The rest stays in the
 /// socket.
-#[cfg(any(target_os = "linux", target_os = "android"))]
 const RECEIVED: usize = 2048;
 
 /// The right to read a connection for all callers. One thread or loop at a time has it.
@@ -130,7 +129,6 @@ impl Connection {
     ///
     /// The thread is not inside the session meanwhile. It owns its buffer, and shares the socket, which stays open until
     /// the last user drops it. A thread that is suspended there can therefore delay no other thread.
-    #[cfg(any(target_os = "linux", target_os = "android"))]
     pub(crate) fn receive(&self, role: ReaderRole) -> bool {
         if self.crowd.load(Ordering::Relaxed) > 0 || self.generation != fork_generation() {
             return false;
@@ -158,13 +156,6 @@ impl Connection {
             self.with_session(Visitor::Thread, |session| self.run(session, |_| ()));
         }
         any
-    }
-
-    /// Returns false: no thread blocks in a socket on this system.
-    #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    #[expect(clippy::unused_self, reason = "other systems use it")]
-    pub(crate) fn receive(&self, _: ReaderRole) -> bool {
-        false
     }
 
     /// Writes the submitted commands, then acts on the session. Returns `None` if another thread is inside, which then

@@ -141,10 +141,9 @@ mod tests {
     /// Creates a listener that does not accept and whose queue is full, so that the system drops new connections.
     #[cfg(unix)]
     fn full_listener() -> (TcpListener, std::net::TcpStream) {
-        use std::os::fd::AsRawFd;
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        // SAFETY: the socket is open, and listening again only shortens its queue.
-        assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 0) }, 0);
+        // To listen again only shortens the queue.
+        SockRef::from(&listener).listen(0).unwrap();
         let first = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         (listener, first)
     }

@@ -6,7 +6,6 @@
 use std::future::poll_fn;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
-#[cfg(any(target_os = "linux", target_os = "android"))]
 use std::sync::mpsc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -76,14 +75,12 @@ impl Socket {
     }
 
     /// Returns the socket for a thread that blocks in it. Not with TLS, whose bytes are not the plain data.
-    #[cfg(any(target_os = "linux", target_os = "android"))]
     fn blocking(&self) -> Option<Arc<Transport>> {
         let may_block = !self.is_tls() && self.wire.may_wait(MAX_RECEIVE).is_ok();
         may_block.then(|| Arc::clone(&self.wire))
     }
 
     /// Wakes the threads that block in it. Later reads end immediately.
-    #[cfg(any(target_os = "linux", target_os = "android"))]
     pub(crate) fn shutdown(&self) {
         self.wire.shutdown();
     }
@@ -284,18 +281,15 @@ impl Socket {
 }
 
 /// What a thread received while another one used the session.
-#[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) type Received = mpsc::Receiver<io::Result<Vec<u8>>>;
 
 /// Lets one thread block in the socket of a session, without the session.
-#[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) struct Receiver {
     /// Stays open while the thread is in it.
     wire: Arc<Transport>,
     left: mpsc::Sender<io::Result<Vec<u8>>>,
 }
 
-#[cfg(any(target_os = "linux", target_os = "android"))]
 impl Receiver {
     /// Creates the receiver of a socket, unless threads must not block in it.
     pub(crate) fn new(socket: &Socket) -> (Option<Arc<Self>>, Received) {

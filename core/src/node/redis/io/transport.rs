@@ -9,7 +9,6 @@ pub(crate) use windows::Transport;
 mod unix {
     use std::io::{self, Read, Write};
     use std::mem::MaybeUninit;
-    #[cfg(any(target_os = "linux", target_os = "android"))]
     use std::net::Shutdown;
     use std::os::fd::{AsRawFd, RawFd};
     use std::time::Duration;
@@ -37,21 +36,22 @@ mod unix {
             Ok(Self(stream.into_std()?.into()))
         }
 
-        /// Lets a thread block in it for at most this time. All other reads and writes are explicitly non-blocking.
-        #[cfg(any(target_os = "linux", target_os = "android"))]
+        /// Lets a thread block in [`Transport::receive`] for at most this time. All other reads and writes are explicitly
+        /// non-blocking. Only tested on Linux, so it fails on other systems.
         pub(crate) fn may_wait(&self, time: Duration) -> io::Result<()> {
+            if !cfg!(any(target_os = "linux", target_os = "android")) {
+                return Err(io::ErrorKind::Unsupported.into());
+            }
             self.0.set_read_timeout(Some(time))?;
             self.0.set_nonblocking(false)
         }
 
         /// Waits for bytes to read, up to that time.
-        #[cfg(any(target_os = "linux", target_os = "android"))]
         pub(crate) fn receive(&self, into: &mut [u8]) -> io::Result<usize> {
             (&self.0).read(into)
         }
 
         /// Wakes the threads that block in it. Later reads end immediately.
-        #[cfg(any(target_os = "linux", target_os = "android"))]
         pub(crate) fn shutdown(&self) {
             let _ = self.0.shutdown(Shutdown::Both);
         }
@@ -93,6 +93,7 @@ mod unix {
 mod windows {
     use std::io::{self, Read, Write};
     use std::task::{Context, Poll};
+    use std::time::Duration;
 
     use tokio::net::TcpStream;
 
@@ -105,6 +106,21 @@ mod windows {
         pub(crate) fn tcp(stream: TcpStream) -> io::Result<Self> {
             Ok(Self(stream))
         }
+
+        /// Returns an error, because the socket stays in its runtime.
+        #[expect(clippy::unused_self, reason = "other systems can")]
+        pub(crate) fn may_wait(&self, _: Duration) -> io::Result<()> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+
+        /// Reads the available bytes.
+        pub(crate) fn receive(&self, into: &mut [u8]) -> io::Result<usize> {
+            self.0.try_read(into)
+        }
+
+        /// Does nothing, because no thread blocks in it.
+        #[expect(clippy::unused_self, reason = "other systems have such threads")]
+        pub(crate) fn shutdown(&self) {}
 
         /// Makes the drop reset the connection.
         pub(crate) fn reset_on_drop(&self) {

@@ -13,7 +13,6 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::mpsc::error::TryRecvError;
 
 use super::io::socket::Socket;
-#[cfg(any(target_os = "linux", target_os = "android"))]
 use super::io::socket::{Received, Receiver};
 use super::node_task::context::Backlog;
 use super::protocol::{Decoder, Encoder, InFlight};
@@ -50,10 +49,8 @@ pub(super) struct Session {
     /// Whether a thread blocks in the socket for bytes. No other thread may read, or bytes would be out of order.
     received_from: bool,
     /// What a thread needs for that. `None` if none may.
-    #[cfg(any(target_os = "linux", target_os = "android"))]
     receiver: Option<Arc<Receiver>>,
     /// What such a thread received while another one used the session.
-    #[cfg(any(target_os = "linux", target_os = "android"))]
     received: Received,
 }
 
@@ -84,12 +81,9 @@ impl Session {
         clock: Arc<dyn Clock>,
         socket: Socket,
     ) -> Self {
-        #[cfg(any(target_os = "linux", target_os = "android"))]
         let (receiver, left) = Receiver::new(&socket);
         Self {
-            #[cfg(any(target_os = "linux", target_os = "android"))]
             receiver,
-            #[cfg(any(target_os = "linux", target_os = "android"))]
             received: left,
             commands,
             encoder,
@@ -302,7 +296,6 @@ impl Session {
         if fault.is_some() {
             self.socket.reset_on_drop();
         }
-        #[cfg(any(target_os = "linux", target_os = "android"))]
         if self.received_from {
             self.socket.shutdown();
         }

@@ -1,7 +1,6 @@
 //! Reads the bytes of a session.
 
 use std::io;
-#[cfg(any(target_os = "linux", target_os = "android"))]
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -9,7 +8,6 @@ use tokio::io::Interest;
 
 use super::{READ, Session, broken};
 use crate::node::Fault;
-#[cfg(any(target_os = "linux", target_os = "android"))]
 use crate::node::redis::io::socket::Receiver;
 
 /// TLS may have read ahead of what it returned. It is read until it is empty, or this often.
@@ -127,7 +125,6 @@ impl Session {
 }
 
 /// A thread that blocks in the socket for bytes.
-#[cfg(any(target_os = "linux", target_os = "android"))]
 impl Session {
     /// Begins to receive. No other thread reads until [`Session::handle_received`]. Returns `None` if another thread
     /// reads, or must read.
