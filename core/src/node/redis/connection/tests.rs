@@ -96,7 +96,7 @@ fn waiting_thread_reads_and_releases_the_reader_role() {
     });
     assert!(wait(pin!(ends.ping()), LIMIT).is_ready());
     server.join().unwrap();
-    assert!(!ends.connection.take_delegated(), "it reads by itself");
+    assert!(!ends.connection.take_delegated(), "the waiting thread reads the reply");
     assert!(ends.connection.take_role().is_some(), "the reader role is released");
 }
 
