@@ -160,6 +160,8 @@ def cut_off(
     contender = stack.enter_context(Agent("rust", [service.url()], env=env))
     holder.must("acquire", name=name, ttl_ms=ttl, wait_ms=5000)
     service.replicated(f"lock:{name}")
+    # The isolated primary accepts no new connection.
+    assert contender.must("inspect", name=name)["held"]
     contender.send("acquire", name=name, ttl_ms=ttl, wait_ms=None)
     for proxy in proxies:
         proxy.blackhole = True
