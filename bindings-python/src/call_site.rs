@@ -1,18 +1,76 @@
 //! Finds the calling line of the user's program, for leases and for warnings.
 
+use std::sync::{Arc, LazyLock, Mutex};
+
 use pyo3::PyTypeInfo;
 use pyo3::prelude::*;
 
 use crate::once::{Once, intern};
+use crate::runtime::{ByNumber, lock};
 
 /// Modules of this package, whose frames do not belong to the user's program.
 const OURS: [&str; 2] = ["redlock._asyncio", "redlock._decorator"];
 
+/// The maximum number of known lines. A program that compiles code all the time would otherwise keep all of it.
+const MAX_KNOWN: usize = 256;
+
+/// A line of the user's program.
+struct Line {
+    file: String,
+    number: u32,
+}
+
+/// The line of an instruction. The code object is kept, so that no other one gets its address.
+struct Known {
+    code: Py<PyAny>,
+    instruction: i32,
+    line: Arc<Line>,
+}
+
+/// The lines of earlier calls, because Python takes as long to find a line as for the rest of an acquire.
+///
+/// Locked with the GIL held and never across a call into Python: see `runtime`. Leases do not own code objects, because
+/// they are dropped without the GIL.
+static KNOWN: LazyLock<Mutex<ByNumber<Known>>> = LazyLock::new(Mutex::default);
+
+impl Line {
+    /// Returns the line of this instruction of a code object.
+    fn of(code: &Bound<'_, PyAny>, instruction: i32) -> PyResult<Arc<Self>> {
+        let number =
+            (code.as_ptr() as u64) ^ u64::from(instruction.cast_unsigned()).rotate_left(48);
+        let is = |known: &&Known| known.code.is(code) && known.instruction == instruction;
+        let known = lock(&KNOWN).get(&number).filter(is).map(|known| Arc::clone(&known.line));
+        if let Some(line) = known {
+            return Ok(line);
+        }
+        let line = Arc::new(Self::found(code, instruction)?);
+        let known = Known { code: code.clone().unbind(), instruction, line: Arc::clone(&line) };
+        let old = {
+            let mut all = lock(&KNOWN);
+            let full = all.len() >= MAX_KNOWN;
+            (full.then(|| std::mem::take(&mut *all)), all.insert(number, known))
+        };
+        drop(old);
+        Ok(line)
+    }
+
+    fn found(code: &Bound<'_, PyAny>, instruction: i32) -> PyResult<Self> {
+        let py = code.py();
+        let file = code.getattr(intern!(py, "co_filename"))?.extract()?;
+        for range in code.call_method0(intern!(py, "co_lines"))?.try_iter()? {
+            let (from, to, number): (i32, i32, Option<u32>) = range?.extract()?;
+            if (from..to).contains(&instruction) {
+                return Ok(Self { file, number: number.unwrap_or(0) });
+            }
+        }
+        Ok(Self { file, number: 0 })
+    }
+}
+
 /// Where a lease was acquired.
 #[derive(Clone)]
 pub(crate) struct CallSite {
-    file: String,
-    line: u32,
+    line: Arc<Line>,
     /// The address of the calling frame, to check whether it is still running. `None` for an ExitStack.
     frame: Option<usize>,
 }
@@ -22,11 +80,10 @@ impl CallSite {
     pub(crate) fn of(frame: &Bound<'_, PyAny>) -> PyResult<Self> {
         let py = frame.py();
         let code = frame.getattr(intern!(py, "f_code"))?;
-        let file: String = code.getattr(intern!(py, "co_filename"))?.extract()?;
-        let line: Option<u32> = frame.getattr(intern!(py, "f_lineno"))?.extract()?;
+        let line = Line::of(&code, frame.getattr(intern!(py, "f_lasti"))?.extract()?)?;
         // The frame of an ExitStack ends before the block runs.
-        let frame = (!file.ends_with("contextlib.py")).then(|| frame.as_ptr() as usize);
-        Ok(Self { file, line: line.unwrap_or(0), frame })
+        let frame = (!line.file.ends_with("contextlib.py")).then(|| frame.as_ptr() as usize);
+        Ok(Self { line, frame })
     }
 
     /// Whether the code that this names may still run on this thread: false if its frame is not on the stack.
@@ -45,19 +102,19 @@ impl CallSite {
     }
 }
 
-/// Converts the file and the line that `redlock._asyncio` passes.
+/// Converts the code object and the instruction that `redlock._asyncio` passes.
 impl<'py> FromPyObject<'_, 'py> for CallSite {
     type Error = PyErr;
 
-    fn extract(line: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
-        let (file, line): (String, Option<u32>) = line.extract()?;
-        Ok(Self { file, line: line.unwrap_or(0), frame: None })
+    fn extract(site: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        let (code, instruction): (Bound<'py, PyAny>, i32) = site.extract()?;
+        Ok(Self { line: Line::of(&code, instruction)?, frame: None })
     }
 }
 
 impl std::fmt::Display for CallSite {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}:{}", self.file, self.line)
+        write!(f, "{}:{}", self.line.file, self.line.number)
     }
 }
 

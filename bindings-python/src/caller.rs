@@ -29,13 +29,17 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// Drives a future of this lock. If a signal handler ends it, its clean-up is still under way and is recorded.
+    /// Drives a future of this lock that ends with a lease. If an exception ends it, its clean-up is still under way and
+    /// is recorded. An exception that another thread has set is raised here, because the lease would be lost otherwise.
     pub(crate) fn wait<F>(&self, py: Python<'_>, future: F) -> PyResult<F::Output>
     where
         F: Future + Send,
         F::Output: Send,
     {
-        wait::wait(py, future, |_| Ok(())).inspect_err(|_| exit::note(&self.lock))
+        let waited = wait::wait(py, future, |_| Ok(()));
+        waited
+            .and_then(|lease| wait::raise_injected(py).map(|()| lease))
+            .inspect_err(|_| exit::note(&self.lock))
     }
 
     /// Reports the result to the tracing observer and returns it. A Ctrl-C in the meantime leaves no lease held.

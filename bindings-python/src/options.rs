@@ -98,7 +98,7 @@ fn refuse(
     args: &Bound<'_, PyTuple>,
     kwargs: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<()> {
-    if let Ok(extra) = args.get_item(0) {
+    if let Some(extra) = args.iter().next() {
         let number = args::tried(args.py(), extra.extract::<f64>())?.is_some();
         let extra = if number {
             args::shown(&extra)

@@ -204,7 +204,8 @@ def test_cancelled_attach_does_not_affect_the_lease(
 
     async def main() -> None:
         before = asked()
-        attaching: Any = redis_client.lock(name)._attach((__file__, 1), lease.token)
+        site = (main.__code__, 0)
+        attaching: Any = redis_client.lock(name)._attach(site, lease.token)
         eventually(lambda: asked() > before)  # the reply arrives while the loop is blocked
         assert asyncio.isfuture(attaching)
         attaching.cancel()

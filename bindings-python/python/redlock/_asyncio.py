@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from datetime import timedelta
-    from types import TracebackType
+    from types import CodeType, TracebackType
     from typing import Any, ParamSpec, TypeVar, overload
 
     from redlock._native import AsyncLease as _AsyncLease
@@ -105,12 +105,12 @@ async def _acquire(begin: "Callable[..., _Acquire]", *args: "Any", **kwargs: "An
             return acquire.lease()
 
 
-async def _try_acquire(lock: "_Lock", line: "tuple[str, int | None]") -> "_AsyncLease | None":
-    return await _acquire(lock._begin_once, line)  # type: ignore[no-any-return]
+async def _try_acquire(lock: "_Lock", site: "tuple[CodeType, int]") -> "_AsyncLease | None":
+    return await _acquire(lock._begin_once, site)  # type: ignore[no-any-return]
 
 
-async def _attach(lock: "_Lock", line: "tuple[str, int | None]", token: str) -> "_AsyncLease":
-    return await lock._attach(line, token)
+async def _attach(lock: "_Lock", site: "tuple[CodeType, int]", token: str) -> "_AsyncLease":
+    return await lock._attach(site, token)
 
 
 # Python shows these names, for example in the warning about a coroutine that was never awaited.
@@ -125,8 +125,8 @@ class Lock(_Lock):  # type: ignore[misc]
     async def __aenter__(self) -> "_AsyncLease":
         frame = sys._getframe(1)
         body = _body()
-        line = (frame.f_code.co_filename, frame.f_lineno)
-        lease: _AsyncLease = await _acquire(self._begin, line)
+        site = (frame.f_code, frame.f_lasti)
+        lease: _AsyncLease = await _acquire(self._begin, site)
         body.begin()
         lease._lease._on_lost(body.lost)
         self._enter(frame, lease, body)
@@ -207,8 +207,8 @@ class AsyncLock(_AsyncLock):  # type: ignore[misc]
             True
         """
         frame = sys._getframe(1)
-        line = (frame.f_code.co_filename, frame.f_lineno)
-        return _acquire(self._lock._begin, line, wait, timeout, *args, **kwargs)
+        site = (frame.f_code, frame.f_lasti)
+        return _acquire(self._lock._begin, site, wait, timeout, *args, **kwargs)
 
     @coroutine_function
     def try_acquire(self) -> "Coroutine[Any, Any, _AsyncLease | None]":
@@ -226,7 +226,7 @@ class AsyncLock(_AsyncLock):  # type: ignore[misc]
             >>> await lease.release()
         """
         frame = sys._getframe(1)
-        return _try_acquire(self._lock, (frame.f_code.co_filename, frame.f_lineno))
+        return _try_acquire(self._lock, (frame.f_code, frame.f_lasti))
 
     @coroutine_function
     def attach(self, token: str) -> "Coroutine[Any, Any, _AsyncLease]":
@@ -250,7 +250,7 @@ class AsyncLock(_AsyncLock):  # type: ignore[misc]
             >>> theirs = await lock.as_async().attach(lease.token)
         """
         frame = sys._getframe(1)
-        return _attach(self._lock, (frame.f_code.co_filename, frame.f_lineno), token)
+        return _attach(self._lock, (frame.f_code, frame.f_lasti), token)
 
     async def inspect(self) -> "Inspection":
         """Asks the nodes for the holder of the lock.
@@ -271,9 +271,9 @@ class AsyncLock(_AsyncLock):  # type: ignore[misc]
     async def __aenter__(self) -> "_AsyncLease":
         frame = sys._getframe(1)
         body = _body()
-        line = (frame.f_code.co_filename, frame.f_lineno)
+        site = (frame.f_code, frame.f_lasti)
         lock = self._lock
-        lease: _AsyncLease = await _acquire(lock._begin, line)
+        lease: _AsyncLease = await _acquire(lock._begin, site)
         body.begin()
         lease._lease._on_lost(body.lost)
         lock._enter(frame, lease, body)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
     from datetime import timedelta
     from os import PathLike
-    from types import TracebackType
+    from types import CodeType, TracebackType
     from typing import Any, Self
 
     from redlock._native import AsyncLease as _AsyncLease
@@ -30,12 +30,12 @@ else:
 
 async def _attach(
     client: "_Redlock",
-    line: "tuple[str, int | None]",
+    site: "tuple[CodeType, int]",
     name: "_Names",
     token: str,
     ttl: "float | timedelta | None",
 ) -> "_AsyncLease":
-    return await client.lock(name, ttl=ttl)._attach(line, token)
+    return await client.lock(name, ttl=ttl)._attach(site, token)
 
 
 _attach.__qualname__ = "AsyncRedlock.attach"
@@ -179,8 +179,8 @@ class AsyncRedlock(Redlock, _AsyncRedlock):
             >>> theirs = await client.as_async().attach("job", lease.token)
         """
         frame = sys._getframe(1)
-        line = (frame.f_code.co_filename, frame.f_lineno)
-        return _attach(self._client, line, name, token, ttl)
+        site = (frame.f_code, frame.f_lasti)
+        return _attach(self._client, site, name, token, ttl)
 
     async def force_release(self, name: "_Names") -> bool:
         """Deletes the lock, even if another client holds it. Its holder is notified of the loss.

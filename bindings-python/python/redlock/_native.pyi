@@ -902,17 +902,17 @@ class Lock:
     def __new__(cls, /, *args: "typing.Never", **kwargs: "typing.Never") -> Lock: ...
     def __reduce__(self, /) -> "tuple[typing.Any, ...]": ...
     def __repr__(self, /) -> str: ...
-    def _attach(self, /, line: "tuple[str, int | None]", token: "str") -> "collections.abc.Awaitable[AsyncLease]":
+    def _attach(self, /, site: "tuple[types.CodeType, int]", token: "str") -> "collections.abc.Awaitable[AsyncLease]":
         """
-        Sends the commands of `attach`, for the code at `line`.
+        Sends the commands of `attach`, for the code at `site`.
         """
-    def _begin(self, /, line: "tuple[str, int | None]", wait: "float | datetime.timedelta | None" = None, timeout: "float | datetime.timedelta | None" = None, *args: "typing.Any", **kwargs: "typing.Any") -> _Acquire:
+    def _begin(self, /, site: "tuple[types.CodeType, int]", wait: "float | datetime.timedelta | None" = None, timeout: "float | datetime.timedelta | None" = None, *args: "typing.Any", **kwargs: "typing.Any") -> _Acquire:
         """
-        Begins an acquire, for the code at `line`.
+        Begins an acquire, for the code at `site`.
         """
-    def _begin_once(self, /, line: "tuple[str, int | None]") -> _Acquire:
+    def _begin_once(self, /, site: "tuple[types.CodeType, int]") -> _Acquire:
         """
-        Begins an acquire that tries once, for the code at `line`.
+        Begins an acquire that tries once, for the code at `site`.
         """
     def _default(self, /) -> "tuple[typing.Any, ...]":
         """

@@ -19,16 +19,16 @@ type Left = (Option<Py<Lease>>, Option<Py<PyAny>>);
 
 #[pymethods]
 impl Lock {
-    /// Sends the commands of `attach`, for the code at `line`.
-    #[pyo3(signature = (line: "tuple[str, int | None]", token: "str") -> "collections.abc.Awaitable[AsyncLease]")]
+    /// Sends the commands of `attach`, for the code at `site`.
+    #[pyo3(signature = (site: "tuple[types.CodeType, int]", token: "str") -> "collections.abc.Awaitable[AsyncLease]")]
     fn _attach<'py>(
         &self,
         py: Python<'py>,
-        line: CallSite,
+        site: CallSite,
         token: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let token = args::text("token", Some(token))?.unwrap_or_default();
-        let caller = self.caller(py, line)?;
+        let caller = self.caller(py, site)?;
         let future = caller.attach(&token);
         submit(py, future, move |py, granted| {
             Ok(AsyncLease::make(py, Self::attached(py, granted, &caller)?)?.into_any())
@@ -42,25 +42,25 @@ impl Lock {
         submit(py, found, |py, found| Ok(Inspection::make(py, check(py, found)?)?.into_any()))
     }
 
-    /// Begins an acquire, for the code at `line`.
-    #[pyo3(signature = (line: "tuple[str, int | None]", wait: "float | datetime.timedelta | None" = None, timeout: "float | datetime.timedelta | None" = None, *args: "typing.Any", **kwargs: "typing.Any"))]
+    /// Begins an acquire, for the code at `site`.
+    #[pyo3(signature = (site: "tuple[types.CodeType, int]", wait: "float | datetime.timedelta | None" = None, timeout: "float | datetime.timedelta | None" = None, *args: "typing.Any", **kwargs: "typing.Any"))]
     fn _begin(
         &self,
         py: Python<'_>,
-        line: CallSite,
+        site: CallSite,
         wait: Option<&Bound<'_, PyAny>>,
         timeout: Option<&Bound<'_, PyAny>>,
         args: &Bound<'_, PyTuple>,
         kwargs: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Acquire> {
         refuse_acquire("acquire()", args, kwargs)?;
-        Ok(Acquire::new(self.begin(py, line, Some(args::wait(wait, timeout)?))?))
+        Ok(Acquire::new(self.begin(py, site, Some(args::wait(wait, timeout)?))?))
     }
 
-    /// Begins an acquire that tries once, for the code at `line`.
-    #[pyo3(signature = (line: "tuple[str, int | None]"))]
-    fn _begin_once(&self, py: Python<'_>, line: CallSite) -> PyResult<Acquire> {
-        Ok(Acquire::new(self.begin(py, line, None)?))
+    /// Begins an acquire that tries once, for the code at `site`.
+    #[pyo3(signature = (site: "tuple[types.CodeType, int]"))]
+    fn _begin_once(&self, py: Python<'_>, site: CallSite) -> PyResult<Acquire> {
+        Ok(Acquire::new(self.begin(py, site, None)?))
     }
 
     /// Records an `async with`: the frame that runs it, its lease, and the object that cancels its task.

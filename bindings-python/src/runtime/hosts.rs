@@ -42,7 +42,7 @@ fn asyncio(py: Python<'_>) -> PyResult<Option<Bound<'_, PyAny>>> {
     static MODULES: Once<Py<PyAny>> = Once::new();
     if RUNNING.get(py).is_none() {
         let modules = MODULES.import(py, "sys", "modules")?;
-        if !modules.contains("asyncio.events")? {
+        if !modules.contains(intern!(py, "asyncio.events"))? {
             return Ok(None);
         }
     }

@@ -17,7 +17,7 @@ const SLICE: Duration = Duration::from_millis(50);
 /// How long a greenlet blocks the others. A reply over a fast network arrives within this time.
 const SHORT: Duration = Duration::from_millis(1);
 
-/// Drives a future on this thread, without the GIL, until it is done or a signal handler raises.
+/// Drives a future on this thread, without the GIL, until it is done, or an exception is raised in this thread.
 ///
 /// `when_slow` is called once, if the first slice of time was not enough.
 pub(crate) fn wait<F>(
@@ -54,11 +54,12 @@ where
         // Checked even if the future is done. Otherwise an exception of a handler would be raised after the lease was
         // returned.
         py.check_signals()?;
+        if let Poll::Ready(value) = polled {
+            return Ok(value);
+        }
         raise_injected(py)?;
-        match (polled, when_slow.take()) {
-            (Poll::Ready(value), _) => return Ok(value),
-            (Poll::Pending, Some(slow)) => slow(py)?,
-            (Poll::Pending, None) => {}
+        if let Some(slow) = when_slow.take() {
+            slow(py)?;
         }
         pause()?;
     }
@@ -66,8 +67,9 @@ where
 
 /// Raises the exception that another thread has set for this one, by `PyThreadState_SetAsyncExc`, if there is one.
 ///
-/// The interpreter looks for it when a function of Python code begins, and nowhere in its API.
-fn raise_injected(py: Python<'_>) -> PyResult<()> {
+/// The interpreter looks for it when a function of Python code begins, and nowhere in its API. A call whose result needs
+/// no clean-up leaves it to the code of the caller.
+pub(crate) fn raise_injected(py: Python<'_>) -> PyResult<()> {
     static FUNCTION: Once<Py<PyAny>> = Once::new();
     let make = || Ok(py.eval(c"lambda: None", Some(&PyDict::new(py)), None)?.unbind());
     FUNCTION.get_or_try_init(py, make)?.call0(py).map(drop)
