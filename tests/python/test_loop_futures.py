@@ -124,7 +124,7 @@ def test_exception_keeps_no_frame_alive() -> None:
     async def fail(client: redlock.Redlock) -> None:
         big = Big()
         refs.append(weakref.ref(big))
-        pending = client.lock("job")._attach(("", 0), "0" * 32)
+        pending = client.lock("job")._attach((fail.__code__, 0), "0" * 32)
         with pytest.raises(redlock.LockError):
             await pending
 

@@ -91,7 +91,8 @@ impl Lease {
     /// Called when the lease ended without a loss. Drops the callbacks.
     fn over(&self) {
         registry::remove(self.id);
-        if self.hold.lost_reason().is_none() {
+        let watched = !lock(&self.watches).is_empty();
+        if watched && self.hold.lost_reason().is_none() {
             let watches = std::mem::take(&mut *lock(&self.watches));
             drop(watches);
         }
@@ -147,10 +148,10 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         registry::remove(self.id);
-        let left = self.hold.remaining().as_secs_f64();
         if self.hold.is_released() {
             return;
         }
+        let left = self.hold.remaining().as_secs_f64();
         if !self.hold.detach() {
             self.tell_all();
             return;
