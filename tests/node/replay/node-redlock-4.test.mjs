@@ -163,7 +163,7 @@ replay("gives another at once after an expiry", "same", CALLBACKS, (variant) =>
 replay("takes attempts and pauses for one call", "differs", ["callbacks"], (variant) =>
   everywhere(variant, async ({ lock, call }) => {
     const described = lock();
-    const lease = await call(() => described.acquire({ wait: 10 }));
+    const lease = await call(() => described.acquire({ wait: 5_000 }));
     assert.equal((await failed(described.acquire({ wait: 0 }))).kind, "timeout");
     const theirs = { retryCount: 10 };
     assert.equal((await failed(described.acquire(theirs))).kind, "invalid");

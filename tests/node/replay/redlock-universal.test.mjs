@@ -117,7 +117,7 @@ replay("batches are counted", "differs", ["acquired", "failed"], async (variant)
   const lease = await client.lock(batch).acquire();
   if (variant === "failed")
     await client
-      .lock(batch, { wait: 50 })
+      .lock(batch, { wait: 0 })
       .acquire()
       .catch(() => undefined);
   // Counts leases, not their names.
