@@ -206,6 +206,7 @@ fn no_static_stays_locked_in_a_forked_child() {
         // Held with Python's GIL, without which no thread forks.
         ("bindings-python/src/source.rs", "KNOWN"),
         ("bindings-python/src/registry.rs", "HELD"),
+        ("bindings-python/src/call_site.rs", "KNOWN"),
         ("bindings-python/src/runtime/exit.rs", "OWED"),
         ("bindings-python/src/runtime/observe.rs", "OBSERVER"),
         ("bindings-python/src/runtime/event_loop.rs", "SLOTS"),
