@@ -19,8 +19,8 @@ if sys.platform != "linux":
 
 PROGRAM = Path(__file__).parent / "programs" / "pairs.py"
 FEW, MANY = 640, 1920
-#: 23,300 and 28,600 of the native module, 34,400 and 64,300 with Python, on an idle machine. A busy one needs some hundred
-#: more, and compilers differ by more.
+#: 23,300 and 28,600 of the native module, 34,400 and 64,300 with Python, on an idle machine. A busy one needs some
+#: hundred more, and compilers differ by more.
 MAX_NATIVE = {"one": 26_000, "many": 31_500}
 MAX_ALL = {"one": 38_000, "many": 71_000}
 #: Without link-time optimisation, as developers may build, the count is half as much again.
@@ -57,7 +57,10 @@ def least(found: list[dict[str, int]], of: str) -> int:
 
 
 def instructions_of(out: Path, module: str) -> int:
-    """Returns the instructions of the functions of files with this name, without their callees. callgrind's format has both."""
+    """Returns the instructions of the functions of these files, without their callees.
+
+    The output of callgrind has both.
+    """
     names: dict[str, str] = {}
     total, here, inclusive = 0, False, False
     for line in out.read_text().splitlines():

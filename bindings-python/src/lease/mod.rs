@@ -91,8 +91,8 @@ impl Lease {
     /// Called when the lease ended without a loss. Drops the callbacks.
     fn over(&self) {
         registry::remove(self.id);
-        let watched = !lock(&self.watches).is_empty();
-        if watched && self.hold.lost_reason().is_none() {
+        let has_callbacks = !lock(&self.watches).is_empty();
+        if has_callbacks && self.hold.lost_reason().is_none() {
             let watches = std::mem::take(&mut *lock(&self.watches));
             drop(watches);
         }
