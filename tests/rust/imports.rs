@@ -148,7 +148,6 @@ const CORE: &[&str] = &[
     "runtime::wakeup",
     "runtime::exclusive",
     "runtime::descriptor",
-    "runtime::fork_safe",
     "runtime",
     "clock::machine",
     "runtime::per_process",

@@ -1,14 +1,15 @@
 //! A client whose runtime is blocked, idle, shut down, or owned by another process.
 
 use std::future::Future;
-use std::pin::pin;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use futures_util::future::join_all;
-use redlock::{ErrorKind, Lease};
+use futures_util::future::{FutureExt, join_all};
+use redlock::{ErrorKind, Lease, Lock, LossReason};
 use tokio::runtime::{Builder, Handle};
 
 use crate::support::runtimes::{client_of, pairs, runtimes, wait_empty};
@@ -86,32 +87,97 @@ fn background_thread_reads_if_the_runtime_is_not_run() {
     });
 }
 
-/// The mutexes of the acquire may be locked in the child, by threads that do not exist there.
+/// Runs a check in a forked child. Returns whether it succeeded. Meanwhile, the parent runs `work` repeatedly.
+#[cfg(unix)]
+async fn succeeds_in_child(check: impl FnOnce() -> bool, mut work: impl AsyncFnMut()) -> bool {
+    // SAFETY: the child runs only the tested code and exits immediately.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: ends a child that hangs.
+        unsafe { libc::alarm(60) };
+        let checked = catch_unwind(AssertUnwindSafe(check)).unwrap_or_default();
+        // SAFETY: it ends no state of the parent.
+        unsafe { libc::_exit(i32::from(!checked)) };
+    }
+    let mut status = 0;
+    // SAFETY: the pointer to the status is valid.
+    while unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) } == 0 {
+        work().await;
+    }
+    status == 0
+}
+
+/// The result of a call: a number, or the loss reason.
+#[cfg(unix)]
+type Outcome = Result<usize, Option<LossReason>>;
+
+/// A call in progress.
+#[cfg(unix)]
+type Call<'a> = Pin<Box<dyn Future<Output = Outcome> + 'a>>;
+
+#[cfg(unix)]
+fn call<'a, T>(
+    future: impl Future<Output = redlock::Result<T>> + 'a,
+    number: impl Fn(T) -> usize + 'a,
+) -> Call<'a> {
+    Box::pin(async move { future.await.map(number).map_err(|error| error.loss_reason()) })
+}
+
+/// A mutex that the call uses may be locked in the child, by a thread that does not exist there.
 #[cfg(unix)]
 #[test]
-fn forked_child_does_not_continue_an_acquire_of_its_parent() {
+fn forked_child_continues_no_call_of_its_parent() {
     let [runtime, _] = runtimes();
     let server = Server::start();
-    let client = client_of(runtime.handle(), &server);
+    let [client, releasing, ending] = [(); 3].map(|()| client_of(runtime.handle(), &server));
     runtime.block_on(async {
-        let lease = client.lock("job").acquire().await.unwrap();
-        let mut waiting = Box::pin(client.lock("job").acquire());
-        assert!(futures_util::poll!(&mut waiting).is_pending());
-        // SAFETY: the child runs only the tested code and exits immediately.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
-            let polled = waiting.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-            let refused =
-                matches!(&polled, Poll::Ready(Err(error)) if error.kind() == ErrorKind::Lost);
-            // SAFETY: it ends no state of the parent.
-            unsafe { libc::_exit(i32::from(!refused)) };
+        let held = client.lock("held").acquire().await.unwrap();
+        let kept = [client.lock("released"), releasing.lock("b"), ending.lock("c")];
+        let kept = join_all(kept.iter().map(Lock::acquire)).await;
+        let kept: Vec<_> = kept.into_iter().map(|lease| lease.unwrap().into_handle()).collect();
+        let (other, handle) = (client.lock("other"), held.handle());
+        let lost = |error: redlock::Error| Err(error.loss_reason());
+        let forked = Err(Some(LossReason::Forked));
+        let mut calls: Vec<(&str, Outcome, Call<'_>)> = vec![
+            ("acquire", forked, call(client.lock("held").acquire(), |_| 1)),
+            ("try_acquire", forked, call(other.try_acquire(), |lease| lease.iter().count())),
+            (
+                "attach",
+                forked,
+                call(client.lock("held").attach(held.token()), |lease| lease.detach().into()),
+            ),
+            ("inspect", forked, call(other.inspect(), |found| found.nodes.len())),
+            ("force_release", forked, call(client.force_release("free"), usize::from)),
+            ("extend", forked, call(held.extend(millis(20_000)), |()| 1)),
+            ("release", forked, call(kept[0].release(), |()| 1)),
+            ("lost", forked, Box::pin(held.lost().map(lost))),
+            ("ended", forked, Box::pin(handle.ended().map(|error| error.map_or(Ok(0), lost)))),
+            ("release_all", Ok(0), call(releasing.release_all(), |count| count)),
+            ("shutdown", Ok(0), call(ending.shutdown(Duration::from_secs(10)), |count| count)),
+        ];
+        for (name, _, call) in &mut calls {
+            assert!(futures_util::poll!(call).is_pending(), "{name}");
         }
-        let mut status = 0;
-        // SAFETY: the pointer to the status is valid.
-        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-        assert_eq!(status, 0);
-        lease.release().await.unwrap();
-        waiting.await.unwrap().release().await.unwrap();
+        let continued = succeeds_in_child(
+            || {
+                for (name, expected, call) in &mut calls {
+                    let polled = call.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+                    assert_eq!(polled, Poll::Ready(*expected), "{name}");
+                }
+                // Calls that begin in the child, on a lease of the parent.
+                let begun = [handle.release_blocking(), handle.extend_blocking(millis(20_000))];
+                let begun = begun.map(|result| result.map_err(|error| error.loss_reason()));
+                assert_eq!(begun, [forked.map(|_: usize| ()); 2]);
+                assert!(block_on_thread(handle.lost()).loss_reason() == Some(LossReason::Forked));
+                assert_eq!(
+                    block_on_thread(ending.lock("d").acquire()).unwrap_err().code(),
+                    "closed"
+                );
+                true
+            },
+            tokio::task::yield_now,
+        );
+        assert!(continued.await);
     });
 }
 
@@ -125,22 +191,14 @@ fn forked_child_does_not_use_the_runtime() {
     runtime.block_on(async {
         let lease = client.lock("held").ttl(millis(1000)).acquire().await.unwrap();
         pairs(&client, "warm", 50).await;
-        // SAFETY: the child runs only the tested code and exits immediately.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
-            let asked =
-                block_on_thread(client.lock("child").acquire()).and_then(Lease::release_blocking);
-            let well = asked.is_ok() && !lease.is_held();
-            drop(client.clone());
-            // SAFETY: it ends no state of the parent.
-            unsafe { libc::_exit(i32::from(!well)) };
-        }
-        let mut status = 0;
-        // SAFETY: the pointer to the status is valid.
-        while unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) } == 0 {
-            pairs(&client, "parent", 1).await;
-        }
-        assert_eq!(status, 0);
+        let locked = succeeds_in_child(
+            || {
+                let asked = block_on_thread(client.lock("child").acquire());
+                asked.and_then(Lease::release_blocking).is_ok() && !lease.is_held()
+            },
+            async || pairs(&client, "parent", 1).await,
+        );
+        assert!(locked.await);
         // Each pair takes a quarter of a second if only the background thread's timer reads.
         let many = tokio::time::timeout(Duration::from_secs(20), pairs(&client, "parent", 100));
         many.await.expect("the runtime reads");

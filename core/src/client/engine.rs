@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
-use futures_util::FutureExt;
+use futures_util::{FutureExt, TryFutureExt};
 use tokio::sync::Notify;
 
 use crate::acquire::{Acquirer, Request, acquire, attach, try_acquire};
@@ -29,7 +29,7 @@ use crate::node::{
     Target, Watch,
 };
 use crate::quorum::{Collect, Nodes, Until};
-use crate::runtime::{ForkSafe, Made, PerProcess, background};
+use crate::runtime::{Made, PerProcess, background};
 use crate::telemetry::{Counts, Logged, Stats, Throttle, log, metrics};
 
 pub(crate) struct Engine {
@@ -123,7 +123,7 @@ impl Engine {
             let request = &*request?;
             self.warn_if_long(request);
             let running = self.start(open, request)?;
-            let granted = ForkSafe::new(async {
+            let granted = in_own_process(request, async {
                 tokio::select! {
                     // A lease that is already granted goes to `hand_out`, which releases it if the client is closed.
                     biased;
@@ -131,8 +131,7 @@ impl Engine {
                     () = self.closed() => Err(Error::closed(&request.key())),
                 }
             });
-            let granted = granted.await.ok_or_else(|| forked(request))??;
-            self.hand_out(request, &running, granted)
+            self.hand_out(request, &running, granted.await?)
         }
     }
 
@@ -141,8 +140,7 @@ impl Engine {
         self.warn_if_long(request);
         let running = self.start(self.is_open(), request)?;
         // A single round ends soon, so this does not wait for a close.
-        let granted = ForkSafe::new(try_acquire(&running.acquirer, request)).await;
-        let granted = granted.ok_or_else(|| forked(request))??;
+        let granted = in_own_process(request, try_acquire(&running.acquirer, request)).await?;
         granted.map(|lease| self.hand_out(request, &running, lease)).transpose()
     }
 
@@ -170,17 +168,17 @@ impl Engine {
         }
         let running = self.start(self.is_open(), request)?;
         // `attach` itself checks whether the client was closed. It must then abandon the lease without releasing it.
-        let attached =
-            ForkSafe::new(attach(request, claim, running.leases(), || self.is_closed())).await;
-        attached.ok_or_else(|| forked(request))?
+        let attached = attach(request, claim, running.leases(), || self.is_closed());
+        in_own_process(request, attached).await
     }
 
     /// Returns the holder of each key, as reported by each node.
     pub(crate) async fn inspect(&self, request: &Request) -> Result<Inspection> {
         let running = self.start(self.is_open(), request)?;
         let nodes = &running.leases().nodes;
-        let inspection = inspection(nodes, &request.keys, request.node_timeout()).await;
-        inspection.map_err(|nodes| request.unavailable(nodes, None))
+        let inspection = inspection(nodes, &request.keys, request.node_timeout());
+        let inspection = inspection.map_err(|nodes| request.unavailable(nodes, None));
+        in_own_process(request, inspection).await
     }
 
     /// Deletes the keys regardless of their owner. Returns true if at least one existed.
@@ -189,16 +187,19 @@ impl Engine {
     pub(crate) async fn force_release(&self, request: &Request) -> Result<bool> {
         let running = self.start(self.is_open(), request)?;
         let (nodes, timeout) = (&running.leases().nodes, request.node_timeout());
-        if let Err(votes) = nodes.connect(&request.keys).await {
-            return Err(request.unavailable(nodes.report(&votes, nodes.connect_timeout), None));
-        }
-        let replies = nodes.list.iter().map(|node| node.force_release(&request.keys));
-        let mut votes = Collect::new(replies, |_| NodeState::Granted);
-        votes.until(Until::Decided, &*nodes.clock, nodes.clock.now() + timeout).await;
-        if !votes.tally.met() {
-            return Err(request.unavailable(nodes.report(&votes, timeout), None));
-        }
-        Ok(votes.answers.iter().flatten().flatten().any(|deleted| *deleted))
+        let released = async {
+            if let Err(votes) = nodes.connect(&request.keys).await {
+                return Err(request.unavailable(nodes.report(&votes, nodes.connect_timeout), None));
+            }
+            let replies = nodes.list.iter().map(|node| node.force_release(&request.keys));
+            let mut votes = Collect::new(replies, |_| NodeState::Granted);
+            votes.until(Until::Decided, &*nodes.clock, nodes.clock.now() + timeout).await;
+            if !votes.tally.met() {
+                return Err(request.unavailable(nodes.report(&votes, timeout), None));
+            }
+            Ok(votes.answers.iter().flatten().flatten().any(|deleted| *deleted))
+        };
+        in_own_process(request, released).await
     }
 
     /// Closes the client: new commands fail, and every lease is lost.
@@ -252,9 +253,13 @@ impl Engine {
     }
 }
 
-/// The error of a call that a forked child continues. The lease, if any, belongs to the parent.
-fn forked(request: &Request) -> Error {
-    Error::lost(&request.key(), LossReason::Forked, Duration::ZERO)
+/// Runs a call. If a forked child continues it, it ends there immediately: its lease, if any, belongs to the parent.
+fn in_own_process<T>(
+    request: &Request,
+    call: impl Future<Output = Result<T>>,
+) -> impl Future<Output = Result<T>> {
+    let forked = || Err(Error::lost(&request.key(), LossReason::Forked, Duration::ZERO));
+    Made::new(call).map(move |done| done.unwrap_or_else(forked))
 }
 
 /// The components of a client in this process. A forked child creates its own.

@@ -6,7 +6,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::future::{FutureExt, join_all};
 
 use super::Redlock;
 use super::engine::{Phase, Running};
@@ -16,6 +16,7 @@ use crate::error::{Error, NodeReport, NodeState, Result};
 use crate::lease::{State, confirmed, revoke};
 use crate::node::Node;
 use crate::quorum::{Collect, Nodes, Tally};
+use crate::runtime::Made;
 
 /// The interval at which waiting acquires and held leases are counted. Leases end in many ways, so polling is simpler
 /// and cheaper than a signal for each.
@@ -47,12 +48,9 @@ impl Redlock {
     pub fn release_all(&self) -> impl Future<Output = Result<usize>> + Send + 'static + use<> {
         let sent = self.0.running().map(|running| revoke_all(&running));
         drivers::flush();
-        async move {
-            match sent {
-                Some(sent) => all_confirmed(sent).await,
-                None => Ok(0),
-            }
-        }
+        let confirmed = Made::new(all_confirmed(sent.unwrap_or_default()));
+        // A forked child that continues the call has no leases.
+        confirmed.map(|count| count.unwrap_or(Ok(0)))
     }
 
     /// Ends the client in order. Returns how many leases were still held at the timeout.
@@ -86,8 +84,8 @@ impl Redlock {
         // Done when called, even if the future is never polled or dropped early. With a timeout of zero, waiting
         // acquires end now.
         self.0.enter(if timeout.is_zero() { Phase::Closed } else { Phase::Draining });
-        let engine = Arc::clone(&self.0);
-        async move {
+        let (engine, forked) = (Arc::clone(&self.0), Arc::clone(&self.0));
+        let ended = Made::new(async move {
             let Some(running) = engine.running() else {
                 engine.close();
                 return Ok(0);
@@ -109,7 +107,14 @@ impl Redlock {
             let arrived = deletes_arrive(&running, clock, timeout, (end, by)).await;
             engine.close();
             count.and_then(|count| arrived.map(|()| count))
-        }
+        });
+        ended.map(move |count| {
+            count.unwrap_or_else(|| {
+                // A forked child that continues the call has no leases. The client ends there too.
+                forked.close();
+                Ok(0)
+            })
+        })
     }
 }
 

@@ -13,7 +13,7 @@ use futures_util::future::{Either, FutureExt};
 use crate::acquire::Request;
 use crate::client::engine::Engine;
 use crate::clock::Instant;
-use crate::error::{Error, Result};
+use crate::error::{Error, LossReason, Result};
 use crate::lease::{CallSite, Lease, LeaseHandle, Owner};
 use crate::lock::Lock;
 use crate::lock::options::Unit;
@@ -98,6 +98,10 @@ impl Acquire {
     /// Checks a result on the caller's thread. Returns `None` if the caller must try again.
     pub fn accept(&self, granted: Result<Option<Lease>>) -> Option<Result<Option<Lease>>> {
         match granted {
+            // A signal handler forked before the result was read. The lease belongs to the parent.
+            Ok(Some(lease)) if lease.lost_reason() == Some(LossReason::Forked) => {
+                Some(Err(lease.state().why_over()))
+            }
             // The lease has ended. Dropping it deletes any remaining key.
             Ok(Some(lease)) if !lease.is_held() => None,
             // The nodes may have replied in time, while a blocked event loop read the replies too late. Retried only

@@ -3,9 +3,11 @@
 //! Handles hold no data. Each call reads the lease's state and compares it with the clock.
 
 use std::fmt;
-use std::future::{Future, pending};
+use std::future::{Future, pending, ready};
 use std::sync::Arc;
 use std::time::Duration;
+
+use futures_util::future::{Either, FutureExt};
 
 use super::state::{State, Status};
 use super::{extend, release};
@@ -139,13 +141,10 @@ impl LeaseHandle {
     /// # Ok(()) }
     /// ```
     pub fn lost(&self) -> impl Future<Output = Error> + Send + 'static + use<> {
-        let ended = self.ended();
-        async move {
-            match ended.await {
-                Some(error) => error,
-                None => pending().await,
-            }
-        }
+        self.ended().then(|ended| match ended {
+            Some(error) => Either::Left(ready(error)),
+            None => Either::Right(pending()),
+        })
     }
 
     /// Waits until the lease ends.
@@ -163,7 +162,7 @@ impl LeaseHandle {
     /// ```
     pub fn ended(&self) -> impl Future<Output = Option<Error>> + Send + 'static + use<> {
         let state = Arc::clone(&self.0);
-        async move {
+        let ended = async move {
             loop {
                 let mut notified = std::pin::pin!(state.ended.notified());
                 // Registered before the check, so that an end in between is not missed.
@@ -173,7 +172,8 @@ impl LeaseHandle {
                 }
                 notified.await;
             }
-        }
+        };
+        self.0.in_own_process(ended, State::loss)
     }
 
     /// Extends the lease to at least `ttl` from now. Once confirmed, later renewals also use this TTL.
@@ -205,7 +205,8 @@ impl LeaseHandle {
         // Sent here and not in the future: a future that is never polled must extend the lease as well.
         let sent = sent.map(|()| extend::send(&state, ttl, false));
         drivers::flush();
-        async move { extend::extend(state, sent?).await }
+        let extended = async move { extend::extend(state, sent?).await };
+        self.0.in_own_process(extended, |state| Err(state.why_over()))
     }
 
     /// Checks whether `ttl` is allowed for an extend. Messages use the caller's `unit`.
@@ -243,7 +244,7 @@ impl LeaseHandle {
         // Sent here and not in the future: a release whose future is dropped or cancelled must still delete the keys.
         let sent = release::send(&state);
         drivers::flush();
-        release::confirmed(state, sent)
+        self.0.in_own_process(release::confirmed(state, sent), |state| Err(state.why_over()))
     }
 
     /// Ends the lease in this process without deleting its keys. Returns true if the lease was still held.
@@ -265,7 +266,8 @@ impl LeaseHandle {
 impl LeaseHandle {
     /// Whether to log that no quorum confirmed the release at the end of a scope. An outage would log each one.
     pub(crate) fn logs_unconfirmed(&self) -> Option<Omitted> {
-        self.0.leases.unconfirmed.admit(self.0.now())
+        let ours = !self.0.forked();
+        ours.then(|| self.0.leases.unconfirmed.admit(self.0.now())).flatten()
     }
 }
 

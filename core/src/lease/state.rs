@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use futures_util::future::{AbortHandle, AbortRegistration};
+use futures_util::future::{AbortHandle, AbortRegistration, FutureExt};
 use tokio::sync::Notify;
 
 use super::registry::Registry;
@@ -20,7 +20,7 @@ use crate::fairness::Fairness;
 use crate::lock::options::Options;
 use crate::node::{Claim, Reply, Vote, Watch};
 use crate::quorum::{Nodes, Validity};
-use crate::runtime::fork_generation;
+use crate::runtime::{Made, fork_generation};
 use crate::telemetry::{Counts, Logged, Spans, Throttle};
 
 /// What all leases of a client in this process share.
@@ -104,8 +104,19 @@ impl State {
 
     /// Whether the lease belongs to the parent of this forked process. Its locks may be stuck, because a thread of the
     /// parent held one.
-    fn forked(&self) -> bool {
+    pub(super) fn forked(&self) -> bool {
         self.generation != fork_generation()
+    }
+
+    /// Runs a call of the lease. If the lease belongs to the parent of this forked process, the call is neither polled
+    /// nor dropped, and its result is that of `forked`.
+    pub(super) fn in_own_process<F: Future>(
+        self: &Arc<Self>,
+        call: F,
+        forked: fn(&Self) -> F::Output,
+    ) -> impl Future<Output = F::Output> + use<F> {
+        let state = Arc::clone(self);
+        Made::by(self.generation, call).map(move |done| done.unwrap_or_else(|| forked(&state)))
     }
 
     /// The current phase. A lease that has expired is marked as lost by the first caller. `None` in a forked child.
@@ -216,8 +227,12 @@ impl State {
 impl Drop for State {
     fn drop(&mut self) {
         if !self.forked() {
-            self.unregister();
+            return self.unregister();
         }
+        // Dropping them could lock a mutex of the parent, or wake its threads.
+        let phase = self.phase.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let votes = std::mem::take(&mut phase.votes);
+        std::mem::forget((votes, self.spans.take(), Arc::clone(&self.leases)));
     }
 }
 

@@ -8,8 +8,10 @@ pub(crate) mod options;
 use std::fmt;
 use std::future::Future;
 use std::panic::{RefUnwindSafe, UnwindSafe};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
+
+use once_cell::race::OnceBox;
 
 use crate::acquire::Request;
 use crate::client::config::DEFAULT_PREFIX;
@@ -48,8 +50,9 @@ pub struct Lock {
     names: Arc<[String]>,
     keys: Arc<[String]>,
     options: Options,
-    /// The checked request, or the rule that it breaks. Computed once, at the first use.
-    request: OnceLock<Result<Arc<Request>>>,
+    /// The checked request, or the rule that it breaks. Computed at the first use. Not a `OnceLock`: if a process forks
+    /// while another thread computes it, the child would wait forever.
+    request: OnceBox<Result<Arc<Request>>>,
 }
 
 // A panic under any lock of the library leaves the guarded data consistent, so poisoned locks are ignored.
@@ -62,7 +65,7 @@ impl Lock {
         let Names(names) = names;
         let keys: Arc<[String]> = names.iter().map(|name| engine.config.key(name)).collect();
         engine.config.complete(&mut options);
-        let (engine, request) = (Arc::clone(engine), OnceLock::new());
+        let (engine, request) = (Arc::clone(engine), OnceBox::new());
         Self { engine, names, keys, options, request }
     }
 
@@ -76,7 +79,7 @@ impl Lock {
     }
 
     fn change(&mut self) -> &mut Options {
-        self.request.take();
+        self.request = OnceBox::new();
         &mut self.options
     }
 
@@ -106,7 +109,7 @@ impl Lock {
 
     /// The request for this lock, with every rule checked.
     pub(crate) fn request(&self) -> Result<Arc<Request>> {
-        self.request.get_or_init(|| self.checked().map(Arc::new)).clone()
+        self.request.get_or_init(|| Box::new(self.checked().map(Arc::new))).clone()
     }
 
     fn checked(&self) -> Result<Request> {

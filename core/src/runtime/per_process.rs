@@ -1,17 +1,22 @@
 //! Values for one process: made at first use, and made again after a fork, because the child must not use its parent's.
 //!
 //! A child inherits its parent's memory but none of its threads. A value of another [`fork_generation`] belongs to the
-//! parent. It is neither used nor dropped, because dropping it could write to the parent's sockets or wait for threads
-//! that do not exist.
+//! parent. It is neither used nor dropped, because that could write to the parent's sockets, or wait forever for a mutex
+//! that another thread of the parent held during the fork.
 //!
-//! The background thread, the log, and the running parts of each client are such values.
+//! The background thread, the log, and the running parts of each client are such values. So is the future of each call,
+//! which a child continues if, for example, a signal handler forks during the call.
 
 use std::convert::Infallible;
+use std::future::Future;
+use std::mem::ManuallyDrop;
 use std::ops::Deref;
+use std::pin::Pin;
 use std::sync::Arc;
 #[cfg(unix)]
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll, ready};
 
 use arc_swap::ArcSwapOption;
 
@@ -46,17 +51,22 @@ pub fn fork_generation() -> u32 {
 /// It has no mutex: if another thread held one during a fork, it would stay locked in the child forever.
 pub struct PerProcess<T>(ArcSwapOption<Made<T>>);
 
-/// The value, and the process that made it.
+/// A value, and the process that made it. A forked child never drops it.
 pub struct Made<T> {
     /// Constant: the value of a parent never becomes the child's.
     generation: u32,
-    value: T,
+    value: ManuallyDrop<T>,
 }
 
 impl<T> Made<T> {
-    /// A value that this process made.
-    fn here(value: T, generation: u32) -> Arc<Self> {
-        Arc::new(Self { generation, value })
+    /// A value that this process makes now.
+    pub(crate) fn new(value: T) -> Self {
+        Self::by(fork_generation(), value)
+    }
+
+    /// A value of the process with this [`fork_generation`].
+    pub(crate) fn by(generation: u32, value: T) -> Self {
+        Self { generation, value: ManuallyDrop::new(value) }
     }
 
     /// Whether this process made the value.
@@ -69,6 +79,29 @@ impl<T> Deref for Made<T> {
     type Target = T;
     fn deref(&self) -> &T {
         &self.value
+    }
+}
+
+/// Completes with the output of the future, or immediately with `None` in a forked child.
+impl<F: Future> Future for Made<F> {
+    type Output = Option<F::Output>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if !self.is_ours() {
+            return Poll::Ready(None);
+        }
+        // SAFETY: the future is never moved out of its field, and is dropped in place.
+        let future = unsafe { self.map_unchecked_mut(|this| &mut *this.value) };
+        Poll::Ready(Some(ready!(future.poll(cx))))
+    }
+}
+
+impl<T> Drop for Made<T> {
+    fn drop(&mut self) {
+        if self.is_ours() {
+            // SAFETY: it is dropped once, here.
+            unsafe { ManuallyDrop::drop(&mut self.value) };
+        }
     }
 }
 
@@ -106,9 +139,9 @@ impl<T> PerProcess<T> {
             }
             // Read before `make`: if a fork interrupts it, the value does not belong to the child.
             let generation = fork_generation();
-            let new = Made::here(make()?, generation);
+            let new = Arc::new(Made::by(generation, make()?));
             // The loop reads the value again. It is that of the first thread, unless it is not good.
-            leave_alone(self.0.compare_and_swap(&current, Some(new)).as_ref());
+            drop(self.0.compare_and_swap(&current, Some(new)));
         }
     }
 
@@ -122,16 +155,12 @@ impl<T> PerProcess<T> {
     ///
     /// Returns `None` for a value of the parent.
     pub fn take(&self) -> Option<Arc<Made<T>>> {
-        let taken = self.0.swap(None);
-        leave_alone(taken.as_ref());
-        taken.filter(|made| made.is_ours())
+        self.0.swap(None).filter(|made| made.is_ours())
     }
 
     /// Replaces the value, and returns the previous one.
     pub fn replace(&self, value: T) -> Option<Arc<Made<T>>> {
-        let old = self.0.swap(Some(Made::here(value, fork_generation())));
-        leave_alone(old.as_ref());
-        old.filter(|made| made.is_ours())
+        self.0.swap(Some(Arc::new(Made::new(value)))).filter(|made| made.is_ours())
     }
 }
 
@@ -141,17 +170,11 @@ impl<T> Default for PerProcess<T> {
     }
 }
 
-/// Leaks a reference to a value of the parent, so that it is never dropped here.
-fn leave_alone<T>(made: Option<&Arc<Made<T>>>) {
-    if let Some(parents) = made
-        && !parents.is_ours()
-    {
-        std::mem::forget(Arc::clone(parents));
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+    use std::task::Waker;
+
     use super::*;
 
     /// Counts how often it is dropped.
@@ -182,9 +205,10 @@ mod tests {
         let drops = Arc::new(AtomicU32::new(0));
         let parents = || {
             let generation = fork_generation().wrapping_sub(1);
-            let made = Made::here(Dropped(Arc::clone(&drops)), generation);
-            PerProcess(ArcSwapOption::new(Some(made)))
+            let made = Made::by(generation, Dropped(Arc::clone(&drops)));
+            PerProcess(ArcSwapOption::new(Some(Arc::new(made))))
         };
+        drop(parents());
         let value = parents();
         assert!(value.get().is_none());
         drop(value.get_or_make(|| Dropped(Arc::clone(&drops))));
@@ -193,5 +217,22 @@ mod tests {
         assert_eq!(drops.load(Ordering::Relaxed), 0);
         drop(value);
         assert_eq!(drops.load(Ordering::Relaxed), 1, "the child's own");
+    }
+
+    #[test]
+    fn future_is_polled_and_dropped_only_in_its_own_process() {
+        let polled = |future: &mut Made<std::future::Ready<Arc<()>>>| {
+            pin!(future).poll(&mut Context::from_waker(Waker::noop()))
+        };
+        let value = Arc::new(());
+        let mut own = Made::new(std::future::ready(Arc::clone(&value)));
+        assert!(matches!(polled(&mut own), Poll::Ready(Some(_))));
+        drop(Made::new(std::future::ready(Arc::clone(&value))));
+        assert_eq!(Arc::strong_count(&value), 1);
+        let generation = fork_generation().wrapping_sub(1);
+        let mut parents = Made::by(generation, std::future::ready(Arc::clone(&value)));
+        assert!(matches!(polled(&mut parents), Poll::Ready(None)));
+        drop(parents);
+        assert_eq!(Arc::strong_count(&value), 2, "neither polled nor dropped");
     }
 }
