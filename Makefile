@@ -122,7 +122,7 @@ test-frameworks-node: build ## fetch Express, Fastify, NestJS, BullMQ and node-c
 SEEDS ?= 200000
 simulate: ## simulate SEEDS schedules of the algorithm in virtual time (docs/contributing/testing.md)
 	SEEDS=$(SEEDS) cargo test --release -p redlock-native --lib simulation:: -- --nocapture
-mutants: ## run mutation tests against the simulation and the loom models
+mutants: ## run mutation tests against the simulation, the loom models and single tests
 	@SEEDS=$(SEEDS) scripts/mutants
 
 .PHONY: fuzz

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use redlock::{ErrorKind, Lock, Redlock};
 
-use crate::support::{Proxy, Server, builder, client, millis};
+use crate::support::{Mode, Proxy, Server, builder, client, eventually, millis};
 
 /// A proxy that holds back the bytes of a client and delivers them when the client's side is closed. Bytes of new
 /// connections pass.
@@ -223,6 +223,22 @@ async fn pending_delete_survives_a_freeze_beyond_the_ttl() {
     server.signal(libc::SIGCONT);
     tokio::time::sleep(millis(2500)).await;
     assert_eq!(server.ask("EXISTS lock:job"), ":0", "the delete is not pending any more");
+}
+
+// Slow: the lease is lost at its deadline.
+#[tokio::test]
+async fn lost_lease_keeps_its_key_until_it_is_released() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port);
+    let redlock = builder([proxy.url()]).connect_timeout(millis(500)).build().unwrap();
+    let lease = redlock.lock("job").ttl(millis(12_000)).acquire().await.unwrap();
+    proxy.set(Mode::DropReplies);
+    assert_eq!(lease.lost().await.reason(), Some("expired"));
+    assert_eq!(server.ask("EXISTS lock:job"), ":1", "a renewal without a reply extended the key");
+    proxy.set(Mode::Pass);
+    drop(lease);
+    eventually("the key is deleted", || server.ask("EXISTS lock:job") == ":0").await;
+    assert_eq!(server.info("stats", "expired_keys").as_deref(), Some("0"), "it was deleted");
 }
 
 /// Completes the handshake and then never replies. Returns how the connection ended.

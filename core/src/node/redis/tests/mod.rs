@@ -1,4 +1,4 @@
-//! Tests the panic of a connection task.
+//! Tests panics of the task of a node and of its connection.
 //!
 //! It is in the source folder because it needs the hook [`may_panic`], which exists in test builds only.
 
@@ -7,7 +7,7 @@ mod fuzz;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use super::commands::scripts::{RELEASE, scripts};
 use super::protocol::Command;
-use crate::clock::SystemClock;
+use crate::clock::{Clock, Instant, Sleep, SystemClock};
 use crate::node::redis::{Durability, Needs, RedisNode, Target};
 use crate::node::{Address, Claim, Node, Reply, Watch};
 
@@ -99,15 +99,51 @@ fn reply(words: &[String]) -> String {
     }
 }
 
-#[tokio::test]
-async fn panicking_task_fails_its_requests_and_restarts() {
-    let (url, mut deletes) = server();
-    let Address::Redis(route) = Address::parse(&url).unwrap() else { unreachable!() };
+/// A node at this URL.
+fn node(url: &str, clock: Arc<dyn Clock>) -> RedisNode {
+    let Address::Redis(route) = Address::parse(url).unwrap() else { unreachable!() };
     let (key_prefix, durability, scripts) = ("lock:".to_owned(), Durability::default(), None);
     let needs = Needs { key_prefix, durability, scripts };
     let target = Target::alone(route, Duration::ZERO, needs, Arc::default());
     let watch = Arc::new(Watch::new(Arc::default()));
-    let node = RedisNode::new(target, None, Arc::new(SystemClock), watch);
+    RedisNode::new(target, None, clock, watch)
+}
+
+/// Panics at one of its readings, counted from 1.
+struct PanickingClock(AtomicUsize);
+
+impl Clock for PanickingClock {
+    fn now(&self) -> Instant {
+        assert!(self.0.fetch_sub(1, Ordering::Relaxed) != 1, "on purpose");
+        SystemClock.now()
+    }
+
+    fn wall_micros(&self) -> u64 {
+        SystemClock.wall_micros()
+    }
+
+    fn sleep_until(&self, at: Instant) -> Sleep {
+        SystemClock.sleep_until(at)
+    }
+}
+
+#[tokio::test]
+async fn panic_while_a_connection_begins_loses_no_later_command() {
+    let (url, _deletes) = server();
+    let mut failed = 0;
+    for reading in 1..20 {
+        let node = node(&url, Arc::new(PanickingClock(AtomicUsize::new(reading))));
+        let soon = Duration::from_secs(30);
+        failed += usize::from(timeout(soon, node.inspect("first")).await.unwrap().is_err());
+        assert_eq!(timeout(soon, node.inspect("later")).await.unwrap(), Ok(None), "{reading}");
+    }
+    assert!(failed > 3, "the clock panicked {failed} times while the connection began");
+}
+
+#[tokio::test]
+async fn panicking_task_fails_its_requests_and_restarts() {
+    let (url, mut deletes) = server();
+    let node = node(&url, Arc::new(SystemClock));
     let keys = Arc::from(["key".to_owned()]);
     let claim = Claim { keys, fences: Arc::default(), token: "ours".into() };
     for _ in 0..3 {
