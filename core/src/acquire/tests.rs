@@ -81,10 +81,6 @@ impl Node for Scripted {
     fn inspect(&self, _key: &str) -> Reply<Option<Holder>> {
         Box::pin(pending())
     }
-
-    fn force_release(&self, _keys: &[String]) -> Reply<bool> {
-        Box::pin(pending())
-    }
 }
 
 /// The time of tokio's runtime, which is paused.

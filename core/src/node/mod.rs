@@ -47,7 +47,9 @@ pub(crate) use redis::{
 };
 pub use redis::{Pem, TlsOptions};
 pub(crate) use slots::{SLOTS, hash_tag, several_slots, slot};
-pub(crate) use vote::{Claim, Expect, Extension, Holder, KEPT_PREFIX, Taken, Vote, VoteParams};
+pub(crate) use vote::{
+    Claim, Expect, Extension, Holder, KEPT_PREFIX, MAX_INSPECTED, Taken, Vote, VoteParams,
+};
 pub(crate) use watch::Watch;
 
 /// The pending reply to a command. The command was sent when the method returned. Dropping the reply does not cancel
@@ -127,11 +129,6 @@ pub(crate) trait Node: Send + Sync {
 
     /// Returns the holder of the key, if it is held. Reads only, without any effect on waiters and holders.
     fn inspect(&self, key: &str) -> Reply<Option<Holder>>;
-
-    /// Deletes the keys regardless of their owner. Returns true if at least one existed.
-    ///
-    /// It carries no token and deletes whichever lock exists when it arrives. Therefore it must not arrive late.
-    fn force_release(&self, keys: &[String]) -> Reply<bool>;
 
     /// Returns how many connections replaced an earlier one.
     fn reconnects(&self) -> u64 {

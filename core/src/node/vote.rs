@@ -139,10 +139,13 @@ pub(crate) enum Extension {
     Taken,
 }
 
+/// How many bytes of a value an inspection reads. Tokens are shorter.
+pub(crate) const MAX_INSPECTED: usize = 64;
+
 /// The holder of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Holder {
-    /// The value of the key. With the prefix [`KEPT_PREFIX`], the key has no holder.
+    /// The first [`MAX_INSPECTED`] bytes of the key's value. With the prefix [`KEPT_PREFIX`], the key has no holder.
     pub(crate) token: String,
     /// The remaining time by the node's own clock when it replied, or `None` without a known end.
     pub(crate) remaining: Option<Duration>,

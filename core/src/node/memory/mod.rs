@@ -192,16 +192,4 @@ impl Node for MemoryNode {
             })
         })
     }
-
-    fn force_release(&self, names: &[String]) -> Reply<bool> {
-        self.answer(|| {
-            let deleted = self.run(names, |keys, _| {
-                names.iter().filter(|key| keys.remove(*key).is_some()).count()
-            });
-            self.tell(names);
-            // A forced delete also affects this client's own leases, so they are notified too.
-            self.watch.changed_keys(names);
-            deleted > 0
-        })
-    }
 }

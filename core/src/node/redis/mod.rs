@@ -252,11 +252,6 @@ impl Node for RedisNode {
         Box::pin(self.ask(self.dialect.inspect(key), reply::holder))
     }
 
-    fn force_release(&self, keys: &[String]) -> Reply<bool> {
-        let (command, read) = self.dialect.force(keys);
-        Box::pin(self.ask(command, read))
-    }
-
     fn reconnects(&self) -> u64 {
         self.link.reconnects()
     }

@@ -169,11 +169,6 @@ impl Node for ClusterNode {
         self.ask(key, TIMEOUT, move |owner| owner.inspect(&same))
     }
 
-    fn force_release(&self, keys: &[String]) -> Reply<bool> {
-        let all = keys.to_vec();
-        self.ask(first(keys), TIMEOUT, move |owner| owner.force_release(&all))
-    }
-
     fn reconnects(&self) -> u64 {
         let map = self.map.load();
         map.servers().iter().map(|member| member.node.reconnects()).sum()

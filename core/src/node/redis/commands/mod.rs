@@ -14,15 +14,12 @@ pub(super) mod scripts;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::Value;
-
 use super::connect::rights::Needs;
 use super::link::Link;
 use super::protocol::Command;
 use crate::node::{Claim, Fencing, VoteParams};
-use reply::Answer;
 use scriptless::Delete;
-use scripts::{acquire_script, extend_script, force, inspect_script, release_script};
+use scripts::{acquire_script, extend_script, inspect_script, release_script};
 
 /// The selection for one node.
 #[derive(Clone)]
@@ -91,14 +88,5 @@ impl Dialect {
     /// Builds the read of a key's holder.
     pub(crate) fn inspect(&self, key: &str) -> Command {
         if self.without_scripts() { scriptless::inspect(key) } else { inspect_script(key) }
-    }
-
-    /// Builds the forced delete, and returns the parser of its reply.
-    pub(crate) fn force(&self, keys: &[String]) -> (Command, fn(&Value) -> Answer<bool>) {
-        if self.is_native(keys, Fencing::Off) {
-            (scriptless::force(keys), scriptless::forced)
-        } else {
-            (force(keys), reply::count)
-        }
     }
 }

@@ -18,7 +18,7 @@ use super::encode::RequestBuffer;
 use super::reply::{self, Answer};
 use super::scripts::{TIMEOUT, keep, millis, release_script, vote};
 use crate::node::redis::protocol::{Command, Expects, Purpose};
-use crate::node::{Claim, Extension, Fault, Vote, VoteParams};
+use crate::node::{Claim, Extension, Fault, MAX_INSPECTED, Vote, VoteParams};
 
 /// The compare-and-delete command of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,9 +45,6 @@ impl Delete {
         cmd(self.name()).arg(key).arg(only_if).arg("x").clone()
     }
 }
-
-/// The longest value that a forced delete removes. A longer one is not a lock's.
-const LONGEST: usize = 1024;
 
 /// Builds a command with the default timeout, which callers with a deadline replace.
 fn command(bytes: Vec<u8>, parts: CompoundReply, purpose: Purpose) -> Command {
@@ -187,7 +184,6 @@ pub(crate) fn converted_delete(command: &Command, by: Option<Delete>) -> Option<
             let (keys, fences) = ([key].into(), Arc::default());
             release_script(&Claim { keys, fences, token: Arc::clone(token) }, *owed, None)
         }
-        // A forced delete has this form only if scripts are not allowed.
         _ => return None,
     };
     Some(Command { purpose: command.purpose.clone(), untracked: command.untracked, ..other })
@@ -195,45 +191,8 @@ pub(crate) fn converted_delete(command: &Command, by: Option<Delete>) -> Option<
 
 /// Builds the read of a key's holder. The key is not tracked, because no caller waits for its change.
 pub(crate) fn inspect(key: &str) -> Command {
-    let all = [cmd("GETRANGE").arg(key).arg(0).arg(63).clone(), cmd("PTTL").arg(key).clone()];
+    let read = cmd("GETRANGE").arg(key).arg(0).arg(MAX_INSPECTED - 1).clone();
+    let all = [read, cmd("PTTL").arg(key).clone()];
     let asked = transaction(Operation::Inspect, &all, key, Purpose::Plain);
     Command { untracked: true, ..asked }
-}
-
-/// Builds a delete of the key regardless of its owner, in two steps: it reads the owner, and deletes the key of that
-/// owner. If it arrives late, it cannot delete another client's new lock.
-pub(crate) fn force(keys: &[String]) -> Command {
-    let key = keys.first().map_or("", String::as_str);
-    let read = cmd("GETRANGE").arg(key).arg(0).arg(LONGEST).clone();
-    Command { untracked: true, ..pair(Operation::Seen, &read, key, seizing(keys)) }
-}
-
-/// Returns the purpose of both steps of a forced delete.
-fn seizing(keys: &[String]) -> Purpose {
-    Purpose::Force { keys: keys.into(), then: force_seen }
-}
-
-/// Builds the second step from the reply to the first.
-fn force_seen(keys: &[String], answer: &Value) -> Option<Command> {
-    let Value::Array(parts) = answer else { return None };
-    let ([Value::BulkString(owner), _], [key, ..]) = (&parts[..], keys) else { return None };
-    if owner.len() > LONGEST {
-        return None;
-    }
-    let bytes = delete(Delete::IfEq, key, owner, key);
-    Some(command(bytes, CompoundReply::pair(Operation::Delete, key), seizing(keys)))
-}
-
-/// Parses the reply to [`force`]: whether there was a key to delete.
-pub(crate) fn forced(answer: &Value) -> Answer<bool> {
-    match answer {
-        Value::Array(parts) => match &parts[..] {
-            [Value::Nil, _] => Ok(false),
-            [Value::BulkString(_), _] => Err(Fault::unsupported(
-                "the key has a value of more than one kilobyte, so it is not a lock. Delete it manually",
-            )),
-            _ => reply::count(answer),
-        },
-        other => Err(reply::unexpected(other)),
-    }
 }

@@ -1,7 +1,7 @@
 //! Builds the commands for a server, and defines the Lua scripts that most of them call.
 //!
 //! Each command has its bytes and the form of its reply. Times are sent as durations and not as points in time, because a
-//! server has its own clock. The exception is a delete that must not arrive late ([`force`]).
+//! server has its own clock.
 //!
 //! Each file of `lua` begins with its contract. Scripts are loaded at connect and called by digest. They are loaded again
 //! if a server has lost them (`NOSCRIPT`). Running a script twice is safe, because commands may be sent again and
@@ -11,11 +11,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{Cmd, Value, cmd};
+use redis::{Cmd, cmd};
 
 use super::encode::RequestBuffer;
-use super::errors::is_unknown;
-use super::reply;
 use crate::node::redis::protocol::{Command, Expects, Purpose};
 
 use crate::node::fencing::SLACK;
@@ -102,48 +100,6 @@ pub(crate) fn release_script(claim: &Claim, owed: Duration, stay: Option<Duratio
     Command { expects: Expects::Token(token), ..call }
 }
 
-/// Builds the script that deletes the keys regardless of their owner, unless the server's clock has passed this time.
-fn force_script(keys: &[String], by: u64) -> Command {
-    let mut call = scripts()[FORCE].on(keys, 1);
-    call.number(by);
-    // If a server of a cluster redirects it, it starts again at the other server.
-    script_call(call, by.to_string().into(), forcing(keys, |_, _| None), TIMEOUT)
-}
-
-/// Returns the purpose of each command of a forced delete. `then` builds the next one from the reply.
-fn forcing(keys: &[String], then: fn(&[String], &Value) -> Option<Command>) -> Purpose {
-    Purpose::Force { keys: keys.into(), then }
-}
-
-/// Builds the delete, or reads the time in a script if a proxy does not support `TIME`.
-fn force_or_script(keys: &[String], answer: &Value) -> Option<Command> {
-    match answer {
-        Value::ServerError(error) if is_unknown(error) => Some(time_script(keys)),
-        _ => force_by(keys, answer),
-    }
-}
-
-/// Builds the script that reads the server's time, for a connection without `TIME`.
-fn time_script(keys: &[String]) -> Command {
-    let call = scripts()[FORCE].on(keys, 0);
-    let call = script_call(call, Arc::default(), forcing(keys, force_by), TIMEOUT);
-    Command { expects: Expects::Time, ..call }
-}
-
-/// Returns the same command for a connection that is closed at `TIME`.
-pub(crate) fn without_time(command: &Command) -> Option<Command> {
-    match (&command.purpose, &command.expects) {
-        (Purpose::Force { keys, .. }, Expects::Time) => Some(time_script(keys)),
-        _ => None,
-    }
-}
-
-/// Builds the delete, which is valid until the server's clock has passed the caller's timeout.
-fn force_by(keys: &[String], answer: &Value) -> Option<Command> {
-    let by = reply::time(answer)?.saturating_add(micros(TIMEOUT));
-    Some(force_script(keys, by))
-}
-
 /// Returns the keys of a script: the lock keys, followed by the fence keys with fencing.
 pub(crate) fn lock_keys(claim: &Claim, params: VoteParams) -> Cow<'_, [String]> {
     match params.fencing {
@@ -189,20 +145,6 @@ pub(crate) fn keep(params: VoteParams) -> Purpose {
 pub(crate) fn inspect_script(key: &str) -> Command {
     let call = scripts()[INSPECT].on(&[key.to_owned()], 0);
     Command { untracked: true, ..script_call(call, key.into(), Purpose::Plain, TIMEOUT) }
-}
-
-/// Builds a delete of the keys regardless of their owner, in two commands. A delete that arrives late, after its caller
-/// got an error, could delete another client's new lock. Therefore the first command reads the server's time, and the
-/// second is valid only briefly.
-pub(crate) fn force(keys: &[String]) -> Command {
-    Command {
-        bytes: cmd("TIME").get_packed_command(),
-        // No other reply fits, so that a shifted one cannot become a deadline.
-        expects: Expects::Time,
-        purpose: forcing(keys, force_or_script),
-        timeout: TIMEOUT,
-        untracked: false,
-    }
 }
 
 /// Builds a `PING`. Any reply to it means that all earlier commands have their replies, even if `PING` is not allowed.
@@ -289,19 +231,17 @@ pub(crate) const RELEASE: usize = 3;
 pub(crate) const RELEASE_MANY: usize = 4;
 /// Reads the holder of a key.
 pub(crate) const INSPECT: usize = 5;
-/// Deletes keys regardless of their owner.
-pub(crate) const FORCE: usize = 6;
 
 /// Returns all scripts, in the order of these constants.
 ///
 /// Threads that call this first at the same time each create them, and one result is kept. With a lock instead, a
 /// process that is forked meanwhile would find it locked forever.
-pub(crate) fn scripts() -> &'static [Script; 7] {
-    static SCRIPTS: OnceBox<[Script; 7]> = OnceBox::new();
+pub(crate) fn scripts() -> &'static [Script; 6] {
+    static SCRIPTS: OnceBox<[Script; 6]> = OnceBox::new();
     SCRIPTS.get_or_init(|| Box::new(all()))
 }
 
-fn all() -> [Script; 7] {
+fn all() -> [Script; 6] {
     [
         Script::new(include_str!("lua/acquire.lua")),
         Script::new(include_str!("lua/extend.lua")),
@@ -309,6 +249,5 @@ fn all() -> [Script; 7] {
         Script::new(include_str!("lua/release.lua")),
         Script::new(include_str!("lua/release_many.lua")),
         Script::new(include_str!("lua/inspect.lua")),
-        Script::new(include_str!("lua/force.lua")),
     ]
 }

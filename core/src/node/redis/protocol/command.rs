@@ -37,8 +37,6 @@ pub(crate) enum Purpose {
     /// A delete, which becomes pending if its reply is not read. The field after the token is the longest remaining
     /// life of the keys. `until` is set when it becomes pending.
     Delete { token: Arc<str>, owed: Duration, until: Option<Instant> },
-    /// Deletes these keys regardless of their owner. The function builds the second command from the first reply.
-    Force { keys: Arc<[String]>, then: fn(&[String], &Value) -> Option<Command> },
     /// Checks whether an idle connection still works. Other commands wait for the reply.
     Probe,
 }
@@ -71,8 +69,6 @@ pub(crate) enum Expects {
     Token(Arc<str>),
     /// Two replies: to `SET NX`, and the owner of the key if any.
     Owner,
-    /// The server's time.
-    Time,
     /// One reply for each command in it.
     Compound(CompoundReply),
     /// The number of replicas and disks.
@@ -108,9 +104,6 @@ impl Command {
     ///
     /// It is parsed from the bytes, because it is rarely needed and would take memory in each command.
     pub(crate) fn key(&self) -> Option<Cow<'_, str>> {
-        if let Purpose::Force { keys, .. } = &self.purpose {
-            return keys.first().map(|key| Cow::Borrowed(key.as_str()));
-        }
         // Either `EVALSHA digest count key`, `EVAL script count key`, the first command of a transaction, or `SET key`.
         let mut words = self.words();
         let at = match words.next()? {
@@ -120,12 +113,6 @@ impl Command {
             _ => return None,
         };
         words.nth(at).map(String::from_utf8_lossy)
-    }
-
-    /// Returns the keys that it deletes regardless of their owner.
-    pub(crate) fn forced_keys(&self) -> Arc<[String]> {
-        let Purpose::Force { keys, .. } = &self.purpose else { return Arc::default() };
-        Arc::clone(keys)
     }
 
     /// Returns all arguments, of several commands one after the other.
@@ -224,7 +211,6 @@ impl InFlight {
             Expects::Owner => reply::owns(value),
             Expects::Durable(wanted) => wanted.fits(value),
             Expects::Compound(parts) => parts.fits(self.parts.len(), value),
-            Expects::Time => reply::time(value).is_some() || matches!(value, Value::ServerError(_)),
         }
     }
 

@@ -22,7 +22,7 @@ use super::push_handler::PushHandler;
 use crate::clock::Instant;
 use crate::node::redis::commands::scriptless::{Delete, converted_delete};
 use crate::node::redis::commands::scripts;
-use crate::node::redis::commands::scripts::{ping, without_time};
+use crate::node::redis::commands::scripts::ping;
 use crate::node::redis::connect::Target;
 use crate::node::redis::connect::login::Without;
 use crate::node::redis::link::Link;
@@ -179,11 +179,6 @@ impl Encoder {
     fn prepare(&mut self, in_flight: &mut InFlight, now: Instant) {
         self.count += 1;
         if let Some(command) = converted_delete(&in_flight.command, self.deletes_by) {
-            in_flight.command = command;
-        }
-        if self.without.extras
-            && let Some(command) = without_time(&in_flight.command)
-        {
             in_flight.command = command;
         }
         // Without tracking, no command needs the prefix that excludes it.

@@ -193,10 +193,7 @@ impl Decoder {
             self.pending.link.delete_answered();
         }
         if let Some(next) = leads_to(&in_flight, &value) {
-            let keys = in_flight.command.forced_keys();
             self.followups.push(Followup::Send(in_flight.followed_by(next)));
-            // The server does not notify the connection that deleted. Commands that are sent now follow the delete.
-            self.push_handler.watch.changed_keys(&keys);
             return;
         }
         match (&in_flight.command.purpose, self.unkilled) {
@@ -261,7 +258,6 @@ fn may_grant(in_flight: &InFlight, value: &Value) -> bool {
 /// Returns the follow-up command for the same caller, if any.
 fn leads_to(in_flight: &InFlight, value: &Value) -> Option<Command> {
     match &in_flight.command.purpose {
-        Purpose::Force { keys, then, .. } => then(keys, value),
         Purpose::Keep(longer) if may_grant(in_flight, value) => longer.as_deref().cloned(),
         _ => None,
     }
