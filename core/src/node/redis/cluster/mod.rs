@@ -199,8 +199,6 @@ impl Node for ClusterNode {
 pub(crate) mod simulated {
     pub(crate) use super::super::protocol::Redirects;
     pub(crate) use super::map::{Map, Member};
-    pub(crate) use super::redirects::{
-        ServerAddress, follow, is_forwarded, is_immediate, redirect_pause, rested,
-    };
+    pub(crate) use super::redirects::{ServerAddress, follow, is_forwarded, redirect_pause};
     pub(crate) use super::topology::{Ruling, ruling};
 }

@@ -47,7 +47,7 @@ impl Purpose {
     pub(crate) fn requires_waiting_caller(&self, redirects: Redirects) -> bool {
         match self {
             Self::FirstVote { .. } => true,
-            Self::Heal(_) => redirects.hops > 0,
+            Self::Heal(_) => redirects.since.is_some(),
             _ => false,
         }
     }
@@ -126,9 +126,7 @@ impl Command {
 pub(crate) struct Redirects {
     /// Whether it needs the `ASKING` prefix, because the key is migrating to this server.
     pub(crate) asking: bool,
-    /// The number of servers that redirected it.
-    pub(crate) hops: u32,
-    /// When the first server redirected it.
+    /// When the first server redirected it, or when it began to wait for the map.
     pub(crate) since: Option<Instant>,
 }
 

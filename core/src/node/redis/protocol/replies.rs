@@ -165,9 +165,9 @@ impl Decoder {
         if forwarded {
             in_flight.forget_answers();
             in_flight.count_rerouted(&cluster.rerouted);
-            cluster.send(ConnectionEvent::Redirected(in_flight, redirect));
+            cluster.send(ConnectionEvent::Redirected(Some(in_flight), redirect));
         } else {
-            cluster.send(ConnectionEvent::SlotReported(redirect));
+            cluster.send(ConnectionEvent::Redirected(None, redirect));
             let refusal = || self.target.route.redact_fault(reply::unexpected(value));
             let fault = if unserved { refusal() } else { Fault::redirect() };
             let _ = in_flight.answer.send(Err(fault));
