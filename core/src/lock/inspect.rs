@@ -9,7 +9,9 @@ use std::time::Duration;
 use futures_util::future::join_all;
 
 use crate::error::{NodeReport, NodeState};
-use crate::node::{Claim, Fault, Holder, KEPT_PREFIX, MAX_INSPECTED, Node, Reply, Watch};
+use crate::node::{
+    Claim, Fault, Holder, KEPT_PREFIX, MAX_INSPECTED, Node, ReleaseMode, Reply, Watch,
+};
 use crate::quorum::{Collect, Nodes, Until};
 use crate::text::escaped;
 
@@ -142,7 +144,7 @@ fn delete_any(node: &Arc<dyn Node>, keys: &Arc<[String]>, watch: &Arc<Watch>) ->
             }
             let (keys, fences) = ([key.clone()].into(), Arc::default());
             let claim = Claim { keys, fences, token: token.into() };
-            deletes.push(node.release(&claim, remaining.unwrap_or_default()));
+            deletes.push(node.release(&claim, remaining.unwrap_or_default(), ReleaseMode::Delete));
         }
         // A node does not notify the client that deletes. Commands that are sent now follow the deletes.
         watch.changed_keys(&keys);

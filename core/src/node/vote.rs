@@ -139,6 +139,17 @@ pub(crate) enum Extension {
     Taken,
 }
 
+/// What a release does with the claim's keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReleaseMode {
+    Delete,
+    /// Deletes them, but they have probably expired. A server that tracks reads would remember absent keys until they
+    /// are written, so it need not track these.
+    DeleteLate,
+    /// Limits their TTL to this, and removes their owner.
+    Stay(Duration),
+}
+
 /// How many bytes of a value an inspection reads. Tokens are shorter.
 pub(crate) const MAX_INSPECTED: usize = 64;
 

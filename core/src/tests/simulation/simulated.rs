@@ -7,7 +7,8 @@ use tokio::sync::oneshot;
 
 use crate::clock::Instant;
 use crate::node::{
-    Claim, Expect, Extension, Fault, Fencing, Holder, Node, Reply, Vote, VoteParams, follow,
+    Claim, Expect, Extension, Fault, Fencing, Holder, Node, ReleaseMode, Reply, Vote, VoteParams,
+    follow,
 };
 
 use super::clock::ClientClock;
@@ -162,11 +163,8 @@ impl Node for SimulatedNode {
         })
     }
 
-    fn release(&self, claim: &Claim, owed: Duration) -> Reply<bool> {
-        self.shorten(claim, owed, Duration::ZERO)
-    }
-
-    fn shorten(&self, claim: &Claim, owed: Duration, stay: Duration) -> Reply<bool> {
+    fn release(&self, claim: &Claim, owed: Duration, how: ReleaseMode) -> Reply<bool> {
+        let stay = if let ReleaseMode::Stay(stay) = how { stay } else { Duration::ZERO };
         let request = Request::Release { claim: claim.clone(), stay };
         self.ask(request, Duration::ZERO, owed, |answer| {
             if let Answer::Released(ours) = answer { Some(ours) } else { None }

@@ -16,7 +16,7 @@ use redis::{Cmd, Value, cmd};
 use super::compound_reply::{CompoundReply, OURS, Operation};
 use super::encode::RequestBuffer;
 use super::reply::{self, Answer};
-use super::scripts::{TIMEOUT, keep, millis, release_script, vote};
+use super::scripts::{keep, millis, release_script, vote};
 use crate::node::redis::protocol::{Command, Expects, Purpose};
 use crate::node::{Claim, Extension, Fault, MAX_INSPECTED, Vote, VoteParams};
 
@@ -46,15 +46,9 @@ impl Delete {
     }
 }
 
-/// Builds a command with the default timeout, which callers with a deadline replace.
+/// Builds a command with a compound reply.
 fn command(bytes: Vec<u8>, parts: CompoundReply, purpose: Purpose) -> Command {
-    Command {
-        bytes,
-        expects: Expects::Compound(parts),
-        purpose,
-        timeout: TIMEOUT,
-        untracked: false,
-    }
+    Command::new(bytes, Expects::Compound(parts), purpose)
 }
 
 /// Encodes several commands for a single write.
@@ -131,12 +125,18 @@ pub(crate) fn extend(claim: &Claim, params: VoteParams, durable: bool) -> Comman
     Command { timeout: params.timeout, ..first }
 }
 
-/// Builds the delete of our key. The key lives for at most the given time.
+/// Builds the delete of our key. The key lives for at most the given time. It is encoded with its echo in one piece,
+/// because almost every release uses it.
 pub(crate) fn release(claim: &Claim, owed: Duration, by: Delete) -> Command {
     let (key, token) = (key(claim), Arc::clone(&claim.token));
+    let mut both = RequestBuffer::with_room(6, key.len() + 2 * token.len());
+    match by {
+        Delete::IfEq => both.request(3).word(by.name()).word(key),
+        Delete::Ex => both.request(4).word(by.name()).word(key).word("IFEQ"),
+    };
+    both.word(&*token).request(2).word("PING").word(&*token);
     let parts = CompoundReply::pair(Operation::Delete, &token);
-    let bytes = delete(by, key, token.as_bytes(), &token);
-    command(bytes, parts, Purpose::Delete { token, owed, until: None })
+    command(both.bytes(), parts, Purpose::Delete { token, owed, until: None })
 }
 
 /// Builds the command that releases our key but keeps it for `stay`. The key lives for at most the given time before
@@ -151,40 +151,29 @@ pub(crate) fn shorten(claim: &Claim, owed: Duration, stay: Duration) -> Command 
     pair(Operation::Shorten, &set, &token, purpose)
 }
 
-/// Encodes a compare-and-delete and its echo in one piece, because almost every release uses it.
-fn delete(by: Delete, key: &str, value: &[u8], echo: &str) -> Vec<u8> {
-    let mut both = RequestBuffer::with_room(6, key.len() + value.len() + echo.len());
-    match by {
-        Delete::IfEq => both.request(3).word(by.name()).word(key),
-        Delete::Ex => both.request(4).word(by.name()).word(key).word("IFEQ"),
-    };
-    both.word(value).request(2).word("PING").word(echo);
-    both.bytes()
-}
-
 /// Converts a delete to the form that this server supports. Returns `None` if it already has that form.
 ///
-/// Deletes that were built before the connection, or that are pending from another server, may have another form.
+/// Each delete is built as a script. One that is pending from another server may have another form.
 pub(crate) fn converted_delete(command: &Command, by: Option<Delete>) -> Option<Command> {
-    let Expects::Compound(parts) = &command.expects else { return None };
+    let Purpose::Delete { token, owed, .. } = &command.purpose else { return None };
     let mut words = command.words();
-    if !parts.is_delete() || words.next() == by.map(|by| by.name().as_bytes()) {
-        return None;
-    }
-    let (key, mut value) = (words.next()?, words.next()?);
-    if command.words().next() == Some(Delete::Ex.name().as_bytes()) {
-        value = words.next()?;
-    }
-    let key = String::from_utf8_lossy(key).into_owned();
-    let other = match (by, &command.purpose) {
-        (Some(by), _) => {
-            Command { bytes: delete(by, &key, value, parts.echo()), ..command.clone() }
+    let key = match &command.expects {
+        Expects::Compound(parts) if parts.is_delete() => {
+            let name = words.next();
+            words.next().filter(|_| name != by.map(|by| by.name().as_bytes()))?
         }
-        (None, Purpose::Delete { token, owed, .. }) => {
-            let (keys, fences) = ([key].into(), Arc::default());
-            release_script(&Claim { keys, fences, token: Arc::clone(token) }, *owed, None)
-        }
+        // A script for several keys, or for keys that remain, has no other form.
+        Expects::Token(_) if by.is_some() => match words.collect::<Vec<_>>()[..] {
+            [_, _, b"1", key, _] => key,
+            _ => return None,
+        },
         _ => return None,
+    };
+    let keys = [String::from_utf8_lossy(key).into_owned()].into();
+    let claim = Claim { keys, fences: Arc::default(), token: Arc::clone(token) };
+    let other = match by {
+        Some(by) => release(&claim, *owed, by),
+        None => release_script(&claim, *owed, None),
     };
     Some(Command { purpose: command.purpose.clone(), untracked: command.untracked, ..other })
 }

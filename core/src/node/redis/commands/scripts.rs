@@ -21,22 +21,6 @@ use crate::node::{Claim, Fencing, VoteParams};
 use once_cell::race::OnceBox;
 use redis::Script as Digest;
 
-/// The reply timeout of commands whose callers have no deadline. A server may be silent for that long.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(1);
-
-/// Builds the call of a script. The reply ends with the echo.
-///
-/// A proxy that loses one reply shifts all later ones. Without the echo, a round could count another round's grant.
-pub(crate) fn script_call(
-    call: RequestBuffer,
-    echo: Arc<str>,
-    purpose: Purpose,
-    timeout: Duration,
-) -> Command {
-    let (bytes, expects) = (call.bytes(), Expects::Echo(echo));
-    Command { bytes, expects, purpose, timeout, untracked: false }
-}
-
 /// Builds the attempt to acquire one key without fencing, which needs no script. It consists of a `SET NX` and a read
 /// of the owner. The read also makes the server track the key, which must happen after the write.
 ///
@@ -51,13 +35,8 @@ pub(crate) fn attempt(claim: &Claim, params: VoteParams) -> Command {
     // One byte more than a token has, so that a longer value is recognized as foreign.
     both.packed(b"*4\r\n$8\r\nGETRANGE\r\n").word(key).packed(b"$1\r\n0\r\n");
     both.number(claim.token.len() as u64);
-    Command {
-        bytes: both.bytes(),
-        expects: Expects::Owner,
-        purpose: vote(claim, params, false),
-        timeout: params.timeout,
-        untracked: false,
-    }
+    let command = Command::new(both.bytes(), Expects::Owner, vote(claim, params, false));
+    Command { timeout: params.timeout, ..command }
 }
 
 /// Builds the acquire script, which acquires all keys or none. It supports fencing, and reports which keys are held.
@@ -75,9 +54,10 @@ pub(crate) fn acquire_script(claim: &Claim, params: VoteParams, sent: bool) -> C
         call.number(proposed).number(least).number(micros(SLACK));
     }
     let token = Arc::clone(&claim.token);
-    let call = script_call(call, Arc::clone(&token), vote(claim, params, sent), params.timeout);
     // With fencing the token alone is not a grant, because the fencing token is missing.
-    if fence.is_some() { call } else { Command { expects: Expects::Token(token), ..call } }
+    let expects = if fence.is_some() { Expects::Echo(token) } else { Expects::Token(token) };
+    let command = Command::new(call.bytes(), expects, vote(claim, params, sent));
+    Command { timeout: params.timeout, ..command }
 }
 
 /// Returns the purpose of a vote. Both kinds may have set the token on a key when the connection breaks.
@@ -96,8 +76,7 @@ pub(crate) fn release_script(claim: &Claim, owed: Duration, stay: Option<Duratio
     }
     let token = Arc::clone(&claim.token);
     let purpose = Purpose::Delete { token: Arc::clone(&token), owed, until: None };
-    let call = script_call(call, Arc::clone(&token), purpose, TIMEOUT);
-    Command { expects: Expects::Token(token), ..call }
+    Command::new(call.bytes(), Expects::Token(token), purpose)
 }
 
 /// Returns the keys of a script: the lock keys, followed by the fence keys with fencing.
@@ -131,9 +110,8 @@ pub(crate) fn extend_script(claim: &Claim, params: VoteParams, durable: bool) ->
     if let Some(fence) = fence {
         call.number(fence);
     }
-    let token = Arc::clone(&claim.token);
-    let call = script_call(call, Arc::clone(&token), keep(params), params.timeout);
-    Command { expects: Expects::Token(token), ..call }
+    let expects = Expects::Token(Arc::clone(&claim.token));
+    Command { timeout: params.timeout, ..Command::new(call.bytes(), expects, keep(params)) }
 }
 
 /// Returns the purpose of an extend. A check does not need replicas or disks.
@@ -144,7 +122,8 @@ pub(crate) fn keep(params: VoteParams) -> Purpose {
 /// Builds the script that reads the holder of a key. The key is not tracked, because no caller waits for its change.
 pub(crate) fn inspect_script(key: &str) -> Command {
     let call = scripts()[INSPECT].on(&[key.to_owned()], 0);
-    Command { untracked: true, ..script_call(call, key.into(), Purpose::Plain, TIMEOUT) }
+    let command = Command::new(call.bytes(), Expects::Echo(key.into()), Purpose::Plain);
+    Command { untracked: true, ..command }
 }
 
 /// Builds a `PING`. Any reply to it means that all earlier commands have their replies, even if `PING` is not allowed.
@@ -154,13 +133,7 @@ pub(crate) fn ping() -> Command {
 
 /// Builds a command with any reply and the default timeout.
 pub(crate) fn plain(command: &Cmd, purpose: Purpose) -> Command {
-    Command {
-        bytes: command.get_packed_command(),
-        expects: Expects::Anything,
-        purpose,
-        timeout: TIMEOUT,
-        untracked: false,
-    }
+    Command::new(command.get_packed_command(), Expects::Anything, purpose)
 }
 
 /// A script and its digest.

@@ -63,7 +63,8 @@ impl Purpose {
 pub(crate) enum Expects {
     /// Any reply, because no caller reads it.
     Anything,
-    /// A reply that ends with this text.
+    /// A reply that ends with this text. A proxy that loses one reply shifts all later ones. Without the echo, a round
+    /// could count another round's grant.
     Echo(Arc<str>),
     /// Either such a reply, or this token alone if all keys were ours.
     Token(Arc<str>),
@@ -99,7 +100,15 @@ pub(crate) struct Command {
     pub(crate) untracked: bool,
 }
 
+/// The reply timeout of commands whose callers have no deadline. A server may be silent for that long.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(1);
+
 impl Command {
+    /// Creates a command with the default timeout, for keys that the server may track.
+    pub(crate) fn new(bytes: Vec<u8>, expects: Expects, purpose: Purpose) -> Self {
+        Self { bytes, expects, purpose, timeout: TIMEOUT, untracked: false }
+    }
+
     /// Returns the first key, whose slot is that of all keys. `None` without keys.
     ///
     /// It is parsed from the bytes, because it is rarely needed and would take memory in each command.

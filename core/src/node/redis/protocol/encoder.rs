@@ -254,12 +254,13 @@ impl Encoder {
         let Some(time) = self.confirm.due(&now) else { return };
         let wanted = self.confirm.wanted;
         let request = Command {
-            bytes: wanted.question(time).get_packed_command(),
-            expects: Expects::Durable(wanted),
-            purpose: Purpose::Confirm,
             // The server may be silent for the whole time of the request.
             timeout: time + SILENCE,
-            untracked: false,
+            ..Command::new(
+                wanted.question(time).get_packed_command(),
+                Expects::Durable(wanted),
+                Purpose::Confirm,
+            )
         };
         self.send(InFlight::unheard(request), now(), expected);
     }

@@ -192,8 +192,11 @@ impl Decoder {
             }
             self.pending.link.delete_answered();
         }
-        if let Some(next) = leads_to(&in_flight, &value) {
-            self.followups.push(Followup::Send(in_flight.followed_by(next)));
+        if let Purpose::Keep(Some(second)) = &in_flight.command.purpose
+            && may_grant(&in_flight, &value)
+        {
+            let second = Command::clone(second);
+            self.followups.push(Followup::Send(in_flight.followed_by(second)));
             return;
         }
         match (&in_flight.command.purpose, self.unkilled) {
@@ -252,14 +255,6 @@ fn may_grant(in_flight: &InFlight, value: &Value) -> bool {
         Value::BulkString(_) if matches!(in_flight.command.expects, Expects::Token(_)) => true,
         // The owner, if the preceding `SET` succeeded.
         _ => in_flight.set == Some(true),
-    }
-}
-
-/// Returns the follow-up command for the same caller, if any.
-fn leads_to(in_flight: &InFlight, value: &Value) -> Option<Command> {
-    match &in_flight.command.purpose {
-        Purpose::Keep(longer) if may_grant(in_flight, value) => longer.as_deref().cloned(),
-        _ => None,
     }
 }
 
