@@ -198,7 +198,7 @@ async fn force_release_deletes_only_the_value_it_saw() {
     assert!(redlock.lock("job").inspect().await.unwrap().held);
     scriptless.set("lock:long", &"x".repeat(2000), millis(10_000));
     let error = redlock.force_release("long").await.unwrap_err();
-    assert!(error.to_string().contains("more than one kilobyte"), "{error}");
+    assert!(error.to_string().contains("not a token"), "{error}");
     assert!(scriptless.get("lock:long").is_some());
     assert!(redlock.force_release("job").await.unwrap());
     assert_eq!((scriptless.get("lock:job"), scriptless.count("DEL")), (None, 0));

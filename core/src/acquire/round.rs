@@ -15,7 +15,9 @@ use crate::clock::{Clock, Instant};
 use crate::drivers;
 use crate::error::NodeState;
 use crate::lease::{ExtendRound, Lease, Leases, State};
-use crate::node::{Claim, Expect, Fault, Fencing, IMPOSSIBLE, Reply, Taken, Vote, VoteParams};
+use crate::node::{
+    Claim, Expect, Fault, Fencing, IMPOSSIBLE, ReleaseMode, Reply, Taken, Vote, VoteParams,
+};
 use crate::quorum::{Collect, Nodes, Until, Validity};
 use crate::telemetry::Throttle;
 
@@ -282,7 +284,7 @@ impl Drop for VoteRound {
             if !matches!(vote, Some(Ok(Vote::Held(..)))) {
                 // The call sends the delete without waiting for a reply. If it cannot be sent now, it stays a pending
                 // delete.
-                drop(node.release(&self.claim, self.params.ttl));
+                drop(node.release(&self.claim, self.params.ttl, ReleaseMode::Delete));
             }
         }
         drivers::flush();

@@ -13,7 +13,9 @@ use crate::clock::{Clock, Instant, Sleep};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lease::Lease;
 use crate::lock::options::Options;
-use crate::node::{Claim, Extension, Fault, Holder, Node, Reply, Taken, Vote, VoteParams};
+use crate::node::{
+    Claim, Extension, Fault, Holder, Node, ReleaseMode, Reply, Taken, Vote, VoteParams,
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -70,19 +72,11 @@ impl Node for Scripted {
         Box::pin(pending())
     }
 
-    fn release(&self, _claim: &Claim, _owed: Duration) -> Reply<bool> {
-        Box::pin(ready(Ok(true)))
-    }
-
-    fn shorten(&self, _claim: &Claim, _owed: Duration, _stay: Duration) -> Reply<bool> {
+    fn release(&self, _claim: &Claim, _owed: Duration, _how: ReleaseMode) -> Reply<bool> {
         Box::pin(ready(Ok(true)))
     }
 
     fn inspect(&self, _key: &str) -> Reply<Option<Holder>> {
-        Box::pin(pending())
-    }
-
-    fn force_release(&self, _keys: &[String]) -> Reply<bool> {
         Box::pin(pending())
     }
 }

@@ -19,16 +19,16 @@ use tokio::sync::Notify;
 use crate::acquire::{Acquirer, Request, acquire, attach, try_acquire};
 use crate::client::config::Config;
 use crate::clock::Clock;
-use crate::error::{Error, LossReason, NodeState, Result, seconds};
+use crate::error::{Error, LossReason, Result, seconds};
 use crate::fairness::Fairness;
 use crate::lease::{Lease, Leases, Owner, Registry, State, monitor};
 use crate::lock::options::LONG_TTL;
-use crate::lock::{Inspection, inspection};
+use crate::lock::{Inspection, force_release, inspection};
 use crate::node::{
     Address, Changes, Claim, ClusterNode, KEPT_PREFIX, MemoryNode, Needs, Node, RedisNode, RunIds,
     Target, Watch,
 };
-use crate::quorum::{Collect, Nodes, Until};
+use crate::quorum::Nodes;
 use crate::runtime::{Made, PerProcess, background};
 use crate::telemetry::{Counts, Logged, Stats, Throttle, log, metrics};
 
@@ -182,24 +182,11 @@ impl Engine {
     }
 
     /// Deletes the keys regardless of their owner. Returns true if at least one existed.
-    ///
-    /// Every reply counts as granted, because a quorum without the key is all that matters.
     pub(crate) async fn force_release(&self, request: &Request) -> Result<bool> {
         let running = self.start(self.is_open(), request)?;
-        let (nodes, timeout) = (&running.leases().nodes, request.node_timeout());
-        let released = async {
-            if let Err(votes) = nodes.connect(&request.keys).await {
-                return Err(request.unavailable(nodes.report(&votes, nodes.connect_timeout), None));
-            }
-            let replies = nodes.list.iter().map(|node| node.force_release(&request.keys));
-            let mut votes = Collect::new(replies, |_| NodeState::Granted);
-            votes.until(Until::Decided, &*nodes.clock, nodes.clock.now() + timeout).await;
-            if !votes.tally.met() {
-                return Err(request.unavailable(nodes.report(&votes, timeout), None));
-            }
-            Ok(votes.answers.iter().flatten().flatten().any(|deleted| *deleted))
-        };
-        in_own_process(request, released).await
+        let Leases { nodes, watch, .. } = &**running.leases();
+        let deleted = force_release(nodes, &request.keys, request.node_timeout(), watch);
+        in_own_process(request, deleted.map_err(|nodes| request.unavailable(nodes, None))).await
     }
 
     /// Closes the client: new commands fail, and every lease is lost.

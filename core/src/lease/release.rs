@@ -11,6 +11,7 @@ use std::time::Duration;
 use super::state::{Phase, State, Status};
 use crate::clock::Instant;
 use crate::error::{Error, LossReason, Result};
+use crate::node::ReleaseMode;
 use crate::quorum::{Collect, Until, drift};
 use crate::telemetry::log::LogContext;
 use crate::telemetry::{Spans, log, metrics};
@@ -94,11 +95,12 @@ fn send_deletes(
     tell();
     // The keys of a lost lease are probably gone. A server with client tracking would remember the absent keys.
     let (leases, claim) = (&state.leases, &state.params.claim);
-    let deletes = if stay.is_zero() {
-        leases.nodes.release(claim, owed, !held)
-    } else {
-        leases.nodes.shorten(claim, owed, stay)
+    let how = match (stay.is_zero(), held) {
+        (false, _) => ReleaseMode::Stay(stay),
+        (true, true) => ReleaseMode::Delete,
+        (true, false) => ReleaseMode::DeleteLate,
     };
+    let deletes = leases.nodes.release(claim, owed, how);
     // A local waiter that tries now sends its request after the delete on the same connections. It then learns how long
     // the keys stay.
     state.keys().iter().for_each(|key| leases.watch.wake(key));

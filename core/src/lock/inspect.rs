@@ -1,13 +1,17 @@
-//! Reports the holder of a key, according to each node.
+//! Reports the holder of a key, according to each node, and deletes the keys of any holder.
 //!
-//! It only reads: it changes nothing on a node and does not affect acquires.
+//! An inspection changes nothing on a node and does not affect acquires.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
+
 use crate::error::{NodeReport, NodeState};
-use crate::node::{Fault, Holder, KEPT_PREFIX, Node};
+use crate::node::{
+    Claim, Fault, Holder, KEPT_PREFIX, MAX_INSPECTED, Node, ReleaseMode, Reply, Watch,
+};
 use crate::quorum::{Collect, Nodes, Until};
 use crate::text::escaped;
 
@@ -97,6 +101,57 @@ pub(crate) async fn inspection(
         inspection.nodes.extend(answers.map(|(node, answer)| word(node, &key, answer)));
     }
     Ok(inspection)
+}
+
+/// Deletes the keys regardless of their owner. Returns true if at least one existed.
+///
+/// Every reply counts as granted, because a quorum without the key is all that matters. Waits for every node, because a
+/// node gets its deletes only after its replies.
+pub(crate) async fn force_release(
+    nodes: &Nodes,
+    keys: &Arc<[String]>,
+    timeout: Duration,
+    watch: &Arc<Watch>,
+) -> Result<bool, Vec<NodeReport>> {
+    if let Err(votes) = nodes.connect(keys).await {
+        return Err(nodes.report(&votes, nodes.connect_timeout));
+    }
+    let deadline = nodes.clock.now() + timeout;
+    let replies = nodes.list.iter().map(|node| delete_any(node, keys, watch));
+    let mut votes = Collect::new(replies, |_| NodeState::Granted);
+    votes.until(Until::Complete, &*nodes.clock, deadline).await;
+    if !votes.tally.met() {
+        votes.count_silence();
+        return Err(nodes.report(&votes, timeout));
+    }
+    Ok(votes.answers.iter().flatten().flatten().any(|deleted| *deleted))
+}
+
+/// Reads each key's owner and deletes the keys of these owners. Returns true if there was one.
+///
+/// A delete names the owner that was read. However late it arrives, it deletes no lock of another owner.
+fn delete_any(node: &Arc<dyn Node>, keys: &Arc<[String]>, watch: &Arc<Watch>) -> Reply<bool> {
+    let (node, keys, watch) = (Arc::clone(node), Arc::clone(keys), Arc::clone(watch));
+    let holders = join_all(keys.iter().map(|key| node.inspect(key)));
+    Box::pin(async move {
+        let mut deletes = Vec::new();
+        for (key, holder) in keys.iter().zip(holders.await) {
+            let Some(Holder { token, remaining }) = holder? else { continue };
+            if token.len() >= MAX_INSPECTED || token.contains(char::REPLACEMENT_CHARACTER) {
+                return Err(Fault::unsupported(
+                    "the key has a value that is not a token, so it is not a lock. Delete it manually",
+                ));
+            }
+            let (keys, fences) = ([key.clone()].into(), Arc::default());
+            let claim = Claim { keys, fences, token: token.into() };
+            deletes.push(node.release(&claim, remaining.unwrap_or_default(), ReleaseMode::Delete));
+        }
+        // A node does not notify the client that deletes. Commands that are sent now follow the deletes.
+        watch.changed_keys(&keys);
+        let there = !deletes.is_empty();
+        join_all(deletes).await.into_iter().try_for_each(|deleted| deleted.map(drop))?;
+        Ok(there)
+    })
 }
 
 /// The remaining time of the token that a quorum of nodes has, and whether only `min_hold` keeps it.

@@ -22,8 +22,8 @@ use crate::node::Claim;
 use names::{check_lock_key, check_names, fence_key};
 use options::Options;
 
-pub(crate) use inspect::inspection;
 pub use inspect::{Inspection, NodeInspection};
+pub(crate) use inspect::{force_release, inspection};
 pub use names::Names;
 
 /// A lock on one name or several, with its options.

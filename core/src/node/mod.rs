@@ -43,11 +43,14 @@ pub(crate) use redis::{
 #[cfg(test)]
 pub(crate) use redis::{
     ConfirmRequests, HeldGrants, Map, Member, Purpose, Redirects, Ruling, ServerAddress, follow,
-    is_forwarded, is_immediate, redirect_pause, rested, ruling,
+    is_forwarded, redirect_pause, ruling,
 };
 pub use redis::{Pem, TlsOptions};
 pub(crate) use slots::{SLOTS, hash_tag, several_slots, slot};
-pub(crate) use vote::{Claim, Expect, Extension, Holder, KEPT_PREFIX, Taken, Vote, VoteParams};
+pub(crate) use vote::{
+    Claim, Expect, Extension, Holder, KEPT_PREFIX, MAX_INSPECTED, ReleaseMode, Taken, Vote,
+    VoteParams,
+};
 pub(crate) use watch::Watch;
 
 /// The pending reply to a command. The command was sent when the method returned. Dropping the reply does not cancel
@@ -108,30 +111,15 @@ pub(crate) trait Node: Send + Sync {
     /// fencing it also keeps the fencing token from expiring.
     fn extend(&self, claim: &Claim, params: VoteParams) -> Reply<Extension>;
 
-    /// Deletes the claim's keys if it still owns them. The keys live for at most the given time.
+    /// Deletes the claim's keys if it still owns them, or lets them stay for a while. They live for at most the time `owed`
+    /// before that. Sending this twice is safe, however late it arrives.
     ///
     /// If the connection breaks first, the delete becomes pending and is sent over the next one. After the
     /// client is dropped, a node without a connection keeps the delete for that time only.
-    fn release(&self, claim: &Claim, owed: Duration) -> Reply<bool>;
-
-    /// Does the same as [`Node::release`], for keys that have probably expired. The server need not track them.
-    ///
-    /// A server that tracks reads remembers absent keys until they are written.
-    fn release_late(&self, claim: &Claim, owed: Duration) -> Reply<bool> {
-        self.release(claim, owed)
-    }
-
-    /// Limits the TTL of the claim's keys to `stay` if it still owns them. This is the [`Node::release`] of keys that
-    /// remain for that long. Sending it twice is safe, however late it arrives.
-    fn shorten(&self, claim: &Claim, owed: Duration, stay: Duration) -> Reply<bool>;
+    fn release(&self, claim: &Claim, owed: Duration, how: ReleaseMode) -> Reply<bool>;
 
     /// Returns the holder of the key, if it is held. Reads only, without any effect on waiters and holders.
     fn inspect(&self, key: &str) -> Reply<Option<Holder>>;
-
-    /// Deletes the keys regardless of their owner. Returns true if at least one existed.
-    ///
-    /// It carries no token and deletes whichever lock exists when it arrives. Therefore it must not arrive late.
-    fn force_release(&self, keys: &[String]) -> Reply<bool>;
 
     /// Returns how many connections replaced an earlier one.
     fn reconnects(&self) -> u64 {

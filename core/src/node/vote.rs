@@ -139,10 +139,24 @@ pub(crate) enum Extension {
     Taken,
 }
 
+/// What a release does with the claim's keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReleaseMode {
+    Delete,
+    /// Deletes them, but they have probably expired. A server that tracks reads would remember absent keys until they
+    /// are written, so it need not track these.
+    DeleteLate,
+    /// Limits their TTL to this, and removes their owner.
+    Stay(Duration),
+}
+
+/// How many bytes of a value an inspection reads. Tokens are shorter.
+pub(crate) const MAX_INSPECTED: usize = 64;
+
 /// The holder of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Holder {
-    /// The value of the key. With the prefix [`KEPT_PREFIX`], the key has no holder.
+    /// The first [`MAX_INSPECTED`] bytes of the key's value. With the prefix [`KEPT_PREFIX`], the key has no holder.
     pub(crate) token: String,
     /// The remaining time by the node's own clock when it replied, or `None` without a known end.
     pub(crate) remaining: Option<Duration>,

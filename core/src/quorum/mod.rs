@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::error::{ErrorKind, NodeReport, NodeState, seconds};
-use crate::node::{Claim, Extension, Fault, Node, Remedy, Reply, VoteParams};
+use crate::node::{Claim, Extension, Fault, Node, ReleaseMode, Remedy, Reply, VoteParams};
 use crate::text::{spelled, spelled_time};
 
 pub(crate) use collect::{Collect, Until};
@@ -44,18 +44,9 @@ impl Nodes {
         })
     }
 
-    /// Sends a release to every node immediately. `late` means that the keys have probably expired.
-    pub(crate) fn release(&self, claim: &Claim, owed: Duration, late: bool) -> Collect<bool> {
-        let release = |node: &Arc<dyn Node>| {
-            if late { node.release_late(claim, owed) } else { node.release(claim, owed) }
-        };
-        collect_releases(self.list.iter().map(release))
-    }
-
-    /// Limits the remaining time of the keys to `stay` on every node. This is the release of a lock whose keys stay for
-    /// that long.
-    pub(crate) fn shorten(&self, claim: &Claim, owed: Duration, stay: Duration) -> Collect<bool> {
-        collect_releases(self.list.iter().map(|node| node.shorten(claim, owed, stay)))
+    /// Sends a release to every node immediately.
+    pub(crate) fn release(&self, claim: &Claim, owed: Duration, how: ReleaseMode) -> Collect<bool> {
+        collect_releases(self.list.iter().map(|node| node.release(claim, owed, how)))
     }
 
     /// Returns the first permanent error, if enough nodes have one to prevent a quorum.

@@ -12,8 +12,8 @@ use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 use super::{
-    Claim, Extension, Fault, Fencing, Holder, KEPT_PREFIX, Node, Outage, Reply, Taken, Vote,
-    VoteParams, Watch,
+    Claim, Extension, Fault, Fencing, Holder, KEPT_PREFIX, Node, Outage, ReleaseMode, Reply, Taken,
+    Vote, VoteParams, Watch,
 };
 use crate::clock::{Clock, Instant};
 pub(crate) use store::Memory;
@@ -148,36 +148,24 @@ impl Node for MemoryNode {
         })
     }
 
-    fn release(&self, claim: &Claim, _owed: Duration) -> Reply<bool> {
+    fn release(&self, claim: &Claim, _owed: Duration, how: ReleaseMode) -> Reply<bool> {
         self.answer(|| {
-            let deleted = self.run(&*claim.keys, |keys, _| {
+            let released = self.run(&*claim.keys, |keys, now| {
                 let ours = |key: &&String| keys.get(*key).is_some_and(|e| *e.token == *claim.token);
-                // Deletes each key that the claim still owns.
-                let deleted: Vec<String> = claim.keys.iter().filter(ours).cloned().collect();
-                deleted.iter().for_each(|key| drop(keys.remove(key)));
-                deleted
-            });
-            // After the keys are free, and without their lock.
-            self.tell(&deleted);
-            deleted.len() == claim.keys.len()
-        })
-    }
-
-    fn shorten(&self, claim: &Claim, _owed: Duration, stay: Duration) -> Reply<bool> {
-        self.answer(|| {
-            let shortened = self.run(&*claim.keys, |keys, now| {
-                let mut shortened = Vec::new();
-                for key in claim.keys.iter() {
-                    if let Some(entry) = keys.get_mut(key).filter(|e| *e.token == *claim.token) {
-                        entry.expires = entry.expires.min(now + stay);
-                        entry.token = claim.kept();
-                        shortened.push(key.clone());
+                // Each key that the claim still owns.
+                let released: Vec<String> = claim.keys.iter().filter(ours).cloned().collect();
+                for key in &released {
+                    let entry = keys.remove(key);
+                    if let (ReleaseMode::Stay(stay), Some(Entry { expires, .. })) = (how, entry) {
+                        let expires = expires.min(now + stay);
+                        keys.insert(key.clone(), Entry { token: claim.kept(), expires });
                     }
                 }
-                shortened
+                released
             });
-            self.tell(&shortened);
-            shortened.len() == claim.keys.len()
+            // After the keys are free, and without their lock.
+            self.tell(&released);
+            released.len() == claim.keys.len()
         })
     }
 
@@ -190,18 +178,6 @@ impl Node for MemoryNode {
                     remaining: Some(entry.expires.since(now)),
                 })
             })
-        })
-    }
-
-    fn force_release(&self, names: &[String]) -> Reply<bool> {
-        self.answer(|| {
-            let deleted = self.run(names, |keys, _| {
-                names.iter().filter(|key| keys.remove(*key).is_some()).count()
-            });
-            self.tell(names);
-            // A forced delete also affects this client's own leases, so they are notified too.
-            self.watch.changed_keys(names);
-            deleted > 0
         })
     }
 }

@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::commands::scriptless::Delete;
 use crate::clock::Instant;
 use crate::node::{Fault, Outage};
 use crate::text::spelled;
@@ -53,9 +52,6 @@ pub(super) struct Link {
     long_values: AtomicBool,
     /// The number of connections so far.
     opened: AtomicU64,
-    /// How the server deletes without a script: the position in [`Delete::ALL`], counted from 1, or 0. Not under the mutex,
-    /// because a forked child that rolls back a call of its parent reads it.
-    deletes_by: AtomicUsize,
     state: Mutex<State>,
     /// The outage log of the server.
     pub(super) outage: Outage,
@@ -121,12 +117,6 @@ impl Link {
     /// Records that such a value was read.
     pub(super) fn has_read_long_values(&self) {
         self.long_values.store(true, Ordering::Relaxed);
-    }
-
-    /// Returns how the last server deletes without a script, if that is used.
-    pub(super) fn deletes_by(&self) -> Option<Delete> {
-        let by = self.deletes_by.load(Ordering::Relaxed);
-        Delete::ALL.get(by.checked_sub(1)?).copied()
     }
 
     /// Returns why the server currently takes no first vote, if so. `slot` is that of the vote's keys.
@@ -217,12 +207,10 @@ impl Link {
     }
 
     /// Records a new connection.
-    pub(super) fn opened(&self, pushes: bool, deletes_by: Option<Delete>, votes_from: VotesFrom) {
+    pub(super) fn opened(&self, pushes: bool, votes_from: VotesFrom) {
         self.opened.fetch_add(1, Ordering::Relaxed);
         self.open.store(true, Ordering::Relaxed);
         self.pushes.store(pushes, Ordering::Relaxed);
-        let by = Delete::ALL.iter().position(|known| Some(*known) == deletes_by);
-        self.deletes_by.store(by.map_or(0, |by| by + 1), Ordering::Relaxed);
         self.set_votes_from(votes_from);
     }
 

@@ -40,8 +40,8 @@ use redis::Value;
 use tokio::sync::oneshot;
 
 use super::{
-    Claim, Expect, Extension, Fault, Fencing, Holder, Node, Outage, Reply, Vote, VoteParams, Watch,
-    slot,
+    Claim, Expect, Extension, Fault, Fencing, Holder, Node, Outage, ReleaseMode, Reply, Vote,
+    VoteParams, Watch, slot,
 };
 use crate::clock::{Clock, Instant};
 use crate::drivers::RuntimeDriver;
@@ -107,7 +107,7 @@ impl RedisNode {
     fn leading_to(queue: Queue, target: &Target, clock: Arc<dyn Clock>) -> Self {
         let (url, route, link) =
             (target.url.clone(), Arc::new(target.route.clone()), Arc::default());
-        let dialect = Dialect::of(&target.needs, &link);
+        let dialect = Dialect::of(&target.needs);
         Self { url, route, queue, link, clock, dialect }
     }
 
@@ -124,7 +124,7 @@ impl RedisNode {
             if cheap { attempt(claim, params) } else { self.dialect.acquire(claim, params, false) };
         let answer = send(&self.queue, first);
         let followed = cheap || self.dialect.without_scripts();
-        let next = followed.then(|| (self.queue.clone(), self.dialect.clone(), claim.clone()));
+        let next = followed.then(|| (self.queue.clone(), self.dialect, claim.clone()));
         let route = Arc::clone(&self.route);
         async move {
             let vote = async {
@@ -230,31 +230,12 @@ impl Node for RedisNode {
         )
     }
 
-    fn release(&self, claim: &Claim, owed: Duration) -> Reply<bool> {
-        Box::pin(self.ask(self.dialect.delete(claim, owed), reply::released))
-    }
-
-    fn release_late(&self, claim: &Claim, owed: Duration) -> Reply<bool> {
-        // A server would track an absent key that was read.
-        Box::pin(
-            self.ask(
-                Command { untracked: true, ..self.dialect.delete(claim, owed) },
-                reply::released,
-            ),
-        )
-    }
-
-    fn shorten(&self, claim: &Claim, owed: Duration, stay: Duration) -> Reply<bool> {
-        Box::pin(self.ask(self.dialect.shorten(claim, owed, stay), reply::released))
+    fn release(&self, claim: &Claim, owed: Duration, how: ReleaseMode) -> Reply<bool> {
+        Box::pin(self.ask(self.dialect.release(claim, owed, how), reply::released))
     }
 
     fn inspect(&self, key: &str) -> Reply<Option<Holder>> {
         Box::pin(self.ask(self.dialect.inspect(key), reply::holder))
-    }
-
-    fn force_release(&self, keys: &[String]) -> Reply<bool> {
-        let (command, read) = self.dialect.force(keys);
-        Box::pin(self.ask(command, read))
     }
 
     fn reconnects(&self) -> u64 {

@@ -199,6 +199,6 @@ impl World {
 }
 
 /// A client that deletes one token more often than this within 100 ms breaks a promise.
-const STORM: u32 = 100;
+const STORM: u32 = 50;
 /// A connection with open requests is closed after this time without a received byte.
 const SILENCE: Time = 1_200 * MS;

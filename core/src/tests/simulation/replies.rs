@@ -68,7 +68,7 @@ impl World {
                 if let Some(claim) = request.keeps().filter(|_| down && request.is_first()) {
                     link.unsent.insert(Arc::clone(&claim.token));
                 }
-                self.send_to_cluster(client, node, ClusterMessage::Redirect(redirect));
+                self.send_to_cluster(client, node, ClusterMessage::Redirected(None, redirect));
                 let fault =
                     if down { Fault::new("the cluster is down") } else { Fault::redirect() };
                 let _ = open.answer.send(Err(fault));
@@ -79,7 +79,11 @@ impl World {
                 let _ = open.answer.send(Err(Fault::new("the cluster is down")));
             }
             (Answer::Sent(redirect), _) => {
-                self.send_to_cluster(client, node, ClusterMessage::Redirected(open, redirect));
+                self.send_to_cluster(
+                    client,
+                    node,
+                    ClusterMessage::Redirected(Some(open), redirect),
+                );
             }
             (Answer::Slots(owner, epoch), Request::Slots { discovery }) => {
                 self.reported(client, node, *discovery, (owner, epoch));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::node::{Claim, Extension, Fencing, Vote};
+use crate::node::{Claim, Extension, Fencing, Holder, Vote};
 
 /// A request.
 #[derive(Clone, Debug)]
@@ -42,9 +42,9 @@ pub(super) enum Request {
     Slots {
         discovery: u64,
     },
-    /// Deletes the keys, regardless of their owner.
-    Force {
-        keys: Vec<String>,
+    /// Reads the owner of the key.
+    Inspect {
+        key: String,
     },
 }
 
@@ -66,7 +66,7 @@ impl Request {
             | Self::Acquire { claim, .. }
             | Self::Extend { claim, .. } => Some(claim),
             Self::Release { .. }
-            | Self::Force { .. }
+            | Self::Inspect { .. }
             | Self::Wait { .. }
             | Self::Asking(_)
             | Self::Slots { .. } => None,
@@ -89,6 +89,7 @@ pub(super) enum Answer {
     Vote(Vote),
     Extension(Extension),
     Released(bool),
+    Holder(Option<Holder>),
     /// A redirect to another server.
     Sent(Redirect),
     /// The owner of the slot, and the epoch of that assignment.

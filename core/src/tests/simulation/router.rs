@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use crate::clock::Instant;
 use crate::node::{
-    Change, Fault, Map, Member, Purpose, Redirects, Ruling, ServerAddress, is_immediate,
-    redirect_pause, rested, ruling,
+    Change, Fault, Map, Member, Purpose, Redirects, Ruling, ServerAddress, redirect_pause, ruling,
 };
 
 use super::clock::Time;
@@ -21,13 +20,12 @@ use super::world::{Event, MS, World};
 
 /// A message from a connection to its cluster task.
 pub(super) enum ClusterMessage {
-    Redirected(Open, Redirect),
-    Redirect(Redirect),
+    Redirected(Option<Open>, Redirect),
     PendingDelete(ForwardedDelete),
     /// A connection was closed or opened.
     ConnectionChanged,
-    /// A request whose delay is over.
-    Delayed(Open, Duration),
+    /// A request whose delay is over, for this server or the owner of the slot.
+    Delayed(Open, Option<usize>, Duration),
 }
 
 /// A pending delete for the slot's owner.
@@ -103,7 +101,7 @@ impl World {
     pub(super) fn send_to_cluster(&mut self, client: usize, place: usize, message: ClusterMessage) {
         let id = self.new_id();
         let later = match &message {
-            ClusterMessage::Delayed(_, pause) => *pause,
+            ClusterMessage::Delayed(_, _, pause) => *pause,
             _ => Duration::ZERO,
         };
         let Some(cluster) = self.cluster(client, place) else { return };
@@ -119,16 +117,10 @@ impl World {
             Some((from, ClusterMessage::Redirected(open, redirect))) => {
                 self.redirect(client, from, open, redirect);
             }
-            Some((_, ClusterMessage::Delayed(mut open, _))) => {
-                open.redirects.asking = false;
-                rested(&mut open.redirects);
-                let owner = self.owner(client, node);
-                self.send((client, owner), open);
+            Some((_, ClusterMessage::Delayed(open, to, _))) => {
+                let to = to.unwrap_or_else(|| self.owner(client, node));
+                self.send((client, to), open);
             }
-            Some((from, ClusterMessage::Redirect(Redirect::Moved(to)))) => {
-                self.record_move(client, from, to);
-            }
-            Some((_, ClusterMessage::Redirect(Redirect::Down))) => self.refused(client, place),
             Some((_, ClusterMessage::ConnectionChanged)) => {
                 self.start_discovery(client, place, DISCOVERY_INTERVAL);
             }
@@ -145,35 +137,25 @@ impl World {
                     .into_iter()
                     .for_each(|pending_deletes| pending_deletes.push(pending.clone()));
             }
-            Some((_, ClusterMessage::Redirect(_))) | None => {}
+            None => {}
         }
     }
 
-    fn redirect(&mut self, client: usize, from: usize, mut open: Open, redirect: Redirect) {
+    fn redirect(&mut self, client: usize, from: usize, open: Option<Open>, redirect: Redirect) {
+        match redirect {
+            Redirect::Moved(to) => self.record_move(client, from, to),
+            Redirect::Down => self.refused(client, from),
+            Redirect::Ask(_) | Redirect::TryAgain => {}
+        }
+        let Some(mut open) = open else { return };
         let now = self.clocks[client].local(self.now);
         let heard = !open.answer.is_closed();
         let Some(pause) = redirect_pause(&mut open.redirects, &mut open.purpose, heard, now) else {
             return drop(open.answer.send(Err(Fault::new("sent on too long"))));
         };
-        let to = match redirect {
-            Redirect::Moved(to) => {
-                self.record_move(client, from, to);
-                Some(self.owner(client, from % self.nodes()))
-            }
-            Redirect::Ask(to) => {
-                open.redirects.asking = true;
-                Some(to)
-            }
-            Redirect::TryAgain => None,
-            Redirect::Down => {
-                self.refused(client, from);
-                None
-            }
-        };
-        match to {
-            Some(to) if is_immediate(open.redirects) => self.send((client, to), open),
-            _ => self.send_to_cluster(client, from, ClusterMessage::Delayed(open, pause)),
-        }
+        let to = if let Redirect::Ask(to) = redirect { Some(to) } else { None };
+        open.redirects.asking = to.is_some();
+        self.send_to_cluster(client, from, ClusterMessage::Delayed(open, to, pause));
     }
 
     fn record_move(&mut self, client: usize, from: usize, to: usize) {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use crate::node::{Claim, Extension, Fault, Fencing, KEPT_PREFIX, Vote};
+use crate::node::{Claim, Extension, Fault, Fencing, Holder, KEPT_PREFIX, Vote};
 
 use super::clock::Time;
 use super::replicas::{Replica, Waiting};
@@ -141,15 +141,9 @@ impl Server {
             Request::Release { claim, stay } => self.release(claim, *stay, peer, now, &mut pushes),
             // Handled by `World::wait` and the cluster, not here.
             Request::Wait { .. } | Request::Asking(_) | Request::Slots { .. } => Answer::Refused,
-            Request::Force { keys } => {
-                let there: Vec<String> =
-                    keys.iter().filter(|key| self.owner(key).is_some()).cloned().collect();
-                self.keys.retain(|key, _| !there.contains(key));
-                if !there.is_empty() {
-                    self.written(Some(peer));
-                }
-                pushes.extend(self.changed(&there, Some(peer)));
-                Answer::Released(!there.is_empty())
+            Request::Inspect { key } => {
+                let token = self.owner(key).map(str::to_owned);
+                Answer::Holder(token.map(|token| Holder { token, remaining: None }))
             }
         };
         (answer, pushes)

@@ -7,7 +7,8 @@ use tokio::sync::oneshot;
 
 use crate::clock::Instant;
 use crate::node::{
-    Claim, Expect, Extension, Fault, Fencing, Holder, Node, Reply, Vote, VoteParams, follow,
+    Claim, Expect, Extension, Fault, Fencing, Holder, Node, ReleaseMode, Reply, Vote, VoteParams,
+    follow,
 };
 
 use super::clock::ClientClock;
@@ -32,7 +33,7 @@ pub(super) fn short(request: &Request) -> String {
         Request::Asking(inner) => format!("asking {}", short(inner)),
         Request::Slots { .. } => "slots".to_owned(),
         Request::Wait { replicas, time } => format!("wait {replicas} {time:?}"),
-        Request::Force { keys } => format!("force {keys:?}"),
+        Request::Inspect { key } => format!("inspect {key}"),
     }
 }
 
@@ -162,32 +163,20 @@ impl Node for SimulatedNode {
         })
     }
 
-    fn release(&self, claim: &Claim, owed: Duration) -> Reply<bool> {
-        self.shorten(claim, owed, Duration::ZERO)
-    }
-
-    fn shorten(&self, claim: &Claim, owed: Duration, stay: Duration) -> Reply<bool> {
+    fn release(&self, claim: &Claim, owed: Duration, how: ReleaseMode) -> Reply<bool> {
+        let stay = if let ReleaseMode::Stay(stay) = how { stay } else { Duration::ZERO };
         let request = Request::Release { claim: claim.clone(), stay };
         self.ask(request, Duration::ZERO, owed, |answer| {
             if let Answer::Released(ours) = answer { Some(ours) } else { None }
         })
     }
 
-    fn inspect(&self, _key: &str) -> Reply<Option<Holder>> {
-        Box::pin(std::future::ready(Err(Fault::new("not simulated"))))
-    }
-
-    fn force_release(&self, keys: &[String]) -> Reply<bool> {
-        let request = Request::Force { keys: keys.to_vec() };
-        let (timeout, owed) = (Duration::from_secs(1), Duration::ZERO);
-        let reply = self.follow(timeout, move |node| {
-            node.ask(request.clone(), Duration::ZERO, owed, |answer| {
-                if let Answer::Released(there) = answer { Some(there) } else { None }
+    fn inspect(&self, key: &str) -> Reply<Option<Holder>> {
+        let request = Request::Inspect { key: key.to_owned() };
+        self.follow(Duration::from_secs(1), move |node| {
+            node.ask(request.clone(), Duration::ZERO, Duration::ZERO, |answer| {
+                if let Answer::Holder(holder) = answer { Some(holder) } else { None }
             })
-        });
-        if let Some(watch) = &self.world.lock().unwrap().watches[self.client] {
-            watch.changed_keys(keys);
-        }
-        reply
+        })
     }
 }

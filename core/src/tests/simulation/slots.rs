@@ -33,7 +33,7 @@ impl Server {
         let expired = self.expire(now);
         debug_assert!(expired.len() < usize::MAX);
         let keys: Vec<&String> = match request {
-            Request::Force { keys } => keys.iter().collect(),
+            Request::Inspect { key } => vec![key],
             Request::Release { claim, .. } => claim.keys.iter().collect(),
             _ => request.keeps()?.keys.iter().chain(request.keeps()?.fences.iter()).collect(),
         };

@@ -22,13 +22,14 @@ use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::oneshot;
 
 use super::commands::reply;
-use super::commands::scripts::TIMEOUT;
+use super::protocol::TIMEOUT;
 use super::queue::queue;
 use crate::clock::{Clock, Instant};
 use crate::drivers::RuntimeDriver;
 use crate::node::redis::{RedisNode, Target, unless_replaced};
 use crate::node::{
-    Claim, Extension, Fault, Holder, Node, Outage, Reply, Vote, VoteParams, Watch, slot,
+    Claim, Extension, Fault, Holder, Node, Outage, ReleaseMode, Reply, Vote, VoteParams, Watch,
+    slot,
 };
 use crate::runtime::background;
 use map::{Map, Member};
@@ -152,26 +153,13 @@ impl Node for ClusterNode {
         })
     }
 
-    fn release(&self, claim: &Claim, owed: Duration) -> Reply<bool> {
-        self.owner(first(&claim.keys)).node.release(claim, owed)
-    }
-
-    fn release_late(&self, claim: &Claim, owed: Duration) -> Reply<bool> {
-        self.owner(first(&claim.keys)).node.release_late(claim, owed)
-    }
-
-    fn shorten(&self, claim: &Claim, owed: Duration, stay: Duration) -> Reply<bool> {
-        self.owner(first(&claim.keys)).node.shorten(claim, owed, stay)
+    fn release(&self, claim: &Claim, owed: Duration, how: ReleaseMode) -> Reply<bool> {
+        self.owner(first(&claim.keys)).node.release(claim, owed, how)
     }
 
     fn inspect(&self, key: &str) -> Reply<Option<Holder>> {
         let same = key.to_owned();
         self.ask(key, TIMEOUT, move |owner| owner.inspect(&same))
-    }
-
-    fn force_release(&self, keys: &[String]) -> Reply<bool> {
-        let all = keys.to_vec();
-        self.ask(first(keys), TIMEOUT, move |owner| owner.force_release(&all))
     }
 
     fn reconnects(&self) -> u64 {
@@ -204,8 +192,6 @@ impl Node for ClusterNode {
 pub(crate) mod simulated {
     pub(crate) use super::super::protocol::Redirects;
     pub(crate) use super::map::{Map, Member};
-    pub(crate) use super::redirects::{
-        ServerAddress, follow, is_forwarded, is_immediate, redirect_pause, rested,
-    };
+    pub(crate) use super::redirects::{ServerAddress, follow, is_forwarded, redirect_pause};
     pub(crate) use super::topology::{Ruling, ruling};
 }

@@ -82,10 +82,8 @@ impl Redirect {
 }
 
 pub(crate) enum ConnectionEvent {
-    /// A command that must continue at another server.
-    Redirected(InFlight, Redirect),
-    /// The owner of a slot, from the reply to a command that its caller sends again.
-    SlotReported(Redirect),
+    /// A redirect, with the command if it must continue at another server. Otherwise its caller sends it again.
+    Redirected(Option<InFlight>, Redirect),
     /// A pending delete and its redirects. It also becomes pending at the next owner of the key.
     DeletePending(Command, Redirects),
     Opened,
@@ -120,14 +118,14 @@ impl ClusterSender {
     }
 }
 
-/// How many servers may redirect a command immediately.
-const MAX_IMMEDIATE_HOPS: u32 = 4;
-/// The time in which the map changes after a redirect.
-const MAP_CHANGE: Duration = Duration::from_millis(1);
-/// The shortest pause of a delete.
-pub(crate) const MIN_PAUSE: Duration = Duration::from_millis(20);
-/// The longest pause.
-const MAX_PAUSE: Duration = Duration::from_secs(1);
+/// The shortest pause, in which the map changes after a redirect, and the longest one.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(1));
+
+/// Returns the pause before a redirected command is sent again. It is as long as the time since the first redirect, so
+/// that a long migration gets few commands, and the views of the servers can converge.
+fn pause(since: Instant, now: Instant) -> Duration {
+    now.since(since).clamp(PAUSE.0, PAUSE.1)
+}
 
 /// Whether the task of the cluster sends the command to another server. `asked` means that the slot is migrating and
 /// `ASK` named the target.
@@ -139,13 +137,12 @@ pub(crate) fn is_forwarded(purpose: &Purpose, asked: bool, redirects: Redirects)
     match purpose {
         Purpose::Delete { .. } => true,
         // An extension creates no key. Forwarded once, because its caller sends it again.
-        Purpose::Keep(_) => asked && redirects.hops == 0,
+        Purpose::Keep(_) => asked && redirects.since.is_none(),
         _ => false,
     }
 }
 
-/// Sends a command again while servers redirect it, for as long as its caller waits. Each pause is as long as the time
-/// since the first redirect, so that a long migration gets few commands.
+/// Sends a command again while servers redirect it, for as long as its caller waits.
 pub(crate) async fn follow<T, R>(
     clock: Arc<dyn Clock>,
     timeout: Duration,
@@ -162,43 +159,30 @@ where
             result => return result,
         };
         let now = clock.now();
-        let so_far = now.since(*since.get_or_insert(now));
-        if so_far >= timeout {
+        let since = *since.get_or_insert(now);
+        if now.since(since) >= timeout {
             return Err(fault);
         }
-        clock.sleep_until(now + so_far.clamp(MAP_CHANGE, MAX_PAUSE)).await;
+        clock.sleep_until(now + pause(since, now)).await;
         reply = send();
     }
 }
 
-/// Returns the pause before a redirected command is sent to a server that has already redirected it. The pause is as
-/// long as the time since the first redirect. `None` drops the command, because the keys of a delete have expired, or
-/// because no caller waits for an extension (`has_caller`).
+/// Returns the pause before the task sends a redirected command to the next server. `None` drops the command, because
+/// the keys of a delete have expired, or because no caller waits for an extension (`has_caller`).
 pub(crate) fn redirect_pause(
     redirects: &mut Redirects,
     purpose: &mut Purpose,
     has_caller: bool,
     now: Instant,
 ) -> Option<Duration> {
-    redirects.hops += 1;
     let since = *redirects.since.get_or_insert(now);
-    let pause = now.since(since).clamp(MIN_PAUSE, MAX_PAUSE);
+    let pause = pause(since, now);
     let Purpose::Delete { owed, until, .. } = purpose else { return has_caller.then_some(pause) };
     // Measured from its first redirect as well. A delete that a frozen server redirected later may be older than every
     // key.
     let until = (*until.get_or_insert(now + *owed)).max(since + *owed);
     (now < until).then_some(pause)
-}
-
-/// Whether a redirected command is sent to the next server immediately. Later ones wait, so that the servers' views can
-/// converge.
-pub(crate) fn is_immediate(redirects: Redirects) -> bool {
-    redirects.hops <= MAX_IMMEDIATE_HOPS
-}
-
-/// Allows one immediate redirect after the pause.
-pub(crate) fn rested(redirects: &mut Redirects) {
-    redirects.hops = MAX_IMMEDIATE_HOPS - 1;
 }
 
 #[cfg(test)]
@@ -227,7 +211,7 @@ mod tests {
         let mut delete = Purpose::Delete { token: "a".into(), owed, until: Some(time(10)) };
         let mut redirects = Redirects::default();
         let mut pause = |now| redirect_pause(&mut redirects, &mut delete, false, time(now));
-        assert_eq!(pause(60), Some(MIN_PAUSE));
+        assert_eq!(pause(60), Some(PAUSE.0));
         assert!(pause(69).is_some());
         assert_eq!(pause(70), None);
     }

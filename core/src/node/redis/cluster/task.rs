@@ -17,15 +17,15 @@ use tokio::time::{sleep, timeout};
 
 use super::discovery::Found;
 use super::map::Member;
-use super::redirects::{
-    ConnectionEvent, MIN_PAUSE, Redirect, ServerAddress, is_immediate, redirect_pause, rested,
-};
+use super::redirects::{ConnectionEvent, Redirect, ServerAddress, redirect_pause};
 use super::state::{Later, State, slot_of};
 use crate::clock::{Clock, Instant};
 use crate::node::redis::protocol::InFlight;
 use crate::node::{Fault, Node};
 use crate::telemetry::log;
 
+/// The pause after a panic, so that a repeated one does not occupy the thread.
+const PANIC_PAUSE: Duration = Duration::from_millis(20);
 /// How long commands fail immediately after a discovery found nothing.
 const FAIL_FAST_TIME: Duration = Duration::from_millis(200);
 /// How long the task of a closed client waits for replies, and pauses before it checks the pending deletes again.
@@ -41,8 +41,8 @@ pub(super) struct Task {
     state: State,
     /// Commands that wait for the discovery.
     waiting: Vec<InFlight>,
-    /// Commands that wait before they are redirected.
-    delayed: Later<InFlight>,
+    /// Redirected commands that wait before they are sent again, to this server or to the owner of their slot.
+    delayed: Later<(InFlight, Option<Arc<Member>>)>,
     /// Why and when the last discovery failed.
     failed: Option<(Fault, Instant)>,
     /// Set once the client is gone. The work under way then ends.
@@ -67,7 +67,7 @@ impl Task {
                 Error, Node, { node: &*self.state.target.url },
                 "the cluster task panicked and continues"
             );
-            sleep(MIN_PAUSE).await;
+            sleep(PANIC_PAUSE).await;
         }
     }
 
@@ -77,7 +77,10 @@ impl Task {
             tokio::select! {
                 Some(in_flight) = self.unassigned.recv() => self.place(in_flight),
                 Some((from, event)) = self.events.recv() => self.take(&from, event),
-                Some(in_flight) = self.delayed.next() => self.place(in_flight),
+                Some((in_flight, to)) = self.delayed.next() => match to {
+                    Some(to) => to.node.queue.put(in_flight),
+                    None => self.place(in_flight),
+                },
                 found = self.state.discovery.next() => match found {
                     Some(found) => self.found(found),
                     None => self.state.discover(self.failed.is_some()),
@@ -114,7 +117,6 @@ impl Task {
         }
         let map = self.state.map.load_full();
         let owner = map.owner(slot);
-        in_flight.redirects.asking = false;
         if owner.address.is_some() {
             owner.node.queue.put(in_flight);
             return;
@@ -128,7 +130,7 @@ impl Task {
             _ => {
                 in_flight.count_rerouted(&self.state.cluster.rerouted);
                 // When it continues, its own delete may already have reached the owner.
-                in_flight.redirects.hops += 1;
+                in_flight.redirects.since.get_or_insert(now);
                 self.waiting.push(in_flight);
                 if !running {
                     self.state.discovery.want_now();
@@ -149,12 +151,6 @@ impl Task {
             ConnectionEvent::Redirected(in_flight, redirect) => {
                 self.redirect(from, in_flight, redirect);
             }
-            ConnectionEvent::SlotReported(Redirect::Moved(slot, to)) => {
-                self.state.believe(from, slot, &to);
-            }
-            ConnectionEvent::SlotReported(Redirect::NoOwner) => self.state.refused(from),
-            // The slot is migrating, and moves later.
-            ConnectionEvent::SlotReported(Redirect::Ask(_) | Redirect::TryAgain) => {}
             ConnectionEvent::DeletePending(command, redirects) => {
                 self.state.add_pending(from, command, redirects);
             }
@@ -163,10 +159,18 @@ impl Task {
         }
     }
 
-    /// Redirects a command that `from` did not serve.
-    fn redirect(&mut self, from: &ServerAddress, mut in_flight: InFlight, redirect: Redirect) {
-        let now = self.state.clock.now();
-        let heard = !in_flight.answer.is_closed();
+    /// Applies a redirect of `from`, and sends its command again after a pause.
+    ///
+    /// It goes to the owner by the map, whose new slots are guarded. The server in a `MOVED` may have lost the slot again.
+    fn redirect(&mut self, from: &ServerAddress, command: Option<InFlight>, redirect: Redirect) {
+        match &redirect {
+            Redirect::Moved(slot, to) => self.state.believe(from, *slot, to),
+            Redirect::NoOwner => self.state.refused(from),
+            // The slot is migrating, and moves later.
+            Redirect::Ask(_) | Redirect::TryAgain => {}
+        }
+        let Some(mut in_flight) = command else { return };
+        let (now, heard) = (self.state.clock.now(), !in_flight.answer.is_closed());
         let InFlight { redirects, command, .. } = &mut in_flight;
         let Some(pause) = redirect_pause(redirects, &mut command.purpose, heard, now) else {
             let why = "the servers of the cluster redirected the command until it timed out";
@@ -174,31 +178,14 @@ impl Task {
             return;
         };
         let to = match redirect {
-            // Sends it to the owner by the map, whose new slots are guarded. The server in the redirect may have lost
-            // the slot again.
-            Redirect::Moved(slot, to) => {
-                self.state.believe(from, slot, &to);
-                slot_of(&in_flight.command)
-                    .map(|slot| Arc::clone(self.state.map.load().owner(slot)))
-            }
-            Redirect::Ask(to) => {
-                in_flight.redirects.asking = true;
-                Some(self.state.server(&to.or_host_of(from)))
-            }
-            Redirect::TryAgain => None,
-            Redirect::NoOwner => {
-                self.state.refused(from);
-                None
-            }
+            Redirect::Ask(to) => Some(self.state.server(&to.or_host_of(from))),
+            _ => None,
         };
-        match to {
-            Some(to) if is_immediate(in_flight.redirects) => to.node.queue.put(in_flight),
-            _ => self.delayed.push(Box::pin(async move {
-                sleep(pause).await;
-                rested(&mut in_flight.redirects);
-                in_flight
-            })),
-        }
+        redirects.asking = to.is_some();
+        self.delayed.push(Box::pin(async move {
+            sleep(pause).await;
+            (in_flight, to)
+        }));
     }
 
     /// Handles the result of a discovery. Commands without an owner fail.

@@ -21,8 +21,6 @@ pub(crate) enum Operation {
     Shorten,
     /// Reads the owner (the token at the key) before an extend.
     Owner,
-    /// Reads the owner before a forced delete.
-    Seen,
     /// Acquires the key for this number of milliseconds: `SET NX`, the owner, and the remaining TTL.
     Acquire(u64),
     /// Extends the key: one or two commands, followed by the owner.
@@ -135,7 +133,6 @@ impl CompoundReply {
             (Operation::Delete, [Value::Int(deleted)]) => vec![Value::Int(*deleted)],
             (Operation::Delete, [Value::ServerError(_)]) => vec![Value::Int(0)],
             (Operation::Shorten, [set]) => vec![Value::Int((*set == Value::Okay).into())],
-            (Operation::Seen, [owner]) => vec![owner.clone()],
             (Operation::Owner, [owner])
             | (
                 Operation::Extend,
@@ -282,7 +279,5 @@ mod tests {
             "-WRONGTYPE no\r\n-NOPERM no\r\n",
         );
         assert!(matches!(unnamed, Some(Value::ServerError(_))));
-        let seen = whole(&CompoundReply::pair(Operation::Seen, "ours"), wrong);
-        assert!(matches!(seen, Some(Value::ServerError(_))));
     }
 }

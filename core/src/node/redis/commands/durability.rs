@@ -45,13 +45,10 @@ impl Durability {
 
     /// Builds a request on a connection without writes, to which any server with the command can reply immediately.
     pub(crate) fn trial(self) -> Option<(&'static str, Cmd)> {
-        let mut trial = cmd(self.name());
-        if self.fsync {
-            // A server without an append-only file refuses it. The time limit applies because other clients' writes may
-            // not be on disk yet.
-            trial.arg(1);
-        }
-        (!self.is_none()).then(|| (self.name(), trial.arg(0).arg(1).clone()))
+        // A server without an append-only file refuses `WAITAOF`. The time limit applies because other clients' writes may
+        // not be on disk yet.
+        let trial = || Self { min_replicas: 0, ..self }.question(Duration::ZERO);
+        (!self.is_none()).then(|| (self.name(), trial()))
     }
 
     /// Returns why this server can never confirm a grant, by its reply to the trial.

@@ -76,8 +76,7 @@ pub(crate) fn refusal(text: &str) -> Fault {
     let denied_in_script = text.contains("can't run this command") || text.contains("ACL failure");
     let hint = match code {
         _ if denied_in_script => {
-            " (its user lacks a right in scripts: GET, SET, DEL, PTTL, PEXPIRE, or TIME for fencing and forced \
-             releases)"
+            " (its user lacks a right in scripts: GET, SET, DEL, PTTL, PEXPIRE, or TIME for fencing)"
         }
         "WRONGTYPE" if camel_case() => {
             " (the key has data of another type, so it is not a lock; choose another name or keyPrefix)"

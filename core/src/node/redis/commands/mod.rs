@@ -11,94 +11,68 @@ pub(super) mod reply;
 pub(super) mod scriptless;
 pub(super) mod scripts;
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use redis::Value;
-
 use super::connect::rights::Needs;
-use super::link::Link;
 use super::protocol::Command;
-use crate::node::{Claim, Fencing, VoteParams};
-use reply::Answer;
-use scriptless::Delete;
-use scripts::{acquire_script, extend_script, force, inspect_script, release_script};
+use crate::node::{Claim, Fencing, ReleaseMode, VoteParams};
+use scripts::{acquire_script, extend_script, inspect_script, release_script};
 
 /// The selection for one node.
-#[derive(Clone)]
+#[derive(Clone, Copy)]
 pub(crate) struct Dialect {
-    /// `None` selects the cheaper way.
-    scripts: Option<bool>,
+    without_scripts: bool,
     /// Whether each vote must write.
     durable: bool,
-    /// The features of the server.
-    link: Arc<Link>,
 }
 
 impl Dialect {
     /// Creates the selection from the client's options.
-    pub(crate) fn of(needs: &Needs, link: &Arc<Link>) -> Self {
-        let (scripts, durable) = (needs.scripts, !needs.durability.is_none());
-        Self { scripts, durable, link: Arc::clone(link) }
+    pub(crate) fn of(needs: &Needs) -> Self {
+        Self { without_scripts: !needs.scripts(), durable: !needs.durability.is_none() }
     }
 
     /// Whether scripts are never used.
-    pub(crate) fn without_scripts(&self) -> bool {
-        self.scripts == Some(false)
+    pub(crate) fn without_scripts(self) -> bool {
+        self.without_scripts
     }
 
     /// Whether this command works without scripts. Unsupported combinations are refused earlier. Otherwise the server
     /// would refuse the script.
-    fn is_native(&self, keys: &[String], fencing: Fencing) -> bool {
-        self.without_scripts() && keys.len() == 1 && fencing == Fencing::Off
+    fn is_native(self, keys: &[String], fencing: Fencing) -> bool {
+        self.without_scripts && keys.len() == 1 && fencing == Fencing::Off
     }
 
     /// Builds an acquire that also reports the holder, in one request. `sent` means that this is the second command of
     /// the vote.
-    pub(crate) fn acquire(&self, claim: &Claim, params: VoteParams, sent: bool) -> Command {
+    pub(crate) fn acquire(self, claim: &Claim, params: VoteParams, sent: bool) -> Command {
         let native = self.is_native(&claim.keys, params.fencing);
         let ask = if native { scriptless::acquire } else { acquire_script };
         ask(claim, params, sent)
     }
 
     /// Builds an extend.
-    pub(crate) fn extend(&self, claim: &Claim, params: VoteParams) -> Command {
+    pub(crate) fn extend(self, claim: &Claim, params: VoteParams) -> Command {
         let native = self.is_native(&claim.keys, params.fencing);
         let ask = if native { scriptless::extend } else { extend_script };
         ask(claim, params, self.durable && !params.check)
     }
 
-    /// Builds the delete that costs the server least, as far as known. Another form may be needed when it is sent.
-    pub(crate) fn delete(&self, claim: &Claim, owed: Duration) -> Command {
-        let by = self.link.deletes_by().or(self.without_scripts().then_some(Delete::IfEq));
-        match by.filter(|_| claim.keys.len() == 1) {
-            Some(by) => scriptless::release(claim, owed, by),
-            None => release_script(claim, owed, None),
-        }
-    }
-
-    /// Builds the release of keys that remain for `stay`. They are not tracked, because no caller waits for them.
-    pub(crate) fn shorten(&self, claim: &Claim, owed: Duration, stay: Duration) -> Command {
-        let native = self.is_native(&claim.keys, Fencing::Off);
-        let command = if native {
-            scriptless::shorten(claim, owed, stay)
-        } else {
-            release_script(claim, owed, Some(stay))
+    /// Builds the release. A delete gets the form that the server supports when it is sent ([`scriptless::converted_delete`]).
+    /// Keys that remain are not tracked, because no caller waits for them.
+    pub(crate) fn release(self, claim: &Claim, owed: Duration, how: ReleaseMode) -> Command {
+        let command = match how {
+            ReleaseMode::Stay(stay) if self.is_native(&claim.keys, Fencing::Off) => {
+                scriptless::shorten(claim, owed, stay)
+            }
+            ReleaseMode::Stay(stay) => release_script(claim, owed, Some(stay)),
+            ReleaseMode::Delete | ReleaseMode::DeleteLate => release_script(claim, owed, None),
         };
-        Command { untracked: true, ..command }
+        Command { untracked: how != ReleaseMode::Delete, ..command }
     }
 
     /// Builds the read of a key's holder.
-    pub(crate) fn inspect(&self, key: &str) -> Command {
-        if self.without_scripts() { scriptless::inspect(key) } else { inspect_script(key) }
-    }
-
-    /// Builds the forced delete, and returns the parser of its reply.
-    pub(crate) fn force(&self, keys: &[String]) -> (Command, fn(&Value) -> Answer<bool>) {
-        if self.is_native(keys, Fencing::Off) {
-            (scriptless::force(keys), scriptless::forced)
-        } else {
-            (force(keys), reply::count)
-        }
+    pub(crate) fn inspect(self, key: &str) -> Command {
+        if self.without_scripts { scriptless::inspect(key) } else { inspect_script(key) }
     }
 }

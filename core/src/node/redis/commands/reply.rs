@@ -38,14 +38,6 @@ pub(crate) fn owns(value: &Value) -> bool {
     matches!(value, Value::BulkString(_) | Value::Nil | Value::ServerError(_))
 }
 
-/// Parses the server's time from `TIME`, in microseconds. Returns `None` if it overflows.
-pub(crate) fn time(value: &Value) -> Option<u64> {
-    let Value::Array(parts) = value else { return None };
-    let [Value::BulkString(seconds), Value::BulkString(micros)] = &parts[..] else { return None };
-    let number = |digits: &[u8]| std::str::from_utf8(digits).ok()?.parse::<u64>().ok();
-    number(seconds)?.checked_mul(1_000_000)?.checked_add(number(micros)?)
-}
-
 /// Parses the reply to `acquire`.
 pub(crate) fn vote(value: &Value) -> Answer<Vote> {
     if let Value::BulkString(_) = value {
@@ -105,14 +97,6 @@ pub(crate) fn released(value: &Value) -> Answer<bool> {
     match parts(value)? {
         [Value::Int(1)] => Ok(true),
         [Value::Int(0)] => Ok(false),
-        _ => Err(unexpected(value)),
-    }
-}
-
-/// Parses the reply to `force`: whether at least one key existed.
-pub(crate) fn count(value: &Value) -> Answer<bool> {
-    match parts(value)? {
-        [Value::Int(deleted @ 0..)] => Ok(*deleted > 0),
         _ => Err(unexpected(value)),
     }
 }

@@ -16,9 +16,9 @@ use redis::{Cmd, Value, cmd};
 use super::compound_reply::{CompoundReply, OURS, Operation};
 use super::encode::RequestBuffer;
 use super::reply::{self, Answer};
-use super::scripts::{TIMEOUT, keep, millis, release_script, vote};
+use super::scripts::{keep, millis, release_script, vote};
 use crate::node::redis::protocol::{Command, Expects, Purpose};
-use crate::node::{Claim, Extension, Fault, Vote, VoteParams};
+use crate::node::{Claim, Extension, Fault, MAX_INSPECTED, Vote, VoteParams};
 
 /// The compare-and-delete command of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,18 +46,9 @@ impl Delete {
     }
 }
 
-/// The longest value that a forced delete removes. A longer one is not a lock's.
-const LONGEST: usize = 1024;
-
-/// Builds a command with the default timeout, which callers with a deadline replace.
+/// Builds a command with a compound reply.
 fn command(bytes: Vec<u8>, parts: CompoundReply, purpose: Purpose) -> Command {
-    Command {
-        bytes,
-        expects: Expects::Compound(parts),
-        purpose,
-        timeout: TIMEOUT,
-        untracked: false,
-    }
+    Command::new(bytes, Expects::Compound(parts), purpose)
 }
 
 /// Encodes several commands for a single write.
@@ -134,12 +125,18 @@ pub(crate) fn extend(claim: &Claim, params: VoteParams, durable: bool) -> Comman
     Command { timeout: params.timeout, ..first }
 }
 
-/// Builds the delete of our key. The key lives for at most the given time.
+/// Builds the delete of our key. The key lives for at most the given time. It is encoded with its echo in one piece,
+/// because almost every release uses it.
 pub(crate) fn release(claim: &Claim, owed: Duration, by: Delete) -> Command {
     let (key, token) = (key(claim), Arc::clone(&claim.token));
+    let mut both = RequestBuffer::with_room(6, key.len() + 2 * token.len());
+    match by {
+        Delete::IfEq => both.request(3).word(by.name()).word(key),
+        Delete::Ex => both.request(4).word(by.name()).word(key).word("IFEQ"),
+    };
+    both.word(&*token).request(2).word("PING").word(&*token);
     let parts = CompoundReply::pair(Operation::Delete, &token);
-    let bytes = delete(by, key, token.as_bytes(), &token);
-    command(bytes, parts, Purpose::Delete { token, owed, until: None })
+    command(both.bytes(), parts, Purpose::Delete { token, owed, until: None })
 }
 
 /// Builds the command that releases our key but keeps it for `stay`. The key lives for at most the given time before
@@ -154,86 +151,37 @@ pub(crate) fn shorten(claim: &Claim, owed: Duration, stay: Duration) -> Command 
     pair(Operation::Shorten, &set, &token, purpose)
 }
 
-/// Encodes a compare-and-delete and its echo in one piece, because almost every release uses it.
-fn delete(by: Delete, key: &str, value: &[u8], echo: &str) -> Vec<u8> {
-    let mut both = RequestBuffer::with_room(6, key.len() + value.len() + echo.len());
-    match by {
-        Delete::IfEq => both.request(3).word(by.name()).word(key),
-        Delete::Ex => both.request(4).word(by.name()).word(key).word("IFEQ"),
-    };
-    both.word(value).request(2).word("PING").word(echo);
-    both.bytes()
-}
-
 /// Converts a delete to the form that this server supports. Returns `None` if it already has that form.
 ///
-/// Deletes that were built before the connection, or that are pending from another server, may have another form.
+/// Each delete is built as a script. One that is pending from another server may have another form.
 pub(crate) fn converted_delete(command: &Command, by: Option<Delete>) -> Option<Command> {
-    let Expects::Compound(parts) = &command.expects else { return None };
+    let Purpose::Delete { token, owed, .. } = &command.purpose else { return None };
     let mut words = command.words();
-    if !parts.is_delete() || words.next() == by.map(|by| by.name().as_bytes()) {
-        return None;
-    }
-    let (key, mut value) = (words.next()?, words.next()?);
-    if command.words().next() == Some(Delete::Ex.name().as_bytes()) {
-        value = words.next()?;
-    }
-    let key = String::from_utf8_lossy(key).into_owned();
-    let other = match (by, &command.purpose) {
-        (Some(by), _) => {
-            Command { bytes: delete(by, &key, value, parts.echo()), ..command.clone() }
+    let key = match &command.expects {
+        Expects::Compound(parts) if parts.is_delete() => {
+            let name = words.next();
+            words.next().filter(|_| name != by.map(|by| by.name().as_bytes()))?
         }
-        (None, Purpose::Delete { token, owed, .. }) => {
-            let (keys, fences) = ([key].into(), Arc::default());
-            release_script(&Claim { keys, fences, token: Arc::clone(token) }, *owed, None)
-        }
-        // A forced delete has this form only if scripts are not allowed.
+        // A script for several keys, or for keys that remain, has no other form.
+        Expects::Token(_) if by.is_some() => match words.collect::<Vec<_>>()[..] {
+            [_, _, b"1", key, _] => key,
+            _ => return None,
+        },
         _ => return None,
+    };
+    let keys = [String::from_utf8_lossy(key).into_owned()].into();
+    let claim = Claim { keys, fences: Arc::default(), token: Arc::clone(token) };
+    let other = match by {
+        Some(by) => release(&claim, *owed, by),
+        None => release_script(&claim, *owed, None),
     };
     Some(Command { purpose: command.purpose.clone(), untracked: command.untracked, ..other })
 }
 
 /// Builds the read of a key's holder. The key is not tracked, because no caller waits for its change.
 pub(crate) fn inspect(key: &str) -> Command {
-    let all = [cmd("GETRANGE").arg(key).arg(0).arg(63).clone(), cmd("PTTL").arg(key).clone()];
+    let read = cmd("GETRANGE").arg(key).arg(0).arg(MAX_INSPECTED - 1).clone();
+    let all = [read, cmd("PTTL").arg(key).clone()];
     let asked = transaction(Operation::Inspect, &all, key, Purpose::Plain);
     Command { untracked: true, ..asked }
-}
-
-/// Builds a delete of the key regardless of its owner, in two steps: it reads the owner, and deletes the key of that
-/// owner. If it arrives late, it cannot delete another client's new lock.
-pub(crate) fn force(keys: &[String]) -> Command {
-    let key = keys.first().map_or("", String::as_str);
-    let read = cmd("GETRANGE").arg(key).arg(0).arg(LONGEST).clone();
-    Command { untracked: true, ..pair(Operation::Seen, &read, key, seizing(keys)) }
-}
-
-/// Returns the purpose of both steps of a forced delete.
-fn seizing(keys: &[String]) -> Purpose {
-    Purpose::Force { keys: keys.into(), then: force_seen }
-}
-
-/// Builds the second step from the reply to the first.
-fn force_seen(keys: &[String], answer: &Value) -> Option<Command> {
-    let Value::Array(parts) = answer else { return None };
-    let ([Value::BulkString(owner), _], [key, ..]) = (&parts[..], keys) else { return None };
-    if owner.len() > LONGEST {
-        return None;
-    }
-    let bytes = delete(Delete::IfEq, key, owner, key);
-    Some(command(bytes, CompoundReply::pair(Operation::Delete, key), seizing(keys)))
-}
-
-/// Parses the reply to [`force`]: whether there was a key to delete.
-pub(crate) fn forced(answer: &Value) -> Answer<bool> {
-    match answer {
-        Value::Array(parts) => match &parts[..] {
-            [Value::Nil, _] => Ok(false),
-            [Value::BulkString(_), _] => Err(Fault::unsupported(
-                "the key has a value of more than one kilobyte, so it is not a lock. Delete it manually",
-            )),
-            _ => reply::count(answer),
-        },
-        other => Err(reply::unexpected(other)),
-    }
 }

@@ -1,7 +1,7 @@
 //! Builds the commands for a server, and defines the Lua scripts that most of them call.
 //!
 //! Each command has its bytes and the form of its reply. Times are sent as durations and not as points in time, because a
-//! server has its own clock. The exception is a delete that must not arrive late ([`force`]).
+//! server has its own clock.
 //!
 //! Each file of `lua` begins with its contract. Scripts are loaded at connect and called by digest. They are loaded again
 //! if a server has lost them (`NOSCRIPT`). Running a script twice is safe, because commands may be sent again and
@@ -11,33 +11,15 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{Cmd, Value, cmd};
+use redis::{Cmd, cmd};
 
 use super::encode::RequestBuffer;
-use super::errors::is_unknown;
-use super::reply;
 use crate::node::redis::protocol::{Command, Expects, Purpose};
 
 use crate::node::fencing::SLACK;
 use crate::node::{Claim, Fencing, VoteParams};
 use once_cell::race::OnceBox;
 use redis::Script as Digest;
-
-/// The reply timeout of commands whose callers have no deadline. A server may be silent for that long.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(1);
-
-/// Builds the call of a script. The reply ends with the echo.
-///
-/// A proxy that loses one reply shifts all later ones. Without the echo, a round could count another round's grant.
-pub(crate) fn script_call(
-    call: RequestBuffer,
-    echo: Arc<str>,
-    purpose: Purpose,
-    timeout: Duration,
-) -> Command {
-    let (bytes, expects) = (call.bytes(), Expects::Echo(echo));
-    Command { bytes, expects, purpose, timeout, untracked: false }
-}
 
 /// Builds the attempt to acquire one key without fencing, which needs no script. It consists of a `SET NX` and a read
 /// of the owner. The read also makes the server track the key, which must happen after the write.
@@ -53,13 +35,8 @@ pub(crate) fn attempt(claim: &Claim, params: VoteParams) -> Command {
     // One byte more than a token has, so that a longer value is recognized as foreign.
     both.packed(b"*4\r\n$8\r\nGETRANGE\r\n").word(key).packed(b"$1\r\n0\r\n");
     both.number(claim.token.len() as u64);
-    Command {
-        bytes: both.bytes(),
-        expects: Expects::Owner,
-        purpose: vote(claim, params, false),
-        timeout: params.timeout,
-        untracked: false,
-    }
+    let command = Command::new(both.bytes(), Expects::Owner, vote(claim, params, false));
+    Command { timeout: params.timeout, ..command }
 }
 
 /// Builds the acquire script, which acquires all keys or none. It supports fencing, and reports which keys are held.
@@ -77,9 +54,10 @@ pub(crate) fn acquire_script(claim: &Claim, params: VoteParams, sent: bool) -> C
         call.number(proposed).number(least).number(micros(SLACK));
     }
     let token = Arc::clone(&claim.token);
-    let call = script_call(call, Arc::clone(&token), vote(claim, params, sent), params.timeout);
     // With fencing the token alone is not a grant, because the fencing token is missing.
-    if fence.is_some() { call } else { Command { expects: Expects::Token(token), ..call } }
+    let expects = if fence.is_some() { Expects::Echo(token) } else { Expects::Token(token) };
+    let command = Command::new(call.bytes(), expects, vote(claim, params, sent));
+    Command { timeout: params.timeout, ..command }
 }
 
 /// Returns the purpose of a vote. Both kinds may have set the token on a key when the connection breaks.
@@ -98,50 +76,7 @@ pub(crate) fn release_script(claim: &Claim, owed: Duration, stay: Option<Duratio
     }
     let token = Arc::clone(&claim.token);
     let purpose = Purpose::Delete { token: Arc::clone(&token), owed, until: None };
-    let call = script_call(call, Arc::clone(&token), purpose, TIMEOUT);
-    Command { expects: Expects::Token(token), ..call }
-}
-
-/// Builds the script that deletes the keys regardless of their owner, unless the server's clock has passed this time.
-fn force_script(keys: &[String], by: u64) -> Command {
-    let mut call = scripts()[FORCE].on(keys, 1);
-    call.number(by);
-    // If a server of a cluster redirects it, it starts again at the other server.
-    script_call(call, by.to_string().into(), forcing(keys, |_, _| None), TIMEOUT)
-}
-
-/// Returns the purpose of each command of a forced delete. `then` builds the next one from the reply.
-fn forcing(keys: &[String], then: fn(&[String], &Value) -> Option<Command>) -> Purpose {
-    Purpose::Force { keys: keys.into(), then }
-}
-
-/// Builds the delete, or reads the time in a script if a proxy does not support `TIME`.
-fn force_or_script(keys: &[String], answer: &Value) -> Option<Command> {
-    match answer {
-        Value::ServerError(error) if is_unknown(error) => Some(time_script(keys)),
-        _ => force_by(keys, answer),
-    }
-}
-
-/// Builds the script that reads the server's time, for a connection without `TIME`.
-fn time_script(keys: &[String]) -> Command {
-    let call = scripts()[FORCE].on(keys, 0);
-    let call = script_call(call, Arc::default(), forcing(keys, force_by), TIMEOUT);
-    Command { expects: Expects::Time, ..call }
-}
-
-/// Returns the same command for a connection that is closed at `TIME`.
-pub(crate) fn without_time(command: &Command) -> Option<Command> {
-    match (&command.purpose, &command.expects) {
-        (Purpose::Force { keys, .. }, Expects::Time) => Some(time_script(keys)),
-        _ => None,
-    }
-}
-
-/// Builds the delete, which is valid until the server's clock has passed the caller's timeout.
-fn force_by(keys: &[String], answer: &Value) -> Option<Command> {
-    let by = reply::time(answer)?.saturating_add(micros(TIMEOUT));
-    Some(force_script(keys, by))
+    Command::new(call.bytes(), Expects::Token(token), purpose)
 }
 
 /// Returns the keys of a script: the lock keys, followed by the fence keys with fencing.
@@ -175,9 +110,8 @@ pub(crate) fn extend_script(claim: &Claim, params: VoteParams, durable: bool) ->
     if let Some(fence) = fence {
         call.number(fence);
     }
-    let token = Arc::clone(&claim.token);
-    let call = script_call(call, Arc::clone(&token), keep(params), params.timeout);
-    Command { expects: Expects::Token(token), ..call }
+    let expects = Expects::Token(Arc::clone(&claim.token));
+    Command { timeout: params.timeout, ..Command::new(call.bytes(), expects, keep(params)) }
 }
 
 /// Returns the purpose of an extend. A check does not need replicas or disks.
@@ -188,21 +122,8 @@ pub(crate) fn keep(params: VoteParams) -> Purpose {
 /// Builds the script that reads the holder of a key. The key is not tracked, because no caller waits for its change.
 pub(crate) fn inspect_script(key: &str) -> Command {
     let call = scripts()[INSPECT].on(&[key.to_owned()], 0);
-    Command { untracked: true, ..script_call(call, key.into(), Purpose::Plain, TIMEOUT) }
-}
-
-/// Builds a delete of the keys regardless of their owner, in two commands. A delete that arrives late, after its caller
-/// got an error, could delete another client's new lock. Therefore the first command reads the server's time, and the
-/// second is valid only briefly.
-pub(crate) fn force(keys: &[String]) -> Command {
-    Command {
-        bytes: cmd("TIME").get_packed_command(),
-        // No other reply fits, so that a shifted one cannot become a deadline.
-        expects: Expects::Time,
-        purpose: forcing(keys, force_or_script),
-        timeout: TIMEOUT,
-        untracked: false,
-    }
+    let command = Command::new(call.bytes(), Expects::Echo(key.into()), Purpose::Plain);
+    Command { untracked: true, ..command }
 }
 
 /// Builds a `PING`. Any reply to it means that all earlier commands have their replies, even if `PING` is not allowed.
@@ -212,13 +133,7 @@ pub(crate) fn ping() -> Command {
 
 /// Builds a command with any reply and the default timeout.
 pub(crate) fn plain(command: &Cmd, purpose: Purpose) -> Command {
-    Command {
-        bytes: command.get_packed_command(),
-        expects: Expects::Anything,
-        purpose,
-        timeout: TIMEOUT,
-        untracked: false,
-    }
+    Command::new(command.get_packed_command(), Expects::Anything, purpose)
 }
 
 /// A script and its digest.
@@ -289,19 +204,17 @@ pub(crate) const RELEASE: usize = 3;
 pub(crate) const RELEASE_MANY: usize = 4;
 /// Reads the holder of a key.
 pub(crate) const INSPECT: usize = 5;
-/// Deletes keys regardless of their owner.
-pub(crate) const FORCE: usize = 6;
 
 /// Returns all scripts, in the order of these constants.
 ///
 /// Threads that call this first at the same time each create them, and one result is kept. With a lock instead, a
 /// process that is forked meanwhile would find it locked forever.
-pub(crate) fn scripts() -> &'static [Script; 7] {
-    static SCRIPTS: OnceBox<[Script; 7]> = OnceBox::new();
+pub(crate) fn scripts() -> &'static [Script; 6] {
+    static SCRIPTS: OnceBox<[Script; 6]> = OnceBox::new();
     SCRIPTS.get_or_init(|| Box::new(all()))
 }
 
-fn all() -> [Script; 7] {
+fn all() -> [Script; 6] {
     [
         Script::new(include_str!("lua/acquire.lua")),
         Script::new(include_str!("lua/extend.lua")),
@@ -309,6 +222,5 @@ fn all() -> [Script; 7] {
         Script::new(include_str!("lua/release.lua")),
         Script::new(include_str!("lua/release_many.lua")),
         Script::new(include_str!("lua/inspect.lua")),
-        Script::new(include_str!("lua/force.lua")),
     ]
 }

@@ -57,13 +57,13 @@ impl Without {
     }
 }
 
-/// Connects and logs in. With RESP3 it also returns the connection's ID, if the server reports it.
+/// Connects and logs in.
 ///
 /// Some proxies close the connection at an unsupported command. If that happens at `HELLO` twice, it is not used.
 pub(crate) async fn connect(
     endpoint: &Endpoint,
     without: &mut Without,
-) -> Result<(BatchConnection, Option<Option<i64>>), Fault> {
+) -> Result<(BatchConnection, Hello), Fault> {
     let mut why = None;
     for _ in 0..2 {
         if without.hello {
@@ -71,13 +71,8 @@ pub(crate) async fn connect(
         }
         let mut connection = BatchConnection::open(endpoint).await?;
         // Sent first and alone, because it determines the protocol of later replies.
-        match log_in(&mut connection, endpoint).await {
-            Ok(Protocol::Resp3(id)) => return Ok((connection, Some(id))),
-            Ok(Protocol::Resp2) => return Ok((connection, None)),
-            Ok(Protocol::WithoutHello { doubtful }) => {
-                (without.hello, without.doubtful) = (true, without.doubtful || doubtful);
-                return Ok((connection, None));
-            }
+        match log_in(&mut connection, endpoint, without).await {
+            Ok(hello) => return Ok((connection, hello)),
             Err(fault) if connection.hung_up => why = Some(fault),
             Err(fault) => return Err(fault),
         }
@@ -100,26 +95,20 @@ pub(crate) async fn connect(
     Ok((connection, None))
 }
 
-/// The protocol of a connection.
-pub(crate) enum Protocol {
-    /// RESP3, and the connection's ID, if the server reports it.
-    Resp3(Option<i64>),
-    /// RESP2, as the URL requires.
-    Resp2,
-    /// RESP2 without `HELLO`. `doubtful` means that the server may support it after all.
-    WithoutHello { doubtful: bool },
-}
+/// The reply to `HELLO` with RESP3: the connection's ID, if the server reports it. `None` with RESP2.
+pub(crate) type Hello = Option<Option<i64>>;
 
-/// Logs in. Without `HELLO` it uses RESP2, without notifications.
+/// Logs in. With RESP2, as the URL or a server `without` the command `HELLO` requires, there are no notifications.
 pub(crate) async fn log_in(
     connection: &mut BatchConnection,
     endpoint: &Endpoint,
-) -> Result<Protocol, Fault> {
+    without: &mut Without,
+) -> Result<Hello, Fault> {
     if endpoint.parameters.protocol == Some(2) {
-        return authenticate(connection, endpoint).await.map(|()| Protocol::Resp2);
+        return authenticate(connection, endpoint).await.map(|()| None);
     }
     let mut refusal = match hello(connection, endpoint, true).await? {
-        Ok(id) => return Ok(Protocol::Resp3(id)),
+        Ok(id) => return Ok(Some(id)),
         Err(error) => error,
     };
     if is_full(&refusal) {
@@ -138,12 +127,13 @@ pub(crate) async fn log_in(
     logged_in.map_err(|fault| if connection.hung_up { refused(&refusal) } else { fault })?;
     if before_auth {
         match hello(connection, endpoint, false).await? {
-            Ok(id) => return Ok(Protocol::Resp3(id)),
+            Ok(id) => return Ok(Some(id)),
             Err(error) => refusal = error,
         }
     }
-    let doubtful = refusal.code() != "NOPROTO" && !is_unknown(&refusal);
-    Ok(Protocol::WithoutHello { doubtful })
+    without.hello = true;
+    without.doubtful |= refusal.code() != "NOPROTO" && !is_unknown(&refusal);
+    Ok(None)
 }
 
 /// Requests RESP3, with or without the login.
@@ -170,7 +160,7 @@ async fn hello(
 
 /// Logs in over a connection without support for `HELLO`. Any reply shows that the server works, unless the server has
 /// no room for the connection.
-pub(crate) async fn log_in_without_hello(
+async fn log_in_without_hello(
     connection: &mut BatchConnection,
     endpoint: &Endpoint,
 ) -> Result<(), Fault> {

@@ -179,7 +179,7 @@ impl NodeTask {
         let (greeting, pushes) = (&opening.greeting, opening.greeting.pushes);
         let votes_from = context.votes_from(greeting, &opening.found);
         context.link.set_used(context.clock.now());
-        context.link.opened(pushes, greeting.deletes_by, votes_from);
+        context.link.opened(pushes, votes_from);
         context.link.outage.replied(&context.target.url, || context.clock.now());
         connected(context, self.outage.take());
         self.notices.connected(context, greeting);

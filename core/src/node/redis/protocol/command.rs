@@ -37,8 +37,6 @@ pub(crate) enum Purpose {
     /// A delete, which becomes pending if its reply is not read. The field after the token is the longest remaining
     /// life of the keys. `until` is set when it becomes pending.
     Delete { token: Arc<str>, owed: Duration, until: Option<Instant> },
-    /// Deletes these keys regardless of their owner. The function builds the second command from the first reply.
-    Force { keys: Arc<[String]>, then: fn(&[String], &Value) -> Option<Command> },
     /// Checks whether an idle connection still works. Other commands wait for the reply.
     Probe,
 }
@@ -49,7 +47,7 @@ impl Purpose {
     pub(crate) fn requires_waiting_caller(&self, redirects: Redirects) -> bool {
         match self {
             Self::FirstVote { .. } => true,
-            Self::Heal(_) => redirects.hops > 0,
+            Self::Heal(_) => redirects.since.is_some(),
             _ => false,
         }
     }
@@ -65,14 +63,13 @@ impl Purpose {
 pub(crate) enum Expects {
     /// Any reply, because no caller reads it.
     Anything,
-    /// A reply that ends with this text.
+    /// A reply that ends with this text. A proxy that loses one reply shifts all later ones. Without the echo, a round
+    /// could count another round's grant.
     Echo(Arc<str>),
     /// Either such a reply, or this token alone if all keys were ours.
     Token(Arc<str>),
     /// Two replies: to `SET NX`, and the owner of the key if any.
     Owner,
-    /// The server's time.
-    Time,
     /// One reply for each command in it.
     Compound(CompoundReply),
     /// The number of replicas and disks.
@@ -103,14 +100,19 @@ pub(crate) struct Command {
     pub(crate) untracked: bool,
 }
 
+/// The reply timeout of commands whose callers have no deadline. A server may be silent for that long.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(1);
+
 impl Command {
+    /// Creates a command with the default timeout, for keys that the server may track.
+    pub(crate) fn new(bytes: Vec<u8>, expects: Expects, purpose: Purpose) -> Self {
+        Self { bytes, expects, purpose, timeout: TIMEOUT, untracked: false }
+    }
+
     /// Returns the first key, whose slot is that of all keys. `None` without keys.
     ///
     /// It is parsed from the bytes, because it is rarely needed and would take memory in each command.
     pub(crate) fn key(&self) -> Option<Cow<'_, str>> {
-        if let Purpose::Force { keys, .. } = &self.purpose {
-            return keys.first().map(|key| Cow::Borrowed(key.as_str()));
-        }
         // Either `EVALSHA digest count key`, `EVAL script count key`, the first command of a transaction, or `SET key`.
         let mut words = self.words();
         let at = match words.next()? {
@@ -120,12 +122,6 @@ impl Command {
             _ => return None,
         };
         words.nth(at).map(String::from_utf8_lossy)
-    }
-
-    /// Returns the keys that it deletes regardless of their owner.
-    pub(crate) fn forced_keys(&self) -> Arc<[String]> {
-        let Purpose::Force { keys, .. } = &self.purpose else { return Arc::default() };
-        Arc::clone(keys)
     }
 
     /// Returns all arguments, of several commands one after the other.
@@ -139,9 +135,7 @@ impl Command {
 pub(crate) struct Redirects {
     /// Whether it needs the `ASKING` prefix, because the key is migrating to this server.
     pub(crate) asking: bool,
-    /// The number of servers that redirected it.
-    pub(crate) hops: u32,
-    /// When the first server redirected it.
+    /// When the first server redirected it, or when it began to wait for the map.
     pub(crate) since: Option<Instant>,
 }
 
@@ -224,7 +218,6 @@ impl InFlight {
             Expects::Owner => reply::owns(value),
             Expects::Durable(wanted) => wanted.fits(value),
             Expects::Compound(parts) => parts.fits(self.parts.len(), value),
-            Expects::Time => reply::time(value).is_some() || matches!(value, Value::ServerError(_)),
         }
     }
 

@@ -22,7 +22,7 @@ use super::push_handler::PushHandler;
 use crate::clock::Instant;
 use crate::node::redis::commands::scriptless::{Delete, converted_delete};
 use crate::node::redis::commands::scripts;
-use crate::node::redis::commands::scripts::{ping, without_time};
+use crate::node::redis::commands::scripts::ping;
 use crate::node::redis::connect::Target;
 use crate::node::redis::connect::login::Without;
 use crate::node::redis::link::Link;
@@ -181,11 +181,6 @@ impl Encoder {
         if let Some(command) = converted_delete(&in_flight.command, self.deletes_by) {
             in_flight.command = command;
         }
-        if self.without.extras
-            && let Some(command) = without_time(&in_flight.command)
-        {
-            in_flight.command = command;
-        }
         // Without tracking, no command needs the prefix that excludes it.
         in_flight.command.untracked &= !self.without.tracking;
         if self.without.digests
@@ -259,12 +254,13 @@ impl Encoder {
         let Some(time) = self.confirm.due(&now) else { return };
         let wanted = self.confirm.wanted;
         let request = Command {
-            bytes: wanted.question(time).get_packed_command(),
-            expects: Expects::Durable(wanted),
-            purpose: Purpose::Confirm,
             // The server may be silent for the whole time of the request.
             timeout: time + SILENCE,
-            untracked: false,
+            ..Command::new(
+                wanted.question(time).get_packed_command(),
+                Expects::Durable(wanted),
+                Purpose::Confirm,
+            )
         };
         self.send(InFlight::unheard(request), now(), expected);
     }

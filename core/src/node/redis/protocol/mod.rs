@@ -20,7 +20,7 @@ mod tests;
 
 use std::time::Duration;
 
-pub(crate) use command::{Command, Expects, InFlight, Purpose, Redirects};
+pub(crate) use command::{Command, Expects, InFlight, Purpose, Redirects, TIMEOUT};
 #[cfg(test)]
 pub(crate) use confirm::{ConfirmRequests, HeldGrants};
 pub(super) use decoder::Decoder;

@@ -165,9 +165,9 @@ impl Decoder {
         if forwarded {
             in_flight.forget_answers();
             in_flight.count_rerouted(&cluster.rerouted);
-            cluster.send(ConnectionEvent::Redirected(in_flight, redirect));
+            cluster.send(ConnectionEvent::Redirected(Some(in_flight), redirect));
         } else {
-            cluster.send(ConnectionEvent::SlotReported(redirect));
+            cluster.send(ConnectionEvent::Redirected(None, redirect));
             let refusal = || self.target.route.redact_fault(reply::unexpected(value));
             let fault = if unserved { refusal() } else { Fault::redirect() };
             let _ = in_flight.answer.send(Err(fault));
@@ -192,11 +192,11 @@ impl Decoder {
             }
             self.pending.link.delete_answered();
         }
-        if let Some(next) = leads_to(&in_flight, &value) {
-            let keys = in_flight.command.forced_keys();
-            self.followups.push(Followup::Send(in_flight.followed_by(next)));
-            // The server does not notify the connection that deleted. Commands that are sent now follow the delete.
-            self.push_handler.watch.changed_keys(&keys);
+        if let Purpose::Keep(Some(second)) = &in_flight.command.purpose
+            && may_grant(&in_flight, &value)
+        {
+            let second = Command::clone(second);
+            self.followups.push(Followup::Send(in_flight.followed_by(second)));
             return;
         }
         match (&in_flight.command.purpose, self.unkilled) {
@@ -255,15 +255,6 @@ fn may_grant(in_flight: &InFlight, value: &Value) -> bool {
         Value::BulkString(_) if matches!(in_flight.command.expects, Expects::Token(_)) => true,
         // The owner, if the preceding `SET` succeeded.
         _ => in_flight.set == Some(true),
-    }
-}
-
-/// Returns the follow-up command for the same caller, if any.
-fn leads_to(in_flight: &InFlight, value: &Value) -> Option<Command> {
-    match &in_flight.command.purpose {
-        Purpose::Force { keys, then, .. } => then(keys, value),
-        Purpose::Keep(longer) if may_grant(in_flight, value) => longer.as_deref().cloned(),
-        _ => None,
     }
 }
 

@@ -12,7 +12,7 @@ use crate::node::Fault;
 use crate::node::redis::commands::errors::words;
 use crate::node::redis::commands::reply;
 use crate::node::redis::connect::batches::BatchConnection;
-use crate::node::redis::connect::login::{Protocol, log_in};
+use crate::node::redis::connect::login::{Without, log_in};
 use crate::node::redis::url::Endpoint;
 
 /// The primary that one sentinel reports.
@@ -110,8 +110,8 @@ impl Sentinel {
     /// Connects and logs in.
     pub(crate) async fn open(endpoint: &Endpoint) -> Result<Self, Fault> {
         let mut connection = BatchConnection::open(endpoint).await?;
-        let resp3 = matches!(log_in(&mut connection, endpoint).await?, Protocol::Resp3(_));
-        Ok(Self { connection, resp3 })
+        let hello = log_in(&mut connection, endpoint, &mut Without::default()).await?;
+        Ok(Self { connection, resp3: hello.is_some() })
     }
 
     /// Returns the primary of the service, or `None` if the sentinel does not know the service.

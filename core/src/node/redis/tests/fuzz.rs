@@ -10,7 +10,7 @@ use redis::{Value, ValueCodec};
 use tokio_util::codec::Decoder;
 
 use crate::node::redis::commands::reply::{
-    count, echoes, extension, holder, owns, released, says_ours, sets, vote,
+    echoes, extension, holder, owns, released, says_ours, sets, vote,
 };
 use crate::node::redis::url::Endpoint;
 use crate::node::redis::{Extension, Fault, Vote};
@@ -148,13 +148,8 @@ fn read(value: &Value, bytes: &[u8], server: &Endpoint) -> Result<(), String> {
         return Err("a release or extension that the reply does not contain".into());
     }
     let _ = sets(value);
-    let faults = [
-        vote(value).err(),
-        extension(value).err(),
-        released(value).err(),
-        count(value).err(),
-        holder(value).err(),
-    ];
+    let faults =
+        [vote(value).err(), extension(value).err(), released(value).err(), holder(value).err()];
     faults.into_iter().flatten().try_for_each(|fault| check_error(fault, server))
 }
 

@@ -17,7 +17,7 @@ use super::commands::scripts::{RELEASE, scripts};
 use super::protocol::Command;
 use crate::clock::{Clock, Instant, Sleep, SystemClock};
 use crate::node::redis::{Durability, Needs, RedisNode, Target};
-use crate::node::{Address, Claim, Node, Reply, Watch};
+use crate::node::{Address, Claim, Node, ReleaseMode, Reply, Watch};
 
 /// The key that makes the connection task panic.
 const FATAL: &str = "panic-on-purpose";
@@ -149,7 +149,7 @@ async fn panicking_task_fails_its_requests_and_restarts() {
     for _ in 0..3 {
         let soon = Duration::from_secs(30);
         assert_eq!(timeout(soon, node.inspect("before")).await.unwrap(), Ok(None));
-        let release = node.release(&claim, Duration::from_secs(60));
+        let release = node.release(&claim, Duration::from_secs(60), ReleaseMode::Delete);
         timeout(soon, deletes.recv()).await.unwrap().unwrap();
         let (pending, fatal) = (node.inspect(SILENT), node.inspect(FATAL));
         let later = node.inspect("later");
