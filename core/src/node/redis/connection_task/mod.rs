@@ -127,7 +127,7 @@ impl<'a> ConnectionTask<'a> {
         let served = AssertUnwindSafe(self.serve(session, waiting)).catch_unwind().await;
         let session = self.connection.use_by_task(Option::take).await;
         let idle = session.as_ref().is_some_and(Session::is_paused);
-        self.connection.closed();
+        self.connection.end_role();
         let fault = match &served {
             Ok(served) => served.as_ref().err().cloned(),
             Err(_) => Some(Fault::new(PANICKED)),
@@ -141,19 +141,17 @@ impl<'a> ConnectionTask<'a> {
 
     /// Lets threads use the connection, after the pending deletes and the commands that waited for it.
     async fn begin(&mut self, session: Session, mut waiting: Vec<InFlight>) {
-        let (connection, mut session) = (self.connection, Some(session));
+        let (shared, mut session) = (self.notifications.is_none(), Some(session));
         let begin = |place: &mut Option<Session>| {
             if let Some(session) = session.take() {
                 let session = place.insert(session);
-                #[cfg(unix)]
-                connection.opened(session.descriptor());
                 session.begin(std::mem::take(&mut waiting));
+                if shared {
+                    session.share();
+                }
             }
         };
-        connection.use_by_task(begin).await;
-        if self.notifications.is_none() {
-            connection.share();
-        }
+        self.connection.use_by_task(begin).await;
     }
 
     /// Serves until the end. Returns an error if the connection breaks.
@@ -172,7 +170,7 @@ impl<'a> ConnectionTask<'a> {
             let served = tokio::select! {
                 // In random order: a server that sends without a pause must not delay commands or the client's end.
                 () = connection.called() => Ok(()),
-                much = read(connection), if state.kept || !connection.is_read_by_thread() => {
+                much = read(connection) => {
                     if much {
                         // All connections share one thread, and the others must have their turn.
                         yield_now().await;
@@ -212,13 +210,7 @@ impl<'a> ConnectionTask<'a> {
     async fn write(&mut self) -> Result<SessionState, Fault> {
         let connection = self.connection;
         let written = connection.use_session(|session| {
-            // A thread that left its command to the task does not read the reply.
-            if session.write() || connection.take_delegated() {
-                session.keep();
-            }
-            if connection.is_read_by_thread() {
-                session.leave_to_threads();
-            }
+            connection.write_by_task(session);
             session.why_broken().map_or_else(|| Ok(session.state()), Err)
         });
         match written.await {
@@ -237,8 +229,11 @@ impl<'a> ConnectionTask<'a> {
 /// Reads the replies that no thread reads. Returns true if it read much.
 async fn read(connection: &Connection) -> bool {
     poll_fn(|cx| {
-        let polled = connection.try_use(|session| session.as_mut().map(|session| session.poll(cx)));
-        // A thread that uses the session calls afterwards.
+        let polled = connection.try_use(|session| {
+            let session = session.as_mut().filter(|_| !connection.is_read_by_thread());
+            session.map(|session| session.poll(cx))
+        });
+        // A thread that uses the session or reads calls afterwards.
         polled.flatten().unwrap_or(Poll::Pending)
     })
     .await
