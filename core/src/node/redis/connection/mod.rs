@@ -11,6 +11,8 @@
 //! The driver that reads has its poller watch the socket. A change of this, as of the session, is made inside the session.
 
 mod role;
+pub(super) mod session;
+pub(super) mod task;
 #[cfg(all(test, unix))]
 mod tests;
 mod threads;
@@ -20,9 +22,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use tokio::sync::Notify;
 
-use super::session::Session;
 use crate::runtime::{Exclusive, Visitor, fork_generation};
 use role::{Reader, Role};
+use session::Session;
 
 pub(crate) use threads::{ReadOutcome, ReaderRole};
 

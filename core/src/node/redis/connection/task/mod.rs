@@ -20,21 +20,21 @@ use tokio::sync::oneshot;
 use tokio::task::yield_now;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use super::connect::Opening;
-use super::connect::batches::BatchConnection;
-use super::connection::Connection;
-use super::link::VotesFrom;
-use super::node_task::context::Context;
-use super::protocol::{Decoder, Encoder, InFlight, PushHandler, TICK};
-use super::sentinel::{Found, News};
+use super::Connection;
 use super::session::{PANICKED, Session, SessionState};
 use crate::node::Fault;
+use crate::node::redis::connect::Opening;
+use crate::node::redis::connect::batches::BatchConnection;
+use crate::node::redis::link::VotesFrom;
+use crate::node::redis::node_task::context::Context;
+use crate::node::redis::protocol::{Decoder, Encoder, InFlight, PushHandler, TICK};
+use crate::node::redis::sentinel::{Found, News};
 use features::FeatureCheck;
 use notifications::Notifications;
 use renewal::Renewal;
 
 /// How a connection ended.
-pub(super) enum End {
+pub(crate) enum End {
     /// The client is gone and every command has its reply.
     Idle,
     /// It cannot be used any more. `idle` means that new commands wait for the next connection.
@@ -48,7 +48,7 @@ const CHORES: Duration = Duration::from_secs(1);
 const AGES: Duration = Duration::from_secs(5);
 
 /// The task of one open connection.
-pub(super) struct ConnectionTask<'a> {
+pub(crate) struct ConnectionTask<'a> {
     connection: &'a Connection,
     /// Receives the backlog at the end.
     context: &'a mut Context,
@@ -71,7 +71,7 @@ pub(super) struct ConnectionTask<'a> {
 impl<'a> ConnectionTask<'a> {
     /// Creates the task of a connection that is ready for locks. Takes the backlog last, because the next connection
     /// needs it after a panic.
-    pub(super) fn new(
+    pub(crate) fn new(
         connection: &'a Connection,
         context: &'a mut Context,
         Opening { greeting, killed, found }: Opening,
@@ -123,7 +123,7 @@ impl<'a> ConnectionTask<'a> {
 
     /// Serves until the client is gone and every command has its reply, or the connection breaks. `waiting` are the
     /// commands that waited for the connection. Also after a panic, the commands without a reply fail.
-    pub(super) async fn run(mut self, session: Session, waiting: Vec<InFlight>) -> End {
+    pub(crate) async fn run(mut self, session: Session, waiting: Vec<InFlight>) -> End {
         let served = AssertUnwindSafe(self.serve(session, waiting)).catch_unwind().await;
         let session = self.connection.use_by_task(Option::take).await;
         let idle = session.as_ref().is_some_and(Session::is_paused);

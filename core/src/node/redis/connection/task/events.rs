@@ -10,8 +10,8 @@ use crate::node::Fault;
 use crate::node::redis::commands::scripts::plain;
 use crate::node::redis::connect::handshake::about;
 use crate::node::redis::connect::handshake::{field, text, votes_in};
+use crate::node::redis::connection::session::Session;
 use crate::node::redis::protocol::{InFlight, Purpose};
-use crate::node::redis::session::Session;
 
 impl ConnectionTask<'_> {
     /// Handles an event of the connection for notifications.

@@ -1,7 +1,7 @@
 //! One open connection: writes commands and reads replies, without blocking.
 //!
-//! It moves the bytes between the socket and the [`super::protocol`]. One thread at a time uses it, and only briefly: a
-//! thread that waits for a reply, or the connection's own task ([`super::connection`], [`super::connection_task`]).
+//! It moves the bytes between the socket and the [`protocol`](crate::node::redis::protocol). One thread at a time uses it, and only briefly: a
+//! thread that waits for a reply, or the connection's own task ([`super::task`]).
 
 mod reading;
 
@@ -12,13 +12,13 @@ use std::sync::Arc;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::mpsc::error::TryRecvError;
 
-use super::io::socket::Socket;
-use super::io::socket::{Received, Receiver};
-use super::node_task::context::Backlog;
-use super::protocol::{Decoder, Encoder, InFlight};
 use crate::clock::Clock;
 use crate::drivers::Poller;
 use crate::node::Fault;
+use crate::node::redis::io::socket::Socket;
+use crate::node::redis::io::socket::{Received, Receiver};
+use crate::node::redis::node_task::context::Backlog;
+use crate::node::redis::protocol::{Decoder, Encoder, InFlight};
 
 /// The maximum number of bytes per read, which is some hundred replies. A higher limit would delay other connections.
 const READ: usize = 16 << 10;
@@ -26,7 +26,7 @@ const READ: usize = 16 << 10;
 pub(super) const PANICKED: &str = "the node's task failed. This is a bug in redlock";
 
 /// One open connection.
-pub(super) struct Session {
+pub(crate) struct Session {
     /// The commands of the node. Closed once the client is gone.
     commands: UnboundedReceiver<InFlight>,
     encoder: Encoder,
