@@ -5,10 +5,10 @@
 mod role;
 
 use loom::sync::Arc;
-use loom::sync::atomic::{AtomicUsize, Ordering};
+use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use loom::thread;
 
-use role::{Role, Taken};
+use role::{Reader, Role};
 
 use crate::runtime::{Exclusive, Visitor};
 
@@ -90,47 +90,171 @@ fn a_task_that_could_not_enter_is_called() {
     });
 }
 
-/// Takes the role, and reads while it has it.
-fn read(role: &Role, readers: &AtomicUsize) -> bool {
-    let Taken::Role(taken) = role.take() else { return false };
-    assert_eq!(readers.fetch_add(1, Ordering::SeqCst), 0, "two threads read");
-    readers.fetch_sub(1, Ordering::SeqCst);
-    assert!(role.release(taken), "no other thread ends it");
-    true
+/// A connection with a server that replies at once.
+struct Shared {
+    /// The number of submitted commands. Relaxed, so that only the exclusive value and the role order the threads.
+    submitted: AtomicUsize,
+    session: Exclusive<Session>,
+    role: Role,
+    /// Whether the task was woken.
+    called: AtomicBool,
 }
 
-#[test]
-fn one_thread_at_a_time_has_the_reader_role() {
-    super::check(4, || {
-        let (role, readers) = (Arc::new(Role::new()), Arc::new(AtomicUsize::new(0)));
-        assert!(!read(&role, &readers), "only the background thread reads at first");
-        role.share();
-        let other = {
-            let (role, readers) = (Arc::clone(&role), Arc::clone(&readers));
-            thread::spawn(move || read(&role, &readers))
+#[derive(Default)]
+struct Session {
+    written: usize,
+    read: usize,
+}
+
+impl Session {
+    fn is_open(&self) -> bool {
+        self.written > self.read
+    }
+}
+
+impl Shared {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            submitted: AtomicUsize::new(0),
+            session: Exclusive::new(Session::default()),
+            role: Role::new(),
+            called: AtomicBool::new(true),
+        })
+    }
+
+    /// Uses the session, and does what others came for, in the same way as the core.
+    fn with<T>(&self, visitor: Visitor, act: impl FnOnce(&mut Session) -> T) -> Option<T> {
+        let (result, mut visitors) = self.session.try_with(visitor, act)?;
+        loop {
+            if visitors.include(Visitor::Task) {
+                self.called.swap(true, Ordering::SeqCst);
+            }
+            if !visitors.include(Visitor::Thread) {
+                return Some(result);
+            }
+            match self.session.try_with(Visitor::Thread, |session| self.run(session, |_| ())) {
+                Some(((), others)) => visitors = others,
+                None => return Some(result),
+            }
+        }
+    }
+
+    fn write(&self, session: &mut Session) {
+        session.written = self.submitted.load(Ordering::Relaxed);
+    }
+
+    /// A visit of a thread.
+    fn run<T>(&self, session: &mut Session, act: impl FnOnce(&mut Session) -> T) -> T {
+        let result = act(session);
+        self.role.end_if(Reader::Thread, || {
+            self.write(session);
+            !session.is_open()
+        });
+        result
+    }
+
+    /// Submits a command, and leaves it to the task.
+    fn delegate(&self) -> usize {
+        let command = self.submitted.fetch_add(1, Ordering::Relaxed) + 1;
+        self.call();
+        command
+    }
+
+    fn call(&self) {
+        self.role.call();
+        self.called.swap(true, Ordering::SeqCst);
+    }
+
+    /// Submits a command. Returns the role of this thread, which reads the reply.
+    fn submit(&self, known: Option<u64>) -> Option<u64> {
+        self.submitted.fetch_add(1, Ordering::Relaxed);
+        let known = || known.filter(|known| self.role.is(*known));
+        let take = |session: &mut Session| {
+            known().or_else(|| if session.is_open() { None } else { self.role.take() })
         };
-        let (ours, theirs) = (read(&role, &readers), other.join().unwrap());
-        assert!(ours || theirs, "one of them has the role");
-        assert!(read(&role, &readers), "it is free again");
+        let visit = |session: &mut Session| self.run(session, take);
+        let reads = known().is_some() || self.role.reader() == Reader::Task;
+        let role = reads.then(|| self.with(Visitor::Thread, visit)).flatten().flatten();
+        if role.is_none() {
+            self.call();
+        }
+        role
+    }
+
+    /// Reads on a thread.
+    fn read(&self) {
+        let read = |session: &mut Session| session.read = session.written;
+        if self.with(Visitor::Thread, |session| self.run(session, read)).is_none() {
+            self.call();
+        }
+    }
+
+    /// Has the task work until it is not woken any more.
+    fn work(&self) {
+        while self.called.swap(false, Ordering::SeqCst) {
+            let write = |session: &mut Session| {
+                self.role.end_if(Reader::Called, || {
+                    self.write(session);
+                    true
+                });
+            };
+            self.with(Visitor::Task, write);
+            let read = |session: &mut Session| {
+                if self.role.reader() != Reader::Thread {
+                    session.read = session.written;
+                }
+            };
+            self.with(Visitor::Task, read);
+        }
+    }
+}
+
+/// A thread that is suspended with the reader role reads no reply of another caller.
+#[test]
+fn the_task_reads_commands_that_are_left_to_it() {
+    super::check(3, || {
+        let shared = Shared::new();
+        let reads = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                let known = shared.submit(None);
+                // With the role, it is suspended.
+                shared.submit(known)
+            })
+        };
+        let leaves = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                // As a loop that watches the socket although it has lost the role.
+                shared.read();
+                shared.delegate()
+            })
+        };
+        shared.work();
+        let (role, command) = (reads.join().unwrap(), leaves.join().unwrap());
+        shared.work();
+        let (read, _) = shared.session.try_with(Visitor::Thread, |session| session.read).unwrap();
+        let suspended = role.is_some_and(|role| shared.role.is(role));
+        assert!(read >= command, "the command is read");
+        assert!(read == 3 || suspended, "every command is read");
     });
 }
 
-/// A thread that is late to release its role must not release the role of a thread on the next connection.
+/// A thread that leaves commands to the task ends the role of another one, also that which begins just then.
 #[test]
-fn the_role_of_an_ended_connection_does_not_affect_the_next_one() {
+fn a_role_is_taken_from_a_task_that_was_not_called() {
     super::check(4, || {
         let role = Arc::new(Role::new());
-        role.share();
-        let Taken::Role(old) = role.take() else { panic!("it is free") };
-        let late = {
+        assert!(role.take().is_none(), "the task has not looked yet");
+        role.end_if(Reader::Called, || true);
+        let calls = {
             let role = Arc::clone(&role);
-            thread::spawn(move || role.release(old))
+            thread::spawn(move || role.call())
         };
-        role.end();
-        assert!(!role.is(old) && !role.is_of_thread());
-        role.share();
-        let Taken::Role(new) = role.take() else { panic!("it is free on the next connection") };
-        late.join().unwrap();
-        assert!(role.is(new) && role.is_of_thread() && role.release(new));
+        let taken = role.take();
+        calls.join().unwrap();
+        assert!(role.reader() == Reader::Called && !taken.is_some_and(|taken| role.is(taken)));
+        role.end_if(Reader::Called, || true);
+        assert!(role.take().is_some_and(|next| role.is(next) && taken != Some(next)));
     });
 }

@@ -98,7 +98,7 @@ fn a_loss_before_the_reply_is_noticed() {
         thread::scope(|scope| {
             let aside = scope.spawn(|| {
                 eventually_blocking("a vote", || server.ask("EXISTS lock:job") == ":1");
-                clock.watch("connection_task/notifications.rs");
+                clock.watch("connection/task/notifications.rs");
                 server.ask("DEL lock:job");
                 clock.until_read();
                 proxy.let_go();
@@ -331,7 +331,7 @@ fn a_suspended_thread_delays_only_its_connection() {
     let held = elsewhere.lock("held").ttl(Duration::from_secs(2)).acquire_blocking().unwrap();
     let lock = client.lock("job").ttl(LONG);
     *clock.suspends.lock().unwrap() = true;
-    clock.watch("redis/session/mod.rs");
+    clock.watch("connection/session/mod.rs");
     let suspended = thread::spawn(move || lock.acquire_blocking());
     clock.until_read();
     // Another thread's command waits, until its own deadline.

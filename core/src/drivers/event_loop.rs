@@ -38,12 +38,7 @@ struct Work<T> {
     reactor: Reactor,
     /// The commands that are not written yet.
     submitted: Submitted,
-    /// The number of consecutive looks without a result for this loop.
-    idle_looks: u8,
 }
-
-/// After this number of looks without a result, the background thread reads, because the replies are for renewals.
-const MAX_IDLE_LOOKS: u8 = 4;
 
 /// The number of polls before the other callbacks of the loop run.
 const MAX_POLLS: usize = 8;
@@ -58,7 +53,7 @@ impl<T> LoopDriver<T> {
         let (poller, waker) = (Arc::new(Poller::new()?), WakeHandle::of_loop()?);
         poller.add(waker.descriptor(), WAKE)?;
         let reactor = Reactor::watched_by(Arc::clone(&poller));
-        let work = Work { poll_woken, reactor, submitted: Submitted::default(), idle_looks: 0 };
+        let work = Work { poll_woken, reactor, submitted: Submitted::default() };
         Ok(Self { poller, waker, generation: fork_generation(), work: Exclusive::new(work) })
     }
 
@@ -108,7 +103,6 @@ impl<T> LoopDriver<T> {
             // From now on, replies that are read here wake futures without a system call.
             waker.look();
             let guest = !work.read_only(waker) && work.read_all(&self.poller, waker);
-            work.note_look(guest || waker.is_rung());
             work.submitted.begin_period();
             let done = work.poll(waker);
             // Commands that follow from a reply are not held back.
@@ -165,17 +159,6 @@ impl<T> Work<T> {
     /// descriptor makes the loop look again.
     fn read_only(&mut self, waker: &WakeHandle) -> bool {
         self.reactor.read_only() && waker.is_rung()
-    }
-
-    /// Records whether the look had a result. Otherwise, the loop was woken for the renewals of leases, which are not its
-    /// work.
-    fn note_look(&mut self, has_result: bool) {
-        self.idle_looks =
-            if has_result || self.submitted.recent() > 0 { 0 } else { self.idle_looks + 1 };
-        if self.idle_looks == MAX_IDLE_LOOKS {
-            self.idle_looks = 0;
-            self.reactor.release_roles();
-        }
     }
 
     /// Reads all readable connections. Returns whether the descriptor that the loop added is readable.

@@ -8,7 +8,7 @@
 //! - An [`event_loop`] drives its futures in its turns.
 //! - A [`tokio_runtime`] has one task that drives the connections of the other tasks.
 //! - The background thread drives the connections of all other callers, and does what no driver does in time. Each
-//!   connection has a task there (`node::redis::connection_task`).
+//!   connection has a task there (`node::redis::connection::task`).
 
 mod blocking_thread;
 mod current_thread;

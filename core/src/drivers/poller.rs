@@ -93,8 +93,7 @@ mod epoll {
             self.control(libc::EPOLL_CTL_ADD, descriptor, libc::EPOLLIN as u32, number)
         }
 
-        /// Removes a descriptor. Called before it is closed, because it would be reported forever if a forked child has
-        /// it too.
+        /// Removes a descriptor.
         pub(crate) fn remove(&self, descriptor: i32) {
             // Fails only if it is not there.
             let _ = self.control(libc::EPOLL_CTL_DEL, descriptor, 0, 0);
@@ -170,6 +169,7 @@ mod none {
             match self.0 {}
         }
 
+        #[cfg(unix)]
         pub(crate) fn remove(&self, _: i32) {
             match self.0 {}
         }

@@ -25,9 +25,10 @@ impl Reactor {
         for connection in submitted {
             let known = |used: &Used| Arc::ptr_eq(&used.connection, &connection);
             let known = self.used.iter().position(known);
-            // A connection that the driver may not read any more leaves its number to another one.
+            // A connection of a client that is gone leaves its number to another one.
             let number = known.or_else(|| {
-                let free = self.used.iter().position(|used| used.descriptor().is_none())?;
+                let is_free = |used: &Used| Arc::strong_count(&used.connection) == 1;
+                let free = self.used.iter().position(is_free)?;
                 self.used[free] = Used::new(Arc::clone(&connection));
                 Some(free)
             });
@@ -35,13 +36,10 @@ impl Reactor {
                 self.used.push(Used::new(connection));
                 self.used.len() - 1
             });
-            self.used[number].write(self.poller.as_ref(), number as u64);
+            let used = &mut self.used[number];
+            let poller = self.poller.as_ref().map(|poller| (poller, number as u64));
+            used.role = used.connection.submit(used.role, poller);
         }
-    }
-
-    /// Has the background thread read until the next command.
-    pub(super) fn release_roles(&mut self) {
-        self.used.iter_mut().for_each(Used::release_role);
     }
 
     /// Removes all connections. The background thread reads the outstanding replies.
@@ -50,22 +48,15 @@ impl Reactor {
     }
 
     /// Returns the numbers and descriptors of the connections to wait for.
-    pub(super) fn awaited(&mut self) -> impl Iterator<Item = (u64, i32)> {
-        self.used.iter_mut().enumerate().filter_map(|(number, used)| {
-            let descriptor = used.descriptor().filter(|_| used.connection.is_open());
-            if descriptor.is_none() {
-                // Without outstanding replies, another thread may take the role.
-                used.release_role();
-            }
-            Some((number as u64, descriptor?))
-        })
+    pub(super) fn awaited(&self) -> impl Iterator<Item = (u64, i32)> {
+        let awaited = |(number, used): (usize, &Used)| Some((number as u64, used.descriptor()?));
+        self.used.iter().enumerate().filter_map(awaited)
     }
 
     /// Blocks in the socket of the only connection. Returns false if the thread must wait for descriptors instead.
-    pub(super) fn receive(&mut self) -> bool {
+    pub(super) fn receive(&self) -> bool {
         let [used] = &self.used[..] else { return false };
-        let role = used.role.filter(|_| used.connection.is_open());
-        role.is_some_and(|role| used.connection.receive(role))
+        used.role.is_some_and(|role| used.connection.receive(role))
     }
 
     /// Reads the available replies of the connection with this number. Returns `None` if there is no such connection.
@@ -75,7 +66,7 @@ impl Reactor {
 
     /// Reads the only connection. Returns false if there are several, or if another thread has its reader role.
     pub(super) fn read_only(&self) -> bool {
-        let is_alone = matches!(&self.used[..], [only] if only.role.is_some());
+        let is_alone = matches!(&self.used[..], [only] if only.descriptor().is_some());
         is_alone && self.read(0).is_some()
     }
 
@@ -119,39 +110,17 @@ impl Used {
         Self { connection, role: None }
     }
 
-    /// Writes the submitted commands if this driver may read the replies. Otherwise the background thread does both, for
-    /// all callers together. The poller watches the connection under its number.
-    fn write(&mut self, poller: Option<&Arc<Poller>>, number: u64) {
-        if self.descriptor().is_none() {
-            // The driver keeps the role as long as it sends commands.
-            self.role = self.connection.take_role();
-            if let (Some(role), Some(poller)) = (self.role, poller)
-                && !self.connection.watch(role, poller, number)
-            {
-                self.release_role();
-            }
-        }
-        // A thread that is inside the connection may be suspended.
-        if self.role.is_none() || !self.connection.write() {
-            self.connection.delegate();
-        }
-    }
-
     /// Returns the descriptor to wait for, if it has the reader role.
     fn descriptor(&self) -> Option<i32> {
         self.connection.descriptor(self.role?)
-    }
-
-    fn release_role(&mut self) {
-        if let Some(role) = self.role.take() {
-            self.connection.release_role(role);
-        }
     }
 }
 
 /// The background thread reads the outstanding replies.
 impl Drop for Used {
     fn drop(&mut self) {
-        self.release_role();
+        if self.descriptor().is_some() {
+            self.connection.delegate();
+        }
     }
 }

@@ -6,9 +6,7 @@
 //! | [`commands`] | what a lock asks a server, and what the replies and errors mean |
 //! | [`node_task`] | when to connect and to reconnect, and the state that outlives a connection |
 //! | [`connect`] | one attempt to open a connection: login, features, rights |
-//! | [`connection`] | the open connection, which waiting threads and its task use in turn |
-//! | [`connection_task`] | the work on it that no caller waits for: notifications, logins, silence |
-//! | [`session`] | moves bytes between the socket and the protocol |
+//! | [`connection`] | the open connection, which waiting threads and its task use in turn. The task also does the work that no caller waits for |
 //! | [`protocol`] | without I/O: which commands are sent, whose reply it is, what a lost reply leads to |
 //! | [`io`] | sockets, TCP, TLS |
 //! | [`sentinel`] | finds the primary of a service |
@@ -20,14 +18,12 @@ mod cluster;
 mod commands;
 mod connect;
 mod connection;
-mod connection_task;
 mod io;
 mod link;
 mod node_task;
 mod protocol;
 mod queue;
 mod sentinel;
-mod session;
 #[cfg(test)]
 mod tests;
 mod url;

@@ -14,7 +14,7 @@ use crate::runtime::exit;
 pub(super) struct Queue(Arc<Sender>);
 
 struct Sender {
-    /// Unbounded, because callers have deadlines, and a full connection takes no more commands ([`super::session`]).
+    /// Unbounded, because callers have deadlines, and a full connection takes no more commands ([`super::connection::session`]).
     commands: Option<UnboundedSender<InFlight>>,
     connection: Arc<Connection>,
     /// The driver of the client's runtime.

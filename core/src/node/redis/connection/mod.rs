@@ -4,29 +4,29 @@
 //! more than the rest of an acquire. No thread waits for the connection ([`Exclusive`]), so a thread that is suspended
 //! inside it blocks only this connection.
 //!
-//! One thread at a time has the reader role, and reads for all callers ([`role`]). If several threads want the role, the
-//! connection's task reads instead, because passing the role between threads would cost as much.
+//! One thread at a time has the reader role, and reads for all callers until no reply is outstanding ([`role`]). Otherwise
+//! the connection's task reads. A thread leaves its commands to the task if another thread reads, because passing the role
+//! between threads would cost as much.
+//!
+//! The driver that reads has its poller watch the socket. A change of this, as of the session, is made inside the session.
 
 mod role;
+pub(super) mod session;
+pub(super) mod task;
 #[cfg(all(test, unix))]
 mod tests;
 mod threads;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use tokio::sync::Notify;
 
-use super::session::Session;
-use crate::drivers::Poller;
 use crate::runtime::{Exclusive, Visitor, fork_generation};
-use role::Role;
+use role::{Reader, Role};
+use session::Session;
 
 pub(crate) use threads::{ReadOutcome, ReaderRole};
-
-/// The descriptor of a closed connection.
-const CLOSED: i32 = -1;
 
 /// The connection of one node, between the threads that use it.
 pub(crate) struct Connection {
@@ -34,16 +34,8 @@ pub(crate) struct Connection {
     session: Exclusive<Option<Session>>,
     /// Wakes the task.
     call: Notify,
-    /// Whether the task must read the replies to all commands so far.
-    delegated: AtomicBool,
-    /// Whether replies are outstanding.
-    open: AtomicBool,
-    /// Which thread may read.
+    /// Who reads.
     role: Role,
-    /// The descriptor that threads wait on.
-    descriptor: AtomicI32,
-    /// The event loop that watches the descriptor. Locked only to change it, the descriptor or the end of a role.
-    watcher: Mutex<Option<Arc<Poller>>>,
     /// The number of times that no thread takes the role, because two threads wanted it lately.
     crowd: AtomicU32,
     /// Whether the task checks regularly for silence, because the connection is in use.
@@ -58,11 +50,7 @@ impl Connection {
         Self {
             session: Exclusive::new(None),
             call: Notify::new(),
-            delegated: AtomicBool::new(false),
-            open: AtomicBool::new(false),
             role: Role::new(),
-            descriptor: AtomicI32::new(CLOSED),
-            watcher: Mutex::new(None),
             crowd: AtomicU32::new(0),
             in_use: AtomicBool::new(false),
             generation: fork_generation(),
@@ -108,8 +96,13 @@ impl Connection {
     /// Uses the session for the task. Returns `None` if a thread is inside, which then calls the task.
     pub(super) fn try_use<T>(&self, act: impl FnOnce(&mut Option<Session>) -> T) -> Option<T> {
         self.with_session(Visitor::Task, |session| {
+            let sent = session.as_ref().map_or(0, Session::sent);
             let result = act(session);
-            self.set_open(session.as_ref().is_some_and(Session::is_open));
+            // The task reads the replies to what it sends, because the thread with the role may be suspended.
+            let reads = |session: &Session| session.sent() > sent || session.wants_task();
+            if session.as_ref().is_some_and(reads) && self.is_read_by_thread() {
+                self.role.call();
+            }
             result
         })
     }
@@ -129,35 +122,22 @@ impl Connection {
         self.use_by_task(|session| session.as_mut().map(&mut act)).await
     }
 
-    /// Has threads wait on this descriptor, of a new session.
-    #[cfg(unix)]
-    pub(super) fn opened(&self, descriptor: i32) {
-        self.descriptor.store(descriptor, Ordering::SeqCst);
-    }
-
-    /// Lets threads read the connection, which carries only replies from now on.
-    pub(super) fn share(&self) {
-        self.role.share();
-    }
-
-    /// Ends every role, because the session has ended.
-    pub(super) fn closed(&self) {
-        self.open.store(false, Ordering::SeqCst);
-        self.end_watch(|| {
-            self.role.end();
-            Some(self.descriptor.swap(CLOSED, Ordering::SeqCst))
+    /// Writes the submitted commands for the task. Threads may take the role afterwards, if the session permits that.
+    pub(super) fn write_by_task(&self, session: &mut Session) {
+        self.role.end_if(Reader::Called, || {
+            session.write();
+            !session.wants_task()
         });
     }
 
-    /// Whether the task was asked to read since the last call of this function.
-    pub(super) fn take_delegated(&self) -> bool {
-        self.delegated.swap(false, Ordering::SeqCst)
+    /// Has the task read, because the thread with the role does not.
+    pub(super) fn end_role(&self) {
+        self.role.call();
     }
 
-    /// Whether a thread has the reader role and commands were sent lately. A thread that sends none may not read any
-    /// more, and would not notice that the connection ends.
+    /// Whether a thread has the reader role.
     pub(super) fn is_read_by_thread(&self) -> bool {
-        self.role.is_of_thread() && self.is_in_use()
+        self.role.reader() == Reader::Thread
     }
 
     /// Whether the task checks regularly for silence.
@@ -165,24 +145,13 @@ impl Connection {
         self.in_use.load(Ordering::SeqCst)
     }
 
-    /// Ends the regular checks, because no command was sent for a while.
+    /// Ends the regular checks, because no command was sent for a while. Called inside the session.
     pub(super) fn unused(&self) {
         self.in_use.store(false, Ordering::SeqCst);
-        // A thread that has just sent a command relied on the checks.
-        if self.open.load(Ordering::SeqCst) {
-            self.in_use.store(true, Ordering::SeqCst);
-        }
     }
 
-    fn set_open(&self, open: bool) {
-        // A store costs as much as the rest of a write.
-        if self.open.load(Ordering::SeqCst) != open {
-            self.open.store(open, Ordering::SeqCst);
-        }
-    }
-
-    /// Writes the submitted commands on a thread that waits, then acts on the session. Returns `None` if there is none,
-    /// or after a panic.
+    /// Acts on the session on a thread that waits, then writes the submitted commands. Returns `None` if there is no
+    /// session, or after a panic.
     fn run<T>(
         &self,
         session: &mut Option<Session>,
@@ -192,23 +161,23 @@ impl Connection {
         let received_from = session.is_received_from();
         let ran = catch_unwind(AssertUnwindSafe(|| {
             session.take_received();
-            session.write();
             let result = act(session);
-            if self.is_read_by_thread() {
-                session.leave_to_threads();
-            }
+            self.role.end_if(Reader::Thread, || {
+                session.write();
+                !session.is_open()
+            });
             result
         }));
         // Reported by the task, as its own panic.
         let result = ran.map_err(|panic| session.panicked(panic)).ok();
-        self.set_open(session.is_open());
         // The task checks for silence from now on.
-        let unchecked = session.is_open()
-            && !self.in_use.load(Ordering::SeqCst)
-            && !self.in_use.swap(true, Ordering::SeqCst);
+        let is_unchecked =
+            || !self.in_use.load(Ordering::SeqCst) && !self.in_use.swap(true, Ordering::SeqCst);
         // The task could not read while a thread received.
         let returned = received_from && !session.is_received_from();
-        if unchecked || session.wants_task() || (returned && session.is_kept()) {
+        if session.wants_task() {
+            self.delegate();
+        } else if session.is_open() && (is_unchecked() || (returned && !self.is_read_by_thread())) {
             self.call();
         }
         result

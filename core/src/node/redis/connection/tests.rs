@@ -12,6 +12,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
+use super::role::Reader;
 use super::{Connection, Session};
 use crate::clock::{Clock, SystemClock};
 use crate::drivers::{about_to_wait, submit, wait};
@@ -61,9 +62,22 @@ impl Ends {
         let (commands, taken) = unbounded_channel();
         let session = Session::new(encoder, decoder, taken, clock, socket);
         let connection = Arc::new(Connection::new());
-        connection.opened(session.descriptor());
         connection.try_use(|place| *place = Some(session)).unwrap();
         Self { connection, commands, server }
+    }
+
+    /// Lets threads read.
+    fn share(&self) {
+        let share = |session: &mut Option<Session>| {
+            let session = session.as_mut().unwrap();
+            session.share();
+            self.connection.write_by_task(session);
+        };
+        self.connection.try_use(share).unwrap();
+    }
+
+    fn reader(&self) -> Reader {
+        self.connection.role.reader()
     }
 
     /// Sends a command, and completes with the reply.
@@ -88,7 +102,7 @@ fn expect_ping(mut server: &UnixStream) {
 #[test]
 fn waiting_thread_reads_and_releases_the_reader_role() {
     let ends = Ends::open();
-    ends.connection.share();
+    ends.share();
     let mut server = ends.server.try_clone().unwrap();
     let server = thread::spawn(move || {
         expect_ping(&server);
@@ -96,8 +110,7 @@ fn waiting_thread_reads_and_releases_the_reader_role() {
     });
     assert!(wait(pin!(ends.ping()), LIMIT).is_ready());
     server.join().unwrap();
-    assert!(!ends.connection.take_delegated(), "the waiting thread reads the reply");
-    assert!(ends.connection.take_role().is_some(), "the reader role is released");
+    assert!(ends.reader() == Reader::Task, "the thread reads its reply, which ends its role");
 }
 
 #[test]
@@ -105,9 +118,7 @@ fn thread_without_the_reader_role_is_woken_by_another() {
     let ends = Ends::open();
     let (connection, mut server) = (Arc::clone(&ends.connection), ends.server.try_clone().unwrap());
     let other = thread::spawn(move || {
-        while !connection.take_delegated() {
-            thread::yield_now();
-        }
+        assert!(wait(pin!(connection.called()), LIMIT).is_ready());
         server.write_all(PONG).unwrap();
         connection.try_use(|session| {
             let session = session.as_mut().unwrap();
@@ -123,15 +134,34 @@ fn thread_without_the_reader_role_is_woken_by_another() {
 #[test]
 fn commands_outside_a_wait_are_sent() {
     let ends = Ends::open();
-    ends.connection.share();
+    ends.share();
     let mut ping = pin!(ends.ping());
     let waits = about_to_wait();
     let poll = ping.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     assert!(poll.is_pending());
     ends.server.set_nonblocking(true).unwrap();
     assert!((&ends.server).read(&mut [0]).is_err(), "it waits for other commands");
-    assert!(!ends.connection.take_delegated());
+    assert!(ends.reader() == Reader::Task);
     drop(waits);
     expect_ping(&ends.server);
-    assert!(ends.connection.take_delegated(), "the background thread reads the reply");
+    assert!(ends.reader() == Reader::Called, "the background thread reads the reply");
+}
+
+#[test]
+fn task_reads_the_replies_to_its_own_commands() {
+    let ends = Ends::open();
+    ends.share();
+    let submit = || {
+        assert!(ends.commands.send(InFlight::unheard(ping())).is_ok());
+        ends.connection.submit(None, None)
+    };
+    assert!(submit().is_some() && ends.reader() == Reader::Thread);
+    let by_task = |session: &mut Option<Session>| {
+        session.as_mut().unwrap().send(InFlight::unheard(ping()));
+    };
+    ends.connection.try_use(by_task).unwrap();
+    assert!(ends.reader() == Reader::Called, "the thread with the role may be suspended");
+    ends.share();
+    assert!(ends.reader() == Reader::Task && submit().is_none(), "replies are outstanding");
+    assert!(ends.reader() == Reader::Called);
 }

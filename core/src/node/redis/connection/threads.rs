@@ -1,11 +1,11 @@
 //! A connection, for the threads and event loops that wait for its replies. If two of them want the reader role, the
 //! connection's task soon reads for both.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
-use super::role::Taken;
-use super::{CLOSED, Connection, Session};
+use super::role::Reader;
+use super::{Connection, Session};
 use crate::drivers::Poller;
 use crate::runtime::exit::Flush;
 use crate::runtime::{Visitor, fork_generation};
@@ -20,7 +20,10 @@ const RECEIVED: usize = 2048;
 
 /// The right to read a connection for all callers. One thread or loop at a time has it.
 #[derive(Clone, Copy)]
-pub(crate) struct ReaderRole(u64);
+pub(crate) struct ReaderRole {
+    role: u64,
+    descriptor: i32,
+}
 
 /// The result of [`Connection::read`].
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -33,15 +36,39 @@ pub(crate) enum ReadOutcome {
     More,
 }
 
-/// No function waits for a thread that uses the connection. Only a change of the descriptor that a loop watches takes a
-/// mutex, for one system call.
+/// No function waits for a thread that uses the connection.
 impl Connection {
     /// Writes the submitted commands. Returns false if another thread uses the connection, which then writes them.
     pub(crate) fn write(&self) -> bool {
         self.use_on_thread(|_| ()).is_some()
     }
 
-    /// Writes the submitted commands, and reads the available replies.
+    /// Writes the submitted commands of a driver if it reads the replies: it has the reader role, or may take it. Otherwise
+    /// the background thread does both, for all callers together. The poller of the reader watches the connection under
+    /// a number.
+    pub(crate) fn submit(
+        &self,
+        known: Option<ReaderRole>,
+        poller: Option<(&Arc<Poller>, u64)>,
+    ) -> Option<ReaderRole> {
+        let is_valid = |known: &ReaderRole| self.role.is(known.role);
+        let reads = known.as_ref().is_some_and(is_valid) || self.may_take();
+        let role = reads.then(|| {
+            // Another thread may just have read the last reply, which ends the role.
+            let take = |session: &mut Session| {
+                known.filter(is_valid).or_else(|| self.take_role(session, poller))
+            };
+            self.use_on_thread(take)
+        });
+        // If not: another thread reads, or is inside and may be suspended.
+        let role = role.flatten().flatten().flatten();
+        if role.is_none() {
+            self.delegate();
+        }
+        role
+    }
+
+    /// Reads the available replies, and writes the submitted commands.
     pub(crate) fn read(&self) -> ReadOutcome {
         match self.use_on_thread(|session| session.read().leaves_more()) {
             None => ReadOutcome::Busy,
@@ -52,7 +79,7 @@ impl Connection {
 
     /// Has the background thread write the submitted commands and read all outstanding replies.
     pub(crate) fn delegate(&self) {
-        self.delegated.store(true, Ordering::SeqCst);
+        self.role.call();
         self.call();
     }
 
@@ -64,60 +91,33 @@ impl Connection {
         }
     }
 
-    /// Whether replies are outstanding.
-    pub(crate) fn is_open(&self) -> bool {
-        self.open.load(Ordering::SeqCst)
-    }
-
-    /// Takes the reader role, if it is free and threads may read.
-    pub(crate) fn take_role(&self) -> Option<ReaderRole> {
-        if self.generation != fork_generation() {
-            return None;
-        }
+    /// Whether a thread may take the reader role, unless a reply is outstanding.
+    fn may_take(&self) -> bool {
         let less = |crowd: u32| crowd.checked_sub(1);
         if self.crowd.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok() {
-            return None;
+            return false;
         }
-        match self.role.take() {
-            Taken::Role(role) => Some(ReaderRole(role)),
-            Taken::ByBackground => None,
-            Taken::ByThread => {
-                self.crowd.store(CROWD, Ordering::Relaxed);
-                None
-            }
+        let reader = self.role.reader();
+        if reader == Reader::Thread {
+            self.crowd.store(CROWD, Ordering::Relaxed);
         }
+        reader == Reader::Task
+    }
+
+    /// Takes the reader role, unless a reply is outstanding, which the task reads. Called before the write.
+    fn take_role(
+        &self,
+        session: &mut Session,
+        poller: Option<(&Arc<Poller>, u64)>,
+    ) -> Option<ReaderRole> {
+        let role = if session.is_open() { None } else { self.role.take() }?;
+        let descriptor = session.watch(poller).ok()?;
+        Some(ReaderRole { role, descriptor })
     }
 
     /// Returns the descriptor to wait for. Returns `None` if the role has ended.
     pub(crate) fn descriptor(&self, role: ReaderRole) -> Option<i32> {
-        let descriptor = self.descriptor.load(Ordering::SeqCst);
-        (self.role.is(role.0) && descriptor != CLOSED).then_some(descriptor)
-    }
-
-    /// Ends the role. The background thread reads the outstanding replies.
-    pub(crate) fn release_role(&self, ReaderRole(role): ReaderRole) {
-        if self.generation != fork_generation() {
-            return;
-        }
-        // If the session has ended, the role may be another thread's by now.
-        self.end_watch(|| self.role.release(role).then(|| self.descriptor.load(Ordering::SeqCst)));
-        // Outstanding replies are read even if no caller waits for them.
-        if self.is_open() {
-            self.delegate();
-        }
-    }
-
-    /// Has the loop with the role watch the connection under a number. Returns false if the role has ended, or if the
-    /// descriptor cannot be watched.
-    pub(crate) fn watch(&self, role: ReaderRole, poller: &Arc<Poller>, number: u64) -> bool {
-        let mut watcher = self.watcher.lock().unwrap_or_else(PoisonError::into_inner);
-        // Under the lock: a session that ends meanwhile removes it again.
-        let descriptor = self.descriptor(role);
-        let added = descriptor.is_some_and(|descriptor| poller.add(descriptor, number).is_ok());
-        if added {
-            *watcher = Some(Arc::clone(poller));
-        }
-        added
+        self.role.is(role.role).then_some(role.descriptor)
     }
 
     /// Blocks in the socket until bytes arrive, and handles them. Returns false if none arrived, or if the thread must
@@ -130,12 +130,12 @@ impl Connection {
     /// The thread is not inside the session meanwhile. It owns its buffer, and shares the socket, which stays open until
     /// the last user drops it. A thread that is suspended there can therefore delay no other thread.
     pub(crate) fn receive(&self, role: ReaderRole) -> bool {
-        if self.crowd.load(Ordering::Relaxed) > 0 || self.generation != fork_generation() {
+        if self.generation != fork_generation() {
             return false;
         }
         let receiver = self.with_session(Visitor::Thread, |session| {
             // Inside the session, whose task may end the role.
-            session.as_mut().filter(|_| self.role.is(role.0)).and_then(Session::begin_receiving)
+            session.as_mut().filter(|_| self.role.is(role.role)).and_then(Session::begin_receiving)
         });
         let Some(receiver) = receiver.flatten() else { return false };
         let mut buffer = [0; RECEIVED];
@@ -158,23 +158,13 @@ impl Connection {
         any
     }
 
-    /// Writes the submitted commands, then acts on the session. Returns `None` if another thread is inside, which then
+    /// Acts on the session, then writes the submitted commands. Returns `None` if another thread is inside, which then
     /// writes them, and `Some(None)` without a session.
     fn use_on_thread<T>(&self, act: impl FnOnce(&mut Session) -> T) -> Option<Option<T>> {
         if self.generation != fork_generation() {
             return None;
         }
         self.with_session(Visitor::Thread, |session| self.run(session, act))
-    }
-
-    /// Makes a change after which no loop watches the returned descriptor any more.
-    pub(super) fn end_watch(&self, change: impl FnOnce() -> Option<i32>) {
-        let mut watcher = self.watcher.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(descriptor) = change()
-            && let Some(poller) = watcher.take()
-        {
-            poller.remove(descriptor);
-        }
     }
 }
 

@@ -1,11 +1,13 @@
 //! Implements non-blocking reads and writes on an open connection, from any thread in turn.
 //!
-//! A waiting thread uses the descriptor. A waiting task has its runtime watch the socket ([`Socket::poll_readable`]), which
-//! is registered there only while a task waits.
+//! A waiting thread uses the descriptor. A waiting task has its runtime watch the socket ([`Socket::poll_readable`]), and an
+//! event loop its poller ([`Socket::watch`]). At most one of them watches it.
 
 use std::future::poll_fn;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
+#[cfg(unix)]
+use std::sync::Weak;
 use std::sync::mpsc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -19,6 +21,7 @@ use bytes::BytesMut;
 use tokio::io::Interest;
 
 use super::transport::Transport;
+use crate::drivers::Poller;
 #[cfg(feature = "tls")]
 use tokio_rustls::rustls::ClientConnection;
 
@@ -30,10 +33,9 @@ const RECEIVED: usize = 1024;
 
 /// An open connection that never blocks.
 pub(crate) struct Socket {
-    /// The registration with the runtime of a waiting task. It is the first field, so that it is dropped before the
-    /// socket is closed.
+    /// It is the first field, so that it is dropped before the socket is closed.
     #[cfg(unix)]
-    listed: Option<AsyncFd<RawFd>>,
+    watched: Watched,
     /// Shared with a thread that blocks in it.
     wire: Arc<Transport>,
     #[cfg(feature = "tls")]
@@ -64,7 +66,7 @@ impl Socket {
             #[cfg(feature = "tls")]
             tls: None,
             #[cfg(unix)]
-            listed: None,
+            watched: Watched::Unwatched,
         }
     }
 
@@ -91,12 +93,6 @@ impl Socket {
         return self.tls.is_some();
         #[cfg(not(feature = "tls"))]
         false
-    }
-
-    /// Returns the descriptor that a thread waits on.
-    #[cfg(unix)]
-    pub(crate) fn descriptor(&self) -> RawFd {
-        self.wire.as_raw_fd()
     }
 
     /// Makes the drop reset the connection, so that written data goes no further. A vote that arrives after its own
@@ -222,41 +218,95 @@ impl Socket {
     }
 }
 
-/// Waiting in a runtime, for the polling task. The socket is registered with one runtime at a time.
+/// Who is notified of bytes that arrive.
+#[cfg(unix)]
+enum Watched {
+    Unwatched,
+    /// The runtime of a waiting task.
+    ByRuntime(AsyncFd<RawFd>),
+    /// An event loop.
+    ByPoller(Registration),
+}
+
+/// A descriptor that a poller watches until this is dropped. That must be before the descriptor is closed, because it
+/// would be reported forever if a forked child has it too.
+#[cfg(unix)]
+struct Registration {
+    /// Its loop may end before another driver watches the descriptor.
+    poller: Weak<Poller>,
+    descriptor: RawFd,
+    number: u64,
+}
+
+#[cfg(unix)]
+impl Registration {
+    /// Has the poller watch a descriptor under a number.
+    fn new(poller: &Arc<Poller>, descriptor: RawFd, number: u64) -> io::Result<Self> {
+        poller.add(descriptor, number)?;
+        Ok(Self { poller: Arc::downgrade(poller), descriptor, number })
+    }
+
+    /// Whether this poller watches the descriptor under this number.
+    fn is_by(&self, poller: &Arc<Poller>, number: u64) -> bool {
+        self.poller.as_ptr() == Arc::as_ptr(poller) && self.number == number
+    }
+}
+
+#[cfg(unix)]
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.poller.upgrade().iter().for_each(|poller| poller.remove(self.descriptor));
+    }
+}
+
+/// Waiting in a runtime, for the polling task, or for a poller.
 #[cfg(unix)]
 impl Socket {
+    /// Has this poller watch the socket under a number, instead of any other one. Returns the descriptor.
+    pub(crate) fn watch(&mut self, poller: Option<(&Arc<Poller>, u64)>) -> io::Result<RawFd> {
+        let descriptor = self.wire.as_raw_fd();
+        let is_by = |(poller, number)| matches!(&self.watched, Watched::ByPoller(known) if known.is_by(poller, number));
+        if !poller.is_some_and(is_by) {
+            // First, because the same poller may watch it under another number.
+            self.watched = Watched::Unwatched;
+            if let Some((poller, number)) = poller {
+                self.watched = Watched::ByPoller(Registration::new(poller, descriptor, number)?);
+            }
+        }
+        Ok(descriptor)
+    }
+
     /// Ready when there may be something to read.
     pub(crate) fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.list()?.poll_read_ready(cx).map_ok(drop)
+        self.watched_by_runtime()?.poll_read_ready(cx).map_ok(drop)
     }
 
     /// Ready when there may be room to write.
     pub(crate) fn poll_writable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.list()?.poll_write_ready(cx).map_ok(drop)
+        self.watched_by_runtime()?.poll_write_ready(cx).map_ok(drop)
     }
 
     /// Clears the readiness, after everything was read or all room was used. Only the waiting task may call it, or an
     /// event could be missed.
     pub(crate) fn spent(&self, interest: Interest) {
-        if let Some(listed) = &self.listed {
+        if let Watched::ByRuntime(watched) = &self.watched {
             let nothing = |_: &RawFd| Err::<(), _>(io::ErrorKind::WouldBlock.into());
             // Returning `WouldBlock` is what clears the readiness.
-            let _ = listed.try_io(interest, nothing);
+            let _ = watched.try_io(interest, nothing);
         }
     }
 
-    /// Removes the registration, so that the runtime is not woken any more.
-    pub(crate) fn unlist(&mut self) {
-        self.listed = None;
-    }
-
-    fn list(&mut self) -> io::Result<&AsyncFd<RawFd>> {
-        if self.listed.is_none() {
+    fn watched_by_runtime(&mut self) -> io::Result<&AsyncFd<RawFd>> {
+        if !matches!(self.watched, Watched::ByRuntime(_)) {
             // SAFETY: the descriptor stays open while the registration exists, because the registration is dropped
             // first.
-            self.listed = Some(unsafe { AsyncFd::register(self.descriptor()) }?);
+            let watched = unsafe { AsyncFd::register(self.wire.as_raw_fd()) }?;
+            self.watched = Watched::ByRuntime(watched);
         }
-        self.listed.as_ref().ok_or_else(|| io::ErrorKind::NotFound.into())
+        match &self.watched {
+            Watched::ByRuntime(watched) => Ok(watched),
+            _ => Err(io::ErrorKind::NotFound.into()),
+        }
     }
 }
 
@@ -276,8 +326,11 @@ impl Socket {
     #[expect(clippy::unused_self, reason = "the runtime detects it")]
     pub(crate) fn spent(&self, _: Interest) {}
 
-    #[expect(clippy::unused_self, reason = "the runtime's for good")]
-    pub(crate) fn unlist(&mut self) {}
+    /// Returns an error, because the socket stays in its runtime.
+    #[expect(clippy::unused_self, reason = "other systems can")]
+    pub(crate) fn watch(&mut self, _: Option<(&Arc<Poller>, u64)>) -> io::Result<i32> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 }
 
 /// What a thread received while another one used the session.

@@ -4,7 +4,7 @@
 //! Replies have the order of the commands. The connection is implemented here, while the `redis` crate encodes and
 //! parses. Late replies, pending deletes, pushes and silence require control of both ends of one queue.
 //!
-//! [`reconnect`] opens a connection, and [`super::session`] uses it. Both end with their connection, while the
+//! [`reconnect`] opens a connection, and [`super::connection::session`] uses it. Both end with their connection, while the
 //! [`Context`] outlives it.
 
 pub(super) mod context;
@@ -20,7 +20,7 @@ use futures_util::FutureExt;
 use super::cluster::redirects::ConnectionEvent;
 use super::connect::Opening;
 use super::connection::Connection;
-use super::connection_task::{ConnectionTask, End};
+use super::connection::task::{ConnectionTask, End};
 use super::protocol::InFlight;
 use crate::clock::Instant;
 use crate::node::{Change, Fault, Remedy};

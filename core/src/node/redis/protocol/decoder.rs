@@ -218,6 +218,11 @@ impl Decoder {
         self.silence = Duration::ZERO;
     }
 
+    /// Whether nothing was read between the last two ticks.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.silence > TICK
+    }
+
     /// Counts a tick in which nothing was read and replies were outstanding. Returns an error once the silence is too
     /// long.
     pub(crate) fn count_silence(&mut self) -> Option<Fault> {

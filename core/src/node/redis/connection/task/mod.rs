@@ -20,21 +20,21 @@ use tokio::sync::oneshot;
 use tokio::task::yield_now;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use super::connect::Opening;
-use super::connect::batches::BatchConnection;
-use super::connection::Connection;
-use super::link::VotesFrom;
-use super::node_task::context::Context;
-use super::protocol::{Decoder, Encoder, InFlight, PushHandler, TICK};
-use super::sentinel::{Found, News};
+use super::Connection;
 use super::session::{PANICKED, Session, SessionState};
 use crate::node::Fault;
+use crate::node::redis::connect::Opening;
+use crate::node::redis::connect::batches::BatchConnection;
+use crate::node::redis::link::VotesFrom;
+use crate::node::redis::node_task::context::Context;
+use crate::node::redis::protocol::{Decoder, Encoder, InFlight, PushHandler, TICK};
+use crate::node::redis::sentinel::{Found, News};
 use features::FeatureCheck;
 use notifications::Notifications;
 use renewal::Renewal;
 
 /// How a connection ended.
-pub(super) enum End {
+pub(crate) enum End {
     /// The client is gone and every command has its reply.
     Idle,
     /// It cannot be used any more. `idle` means that new commands wait for the next connection.
@@ -48,7 +48,7 @@ const CHORES: Duration = Duration::from_secs(1);
 const AGES: Duration = Duration::from_secs(5);
 
 /// The task of one open connection.
-pub(super) struct ConnectionTask<'a> {
+pub(crate) struct ConnectionTask<'a> {
     connection: &'a Connection,
     /// Receives the backlog at the end.
     context: &'a mut Context,
@@ -71,7 +71,7 @@ pub(super) struct ConnectionTask<'a> {
 impl<'a> ConnectionTask<'a> {
     /// Creates the task of a connection that is ready for locks. Takes the backlog last, because the next connection
     /// needs it after a panic.
-    pub(super) fn new(
+    pub(crate) fn new(
         connection: &'a Connection,
         context: &'a mut Context,
         Opening { greeting, killed, found }: Opening,
@@ -123,11 +123,11 @@ impl<'a> ConnectionTask<'a> {
 
     /// Serves until the client is gone and every command has its reply, or the connection breaks. `waiting` are the
     /// commands that waited for the connection. Also after a panic, the commands without a reply fail.
-    pub(super) async fn run(mut self, session: Session, waiting: Vec<InFlight>) -> End {
+    pub(crate) async fn run(mut self, session: Session, waiting: Vec<InFlight>) -> End {
         let served = AssertUnwindSafe(self.serve(session, waiting)).catch_unwind().await;
         let session = self.connection.use_by_task(Option::take).await;
         let idle = session.as_ref().is_some_and(Session::is_paused);
-        self.connection.closed();
+        self.connection.end_role();
         let fault = match &served {
             Ok(served) => served.as_ref().err().cloned(),
             Err(_) => Some(Fault::new(PANICKED)),
@@ -141,19 +141,17 @@ impl<'a> ConnectionTask<'a> {
 
     /// Lets threads use the connection, after the pending deletes and the commands that waited for it.
     async fn begin(&mut self, session: Session, mut waiting: Vec<InFlight>) {
-        let (connection, mut session) = (self.connection, Some(session));
+        let (shared, mut session) = (self.notifications.is_none(), Some(session));
         let begin = |place: &mut Option<Session>| {
             if let Some(session) = session.take() {
                 let session = place.insert(session);
-                #[cfg(unix)]
-                connection.opened(session.descriptor());
                 session.begin(std::mem::take(&mut waiting));
+                if shared {
+                    session.share();
+                }
             }
         };
-        connection.use_by_task(begin).await;
-        if self.notifications.is_none() {
-            connection.share();
-        }
+        self.connection.use_by_task(begin).await;
     }
 
     /// Serves until the end. Returns an error if the connection breaks.
@@ -172,7 +170,7 @@ impl<'a> ConnectionTask<'a> {
             let served = tokio::select! {
                 // In random order: a server that sends without a pause must not delay commands or the client's end.
                 () = connection.called() => Ok(()),
-                much = read(connection), if state.kept || !connection.is_read_by_thread() => {
+                much = read(connection) => {
                     if much {
                         // All connections share one thread, and the others must have their turn.
                         yield_now().await;
@@ -212,13 +210,7 @@ impl<'a> ConnectionTask<'a> {
     async fn write(&mut self) -> Result<SessionState, Fault> {
         let connection = self.connection;
         let written = connection.use_session(|session| {
-            // A thread that left its command to the task does not read the reply.
-            if session.write() || connection.take_delegated() {
-                session.keep();
-            }
-            if connection.is_read_by_thread() {
-                session.leave_to_threads();
-            }
+            connection.write_by_task(session);
             session.why_broken().map_or_else(|| Ok(session.state()), Err)
         });
         match written.await {
@@ -237,8 +229,11 @@ impl<'a> ConnectionTask<'a> {
 /// Reads the replies that no thread reads. Returns true if it read much.
 async fn read(connection: &Connection) -> bool {
     poll_fn(|cx| {
-        let polled = connection.try_use(|session| session.as_mut().map(|session| session.poll(cx)));
-        // A thread that uses the session calls afterwards.
+        let polled = connection.try_use(|session| {
+            let session = session.as_mut().filter(|_| !connection.is_read_by_thread());
+            session.map(|session| session.poll(cx))
+        });
+        // A thread that uses the session or reads calls afterwards.
         polled.flatten().unwrap_or(Poll::Pending)
     })
     .await

@@ -10,8 +10,8 @@ use crate::node::Fault;
 use crate::node::redis::commands::scripts::plain;
 use crate::node::redis::connect::handshake::about;
 use crate::node::redis::connect::handshake::{field, text, votes_in};
+use crate::node::redis::connection::session::Session;
 use crate::node::redis::protocol::{InFlight, Purpose};
-use crate::node::redis::session::Session;
 
 impl ConnectionTask<'_> {
     /// Handles an event of the connection for notifications.
@@ -23,7 +23,7 @@ impl ConnectionTask<'_> {
             }
             Event::Redirected => {
                 self.context.redirected();
-                self.connection.share();
+                self.connection.use_session(Session::share).await;
             }
             Event::Failed(fault) => self.context.not_redirected(&fault),
             Event::Received => {}
@@ -77,15 +77,22 @@ impl ConnectionTask<'_> {
 
     /// Checks for silence. Called regularly while the connection is in use.
     pub(super) async fn tick(&mut self) -> Result<(), Fault> {
-        let ticked = self.connection.use_session(Session::tick).await;
-        let Some((silent, sent, open)) = ticked else { return Ok(()) };
-        let silent = match (silent, &mut self.notifications) {
+        let (connection, before) = (self.connection, &mut self.sent);
+        let tick = |session: &mut Session| {
+            let (silent, sent) = (session.tick(), session.sent());
+            let more = std::mem::replace(before, sent) != sent;
+            if session.is_silent() {
+                // The thread that reads may be suspended, or its loop blocked. Its silence is not the server's.
+                connection.end_role();
+            } else if !more && !session.is_open() {
+                connection.unused();
+            }
+            silent
+        };
+        let silent = match (connection.use_session(tick).await.flatten(), &mut self.notifications) {
             (None, Some(notifications)) => notifications.tick().await,
             (silent, _) => silent,
         };
-        if !open && std::mem::replace(&mut self.sent, sent) == sent {
-            self.connection.unused();
-        }
         silent.map_or(Ok(()), Err)
     }
 }

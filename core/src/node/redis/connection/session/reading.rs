@@ -34,9 +34,9 @@ impl Read {
 }
 
 impl Session {
-    /// Reads the available bytes, and writes what follows from them.
+    /// Reads the available bytes.
     pub(crate) fn read(&mut self) -> Read {
-        let (mut read, probing) = (Read::default(), self.encoder.is_probing());
+        let mut read = Read::default();
         if self.received_from {
             return read;
         }
@@ -71,7 +71,7 @@ impl Session {
             }
             self.decode_read(kept);
         }
-        self.write_after(probing);
+        self.pass_followups();
         read
     }
 
@@ -126,10 +126,10 @@ impl Session {
 
 /// A thread that blocks in the socket for bytes.
 impl Session {
-    /// Begins to receive. No other thread reads until [`Session::handle_received`]. Returns `None` if another thread
-    /// reads, or must read.
+    /// Begins to receive, for the thread with the reader role. No other thread reads until [`Session::handle_received`].
+    /// Returns `None` if another thread reads.
     pub(crate) fn begin_receiving(&mut self) -> Option<Arc<Receiver>> {
-        if self.broken.is_some() || self.received_from || self.is_kept() || !self.is_open() {
+        if self.received_from {
             return None;
         }
         self.received_from = self.receiver.is_some();
@@ -144,7 +144,6 @@ impl Session {
     /// Handles what a thread received.
     pub(crate) fn handle_received(&mut self, received: io::Result<&[u8]>) {
         use io::ErrorKind::{Interrupted, WouldBlock};
-        let probing = self.encoder.is_probing();
         self.received_from = false;
         match received {
             Ok([]) => self.breaks(Fault::new(CLOSED)),
@@ -152,7 +151,7 @@ impl Session {
             Err(error) if matches!(error.kind(), WouldBlock | Interrupted) => {}
             Err(error) => self.breaks(broken(&error)),
         }
-        self.write_after(probing);
+        self.pass_followups();
     }
 
     /// Handles what a thread received and left.

@@ -1,7 +1,7 @@
 //! One open connection: writes commands and reads replies, without blocking.
 //!
-//! It moves the bytes between the socket and the [`super::protocol`]. One thread at a time uses it, and only briefly: a
-//! thread that waits for a reply, or the connection's own task ([`super::connection`], [`super::connection_task`]).
+//! It moves the bytes between the socket and the [`protocol`](crate::node::redis::protocol). One thread at a time uses it, and only briefly: a
+//! thread that waits for a reply, or the connection's own task ([`super::task`]).
 
 mod reading;
 
@@ -12,12 +12,13 @@ use std::sync::Arc;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::mpsc::error::TryRecvError;
 
-use super::io::socket::Socket;
-use super::io::socket::{Received, Receiver};
-use super::node_task::context::Backlog;
-use super::protocol::{Decoder, Encoder, InFlight};
 use crate::clock::Clock;
+use crate::drivers::Poller;
 use crate::node::Fault;
+use crate::node::redis::io::socket::Socket;
+use crate::node::redis::io::socket::{Received, Receiver};
+use crate::node::redis::node_task::context::Backlog;
+use crate::node::redis::protocol::{Decoder, Encoder, InFlight};
 
 /// The maximum number of bytes per read, which is some hundred replies. A higher limit would delay other connections.
 const READ: usize = 16 << 10;
@@ -25,7 +26,7 @@ const READ: usize = 16 << 10;
 pub(super) const PANICKED: &str = "the node's task failed. This is a bug in redlock";
 
 /// One open connection.
-pub(super) struct Session {
+pub(crate) struct Session {
     /// The commands of the node. Closed once the client is gone.
     commands: UnboundedReceiver<InFlight>,
     encoder: Encoder,
@@ -37,21 +38,28 @@ pub(super) struct Session {
     read: Box<[u8]>,
     /// Whether the client exists, so that more commands may follow.
     more: bool,
-    /// Whether another connection is to replace this one. No more commands are taken.
-    leaving: bool,
+    stage: Stage,
     /// Why it cannot be used any more.
     broken: Option<Fault>,
     /// The panic that ended it.
     panicked: Option<Box<dyn Any + Send>>,
-    /// The connection's own task reads until this number of commands have a reply, because it waits for them, or no
-    /// thread does.
-    kept: u64,
     /// Whether a thread blocks in the socket for bytes. No other thread may read, or bytes would be out of order.
     received_from: bool,
     /// What a thread needs for that. `None` if none may.
     receiver: Option<Arc<Receiver>>,
     /// What such a thread received while another one used the session.
     received: Received,
+}
+
+/// Who uses a session.
+#[derive(PartialEq, Eq)]
+enum Stage {
+    /// Only the task reads, because the server may send notifications too.
+    Begun,
+    /// Threads may read.
+    Shared,
+    /// No more commands are taken, because another connection is to replace it.
+    Leaving,
 }
 
 /// The state of a session for the connection's own task.
@@ -68,8 +76,6 @@ pub(super) struct SessionState {
     /// Whether deletes are pending, which are sent again over this connection: those that the server refused, and those
     /// whose keys a previous connection may set again.
     pub(super) pending_deletes: bool,
-    /// Whether the connection's own task must read.
-    pub(super) kept: bool,
 }
 
 impl Session {
@@ -92,16 +98,14 @@ impl Session {
             socket,
             read: vec![0; READ].into(),
             more: true,
-            leaving: false,
+            stage: Stage::Begun,
             broken: None,
             panicked: None,
-            kept: 0,
             received_from: false,
         }
     }
 
-    /// Sends the pending deletes, then the commands that waited for the connection. The connection's own task reads the
-    /// replies.
+    /// Sends the pending deletes, then the commands that waited for the connection.
     pub(super) fn begin(&mut self, waiting: Vec<InFlight>) {
         // The deletes come first. Otherwise a new vote for the same key would be refused by the old one.
         self.decoder.send_pending_deletes();
@@ -110,29 +114,30 @@ impl Session {
         for command in waiting {
             self.encoder.submit(command, true, now, &mut self.decoder.expected);
         }
-        self.keep();
     }
 
-    /// Returns the descriptor that threads wait on.
-    #[cfg(unix)]
-    pub(super) fn descriptor(&self) -> i32 {
-        self.socket.descriptor()
+    /// Lets threads read it, because it carries only replies from now on.
+    pub(super) fn share(&mut self) {
+        if self.stage == Stage::Begun {
+            self.stage = Stage::Shared;
+        }
     }
 
-    /// Takes the submitted commands and writes them, as far as there is room. Returns true if there were any.
-    pub(super) fn write(&mut self) -> bool {
-        let (mut any, mut now) = (false, None);
+    /// Has this poller watch the socket, instead of any other one. Returns the descriptor, which threads wait on.
+    pub(super) fn watch(&mut self, poller: Option<(&Arc<Poller>, u64)>) -> io::Result<i32> {
+        self.socket.watch(poller)
+    }
+
+    /// Takes the submitted commands and writes them, as far as there is room. Also writes what follows from replies.
+    pub(super) fn write(&mut self) {
+        let mut now = None;
         if !self.is_paused() && !self.commands.is_empty() {
             let (now, open) = (*now.insert(self.clock.now()), self.is_open());
             self.encoder.probe_if_idle(open, now, &mut self.decoder.expected);
         }
-        if self.is_paused() {
-            self.keep();
-        }
         while self.broken.is_none() && self.more && !self.is_paused() && self.encoder.has_room() {
             match self.commands.try_recv() {
                 Ok(command) => {
-                    any = true;
                     let now = *now.get_or_insert_with(|| self.clock.now());
                     let last = self.commands.is_empty();
                     self.encoder.submit(command, last, now, &mut self.decoder.expected);
@@ -141,18 +146,6 @@ impl Session {
                 // Every sender is gone, and with them the client.
                 Err(TryRecvError::Disconnected) => self.more = false,
             }
-        }
-        self.write_on();
-        any
-    }
-
-    /// Writes what follows from the replies. If a probe has its reply, also writes the commands that waited for it. The
-    /// connection's own task reads their replies.
-    fn write_after(&mut self, probing: bool) {
-        self.pass_followups();
-        if probing && !self.encoder.is_probing() {
-            self.write();
-            return self.keep();
         }
         self.write_on();
     }
@@ -191,8 +184,6 @@ impl Session {
     /// Sends a command of the connection itself.
     pub(super) fn send(&mut self, in_flight: InFlight) {
         self.encoder.send(in_flight, self.clock.now(), &mut self.decoder.expected);
-        self.keep();
-        self.write_on();
     }
 
     /// Sends pending deletes again if it is time for that. Called once per second.
@@ -203,25 +194,12 @@ impl Session {
 
     /// Takes no more commands, so that another connection can replace it once every command has its reply.
     pub(super) fn leave(&mut self) {
-        self.leaving = true;
-        self.keep();
+        self.stage = Stage::Leaving;
     }
 
     /// Whether commands wait, for the reply to a probe or for another connection.
     pub(super) fn is_paused(&self) -> bool {
-        self.leaving || self.encoder.is_probing()
-    }
-
-    /// Makes the connection's own task read until all commands so far have their replies.
-    pub(super) fn keep(&mut self) {
-        self.kept = self.encoder.count();
-    }
-
-    /// Called if another thread waits for it. Unless the connection's own task must read, arriving bytes do not wake it.
-    pub(super) fn leave_to_threads(&mut self) {
-        if !self.is_kept() {
-            self.socket.unlist();
-        }
+        self.stage == Stage::Leaving || self.encoder.is_probing()
     }
 
     /// Whether a thread blocks in the socket for bytes.
@@ -245,9 +223,14 @@ impl Session {
         self.broken.clone().map(|fault| (fault, self.panicked.take()))
     }
 
+    /// Returns the number of commands so far.
+    pub(super) fn sent(&self) -> u64 {
+        self.encoder.count()
+    }
+
     /// Whether replies are outstanding.
     pub(super) fn is_open(&self) -> bool {
-        self.encoder.count() != self.decoder.replied()
+        self.sent() != self.decoder.replied()
     }
 
     /// Whether something waits for room to be written.
@@ -255,14 +238,13 @@ impl Session {
         self.encoder.is_unwritten() || self.socket.is_unflushed()
     }
 
-    /// Whether the connection's own task has something to do.
+    /// Whether the connection's own task must write and read.
     pub(super) fn wants_task(&self) -> bool {
-        self.broken.is_some() || !self.more || self.is_unwritten() || self.is_paused()
-    }
-
-    /// Whether the connection's own task must read.
-    pub(super) fn is_kept(&self) -> bool {
-        self.decoder.replied() < self.kept || self.is_unwritten()
+        self.stage != Stage::Shared
+            || self.broken.is_some()
+            || !self.more
+            || self.is_unwritten()
+            || self.is_paused()
     }
 
     pub(super) fn state(&self) -> SessionState {
@@ -271,24 +253,20 @@ impl Session {
         SessionState {
             open,
             gone: !self.more,
-            left: self.leaving && !open && !unwritten,
+            left: self.stage == Stage::Leaving && !open && !unwritten,
             idle: idle && !self.decoder.pending.link.has_pending_deletes(self.clock.now()),
             pending_deletes: !self.decoder.pending.is_empty(),
-            kept: self.is_kept(),
         }
     }
 
-    /// Called regularly while it is in use. Returns an error if the server is silent for too long, the number of
-    /// commands so far, and whether replies are outstanding.
-    pub(super) fn tick(&mut self) -> (Option<Fault>, u64, bool) {
-        let open = self.is_open();
-        let mut silent = None;
-        if open {
-            // The thread that waits for it may be suspended, or its loop blocked. Its silence is not the server's.
-            self.keep();
-            silent = self.decoder.count_silence();
-        }
-        (silent, self.encoder.count(), open)
+    /// Called regularly while it is in use. Returns an error if the server is silent for too long.
+    pub(super) fn tick(&mut self) -> Option<Fault> {
+        if self.is_open() { self.decoder.count_silence() } else { None }
+    }
+
+    /// Whether nothing was read between the last two ticks, although replies were outstanding.
+    pub(super) fn is_silent(&self) -> bool {
+        self.decoder.is_silent()
     }
 
     /// Ends it. Commands without a reply fail, unless it ended well. The socket stays open while a thread is in it.
