@@ -143,7 +143,7 @@ impl Shared {
         session.written = self.submitted.load(Ordering::Relaxed);
     }
 
-    /// A visit of a thread.
+    /// A used of a thread.
     fn run<T>(&self, session: &mut Session, act: impl FnOnce(&mut Session) -> T) -> T {
         let result = act(session);
         self.role.end_if(Reader::Thread, || {
@@ -172,9 +172,9 @@ impl Shared {
         let take = |session: &mut Session| {
             known().or_else(|| if session.is_open() { None } else { self.role.take() })
         };
-        let visit = |session: &mut Session| self.run(session, take);
+        let used = |session: &mut Session| self.run(session, take);
         let reads = known().is_some() || self.role.reader() == Reader::Task;
-        let role = reads.then(|| self.with(Visitor::Thread, visit)).flatten().flatten();
+        let role = reads.then(|| self.with(Visitor::Thread, used)).flatten().flatten();
         if role.is_none() {
             self.call();
         }

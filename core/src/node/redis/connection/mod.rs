@@ -34,7 +34,7 @@ pub(crate) struct Connection {
     session: Exclusive<Option<Session>>,
     /// Wakes the task.
     call: Notify,
-    /// Who reads.
+    /// The current reader.
     role: Role,
     /// The number of times that no thread takes the role, because two threads wanted it lately.
     crowd: AtomicU32,

@@ -1,4 +1,4 @@
-//! The reader role: who reads the replies of a connection, as one atomic word.
+//! The reader role: the reader of a connection, as one atomic word.
 //!
 //! The low bits are the reader, and the others count the changes. A thread therefore notices when its role has ended, and
 //! the role of an ended connection never affects the next one. The task notices commands that were left to it during its

@@ -218,7 +218,7 @@ impl Socket {
     }
 }
 
-/// Who is notified of bytes that arrive.
+/// The part that is notified of bytes that arrive.
 #[cfg(unix)]
 enum Watched {
     Unwatched,

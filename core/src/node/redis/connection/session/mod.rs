@@ -51,7 +51,7 @@ pub(crate) struct Session {
     received: Received,
 }
 
-/// Who uses a session.
+/// The use of a session.
 #[derive(PartialEq, Eq)]
 enum Stage {
     /// Only the task reads, because the server may send notifications too.
