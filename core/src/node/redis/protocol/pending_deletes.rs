@@ -5,7 +5,7 @@
 //! vote could stay on the server for a whole TTL, or arrive later, and would keep all clients out. The delete of a vote
 //! that was never sent is not kept, so that it cannot displace others.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::node::redis::cluster::redirects::ClusterSender;
 use crate::node::redis::link::Link;
 use crate::telemetry::Throttle;
 
-/// The maximum number of pending deletes. Beyond it the oldest are dropped, because their keys expire. A client reaches
+/// The maximum number of pending deletes. At this number the oldest are dropped, because their keys expire. A client reaches
 /// it if a server is down for long.
 const MAX_PENDING_DELETES: usize = 10_000;
 /// The maximum number of unsent votes to remember. The delete of a forgotten one is kept needlessly.
@@ -89,7 +89,7 @@ impl PendingDeletes {
     /// Drops the deletes whose keys must have expired, unless a vote arrived later. After the client is gone, no
     /// connection remains that could delete the key of such a vote.
     pub(crate) fn forget_expired(&mut self, now: Instant) {
-        self.deletes.retain(|command| match command.purpose {
+        self.deletes.entries.retain(|_, (_, command)| match command.purpose {
             Purpose::Delete { until, .. } => until.is_some_and(|until| until > now),
             _ => false,
         });
@@ -138,56 +138,40 @@ impl UnsentVotes {
 
 /// A map with a maximum number of entries, which drops the oldest.
 struct Recent<K, V> {
-    /// Each entry with its number in `order`.
+    /// Each entry with its number, by which they are ordered.
     entries: HashMap<K, (u64, V)>,
-    /// The same entries by age. Both maps always have the same keys.
-    order: BTreeMap<u64, K>,
     next: u64,
 }
 
 impl<K, V> Default for Recent<K, V> {
     fn default() -> Self {
-        Self { entries: HashMap::new(), order: BTreeMap::new(), next: 0 }
+        Self { entries: HashMap::new(), next: 0 }
     }
 }
 
-impl<K: Eq + Hash + Clone, V> Recent<K, V> {
-    /// Inserts an entry as the newest. Drops the oldest one beyond the maximum.
+impl<K: Eq + Hash, V> Recent<K, V> {
+    /// Inserts an entry as the newest. At the maximum it drops the oldest eighth, because a search for each single one
+    /// would take long.
     fn insert(&mut self, most: usize, key: K, value: V) {
-        // A repeated entry becomes the newest.
-        self.remove(&key);
-        if self.entries.len() >= most
-            && let Some((_, oldest)) = self.order.pop_first()
-        {
-            self.entries.remove(&oldest);
+        if self.entries.len() >= most && !self.entries.contains_key(&key) {
+            let mut numbers: Vec<u64> = self.entries.values().map(|(at, _)| *at).collect();
+            let (_, oldest_kept, _) = numbers.select_nth_unstable(most / 8);
+            self.entries.retain(|_, (at, _)| *at >= *oldest_kept);
         }
-        self.order.insert(self.next, key.clone());
         self.entries.insert(key, (self.next, value));
         self.next += 1;
     }
 
     /// Removes an entry.
     fn remove(&mut self, key: &K) -> Option<V> {
-        let (at, value) = self.entries.remove(key)?;
-        self.order.remove(&at);
-        Some(value)
+        self.entries.remove(key).map(|(_, value)| value)
     }
 
     /// Returns the values, oldest first.
-    fn values(mut self) -> impl Iterator<Item = V> {
-        let order = std::mem::take(&mut self.order);
-        order.into_values().filter_map(move |key| self.entries.remove(&key).map(|(_, value)| value))
-    }
-
-    fn retain(&mut self, keep: impl Fn(&V) -> bool) {
-        let Self { entries, order, .. } = self;
-        entries.retain(|_, (at, value)| {
-            let kept = keep(value);
-            if !kept {
-                order.remove(at);
-            }
-            kept
-        });
+    fn values(self) -> impl Iterator<Item = V> {
+        let mut values: Vec<_> = self.entries.into_values().collect();
+        values.sort_unstable_by_key(|(at, _)| *at);
+        values.into_iter().map(|(_, value)| value)
     }
 }
 
@@ -252,7 +236,9 @@ mod tests {
         let until = all.filter_map(|at| pending.add(delete(&at.to_string()), now));
         assert_eq!(until.last(), Some(now + TTL));
         let all = pending.take();
-        assert_eq!((all.len(), &all[0].bytes[..]), (MAX_PENDING_DELETES, &b"1"[..]));
+        let dropped = MAX_PENDING_DELETES / 8;
+        assert_eq!(all.len(), MAX_PENDING_DELETES + 1 - dropped);
+        assert_eq!(all[0].bytes, dropped.to_string().as_bytes());
         // A delete that fails again keeps its time limit.
         pending.add(all[0].clone(), now + TTL / 2);
         pending.forget_expired(now + TTL / 2);
