@@ -138,6 +138,8 @@ fn forked_child_continues_no_call_of_its_parent() {
         let (other, handle) = (client.lock("other"), held.handle());
         let lost = |error: redlock::Error| Err(error.loss_reason());
         let forked = Err(Some(LossReason::Forked));
+        // No call ends before the fork.
+        server.signal(libc::SIGSTOP);
         let mut calls: Vec<(&str, Outcome, Call<'_>)> = vec![
             ("acquire", forked, call(client.lock("held").acquire(), |_| 1)),
             ("try_acquire", forked, call(other.try_acquire(), |lease| lease.iter().count())),
@@ -178,6 +180,7 @@ fn forked_child_continues_no_call_of_its_parent() {
             tokio::task::yield_now,
         );
         assert!(continued.await);
+        server.signal(libc::SIGCONT);
     });
 }
 

@@ -2,6 +2,10 @@
 //!
 //! Only Linux has epoll. On other systems there is no [`Poller`], so loops and runtimes use the background thread.
 
+#[cfg(unix)]
+use std::io;
+#[cfg(unix)]
+use std::thread;
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -13,6 +17,10 @@ pub(crate) use none::{Poller, Watched};
 
 /// The maximum number of descriptors that are reported at once.
 pub(super) const MAX_READY: usize = 16;
+
+/// The sleep between two reads if the system refuses to poll.
+#[cfg(unix)]
+const UNPOLLED: Duration = Duration::from_millis(1);
 
 /// The positions of readable descriptors.
 pub(super) type Ready = SmallVec<[usize; 6]>;
@@ -31,12 +39,18 @@ pub(super) fn wait(descriptors: &[i32], time: Duration) -> Ready {
     // Rounded up to milliseconds.
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     let time = i32::try_from(time.as_millis().saturating_add(1)).unwrap_or(i32::MAX);
-    // SAFETY: the number is right, the time is valid, and there is no mask. A failure finds nothing to read.
-    unsafe {
+    // SAFETY: the number is right, the time is valid, and there is no mask.
+    let found = unsafe {
         #[cfg(any(target_os = "linux", target_os = "android"))]
-        libc::ppoll(polled.as_mut_ptr(), count, &raw const time, std::ptr::null());
+        let found = libc::ppoll(polled.as_mut_ptr(), count, &raw const time, std::ptr::null());
         #[cfg(not(any(target_os = "linux", target_os = "android")))]
-        libc::poll(polled.as_mut_ptr(), count, time);
+        let found = libc::poll(polled.as_mut_ptr(), count, time);
+        found
+    };
+    if found < 0 && io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+        // The process may have fewer descriptors by now than it polls, as in a sandbox. Any of them may be readable.
+        thread::sleep(UNPOLLED);
+        return (0..descriptors.len()).collect();
     }
     let ready = polled.iter().enumerate().filter(|(_, polled)| polled.revents != 0);
     ready.map(|(at, _)| at).collect()

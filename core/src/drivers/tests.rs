@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-use super::wait;
+use super::{poller, wait};
 use crate::runtime::background;
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -61,4 +61,19 @@ fn wait_ends_at_its_limit() {
     let begun = Instant::now();
     assert!(wait(pin!(std::future::pending::<()>()), Duration::from_millis(30)).is_pending());
     assert!(begun.elapsed() >= Duration::from_millis(30));
+}
+
+/// A sandbox may lower the limit below the number of descriptors that are polled.
+#[cfg(unix)]
+#[test]
+fn descriptors_beyond_the_limit_of_the_process_count_as_readable() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the limit is valid for a write.
+    assert_eq!(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) }, 0);
+    limit.rlim_cur = limit.rlim_cur.min(1 << 20);
+    // SAFETY: the limit is valid. No other test needs as many descriptors.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
+    let descriptors = vec![0; usize::try_from(limit.rlim_cur).unwrap() + 1];
+    let ready = poller::wait(&descriptors, LIMIT);
+    assert!(ready.iter().copied().eq(0..descriptors.len()));
 }
