@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { getEventListeners } from "node:events";
 import { Redlock } from "redlock-native";
-import { assertNotConnected, eventually, fresh, serverForSuite, waiting } from "./helper.mjs";
+import { assertNotConnected, eventually, uniqueName, serverForSuite, waiting } from "./helper.mjs";
 import { describe, test } from "./testing.mjs";
 
 const shared = serverForSuite();
@@ -11,11 +11,11 @@ const listeners = (signal) => getEventListeners(signal, "abort").length;
 describe("acquire with a signal", () => {
   test("sends nothing if the signal is already aborted", async () => {
     const { server } = shared;
-    const clientName = fresh();
+    const clientName = uniqueName();
     const redlock = new Redlock(server.url, { clientName });
     const reason = new Error("no");
     const signal = AbortSignal.abort(reason);
-    await assert.rejects(redlock.lock(fresh()).acquire({ signal }), (error) => error === reason);
+    await assert.rejects(redlock.lock(uniqueName()).acquire({ signal }), (error) => error === reason);
     await assertNotConnected(server, clientName);
     assert.equal(listeners(signal), 0);
   });
@@ -23,7 +23,7 @@ describe("acquire with a signal", () => {
   test("rejects with the signal's reason, removes its listener and leaves no key", async () => {
     const { server } = shared;
     const redlock = new Redlock(server.url);
-    const lock = redlock.lock(fresh(), { ttl: 60_000 });
+    const lock = redlock.lock(uniqueName(), { ttl: 60_000 });
     const lease = await lock.acquire();
     const controller = new AbortController();
     const reason = new Error("enough");
@@ -43,10 +43,10 @@ describe("acquire with a signal", () => {
   test("leaves no key when aborted at any time during the round", async () => {
     const { server } = shared;
     const redlock = new Redlock(server.url);
-    await (await redlock.lock(fresh()).acquire()).release();
+    await (await redlock.lock(uniqueName()).acquire()).release();
     let aborted = 0;
     for (let delay = 0; delay < 60; delay++) {
-      const lock = redlock.lock(fresh("storm"), { ttl: 60_000 });
+      const lock = redlock.lock(uniqueName("storm"), { ttl: 60_000 });
       const controller = new AbortController();
       const call = lock.acquire({ signal: controller.signal });
       const end = performance.now() + delay * 0.02;
@@ -64,7 +64,7 @@ describe("acquire with a signal", () => {
   });
 
   test("works with AbortSignal.timeout and AbortSignal.any", async () => {
-    const lock = new Redlock("memory://").lock(fresh());
+    const lock = new Redlock("memory://").lock(uniqueName());
     const lease = await lock.acquire();
     await assert.rejects(lock.acquire({ signal: AbortSignal.timeout(50) }), {
       name: "TimeoutError",
@@ -78,7 +78,7 @@ describe("acquire with a signal", () => {
   });
 
   test("keeps the user's onabort and removes its own listener after the grant", async () => {
-    const lock = new Redlock("memory://").lock(fresh());
+    const lock = new Redlock("memory://").lock(uniqueName());
     const controller = new AbortController();
     let told = 0;
     controller.signal.onabort = () => {
@@ -93,7 +93,7 @@ describe("acquire with a signal", () => {
   });
 
   test("a cancelled waiter does not block later waiters", async () => {
-    const lock = new Redlock("memory://").lock(fresh());
+    const lock = new Redlock("memory://").lock(uniqueName());
     const lease = await lock.acquire();
     const controller = new AbortController();
     const second = lock.acquire({ signal: controller.signal });

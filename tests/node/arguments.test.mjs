@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { configure, lock, Redlock, withLock } from "redlock-native";
 import {
   camel,
-  fresh,
+  uniqueName,
   refusal,
   serverForSuite,
   silentNodesForSuite,
@@ -88,7 +88,7 @@ describe("misplaced values are rejected:", () => {
     test(row.about, async () => {
       if (!ofLease.includes(row.call))
         return refused(row.call, row.args, row.says.map(camel), row.never);
-      const lease = await new Redlock("memory://").lock(fresh()).acquire();
+      const lease = await new Redlock("memory://").lock(uniqueName()).acquire();
       const use = async () => lease[camel(row.call)](...row.args);
       await assert.rejects(use, refusal(row.says.map(camel), row.never));
       assert.equal(lease.held, true);
@@ -187,7 +187,7 @@ describe("misplaced signals and options are rejected before anything is sent:", 
   }
 
   test("release() and extend() reject a signal and keep the lease", async () => {
-    const lease = await new Redlock("memory://").lock(fresh()).acquire();
+    const lease = await new Redlock("memory://").lock(uniqueName()).acquire();
     for (const use of [() => lease.release({ signal }), () => lease.extend(1000, signal)]) {
       await assert.rejects(use, refusal([text]));
     }
@@ -228,15 +228,15 @@ describe("one server behind two URLs", () => {
   test("is rejected after connecting, by the server's run_id", rights, async () => {
     const { server } = shared;
     const nodes = [server.url, `redis://localhost:${server.port}`, `${server.url}/1`];
-    const twice = new Redlock(nodes, { restartGuard: 0 }).lock(fresh(), { wait: 500 });
+    const twice = new Redlock(nodes, { restartGuard: 0 }).lock(uniqueName(), { wait: 500 });
     await assert.rejects(twice.acquire(), refusal(["same server as", "independent"]));
   });
 });
 
 test("calculated times are rounded to milliseconds", async () => {
-  const redlock = new Redlock(`memory://${fresh()}`, { nodeTimeout: 0.57 * 1000 });
+  const redlock = new Redlock(`memory://${uniqueName()}`, { nodeTimeout: 0.57 * 1000 });
   assert.equal(redlock.toJSON().options.nodeTimeout, 570);
-  const described = redlock.lock(fresh(), { ttl: 1.1 * 1000, wait: 10_000 / 3, maxHold: 1e7 / 3 });
+  const described = redlock.lock(uniqueName(), { ttl: 1.1 * 1000, wait: 10_000 / 3, maxHold: 1e7 / 3 });
   assert.deepEqual(described.toJSON().options, { ttl: 1100, wait: 3333, maxHold: 3_333_333 });
   const lease = await described.acquire({ wait: 0.07 * 1000 });
   assert.equal(lease.ttl, 1100);

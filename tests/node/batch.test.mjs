@@ -1,14 +1,14 @@
 // Many callers at once, and a thread that is blocked while its calls complete.
 import assert from "node:assert/strict";
 import { Redlock } from "redlock-native";
-import { block, fresh, serverForSuite } from "./helper.mjs";
+import { block, uniqueName, serverForSuite } from "./helper.mjs";
 import { test } from "./testing.mjs";
 
 const shared = serverForSuite();
 
 test("many callers with different names all acquire and release", async () => {
   const redlock = new Redlock(shared.server.url);
-  const locks = Array.from({ length: 64 }, () => redlock.lock(fresh("many")));
+  const locks = Array.from({ length: 64 }, () => redlock.lock(uniqueName("many")));
   const rounds = async (lock) => {
     for (let round = 0; round < 20; round++) {
       const lease = await lock.acquire();
@@ -23,7 +23,7 @@ test("many callers with different names all acquire and release", async () => {
 
 test("more calls and outcomes than fit into one batch all arrive", async () => {
   const redlock = new Redlock("memory://");
-  const names = Array.from({ length: 2000 }, () => fresh("crowd"));
+  const names = Array.from({ length: 2000 }, () => uniqueName("crowd"));
   const leases = await Promise.all(names.map((name) => redlock.lock(name).acquire()));
   assert.equal(new Set(leases.map(({ token }) => token)).size, 2000);
   for (const { token } of leases) assert.match(token, /^[0-9a-f]{32}$/);
@@ -31,7 +31,7 @@ test("more calls and outcomes than fit into one batch all arrive", async () => {
   // By now the outcomes of one turn make calls in the next one: a full round in both directions.
   const again = async (lease) => {
     await lease.release();
-    const next = await redlock.lock(fresh("crowd")).acquire();
+    const next = await redlock.lock(uniqueName("crowd")).acquire();
     await next.release();
   };
   await Promise.all(leases.map(again));
@@ -42,10 +42,10 @@ test("the outcome of a cancelled call does not settle the next call", async () =
   const redlock = new Redlock("memory://");
   for (let round = 0; round < 20; round++) {
     const controller = new AbortController();
-    const cancelled = redlock.lock(fresh()).acquire({ signal: controller.signal });
+    const cancelled = redlock.lock(uniqueName()).acquire({ signal: controller.signal });
     block(3); // Its lease is in flight by now.
     controller.abort();
-    const lock = redlock.lock(fresh());
+    const lock = redlock.lock(uniqueName());
     const next = lock.acquire();
     await assert.rejects(cancelled, { name: "AbortError" });
     const lease = await next;
@@ -60,12 +60,12 @@ test("a lease is released if another lease's caller cancels its acquire", async 
   const redlock = new Redlock("memory://");
   for (const acquire of ["acquire", "tryAcquire"]) {
     const controller = new AbortController();
-    const lock = redlock.lock(fresh());
-    const first = redlock.lock(fresh())[acquire]();
+    const lock = redlock.lock(uniqueName());
+    const first = redlock.lock(uniqueName())[acquire]();
     const aborting = first.then(() => controller.abort());
     const second = lock.acquire({ signal: controller.signal });
     block(50); // Both outcomes have arrived, and are delivered one after the other.
-    const third = aborting.then(() => redlock.lock(fresh()).acquire());
+    const third = aborting.then(() => redlock.lock(uniqueName()).acquire());
     await assert.rejects(second, { name: "AbortError" });
     await (await first).release();
     await (await third).release();
@@ -74,7 +74,7 @@ test("a lease is released if another lease's caller cancels its acquire", async 
 });
 
 test("many callers of one name are served one at a time and in order", async () => {
-  const lock = new Redlock(shared.server.url).lock(fresh());
+  const lock = new Redlock(shared.server.url).lock(uniqueName());
   const order = [];
   let inside = 0;
   const turn = async (number) => {
@@ -92,7 +92,7 @@ test("many callers of one name are served one at a time and in order", async () 
 });
 
 test("a lease that expired while the thread was blocked is acquired again", async () => {
-  const lock = new Redlock(shared.server.url).lock(fresh(), { ttl: 150, renew: false });
+  const lock = new Redlock(shared.server.url).lock(uniqueName(), { ttl: 150, renew: false });
   await (await lock.acquire()).release();
   const call = lock.acquire();
   await undefined;
@@ -107,7 +107,7 @@ test("a slow caller cannot make the next caller's lease expire unnoticed", async
   const redlock = new Redlock("memory://");
   const held = [];
   const call = async () => {
-    const lease = await redlock.lock(fresh(), { ttl: 150, renew: false }).acquire();
+    const lease = await redlock.lock(uniqueName(), { ttl: 150, renew: false }).acquire();
     held.push(lease.held);
     block(200);
   };
@@ -117,7 +117,7 @@ test("a slow caller cannot make the next caller's lease expire unnoticed", async
 
 test("a repeated acquire shares one wait and ends with LockTimeout", async () => {
   const { server } = shared;
-  const lock = new Redlock(server.url).lock(fresh(), { ttl: 150, renew: false, wait: 1200 });
+  const lock = new Redlock(server.url).lock(uniqueName(), { ttl: 150, renew: false, wait: 1200 });
   await (await lock.acquire()).release();
   const ended = [];
   const call = (name, options) =>

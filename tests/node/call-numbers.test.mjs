@@ -1,7 +1,7 @@
 // Each call, lease and credentials function has a number. A number in use is never assigned again.
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
-import { eventually, fresh } from "./helper.mjs";
+import { eventually, uniqueName } from "./helper.mjs";
 import { describe, test } from "./testing.mjs";
 
 const require = createRequire(import.meta.url);
@@ -16,8 +16,8 @@ const setLastNumber = (number) => native().__setLastNumberForTests(number);
 for (const limit of [2 ** 31, 2 ** 32, 2 ** 33]) {
   describe(`after ${limit} calls`, () => {
     test("a new lease does not replace one that is held", async () => {
-      const client = new Redlock(`memory://${fresh()}`);
-      const acquire = () => client.lock(fresh()).acquire();
+      const client = new Redlock(`memory://${uniqueName()}`);
+      const acquire = () => client.lock(uniqueName()).acquire();
       // The numbers that a counter would assign again after it wraps.
       setLastNumber(0);
       const first = [await acquire(), await acquire(), await acquire(), await acquire()];
@@ -40,8 +40,8 @@ for (const limit of [2 ** 31, 2 ** 32, 2 ** 33]) {
     });
 
     test("a cancelled call does not settle a later one", async () => {
-      const client = new Redlock(`memory://${fresh()}`);
-      const lock = client.lock(fresh());
+      const client = new Redlock(`memory://${uniqueName()}`);
+      const lock = client.lock(uniqueName());
       const lease = await lock.acquire();
       setLastNumber(limit - 2);
       const stop = new AbortController();

@@ -5,7 +5,7 @@ import { serialize } from "node:v8";
 import { MessageChannel, Worker } from "node:worker_threads";
 import { Redlock } from "redlock-native";
 import { TestRedlock } from "redlock-native/testing";
-import { fresh } from "./helper.mjs";
+import { uniqueName } from "./helper.mjs";
 import { describe, test } from "./testing.mjs";
 
 const COPY_FUNCTIONS = {
@@ -22,8 +22,8 @@ const COPY_FUNCTIONS = {
   workerData: (value) => new Worker("", { eval: true, workerData: value }),
 };
 
-const client = new Redlock(`memory://${fresh()}`);
-const lock = client.lock(fresh());
+const client = new Redlock(`memory://${uniqueName()}`);
+const lock = client.lock(uniqueName());
 const OBJECTS = {
   lease: [await lock.acquire(), /a lease cannot be copied to another thread\. Send lease\.token/],
   lock: [lock, /a lock cannot be copied to another thread\. Create a new one there/],

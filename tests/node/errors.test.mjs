@@ -1,7 +1,7 @@
 // Error classes: codes, details, and stacks that include the caller's line.
 import assert from "node:assert/strict";
 import * as redlock from "redlock-native";
-import { freePort, fresh } from "./helper.mjs";
+import { freePort, uniqueName } from "./helper.mjs";
 import { test } from "./testing.mjs";
 
 const {
@@ -50,7 +50,7 @@ test("a bundler that renames the classes does not change error names", () => {
 test("QuorumUnavailable lists the error of each node without passwords", async () => {
   const [one, two] = [await freePort(), await freePort()];
   const urls = [`redis://user:secret@127.0.0.1:${one}`, `redis://127.0.0.1:${two}`, "memory://"];
-  const lock = new Redlock(urls, { restartGuard: 0 }).lock(fresh(), { wait: 0, ttl: 1000 });
+  const lock = new Redlock(urls, { restartGuard: 0 }).lock(uniqueName(), { wait: 0, ttl: 1000 });
   await assert.rejects(lock.acquire(), (error) => {
     assert.equal(error.name, "QuorumUnavailable");
     assert.equal(error.kind, "unavailable");
@@ -69,7 +69,7 @@ test("QuorumUnavailable lists the error of each node without passwords", async (
 });
 
 test("the stack of a rejection shows the line of the acquire", async () => {
-  const lock = new Redlock("memory://").lock(fresh(), { wait: 0 });
+  const lock = new Redlock("memory://").lock(uniqueName(), { wait: 0 });
   const lease = await lock.acquire();
   async function theCaller() {
     return await lock.acquire();

@@ -5,7 +5,7 @@ import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Worker } from "node:worker_threads";
 import { Redlock } from "redlock-native";
-import { block, eventually, fresh, program, serverForSuite } from "./helper.mjs";
+import { block, eventually, uniqueName, program, serverForSuite } from "./helper.mjs";
 import { slow, test } from "./testing.mjs";
 
 const shared = serverForSuite();
@@ -38,7 +38,7 @@ slow(
   async () => {
     const client = new Redlock(shared.server.url);
     await takeReaderRole(client);
-    const locks = [1000, 1000, 3000].map((ttl) => client.lock(fresh(), { ttl }));
+    const locks = [1000, 1000, 3000].map((ttl) => client.lock(uniqueName(), { ttl }));
     const leases = await Promise.all(locks.map((lock) => lock.acquire()));
     const lost = [];
     for (const lease of leases) lease.onLost((error) => lost.push(error));
@@ -55,7 +55,7 @@ slow(
 test("replies that arrive in time while the thread is blocked do not time out", async () => {
   const client = new Redlock(shared.server.url);
   await takeReaderRole(client);
-  const lock = client.lock(fresh(), { ttl: 10_000, nodeTimeout: 100, renew: false, wait: 0 });
+  const lock = client.lock(uniqueName(), { ttl: 10_000, nodeTimeout: 100, renew: false, wait: 0 });
   const acquiring = lock.acquire();
   block(500);
   const lease = await acquiring;
@@ -82,7 +82,7 @@ for (const ending of ["released", "aborted"]) {
 test("process.nextTick callbacks run before a released lease continues, and after it", async () => {
   const client = new Redlock(shared.server.url);
   await takeReaderRole(client);
-  const lock = client.lock(fresh());
+  const lock = client.lock(uniqueName());
   const lease = await lock.acquire();
   const order = [];
   process.nextTick(() => order.push("tick"));
@@ -102,9 +102,9 @@ slow(
     const client = new Redlock(shared.server.url);
     await takeReaderRole(client);
     const file = new URL("programs/worker.mjs", import.meta.url);
-    const lease = await client.lock(fresh(), { ttl: 1000 }).acquire();
+    const lease = await client.lock(uniqueName(), { ttl: 1000 }).acquire();
     const terminateAfter = async (delay) => {
-      const name = fresh();
+      const name = uniqueName();
       const worker = new Worker(file, {
         workerData: { node: shared.server.url, name, task: "flood" },
       });

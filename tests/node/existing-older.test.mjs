@@ -8,7 +8,7 @@ import * as newest from "redis";
 import * as redis4 from "redis-4";
 import * as redis5 from "redis-5";
 import { Redlock } from "redlock-native";
-import { fresh, refusal, Server } from "./helper.mjs";
+import { uniqueName, refusal, Server } from "./helper.mjs";
 import { allSlots } from "./replay/clients.mjs";
 import { after, before, describe, test } from "./testing.mjs";
 
@@ -39,7 +39,7 @@ test("the installed packages have the expected major versions", () => {
 /** Acquires a lock with the adopted settings, and inspects its connection. */
 async function taken(theirs) {
   const client = Redlock.fromClient(theirs);
-  const lease = await client.lock(fresh(), { wait: 5_000 }).acquire();
+  const lease = await client.lock(uniqueName(), { wait: 5_000 }).acquire();
   const list = (await server.cli("CLIENT", "LIST")).split("\n");
   const line = list.find((each) => each.includes("name=mine"));
   await lease.release();
@@ -51,7 +51,7 @@ async function taken(theirs) {
 /** Acquires a lock in the cluster with the adopted settings. */
 async function takenInCluster(theirs) {
   const client = Redlock.fromClient(theirs);
-  const lease = await client.lock(fresh(), { wait: 5_000 }).acquire();
+  const lease = await client.lock(uniqueName(), { wait: 5_000 }).acquire();
   assert.equal(await cluster.cli("GET", lease.key), lease.token);
   assert.match(await cluster.cli("CLIENT", "LIST"), / user=app /);
   await lease.release();
@@ -85,7 +85,7 @@ for (const [major, Client] of Object.entries(IOREDIS)) {
       const theirs = new Client({ port: server.port, db: 2, connectionName: "theirs", ...login });
       assert.equal(await theirs.ping(), "PONG");
       const client = Redlock.fromClient(theirs);
-      const lease = await client.lock(fresh(), { wait: 5_000 }).acquire();
+      const lease = await client.lock(uniqueName(), { wait: 5_000 }).acquire();
       assert.equal(await theirs.get(lease.key), lease.token);
       client.close();
       theirs.disconnect();
@@ -128,7 +128,7 @@ for (const [major, { createClient, createCluster }] of Object.entries(NODE_REDIS
       const theirs = createClient({ socket: { port: server.port }, database: 2, ...login });
       await theirs.connect();
       const client = Redlock.fromClient(theirs);
-      const lease = await client.lock(fresh(), { wait: 5_000 }).acquire();
+      const lease = await client.lock(uniqueName(), { wait: 5_000 }).acquire();
       assert.equal(await theirs.get(lease.key), lease.token);
       client.close();
       assert.equal(await theirs.ping(), "PONG");

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import Redis from "ioredis";
 import { createClient, createCluster } from "redis";
 import { Redlock } from "redlock-native";
-import { fresh, refusal, Server, silentNodesForSuite } from "./helper.mjs";
+import { uniqueName, refusal, Server, silentNodesForSuite } from "./helper.mjs";
 import { after, before, describe, test } from "./testing.mjs";
 
 const lazy = (options) => new Redis({ lazyConnect: true, ...options });
@@ -23,7 +23,7 @@ describe("with a server that needs a user", () => {
 
   /** Returns the server's data on the connection of a client that holds a lock there. */
   async function seen(client) {
-    const lease = await client.lock(fresh(), { wait: 2_000 }).acquire();
+    const lease = await client.lock(uniqueName(), { wait: 2_000 }).acquire();
     const list = (await server.cli("CLIENT", "LIST")).split("\n");
     const [line] = list.filter((each) => each.includes("name=mine"));
     await lease.release();
@@ -105,7 +105,7 @@ describe("with a server that needs a user", () => {
     const theirs = createClient({ socket: { port: server.port }, ...login });
     await theirs.connect();
     const client = Redlock.fromClient(theirs);
-    const lease = await client.lock(fresh(), { wait: 2_000 }).acquire();
+    const lease = await client.lock(uniqueName(), { wait: 2_000 }).acquire();
     assert.equal(await theirs.get(lease.key), lease.token);
     client.close();
     assert.equal(await theirs.ping(), "PONG");
@@ -123,7 +123,7 @@ test("a list of clients of either package is a quorum", async () => {
       lazy({ port: three }),
     ];
     const client = Redlock.fromClient(theirs, { restartGuard: 0 });
-    const lease = await client.lock(fresh(), { wait: 2_000 }).acquire();
+    const lease = await client.lock(uniqueName(), { wait: 2_000 }).acquire();
     for (const server of servers) assert.equal(await server.cli("GET", lease.key), lease.token);
     await lease.release();
     assert.throws(() => Redlock.fromClient([theirs[0], theirs[0]]), refusal(["twice"]));

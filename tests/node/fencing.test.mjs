@@ -1,11 +1,11 @@
 // Fencing tokens: each later lease has a larger one, whichever client acquires it.
 import assert from "node:assert/strict";
 import { configure, lock, Redlock, withLock } from "redlock-native";
-import { fresh, serverForSuite } from "./helper.mjs";
+import { uniqueName, serverForSuite } from "./helper.mjs";
 import { describe, test } from "./testing.mjs";
 
 const shared = serverForSuite();
-const kinds = { "memory://": () => `memory://${fresh()}`, "redis://": () => shared.server.url };
+const kinds = { "memory://": () => `memory://${uniqueName()}`, "redis://": () => shared.server.url };
 
 function increasing(tokens) {
   for (const token of tokens) assert.ok(Number.isSafeInteger(token) && token > 0, String(token));
@@ -16,7 +16,7 @@ function increasing(tokens) {
 for (const [kind, url] of Object.entries(kinds)) {
   describe(kind, () => {
     test("tokens of two clients increase with each lease", async () => {
-      const [nodes, name] = [url(), fresh()];
+      const [nodes, name] = [url(), uniqueName()];
       const clients = [new Redlock(nodes), new Redlock(nodes)];
       const tokens = [];
       for (let turn = 0; turn < 20; turn += 1) {
@@ -28,7 +28,7 @@ for (const [kind, url] of Object.entries(kinds)) {
     });
 
     test("tokens follow the order of the holders when many wait", async () => {
-      const [nodes, name] = [url(), fresh()];
+      const [nodes, name] = [url(), uniqueName()];
       const tokens = [];
       const turn = async (client) => {
         await client.using(name, { fencing: true }, (lease) => tokens.push(lease.fencingToken));
@@ -40,7 +40,7 @@ for (const [kind, url] of Object.entries(kinds)) {
     });
 
     test("extend and release do not change the token", async () => {
-      const lease = await new Redlock(url()).lock(fresh(), { fencing: true }).acquire();
+      const lease = await new Redlock(url()).lock(uniqueName(), { fencing: true }).acquire();
       const token = lease.fencingToken;
       await lease.extend(20_000);
       assert.equal(lease.fencingToken, token);
@@ -49,7 +49,7 @@ for (const [kind, url] of Object.entries(kinds)) {
     });
 
     test("the token can first be read after the release", async () => {
-      const lease = await new Redlock(url()).lock(fresh(), { fencing: true }).tryAcquire();
+      const lease = await new Redlock(url()).lock(uniqueName(), { fencing: true }).tryAcquire();
       await lease.release();
       increasing([lease.fencingToken]);
     });
@@ -57,7 +57,7 @@ for (const [kind, url] of Object.entries(kinds)) {
 }
 
 test("a lease without a token explains the fencing option", async () => {
-  const described = new Redlock("memory://").lock(fresh());
+  const described = new Redlock("memory://").lock(uniqueName());
   const lease = await described.acquire();
   const refusal = { kind: "invalid", name: "InvalidOption", resource: described.key };
   assert.throws(() => lease.fencingToken, { ...refusal, message: /fencing: true/ });
@@ -67,14 +67,14 @@ test("a lease without a token explains the fencing option", async () => {
 
 test("the server stores the token beside the lock key", async () => {
   const { server } = shared;
-  const lease = await new Redlock(server.url).lock(fresh(), { fencing: true }).acquire();
+  const lease = await new Redlock(server.url).lock(uniqueName(), { fencing: true }).acquire();
   assert.equal(await server.cli("GET", `{${lease.key}}:fence`), String(lease.fencingToken));
   await lease.release();
 });
 
 test("several names share one token", async () => {
   const redlock = new Redlock(shared.server.url);
-  const names = [fresh(), fresh()];
+  const names = [uniqueName(), uniqueName()];
   const token = (name) => redlock.using(name, { fencing: true }, (lease) => lease.fencingToken);
   const tokens = [await token(names[1]), await token(names)];
   for (const name of names) {
@@ -86,8 +86,8 @@ test("several names share one token", async () => {
 });
 
 test("tokens increase over a quorum", async () => {
-  const redlock = new Redlock([1, 2, 3].map(() => `memory://${fresh()}`));
-  const described = redlock.lock(fresh(), { fencing: true });
+  const redlock = new Redlock([1, 2, 3].map(() => `memory://${uniqueName()}`));
+  const described = redlock.lock(uniqueName(), { fencing: true });
   const tokens = [];
   for (let turn = 0; turn < 10; turn += 1) {
     await described.using(({ fencingToken }) => tokens.push(fencingToken));
@@ -96,8 +96,8 @@ test("tokens increase over a quorum", async () => {
 });
 
 test("the functions of the default client accept the option", async () => {
-  configure(`memory://${fresh()}`);
-  const name = fresh();
+  configure(`memory://${uniqueName()}`);
+  const name = uniqueName();
   const first = await withLock(name, { fencing: true }, (lease) => lease.fencingToken);
   const second = await lock(name, { fencing: true }).using((lease) => lease.fencingToken);
   increasing([first, second]);

@@ -5,7 +5,7 @@ import { createRequire } from "node:module";
 import { fileURLToPath } from "node:url";
 import { inspect, promisify } from "node:util";
 import * as redlock from "redlock-native";
-import { eventually, freePort, fresh, Server } from "./helper.mjs";
+import { eventually, freePort, uniqueName, Server } from "./helper.mjs";
 import { describe, test } from "./testing.mjs";
 
 const { configure, lock, Redlock, withLock } = redlock;
@@ -13,7 +13,7 @@ const require = createRequire(import.meta.url);
 const { withoutAddresses } = require("../../bindings-node/dist/addresses.js");
 const run = promisify(execFile);
 const library = fileURLToPath(new URL("../../bindings-node/dist/", import.meta.url));
-const client = new Redlock(`memory://${fresh()}`);
+const client = new Redlock(`memory://${uniqueName()}`);
 
 test("each export has the name under which it is exported", () => {
   const named = Object.entries(redlock).filter(([, value]) => typeof value === "function");
@@ -39,7 +39,7 @@ describe("errors", () => {
     const ports = [await freePort(), await freePort()];
     const urls = ports.map((port) => `redis://user:s3cret@127.0.0.1:${port}`);
     const ask = (nodes) =>
-      new Redlock(nodes, { restartGuard: 0 }).lock(fresh(), { wait: 0, ttl: 1000 });
+      new Redlock(nodes, { restartGuard: 0 }).lock(uniqueName(), { wait: 0, ttl: 1000 });
     await assert.rejects(ask(urls[0]).acquire(), ({ cause, nodes }) => {
       assert.ok(cause instanceof Error);
       assert.equal(cause.message, `${nodes[0].url}: ${nodes[0].error}`);
@@ -102,7 +102,7 @@ describe("errors", () => {
       const server = await Server.start();
       try {
         const port = `${server.port}`;
-        for (const name of [fresh(), "n".repeat(500)]) {
+        for (const name of [uniqueName(), "n".repeat(500)]) {
           await server.cli("LPUSH", `lock:${name}`, "data");
           const failed = await new Redlock(server.url)
             .lock(name)
@@ -116,7 +116,7 @@ describe("errors", () => {
         // Whichever of the two is second.
         const failed = await eventually(async () => {
           const found = await client
-            .lock(fresh(), { wait: 0 })
+            .lock(uniqueName(), { wait: 0 })
             .acquire()
             .catch((error) => error);
           assert.equal(found.kind, "invalid");
@@ -209,7 +209,7 @@ describe("errors", () => {
   };
   for (const [way, use] of Object.entries(WAYS)) {
     test(`of ${way} show the program's line at the top of the stack`, async () => {
-      const lease = await client.lock(fresh()).acquire();
+      const lease = await client.lock(uniqueName()).acquire();
       const error = await use(lease.key.slice("lock:".length), lease).catch((thrown) => thrown);
       await lease.release();
       assert.ok(error instanceof redlock.LockError, inspect(error));
@@ -225,7 +225,7 @@ describe("errors", () => {
   }
 
   test("of a loss without a line of the program keep their stack", async () => {
-    const name = fresh();
+    const name = uniqueName();
     const lease = await client.lock(name).acquire();
     const alive = setInterval(() => undefined, 1000);
     const told = new Promise((resolve) => lease.onLost(resolve));
@@ -311,7 +311,7 @@ describe("the line of the acquire in messages", () => {
   };
   for (const [way, acquire] of Object.entries(WAYS)) {
     test(`is the program's line for ${way}`, async () => {
-      const name = fresh();
+      const name = uniqueName();
       const lease = await acquire(name);
       await named(client, name, way);
       await lease.release();
@@ -319,7 +319,7 @@ describe("the line of the acquire in messages", () => {
   }
   for (const [way, run] of Object.entries(BODIES)) {
     test(`is the program's line for ${way}`, async () => {
-      const name = fresh();
+      const name = uniqueName();
       if (way === "moduleWithLock") configure("memory://", { replace: true });
       await run(name, async () => {
         await named(way === "moduleWithLock" ? { lock } : client, name, way);
@@ -378,7 +378,7 @@ describe("util.inspect and toJSON", () => {
   });
 
   test("show key, held, remaining and ttl of a lease, but not its token", async () => {
-    const lease = await client.lock(fresh(), { ttl: 5000 }).acquire();
+    const lease = await client.lock(uniqueName(), { ttl: 5000 }).acquire();
     const { key, held, remaining, ttl, ...more } = JSON.parse(JSON.stringify(lease));
     assert.deepEqual([key, held, ttl, more], [lease.key, true, 5000, {}]);
     assert.ok(remaining > 1000 && remaining <= 5000);

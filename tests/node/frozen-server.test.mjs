@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redlock } from "redlock-native";
-import { eventually, fresh, Server } from "./helper.mjs";
+import { eventually, uniqueName, Server } from "./helper.mjs";
 import { slow } from "./testing.mjs";
 
 slow(
@@ -12,8 +12,8 @@ slow(
     const server = await Server.start();
     try {
       const redlock = new Redlock(server.url);
-      const long = await redlock.lock(fresh(), { ttl: 30_000 }).acquire();
-      const short = await redlock.lock(fresh(), { ttl: 300 }).acquire();
+      const long = await redlock.lock(uniqueName(), { ttl: 30_000 }).acquire();
+      const short = await redlock.lock(uniqueName(), { ttl: 300 }).acquire();
       const told = [];
       long.onLost((error) => told.push(error));
       server.process.kill("SIGSTOP");
@@ -41,7 +41,7 @@ for (const verb of ["extend", "release"]) {
       const server = await Server.start();
       try {
         const redlock = new Redlock(server.url);
-        const lease = await redlock.lock(fresh(), { ttl: 5000, renew: false }).acquire();
+        const lease = await redlock.lock(uniqueName(), { ttl: 5000, renew: false }).acquire();
         server.process.kill("SIGSTOP");
         const started = performance.now();
         await assert.rejects(lease[verb](), { kind: "unavailable", message: /no reply within/ });

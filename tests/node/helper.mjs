@@ -205,7 +205,7 @@ export async function assertRefused(lock, options) {
 
 /** Resolves once the client has reported a loss that happened after this call. Earlier losses were reported before it. */
 export async function laterLoss(redlock) {
-  const name = fresh("later");
+  const name = uniqueName("later");
   const lease = await redlock.lock(name).acquire();
   let reported = false;
   lease.onLost(() => {
@@ -221,7 +221,7 @@ export async function laterLoss(redlock) {
  */
 export async function assertNotConnected(server, clientName) {
   const other = new Redlock(server.url, { clientName: `${clientName}-other` });
-  await (await other.lock(fresh()).acquire()).release();
+  await (await other.lock(uniqueName()).acquire()).release();
   const clients = await server.cli("CLIENT", "LIST");
   assert.ok(clients.includes(` name=${clientName}-other `), clients);
   assert.ok(!clients.includes(` name=${clientName} `), clients);
@@ -237,7 +237,7 @@ export function block(ms) {
 let names = 0;
 
 /** Returns a name that no other test uses. */
-export function fresh(about = "node") {
+export function uniqueName(about = "node") {
   names += 1;
   return `${about}-${process.pid}-${names}`;
 }

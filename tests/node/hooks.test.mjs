@@ -1,7 +1,7 @@
 // If hooks and globals of the program throw, are frozen or return unexpected values, locks work unchanged.
 import assert from "node:assert/strict";
 import { Redlock } from "redlock-native";
-import { eventually, fresh, program } from "./helper.mjs";
+import { eventually, uniqueName, program } from "./helper.mjs";
 import { describe, test } from "./testing.mjs";
 
 const UNKNOWN = /acquired at an unknown line \(hidden by Error\.prepareStackTrace\)/;
@@ -60,17 +60,17 @@ describe("a foreign signal that throws", () => {
   };
 
   test("in removeEventListener does not affect other outcomes", async () => {
-    const client = new Redlock(`memory://${fresh()}`);
+    const client = new Redlock(`memory://${uniqueName()}`);
     const signal = foreignSignal({ removeEventListener: fail });
-    const acquiring = Array.from({ length: 8 }, () => client.lock(fresh()).acquire({ signal }));
+    const acquiring = Array.from({ length: 8 }, () => client.lock(uniqueName()).acquire({ signal }));
     const leases = await Promise.all(acquiring);
     await Promise.all(leases.map((lease) => lease.release()));
     assert.equal(client.stats().released, 8);
   });
 
   test("when its reason is read ends the call and leaves no key", async () => {
-    const client = new Redlock(`memory://${fresh()}`);
-    const lock = client.lock(fresh());
+    const client = new Redlock(`memory://${uniqueName()}`);
+    const lock = client.lock(uniqueName());
     const lease = await lock.acquire();
     const target = new EventTarget();
     const signal = Object.defineProperty(target, "reason", { get: fail });
@@ -83,8 +83,8 @@ describe("a foreign signal that throws", () => {
   });
 
   test("when aborted is read after the start leaves no key", async () => {
-    const client = new Redlock(`memory://${fresh()}`);
-    const lock = client.lock(fresh());
+    const client = new Redlock(`memory://${uniqueName()}`);
+    const lock = client.lock(uniqueName());
     let asked = 0;
     const signal = Object.defineProperty(foreignSignal({}), "aborted", {
       get() {
@@ -109,7 +109,7 @@ test("a credentials function that throws an unreadable value fails the connectio
   };
   const client = new Redlock("redis://127.0.0.1:1", { credentials });
   const failed = await client
-    .lock(fresh(), { wait: 0, nodeTimeout: 60_000, ttl: 300_000 })
+    .lock(uniqueName(), { wait: 0, nodeTimeout: 60_000, ttl: 300_000 })
     .acquire()
     .catch((error) => error);
   assert.equal(failed.kind, "unavailable");

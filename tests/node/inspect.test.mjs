@@ -1,7 +1,7 @@
 // inspect(): the view of a quorum, and an error if no quorum replies.
 import assert from "node:assert/strict";
 import { Redlock } from "redlock-native";
-import { freePort, fresh, Server } from "./helper.mjs";
+import { freePort, uniqueName, Server } from "./helper.mjs";
 import { after, before, test } from "./testing.mjs";
 
 let server;
@@ -14,7 +14,7 @@ const dead = async () => `redis://127.0.0.1:${await freePort()}`;
 
 test("inspect throws QuorumUnavailable if no node replies", async () => {
   for (const nodes of [[await dead()], [server.url, await dead(), await dead()]]) {
-    const lock = new Redlock(nodes, { restartGuard: 0 }).lock(fresh());
+    const lock = new Redlock(nodes, { restartGuard: 0 }).lock(uniqueName());
     await assert.rejects(lock.inspect(), (error) => {
       assert.equal(error.name, "QuorumUnavailable");
       assert.equal(error.resource, lock.key);
@@ -29,7 +29,7 @@ test("inspect throws QuorumUnavailable if no node replies", async () => {
 
 test("inspect lists a failed minority among the nodes", async () => {
   const nodes = [server.url, "memory://", await dead()];
-  const lock = new Redlock(nodes, { restartGuard: 0 }).lock(fresh());
+  const lock = new Redlock(nodes, { restartGuard: 0 }).lock(uniqueName());
   const seen = await lock.inspect();
   assert.equal(seen.held, false);
   assert.deepEqual(

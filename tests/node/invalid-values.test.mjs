@@ -1,10 +1,10 @@
 // Invalid values of options, names, tokens and signals: InvalidOption, with the thrown value as its cause.
 import assert from "node:assert/strict";
 import { configure, lock, Redlock, withLock } from "redlock-native";
-import { eventually, fresh, refusal } from "./helper.mjs";
+import { eventually, uniqueName, refusal } from "./helper.mjs";
 import { describe, test } from "./testing.mjs";
 
-const redlock = new Redlock(`memory://${fresh()}`);
+const redlock = new Redlock(`memory://${uniqueName()}`);
 const thrown = new Error("what the getter throws");
 const fail = () => {
   throw thrown;
@@ -22,10 +22,10 @@ const CALLS = {
   "configure()": ["nodeTimeout", (options) => configure("memory://", options)],
   "client.lock()": ["ttl", (options) => redlock.lock("name", options)],
   "lock()": ["ttl", (options) => lock("name", options)],
-  "acquire()": ["wait", (options) => redlock.lock(fresh()).acquire(options)],
-  "client.using()": ["ttl", (options) => redlock.using(fresh(), options, () => assert.fail())],
-  "withLock()": ["ttl", (options) => withLock(fresh(), options, () => assert.fail())],
-  "lock.using()": ["wait", (options) => redlock.lock(fresh()).using(options, () => assert.fail())],
+  "acquire()": ["wait", (options) => redlock.lock(uniqueName()).acquire(options)],
+  "client.using()": ["ttl", (options) => redlock.using(uniqueName(), options, () => assert.fail())],
+  "withLock()": ["ttl", (options) => withLock(uniqueName(), options, () => assert.fail())],
+  "lock.using()": ["wait", (options) => redlock.lock(uniqueName()).using(options, () => assert.fail())],
 };
 /** Functions that take names. */
 const NAMED = {
@@ -112,12 +112,12 @@ test("options are read once, including inherited ones", async () => {
       return read === 1 ? 2000 : "text";
     },
   };
-  const lease = await redlock.lock(fresh(), Object.create(changing)).acquire();
+  const lease = await redlock.lock(uniqueName(), Object.create(changing)).acquire();
   assert.equal(read, 1);
   assert.ok(lease.remaining > 1000 && lease.remaining <= 2000);
   await lease.release();
   const options = { ttl: 2000 };
-  const described = redlock.lock(fresh(), options);
+  const described = redlock.lock(uniqueName(), options);
   options.ttl = "text";
   await described.using((held) => assert.ok(held.remaining <= 2000));
   const names = ["a", "b"];
@@ -144,7 +144,7 @@ describe("signals", () => {
   });
 
   test("that reject a listener leave no key", async () => {
-    const described = redlock.lock(fresh(), { ttl: 60_000 });
+    const described = redlock.lock(uniqueName(), { ttl: 60_000 });
     const signal = { ...listens, aborted: false, addEventListener: fail };
     await refused(() => described.acquire({ signal }), ["cannot listen to the signal"], thrown);
     const lease = await eventually(async () => {
@@ -157,7 +157,7 @@ describe("signals", () => {
 
   test("of other packages may have no reason", async () => {
     const signal = Object.assign(new EventTarget(), { aborted: false });
-    const described = redlock.lock(fresh());
+    const described = redlock.lock(uniqueName());
     const lease = await described.acquire();
     const waiting = described.acquire({ signal });
     signal.aborted = true;
@@ -172,7 +172,7 @@ test("invalid tokens, functions and times are rejected", async () => {
   for (const token of ["", 5, null, {}, Symbol("t"), "\ud800", new String("a"), revoked()]) {
     await assert.rejects(redlock.attach("name", token), refusal(["token"]));
   }
-  const described = redlock.lock(fresh());
+  const described = redlock.lock(uniqueName());
   for (const body of [undefined, null, 5, {}, "text", Symbol("b"), revoked()]) {
     await assert.rejects(described.using(body), refusal(["using()"]));
     await assert.rejects(redlock.using("name", {}, body), refusal(["using()"]));

@@ -1,6 +1,6 @@
 // Tens of thousands of calls leave no resource behind in the process, including aborted, refused and lost ones.
 import assert from "node:assert/strict";
-import { fresh, program, serverForSuite } from "./helper.mjs";
+import { uniqueName, program, serverForSuite } from "./helper.mjs";
 import { slow } from "./testing.mjs";
 
 const shared = serverForSuite();
@@ -14,7 +14,7 @@ const growth = ({ before, between, after }, what) =>
   Math.min(between[what] - before[what], after[what] - between[what]);
 
 for (const [kind, url] of [
-  ["memory://", () => `memory://${fresh()}`],
+  ["memory://", () => `memory://${uniqueName()}`],
   ["redis://", () => shared.server.url],
 ]) {
   slow(

@@ -1,7 +1,7 @@
 // Twenty thousand leases at once: operations on all of them take proportional time.
 import assert from "node:assert/strict";
 import { Redlock } from "redlock-native";
-import { fresh } from "./helper.mjs";
+import { uniqueName } from "./helper.mjs";
 import { slow, test } from "./testing.mjs";
 
 const MANY = 20_000;
@@ -9,8 +9,8 @@ const MANY = 20_000;
 const kept = [];
 
 async function holding(count) {
-  const redlock = new Redlock(`memory://${fresh()}`);
-  const names = Array.from({ length: count }, () => fresh());
+  const redlock = new Redlock(`memory://${uniqueName()}`);
+  const names = Array.from({ length: count }, () => uniqueName());
   const acquiring = names.map((name) => redlock.lock(name, { ttl: 600_000 }).acquire());
   kept.push(await Promise.all(acquiring));
   return redlock;
@@ -37,8 +37,8 @@ slow("it compares durations", "leases() takes linear time", async () => {
 });
 
 test("two leases with the same token have separate objects", async () => {
-  const redlock = new Redlock(`memory://${fresh()}`);
-  const name = fresh();
+  const redlock = new Redlock(`memory://${uniqueName()}`);
+  const name = uniqueName();
   const first = await redlock.lock(name).acquire();
   const second = await redlock.attach(name, first.token);
   assert.equal(redlock.leases().length, 2);

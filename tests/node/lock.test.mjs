@@ -1,18 +1,18 @@
 // The methods over both kinds of node.
 import assert from "node:assert/strict";
 import { Lease, Redlock } from "redlock-native";
-import { assertRefused, eventually, fresh, serverForSuite, waiting } from "./helper.mjs";
+import { assertRefused, eventually, uniqueName, serverForSuite, waiting } from "./helper.mjs";
 import { describe, test } from "./testing.mjs";
 
 const shared = serverForSuite();
-const kinds = { "memory://": () => `memory://${fresh()}`, "redis://": () => shared.server.url };
+const kinds = { "memory://": () => `memory://${uniqueName()}`, "redis://": () => shared.server.url };
 
 for (const [kind, url] of Object.entries(kinds)) {
   describe(kind, () => {
     const client = (options) => new Redlock(url(), options);
 
     test("acquire returns a lease that is held until its release", async () => {
-      const name = fresh();
+      const name = uniqueName();
       const lock = client().lock(name, { ttl: 5000 });
       const lease = await lock.acquire();
       assert.ok(lease instanceof Lease);
@@ -36,7 +36,7 @@ for (const [kind, url] of Object.entries(kinds)) {
 
     test("a second client acquires the lock only after the release", async () => {
       const redlock = client();
-      const lock = redlock.lock(fresh());
+      const lock = redlock.lock(uniqueName());
       const first = await lock.acquire();
       const second = lock.acquire();
       await waiting(redlock);
@@ -56,7 +56,7 @@ for (const [kind, url] of Object.entries(kinds)) {
 
     test("LockTimeout has the key, the waited time and the remaining time", async () => {
       const redlock = client();
-      const lock = redlock.lock(fresh(), { ttl: 5000, wait: 150 });
+      const lock = redlock.lock(uniqueName(), { ttl: 5000, wait: 150 });
       const lease = await lock.acquire();
       const started = performance.now();
       await assert.rejects(lock.acquire(), (error) => {
@@ -75,7 +75,7 @@ for (const [kind, url] of Object.entries(kinds)) {
 
     test("acquire({ wait }) overrides the wait of the lock", async () => {
       const redlock = client();
-      const lock = redlock.lock(fresh(), { wait: 0 });
+      const lock = redlock.lock(uniqueName(), { wait: 0 });
       const first = await lock.acquire();
       const second = lock.acquire({ wait: Number.POSITIVE_INFINITY });
       await waiting(redlock);
@@ -84,7 +84,7 @@ for (const [kind, url] of Object.entries(kinds)) {
     });
 
     test("tryAcquire returns null while another client holds the lock", async () => {
-      const lock = client().lock(fresh());
+      const lock = client().lock(uniqueName());
       const lease = await lock.tryAcquire();
       assert.equal(lease.held, true);
       await assertRefused(lock);
@@ -95,7 +95,7 @@ for (const [kind, url] of Object.entries(kinds)) {
     });
 
     test("extend never shortens the lease", async () => {
-      const lock = client().lock(fresh(), { ttl: 1000, renew: false });
+      const lock = client().lock(uniqueName(), { ttl: 1000, renew: false });
       const lease = await lock.acquire();
       await lease.extend(20_000);
       assert.ok(lease.remaining > 15_000);
@@ -107,8 +107,8 @@ for (const [kind, url] of Object.entries(kinds)) {
 
     test("renewal keeps a lease beyond its ttl, and renew: false lets it expire", async () => {
       const redlock = client();
-      const renewed = await redlock.lock(fresh(), { ttl: 1500 }).acquire();
-      const single = await redlock.lock(fresh(), { ttl: 1500, renew: false }).acquire();
+      const renewed = await redlock.lock(uniqueName(), { ttl: 1500 }).acquire();
+      const single = await redlock.lock(uniqueName(), { ttl: 1500, renew: false }).acquire();
       await eventually(() => assert.equal(single.held, false));
       assert.equal(renewed.held, true);
       assert.throws(() => single.ensureHeld(), { kind: "lost", reason: "expired" });
@@ -117,14 +117,14 @@ for (const [kind, url] of Object.entries(kinds)) {
     });
 
     test("maxHold ends the lease despite renewal", async () => {
-      const lease = await client().lock(fresh(), { ttl: 300, maxHold: 500 }).acquire();
+      const lease = await client().lock(uniqueName(), { ttl: 300, maxHold: 500 }).acquire();
       await eventually(() => assert.equal(lease.held, false), 3000);
       assert.throws(() => lease.ensureHeld(), { kind: "lost", reason: "max_hold" });
     });
 
     test("minHold keeps the key after the release", async () => {
       const [redlock, begun] = [client(), performance.now()];
-      const lock = redlock.lock(fresh(), { ttl: 30_000, minHold: 1000 });
+      const lock = redlock.lock(uniqueName(), { ttl: 30_000, minHold: 1000 });
       const lease = await lock.acquire();
       await lease.release();
       assert.equal(lease.held, false);
@@ -137,7 +137,7 @@ for (const [kind, url] of Object.entries(kinds)) {
 
     test("several names share one lease", async () => {
       const redlock = client();
-      const [a, b, c] = [fresh(), fresh(), fresh()];
+      const [a, b, c] = [uniqueName(), uniqueName(), uniqueName()];
       const both = await redlock.lock([a, b]).acquire();
       await assertRefused(redlock.lock([b, c]));
       await assertRefused(redlock.lock(a));
@@ -149,13 +149,13 @@ for (const [kind, url] of Object.entries(kinds)) {
     });
 
     test("the key is exactly keyPrefix and the name", async () => {
-      const name = fresh();
+      const name = uniqueName();
       assert.equal(client({ keyPrefix: "" }).lock(name).key, name);
       assert.equal(client({ keyPrefix: "app:" }).lock(name).key, `app:${name}`);
     });
 
     test("inspect returns held, remaining and the report of each node", async () => {
-      const lock = client().lock(fresh(), { ttl: 5000 });
+      const lock = client().lock(uniqueName(), { ttl: 5000 });
       const free = await lock.inspect();
       assert.equal(free.held, false);
       assert.equal(free.nodes[0].state, "free");
@@ -171,7 +171,7 @@ for (const [kind, url] of Object.entries(kinds)) {
 
     test("forceRelease revokes the lease of the holder", async () => {
       const redlock = client();
-      const name = fresh();
+      const name = uniqueName();
       assert.equal(await redlock.forceRelease(name), false);
       const lease = await redlock.lock(name).acquire();
       assert.equal(await redlock.forceRelease(name), true);
@@ -181,8 +181,8 @@ for (const [kind, url] of Object.entries(kinds)) {
 
     test("leases lists the held leases and releaseAll ends them", async () => {
       const redlock = client();
-      const one = await redlock.lock(fresh()).acquire();
-      const two = await redlock.lock(fresh()).acquire();
+      const one = await redlock.lock(uniqueName()).acquire();
+      const two = await redlock.lock(uniqueName()).acquire();
       const tokens = redlock.leases().map((lease) => lease.token);
       assert.deepEqual(tokens.sort(), [one.token, two.token].sort());
       await redlock.leases()[0].release();
@@ -193,7 +193,7 @@ for (const [kind, url] of Object.entries(kinds)) {
 
     test("attach continues a lease by its token", async () => {
       const nodes = url();
-      const name = fresh();
+      const name = uniqueName();
       const lease = await new Redlock(nodes).lock(name, { ttl: 5000 }).acquire();
       const other = new Redlock(nodes);
       const taken = await other.attach(name, lease.token, { ttl: 5000 });
@@ -205,7 +205,7 @@ for (const [kind, url] of Object.entries(kinds)) {
 
     test("detach ends the lease locally and keeps the key", async () => {
       const redlock = client();
-      const name = fresh();
+      const name = uniqueName();
       const lease = await redlock.lock(name, { ttl: 1000 }).acquire();
       const told = [];
       lease.onLost((error) => told.push(error));
@@ -221,7 +221,7 @@ for (const [kind, url] of Object.entries(kinds)) {
     });
 
     test("an attached lease has no fencing token", async () => {
-      const lock = client().lock(fresh(), { fencing: true });
+      const lock = client().lock(uniqueName(), { fencing: true });
       const lease = await lock.acquire();
       const attached = await lock.attach(lease.token);
       assert.equal(lease.detach(), true);
@@ -234,7 +234,7 @@ for (const [kind, url] of Object.entries(kinds)) {
 
     test("close ends waiting acquires and leases", async () => {
       const redlock = client();
-      const lock = redlock.lock(fresh());
+      const lock = redlock.lock(uniqueName());
       const lease = await lock.acquire();
       const waiting = assert.rejects(lock.acquire(), { kind: "closed", name: "ClientClosed" });
       redlock.close();
@@ -242,14 +242,14 @@ for (const [kind, url] of Object.entries(kinds)) {
       assert.equal(lease.held, false);
       assert.throws(() => lease.ensureHeld(), { kind: "lost", reason: "closed" });
       await assert.rejects(lock.acquire(), { kind: "closed" });
-      await assert.rejects(redlock.lock(fresh()).tryAcquire(), { kind: "closed" });
+      await assert.rejects(redlock.lock(uniqueName()).tryAcquire(), { kind: "closed" });
     });
   });
 }
 
 test("the key contains only the token and is deleted by the release", async () => {
   const { server } = shared;
-  const lease = await new Redlock(server.url).lock(fresh(), { ttl: 5000 }).acquire();
+  const lease = await new Redlock(server.url).lock(uniqueName(), { ttl: 5000 }).acquire();
   assert.equal(await server.cli("GET", lease.key), lease.token);
   assert.equal(await server.cli("TYPE", lease.key), "string");
   const left = Number(await server.cli("PTTL", lease.key));
@@ -261,7 +261,7 @@ test("the key contains only the token and is deleted by the release", async () =
 test("a release after expiry keeps the next holder's key", async () => {
   const { server } = shared;
   const redlock = new Redlock(server.url);
-  const lock = redlock.lock(fresh(), { ttl: 200, renew: false });
+  const lock = redlock.lock(uniqueName(), { ttl: 200, renew: false });
   const late = await lock.acquire();
   const next = await redlock.lock(lock.names, { ttl: 30_000 }).acquire();
   assert.equal(next.held, true);

@@ -3,12 +3,12 @@ import assert from "node:assert/strict";
 import { AsyncLocalStorage } from "node:async_hooks";
 import { once } from "node:events";
 import { Redlock } from "redlock-native";
-import { block, eventually, fresh, laterLoss } from "./helper.mjs";
+import { block, eventually, uniqueName, laterLoss } from "./helper.mjs";
 import { describe, test } from "./testing.mjs";
 
 async function heldLease() {
-  const redlock = new Redlock(`memory://${fresh()}`);
-  const name = fresh();
+  const redlock = new Redlock(`memory://${uniqueName()}`);
+  const name = uniqueName();
   const lease = await redlock.lock(name, { fencing: true }).acquire();
   return { redlock, name, lease };
 }
@@ -21,11 +21,11 @@ test("leases() returns the same objects as acquire, new and old", async () => {
     assert.rejects(refused(), { message: /acquired at .*loss-listeners\.test/ }),
   );
   assert.equal(redlock.leases()[0], lease);
-  const tried = await redlock.lock(fresh()).tryAcquire();
+  const tried = await redlock.lock(uniqueName()).tryAcquire();
   const attached = await redlock.attach(name, lease.token);
   assert.deepEqual(new Set(redlock.leases()), new Set([lease, tried, attached]));
   attached.detach();
-  await redlock.using(fresh(), (used) => assert.ok(redlock.leases().includes(used)));
+  await redlock.using(uniqueName(), (used) => assert.ok(redlock.leases().includes(used)));
   await tried.release();
   assert.deepEqual(redlock.leases(), [lease]);
   await lease.release();
@@ -33,11 +33,11 @@ test("leases() returns the same objects as acquire, new and old", async () => {
 });
 
 test("leases() lists no lease before its caller receives it", async () => {
-  const redlock = new Redlock(`memory://${fresh()}`);
+  const redlock = new Redlock(`memory://${uniqueName()}`);
   const handedOut = [];
   const seen = [];
   const acquire = async () => {
-    handedOut.push(await redlock.lock(fresh()).acquire());
+    handedOut.push(await redlock.lock(uniqueName()).acquire());
     seen.push([redlock.leases(), [...handedOut]]);
   };
   const acquiring = [acquire(), acquire(), acquire()];
@@ -71,16 +71,16 @@ test("a release is not a loss", async () => {
   await lease.release();
   await laterLoss(redlock);
   redlock.close();
-  await laterLoss(new Redlock(`memory://${fresh()}`));
+  await laterLoss(new Redlock(`memory://${uniqueName()}`));
   assert.deepEqual([told, signal.aborted], [[], false]);
 });
 
-const shared = new Redlock(`memory://${fresh()}`);
+const shared = new Redlock(`memory://${uniqueName()}`);
 
 describe("AsyncLocalStorage", () => {
   const store = new AsyncLocalStorage();
   const lost = async (register) => {
-    const name = fresh();
+    const name = uniqueName();
     const lease = await shared.lock(name).acquire();
     const told = register(lease);
     await shared.forceRelease(name);
@@ -113,7 +113,7 @@ describe("AsyncLocalStorage", () => {
   });
 
   test("an onLost callback of a lost lease runs with its store", async () => {
-    const lease = await shared.lock(fresh(), { ttl: 100, renew: false }).acquire();
+    const lease = await shared.lock(uniqueName(), { ttl: 100, renew: false }).acquire();
     block(150);
     const register = () => new Promise((resolve) => lease.onLost(() => resolve(store.getStore())));
     assert.equal(await store.run("late", register), "late");
@@ -133,7 +133,7 @@ describe("AsyncLocalStorage", () => {
 
 describe("the function that onLost returns", () => {
   test("removes only its own callback", async () => {
-    const name = fresh();
+    const name = uniqueName();
     const lease = await shared.lock(name).acquire();
     const told = [];
     const same = () => told.push("same");
@@ -150,7 +150,7 @@ describe("the function that onLost returns", () => {
   });
 
   test("removes a callback that would run soon", async () => {
-    const lease = await shared.lock(fresh(), { ttl: 100, renew: false }).acquire();
+    const lease = await shared.lock(uniqueName(), { ttl: 100, renew: false }).acquire();
     block(150);
     const told = [];
     lease.onLost(() => told.push("taken back"))();
@@ -159,7 +159,7 @@ describe("the function that onLost returns", () => {
   });
 
   test("a callback that throws does not stop the other callbacks", async () => {
-    const name = fresh();
+    const name = uniqueName();
     const lease = await shared.lock(name).acquire();
     const failure = new Error("the callback's");
     lease.onLost(() => {

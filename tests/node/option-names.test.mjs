@@ -1,7 +1,7 @@
 // The core names options and methods in the JavaScript spelling: in errors, nodes' errors and warnings.
 import assert from "node:assert/strict";
 import { Redlock } from "redlock-native";
-import { eventually, fresh, Server } from "./helper.mjs";
+import { eventually, uniqueName, Server } from "./helper.mjs";
 import { after, before, test } from "./testing.mjs";
 
 const warnings = [];
@@ -32,7 +32,7 @@ async function says(promise, kind, ...words) {
 test("restarted nodes are described with JavaScript option names", async () => {
   const urls = three.map((server) => server.url);
   const redlock = new Redlock(urls, { restartGuard: 600_000 });
-  const lock = redlock.lock(fresh(), { ttl: 5000, wait: 0 });
+  const lock = redlock.lock(uniqueName(), { ttl: 5000, wait: 0 });
   await says(lock.acquire(), "unavailable", "it restarted within restartGuard");
   for (const { error } of (await lock.inspect()).nodes) {
     assert.match(error, /restartGuard/);
@@ -48,7 +48,7 @@ test("restarted nodes are described with JavaScript option names", async () => {
 
 test("a key of another type is described with JavaScript option names", async () => {
   const [server] = three;
-  const name = fresh();
+  const name = uniqueName();
   await server.cli("LPUSH", `lock:${name}`, "data");
   await says(new Redlock(server.url).lock(name).acquire(), "unsupported", "or keyPrefix)");
 });
@@ -82,10 +82,10 @@ test("invalid options are described with JavaScript option names", async () => {
 
 test("losses are described with JavaScript option names", async () => {
   const redlock = new Redlock("memory://");
-  const capped = await redlock.lock(fresh(), { ttl: 200, maxHold: 200 }).acquire();
+  const capped = await redlock.lock(uniqueName(), { ttl: 200, maxHold: 200 }).acquire();
   await eventually(() => assert.equal(capped.held, false));
   await says(capped.release(), "lost", "held for maxHold");
-  const taken = await redlock.lock(fresh()).acquire();
+  const taken = await redlock.lock(uniqueName()).acquire();
   await redlock.releaseAll();
   await says(taken.release(), "lost", "releaseAll, shutdown or another lease");
 });

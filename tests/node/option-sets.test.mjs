@@ -1,10 +1,10 @@
 // Locks that share one set of options. Each still has its own names, and each is checked separately.
 import assert from "node:assert/strict";
 import { configure, lock, Redlock } from "redlock-native";
-import { fresh, refusal } from "./helper.mjs";
+import { uniqueName, refusal } from "./helper.mjs";
 import { describe, test } from "./testing.mjs";
 
-const client = new Redlock(`memory://${fresh()}`);
+const client = new Redlock(`memory://${uniqueName()}`);
 
 /** Names with characters that are special in the core or in the binding. */
 const NAMES = {
@@ -55,14 +55,14 @@ describe("locks with the same options share an option set", () => {
   });
 
   test("with checks for each name", async () => {
-    configure(`memory://${fresh()}`, { replace: true });
+    configure(`memory://${uniqueName()}`, { replace: true });
     for (const made of [(names) => client.lock(names), (names) => lock(names)]) {
       made("usual");
       for (const [names, words] of Object.values(REFUSED)) {
         assert.throws(() => made(names), refusal([words]));
       }
     }
-    const braces = new Redlock(`memory://${fresh()}`, { keyPrefix: "{a}" });
+    const braces = new Redlock(`memory://${uniqueName()}`, { keyPrefix: "{a}" });
     braces.lock("usual");
     assert.throws(() => braces.lock(":fence"), refusal(["fencing tokens of another lock"]));
   });
@@ -70,7 +70,7 @@ describe("locks with the same options share an option set", () => {
   test("while other options use another set", async () => {
     const ttls = [1000, 2000, 1000, 3000];
     const leases = await Promise.all(
-      ttls.map((ttl) => client.lock(fresh(), { ttl, renew: ttl !== 3000 }).acquire()),
+      ttls.map((ttl) => client.lock(uniqueName(), { ttl, renew: ttl !== 3000 }).acquire()),
     );
     assert.deepEqual(
       leases.map((lease) => lease.ttl),
@@ -91,7 +91,7 @@ describe("locks with the same options share an option set", () => {
   });
 
   test("in one batch of calls", async () => {
-    const names = Array.from({ length: 700 }, () => fresh());
+    const names = Array.from({ length: 700 }, () => uniqueName());
     const leases = await Promise.all(names.map((name) => client.lock(name).acquire()));
     assert.deepEqual(
       leases.map((lease) => lease.key),
@@ -102,10 +102,10 @@ describe("locks with the same options share an option set", () => {
 
   test("of the current default client", async () => {
     const made = lock("job");
-    configure(`memory://${fresh()}`, { replace: true, keyPrefix: "one:" });
+    configure(`memory://${uniqueName()}`, { replace: true, keyPrefix: "one:" });
     assert.equal(made.key, "one:job");
     assert.equal(lock("other").key, "one:other");
-    configure(`memory://${fresh()}`, { replace: true, keyPrefix: "two:" });
+    configure(`memory://${uniqueName()}`, { replace: true, keyPrefix: "two:" });
     assert.deepEqual([made.key, lock("job").key], ["two:job", "two:job"]);
     assert.equal(await made.using((lease) => lease.key), "two:job");
   });

@@ -1,7 +1,7 @@
 // Accepted arguments. arguments.test.mjs and vectors.test.mjs have the refused ones.
 import assert from "node:assert/strict";
 import { configure, lock, Redlock, withLock } from "redlock-native";
-import { assertRefused, fresh } from "./helper.mjs";
+import { assertRefused, uniqueName } from "./helper.mjs";
 import { describe, test } from "./testing.mjs";
 
 const client = new Redlock("memory://");
@@ -23,14 +23,14 @@ describe("a lock's options", () => {
     rejects(shared({ waiting: 1 }), /unknown option waiting\. /);
     rejects(Object.create(shared({ waiting: 1 })), /unknown option waiting\. /);
     rejects({ "": 1 }, /unknown option ""\. /);
-    const lease = await client.lock(fresh(), shared({ ttl: 5000 })).acquire();
+    const lease = await client.lock(uniqueName(), shared({ ttl: 5000 })).acquire();
     assert.ok(lease.remaining <= 5000);
     await lease.release();
   });
 
   test("undefined means that the option is not set", async () => {
     const options = { ttl: undefined, wait: undefined, renew: undefined, maxHold: undefined };
-    const lease = await client.lock(fresh(), options).acquire({ wait: undefined });
+    const lease = await client.lock(uniqueName(), options).acquire({ wait: undefined });
     assert.ok(lease.remaining > 9000);
     await lease.release();
   });
@@ -38,7 +38,7 @@ describe("a lock's options", () => {
 
 describe("names", () => {
   test("unusual names reach the key unchanged", async () => {
-    const name = `${fresh()} ä 🔒 {x}\n"`;
+    const name = `${uniqueName()} ä 🔒 {x}\n"`;
     const lease = await client.lock(name).acquire();
     assert.equal(lease.key, `lock:${name}`);
     await assertRefused(client.lock(name));
@@ -48,7 +48,7 @@ describe("names", () => {
 
 describe("arguments of calls", () => {
   test("extend checks its ttl", async () => {
-    const lease = await client.lock(fresh()).acquire();
+    const lease = await client.lock(uniqueName()).acquire();
     for (const ttl of [10, -1, 1.5, "1000"]) {
       await assert.rejects(lease.extend(ttl), { kind: "invalid" });
     }
@@ -57,20 +57,20 @@ describe("arguments of calls", () => {
   });
 
   test("attach rejects an unknown token", async () => {
-    await assert.rejects(client.attach(fresh(), "no-token"), { kind: /invalid|lost/ });
+    await assert.rejects(client.attach(uniqueName(), "no-token"), { kind: /invalid|lost/ });
   });
 });
 
 test("configure needs replace once the default client is in use", async () => {
   configure("memory://first", { keyPrefix: "one:" });
   configure("memory://second", { keyPrefix: "two:" });
-  const described = lock(fresh());
+  const described = lock(uniqueName());
   const lease = await described.acquire();
   assert.match(lease.key, /^two:/);
   assert.throws(() => configure("memory://third"), { kind: "invalid", message: /in use/ });
   configure("memory://third", { keyPrefix: "three:", replace: true });
   const next = await described.acquire();
   assert.match(next.key, /^three:/);
-  assert.equal(await withLock(fresh(), ({ key }) => key.slice(0, 6)), "three:");
+  assert.equal(await withLock(uniqueName(), ({ key }) => key.slice(0, 6)), "three:");
   await Promise.all([lease.release(), next.release()]);
 });

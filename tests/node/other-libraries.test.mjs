@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redlock } from "redlock-native";
-import { fresh, Server, serverForSuite } from "./helper.mjs";
+import { uniqueName, Server, serverForSuite } from "./helper.mjs";
 import { slow, test } from "./testing.mjs";
 
 const shared = serverForSuite();
@@ -11,7 +11,7 @@ slow("the server is frozen for real time", "a missed renewal is retried", async 
   const server = await Server.start();
   try {
     const redlock = new Redlock(server.url);
-    const lease = await redlock.lock(fresh(), { ttl: 2000 }).acquire();
+    const lease = await redlock.lock(uniqueName(), { ttl: 2000 }).acquire();
     await sleep(300);
     server.process.kill("SIGSTOP");
     await sleep(800);
@@ -30,7 +30,7 @@ test("a script flush has no visible effect", async () => {
   const redlock = new Redlock(server.url);
   for (const verb of ["acquire", "tryAcquire", "acquire"]) {
     await server.cli("SCRIPT", "FLUSH");
-    const lease = await redlock.lock(fresh())[verb]();
+    const lease = await redlock.lock(uniqueName())[verb]();
     await server.cli("SCRIPT", "FLUSH");
     await lease.extend(20_000);
     await server.cli("SCRIPT", "FLUSH");
@@ -47,7 +47,7 @@ slow("it counts commands over real time", "renewal sends a few commands per ttl"
     return Number(/cmdstat_evalsha:calls=(\d+)/.exec(stats)?.[1] ?? 0);
   };
   for (const ttl of [300, 1250]) {
-    const lease = await new Redlock(server.url).lock(fresh(), { ttl }).acquire();
+    const lease = await new Redlock(server.url).lock(uniqueName(), { ttl }).acquire();
     const before = await asked();
     await sleep(2 * ttl);
     assert.ok((await asked()) - before <= 12);

@@ -1,6 +1,6 @@
 // Copies of the package: a test runner's file or a reloaded server that drops a copy keeps nothing of it.
 import assert from "node:assert/strict";
-import { fresh, program, serverForSuite } from "./helper.mjs";
+import { uniqueName, program, serverForSuite } from "./helper.mjs";
 import { describe, slow, test } from "./testing.mjs";
 
 const shared = serverForSuite();
@@ -18,7 +18,7 @@ describe("unused copies of the package are collected and stop renewing:", () => 
         "it waits for the garbage collector in many processes",
         `${how}, ${kind}`,
         async (context) => {
-          const url = kind === "memory://" ? `${kind}${fresh()}` : shared.server.url;
+          const url = kind === "memory://" ? `${kind}${uniqueName()}` : shared.server.url;
           const options = { flags: ["--expose-gc"], timeout: 60_000 };
           const { code, stderr, lines } = await program("copies", [how, COPIES, url], options);
           assert.equal(code, 0, stderr);

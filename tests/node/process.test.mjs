@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { Redlock } from "redlock-native";
-import { eventually, fresh, program, serverForSuite } from "./helper.mjs";
+import { eventually, uniqueName, program, serverForSuite } from "./helper.mjs";
 import { slow, test } from "./testing.mjs";
 
 const shared = serverForSuite();
@@ -70,7 +70,7 @@ test("an aborted acquire does not keep the process alive", async () => {
 test("core's warnings reach process.emitWarning with the code REDLOCK", async () => {
   const { server } = shared;
   const warned = once(process, "warning");
-  const lease = await new Redlock(server.url).lock(fresh(), { ttl: 600 }).acquire();
+  const lease = await new Redlock(server.url).lock(uniqueName(), { ttl: 600 }).acquire();
   await server.cli("DEL", lease.key);
   const [warning] = await warned;
   assert.equal(warning.code, "REDLOCK");

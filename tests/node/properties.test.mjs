@@ -1,13 +1,13 @@
 // The properties of a lock and a lease: names, keys, TTL.
 import assert from "node:assert/strict";
 import { configure, lock, Redlock } from "redlock-native";
-import { block, fresh } from "./helper.mjs";
+import { block, uniqueName } from "./helper.mjs";
 import { test } from "./testing.mjs";
 
 const redlock = new Redlock("memory://", { keyPrefix: "p:" });
 
 test("a lock returns its names as they were passed", () => {
-  const [a, b] = [fresh(), fresh()];
+  const [a, b] = [uniqueName(), uniqueName()];
   const both = redlock.lock([b, a]);
   assert.deepEqual(
     [both.names, both.keys],
@@ -31,7 +31,7 @@ test("a lock of the default client has names before the client exists", () => {
 });
 
 test("a lease returns its keys while it is held and afterwards", async () => {
-  const [a, b] = [fresh(), fresh()];
+  const [a, b] = [uniqueName(), uniqueName()];
   for (const names of [a, [a, b]]) {
     const described = redlock.lock(names);
     const lease = await described.acquire();
@@ -45,10 +45,10 @@ test("a lease returns its keys while it is held and afterwards", async () => {
 });
 
 test("a lease returns its ttl in milliseconds, including after extend", async () => {
-  const plain = await redlock.lock(fresh()).acquire();
+  const plain = await redlock.lock(uniqueName()).acquire();
   assert.equal(plain.ttl, 10_000);
   await plain.release();
-  const name = fresh();
+  const name = uniqueName();
   const lease = await redlock.lock(name, { ttl: 1113 }).acquire();
   assert.equal(lease.ttl, 1113);
   const [listed] = redlock.leases();
@@ -65,7 +65,7 @@ test("a lease returns its ttl in milliseconds, including after extend", async ()
 });
 
 test("a lost lease still returns its keys and its ttl", async () => {
-  const described = redlock.lock(fresh(), { ttl: 100, renew: false });
+  const described = redlock.lock(uniqueName(), { ttl: 100, renew: false });
   const lease = await described.acquire();
   block(150);
   assert.equal(lease.held, false);

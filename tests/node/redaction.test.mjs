@@ -11,7 +11,7 @@ import { Writable } from "node:stream";
 import { format, inspect, promisify } from "node:util";
 import { serialize } from "node:v8";
 import { onWarning, Redlock } from "redlock-native";
-import { eventually, freePort, fresh } from "./helper.mjs";
+import { eventually, freePort, uniqueName } from "./helper.mjs";
 import { after, before, describe, test } from "./testing.mjs";
 
 const require = createRequire(import.meta.url);
@@ -148,7 +148,7 @@ describe("a client shows no secret", () => {
 });
 
 test("a lease, its errors, channel messages and warnings hide its token", async () => {
-  const client = new Redlock(`memory://${fresh()}`);
+  const client = new Redlock(`memory://${uniqueName()}`);
   const told = [];
   const listen = (message) => told.push(message);
   const channels = ["start", "end", "asyncStart", "asyncEnd", "error"].flatMap((step) =>
@@ -157,9 +157,9 @@ test("a lease, its errors, channel messages and warnings hide its token", async 
   channels.push("redlock:lost", "redlock:renew", "redlock:connect");
   for (const name of channels) subscribe(name, listen);
   onWarning(listen);
-  const lease = await client.lock(fresh(), { ttl: 300 }).acquire();
+  const lease = await client.lock(uniqueName(), { ttl: 300 }).acquire();
   const { token } = lease;
-  const other = await client.lock(fresh(), { ttl: 300 }).acquire();
+  const other = await client.lock(uniqueName(), { ttl: 300 }).acquire();
   const lost = [];
   lease.onLost((error) => lost.push(error));
   await lease.extend(1000);
@@ -183,7 +183,7 @@ test("an error, its causes and its nodes hide the password", async () => {
   for (const urls of [nodes[0], nodes]) {
     const client = new Redlock(urls, { restartGuard: 0 });
     const failed = await client
-      .lock(fresh(), { wait: 0 })
+      .lock(uniqueName(), { wait: 0 })
       .acquire()
       .catch((error) => error);
     assert.equal(failed.kind, "unavailable");
@@ -192,7 +192,7 @@ test("an error, its causes and its nodes hide the password", async () => {
   }
 });
 
-const client = new Redlock(`memory://${fresh()}`);
+const client = new Redlock(`memory://${uniqueName()}`);
 const METHODS = {
   Lock: ["acquire", "tryAcquire", "using", "attach", "inspect", "key", "keys", "names"],
   Lease: ["extend", "release", "detach", "ensureHeld", "onLost", "held", "remaining", "token"],
@@ -204,7 +204,7 @@ METHODS.Redlock.push("stats", "leases", Symbol.asyncDispose);
 describe("a method called on another object throws a clear error:", () => {
   for (const [kind, names] of Object.entries(METHODS)) {
     test(kind, async () => {
-      const lock = client.lock(fresh());
+      const lock = client.lock(uniqueName());
       const lease = await lock.acquire();
       const object = { Lock: lock, Lease: lease, Redlock: client }[kind];
       for (const name of names) {

@@ -1,7 +1,7 @@
 // `minReplicas` and `fsync`: a vote counts only once replicas and disks have it.
 import assert from "node:assert/strict";
 import { Redlock } from "redlock-native";
-import { eventually, fresh, refusal, Server } from "./helper.mjs";
+import { eventually, uniqueName, refusal, Server } from "./helper.mjs";
 import { after, before, test } from "./testing.mjs";
 
 let primary;
@@ -19,7 +19,7 @@ after(() => Promise.all([primary, replica].map((server) => server?.stop())));
 test("a granted key is on the replica", async () => {
   const redlock = new Redlock(primary.url, { minReplicas: 1 });
   for (let at = 0; at < 20; at += 1) {
-    const lease = await redlock.lock(fresh(), { ttl: 5000 }).acquire();
+    const lease = await redlock.lock(uniqueName(), { ttl: 5000 }).acquire();
     assert.equal(await replica.cli("GET", lease.key), lease.token);
     await lease.extend(60_000);
     assert.ok(Number(await replica.cli("PTTL", lease.key)) > 10_000);
@@ -30,11 +30,11 @@ test("a granted key is on the replica", async () => {
 
 test("a primary without its replica grants and renews nothing", async () => {
   const redlock = new Redlock(primary.url, { minReplicas: 1 });
-  const lease = await redlock.lock(fresh(), { ttl: 1000 }).acquire();
+  const lease = await redlock.lock(uniqueName(), { ttl: 1000 }).acquire();
   replica.process.kill("SIGSTOP");
   await eventually(() => assert.ok(lease.signal.aborted));
   assert.equal(lease.signal.reason.reason, "expired");
-  const lock = redlock.lock(fresh(), { nodeTimeout: 1000, wait: 0 });
+  const lock = redlock.lock(uniqueName(), { nodeTimeout: 1000, wait: 0 });
   const unavailable = { name: "QuorumUnavailable", message: /reached 0 of 1 replicas within/ };
   await assert.rejects(lock.acquire(), unavailable);
   await eventually(async () => assert.equal(await primary.cli("EXISTS", lock.key), "0"));
@@ -45,7 +45,7 @@ test("a primary without its replica grants and renews nothing", async () => {
 test("a granted key survives a crash of the server", async () => {
   const server = await Server.start(["--appendonly", "yes", "--appendfsync", "everysec"]);
   const redlock = new Redlock(server.url, { fsync: true });
-  const lock = redlock.lock(fresh(), { ttl: 60_000 });
+  const lock = redlock.lock(uniqueName(), { ttl: 60_000 });
   if (await server.cli("COMMAND", "INFO", "WAITAOF")) {
     const lease = await lock.acquire();
     await server.restart();

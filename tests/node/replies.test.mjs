@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { inspect } from "node:util";
 import { Redlock } from "redlock-native";
 import { attempts, Fake, rows } from "./fake.mjs";
-import { fresh, serverForSuite } from "./helper.mjs";
+import { uniqueName, serverForSuite } from "./helper.mjs";
 import { describe, test } from "./testing.mjs";
 
 const shared = serverForSuite();
@@ -108,7 +108,7 @@ each(
   "an endless reply does not use much memory or affect other servers",
   rows.filter((row) => !singleReplies.includes(row) || row.say.includes("000000")),
   async (row, redlock) => {
-    const other = await new Redlock(shared.server.url).lock(fresh(), { ttl: 2000 }).acquire();
+    const other = await new Redlock(shared.server.url).lock(uniqueName(), { ttl: 2000 }).acquire();
     const before = process.memoryUsage.rss();
     await failsWith(() => redlock.lock("job").tryAcquire(), row.cause);
     assert.ok(process.memoryUsage.rss() - before < 100 * MB);

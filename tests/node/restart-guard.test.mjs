@@ -1,7 +1,7 @@
 // Nodes that restart, and the warnings about nodes, over five real servers.
 import assert from "node:assert/strict";
 import { Redlock } from "redlock-native";
-import { eventually, fresh, Server, unlessLeast } from "./helper.mjs";
+import { eventually, uniqueName, Server, unlessLeast } from "./helper.mjs";
 import { after, before, test } from "./testing.mjs";
 
 let five = [];
@@ -17,7 +17,7 @@ after(() => Promise.all(five.map((server) => server.stop())));
 test("a restarted node reports when it votes again", async () => {
   const urls = five.map((server) => server.url);
   const redlock = new Redlock(urls, { restartGuard: 600_000 });
-  const lock = redlock.lock(fresh(), { ttl: 5000, wait: 0 });
+  const lock = redlock.lock(uniqueName(), { ttl: 5000, wait: 0 });
   await assert.rejects(lock.acquire(), ({ name, message, nodes }) => {
     assert.equal(name, "QuorumUnavailable");
     assert.match(message, /grants new leases in \d+\.\d s/);
@@ -35,7 +35,7 @@ test("a restarted node reports when it votes again", async () => {
     ),
   );
   const tooLong = { name: "InvalidOption", message: /restart_?guard/i };
-  await assert.rejects(async () => redlock.lock(fresh(), { ttl: 601_000 }).acquire(), tooLong);
+  await assert.rejects(async () => redlock.lock(uniqueName(), { ttl: 601_000 }).acquire(), tooLong);
   redlock.close();
 });
 
@@ -43,7 +43,7 @@ test("rolling restarts keep the lease on every node", async () => {
   const urls = five.map((server) => server.url);
   // Without the guard, the servers may be young. The TTL is long enough for a busy machine.
   const redlock = new Redlock(urls, { restartGuard: 0 });
-  const lock = redlock.lock(fresh(), { ttl: 30_000, wait: 20_000 });
+  const lock = redlock.lock(uniqueName(), { ttl: 30_000, wait: 20_000 });
   const lease = await lock.acquire();
   const healed = (server) =>
     eventually(async () => assert.equal(await server.cli("GET", lease.key), lease.token), 40_000);
@@ -66,12 +66,12 @@ test(
   unlessLeast("+select, for a database"),
   async () => {
     const twice = [five[0].url, `${five[0].url}/1`];
-    const lock = new Redlock(twice, { restartGuard: 0 }).lock(fresh(), { wait: 1000 });
+    const lock = new Redlock(twice, { restartGuard: 0 }).lock(uniqueName(), { wait: 1000 });
     await assert.rejects(lock.acquire(), { name: "InvalidOption", message: /same server/ });
     // With a third URL there is a quorum without the second one. A warning is logged.
     warnings.length = 0;
     const redlock = new Redlock([...twice, five[1].url], { restartGuard: 0 });
-    await redlock.using(fresh(), () => undefined);
+    await redlock.using(uniqueName(), () => undefined);
     await eventually(() => assert.ok(said("same server"), warnings));
     redlock.close();
   },
@@ -81,7 +81,7 @@ test("a server that may evict keys causes a warning", async () => {
   const [server] = five;
   await server.cli("CONFIG", "SET", "maxmemory-policy", "allkeys-lru");
   const redlock = new Redlock(server.url);
-  await redlock.using(fresh(), () => undefined);
+  await redlock.using(uniqueName(), () => undefined);
   await eventually(() => assert.ok(said(server.shown, "allkeys-lru", "noeviction"), warnings));
   redlock.close();
 });

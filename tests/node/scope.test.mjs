@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { EventEmitter, once } from "node:events";
 import { transformSync } from "esbuild";
 import { LockLost, Redlock } from "redlock-native";
-import { assertRefused, block, eventually, fresh, Server, serverForSuite } from "./helper.mjs";
+import { assertRefused, block, eventually, uniqueName, Server, serverForSuite } from "./helper.mjs";
 import { describe, test } from "./testing.mjs";
 
 const shared = serverForSuite();
@@ -27,7 +27,7 @@ describe("using()", () => {
   const redlock = new Redlock("memory://");
 
   test("returns the result of the body and releases", async () => {
-    const name = fresh();
+    const name = uniqueName();
     let seen;
     const result = await redlock.using(name, { ttl: 1000 }, async (lease) => {
       seen = lease;
@@ -41,7 +41,7 @@ describe("using()", () => {
   });
 
   test("rejects with the error of the body and releases", async () => {
-    const name = fresh();
+    const name = uniqueName();
     const failure = new Error("body");
     const thrower = () => {
       throw failure;
@@ -51,11 +51,11 @@ describe("using()", () => {
   });
 
   test("accepts a body that released the lease", async () => {
-    await redlock.using(fresh(), (lease) => lease.release());
+    await redlock.using(uniqueName(), (lease) => lease.release());
   });
 
   test("does not run the body if the acquire fails", async () => {
-    const name = fresh();
+    const name = uniqueName();
     const lease = await redlock.lock(name).acquire();
     let ran = false;
     const call = redlock.using(name, { wait: 0 }, () => {
@@ -70,7 +70,7 @@ describe("using()", () => {
 describe("a loss", () => {
   test("aborts lease.signal with LockLost when the key is deleted", async () => {
     const { server } = shared;
-    const lease = await new Redlock(server.url).lock(fresh(), { ttl: 600 }).acquire();
+    const lease = await new Redlock(server.url).lock(uniqueName(), { ttl: 600 }).acquire();
     const { signal } = lease;
     assert.equal(signal, lease.signal);
     assert.equal(signal.aborted, false);
@@ -90,7 +90,7 @@ describe("a loss", () => {
   });
 
   test("aborts a signal that is first read after the loss", async () => {
-    const lock = new Redlock("memory://").lock(fresh(), { ttl: 100, renew: false });
+    const lock = new Redlock("memory://").lock(uniqueName(), { ttl: 100, renew: false });
     const lease = await lock.acquire();
     await eventually(() => assert.equal(lease.held, false));
     assert.equal(lease.signal.aborted, true);
@@ -98,7 +98,7 @@ describe("a loss", () => {
   });
 
   test("is not reported for a release in progress", async () => {
-    const lease = await new Redlock("memory://").lock(fresh()).acquire();
+    const lease = await new Redlock("memory://").lock(uniqueName()).acquire();
     const releasing = lease.release();
     block(50);
     assert.equal(lease.held, false);
@@ -109,7 +109,7 @@ describe("a loss", () => {
 
   test("aborts at the end of the validity if the server is unreachable", async () => {
     const server = await Server.start();
-    const lease = await new Redlock(server.url).lock(fresh(), { ttl: 800 }).acquire();
+    const lease = await new Redlock(server.url).lock(uniqueName(), { ttl: 800 }).acquire();
     await server.stop();
     await aborted(lease.signal);
     assert.equal(lease.signal.reason.kind, "lost");
@@ -124,7 +124,7 @@ describe("a loss", () => {
       await aborted(signal);
       return "done";
     };
-    await assert.rejects(redlock.using(fresh(), { ttl: 600 }, body), {
+    await assert.rejects(redlock.using(uniqueName(), { ttl: 600 }, body), {
       kind: "lost",
       reason: "missing",
     });
@@ -139,12 +139,12 @@ describe("a loss", () => {
       await aborted(signal);
       throw failure;
     };
-    await assert.rejects(redlock.using(fresh(), { ttl: 600 }, fails), (error) => error === failure);
+    await assert.rejects(redlock.using(uniqueName(), { ttl: 600 }, fails), (error) => error === failure);
     const passes = async ({ key, signal }) => {
       await server.cli("DEL", key);
       await once(new EventEmitter(), "never", { signal });
     };
-    await assert.rejects(redlock.using(fresh(), { ttl: 600 }, passes), (error) => {
+    await assert.rejects(redlock.using(uniqueName(), { ttl: 600 }, passes), (error) => {
       assert.equal(error.name, "AbortError");
       assert.equal(error.cause.kind, "lost");
       return true;
@@ -155,7 +155,7 @@ describe("a loss", () => {
 describe("Symbol.asyncDispose", () => {
   test("releases a lease", async () => {
     const redlock = new Redlock("memory://");
-    const lock = redlock.lock(fresh());
+    const lock = redlock.lock(uniqueName());
     const lease = await lock.acquire();
     await lease[Symbol.asyncDispose]();
     assert.equal(lease.held, false);
@@ -164,7 +164,7 @@ describe("Symbol.asyncDispose", () => {
 
   test("rejects with LockLost for a lost lease", async () => {
     const redlock = new Redlock("memory://");
-    const name = fresh();
+    const name = uniqueName();
     const lease = await redlock.lock(name).acquire();
     const dispose = lease[Symbol.asyncDispose];
     await redlock.forceRelease(name);
@@ -181,7 +181,7 @@ describe("Symbol.asyncDispose", () => {
   for (const [verb, fails] of Object.entries(KNOWN)) {
     test(`does not repeat a loss that ${verb} threw, unlike using()`, async () => {
       const redlock = new Redlock("memory://");
-      const name = fresh();
+      const name = uniqueName();
       const lease = await redlock.lock(name).acquire();
       const dispose = lease[Symbol.asyncDispose];
       await redlock.forceRelease(name);
@@ -199,7 +199,7 @@ describe("Symbol.asyncDispose", () => {
   }
 
   test("does nothing for a released lease after ensureHeld", async () => {
-    const lease = await new Redlock("memory://").lock(fresh()).acquire();
+    const lease = await new Redlock("memory://").lock(uniqueName()).acquire();
     const dispose = lease[Symbol.asyncDispose];
     await lease.release();
     assert.throws(() => lease.ensureHeld(), { kind: "released", reason: undefined });
@@ -209,7 +209,7 @@ describe("Symbol.asyncDispose", () => {
 
   test("await using of an ended lease does not run the body", async () => {
     const redlock = new Redlock("memory://");
-    const name = fresh();
+    const name = uniqueName();
     const ended = {
       released: (lease) => lease.release(),
       detached: (lease) => lease.detach(),
@@ -234,18 +234,18 @@ describe("Symbol.asyncDispose", () => {
       assert.equal(lease.held, true);
       return lease;
     };
-    const lease = await redlock.lock(fresh()).acquire();
+    const lease = await redlock.lock(uniqueName()).acquire();
     await enter(lease, refused);
     assert.equal(lease.held, false);
-    assert.equal((await redlock.using(fresh(), refused)).held, false);
-    assert.equal((await redlock.lock(fresh()).using(refused)).held, false);
+    assert.equal((await redlock.using(uniqueName(), refused)).held, false);
+    assert.equal((await redlock.lock(uniqueName()).using(refused)).held, false);
   });
 
   test("warns if the server is unreachable, where release() rejects", async (context) => {
     const server = await Server.start();
     const redlock = new Redlock(server.url);
-    const explicit = await redlock.lock(fresh(), { ttl: 5000 }).acquire();
-    const scoped = await redlock.lock(fresh(), { ttl: 5000 }).acquire();
+    const explicit = await redlock.lock(uniqueName(), { ttl: 5000 }).acquire();
+    const scoped = await redlock.lock(uniqueName(), { ttl: 5000 }).acquire();
     await server.stop();
     await assert.rejects(explicit.release(), { kind: "unavailable" });
     const warned = context.mock.method(process, "emitWarning", () => undefined);
@@ -258,6 +258,6 @@ describe("Symbol.asyncDispose", () => {
   test("shuts a client down", async () => {
     const redlock = new Redlock("memory://");
     await redlock[Symbol.asyncDispose]();
-    await assert.rejects(redlock.lock(fresh()).acquire(), { kind: "closed" });
+    await assert.rejects(redlock.lock(uniqueName()).acquire(), { kind: "closed" });
   });
 });

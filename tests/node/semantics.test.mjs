@@ -7,7 +7,7 @@ import {
   assertNotConnected,
   assertRefused,
   eventually,
-  fresh,
+  uniqueName,
   serverForSuite,
   waiting,
 } from "./helper.mjs";
@@ -17,7 +17,7 @@ const shared = serverForSuite();
 const NODE_URLS = { "memory://": () => "memory://", "redis://": () => shared.server.url };
 
 test("creating a lock sends nothing, and only a lease can be released", async () => {
-  const clientName = fresh();
+  const clientName = uniqueName();
   const lock = new Redlock(shared.server.url, { clientName }).lock(["a", "b"]);
   assert.equal(lock.key, "lock:a, lock:b");
   assert.deepEqual(lock.keys, ["lock:a", "lock:b"]);
@@ -27,7 +27,7 @@ test("creating a lock sends nothing, and only a lease can be released", async ()
 });
 
 test("a lock created before configure uses the client configured later", async () => {
-  const early = lockOfDefaultClient(fresh());
+  const early = lockOfDefaultClient(uniqueName());
   configure("memory://", { keyPrefix: "later:" });
   const lease = await early.acquire();
   assert.match(lease.key, /^later:/);
@@ -37,7 +37,7 @@ test("a lock created before configure uses the client configured later", async (
 for (const [kind, url] of Object.entries(NODE_URLS)) {
   describe(kind, () => {
     test("many callers can use one Lock at once", async () => {
-      const lock = new Redlock(url()).lock(fresh());
+      const lock = new Redlock(url()).lock(uniqueName());
       let [inside, maxInside, entered] = [0, 0, 0];
       const work = () =>
         lock.using(async () => {
@@ -54,7 +54,7 @@ for (const [kind, url] of Object.entries(NODE_URLS)) {
 
     test("the end of a scope that lost its lease keeps the next holder's lock", async () => {
       const redlock = new Redlock(url());
-      const name = fresh();
+      const name = uniqueName();
       const lock = redlock.lock(name);
       const { promise: left, resolve: leave } = deferred();
       const { promise: entered, resolve: enter } = deferred();
@@ -76,7 +76,7 @@ for (const [kind, url] of Object.entries(NODE_URLS)) {
     });
 
     test("LockTimeout names the line of this client that acquired the lock", async () => {
-      const lock = new Redlock(url()).lock(fresh(), { wait: 200 });
+      const lock = new Redlock(url()).lock(uniqueName(), { wait: 200 });
       async function theHolder() {
         return await lock.acquire();
       }
@@ -92,7 +92,7 @@ for (const [kind, url] of Object.entries(NODE_URLS)) {
     });
 
     test("extend sets the ttl of later renewals", async () => {
-      const lease = await new Redlock(url()).lock(fresh(), { ttl: 2000 }).acquire();
+      const lease = await new Redlock(url()).lock(uniqueName(), { ttl: 2000 }).acquire();
       await lease.extend(6000);
       // The first renewal after the extend lengthens the lease to more than the TTL of the acquire.
       let least = lease.remaining;
@@ -106,7 +106,7 @@ for (const [kind, url] of Object.entries(NODE_URLS)) {
 
     test("a second release does nothing, but after a loss each release rejects", async () => {
       const redlock = new Redlock(url());
-      const name = fresh();
+      const name = uniqueName();
       const first = await redlock.lock(name).acquire();
       await first.release();
       const second = await redlock.lock(name).acquire();
@@ -121,7 +121,7 @@ for (const [kind, url] of Object.entries(NODE_URLS)) {
 
     test("tryAcquire does not overtake a waiter of this process", async () => {
       const redlock = new Redlock(url());
-      const [free, taken] = [fresh(), fresh()];
+      const [free, taken] = [uniqueName(), uniqueName()];
       const held = await redlock.lock(taken).acquire();
       const first = redlock.lock([free, taken]).acquire();
       const lock = redlock.lock(taken);
@@ -144,7 +144,7 @@ for (const [kind, url] of Object.entries(NODE_URLS)) {
 
     test("onLost of a lost lease calls the listener soon, but not synchronously", async () => {
       const redlock = new Redlock(url());
-      const name = fresh();
+      const name = uniqueName();
       const lease = await redlock.lock(name).acquire();
       await redlock.forceRelease(name);
       await eventually(() => assert.equal(lease.held, false));
@@ -159,7 +159,7 @@ for (const [kind, url] of Object.entries(NODE_URLS)) {
     test("a lease held for long causes one warning with its call site", async (context) => {
       const warned = context.mock.method(process, "emitWarning", () => undefined);
       const redlock = new Redlock(url());
-      const lease = await redlock.lock(fresh(), { ttl: 4500 }).acquire();
+      const lease = await redlock.lock(uniqueName(), { ttl: 4500 }).acquire();
       // The TTL of renewals is 100 ms from now on, so ten TTLs end soon. The current validity stays at 4.5 s, so that a
       // busy machine does not lose the lease.
       await lease.extend(100);

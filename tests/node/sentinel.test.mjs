@@ -8,7 +8,7 @@ import { join } from "node:path";
 import Redis from "ioredis";
 import Redis5 from "ioredis-5";
 import { Redlock } from "redlock-native";
-import { eventually, freePort, fresh, PROGRAM, Server } from "./helper.mjs";
+import { eventually, freePort, uniqueName, PROGRAM, Server } from "./helper.mjs";
 import { after, before, test } from "./testing.mjs";
 
 let primary;
@@ -55,7 +55,7 @@ test("adopts ioredis and node-redis clients that use Sentinel", async () => {
     group,
   ]) {
     const redlock = Redlock.fromClient(theirs);
-    const lease = await redlock.lock(fresh(), { wait: 20_000 }).acquire();
+    const lease = await redlock.lock(uniqueName(), { wait: 20_000 }).acquire();
     assert.equal(await primary.cli("GET", lease.key), lease.token);
     await lease.release();
     redlock.close();
@@ -66,7 +66,7 @@ test("follows a failover", async () => {
   const host = `127.0.0.1:${sentinel.port}`;
   const login = new URL(primary.url).username ? `${primary.url.split("//")[1].split("@")[0]}@` : "";
   const redlock = new Redlock(`redis+sentinel://${login}${host}/service`);
-  const lease = await redlock.lock(fresh(), { ttl: 60_000, wait: 20_000 }).acquire();
+  const lease = await redlock.lock(uniqueName(), { ttl: 60_000, wait: 20_000 }).acquire();
   assert.equal(await primary.cli("GET", lease.key), lease.token);
   await eventually(async () => assert.equal(await replica.cli("GET", lease.key), lease.token));
   primary.process.kill("SIGSTOP");

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { inspect } from "node:util";
 import { Redlock } from "redlock-native";
-import { eventually, freePort, fresh, PROGRAM, Server, unlessLeast } from "./helper.mjs";
+import { eventually, freePort, uniqueName, PROGRAM, Server, unlessLeast } from "./helper.mjs";
 import { after, test } from "./testing.mjs";
 
 const servers = [];
@@ -81,7 +81,7 @@ for (const [cause, start] of Object.entries(FAILURES)) {
     own,
     async () => {
       const redlock = new Redlock(await start(), { connectTimeout: 2000 });
-      const lock = redlock.lock(fresh(), { wait: 1000 });
+      const lock = redlock.lock(uniqueName(), { wait: 1000 });
       // Some can still be read, and report the holder.
       const reads = ["READONLY", "OOM"].includes(cause);
       if (reads) assert.equal((await lock.inspect()).held, false);
@@ -100,7 +100,7 @@ for (const [cause, start] of Object.entries(FAILURES)) {
 
 test("a wrong password ends an unlimited wait", async () => {
   const redlock = new Redlock(await FAILURES.WRONGPASS());
-  await assert.rejects(redlock.lock(fresh()).acquire(), (error) => {
+  await assert.rejects(redlock.lock(uniqueName()).acquire(), (error) => {
     assert.equal(error.kind, "unavailable");
     assert.match(error.message, /WRONGPASS/);
     return true;
@@ -119,7 +119,7 @@ test("an unexpected cluster ends an unlimited wait", async () => {
   const redlock = new Redlock(one.url);
   for (const verb of ["acquire", "tryAcquire"]) {
     const says = { kind: "invalid", message: /Redis Cluster.*[Uu]se redis\+cluster:\/\// };
-    await assert.rejects(redlock.lock(fresh())[verb](), says);
+    await assert.rejects(redlock.lock(uniqueName())[verb](), says);
   }
   redlock.close();
 });

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { LockLost, Redlock } from "redlock-native";
 import {
   eventually,
-  fresh,
+  uniqueName,
   laterLoss,
   program,
   refusal,
@@ -14,7 +14,7 @@ import {
 import { describe, test } from "./testing.mjs";
 
 const shared = serverForSuite();
-const kinds = { "memory://": () => `memory://${fresh()}`, "redis://": () => shared.server.url };
+const kinds = { "memory://": () => `memory://${uniqueName()}`, "redis://": () => shared.server.url };
 
 /** Runs a body under the lock until `leave` is called. Returns its outcome. */
 function running(redlock, name, options = {}) {
@@ -35,7 +35,7 @@ function running(redlock, name, options = {}) {
 for (const [kind, url] of Object.entries(kinds)) {
   describe(kind, () => {
     test("releaseAll() notifies running bodies before another client acquires", async () => {
-      const [node, name] = [url(), fresh()];
+      const [node, name] = [url(), uniqueName()];
       const [redlock, other] = [new Redlock(node), new Redlock(node)];
       const { entered, leave, scope, told } = running(redlock, name);
       const lease = await entered;
@@ -62,7 +62,7 @@ for (const [kind, url] of Object.entries(kinds)) {
     test("the body's own release is not a loss", async () => {
       const redlock = new Redlock(url());
       let signal;
-      const scope = redlock.using(fresh(), async (lease) => {
+      const scope = redlock.using(uniqueName(), async (lease) => {
         ({ signal } = lease);
         await lease.release();
         assert.equal(await redlock.releaseAll(), 0);
@@ -75,7 +75,7 @@ for (const [kind, url] of Object.entries(kinds)) {
 
     test("a release by another lease with the same token is a loss (revoked)", async () => {
       const redlock = new Redlock(url());
-      const name = fresh();
+      const name = uniqueName();
       const first = await redlock.lock(name).acquire();
       const second = await redlock.attach(name, first.token);
       const told = [];
@@ -88,7 +88,7 @@ for (const [kind, url] of Object.entries(kinds)) {
     test("shutdown() lets waiting acquires finish", async () => {
       const node = url();
       const [redlock, other] = [new Redlock(node), new Redlock(node)];
-      const name = fresh();
+      const name = uniqueName();
       const foreign = await other.lock(name).acquire();
       const body = async (lease) => lease.held;
       const waiters = [redlock.using(name, body), redlock.using(name, body)];
@@ -100,7 +100,7 @@ for (const [kind, url] of Object.entries(kinds)) {
         over = true;
       });
       await waiting(redlock, 3);
-      for (const refused of [redlock.lock(fresh()).acquire(), redlock.lock(name).tryAcquire()]) {
+      for (const refused of [redlock.lock(uniqueName()).acquire(), redlock.lock(name).tryAcquire()]) {
         await assert.rejects(refused, { name: "ClientClosed" });
       }
       assert.equal(over, false);
@@ -114,7 +114,7 @@ for (const [kind, url] of Object.entries(kinds)) {
       for (const timeout of [0, 50]) {
         const node = url();
         const [redlock, other] = [new Redlock(node), new Redlock(node)];
-        const name = fresh();
+        const name = uniqueName();
         const foreign = await other.lock(name).acquire();
         const refused = assert.rejects(redlock.lock(name).acquire(), { kind: "closed" });
         await waiting(redlock);
@@ -128,14 +128,14 @@ for (const [kind, url] of Object.entries(kinds)) {
     test("shutdown() waits for running bodies and resolves with 0", async () => {
       const node = url();
       const redlock = new Redlock(node);
-      const name = fresh();
+      const name = uniqueName();
       const { entered, leave, scope, told } = running(redlock, name);
       const lease = await entered;
       let over = false;
       const ended = redlock.shutdown().finally(() => {
         over = true;
       });
-      await assert.rejects(redlock.lock(fresh()).acquire(), { name: "ClientClosed" });
+      await assert.rejects(redlock.lock(uniqueName()).acquire(), { name: "ClientClosed" });
       assert.equal(lease.held, true);
       await laterLoss(new Redlock(node));
       assert.equal(over, false, "shutdown() did not wait for the body");
@@ -149,7 +149,7 @@ for (const [kind, url] of Object.entries(kinds)) {
     test("shutdown() releases the remaining leases at its timeout", async () => {
       const node = url();
       const redlock = new Redlock(node);
-      const name = fresh();
+      const name = uniqueName();
       const { entered, leave, scope, told } = running(redlock, name);
       const lease = await entered;
       const started = performance.now();
@@ -167,7 +167,7 @@ for (const [kind, url] of Object.entries(kinds)) {
     test("Symbol.asyncDispose of a client leaves no key", async () => {
       const node = url();
       const redlock = new Redlock(node);
-      const name = fresh();
+      const name = uniqueName();
       const lease = await redlock.lock(name, { ttl: 60_000 }).acquire();
       await redlock[Symbol.asyncDispose]();
       assert.equal(lease.signal.reason.reason, "revoked");
@@ -181,11 +181,11 @@ for (const [kind, url] of Object.entries(kinds)) {
 test("without a server shutdown() rejects in time and a scope warns", async (context) => {
   const server = await Server.start();
   const [one, two] = [new Redlock(server.url), new Redlock(server.url)];
-  await one.lock(fresh(), { ttl: 60_000 }).acquire();
-  const lease = await two.lock(fresh(), { ttl: 60_000 }).acquire();
+  await one.lock(uniqueName(), { ttl: 60_000 }).acquire();
+  const lease = await two.lock(uniqueName(), { ttl: 60_000 }).acquire();
   await server.stop();
   await assert.rejects(one.shutdown(0), { kind: "unavailable" });
-  await assert.rejects(one.lock(fresh()).acquire(), { kind: "closed" });
+  await assert.rejects(one.lock(uniqueName()).acquire(), { kind: "closed" });
   const warned = context.mock.method(process, "emitWarning", () => undefined);
   await two[Symbol.asyncDispose]();
   const texts = warned.mock.calls.map((call) => call.arguments[0].message);
@@ -203,7 +203,7 @@ test("shutdown() rejects an invalid timeout", async () => {
     redlock.shutdown(Number.POSITIVE_INFINITY),
     refusal(["timeout", "ten years"]),
   );
-  await redlock.using(fresh(), () => undefined);
+  await redlock.using(uniqueName(), () => undefined);
 });
 
 test("shutdown() keeps the process alive until it is done", async () => {

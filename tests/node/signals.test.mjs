@@ -6,7 +6,7 @@ import {
   assertRefused,
   block,
   eventually,
-  fresh,
+  uniqueName,
   refusal,
   Server,
   serverForSuite,
@@ -14,7 +14,7 @@ import {
 } from "./helper.mjs";
 import { describe, test } from "./testing.mjs";
 
-const redlock = new Redlock(`memory://${fresh()}`);
+const redlock = new Redlock(`memory://${uniqueName()}`);
 const shared = serverForSuite();
 const listeners = (signal) => getEventListeners(signal, "abort").length;
 const free = async (name) => assert.equal((await redlock.lock(name).inspect()).held, false);
@@ -32,7 +32,7 @@ const WAYS = {
 for (const [way, call] of Object.entries(WAYS)) {
   describe(`${way} with a signal`, () => {
     test("rejects with its reason and does not run the body", async () => {
-      const name = fresh();
+      const name = uniqueName();
       const lease = await redlock.lock(name).acquire();
       const controller = new AbortController();
       const entering = call(name, controller.signal, () => assert.fail("the body must not run"));
@@ -47,14 +47,14 @@ for (const [way, call] of Object.entries(WAYS)) {
 
     test("sends nothing if it is already aborted", async () => {
       const reason = new Error("no");
-      const name = fresh();
+      const name = uniqueName();
       const body = () => assert.fail("the body must not run");
       await assert.rejects(call(name, AbortSignal.abort(reason), body), (e) => e === reason);
       await free(name);
     });
 
     test("aborts lease.signal while the body runs and keeps the lease", async () => {
-      const name = fresh();
+      const name = uniqueName();
       const controller = new AbortController();
       const reason = new Error("stop");
       const told = [];
@@ -75,7 +75,7 @@ for (const [way, call] of Object.entries(WAYS)) {
     });
 
     test("does not stop the body, and aborts a lease.signal that is read later", async () => {
-      const name = fresh();
+      const name = uniqueName();
       const controller = new AbortController();
       const result = await call(name, controller.signal, async (lease) => {
         controller.abort("late");
@@ -88,7 +88,7 @@ for (const [way, call] of Object.entries(WAYS)) {
     test("has no listener after the body has ended", async () => {
       const controller = new AbortController();
       let seen;
-      await call(fresh(), controller.signal, (lease) => {
+      await call(uniqueName(), controller.signal, (lease) => {
         seen = lease.signal;
         assert.equal(listeners(controller.signal), 1);
       });
@@ -100,7 +100,7 @@ for (const [way, call] of Object.entries(WAYS)) {
 }
 
 test("a loss after the abort reaches onLost and keeps the signal's reason", async () => {
-  const name = fresh();
+  const name = uniqueName();
   const controller = new AbortController();
   const alive = setInterval(() => undefined, 1000);
   const body = async (lease) => {
@@ -115,9 +115,9 @@ test("a loss after the abort reaches onLost and keeps the signal's reason", asyn
 });
 
 test("an abort between grant and body releases the lease", async () => {
-  const name = fresh();
+  const name = uniqueName();
   const controller = new AbortController();
-  const first = redlock.lock(fresh()).acquire();
+  const first = redlock.lock(uniqueName()).acquire();
   const body = () => assert.fail("the body must not run");
   // Both outcomes have arrived when the thread runs. The first caller aborts the second.
   const aborting = first.then(() => controller.abort());
@@ -133,7 +133,7 @@ test("many bodies share one listener of a signal and each is aborted", async () 
   const controller = new AbortController();
   let entered = 0;
   const bodies = Array.from({ length: 30 }, () =>
-    redlock.using(fresh(), { signal: controller.signal }, async (lease) => {
+    redlock.using(uniqueName(), { signal: controller.signal }, async (lease) => {
       entered += 1;
       await once(lease.signal, "abort");
       return lease.signal.reason;
@@ -146,7 +146,7 @@ test("many bodies share one listener of a signal and each is aborted", async () 
 });
 
 test("an error that an invalid signal causes in the body releases the lease", async () => {
-  const name = fresh();
+  const name = uniqueName();
   let calls = 0;
   const addEventListener = () => {
     calls += 1;
@@ -160,7 +160,7 @@ test("an error that an invalid signal causes in the body releases the lease", as
 
 describe("tryAcquire with a signal", () => {
   test("rejects with its reason if it is already aborted", async () => {
-    const name = fresh();
+    const name = uniqueName();
     const reason = new Error("no");
     const refused = redlock.lock(name).tryAcquire({ signal: AbortSignal.abort(reason) });
     await assert.rejects(refused, (error) => error === reason);
@@ -171,12 +171,12 @@ describe("tryAcquire with a signal", () => {
     const server = await Server.start();
     try {
       const frozen = new Redlock(server.url, { nodeTimeout: 5000 });
-      const described = frozen.lock(fresh(), { ttl: 30_000 });
+      const described = frozen.lock(uniqueName(), { ttl: 30_000 });
       await (await described.tryAcquire()).release();
       server.process.kill("SIGSTOP");
       const controller = new AbortController();
       let over = false;
-      const other = frozen.lock(fresh()).tryAcquire();
+      const other = frozen.lock(uniqueName()).tryAcquire();
       const otherEnds = other
         .then((lease) => lease.release())
         .finally(() => {
@@ -200,7 +200,7 @@ describe("tryAcquire with a signal", () => {
 
   test("returns the lease or null and removes its listener", async () => {
     const { signal } = new AbortController();
-    const described = new Redlock(shared.server.url).lock(fresh());
+    const described = new Redlock(shared.server.url).lock(uniqueName());
     const lease = await described.tryAcquire({ signal });
     await assertRefused(described, { signal });
     assert.equal(listeners(signal), 0);

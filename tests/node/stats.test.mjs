@@ -1,7 +1,7 @@
 // The statistics of a client. An unnamed node in memory belongs to one client only.
 import assert from "node:assert/strict";
 import { Redlock } from "redlock-native";
-import { assertRefused, eventually, fresh, serverForSuite } from "./helper.mjs";
+import { assertRefused, eventually, uniqueName, serverForSuite } from "./helper.mjs";
 import { describe, test } from "./testing.mjs";
 
 const shared = serverForSuite();
@@ -10,13 +10,13 @@ describe("stats", () => {
   for (const kind of ["memory://", "redis://"]) {
     test(`counts the ends of acquires and leases over ${kind}`, async () => {
       const client = new Redlock(kind === "memory://" ? kind : shared.server.url);
-      const lock = client.lock(fresh(), { renew: false });
+      const lock = client.lock(uniqueName(), { renew: false });
       const lease = await lock.acquire();
       await assertRefused(lock);
       await assert.rejects(lock.acquire({ wait: 100 }), { kind: "timeout" });
       assert.equal(client.stats().held, 1);
       await lease.release();
-      const expires = await client.lock(fresh(), { ttl: 200, renew: false }).acquire();
+      const expires = await client.lock(uniqueName(), { ttl: 200, renew: false }).acquire();
       await eventually(() => assert.equal(expires.held, false));
       await eventually(() => assert.equal(client.stats().lost.expired, 1));
       const { lost, timeWaited, timeHeld, ...counts } = client.stats();
@@ -39,7 +39,7 @@ describe("stats", () => {
   }
 
   test("an unnamed memory node belongs to one client", async () => {
-    const name = fresh();
+    const name = uniqueName();
     const [one, two] = [new Redlock("memory://"), new Redlock("memory://")];
     const lease = await one.lock(name).acquire();
     const other = await two.lock(name).tryAcquire();

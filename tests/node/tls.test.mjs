@@ -9,7 +9,7 @@ import { promisify } from "node:util";
 import Redis from "ioredis";
 import { createClient } from "redis";
 import { configure, Redlock, withLock } from "redlock-native";
-import { eventually, freePort, fresh, Server } from "./helper.mjs";
+import { eventually, freePort, uniqueName, Server } from "./helper.mjs";
 import { after, before, describe, test } from "./testing.mjs";
 
 const run = promisify(execFile);
@@ -69,7 +69,7 @@ after(async () => {
 /** Acquires and releases a lock there. */
 async function locks({ tlsUrl }, options) {
   const redlock = new Redlock(tlsUrl, options);
-  const lease = await redlock.lock(fresh(), { wait: 1000 }).acquire();
+  const lease = await redlock.lock(uniqueName(), { wait: 1000 }).acquire();
   await lease.release();
   redlock.close();
 }
@@ -131,7 +131,7 @@ describe("rediss://", () => {
     ];
     const locked = async (theirs, options) => {
       const redlock = Redlock.fromClient(theirs, options);
-      const lease = await redlock.lock(fresh(), { wait: 1000 }).acquire();
+      const lease = await redlock.lock(uniqueName(), { wait: 1000 }).acquire();
       await lease.release();
       redlock.close();
     };
@@ -147,11 +147,11 @@ describe("rediss://", () => {
   test("tlsVerify: false accepts any certificate and warns once", async () => {
     // A separate server for the warnings, which no other client of this test trusts.
     const strangers = new Redlock(strict.tlsUrl, { tlsCa: file("other-ca.crt"), tlsVerify: true });
-    await assert.rejects(strangers.lock(fresh(), { wait: 0 }).acquire(), { kind: "unavailable" });
+    await assert.rejects(strangers.lock(uniqueName(), { wait: 0 }).acquire(), { kind: "unavailable" });
     const own = { tlsCert: file("client.crt"), tlsKey: file("client.key") };
     const client = new Redlock(strict.tlsUrl, { tlsVerify: false, ...own });
     for (let times = 0; times < 3; times += 1) {
-      await (await client.lock(fresh()).acquire()).release();
+      await (await client.lock(uniqueName()).acquire()).release();
     }
     const words = ["tlsVerify is off", strict.tlsUrl];
     const said = () => warnings.filter((text) => words.every((word) => text.includes(word)));
@@ -166,7 +166,7 @@ describe("rediss://", () => {
 
   test("configure accepts the TLS options", async () => {
     configure(server.tlsUrl, { tlsCa: file("ca.crt") });
-    assert.equal(await withLock(fresh(), ({ held }) => held), true);
+    assert.equal(await withLock(uniqueName(), ({ held }) => held), true);
   });
 });
 

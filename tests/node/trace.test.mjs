@@ -13,12 +13,12 @@ import {
   SimpleSpanProcessor,
 } from "@opentelemetry/sdk-trace-base";
 import { Redlock } from "redlock-native";
-import { assertRefused, eventually, fresh, program, Server } from "./helper.mjs";
+import { assertRefused, eventually, uniqueName, program, Server } from "./helper.mjs";
 import { pageBlocks } from "./page-blocks.mjs";
 import { describe, slow, test } from "./testing.mjs";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
-const client = () => new Redlock(`memory://${fresh()}`);
+const client = () => new Redlock(`memory://${uniqueName()}`);
 
 /** Collects the messages on the channel of these calls until `end`. */
 function hear(name) {

@@ -6,7 +6,7 @@ import { LockError, lock, Redlock } from "redlock-native";
 import {
   camel,
   eventually,
-  fresh,
+  uniqueName,
   refusal,
   serverForSuite,
   silentNodes,
@@ -89,7 +89,7 @@ describe("warnings are emitted once:", () => {
     test(about, async (context) => {
       const warned = context.mock.method(process, "emitWarning", () => undefined);
       const client = new Redlock("memory://");
-      const name = fresh();
+      const name = uniqueName();
       for (let turn = 0; turn < 3; turn++) {
         const lease = await client.lock(name, options(milliseconds)).acquire();
         await lease.release();
@@ -121,7 +121,7 @@ describe("a closed client rejects", () => {
   for (const verb of table("errors").after_close) {
     test(verb, async () => {
       const client = new Redlock("memory://");
-      const name = fresh();
+      const name = uniqueName();
       const described = client.lock(name);
       client.close();
       const onClient = {
@@ -142,7 +142,7 @@ describe("a lease cannot be entered after", () => {
   for (const verb of table("errors").not_entered_after) {
     test(verb, async () => {
       const client = new Redlock("memory://");
-      const name = fresh();
+      const name = uniqueName();
       const lease = await client.lock(name).acquire();
       await (verb === "force_release" ? client.forceRelease(name) : lease[verb]());
       await eventually(() => assert.equal(lease.held, false));
@@ -157,7 +157,7 @@ describe("keys with other data:", () => {
   for (const { about, set, kind, says } of table("keys").key) {
     test(about, async () => {
       const { server } = shared;
-      const described = new Redlock(server.url).lock(fresh(), { wait: 100 });
+      const described = new Redlock(server.url).lock(uniqueName(), { wait: 100 });
       const { key } = described;
       for (const command of set) await server.cli(...command.replace("KEY", key).split(" "));
       const before = await server.cli("DUMP", key);

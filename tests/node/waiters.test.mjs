@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { Redlock } from "redlock-native";
-import { fresh, serverForSuite, waiting } from "./helper.mjs";
+import { uniqueName, serverForSuite, waiting } from "./helper.mjs";
 import { describe, slow, test } from "./testing.mjs";
 
 const CROWD = 50;
@@ -62,23 +62,23 @@ async function crowd(redlock, all, choices) {
 
 for (const kind of ["memory", "redis"]) {
   describe(kind, () => {
-    const client = () => new Redlock(kind === "memory" ? `memory://${fresh()}` : shared.server.url);
+    const client = () => new Redlock(kind === "memory" ? `memory://${uniqueName()}` : shared.server.url);
 
     test("aborted waiters leave the order of the others unchanged", async () => {
-      const name = fresh();
+      const name = uniqueName();
       const { order } = await crowd(client(), [name], [[name]]);
       assert.deepEqual(order, ascending(order));
     });
 
     slow("it compares durations", "the next waiter is woken immediately", async () => {
-      const name = fresh();
+      const name = uniqueName();
       const { gaps } = await crowd(client(), [name], [[name]]);
       const median = ascending(gaps)[gaps.length >> 1];
       assert.ok(median < STALL, `${median} ms: the next waiter was not woken`);
     });
 
     test("many waiters on overlapping names never deadlock", async () => {
-      const [a, b, c] = [fresh("a"), fresh("b"), fresh("c")];
+      const [a, b, c] = [uniqueName("a"), uniqueName("b"), uniqueName("c")];
       const choices = [[a, b], [b, a], [b, c], [c, a], [c]];
       const { order } = await crowd(client(), [c, b, a], choices);
       for (const first of choices.keys()) {

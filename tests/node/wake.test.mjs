@@ -6,7 +6,7 @@ import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { Redlock } from "redlock-native";
-import { eventually, fresh, Server, serverForSuite, unlessLeast, waiting } from "./helper.mjs";
+import { eventually, uniqueName, Server, serverForSuite, unlessLeast, waiting } from "./helper.mjs";
 import { slow, test } from "./testing.mjs";
 
 const shared = serverForSuite();
@@ -63,7 +63,7 @@ const holders = {
 
 for (const [how, hold] of Object.entries(holders)) {
   slow("it compares durations", `a waiter is woken by ${how}`, async () => {
-    const name = fresh();
+    const name = uniqueName();
     const lock = new Redlock(shared.server.url).lock(name);
     const late = await bestOfThree(lock, () => hold(name));
     assert.ok(late < MAX_DELAY, `${late} ms`);
@@ -71,7 +71,7 @@ for (const [how, hold] of Object.entries(holders)) {
 }
 
 slow("it compares durations", "a waiter wakes when the holder's TTL ends", async () => {
-  const name = fresh();
+  const name = uniqueName();
   const lock = new Redlock(shared.server.url).lock(name);
   await (await lock.acquire()).release(); // connected
   const took = [];
@@ -89,7 +89,7 @@ slow("it compares durations", "a waiter wakes when the holder's TTL ends", async
 test("a waiter acquires the lock after the server restarts without data", async () => {
   const server = await Server.start();
   try {
-    const name = fresh();
+    const name = uniqueName();
     await held(server, name);
     const redlock = new Redlock(server.url);
     // The wait ends before the holder's TTL would.
@@ -108,7 +108,7 @@ async function poll(server, url) {
   const listen = (warning) => warnings.push(String(warning));
   process.on("warning", listen);
   try {
-    const name = fresh();
+    const name = uniqueName();
     const redlock = new Redlock(url);
     const lock = redlock.lock(name);
     for (let turn = 0; turn < 3; turn += 1) {
@@ -132,7 +132,7 @@ async function poll(server, url) {
 slow("it compares durations", "a server without RESP3 is polled frequently", async () => {
   const server = await Server.start(["--rename-command", "HELLO", ""]);
   try {
-    const name = fresh();
+    const name = uniqueName();
     const late = await bestOfThree(new Redlock(server.url).lock(name), async () => {
       await held(server, name);
       return () => server.cli("DEL", `lock:${name}`);

@@ -5,7 +5,7 @@ import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { onWarning, Redlock } from "redlock-native";
-import { eventually, fresh, refusal, Server } from "./helper.mjs";
+import { eventually, uniqueName, refusal, Server } from "./helper.mjs";
 import { after, before, describe, test } from "./testing.mjs";
 
 const run = promisify(execFile);
@@ -17,11 +17,11 @@ const losses = (name) => heard.filter(({ message }) => message.includes(`key=loc
 before(() => onWarning((warning) => heard.push(warning)));
 after(() => onWarning(null));
 
-const client = () => new Redlock(`memory://${fresh()}`);
+const client = () => new Redlock(`memory://${uniqueName()}`);
 
 /** Resolves when a loss after this call has been warned of. Warnings about earlier losses come first. */
 async function laterWarning() {
-  const [redlock, name] = [client(), fresh()];
+  const [redlock, name] = [client(), uniqueName()];
   await redlock.lock(name).acquire();
   redlock.close();
   await eventually(() => assert.equal(losses(name).length, 1));
@@ -30,7 +30,7 @@ async function laterWarning() {
 describe("onWarning", () => {
   test("receives a warning instead of the process", async (context) => {
     const emitted = context.mock.method(process, "emitWarning", () => undefined);
-    const [redlock, name] = [client(), fresh()];
+    const [redlock, name] = [client(), uniqueName()];
     await redlock.lock(name).acquire();
     redlock.close();
     await eventually(() => assert.equal(losses(name).length, 1));
@@ -66,7 +66,7 @@ describe("a loss", () => {
   for (const [name, listen] of Object.entries(ways)) {
     test(`that ${name} reports is not a warning`, async () => {
       const redlock = client();
-      const [one, other] = [fresh(), fresh()];
+      const [one, other] = [uniqueName(), uniqueName()];
       listen(await redlock.lock(one).acquire());
       await redlock.lock(other).acquire();
       redlock.close();
@@ -77,7 +77,7 @@ describe("a loss", () => {
   }
 
   test("causes a warning after its listener was removed", async () => {
-    const [redlock, name] = [client(), fresh()];
+    const [redlock, name] = [client(), uniqueName()];
     const lease = await redlock.lock(name).acquire();
     lease.onLost(() => undefined)();
     redlock.close();
@@ -85,7 +85,7 @@ describe("a loss", () => {
   });
 
   test("of a later lease on the same key causes a warning", async () => {
-    const [redlock, name] = [client(), fresh()];
+    const [redlock, name] = [client(), uniqueName()];
     const first = await redlock.lock(name).acquire();
     first.onLost(() => undefined);
     await first.release();
@@ -101,7 +101,7 @@ test("thousands of warnings of a kind are limited and counted", async () => {
   const lost = () => heard.filter(({ message }) => message.startsWith("lease lost "));
   const before = lost().length;
   const redlock = client();
-  const names = Array.from({ length: 2_000 }, () => fresh());
+  const names = Array.from({ length: 2_000 }, () => uniqueName());
   await Promise.all(names.map((name) => redlock.lock(name).acquire()));
   redlock.close();
   const more = () =>
@@ -128,7 +128,7 @@ test("an outage causes one warning for any number of failed acquires", async () 
   const ours = () => heard.filter(({ message }) => message.includes(server.shown));
   const waits = redlock.lock("waits").acquire();
   const fail = async () => {
-    const locks = Array.from({ length: 50 }, () => redlock.lock(fresh()));
+    const locks = Array.from({ length: 50 }, () => redlock.lock(uniqueName()));
     const failed = await Promise.allSettled(locks.map((lock) => lock.tryAcquire()));
     for (const { reason } of failed) assert.equal(reason.kind, "unavailable");
   };

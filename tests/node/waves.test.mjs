@@ -5,7 +5,7 @@ import { Agent, createServer, request } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redlock } from "redlock-native";
 import { jobHandler } from "../../examples/server/express/job.mjs";
-import { fresh, serverForSuite } from "./helper.mjs";
+import { uniqueName, serverForSuite } from "./helper.mjs";
 import { after, slow } from "./testing.mjs";
 
 const shared = serverForSuite();
@@ -72,7 +72,7 @@ slow(
   "100 callers in waves of a real second",
   "one server process: 1 of 100 requests acquires the lock",
   async () => {
-    oneEach(await waves([await listen(shared.server.url, fresh())]));
+    oneEach(await waves([await listen(shared.server.url, uniqueName())]));
   },
 );
 
@@ -81,7 +81,7 @@ slow(
   "three server processes: 1 of 100 requests acquires the lock",
   async () => {
     const { url } = shared.server;
-    const name = fresh();
+    const name = uniqueName();
     const ports = await Promise.all([1, 2, 3].map(() => listen(url, name)));
     oneEach(await waves(ports));
   },

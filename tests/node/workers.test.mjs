@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Worker } from "node:worker_threads";
 import { Redlock } from "redlock-native";
-import { eventually, fresh, program, serverForSuite } from "./helper.mjs";
+import { eventually, uniqueName, program, serverForSuite } from "./helper.mjs";
 import { describe, slow, test } from "./testing.mjs";
 
 const shared = serverForSuite();
@@ -16,7 +16,7 @@ function start(task, name) {
 
 describe("a worker thread", () => {
   test("acquires and releases beside the main thread and then exits", async () => {
-    const name = fresh();
+    const name = uniqueName();
     const redlock = new Redlock(shared.server.url);
     const workers = [1, 2, 3].map(() => start("use", name));
     const ends = workers.map((worker) => once(worker, "exit"));
@@ -30,7 +30,7 @@ describe("a worker thread", () => {
 
   test("terminated while it waits leaves no key", async () => {
     const { server } = shared;
-    const name = fresh();
+    const name = uniqueName();
     const lock = new Redlock(server.url).lock(name);
     const lease = await lock.acquire();
     const worker = start("wait", name);
@@ -47,7 +47,7 @@ describe("a worker thread", () => {
 
   test("terminated while it holds stops renewing, and the key expires", async () => {
     const { server } = shared;
-    const name = fresh();
+    const name = uniqueName();
     const worker = start("hold", name);
     const [token] = await once(worker, "message");
     await worker.terminate();
@@ -61,9 +61,9 @@ describe("a worker thread", () => {
     "it ends workers at many real moments",
     "terminated often under load does not affect this thread",
     async () => {
-      const name = fresh();
+      const name = uniqueName();
       for (let round = 0; round < 10; round++) {
-        const workers = [start("use", name), start("use", fresh())];
+        const workers = [start("use", name), start("use", uniqueName())];
         await sleep(20 + round * 10);
         await Promise.all(workers.map((worker) => worker.terminate()));
       }

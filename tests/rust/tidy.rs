@@ -207,7 +207,7 @@ fn no_static_stays_locked_in_a_forked_child() {
         ("bindings-python/src/source.rs", "KNOWN"),
         ("bindings-python/src/registry.rs", "HELD"),
         ("bindings-python/src/call_site.rs", "KNOWN"),
-        ("bindings-python/src/runtime/exit.rs", "OWED"),
+        ("bindings-python/src/runtime/exit.rs", "PENDING"),
         ("bindings-python/src/runtime/observe.rs", "OBSERVER"),
         ("bindings-python/src/runtime/event_loop.rs", "SLOTS"),
     ];

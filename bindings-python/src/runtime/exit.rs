@@ -16,18 +16,18 @@ const MAX_WAIT: Duration = Duration::from_millis(200);
 /// The maximum number of locks to remember.
 const MAX_PENDING: usize = 256;
 
-static OWED: Mutex<Vec<(Instant, Arc<redlock::Lock>)>> = Mutex::new(Vec::new());
+static PENDING: Mutex<Vec<(Instant, Arc<redlock::Lock>)>> = Mutex::new(Vec::new());
 
 /// Records that a call on this lock was interrupted and its clean-up is under way.
-pub(crate) fn note(owing: &Arc<redlock::Lock>) {
+pub(crate) fn note(interrupted: &Arc<redlock::Lock>) {
     let now = Instant::now();
     let old: Vec<_> = {
-        let mut owed = lock(&OWED);
-        let crowded = owed.len() >= MAX_PENDING;
+        let mut pending = lock(&PENDING);
+        let crowded = pending.len() >= MAX_PENDING;
         let (old, mut recent): (Vec<_>, Vec<_>) =
-            owed.drain(..).partition(|(at, _)| crowded || now.duration_since(*at) > RECENT);
-        recent.push((now, Arc::clone(owing)));
-        *owed = recent;
+            pending.drain(..).partition(|(at, _)| crowded || now.duration_since(*at) > RECENT);
+        recent.push((now, Arc::clone(interrupted)));
+        *pending = recent;
         old
     };
     drop(old);
@@ -35,11 +35,11 @@ pub(crate) fn note(owing: &Arc<redlock::Lock>) {
 
 /// Waits until the nodes have replied to a command that was sent after the clean-ups.
 pub(super) fn wait_for_clean_ups(py: Python<'_>) {
-    let owed = std::mem::take(&mut *lock(&OWED));
-    let recent = owed.into_iter().filter(|(at, _)| at.elapsed() < RECENT);
+    let pending = std::mem::take(&mut *lock(&PENDING));
+    let recent = pending.into_iter().filter(|(at, _)| at.elapsed() < RECENT);
     let (done, answers) = mpsc::channel::<()>();
-    for (_, owing) in recent {
-        let (answer, done) = (owing.inspect(), done.clone());
+    for (_, lock) in recent {
+        let (answer, done) = (lock.inspect(), done.clone());
         redlock::ffi::spawn(async move {
             drop(answer.await);
             drop(done);

@@ -160,7 +160,7 @@ async fn deletes_arrive(
             () = clock.sleep_until(by.min(clock.now() + node_timeout)) => {}
         }
         // Sends a request to the nodes with pending deletes. They flush these deletes before they reply.
-        asked.retain(|node| node.owes());
+        asked.retain(|node| node.may_leave_keys());
         if asked.is_empty() || clock.now() >= end {
             return confirmed_without(nodes, &asked);
         }
@@ -169,15 +169,16 @@ async fn deletes_arrive(
 }
 
 /// Fails if the deletes of these nodes are still pending and the others are not a quorum.
-fn confirmed_without(nodes: &Nodes, owing: &[&Arc<dyn Node>]) -> Result<()> {
+fn confirmed_without(nodes: &Nodes, unconfirmed_nodes: &[&Arc<dyn Node>]) -> Result<()> {
     let all = nodes.list.len();
-    if all - owing.len() >= Tally::new(all).quorum() {
+    if all - unconfirmed_nodes.len() >= Tally::new(all).quorum() {
         return Ok(());
     }
     let report = |node: &Arc<dyn Node>| {
-        let owes = owing.iter().any(|other| Arc::ptr_eq(other, node));
-        let error = owes.then(|| "it did not confirm the deletes of released keys".to_owned());
-        let state = if owes { NodeState::Fault } else { NodeState::Granted };
+        let unconfirmed = unconfirmed_nodes.iter().any(|other| Arc::ptr_eq(other, node));
+        let error =
+            unconfirmed.then(|| "it did not confirm the deletes of released keys".to_owned());
+        let state = if unconfirmed { NodeState::Fault } else { NodeState::Granted };
         NodeReport { url: node.url().to_owned(), state, error, cause: None }
     };
     let text = "shutdown: releases are not confirmed. Their keys expire when their TTL ends";

@@ -102,7 +102,7 @@ impl<T> LoopDriver<T> {
         let looked = self.with(|work, waker| {
             // From now on, replies that are read here wake futures without a system call.
             waker.look();
-            let guest = !work.read_only(waker) && work.read_all(&self.poller, waker);
+            let guest = !work.read_single(waker) && work.read_all(&self.poller, waker);
             work.submitted.begin_period();
             let done = work.poll(waker);
             // Commands that follow from a reply are not held back.
@@ -157,8 +157,8 @@ impl<T> Work<T> {
 
     /// Reads the only connection, without asking the poller. Returns false if that woke no future. Any other readable
     /// descriptor makes the loop look again.
-    fn read_only(&mut self, waker: &WakeHandle) -> bool {
-        self.reactor.read_only() && waker.is_rung()
+    fn read_single(&mut self, waker: &WakeHandle) -> bool {
+        self.reactor.read_single() && waker.is_rung()
     }
 
     /// Reads all readable connections. Returns whether the descriptor that the loop added is readable.

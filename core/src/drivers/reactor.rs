@@ -65,7 +65,7 @@ impl Reactor {
     }
 
     /// Reads the only connection. Returns false if there are several, or if another thread has its reader role.
-    pub(super) fn read_only(&self) -> bool {
+    pub(super) fn read_single(&self) -> bool {
         let is_alone = matches!(&self.used[..], [only] if only.descriptor().is_some());
         is_alone && self.read(0).is_some()
     }

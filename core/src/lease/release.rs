@@ -77,7 +77,7 @@ fn send_deletes(
     let unsent = (held || matches!(phase.status, Status::Lost(..))) && !phase.deleted;
     // The TTL of the last extend may be shorter than the remaining time that an earlier one left on the keys.
     let left = phase.deadline.since(now);
-    let owed = phase.longest.max(left + drift(left));
+    let lifetime = phase.longest.max(left + drift(left));
     // A pending vote may be sent again after the script is reloaded. The delete must be the last command.
     phase.votes = Vec::new();
     phase.deleted |= unsent;
@@ -100,7 +100,7 @@ fn send_deletes(
         (true, true) => ReleaseMode::Delete,
         (true, false) => ReleaseMode::DeleteLate,
     };
-    let deletes = leases.nodes.release(claim, owed, how);
+    let deletes = leases.nodes.release(claim, lifetime, how);
     // A local waiter that tries now sends its request after the delete on the same connections. It then learns how long
     // the keys stay.
     state.keys().iter().for_each(|key| leases.watch.wake(key));

@@ -111,12 +111,12 @@ pub(crate) trait Node: Send + Sync {
     /// fencing it also keeps the fencing token from expiring.
     fn extend(&self, claim: &Claim, params: VoteParams) -> Reply<Extension>;
 
-    /// Deletes the claim's keys if it still owns them, or lets them stay for a while. They live for at most the time `owed`
+    /// Deletes the claim's keys if it still owns them, or lets them stay for a while. They live for at most `lifetime`
     /// before that. Sending this twice is safe, however late it arrives.
     ///
     /// If the connection breaks first, the delete becomes pending and is sent over the next one. After the
     /// client is dropped, a node without a connection keeps the delete for that time only.
-    fn release(&self, claim: &Claim, owed: Duration, how: ReleaseMode) -> Reply<bool>;
+    fn release(&self, claim: &Claim, lifetime: Duration, how: ReleaseMode) -> Reply<bool>;
 
     /// Returns the holder of the key, if it is held. Reads only, without any effect on waiters and holders.
     fn inspect(&self, key: &str) -> Reply<Option<Holder>>;
@@ -127,7 +127,7 @@ pub(crate) trait Node: Send + Sync {
     }
 
     /// Whether a delete is under way or pending. A delete that was only just sent may not count yet.
-    fn owes(&self) -> bool {
+    fn may_leave_keys(&self) -> bool {
         false
     }
 

@@ -45,8 +45,13 @@ impl Nodes {
     }
 
     /// Sends a release to every node immediately.
-    pub(crate) fn release(&self, claim: &Claim, owed: Duration, how: ReleaseMode) -> Collect<bool> {
-        collect_releases(self.list.iter().map(|node| node.release(claim, owed, how)))
+    pub(crate) fn release(
+        &self,
+        claim: &Claim,
+        lifetime: Duration,
+        how: ReleaseMode,
+    ) -> Collect<bool> {
+        collect_releases(self.list.iter().map(|node| node.release(claim, lifetime, how)))
     }
 
     /// Returns the first permanent error, if enough nodes have one to prevent a quorum.

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redlock } from "redlock-native";
-import { eventually, fresh, refusal } from "../helper.mjs";
+import { eventually, uniqueName, refusal } from "../helper.mjs";
 import { ioredis, nodeRedis, over, serversForSuite } from "./clients.mjs";
 import { byCallback, failed, replaying } from "./replay.mjs";
 
@@ -24,7 +24,7 @@ async function everywhere(variant, body) {
   const [one] = servers.all;
   for (const theirs of [ioredis(one), nodeRedis(one), servers.all.map(ioredis)]) {
     const client = over(theirs);
-    const resources = Array.from({ length: names }, () => fresh());
+    const resources = Array.from({ length: names }, () => uniqueName());
     const lock = (options) => client.lock(resources, { wait: 2_000, ...options });
     const key = resources[0];
     await body({ client, lock, call, key, resources, every: Array.isArray(theirs) });
@@ -234,7 +234,7 @@ replay("an empty list of clients is refused", "same", [""], () => {
 });
 
 replay("an event reports each server's error", "better", [""], async () => {
-  const key = fresh();
+  const key = uniqueName();
   for (const server of servers.all) await server.cli("SADD", key, "somebody's data");
   const error = await failed(over(servers.all.map(ioredis)).lock(key).acquire({ wait: 1_000 }));
   assert.equal(error.kind, "unsupported");
@@ -251,10 +251,10 @@ replay("quit closes all clients", "differs", [""], async () => {
   const theirs = servers.all.map(nodeRedis);
   await Promise.all(theirs.map((client) => client.connect()));
   const client = over(theirs);
-  const lease = await client.lock(fresh()).acquire();
+  const lease = await client.lock(uniqueName()).acquire();
   assert.equal(await client.shutdown(100), 1);
   assert.equal(lease.held, false);
-  assert.equal((await failed(client.lock(fresh()).acquire())).kind, "closed");
+  assert.equal((await failed(client.lock(uniqueName()).acquire())).kind, "closed");
   for (const each of theirs) {
     assert.equal(await each.ping(), "PONG");
     each.destroy();

@@ -1,7 +1,7 @@
 // node-redlock 5.0.0-beta.2, single.test.ts and multi.test.ts: 11 cases, each over servers and over clusters.
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
-import { freePort, fresh, refusal } from "../helper.mjs";
+import { freePort, uniqueName, refusal } from "../helper.mjs";
 import { cluster, ioredis, over, serversForSuite } from "./clients.mjs";
 import { failed, replaying } from "./replay.mjs";
 
@@ -19,7 +19,7 @@ function at(kind, count = 1) {
   return { client: over(servers.all.slice(0, count).map(made)), servers };
 }
 /** In one slot, as in node-redlock's tests. */
-const tagged = () => `{redlock}${fresh()}`;
+const tagged = () => `{redlock}${uniqueName()}`;
 
 async function lives({ client, servers }, names, count) {
   const seen = async (key) => (await servers.get(key)).slice(0, count);

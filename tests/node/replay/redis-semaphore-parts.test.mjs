@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import * as redlock from "redlock-native";
-import { eventually, fresh, refusal } from "../helper.mjs";
+import { eventually, uniqueName, refusal } from "../helper.mjs";
 import { ioredis, over, serversForSuite } from "./clients.mjs";
 import { failed, replaying } from "./replay.mjs";
 
@@ -16,7 +16,7 @@ const OTHER = "2".repeat(32);
 const chosen = (where) => servers.all.slice(0, where === "three" ? 3 : 1);
 const client = (where) => over(chosen(where).map(ioredis));
 const lockOf = (where, options) =>
-  client(where).lock(fresh(), { ttl: 200, renew: false, ...options });
+  client(where).lock(uniqueName(), { ttl: 200, renew: false, ...options });
 const set = (key, values) =>
   Promise.all(
     values.map((value, at) => value && servers.all[at].cli("SET", key, value, "PX", 5_000)),
@@ -88,7 +88,7 @@ replay("acquire: each name waits separately", "same", SETUPS, async (where) => {
 });
 
 replay("refresh: false if the key does not exist", "same", ["one server"], async (where) => {
-  const error = await failed(client(where).attach(fresh(), TOKEN, { ttl: 5_000 }));
+  const error = await failed(client(where).attach(uniqueName(), TOKEN, { ttl: 5_000 }));
   assert.deepEqual([error.kind, error.reason], ["lost", "missing"]);
 });
 
@@ -97,7 +97,7 @@ replay(
   "same",
   SETUPS,
   async (where) => {
-    const name = fresh();
+    const name = uniqueName();
     // Two of three servers have it.
     await set(name, where === "three" ? [TOKEN, TOKEN] : [TOKEN]);
     const lease = await client(where).attach(name, TOKEN, { ttl: 20_000 });
@@ -110,7 +110,7 @@ replay(
 );
 
 replay("refresh: false if another client has the majority", "same", ["three"], async (where) => {
-  const name = fresh();
+  const name = uniqueName();
   await set(name, [TOKEN, OTHER, OTHER]);
   const error = await failed(client(where).attach(name, TOKEN, { ttl: 20_000 }));
   assert.deepEqual([error.kind, error.reason], ["lost", "taken"]);
@@ -118,7 +118,7 @@ replay("refresh: false if another client has the majority", "same", ["three"], a
 });
 
 replay("refresh: false if too few servers have it", "same", ["three"], async (where) => {
-  const name = fresh();
+  const name = uniqueName();
   await set(name, [TOKEN]);
   const attached = await client(where)
     .attach(name, TOKEN, { ttl: 2_000 })
@@ -141,13 +141,13 @@ replay("release: does nothing without a key", "differs", SETUPS, async (where) =
   // The caller that relied on it is notified.
   assert.equal((await failed(lease.release())).kind, "lost");
   const other = client(where);
-  assert.equal(await other.forceRelease(fresh()), false);
+  assert.equal(await other.forceRelease(uniqueName()), false);
 });
 
 replay("a refresh during a release does not report a loss", "same", [""], async () => {
   const [one] = servers.all;
   const told = [];
-  const lease = await over(ioredis(one)).lock(fresh(), { ttl: 3_000 }).acquire();
+  const lease = await over(ioredis(one)).lock(uniqueName(), { ttl: 3_000 }).acquire();
   lease.onLost((error) => told.push(error));
   // The refresh is due a second after the acquire, and gets no reply then.
   await sleep(900);
@@ -167,8 +167,8 @@ replay(
   async (variant) => {
     const count = Number(variant.slice(3));
     const quorum = Math.floor(count / 2) + 1;
-    const urls = Array.from({ length: count }, () => `memory://${fresh()}`);
-    const name = fresh();
+    const urls = Array.from({ length: count }, () => `memory://${uniqueName()}`);
+    const name = uniqueName();
     const lock = new Redlock(urls, { restartGuard: 0 }).lock(name, { wait: 100 });
     const held = [];
     for (const [at, url] of urls.entries()) {

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import { onWarning, Redlock } from "redlock-native";
-import { eventually, fresh, refusal } from "../helper.mjs";
+import { eventually, uniqueName, refusal } from "../helper.mjs";
 import { ioredis, over, serversForSuite } from "./clients.mjs";
 import { failed, replaying } from "./replay.mjs";
 
@@ -13,7 +13,7 @@ const PREFIX = { keyPrefix: "mutex:" };
 const SHORT_TTL = { ttl: 300, wait: 100 };
 
 /** The interface of redis-semaphore's mutex that a test uses. */
-function mutex(kind, options = SHORT_TTL, name = fresh()) {
+function mutex(kind, options = SHORT_TTL, name = uniqueName()) {
   const count = kind === "Mutex" ? 1 : 3;
   const client = over(servers.all.slice(0, count).map(ioredis), PREFIX);
   const lock = client.lock(name, options);
@@ -284,13 +284,13 @@ replay(
     await eventually(() => assert.deepEqual(told, ["lost"]));
     // On the third server it expires when its TTL ends.
     await eventually(async () => assert.equal(await servers.all[2].cli("GET", lock.key), ""));
-    assert.equal((await failed(client.lock(fresh(), { wait: 300 }).acquire())).kind, "unavailable");
+    assert.equal((await failed(client.lock(uniqueName(), { wait: 300 }).acquire())).kind, "unavailable");
     for (const server of servers.all.slice(0, 2)) await server.begin();
   },
 );
 
 replay("works with a mock of the client package", "differs", CLASSES, async (kind) => {
-  const names = kind === "Mutex" ? [fresh()] : [fresh(), fresh(), fresh()];
+  const names = kind === "Mutex" ? [uniqueName()] : [uniqueName(), uniqueName(), uniqueName()];
   const client = new Redlock(names.map((name) => `memory://${name}`));
   const lease = await client.lock("key").acquire();
   assert.equal(lease.held, true);

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import { LockLost, LockTimeout, QuorumUnavailable, Redlock } from "redlock-native";
-import { eventually, fresh, refusal, Server } from "../helper.mjs";
+import { eventually, uniqueName, refusal, Server } from "../helper.mjs";
 import { after } from "../testing.mjs";
 import { ioredis, nodeRedis, over, serversForSuite } from "./clients.mjs";
 import { failed, replaying } from "./replay.mjs";
@@ -13,11 +13,11 @@ const CLIENTS = { IoredisAdapter: ioredis, NodeRedisAdapter: nodeRedis };
 const EACH_KIND = Object.keys(CLIENTS);
 
 const single = (kind) => over(CLIENTS[kind](five.all[0]));
-const names = (count) => Array.from({ length: count }, () => fresh());
+const names = (count) => Array.from({ length: count }, () => uniqueName());
 const get = (key) => five.all[0].cli("GET", key);
 /** A client over all five. The frozen ones are on the other side of a partition. */
 const quorum = (name, options) =>
-  over(five.all.map(ioredis)).lock(name ?? fresh(), {
+  over(five.all.map(ioredis)).lock(name ?? uniqueName(), {
     ttl: 5_000,
     wait: 1_500,
     nodeTimeout: 200,
@@ -128,7 +128,7 @@ replay("batches are counted", "differs", ["acquired", "failed"], async (variant)
 
 replay("errors name the key without its prefix", "differs", EACH_KIND, async (kind) => {
   const client = over(CLIENTS[kind](five.all[0]), { keyPrefix: "test-prefix:" });
-  const name = fresh();
+  const name = uniqueName();
   const lease = await client.lock(name).acquire();
   const error = await failed(client.lock(name, { wait: 50 }).acquire());
   assert.equal(error.resource, `test-prefix:${name}`);
@@ -136,7 +136,7 @@ replay("errors name the key without its prefix", "differs", EACH_KIND, async (ki
 });
 
 replay("locks through either client package exclude each other", "same", ["twice"], async () => {
-  const name = fresh();
+  const name = uniqueName();
   const [one, other] = EACH_KIND.map((kind) => single(kind).lock(name));
   const lease = await one.acquire();
   assert.equal((await other.inspect()).held, true);
@@ -146,7 +146,7 @@ replay("locks through either client package exclude each other", "same", ["twice
 });
 
 replay("one of ten concurrent callers acquires the lock", "same", EACH_KIND, async (kind) => {
-  const lock = single(kind).lock(fresh());
+  const lock = single(kind).lock(uniqueName());
   const tried = await Promise.all(Array.from({ length: 10 }, () => lock.tryAcquire()));
   const [lease, ...others] = tried.filter((each) => each !== null);
   assert.ok(lease.held);
@@ -212,7 +212,7 @@ replay(
   "better",
   [""],
   async () => {
-    const lock = quorum(fresh(), { ttl: 1_500 });
+    const lock = quorum(uniqueName(), { ttl: 1_500 });
     const lease = await lock.acquire();
     freeze(0);
     freeze(1);
@@ -228,7 +228,7 @@ replay(
 );
 
 replay("expired during a partition: the next caller acquires it", "same", [""], async () => {
-  const lock = quorum(fresh(), { ttl: 1_000, renew: false, wait: 10_000 });
+  const lock = quorum(uniqueName(), { ttl: 1_000, renew: false, wait: 10_000 });
   const first = await lock.acquire();
   freeze(0, 1);
   await sleep(1_200);
@@ -240,7 +240,7 @@ replay("expired during a partition: the next caller acquires it", "same", [""], 
 });
 
 replay("drift is subtracted", "same", [""], async () => {
-  const lease = await quorum(fresh(), { ttl: 5_000 }).acquire();
+  const lease = await quorum(uniqueName(), { ttl: 5_000 }).acquire();
   assert.ok(lease.remaining <= 5_000 * 0.99, `${lease.remaining}`);
   await lease.release();
 });
@@ -259,7 +259,7 @@ replay("partitions that come and go have no effect", "same", [""], async () => {
 });
 
 replay("a failed attempt leaves no votes", "same", [""], async () => {
-  const lock = quorum(fresh(), { wait: 300 });
+  const lock = quorum(uniqueName(), { wait: 300 });
   freeze(0, 1, 2);
   await failed(lock.acquire());
   thaw();
@@ -268,7 +268,7 @@ replay("a failed attempt leaves no votes", "same", [""], async () => {
 
 replay("two callers during a partition: one acquires it", "same", [""], async () => {
   freeze(4);
-  const name = fresh();
+  const name = uniqueName();
   const both = [quorum(name, { ttl: 20_000 }), quorum(name, { ttl: 20_000 })];
   const ended = await Promise.allSettled(both.map((lock) => lock.acquire()));
   const [won, ...others] = ended.filter(({ status }) => status === "fulfilled");
@@ -292,7 +292,7 @@ replay(
 
 replay("isLocked without a quorum: false", "better", [""], async () => {
   const gone = await Server.start();
-  const lock = over(ioredis(gone)).lock(fresh());
+  const lock = over(ioredis(gone)).lock(uniqueName());
   await lock.tryAcquire();
   await gone.stop();
   assert.ok((await failed(lock.inspect())) instanceof QuorumUnavailable);

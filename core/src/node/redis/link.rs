@@ -67,7 +67,7 @@ struct State {
     /// The hash slots that another server had before.
     moved_slots: HashMap<u16, MovedSlot>,
     /// Until when deletes must be sent again. The keys expire by then.
-    owed_until: Option<Instant>,
+    pending_until: Option<Instant>,
 }
 
 impl State {
@@ -224,13 +224,13 @@ impl Link {
     }
 
     /// Whether a key may remain if the caller does not wait, because a delete is under way or pending.
-    pub(super) fn owes(&self, now: Instant) -> bool {
+    pub(super) fn may_leave_keys(&self, now: Instant) -> bool {
         self.has_deletes() || self.has_pending_deletes(now)
     }
 
     /// Whether a delete is pending whose keys may still exist.
     pub(super) fn has_pending_deletes(&self, now: Instant) -> bool {
-        self.state().owed_until.is_some_and(|until| until > now)
+        self.state().pending_until.is_some_and(|until| until > now)
     }
 
     /// Whether deletes have no reply yet.
@@ -249,14 +249,14 @@ impl Link {
     }
 
     /// Records a pending delete, which expires at this time.
-    pub(super) fn owe(&self, until: Instant) {
-        let owed = &mut self.state().owed_until;
-        *owed = (*owed).max(Some(until));
+    pub(super) fn add_pending_delete(&self, until: Instant) {
+        let pending = &mut self.state().pending_until;
+        *pending = (*pending).max(Some(until));
     }
 
     /// Records that all pending deletes are sent.
-    pub(super) fn paying(&self) {
-        self.state().owed_until = None;
+    pub(super) fn pending_deletes_sent(&self) {
+        self.state().pending_until = None;
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -226,8 +226,8 @@ impl Node for RedisNode {
         )
     }
 
-    fn release(&self, claim: &Claim, owed: Duration, how: ReleaseMode) -> Reply<bool> {
-        Box::pin(self.ask(self.dialect.release(claim, owed, how), reply::released))
+    fn release(&self, claim: &Claim, lifetime: Duration, how: ReleaseMode) -> Reply<bool> {
+        Box::pin(self.ask(self.dialect.release(claim, lifetime, how), reply::released))
     }
 
     fn inspect(&self, key: &str) -> Reply<Option<Holder>> {
@@ -238,8 +238,8 @@ impl Node for RedisNode {
         self.link.reconnects()
     }
 
-    fn owes(&self) -> bool {
-        self.link.owes(self.clock.now())
+    fn may_leave_keys(&self) -> bool {
+        self.link.may_leave_keys(self.clock.now())
     }
 
     fn drained(&self) -> Reply<()> {

@@ -32,7 +32,12 @@ pub(super) struct Open {
 }
 
 impl Open {
-    pub(super) fn new(request: Request, timeout: Duration, owed: Duration, answer: Reply) -> Self {
+    pub(super) fn new(
+        request: Request,
+        timeout: Duration,
+        lifetime: Duration,
+        answer: Reply,
+    ) -> Self {
         let token = |claim: &Claim| Arc::clone(&claim.token);
         let purpose = match &request {
             Request::Attempt { claim, .. } | Request::Acquire { claim, first: true, .. } => {
@@ -41,7 +46,7 @@ impl Open {
             Request::Acquire { claim, .. } => Purpose::Heal(token(claim)),
             Request::Extend { check: false, .. } => Purpose::Keep(None),
             Request::Release { claim, .. } => {
-                Purpose::Delete { token: token(claim), owed, until: None }
+                Purpose::Delete { token: token(claim), lifetime, until: None }
             }
             Request::Wait { .. } => Purpose::Confirm,
             // Needs no special handling when it ends.
@@ -52,8 +57,8 @@ impl Open {
     }
 
     /// A request whose reply no caller waits for.
-    pub(super) fn without_caller(request: Request, owed: Duration) -> Self {
-        Self::new(request, Duration::ZERO, owed, oneshot::channel().0)
+    pub(super) fn without_caller(request: Request, lifetime: Duration) -> Self {
+        Self::new(request, Duration::ZERO, lifetime, oneshot::channel().0)
     }
 }
 
@@ -113,7 +118,7 @@ pub(super) struct Link {
 
 impl Link {
     pub(super) fn record_delete(&mut self, open: &Open) {
-        if let Open { request, purpose: Purpose::Delete { token, owed: ttl, until }, .. } = open
+        if let Open { request, purpose: Purpose::Delete { token, lifetime: ttl, until }, .. } = open
             && !self.unsent.contains(token)
             && self
                 .pending_deletes
@@ -248,8 +253,8 @@ impl World {
     /// Fails a request without a reply. A delete becomes pending here and, in a cluster, at the next owner of the key.
     pub(super) fn unanswered(&mut self, client: usize, node: usize, open: Open, why: &str) {
         self.links[client][node].record_delete(&open);
-        if let Purpose::Delete { owed, until, .. } = &open.purpose {
-            let pending = (open.request.clone(), *owed, *until, open.redirects);
+        if let Purpose::Delete { lifetime, until, .. } = &open.purpose {
+            let pending = (open.request.clone(), *lifetime, *until, open.redirects);
             self.send_to_cluster(client, node, ClusterMessage::PendingDelete(pending));
         }
         let _ = open.answer.send(Err(Fault::new(why)));

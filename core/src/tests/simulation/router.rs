@@ -72,8 +72,8 @@ impl Cluster {
     }
 }
 
-fn release((request, owed, until, redirects): ForwardedDelete) -> Open {
-    let mut open = Open::without_caller(request, owed);
+fn release((request, lifetime, until, redirects): ForwardedDelete) -> Open {
+    let mut open = Open::without_caller(request, lifetime);
     if let Purpose::Delete { until: end, .. } = &mut open.purpose {
         *end = until;
     }
@@ -124,15 +124,16 @@ impl World {
             Some((_, ClusterMessage::ConnectionChanged)) => {
                 self.start_discovery(client, place, DISCOVERY_INTERVAL);
             }
-            Some((from, ClusterMessage::PendingDelete((request, owed, until, redirects)))) => {
+            Some((from, ClusterMessage::PendingDelete((request, lifetime, until, redirects)))) => {
                 let owner = self.owner(client, node);
                 if owner != from {
-                    return self.send((client, owner), release((request, owed, until, redirects)));
+                    return self
+                        .send((client, owner), release((request, lifetime, until, redirects)));
                 }
-                let until = until.unwrap_or(self.clocks[client].local(self.now) + owed);
+                let until = until.unwrap_or(self.clocks[client].local(self.now) + lifetime);
                 let pending_deletes =
                     self.cluster(client, place).map(|cluster| &mut cluster.pending_deletes);
-                let pending = (request, owed, Some(until), Redirects::default());
+                let pending = (request, lifetime, Some(until), Redirects::default());
                 pending_deletes
                     .into_iter()
                     .for_each(|pending_deletes| pending_deletes.push(pending.clone()));

@@ -53,13 +53,13 @@ impl SimulatedNode {
         place: Option<usize>,
         request: Request,
         timeout: Duration,
-        owed: Duration,
+        lifetime: Duration,
         read: fn(Answer) -> Option<T>,
     ) -> Reply<T> {
         let (answer, reply) = oneshot::channel();
         let mut world = self.world.lock().unwrap();
         let place = place.unwrap_or_else(|| world.owner(self.client, self.node));
-        world.send((self.client, place), Open::new(request, timeout, owed, answer));
+        world.send((self.client, place), Open::new(request, timeout, lifetime, answer));
         drop(world);
         Box::pin(async move {
             match reply.await {
@@ -115,10 +115,10 @@ impl SimulatedNode {
         &self,
         request: Request,
         timeout: Duration,
-        owed: Duration,
+        lifetime: Duration,
         read: fn(Answer) -> Option<T>,
     ) -> Reply<T> {
-        self.ask_at(None, request, timeout, owed, read)
+        self.ask_at(None, request, timeout, lifetime, read)
     }
 }
 
@@ -163,10 +163,10 @@ impl Node for SimulatedNode {
         })
     }
 
-    fn release(&self, claim: &Claim, owed: Duration, how: ReleaseMode) -> Reply<bool> {
+    fn release(&self, claim: &Claim, lifetime: Duration, how: ReleaseMode) -> Reply<bool> {
         let stay = if let ReleaseMode::Stay(stay) = how { stay } else { Duration::ZERO };
         let request = Request::Release { claim: claim.clone(), stay };
-        self.ask(request, Duration::ZERO, owed, |answer| {
+        self.ask(request, Duration::ZERO, lifetime, |answer| {
             if let Answer::Released(ours) = answer { Some(ours) } else { None }
         })
     }

@@ -153,8 +153,8 @@ impl Node for ClusterNode {
         })
     }
 
-    fn release(&self, claim: &Claim, owed: Duration, how: ReleaseMode) -> Reply<bool> {
-        self.owner(first(&claim.keys)).node.release(claim, owed, how)
+    fn release(&self, claim: &Claim, lifetime: Duration, how: ReleaseMode) -> Reply<bool> {
+        self.owner(first(&claim.keys)).node.release(claim, lifetime, how)
     }
 
     fn inspect(&self, key: &str) -> Reply<Option<Holder>> {
@@ -167,14 +167,14 @@ impl Node for ClusterNode {
         map.servers().iter().map(|member| member.node.reconnects()).sum()
     }
 
-    fn owes(&self) -> bool {
+    fn may_leave_keys(&self) -> bool {
         let (map, now) = (self.map.load(), self.clock.now());
         Arc::strong_count(&self.rerouted) > 1
             || map
                 .servers()
                 .iter()
                 .chain([map.unassigned()])
-                .any(|member| member.node.link.owes(now))
+                .any(|member| member.node.link.may_leave_keys(now))
     }
 
     fn drained(&self) -> Reply<()> {

@@ -178,10 +178,12 @@ pub(crate) fn redirect_pause(
 ) -> Option<Duration> {
     let since = *redirects.since.get_or_insert(now);
     let pause = pause(since, now);
-    let Purpose::Delete { owed, until, .. } = purpose else { return has_caller.then_some(pause) };
+    let Purpose::Delete { lifetime, until, .. } = purpose else {
+        return has_caller.then_some(pause);
+    };
     // Measured from its first redirect as well. A delete that a frozen server redirected later may be older than every
     // key.
-    let until = (*until.get_or_insert(now + *owed)).max(since + *owed);
+    let until = (*until.get_or_insert(now + *lifetime)).max(since + *lifetime);
     (now < until).then_some(pause)
 }
 
@@ -207,8 +209,8 @@ mod tests {
     #[test]
     fn redirected_delete_gets_its_full_time_again() {
         let time = |seconds| Instant::from_start(Duration::from_secs(seconds));
-        let owed = Duration::from_secs(10);
-        let mut delete = Purpose::Delete { token: "a".into(), owed, until: Some(time(10)) };
+        let lifetime = Duration::from_secs(10);
+        let mut delete = Purpose::Delete { token: "a".into(), lifetime, until: Some(time(10)) };
         let mut redirects = Redirects::default();
         let mut pause = |now| redirect_pause(&mut redirects, &mut delete, false, time(now));
         assert_eq!(pause(60), Some(PAUSE.0));

@@ -161,7 +161,7 @@ impl State {
         let owner = slot_of(&command).map(|slot| map.owner(slot));
         match owner.filter(|owner| owner.address.as_ref().is_some_and(|address| address != from)) {
             Some(owner) => {
-                let mut in_flight = InFlight::unheard(command);
+                let mut in_flight = InFlight::without_caller(command);
                 in_flight.redirects = Redirects { asking: false, ..redirects };
                 owner.node.queue.put(in_flight);
             }
@@ -248,13 +248,13 @@ impl State {
         if !old.servers().is_empty() {
             self.guard(&next, &moved, now);
         }
-        next.unassigned().node.link.paying();
+        next.unassigned().node.link.pending_deletes_sent();
         for command in self.pending.take() {
             let owner = slot_of(&command).map(|slot| (slot, next.owner(slot)));
             match owner.filter(|(slot, owner)| {
                 owner.address.is_some() && moved.binary_search(slot).is_ok()
             }) {
-                Some((_, owner)) => owner.node.queue.put(InFlight::unheard(command)),
+                Some((_, owner)) => owner.node.queue.put(InFlight::without_caller(command)),
                 None => drop(self.pending.add(command, now)),
             }
         }

@@ -142,7 +142,7 @@ impl Task {
     /// Refuses a command that has no owner. A delete becomes pending for the next owner of the slot.
     fn refuse(&mut self, mut in_flight: InFlight, fault: &Fault) {
         self.state.unsent_votes.not_sent(&mut in_flight);
-        self.state.pending.refuse(in_flight, fault, self.state.clock.now());
+        self.state.pending.fail(in_flight, fault, self.state.clock.now());
     }
 
     /// Handles an event of a connection.
@@ -243,7 +243,7 @@ async fn shut_down(members: Vec<Arc<Member>>, clock: Arc<dyn Clock>) -> bool {
     let _ = timeout(replies, join_all(members.iter().map(|member| member.node.drained()))).await;
     // Commands that were redirected by then count at their new server.
     let now = clock.now();
-    let over = !members.iter().any(|member| member.node.link.owes(now));
+    let over = !members.iter().any(|member| member.node.link.may_leave_keys(now));
     if !over {
         sleep(pause).await;
     }

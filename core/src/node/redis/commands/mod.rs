@@ -60,13 +60,13 @@ impl Dialect {
 
     /// Builds the release. A delete gets the form that the server supports when it is sent ([`scriptless::converted_delete`]).
     /// Keys that remain are not tracked, because no caller waits for them.
-    pub(crate) fn release(self, claim: &Claim, owed: Duration, how: ReleaseMode) -> Command {
+    pub(crate) fn release(self, claim: &Claim, lifetime: Duration, how: ReleaseMode) -> Command {
         let command = match how {
             ReleaseMode::Stay(stay) if self.is_native(&claim.keys, Fencing::Off) => {
-                scriptless::shorten(claim, owed, stay)
+                scriptless::shorten(claim, lifetime, stay)
             }
-            ReleaseMode::Stay(stay) => release_script(claim, owed, Some(stay)),
-            ReleaseMode::Delete | ReleaseMode::DeleteLate => release_script(claim, owed, None),
+            ReleaseMode::Stay(stay) => release_script(claim, lifetime, Some(stay)),
+            ReleaseMode::Delete | ReleaseMode::DeleteLate => release_script(claim, lifetime, None),
         };
         Command { untracked: how != ReleaseMode::Delete, ..command }
     }

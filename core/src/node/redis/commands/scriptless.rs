@@ -127,7 +127,7 @@ pub(crate) fn extend(claim: &Claim, params: VoteParams, durable: bool) -> Comman
 
 /// Builds the delete of our key. The key lives for at most the given time. It is encoded with its echo in one piece,
 /// because almost every release uses it.
-pub(crate) fn release(claim: &Claim, owed: Duration, by: Delete) -> Command {
+pub(crate) fn release(claim: &Claim, lifetime: Duration, by: Delete) -> Command {
     let (key, token) = (key(claim), Arc::clone(&claim.token));
     let mut both = RequestBuffer::with_room(6, key.len() + 2 * token.len());
     match by {
@@ -136,18 +136,18 @@ pub(crate) fn release(claim: &Claim, owed: Duration, by: Delete) -> Command {
     };
     both.word(&*token).request(2).word("PING").word(&*token);
     let parts = CompoundReply::pair(Operation::Delete, &token);
-    command(both.bytes(), parts, Purpose::Delete { token, owed, until: None })
+    command(both.bytes(), parts, Purpose::Delete { token, lifetime, until: None })
 }
 
 /// Builds the command that releases our key but keeps it for `stay`. The key lives for at most the given time before
 /// that.
 ///
 /// If it arrives very late, it may extend the key, by at most `stay`.
-pub(crate) fn shorten(claim: &Claim, owed: Duration, stay: Duration) -> Command {
+pub(crate) fn shorten(claim: &Claim, lifetime: Duration, stay: Duration) -> Command {
     let (key, token) = (key(claim), Arc::clone(&claim.token));
     let mut set = cmd("SET");
     set.arg(key).arg(claim.kept()).arg("IFEQ").arg(&*token).arg("PX").arg(millis(stay));
-    let purpose = Purpose::Delete { token: Arc::clone(&token), owed, until: None };
+    let purpose = Purpose::Delete { token: Arc::clone(&token), lifetime, until: None };
     pair(Operation::Shorten, &set, &token, purpose)
 }
 
@@ -155,7 +155,7 @@ pub(crate) fn shorten(claim: &Claim, owed: Duration, stay: Duration) -> Command 
 ///
 /// Each delete is built as a script. One that is pending from another server may have another form.
 pub(crate) fn converted_delete(command: &Command, by: Option<Delete>) -> Option<Command> {
-    let Purpose::Delete { token, owed, .. } = &command.purpose else { return None };
+    let Purpose::Delete { token, lifetime, .. } = &command.purpose else { return None };
     let mut words = command.words();
     let key = match &command.expects {
         Expects::Compound(parts) if parts.is_delete() => {
@@ -172,8 +172,8 @@ pub(crate) fn converted_delete(command: &Command, by: Option<Delete>) -> Option<
     let keys = [String::from_utf8_lossy(key).into_owned()].into();
     let claim = Claim { keys, fences: Arc::default(), token: Arc::clone(token) };
     let other = match by {
-        Some(by) => release(&claim, *owed, by),
-        None => release_script(&claim, *owed, None),
+        Some(by) => release(&claim, *lifetime, by),
+        None => release_script(&claim, *lifetime, None),
     };
     Some(Command { purpose: command.purpose.clone(), untracked: command.untracked, ..other })
 }

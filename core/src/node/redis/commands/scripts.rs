@@ -68,14 +68,14 @@ pub(crate) fn vote(claim: &Claim, params: VoteParams, sent: bool) -> Purpose {
 
 /// Builds the script that deletes the keys that the claim owns. With `stay`, it limits their TTL to that instead. The
 /// keys live for at most the given time before that.
-pub(crate) fn release_script(claim: &Claim, owed: Duration, stay: Option<Duration>) -> Command {
+pub(crate) fn release_script(claim: &Claim, lifetime: Duration, stay: Option<Duration>) -> Command {
     let mut call = scripts()[RELEASE].on(&claim.keys, 1 + usize::from(stay.is_some()));
     call.word(&*claim.token);
     if let Some(stay) = stay {
         call.number(millis(stay));
     }
     let token = Arc::clone(&claim.token);
-    let purpose = Purpose::Delete { token: Arc::clone(&token), owed, until: None };
+    let purpose = Purpose::Delete { token: Arc::clone(&token), lifetime, until: None };
     Command::new(call.bytes(), Expects::Token(token), purpose)
 }
 

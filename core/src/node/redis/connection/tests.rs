@@ -152,12 +152,12 @@ fn task_reads_the_replies_to_its_own_commands() {
     let ends = Ends::open();
     ends.share();
     let submit = || {
-        assert!(ends.commands.send(InFlight::unheard(ping())).is_ok());
+        assert!(ends.commands.send(InFlight::without_caller(ping())).is_ok());
         ends.connection.submit(None, None)
     };
     assert!(submit().is_some() && ends.reader() == Reader::Thread);
     let by_task = |session: &mut Option<Session>| {
-        session.as_mut().unwrap().send(InFlight::unheard(ping()));
+        session.as_mut().unwrap().send(InFlight::without_caller(ping()));
     };
     ends.connection.try_use(by_task).unwrap();
     assert!(ends.reader() == Reader::Called, "the thread with the role may be suspended");

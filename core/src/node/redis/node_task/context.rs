@@ -103,11 +103,11 @@ impl Context {
     }
 
     /// Refuses a command that cannot be sent. Commands are never queued across a reconnect, except as pending deletes.
-    pub(crate) fn refuse(&mut self, mut in_flight: InFlight, fault: &Fault) {
+    pub(crate) fn fail(&mut self, mut in_flight: InFlight, fault: &Fault) {
         let (now, backlog) = (self.clock.now(), Backlog::of(&mut self.backlog));
         // A vote that was never sent created no key, so its delete is not needed.
         backlog.unsent_votes.not_sent(&mut in_flight);
-        backlog.pending.refuse(in_flight, fault, now);
+        backlog.pending.fail(in_flight, fault, now);
     }
 
     /// Determines when the server takes first votes: when it is old enough by its own report and by ours.

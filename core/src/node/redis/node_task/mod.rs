@@ -169,7 +169,7 @@ impl NodeTask {
         }
         // One outage, regardless of the number of attempts.
         self.outage.get_or_insert(now);
-        waiting.drain(..).for_each(|command| self.context.refuse(command, &fault));
+        waiting.drain(..).for_each(|command| self.context.fail(command, &fault));
         self.reconnect.last = Some(fault);
     }
 

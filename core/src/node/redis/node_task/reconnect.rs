@@ -169,7 +169,7 @@ impl Reconnect {
         if again || (young && !waiting.is_empty()) {
             waiting.push(command);
         } else {
-            context.refuse(command, refusal);
+            context.fail(command, refusal);
         }
     }
 

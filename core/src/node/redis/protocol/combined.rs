@@ -275,16 +275,16 @@ pub(super) mod tests {
 
     pub(crate) fn extend(name: &str, token: &str) -> InFlight {
         let params = VoteParams::later(TTL, TTL, Fencing::Off);
-        InFlight::unheard(extend_script(&claim(name, token), params, false))
+        InFlight::without_caller(extend_script(&claim(name, token), params, false))
     }
 
     pub(crate) fn release(name: &str, token: &str) -> InFlight {
-        InFlight::unheard(release_script(&claim(name, token), TTL, None))
+        InFlight::without_caller(release_script(&claim(name, token), TTL, None))
     }
 
     pub(crate) fn acquire(name: &str, token: &str) -> InFlight {
         let params = VoteParams { first: true, ..VoteParams::later(TTL, TTL, Fencing::Off) };
-        InFlight::unheard(attempt(&claim(name, &full(token)), params))
+        InFlight::without_caller(attempt(&claim(name, &full(token)), params))
     }
 
     /// Extends the token to the usual length.
@@ -331,7 +331,7 @@ pub(super) mod tests {
             release_script(&one, TTL, Some(TTL)),
             acquire_script(&one, plain, false),
         ] {
-            assert_eq!(kind(&InFlight::unheard(command)), None);
+            assert_eq!(kind(&InFlight::without_caller(command)), None);
         }
     }
 

@@ -36,7 +36,7 @@ pub(crate) enum Purpose {
     Ready,
     /// A delete, which becomes pending if its reply is not read. The field after the token is the longest remaining
     /// life of the keys. `until` is set when it becomes pending.
-    Delete { token: Arc<str>, owed: Duration, until: Option<Instant> },
+    Delete { token: Arc<str>, lifetime: Duration, until: Option<Instant> },
     /// Checks whether an idle connection still works. Other commands wait for the reply.
     Probe,
 }
@@ -190,7 +190,7 @@ impl InFlight {
     }
 
     /// Creates a command without a waiting caller.
-    pub(crate) fn unheard(command: Command) -> Self {
+    pub(crate) fn without_caller(command: Command) -> Self {
         Self::new(command, oneshot::channel().0)
     }
 

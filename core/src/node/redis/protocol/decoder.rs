@@ -179,7 +179,7 @@ impl Decoder {
         now: Now<'_>,
     ) -> Fault {
         let fault = self.target.route.redact_fault(reply::unexpected(value));
-        members.into_iter().for_each(|member| self.pending.refuse(member, &fault, now()));
+        members.into_iter().for_each(|member| self.pending.fail(member, &fault, now()));
         fault
     }
 
@@ -261,7 +261,7 @@ impl Decoder {
             for (in_flight, _) in self.held.end() {
                 let _ = in_flight.answer.send(Err(fault.clone()));
             }
-            open.into_iter().for_each(|in_flight| self.pending.refuse(in_flight, fault, now));
+            open.into_iter().for_each(|in_flight| self.pending.fail(in_flight, fault, now));
         }
         (unsent_votes, self.pending)
     }

@@ -154,10 +154,10 @@ impl Encoder {
                 for command in commands {
                     // Not tracked, because the keys have probably expired and no caller waits for them.
                     let command = Command { untracked: true, ..command };
-                    self.send(InFlight::unheard(command), now, expected);
+                    self.send(InFlight::without_caller(command), now, expected);
                 }
                 // After they are counted as under way, so that they are counted at every time.
-                self.link.paying();
+                self.link.pending_deletes_sent();
             }
             Followup::Separate(kind) => self.combines[kind] = false,
             Followup::DeleteByScript => self.deletes_by = None,
@@ -241,7 +241,7 @@ impl Encoder {
         }
         self.probing = true;
         let probe = Command { purpose: Purpose::Probe, ..ping() };
-        self.send(InFlight::unheard(probe), now, expected);
+        self.send(InFlight::without_caller(probe), now, expected);
     }
 
     /// Whether commands must wait for the reply to a probe.
@@ -262,7 +262,7 @@ impl Encoder {
                 Purpose::Confirm,
             )
         };
-        self.send(InFlight::unheard(request), now(), expected);
+        self.send(InFlight::without_caller(request), now(), expected);
     }
 
     /// Returns the number of commands so far.

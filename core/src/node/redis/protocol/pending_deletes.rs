@@ -48,14 +48,14 @@ impl PendingDeletes {
 
     /// Fails a command without a reply. It is unknown whether the server ran it. A delete becomes pending, unless its
     /// vote was never sent.
-    pub(crate) fn refuse(&mut self, in_flight: InFlight, fault: &Fault, now: Instant) {
+    pub(crate) fn fail(&mut self, in_flight: InFlight, fault: &Fault, now: Instant) {
         if let Some(cluster) = &self.cluster {
             cluster.report_pending(&in_flight);
         }
         if !in_flight.unneeded
             && let Some(until) = self.add(in_flight.command, now)
         {
-            self.link.owe(until);
+            self.link.add_pending_delete(until);
         }
         let _ = in_flight.answer.send(Err(fault.clone()));
     }
@@ -65,9 +65,9 @@ impl PendingDeletes {
     /// It is kept without a time limit, because a frozen server may run the vote at any time. `until` matters only
     /// after the client is gone or shuts down, or if the previous connection could not be closed.
     pub(crate) fn add(&mut self, mut command: Command, now: Instant) -> Option<Instant> {
-        let Purpose::Delete { owed, until, .. } = &mut command.purpose else { return None };
+        let Purpose::Delete { lifetime, until, .. } = &mut command.purpose else { return None };
         // Measured from the first time, so that repeated failures do not extend it forever.
-        let until = *until.get_or_insert(now + *owed);
+        let until = *until.get_or_insert(now + *lifetime);
         self.deletes.insert(MAX_PENDING_DELETES, command.bytes.clone(), command);
         Some(until)
     }
@@ -75,8 +75,8 @@ impl PendingDeletes {
     /// Keeps a delete that succeeded. A command of the previous connection may set its key again until this time after
     /// `opened`.
     pub(super) fn repeat(&mut self, mut command: Command, opened: Instant) {
-        if let Purpose::Delete { owed, until, .. } = &mut command.purpose {
-            *until = Some(opened + *owed);
+        if let Purpose::Delete { lifetime, until, .. } = &mut command.purpose {
+            *until = Some(opened + *lifetime);
             self.deletes.insert(MAX_PENDING_DELETES, command.bytes.clone(), command);
         }
     }
@@ -190,7 +190,7 @@ mod tests {
     }
 
     fn delete(token: &str) -> Command {
-        command(token, Purpose::Delete { token: token.into(), owed: TTL, until: None })
+        command(token, Purpose::Delete { token: token.into(), lifetime: TTL, until: None })
     }
 
     fn vote(token: &str, sent: bool) -> Command {
@@ -215,9 +215,12 @@ mod tests {
         unsent.add(&vote("unsent", false));
         unsent.add(&vote("second command", true));
         unsent.add(&vote("sent later", false));
-        unsent.sending(&mut InFlight::unheard(command("heal", Purpose::Heal("sent later".into()))));
+        unsent.sending(&mut InFlight::without_caller(command(
+            "heal",
+            Purpose::Heal("sent later".into()),
+        )));
         let mut unneeded = |token| {
-            let mut delete = InFlight::unheard(delete(token));
+            let mut delete = InFlight::without_caller(delete(token));
             unsent.sending(&mut delete);
             delete.unneeded
         };

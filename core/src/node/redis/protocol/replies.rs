@@ -27,7 +27,7 @@ impl Decoder {
     /// Handles the reply to a single command.
     pub(super) fn handle_single(&mut self, mut in_flight: InFlight, value: Value, now: Now<'_>) {
         if released(&in_flight, &value, self.releases()) {
-            self.pending.refuse(in_flight, &Fault::new(LEASE_RELEASED), now());
+            self.pending.fail(in_flight, &Fault::new(LEASE_RELEASED), now());
             return;
         }
         let denied = denied_delete(&in_flight, &value, self.target.needs.scripts);
@@ -60,7 +60,7 @@ impl Decoder {
     }
 
     fn load_scripts(&mut self) {
-        let load = |load| Followup::Send(InFlight::unheard(plain(&load, Purpose::Plain)));
+        let load = |load| Followup::Send(InFlight::without_caller(plain(&load, Purpose::Plain)));
         self.followups.extend(load_scripts().map(load));
     }
 
@@ -143,7 +143,7 @@ impl Decoder {
             let delete = is_delete(&member);
             let over = |token| !delete && released.contains(token);
             if matches!(&member.command.expects, Expects::Token(token) if over(token)) {
-                self.pending.refuse(member, &Fault::new(LEASE_RELEASED), now());
+                self.pending.fail(member, &Fault::new(LEASE_RELEASED), now());
             } else if delete || !member.answer.is_closed() {
                 member.again = true;
                 self.followups.push(Followup::Send(member));
@@ -185,7 +185,7 @@ impl Decoder {
     fn deliver(&mut self, in_flight: InFlight, value: Value, now: Now<'_>) {
         if matches!(in_flight.command.purpose, Purpose::Delete { .. }) {
             if let Some(fault) = self.refused_delete(&value, now) {
-                self.pending.refuse(in_flight, &fault, now());
+                self.pending.fail(in_flight, &fault, now());
                 // Counted after the delete is recorded as pending, so that it is counted at every time.
                 self.pending.link.delete_answered();
                 return;
@@ -211,7 +211,7 @@ impl Decoder {
                 self.followups.push(Followup::Confirmed(unconfirmed));
             }
             // A command of the previous connection may still arrive after this delete.
-            (Purpose::Delete { owed, .. }, Some(opened)) if opened + *owed > now() => {
+            (Purpose::Delete { lifetime, .. }, Some(opened)) if opened + *lifetime > now() => {
                 self.pending.repeat(in_flight.command.clone(), opened);
             }
             (Purpose::Delete { .. }, _) => self.end_retries(),

@@ -307,7 +307,7 @@ fn replicas_confirm_a_grant_before_it_is_delivered() {
 #[test]
 fn silent_server_is_detected_only_while_replies_are_outstanding() {
     let mut connection = Connection::new();
-    connection.submit(InFlight::unheard(crate::node::redis::commands::scripts::ping()));
+    connection.submit(InFlight::without_caller(crate::node::redis::commands::scripts::ping()));
     connection.written();
     let mut ticks = 0;
     while connection.decoder.count_silence().is_none() {
