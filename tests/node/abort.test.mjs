@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { getEventListeners } from "node:events";
 import { Redlock } from "redlock-native";
-import { assertNotConnected, eventually, uniqueName, serverForSuite, waiting } from "./helper.mjs";
+import { assertNotConnected, eventually, serverForSuite, uniqueName, waiting } from "./helper.mjs";
 import { describe, test } from "./testing.mjs";
 
 const shared = serverForSuite();
@@ -15,7 +15,10 @@ describe("acquire with a signal", () => {
     const redlock = new Redlock(server.url, { clientName });
     const reason = new Error("no");
     const signal = AbortSignal.abort(reason);
-    await assert.rejects(redlock.lock(uniqueName()).acquire({ signal }), (error) => error === reason);
+    await assert.rejects(
+      redlock.lock(uniqueName()).acquire({ signal }),
+      (error) => error === reason,
+    );
     await assertNotConnected(server, clientName);
     assert.equal(listeners(signal), 0);
   });

@@ -3,11 +3,11 @@ import assert from "node:assert/strict";
 import { configure, lock, Redlock, withLock } from "redlock-native";
 import {
   camel,
-  uniqueName,
   refusal,
   serverForSuite,
   silentNodesForSuite,
   table,
+  uniqueName,
   unlessLeast,
 } from "./helper.mjs";
 import { describe, test } from "./testing.mjs";
@@ -236,7 +236,11 @@ describe("one server behind two URLs", () => {
 test("calculated times are rounded to milliseconds", async () => {
   const redlock = new Redlock(`memory://${uniqueName()}`, { nodeTimeout: 0.57 * 1000 });
   assert.equal(redlock.toJSON().options.nodeTimeout, 570);
-  const described = redlock.lock(uniqueName(), { ttl: 1.1 * 1000, wait: 10_000 / 3, maxHold: 1e7 / 3 });
+  const described = redlock.lock(uniqueName(), {
+    ttl: 1.1 * 1000,
+    wait: 10_000 / 3,
+    maxHold: 1e7 / 3,
+  });
   assert.deepEqual(described.toJSON().options, { ttl: 1100, wait: 3333, maxHold: 3_333_333 });
   const lease = await described.acquire({ wait: 0.07 * 1000 });
   assert.equal(lease.ttl, 1100);

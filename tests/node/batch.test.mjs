@@ -1,7 +1,7 @@
 // Many callers at once, and a thread that is blocked while its calls complete.
 import assert from "node:assert/strict";
 import { Redlock } from "redlock-native";
-import { block, uniqueName, serverForSuite } from "./helper.mjs";
+import { block, serverForSuite, uniqueName } from "./helper.mjs";
 import { test } from "./testing.mjs";
 
 const shared = serverForSuite();

@@ -8,7 +8,7 @@ import * as newest from "redis";
 import * as redis4 from "redis-4";
 import * as redis5 from "redis-5";
 import { Redlock } from "redlock-native";
-import { uniqueName, refusal, Server } from "./helper.mjs";
+import { refusal, Server, uniqueName } from "./helper.mjs";
 import { allSlots } from "./replay/clients.mjs";
 import { after, before, describe, test } from "./testing.mjs";
 

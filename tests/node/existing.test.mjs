@@ -6,7 +6,7 @@ import { join } from "node:path";
 import Redis from "ioredis";
 import { createClient, createCluster } from "redis";
 import { Redlock } from "redlock-native";
-import { uniqueName, refusal, Server, silentNodesForSuite } from "./helper.mjs";
+import { refusal, Server, silentNodesForSuite, uniqueName } from "./helper.mjs";
 import { after, before, describe, test } from "./testing.mjs";
 
 const lazy = (options) => new Redis({ lazyConnect: true, ...options });

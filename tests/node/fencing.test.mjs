@@ -1,11 +1,14 @@
 // Fencing tokens: each later lease has a larger one, whichever client acquires it.
 import assert from "node:assert/strict";
 import { configure, lock, Redlock, withLock } from "redlock-native";
-import { uniqueName, serverForSuite } from "./helper.mjs";
+import { serverForSuite, uniqueName } from "./helper.mjs";
 import { describe, test } from "./testing.mjs";
 
 const shared = serverForSuite();
-const kinds = { "memory://": () => `memory://${uniqueName()}`, "redis://": () => shared.server.url };
+const kinds = {
+  "memory://": () => `memory://${uniqueName()}`,
+  "redis://": () => shared.server.url,
+};
 
 function increasing(tokens) {
   for (const token of tokens) assert.ok(Number.isSafeInteger(token) && token > 0, String(token));

@@ -5,7 +5,7 @@ import { createRequire } from "node:module";
 import { fileURLToPath } from "node:url";
 import { inspect, promisify } from "node:util";
 import * as redlock from "redlock-native";
-import { eventually, freePort, uniqueName, Server } from "./helper.mjs";
+import { eventually, freePort, Server, uniqueName } from "./helper.mjs";
 import { describe, test } from "./testing.mjs";
 
 const { configure, lock, Redlock, withLock } = redlock;

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redlock } from "redlock-native";
-import { eventually, uniqueName, Server } from "./helper.mjs";
+import { eventually, Server, uniqueName } from "./helper.mjs";
 import { slow } from "./testing.mjs";
 
 slow(

@@ -1,7 +1,7 @@
 // If hooks and globals of the program throw, are frozen or return unexpected values, locks work unchanged.
 import assert from "node:assert/strict";
 import { Redlock } from "redlock-native";
-import { eventually, uniqueName, program } from "./helper.mjs";
+import { eventually, program, uniqueName } from "./helper.mjs";
 import { describe, test } from "./testing.mjs";
 
 const UNKNOWN = /acquired at an unknown line \(hidden by Error\.prepareStackTrace\)/;
@@ -62,7 +62,9 @@ describe("a foreign signal that throws", () => {
   test("in removeEventListener does not affect other outcomes", async () => {
     const client = new Redlock(`memory://${uniqueName()}`);
     const signal = foreignSignal({ removeEventListener: fail });
-    const acquiring = Array.from({ length: 8 }, () => client.lock(uniqueName()).acquire({ signal }));
+    const acquiring = Array.from({ length: 8 }, () =>
+      client.lock(uniqueName()).acquire({ signal }),
+    );
     const leases = await Promise.all(acquiring);
     await Promise.all(leases.map((lease) => lease.release()));
     assert.equal(client.stats().released, 8);

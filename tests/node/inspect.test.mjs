@@ -1,7 +1,7 @@
 // inspect(): the view of a quorum, and an error if no quorum replies.
 import assert from "node:assert/strict";
 import { Redlock } from "redlock-native";
-import { freePort, uniqueName, Server } from "./helper.mjs";
+import { freePort, Server, uniqueName } from "./helper.mjs";
 import { after, before, test } from "./testing.mjs";
 
 let server;

@@ -1,7 +1,7 @@
 // Invalid values of options, names, tokens and signals: InvalidOption, with the thrown value as its cause.
 import assert from "node:assert/strict";
 import { configure, lock, Redlock, withLock } from "redlock-native";
-import { eventually, uniqueName, refusal } from "./helper.mjs";
+import { eventually, refusal, uniqueName } from "./helper.mjs";
 import { describe, test } from "./testing.mjs";
 
 const redlock = new Redlock(`memory://${uniqueName()}`);
@@ -25,7 +25,10 @@ const CALLS = {
   "acquire()": ["wait", (options) => redlock.lock(uniqueName()).acquire(options)],
   "client.using()": ["ttl", (options) => redlock.using(uniqueName(), options, () => assert.fail())],
   "withLock()": ["ttl", (options) => withLock(uniqueName(), options, () => assert.fail())],
-  "lock.using()": ["wait", (options) => redlock.lock(uniqueName()).using(options, () => assert.fail())],
+  "lock.using()": [
+    "wait",
+    (options) => redlock.lock(uniqueName()).using(options, () => assert.fail()),
+  ],
 };
 /** Functions that take names. */
 const NAMED = {

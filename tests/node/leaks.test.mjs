@@ -1,6 +1,6 @@
 // Tens of thousands of calls leave no resource behind in the process, including aborted, refused and lost ones.
 import assert from "node:assert/strict";
-import { uniqueName, program, serverForSuite } from "./helper.mjs";
+import { program, serverForSuite, uniqueName } from "./helper.mjs";
 import { slow } from "./testing.mjs";
 
 const shared = serverForSuite();

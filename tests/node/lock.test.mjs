@@ -1,11 +1,14 @@
 // The methods over both kinds of node.
 import assert from "node:assert/strict";
 import { Lease, Redlock } from "redlock-native";
-import { assertRefused, eventually, uniqueName, serverForSuite, waiting } from "./helper.mjs";
+import { assertRefused, eventually, serverForSuite, uniqueName, waiting } from "./helper.mjs";
 import { describe, test } from "./testing.mjs";
 
 const shared = serverForSuite();
-const kinds = { "memory://": () => `memory://${uniqueName()}`, "redis://": () => shared.server.url };
+const kinds = {
+  "memory://": () => `memory://${uniqueName()}`,
+  "redis://": () => shared.server.url,
+};
 
 for (const [kind, url] of Object.entries(kinds)) {
   describe(kind, () => {

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { AsyncLocalStorage } from "node:async_hooks";
 import { once } from "node:events";
 import { Redlock } from "redlock-native";
-import { block, eventually, uniqueName, laterLoss } from "./helper.mjs";
+import { block, eventually, laterLoss, uniqueName } from "./helper.mjs";
 import { describe, test } from "./testing.mjs";
 
 async function heldLease() {

@@ -1,7 +1,7 @@
 // The core names options and methods in the JavaScript spelling: in errors, nodes' errors and warnings.
 import assert from "node:assert/strict";
 import { Redlock } from "redlock-native";
-import { eventually, uniqueName, Server } from "./helper.mjs";
+import { eventually, Server, uniqueName } from "./helper.mjs";
 import { after, before, test } from "./testing.mjs";
 
 const warnings = [];

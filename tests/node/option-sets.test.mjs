@@ -1,7 +1,7 @@
 // Locks that share one set of options. Each still has its own names, and each is checked separately.
 import assert from "node:assert/strict";
 import { configure, lock, Redlock } from "redlock-native";
-import { uniqueName, refusal } from "./helper.mjs";
+import { refusal, uniqueName } from "./helper.mjs";
 import { describe, test } from "./testing.mjs";
 
 const client = new Redlock(`memory://${uniqueName()}`);

@@ -1,6 +1,6 @@
 // Copies of the package: a test runner's file or a reloaded server that drops a copy keeps nothing of it.
 import assert from "node:assert/strict";
-import { uniqueName, program, serverForSuite } from "./helper.mjs";
+import { program, serverForSuite, uniqueName } from "./helper.mjs";
 import { describe, slow, test } from "./testing.mjs";
 
 const shared = serverForSuite();

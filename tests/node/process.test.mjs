@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { Redlock } from "redlock-native";
-import { eventually, uniqueName, program, serverForSuite } from "./helper.mjs";
+import { eventually, program, serverForSuite, uniqueName } from "./helper.mjs";
 import { slow, test } from "./testing.mjs";
 
 const shared = serverForSuite();

@@ -1,7 +1,7 @@
 // `minReplicas` and `fsync`: a vote counts only once replicas and disks have it.
 import assert from "node:assert/strict";
 import { Redlock } from "redlock-native";
-import { eventually, uniqueName, refusal, Server } from "./helper.mjs";
+import { eventually, refusal, Server, uniqueName } from "./helper.mjs";
 import { after, before, test } from "./testing.mjs";
 
 let primary;

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { inspect } from "node:util";
 import { Redlock } from "redlock-native";
 import { attempts, Fake, rows } from "./fake.mjs";
-import { uniqueName, serverForSuite } from "./helper.mjs";
+import { serverForSuite, uniqueName } from "./helper.mjs";
 import { describe, test } from "./testing.mjs";
 
 const shared = serverForSuite();

@@ -1,7 +1,7 @@
 // Nodes that restart, and the warnings about nodes, over five real servers.
 import assert from "node:assert/strict";
 import { Redlock } from "redlock-native";
-import { eventually, uniqueName, Server, unlessLeast } from "./helper.mjs";
+import { eventually, Server, uniqueName, unlessLeast } from "./helper.mjs";
 import { after, before, test } from "./testing.mjs";
 
 let five = [];

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { EventEmitter, once } from "node:events";
 import { transformSync } from "esbuild";
 import { LockLost, Redlock } from "redlock-native";
-import { assertRefused, block, eventually, uniqueName, Server, serverForSuite } from "./helper.mjs";
+import { assertRefused, block, eventually, Server, serverForSuite, uniqueName } from "./helper.mjs";
 import { describe, test } from "./testing.mjs";
 
 const shared = serverForSuite();
@@ -139,7 +139,10 @@ describe("a loss", () => {
       await aborted(signal);
       throw failure;
     };
-    await assert.rejects(redlock.using(uniqueName(), { ttl: 600 }, fails), (error) => error === failure);
+    await assert.rejects(
+      redlock.using(uniqueName(), { ttl: 600 }, fails),
+      (error) => error === failure,
+    );
     const passes = async ({ key, signal }) => {
       await server.cli("DEL", key);
       await once(new EventEmitter(), "never", { signal });

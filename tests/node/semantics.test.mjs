@@ -7,8 +7,8 @@ import {
   assertNotConnected,
   assertRefused,
   eventually,
-  uniqueName,
   serverForSuite,
+  uniqueName,
   waiting,
 } from "./helper.mjs";
 import { describe, test } from "./testing.mjs";

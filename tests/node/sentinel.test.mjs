@@ -8,7 +8,7 @@ import { join } from "node:path";
 import Redis from "ioredis";
 import Redis5 from "ioredis-5";
 import { Redlock } from "redlock-native";
-import { eventually, freePort, uniqueName, PROGRAM, Server } from "./helper.mjs";
+import { eventually, freePort, PROGRAM, Server, uniqueName } from "./helper.mjs";
 import { after, before, test } from "./testing.mjs";
 
 let primary;

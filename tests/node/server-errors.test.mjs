@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { inspect } from "node:util";
 import { Redlock } from "redlock-native";
-import { eventually, freePort, uniqueName, PROGRAM, Server, unlessLeast } from "./helper.mjs";
+import { eventually, freePort, PROGRAM, Server, uniqueName, unlessLeast } from "./helper.mjs";
 import { after, test } from "./testing.mjs";
 
 const servers = [];

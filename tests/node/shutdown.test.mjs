@@ -3,18 +3,21 @@ import assert from "node:assert/strict";
 import { LockLost, Redlock } from "redlock-native";
 import {
   eventually,
-  uniqueName,
   laterLoss,
   program,
   refusal,
   Server,
   serverForSuite,
+  uniqueName,
   waiting,
 } from "./helper.mjs";
 import { describe, test } from "./testing.mjs";
 
 const shared = serverForSuite();
-const kinds = { "memory://": () => `memory://${uniqueName()}`, "redis://": () => shared.server.url };
+const kinds = {
+  "memory://": () => `memory://${uniqueName()}`,
+  "redis://": () => shared.server.url,
+};
 
 /** Runs a body under the lock until `leave` is called. Returns its outcome. */
 function running(redlock, name, options = {}) {
@@ -100,7 +103,10 @@ for (const [kind, url] of Object.entries(kinds)) {
         over = true;
       });
       await waiting(redlock, 3);
-      for (const refused of [redlock.lock(uniqueName()).acquire(), redlock.lock(name).tryAcquire()]) {
+      for (const refused of [
+        redlock.lock(uniqueName()).acquire(),
+        redlock.lock(name).tryAcquire(),
+      ]) {
         await assert.rejects(refused, { name: "ClientClosed" });
       }
       assert.equal(over, false);

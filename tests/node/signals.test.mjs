@@ -6,10 +6,10 @@ import {
   assertRefused,
   block,
   eventually,
-  uniqueName,
   refusal,
   Server,
   serverForSuite,
+  uniqueName,
   waiting,
 } from "./helper.mjs";
 import { describe, test } from "./testing.mjs";

@@ -1,7 +1,7 @@
 // The statistics of a client. An unnamed node in memory belongs to one client only.
 import assert from "node:assert/strict";
 import { Redlock } from "redlock-native";
-import { assertRefused, eventually, uniqueName, serverForSuite } from "./helper.mjs";
+import { assertRefused, eventually, serverForSuite, uniqueName } from "./helper.mjs";
 import { describe, test } from "./testing.mjs";
 
 const shared = serverForSuite();

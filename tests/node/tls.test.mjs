@@ -9,7 +9,7 @@ import { promisify } from "node:util";
 import Redis from "ioredis";
 import { createClient } from "redis";
 import { configure, Redlock, withLock } from "redlock-native";
-import { eventually, freePort, uniqueName, Server } from "./helper.mjs";
+import { eventually, freePort, Server, uniqueName } from "./helper.mjs";
 import { after, before, describe, test } from "./testing.mjs";
 
 const run = promisify(execFile);
@@ -147,7 +147,9 @@ describe("rediss://", () => {
   test("tlsVerify: false accepts any certificate and warns once", async () => {
     // A separate server for the warnings, which no other client of this test trusts.
     const strangers = new Redlock(strict.tlsUrl, { tlsCa: file("other-ca.crt"), tlsVerify: true });
-    await assert.rejects(strangers.lock(uniqueName(), { wait: 0 }).acquire(), { kind: "unavailable" });
+    await assert.rejects(strangers.lock(uniqueName(), { wait: 0 }).acquire(), {
+      kind: "unavailable",
+    });
     const own = { tlsCert: file("client.crt"), tlsKey: file("client.key") };
     const client = new Redlock(strict.tlsUrl, { tlsVerify: false, ...own });
     for (let times = 0; times < 3; times += 1) {

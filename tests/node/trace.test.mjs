@@ -13,7 +13,7 @@ import {
   SimpleSpanProcessor,
 } from "@opentelemetry/sdk-trace-base";
 import { Redlock } from "redlock-native";
-import { assertRefused, eventually, uniqueName, program, Server } from "./helper.mjs";
+import { assertRefused, eventually, program, Server, uniqueName } from "./helper.mjs";
 import { pageBlocks } from "./page-blocks.mjs";
 import { describe, slow, test } from "./testing.mjs";
 

@@ -6,12 +6,12 @@ import { LockError, lock, Redlock } from "redlock-native";
 import {
   camel,
   eventually,
-  uniqueName,
   refusal,
   serverForSuite,
   silentNodes,
   silentNodesForSuite,
   table,
+  uniqueName,
 } from "./helper.mjs";
 import { describe, test } from "./testing.mjs";
 

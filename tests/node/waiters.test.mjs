@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { Redlock } from "redlock-native";
-import { uniqueName, serverForSuite, waiting } from "./helper.mjs";
+import { serverForSuite, uniqueName, waiting } from "./helper.mjs";
 import { describe, slow, test } from "./testing.mjs";
 
 const CROWD = 50;
@@ -62,7 +62,8 @@ async function crowd(redlock, all, choices) {
 
 for (const kind of ["memory", "redis"]) {
   describe(kind, () => {
-    const client = () => new Redlock(kind === "memory" ? `memory://${uniqueName()}` : shared.server.url);
+    const client = () =>
+      new Redlock(kind === "memory" ? `memory://${uniqueName()}` : shared.server.url);
 
     test("aborted waiters leave the order of the others unchanged", async () => {
       const name = uniqueName();

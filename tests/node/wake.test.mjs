@@ -6,7 +6,7 @@ import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { Redlock } from "redlock-native";
-import { eventually, uniqueName, Server, serverForSuite, unlessLeast, waiting } from "./helper.mjs";
+import { eventually, Server, serverForSuite, uniqueName, unlessLeast, waiting } from "./helper.mjs";
 import { slow, test } from "./testing.mjs";
 
 const shared = serverForSuite();

@@ -5,7 +5,7 @@ import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { onWarning, Redlock } from "redlock-native";
-import { eventually, uniqueName, refusal, Server } from "./helper.mjs";
+import { eventually, refusal, Server, uniqueName } from "./helper.mjs";
 import { after, before, describe, test } from "./testing.mjs";
 
 const run = promisify(execFile);

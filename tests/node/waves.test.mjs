@@ -5,7 +5,7 @@ import { Agent, createServer, request } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redlock } from "redlock-native";
 import { jobHandler } from "../../examples/server/express/job.mjs";
-import { uniqueName, serverForSuite } from "./helper.mjs";
+import { serverForSuite, uniqueName } from "./helper.mjs";
 import { after, slow } from "./testing.mjs";
 
 const shared = serverForSuite();

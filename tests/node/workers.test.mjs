@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Worker } from "node:worker_threads";
 import { Redlock } from "redlock-native";
-import { eventually, uniqueName, program, serverForSuite } from "./helper.mjs";
+import { eventually, program, serverForSuite, uniqueName } from "./helper.mjs";
 import { describe, slow, test } from "./testing.mjs";
 
 const shared = serverForSuite();

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redlock } from "redlock-native";
-import { eventually, uniqueName, refusal } from "../helper.mjs";
+import { eventually, refusal, uniqueName } from "../helper.mjs";
 import { ioredis, nodeRedis, over, serversForSuite } from "./clients.mjs";
 import { byCallback, failed, replaying } from "./replay.mjs";
 

@@ -1,7 +1,7 @@
 // node-redlock 5.0.0-beta.2, single.test.ts and multi.test.ts: 11 cases, each over servers and over clusters.
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
-import { freePort, uniqueName, refusal } from "../helper.mjs";
+import { freePort, refusal, uniqueName } from "../helper.mjs";
 import { cluster, ioredis, over, serversForSuite } from "./clients.mjs";
 import { failed, replaying } from "./replay.mjs";
 

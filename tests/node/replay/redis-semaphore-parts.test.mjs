@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import * as redlock from "redlock-native";
-import { eventually, uniqueName, refusal } from "../helper.mjs";
+import { eventually, refusal, uniqueName } from "../helper.mjs";
 import { ioredis, over, serversForSuite } from "./clients.mjs";
 import { failed, replaying } from "./replay.mjs";
 

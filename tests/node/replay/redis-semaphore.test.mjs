@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import { onWarning, Redlock } from "redlock-native";
-import { eventually, uniqueName, refusal } from "../helper.mjs";
+import { eventually, refusal, uniqueName } from "../helper.mjs";
 import { ioredis, over, serversForSuite } from "./clients.mjs";
 import { failed, replaying } from "./replay.mjs";
 
@@ -284,7 +284,10 @@ replay(
     await eventually(() => assert.deepEqual(told, ["lost"]));
     // On the third server it expires when its TTL ends.
     await eventually(async () => assert.equal(await servers.all[2].cli("GET", lock.key), ""));
-    assert.equal((await failed(client.lock(uniqueName(), { wait: 300 }).acquire())).kind, "unavailable");
+    assert.equal(
+      (await failed(client.lock(uniqueName(), { wait: 300 }).acquire())).kind,
+      "unavailable",
+    );
     for (const server of servers.all.slice(0, 2)) await server.begin();
   },
 );

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import { LockLost, LockTimeout, QuorumUnavailable, Redlock } from "redlock-native";
-import { eventually, uniqueName, refusal, Server } from "../helper.mjs";
+import { eventually, refusal, Server, uniqueName } from "../helper.mjs";
 import { after } from "../testing.mjs";
 import { ioredis, nodeRedis, over, serversForSuite } from "./clients.mjs";
 import { failed, replaying } from "./replay.mjs";
