@@ -136,11 +136,11 @@ impl Redlock {
 
     /// Deletes the keys of these names on every node, regardless of their owner. Returns true if there was one.
     ///
-    /// A running holder is notified of the loss.
+    /// A running holder is notified of the loss. A silent node delays the call by `node_timeout`.
     ///
     /// # Errors
     ///
-    /// `Unavailable` if no quorum replied.
+    /// `Unavailable` if no quorum replied, or if the key has a value that is not a token. It is then no lock, and stays.
     ///
     /// # Examples
     ///
