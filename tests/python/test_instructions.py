@@ -19,8 +19,8 @@ if sys.platform != "linux":
 
 PROGRAM = Path(__file__).parent / "programs" / "pairs.py"
 FEW, MANY = 640, 1920
-#: 23,300 and 28,600 of the native module, 34,400 and 64,300 with Python, on an idle machine. A busy one needs some
-#: hundred more, and compilers differ by more.
+#: 22,800 and 28,900 of the native module, 33,200 and 66,600 with Python. A busy machine needs some hundred more, and
+#: compilers differ by more.
 MAX_NATIVE = {"one": 26_000, "many": 31_500}
 MAX_ALL = {"one": 38_000, "many": 71_000}
 #: Without link-time optimisation, as developers may build, the count is half as much again.
