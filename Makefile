@@ -163,7 +163,7 @@ stubs:
 
 .PHONY: bench
 BENCH ?=
-bench: build-release ##! compare with ten other libraries and write docs/benchmarks.md and bench/results.md (20 minutes; BENCH=--quick: 3 minutes, writes nothing)
+bench: build-release ##! compare with ten other libraries and write docs/benchmarks.md and bench/results.md (40 minutes; BENCH=--quick: 3 minutes, writes nothing)
 	@bench/run $(BENCH)
 
 .PHONY: bench-waiting
