@@ -168,12 +168,12 @@ bench: build-release ##! compare with ten other libraries and write docs/benchma
 
 .PHONY: bench-waiting
 bench-waiting: ## measure waiting, failing nodes and held leases (bench/measurements.md)
-	cargo build --quiet --release -p redlock-tests --example waits
+	cargo build --quiet --release -p redlock-bench --bin waits
 	@python3 bench/waits.py
 
 .PHONY: bench-routes
 bench-routes: build-release ## measure what Sentinel and Cluster add to an acquire and release (bench/measurements.md)
-	cargo build --quiet --release -p redlock-tests --example waits
+	cargo build --quiet --release -p redlock-bench --bin waits
 	@python3 bench/routes.py
 
 .PHONY: soak-fencing

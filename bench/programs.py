@@ -18,7 +18,7 @@ ROOT = HERE.parent
 CLIENTS = HERE / "clients"
 #: The benchmark's own interpreter, with the other libraries installed.
 PYTHON = str(HERE / ".venv" / "bin" / "python")
-RUST = str(ROOT / "target" / "release" / "examples" / "callers")
+RUST = str(ROOT / "target" / "release" / "callers")
 BLOCKING, TASKS = str(CLIENTS / "blocking.py"), str(CLIENTS / "tasks.py")
 NODE = ("node", str(CLIENTS / "callers.mjs"))
 RSLOCK = str(HERE / "out" / "rslock" / "release" / "rslock-callers")

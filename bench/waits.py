@@ -16,7 +16,7 @@ from pathlib import Path
 from servers import Server
 
 ROOT = Path(__file__).resolve().parent.parent
-TOOL = ROOT / "target" / "release" / "examples" / "waits"
+TOOL = ROOT / "target" / "release" / "waits"
 
 
 def tool(*arguments: str | int) -> subprocess.Popen[str]:

@@ -7,11 +7,14 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use redlock::testing::{Clock, SystemClock};
 use redlock::{Error, Redlock};
 
-fn stamp() -> u128 {
-    SystemClock.now().as_nanos()
+/// Nanoseconds of the clock that all processes of this machine share.
+fn stamp() -> i64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel fills the given struct.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    now.tv_sec * 1_000_000_000 + now.tv_nsec
 }
 
 fn client(urls: &str) -> Result<Redlock, Error> {
@@ -59,7 +62,7 @@ fn floor(url: &str, rounds: u64) {
         }
     });
     let release = "EVAL \"redis.call('del',KEYS[1]) redis.call('lpush',KEYS[2],'x')\" 2 bench-key bench-floor\r\n";
-    let mut took: Vec<u128> = (0..rounds)
+    let mut took: Vec<i64> = (0..rounds)
         .map(|_| {
             std::thread::sleep(Duration::from_millis(5));
             let begin = stamp();
