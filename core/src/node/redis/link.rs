@@ -178,11 +178,6 @@ impl Link {
         self.open.load(Ordering::Relaxed) && self.replaced_fault(slot, asked).is_none()
     }
 
-    /// Returns when the server takes first votes.
-    pub(super) fn votes_from(&self) -> VotesFrom {
-        self.state().votes_from
-    }
-
     /// Guards slots that moved from another server.
     pub(super) fn guard_slots(
         &self,
@@ -201,17 +196,12 @@ impl Link {
         *known = (*known).max(from);
     }
 
-    /// Sets when the server takes first votes.
-    pub(super) fn set_votes_from(&self, votes_from: VotesFrom) {
-        self.state().votes_from = votes_from;
-    }
-
     /// Records a new connection.
     pub(super) fn opened(&self, pushes: bool, votes_from: VotesFrom) {
         self.opened.fetch_add(1, Ordering::Relaxed);
         self.open.store(true, Ordering::Relaxed);
         self.pushes.store(pushes, Ordering::Relaxed);
-        self.set_votes_from(votes_from);
+        self.state().votes_from = votes_from;
     }
 
     /// Records the end of the connection. Its deletes without a reply are now pending.

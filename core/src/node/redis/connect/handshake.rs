@@ -117,11 +117,14 @@ async fn greet(
     let clustered = is_clustered(&found.about, endpoint)?;
     found.lacking.into_iter().next().map_or(Ok(()), Err)?;
     let (about, id, pushes) = (found.about, found.id, found.pushes);
-    let own = |name| field(&about, name).map(str::to_owned);
+    let (own, votes_in) = (|name| field(&about, name).map(str::to_owned), votes_in(&about, guard));
+    // The server's clock may be corrected later, or its user may receive the right.
+    without.uptime = votes_in.is_none() && !guard.is_zero();
+    without.doubtful |= without.uptime;
     Ok(Greeting {
         connection,
         pushes,
-        votes_in: votes_in(&about, guard),
+        votes_in,
         run_id: own("run_id"),
         clustered,
         eviction: own("maxmemory_policy"),
@@ -238,7 +241,7 @@ fn is_clustered(about: &str, endpoint: &Endpoint) -> Result<Option<bool>, Fault>
 
 /// Returns how long the node must wait before it may vote. Uptimes are reported in whole seconds, rounded down. Returns
 /// `None` if the uptime cannot be read, as on a server whose clock went back before its start.
-pub(crate) fn votes_in(about: &str, guard: Duration) -> Option<Duration> {
+fn votes_in(about: &str, guard: Duration) -> Option<Duration> {
     let uptime = Duration::from_secs(field(about, "uptime_in_seconds")?.parse().ok()?);
     // The second that rounding may have removed.
     Some((guard_time(guard) + Duration::from_secs(1)).saturating_sub(uptime))

@@ -25,6 +25,8 @@ pub(crate) struct Without {
     pub(crate) tracking: bool,
     /// `SCRIPT LOAD` and `EVALSHA`. Scripts are sent in full.
     pub(crate) digests: bool,
+    /// The uptime in `INFO`, which a restart guard needs. Without it the server takes no first vote.
+    pub(crate) uptime: bool,
     /// Whether the server may support one of them after all, because it did not report an unknown command.
     pub(crate) doubtful: bool,
 }
@@ -32,10 +34,8 @@ pub(crate) struct Without {
 impl Without {
     /// Whether a feature is used that `other` does not use.
     pub(crate) fn improves(self, other: Self) -> bool {
-        (other.hello && !self.hello)
-            || (other.extras && !self.extras)
-            || (other.tracking && !self.tracking)
-            || (other.digests && !self.digests)
+        let all = |of: Self| [of.hello, of.extras, of.tracking, of.digests, of.uptime];
+        all(self).into_iter().zip(all(other)).any(|(missing, before)| before && !missing)
     }
 
     /// Returns the missing commands and the consequences, or `None` if nothing is missing.

@@ -1,8 +1,8 @@
 //! Checks on a second connection whether the server supports more than the open connection uses.
 //!
 //! Servers and proxies that close a connection during its handshake may do so for any reason. The client then omits the
-//! commands that it had sent. Without this check, it could not vote or receive notifications for as long as the
-//! connection lives.
+//! commands that it had sent. A server's uptime may be unreadable for a while. Without this check, the node could not
+//! vote or receive notifications for as long as the connection lives.
 
 use std::future::pending;
 use std::time::Duration;
