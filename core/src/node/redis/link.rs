@@ -80,7 +80,12 @@ impl State {
 impl Link {
     /// Whether commands can be sent immediately: there is a connection that was not idle for long.
     pub(super) fn is_ready(&self, now: impl FnOnce() -> Instant) -> bool {
-        self.open.load(Ordering::Relaxed) && !self.is_idle(now())
+        self.is_open() && !self.is_idle(now())
+    }
+
+    /// Whether there is a connection.
+    pub(super) fn is_open(&self) -> bool {
+        self.open.load(Ordering::Relaxed)
     }
 
     /// Whether nothing was sent for long. A NAT or a load balancer on the way may have dropped the connection.
@@ -175,7 +180,7 @@ impl Link {
 
     /// Whether a vote that was sent at `asked` still counts. See [`crate::node::Node::still_counts`].
     pub(super) fn still_counts(&self, slot: impl FnOnce() -> Option<u16>, asked: Instant) -> bool {
-        self.open.load(Ordering::Relaxed) && self.replaced_fault(slot, asked).is_none()
+        self.is_open() && self.replaced_fault(slot, asked).is_none()
     }
 
     /// Guards slots that moved from another server.

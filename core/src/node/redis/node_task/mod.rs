@@ -183,7 +183,6 @@ impl NodeTask {
         context.link.outage.replied(&context.target.url, || context.clock.now());
         connected(context, self.outage.take());
         self.notices.connected(context, greeting);
-        context.target.send(ConnectionEvent::Opened);
         // Recorded before the session starts, so that the next connection can close this one however it ends.
         self.reconnect.previous_connections.add(greeting);
         // Changes without a connection were not reported.
