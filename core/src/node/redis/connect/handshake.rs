@@ -28,8 +28,6 @@ pub(crate) struct Greeting {
     pub(crate) votes_in: Option<Duration>,
     /// The run ID of the server, if it reports one.
     pub(crate) run_id: Option<String>,
-    /// Whether the server belongs to a cluster, if it reports that.
-    pub(crate) clustered: Option<bool>,
     /// The eviction policy of the server, if it reports that.
     pub(crate) eviction: Option<String>,
     /// The ID of this connection at the server, if it reports one. The next connection uses it to close this one.
@@ -45,17 +43,6 @@ pub(crate) struct Greeting {
 /// The error for an attempt that exceeded its time limit.
 pub(crate) fn too_long(within: Duration) -> Fault {
     Fault::new(format!("no connection within {}", seconds(within)))
-}
-
-/// Connects and performs the handshake. With `primary`, a replica is an error.
-pub(crate) async fn open(
-    endpoint: &Endpoint,
-    primary: bool,
-    guard: Duration,
-    needs: &Needs,
-) -> Result<Greeting, Fault> {
-    let greeted = greet(endpoint, primary, guard, needs).await;
-    greeted.map_err(|fault| endpoint.redact_fault(fault))
 }
 
 /// Connects and sends the requests of the handshake. If the server closes the connection twice, only the requests that
@@ -90,10 +77,11 @@ async fn ask_all(
     }
 }
 
-/// Does the same as [`open`], with the server's unredacted text in errors.
-async fn greet(
+/// Connects and performs the handshake. With `primary`, a replica is an error. The server's text in errors is not
+/// redacted yet.
+pub(super) async fn greet(
     endpoint: &Endpoint,
-    primary: bool,
+    (primary, clustered): (bool, bool),
     guard: Duration,
     needs: &Needs,
 ) -> Result<Greeting, Fault> {
@@ -113,8 +101,8 @@ async fn greet(
         without.digests = true;
     }
     without.tracking = !found.pushes;
-    // Checked before missing features, because a Sentinel is not a data server at all.
-    let clustered = is_clustered(&found.about, endpoint)?;
+    // Checked before missing features, because a server of another kind may lack them.
+    check_mode(&found.about, endpoint, clustered)?;
     found.lacking.into_iter().next().map_or(Ok(()), Err)?;
     let (about, id, pushes) = (found.about, found.id, found.pushes);
     let (own, votes_in) = (|name| field(&about, name).map(str::to_owned), votes_in(&about, guard));
@@ -126,7 +114,6 @@ async fn greet(
         pushes,
         votes_in,
         run_id: own("run_id"),
-        clustered,
         eviction: own("maxmemory_policy"),
         id,
         login: endpoint.provider.clone().zip(granted),
@@ -224,19 +211,24 @@ fn no_database(db: i64, error: &ServerError) -> Fault {
     Fault::new(text).saying(&said, hint).refused()
 }
 
-/// Returns whether the server belongs to a cluster, if it reports that. A Sentinel is an error, because this URL is for
-/// data servers.
-fn is_clustered(about: &str, endpoint: &Endpoint) -> Result<Option<bool>, Fault> {
+/// Returns an error if the server is of another kind than the URL says. A server that does not report its mode is
+/// accepted. If it belongs to a cluster, its replies contain redirects.
+fn check_mode(about: &str, endpoint: &Endpoint, clustered: bool) -> Result<(), Fault> {
     // Valkey uses another name for this field.
-    match field(about, "redis_mode").or_else(|| field(about, "server_mode")) {
-        Some("sentinel") => {
-            let scheme = if endpoint.is_tls() { "rediss" } else { "redis" };
-            Err(Fault::invalid(format!(
-                "it is a Redis Sentinel, which stores no locks. Use {scheme}+sentinel://host:port/service"
-            )))
+    let mode = field(about, "redis_mode").or_else(|| field(about, "server_mode"));
+    let (what, url) = match (mode, clustered) {
+        (Some("sentinel"), _) => {
+            ("a Redis Sentinel, which stores no locks", "+sentinel://host:port/service")
         }
-        mode => Ok(mode.map(|mode| mode == "cluster")),
-    }
+        (Some("cluster"), false) => {
+            // It would refuse the other keys, now or after a migration.
+            ("a server of a Redis Cluster and has only some of the keys", "+cluster://host:port")
+        }
+        (None, _) | (Some("cluster"), true) | (Some(_), false) => return Ok(()),
+        (Some(_), true) => ("a standalone server and not part of a Redis Cluster", "://host:port"),
+    };
+    let scheme = if endpoint.is_tls() { "rediss" } else { "redis" };
+    Err(Fault::invalid(format!("it is {what}. Use {scheme}{url}")))
 }
 
 /// Returns how long the node must wait before it may vote. Uptimes are reported in whole seconds, rounded down. Returns

@@ -84,7 +84,9 @@ impl Needs {
             ));
         }
         // The server is unsuitable only if it knows none of the commands. It may also be loading, or refuse this user.
-        let other = answers.iter().find(|(_, answer)| !is_unknown_command(answer));
+        let unknown =
+            |answer: &Value| matches!(answer, Value::ServerError(error) if is_unknown(error));
+        let other = answers.iter().find(|(_, answer)| !unknown(answer));
         Err(other.map_or_else(
             || {
                 Fault::unsupported(
@@ -159,11 +161,6 @@ fn is_known(name: &str, answer: &Value) -> bool {
         },
         _ => false,
     }
-}
-
-/// Whether the reply means that the server, or a proxy before it, does not know the command.
-fn is_unknown_command(answer: &Value) -> bool {
-    matches!(answer, Value::ServerError(error) if is_unknown(error))
 }
 
 /// Returns an error if the command is denied or unknown. A denied key does not matter, because the keys of locks may be
