@@ -20,7 +20,6 @@ use super::discovery::Found;
 use super::map::Member;
 use super::redirects::{ConnectionEvent, Redirect, ServerAddress, redirect_pause};
 use super::state::{State, slot_of};
-use crate::clock::Clock;
 use crate::node::redis::protocol::InFlight;
 use crate::node::{Fault, Node};
 use crate::telemetry::log;
@@ -108,7 +107,18 @@ impl Task {
     /// Called when the client is gone. Waits for the replies of the servers, especially to deletes.
     fn shut_down(&mut self) {
         let (members, clock) = (self.state.members(), Arc::clone(&self.state.clock));
-        self.shutdown.push(Box::pin(shut_down(members, clock)));
+        self.shutdown.push(Box::pin(async move {
+            let (replies, pause) = SHUTDOWN_REPLIES;
+            let all = members.iter().map(|member| member.node.drained());
+            let _ = timeout(replies, join_all(all)).await;
+            // Commands that were redirected by then count at their new server.
+            let now = clock.now();
+            let over = !members.iter().any(|member| member.node.link.may_leave_keys(now));
+            if !over {
+                sleep(pause).await;
+            }
+            over
+        }));
     }
 
     /// Passes the command to the owner of its slot. Without an owner, it `waits` until a discovery ends, or fails. A
@@ -196,17 +206,4 @@ impl Task {
         let problem = known && (self.failed.is_some() || self.state.is_unsettled());
         self.state.discovery.settle(problem);
     }
-}
-
-/// After the client is gone, returns whether no command is under way to the members and no delete is pending.
-async fn shut_down(members: Vec<Arc<Member>>, clock: Arc<dyn Clock>) -> bool {
-    let (replies, pause) = SHUTDOWN_REPLIES;
-    let _ = timeout(replies, join_all(members.iter().map(|member| member.node.drained()))).await;
-    // Commands that were redirected by then count at their new server.
-    let now = clock.now();
-    let over = !members.iter().any(|member| member.node.link.may_leave_keys(now));
-    if !over {
-        sleep(pause).await;
-    }
-    over
 }

@@ -97,7 +97,8 @@ pub(super) async fn greet(
     without.digests = without.extras;
     if let (Some(fault), true) = (found.no_digests.take(), found.lacking.is_empty()) {
         let answer = connection.ask(&[needs.eval()]).await?.remove(0);
-        found.lacking.extend(needs.lack_eval(&answer, fault));
+        let unsupported = || is_unsupported(&answer).then_some(fault);
+        found.lacking.extend(needs.lack("EVAL", &answer).or_else(unsupported));
         without.digests = true;
     }
     without.tracking = !found.pushes;
