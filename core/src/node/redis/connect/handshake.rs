@@ -22,8 +22,6 @@ use crate::node::redis::url::Endpoint;
 pub(crate) struct Greeting {
     /// The open connection, with any bytes that were read after the handshake.
     pub(crate) connection: BatchConnection,
-    /// Whether the server pushes changed keys.
-    pub(crate) pushes: bool,
     /// How long the server must not take first votes. `None` if its age cannot be read.
     pub(crate) votes_in: Option<Duration>,
     /// The run ID of the server, if it reports one.
@@ -60,12 +58,13 @@ async fn ask_all(
             // Sent first, because the other replies of a replica do not matter.
             steps.insert(0, (Step::Role, cmd("ROLE")));
         }
-        let commands: Vec<Cmd> = steps.iter().map(|(_, command)| command.clone()).collect();
+        let (steps, commands): (Vec<_>, Vec<_>) = steps.into_iter().unzip();
         match connection.ask(&commands).await {
             Ok(answers) => {
-                let answers = steps.into_iter().map(|(step, _)| step).zip(answers).collect();
+                // Until a reply says otherwise, there is no tracking.
+                let without = Without { tracking: true, digests: without.extras, ..without };
                 let found = Findings { id: hello.flatten(), without, ..Findings::default() };
-                return Ok((connection, found, answers));
+                return Ok((connection, found, steps.into_iter().zip(answers).collect()));
             }
             Err(_) if connection.hung_up && !without.extras => {
                 without.extras = hung_up;
@@ -93,30 +92,26 @@ pub(super) async fn greet(
     for (step, answer) in answers {
         found.note(endpoint, needs, step, answer)?;
     }
-    let mut without = found.without;
-    without.digests = without.extras;
     if let (Some(fault), true) = (found.no_digests.take(), found.lacking.is_empty()) {
         let answer = connection.ask(&[needs.eval()]).await?.remove(0);
         let unsupported = || is_unsupported(&answer).then_some(fault);
         found.lacking.extend(needs.lack("EVAL", &answer).or_else(unsupported));
-        without.digests = true;
+        found.without.digests = true;
     }
-    without.tracking = !found.pushes;
     // Checked before missing features, because a server of another kind may lack them.
     check_mode(&found.about, endpoint, clustered)?;
     found.lacking.into_iter().next().map_or(Ok(()), Err)?;
-    let (about, id, pushes) = (found.about, found.id, found.pushes);
+    let (about, mut without) = (found.about, found.without);
     let (own, votes_in) = (|name| field(&about, name).map(str::to_owned), votes_in(&about, guard));
     // The server's clock may be corrected later, or its user may receive the right.
     without.uptime = votes_in.is_none() && !guard.is_zero();
     without.doubtful |= without.uptime;
     Ok(Greeting {
         connection,
-        pushes,
         votes_in,
         run_id: own("run_id"),
         eviction: own("maxmemory_policy"),
-        id,
+        id: found.id,
         login: endpoint.provider.clone().zip(granted),
         deletes_by: needs.delete(&found.deletes, found.named)?,
         without,
@@ -127,7 +122,6 @@ pub(super) async fn greet(
 #[derive(Default)]
 struct Findings {
     without: Without,
-    pushes: bool,
     about: String,
     id: Option<i64>,
     deletes: Vec<(Delete, Value)>,
@@ -170,7 +164,7 @@ impl Findings {
                 self.lacking.extend(needs.lack("PING", &answer).filter(|_| !needs.scripts()));
             }
             // Without tracking locks still work, and waiters poll.
-            (Step::Tracking, answer) => self.pushes = answer == Value::Okay,
+            (Step::Tracking, answer) => self.without.tracking = answer != Value::Okay,
             (Step::About, answer) => self.about.push_str(&text(&answer)),
             (Step::Id, Value::Int(own)) => self.id = Some(own),
             _ => {}

@@ -176,7 +176,7 @@ impl NodeTask {
     /// Runs one session, from the handshake to its end.
     async fn serve(&mut self, opening: Opening, waiting: &mut Vec<InFlight>) -> End {
         let context = &mut self.context;
-        let (greeting, pushes) = (&opening.greeting, opening.greeting.pushes);
+        let (greeting, pushes) = (&opening.greeting, !opening.greeting.without.tracking);
         let votes_from = context.votes_from(greeting, &opening.found);
         context.link.set_used(context.clock.now());
         context.link.opened(pushes, votes_from);

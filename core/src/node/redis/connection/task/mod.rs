@@ -80,7 +80,7 @@ impl<'a> ConnectionTask<'a> {
         let pushes = Arc::new(PushHandler::new(Arc::clone(&context.watch), now));
         let handler = (Arc::clone(&pushes), Arc::clone(&context.clock));
         let open = || Notifications::open(endpoint, greeting.run_id, handler, pause);
-        let notifications = greeting.pushes.then(open);
+        let notifications = (!greeting.without.tracking).then(open);
         let Some(backlog) = context.backlog.take() else { return Err(Fault::new(PANICKED)) };
         let encoder = Encoder::new(
             &context.target,
