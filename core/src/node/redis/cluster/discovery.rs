@@ -29,10 +29,10 @@ const MORE_REPLIES_WAIT: (Duration, Duration) =
     (Duration::from_millis(100), Duration::from_secs(1));
 /// The minimum time between two discoveries.
 const MIN_INTERVAL: Duration = Duration::from_millis(20);
-/// The longest pause between discoveries while a server is gone, at first and after [`SHORT_PAUSE_PERIOD`].
+/// The longest pause between discoveries while a problem exists, at first and after [`FAILOVER`].
 const MAX_PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
-/// How long the shorter limit applies. Longer than a failover takes.
-const SHORT_PAUSE_PERIOD: Duration = Duration::from_secs(30);
+/// Longer than a failover takes. Until then, another server may take over at any time.
+pub(super) const FAILOVER: Duration = Duration::from_secs(30);
 
 pub(super) type Found = Result<Topology, Fault>;
 
@@ -63,7 +63,7 @@ impl Discovery {
     fn pause(&self) -> Duration {
         let lasted = self.since.map_or(Duration::ZERO, |since| self.clock.now().since(since));
         let (soon, later) = MAX_PAUSE;
-        lasted.clamp(MIN_INTERVAL, if lasted < SHORT_PAUSE_PERIOD { soon } else { later })
+        lasted.clamp(MIN_INTERVAL, if lasted < FAILOVER { soon } else { later })
     }
 
     /// Schedules another discovery after the current pause.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
-use super::discovery::Discovery;
+use super::discovery::{Discovery, FAILOVER};
 use super::map::{Map, Member};
 use super::redirects::{ClusterSender, ServerAddress};
 use super::topology::Topology;
@@ -24,8 +24,6 @@ use crate::node::{Change, SLOTS, Watch, slot};
 
 /// How many servers a discovery queries. Their replies are compared.
 const ASKED: usize = 3;
-/// How long after a "cluster is down" reply another server may take over. This is longer than a failover takes.
-const FAILOVER: Duration = Duration::from_secs(30);
 /// How long a server without slots is kept, with its connection.
 const KEEP_IDLE: Duration = Duration::from_secs(600);
 
