@@ -80,7 +80,12 @@ impl State {
 impl Link {
     /// Whether commands can be sent immediately: there is a connection that was not idle for long.
     pub(super) fn is_ready(&self, now: impl FnOnce() -> Instant) -> bool {
-        self.open.load(Ordering::Relaxed) && !self.is_idle(now())
+        self.is_open() && !self.is_idle(now())
+    }
+
+    /// Whether there is a connection.
+    pub(super) fn is_open(&self) -> bool {
+        self.open.load(Ordering::Relaxed)
     }
 
     /// Whether nothing was sent for long. A NAT or a load balancer on the way may have dropped the connection.
@@ -175,12 +180,7 @@ impl Link {
 
     /// Whether a vote that was sent at `asked` still counts. See [`crate::node::Node::still_counts`].
     pub(super) fn still_counts(&self, slot: impl FnOnce() -> Option<u16>, asked: Instant) -> bool {
-        self.open.load(Ordering::Relaxed) && self.replaced_fault(slot, asked).is_none()
-    }
-
-    /// Returns when the server takes first votes.
-    pub(super) fn votes_from(&self) -> VotesFrom {
-        self.state().votes_from
+        self.is_open() && self.replaced_fault(slot, asked).is_none()
     }
 
     /// Guards slots that moved from another server.
@@ -201,17 +201,12 @@ impl Link {
         *known = (*known).max(from);
     }
 
-    /// Sets when the server takes first votes.
-    pub(super) fn set_votes_from(&self, votes_from: VotesFrom) {
-        self.state().votes_from = votes_from;
-    }
-
     /// Records a new connection.
     pub(super) fn opened(&self, pushes: bool, votes_from: VotesFrom) {
         self.opened.fetch_add(1, Ordering::Relaxed);
         self.open.store(true, Ordering::Relaxed);
         self.pushes.store(pushes, Ordering::Relaxed);
-        self.set_votes_from(votes_from);
+        self.state().votes_from = votes_from;
     }
 
     /// Records the end of the connection. Its deletes without a reply are now pending.

@@ -59,11 +59,12 @@ impl Cluster {
     /// Creates a cluster of the servers at these places. The first one has the slot.
     pub(super) fn new(places: impl Iterator<Item = usize>) -> Self {
         let member = |place: usize| {
-            let address = Some(ServerAddress::new("server", u16::try_from(place).unwrap()));
+            let address = ServerAddress::new("server", u16::try_from(place).unwrap());
             (place, Arc::new(Member { address, node: place }))
         };
         let members: BTreeMap<_, _> = places.map(member).collect();
-        let map = Map::new(Arc::new(Member { address: None, node: usize::MAX }));
+        let map =
+            Map::new(Arc::new(Member { address: ServerAddress::unknown(), node: usize::MAX }));
         let first = members.values().next().map(|member| (SLOT, Arc::clone(member)));
         let (map, _) = map.moved(first.into_iter()).unwrap();
         let (pending_deletes, messages) = (Vec::new(), BTreeMap::new());

@@ -14,7 +14,6 @@ use redis::cmd;
 use tokio::time::timeout;
 
 use super::map::Member;
-use super::redirects::ServerAddress;
 use super::topology::{Topology, View, compare, view};
 use crate::clock::{Clock, Instant, NEVER, jittered};
 use crate::node::Fault;
@@ -30,10 +29,10 @@ const MORE_REPLIES_WAIT: (Duration, Duration) =
     (Duration::from_millis(100), Duration::from_secs(1));
 /// The minimum time between two discoveries.
 const MIN_INTERVAL: Duration = Duration::from_millis(20);
-/// The longest pause between discoveries while a server is gone, at first and after [`SHORT_PAUSE_PERIOD`].
+/// The longest pause between discoveries while a problem exists, at first and after [`FAILOVER`].
 const MAX_PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
-/// How long the shorter limit applies. Longer than a failover takes.
-const SHORT_PAUSE_PERIOD: Duration = Duration::from_secs(30);
+/// Longer than a failover takes. Until then, another server may take over at any time.
+pub(super) const FAILOVER: Duration = Duration::from_secs(30);
 
 pub(super) type Found = Result<Topology, Fault>;
 
@@ -43,21 +42,16 @@ pub(super) struct Discovery {
     running: Option<BoxFuture<'static, Found>>,
     /// When the last discovery began.
     begun: Option<Instant>,
-    /// When the next discovery begins.
+    /// When the next discovery begins. It may be wanted while another one is under way.
     due: Option<Instant>,
-    /// The pause before the next discovery. It doubles after each failed discovery.
-    pause: Duration,
     /// Since when a problem exists.
     since: Option<Instant>,
-    /// Whether another discovery was wanted since the one under way began.
-    outdated: bool,
 }
 
 impl Discovery {
     /// Creates a schedule without a discovery.
     pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
-        let (running, begun, due, since) = (None, None, None, None);
-        Self { clock, running, begun, due, since, pause: Duration::ZERO, outdated: false }
+        Self { clock, running: None, begun: None, due: None, since: None }
     }
 
     /// Whether a discovery is under way.
@@ -65,41 +59,37 @@ impl Discovery {
         self.running.is_some()
     }
 
-    /// Schedules another discovery soon. While a problem exists, it begins after the current pause.
+    /// Returns the pause between two discoveries. While a problem exists, it is as long as the problem has lasted.
+    fn pause(&self) -> Duration {
+        let lasted = self.since.map_or(Duration::ZERO, |since| self.clock.now().since(since));
+        let (soon, later) = MAX_PAUSE;
+        lasted.clamp(MIN_INTERVAL, if lasted < FAILOVER { soon } else { later })
+    }
+
+    /// Schedules another discovery after the current pause.
     pub(super) fn want(&mut self) {
-        self.outdated = true;
-        if self.running.is_none() && self.due.is_none() {
-            let (now, pause) = (self.clock.now(), self.pause.max(MIN_INTERVAL));
-            self.due = Some(self.begun.map_or(now, |begun| (begun + pause).max(now)));
-        }
+        let (now, pause) = (self.clock.now(), self.pause());
+        self.due.get_or_insert(self.begun.map_or(now, |begun| (begun + pause).max(now)));
     }
 
     /// Schedules a discovery without the pause, because something new happened.
     pub(super) fn want_now(&mut self) {
-        self.rest();
-        self.due = None;
+        (self.due, self.since) = (None, None);
         self.want();
     }
 
-    /// Schedules the next discovery while a problem exists, after a growing pause.
-    pub(super) fn again(&mut self) {
-        let since = *self.since.get_or_insert(self.clock.now());
-        let (soon, later) = MAX_PAUSE;
-        let longest = if self.clock.now().since(since) < SHORT_PAUSE_PERIOD { soon } else { later };
-        self.pause = (self.pause * 2).clamp(MIN_INTERVAL, longest);
-        if self.due.is_none() {
-            self.due = Some(self.clock.now() + jittered(self.pause));
+    /// Schedules the next discovery if a problem exists.
+    pub(super) fn settle(&mut self, problem: bool) {
+        let now = self.clock.now();
+        self.since = problem.then(|| self.since.unwrap_or(now));
+        if problem {
+            self.due.get_or_insert(now + jittered(self.pause()));
         }
-    }
-
-    /// Resets the pause, because no problem exists.
-    pub(super) fn rest(&mut self) {
-        (self.pause, self.since) = (Duration::ZERO, None);
     }
 
     /// Starts a discovery of these servers. `known` means that the map already has servers.
     pub(super) fn begin(&mut self, members: Vec<Arc<Member>>, known: bool) {
-        (self.due, self.outdated, self.begun) = (None, false, Some(self.clock.now()));
+        (self.due, self.begun) = (None, Some(self.clock.now()));
         self.running = Some(Box::pin(query_members(members, known, Arc::clone(&self.clock))));
     }
 
@@ -108,9 +98,6 @@ impl Discovery {
         if let Some(running) = &mut self.running {
             let found = running.await;
             self.running = None;
-            if self.outdated {
-                self.want();
-            }
             return Some(found);
         }
         match self.due {
@@ -154,24 +141,21 @@ async fn query_members(members: Vec<Arc<Member>>, known: bool, clock: Arc<dyn Cl
 
 /// Returns the slots that one server reports, or an error if it takes too long.
 async fn query_member(member: Arc<Member>) -> Result<View, Fault> {
-    // The placeholder has no address.
-    let nowhere = ServerAddress::new("", 0);
-    let address = member.address.as_ref().unwrap_or(&nowhere);
     let ask = |what| send(&member.node.queue, plain(cmd("CLUSTER").arg(what), Purpose::Plain));
     // Sent together, so that they share a round trip.
     let (slots, nodes) = (ask("SLOTS"), ask("NODES"));
     let replies = async { Ok((slots.await?, nodes.await?)) };
     let within = member.node.route.connect_timeout() + REPLY_TIMEOUT;
     let reply = match timeout(within, replies).await {
-        Ok(replies) => replies.and_then(|(slots, nodes)| view(&slots, &nodes, address)),
+        Ok(replies) => replies.and_then(|(slots, nodes)| view(&slots, &nodes, &member.address)),
         Err(_) => Err(Fault::new("it did not report the owners of the slots in time")),
     };
     match reply {
         // A cluster without known slots cannot be used.
         Ok(found) if found.ranges.is_empty() => {
-            Err(Fault::new("it reports no server with slots").of(&address.to_string()))
+            Err(Fault::new("it reports no server with slots").of(&member.address.to_string()))
         }
         Ok(found) => Ok(found),
-        Err(fault) => Err(member.node.route.redact_fault(fault).of(&address.to_string())),
+        Err(fault) => Err(member.node.route.redact_fault(fault).of(&member.address.to_string())),
     }
 }

@@ -7,10 +7,9 @@ use super::redirects::ServerAddress;
 use crate::node::SLOTS;
 use crate::node::redis::RedisNode;
 
-/// One server of a cluster.
+/// One server of a cluster, or the placeholder, which gets the commands whose owner is not known.
 pub(crate) struct Member<N = RedisNode> {
-    /// `None` for the placeholder, which gets the commands whose owner is not known.
-    pub(crate) address: Option<ServerAddress>,
+    pub(crate) address: ServerAddress,
     /// Its connection.
     pub(crate) node: N,
 }
@@ -36,6 +35,11 @@ impl<N> Map<N> {
         self.owners.get(usize::from(slot)).unwrap_or(&self.unassigned)
     }
 
+    /// Returns the owner of the slot if it is known.
+    pub(crate) fn known_owner(&self, slot: u16) -> Option<&Arc<Member<N>>> {
+        Some(self.owner(slot)).filter(|owner| !Arc::ptr_eq(owner, &self.unassigned))
+    }
+
     /// Returns the placeholder, which gets the commands whose owner is not known.
     pub(crate) fn unassigned(&self) -> &Arc<Member<N>> {
         &self.unassigned
@@ -48,7 +52,7 @@ impl<N> Map<N> {
 
     /// Whether the server has slots.
     pub(crate) fn has(&self, address: &ServerAddress) -> bool {
-        self.servers.iter().any(|member| member.address.as_ref() == Some(address))
+        self.servers.iter().any(|member| member.address == *address)
     }
 
     /// Returns the next map with these owners, and the slots whose owner changed. Returns `None` if nothing changed.

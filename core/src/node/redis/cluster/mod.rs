@@ -55,7 +55,7 @@ impl ClusterNode {
     /// Starts the task of the cluster. It connects with the first command. `target` has the parameters of every
     /// connection, except for the address.
     pub(crate) fn new(
-        target: Target,
+        mut target: Target,
         runtime: Option<Arc<RuntimeDriver>>,
         clock: Arc<dyn Clock>,
         watch: Arc<Watch>,
@@ -64,15 +64,11 @@ impl ClusterNode {
         // The placeholder has no connection. The task of the cluster receives its commands.
         let ((to_unassigned, unassigned, _), (to, events)) = (queue(None), unbounded_channel());
         let node = RedisNode::leading_to(to_unassigned, &target, Arc::clone(&clock));
-        let map = Map::new(Arc::new(Member { address: None, node }));
+        let map = Map::new(Arc::new(Member { address: ServerAddress::unknown(), node }));
         let (map, rerouted) = (Arc::new(ArcSwap::from_pointee(map)), Arc::new(()));
-        let cluster = ClusterSender {
-            to,
-            from: ServerAddress::new("", 0),
-            rerouted: Arc::downgrade(&rerouted),
-        };
-        let time = Arc::clone(&clock);
-        let state = State::new(Arc::clone(&map), (target, cluster), runtime, time, watch);
+        let (from, weak) = (ServerAddress::unknown(), Arc::downgrade(&rerouted));
+        target.cluster = Some(ClusterSender { to, from, rerouted: weak });
+        let state = State::new(Arc::clone(&map), target, runtime, Arc::clone(&clock), watch);
         let (client, gone) = oneshot::channel();
         // The task outlives the node while deletes are pending.
         background::spawn(Task::new(unassigned, events, state).run(gone)).detach();

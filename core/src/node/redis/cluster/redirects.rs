@@ -29,6 +29,11 @@ impl ServerAddress {
         Self { host: host.to_lowercase().into(), port }
     }
 
+    /// Stands for a server that is not known.
+    pub(crate) fn unknown() -> Self {
+        Self::new("", 0)
+    }
+
     /// Uses the host of the replying server for a server that does not know its own host.
     pub(crate) fn or_host_of(&self, from: &Self) -> Self {
         let host = if self.host.is_empty() { &from.host } else { &self.host };
@@ -86,7 +91,6 @@ pub(crate) enum ConnectionEvent {
     Redirected(Option<InFlight>, Redirect),
     /// A pending delete and its redirects. It also becomes pending at the next owner of the key.
     DeletePending(Command, Redirects),
-    Opened,
     /// The connection ended, or could not be opened.
     Ended,
 }

@@ -8,13 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use futures_util::future::BoxFuture;
-use futures_util::stream::FuturesUnordered;
 
-use super::discovery::Discovery;
+use super::discovery::{Discovery, FAILOVER};
 use super::map::{Map, Member};
 use super::redirects::{ClusterSender, ServerAddress};
-use super::topology::{Range, Topology};
+use super::topology::Topology;
 use crate::clock::{Clock, Instant};
 use crate::drivers::RuntimeDriver;
 use crate::node::redis::connect::handshake::guard_time;
@@ -26,23 +24,24 @@ use crate::node::{Change, SLOTS, Watch, slot};
 
 /// How many servers a discovery queries. Their replies are compared.
 const ASKED: usize = 3;
-/// How long after a "cluster is down" reply another server may take over. This is longer than a failover takes.
-const FAILOVER: Duration = Duration::from_secs(30);
 /// How long a server without slots is kept, with its connection.
 const KEEP_IDLE: Duration = Duration::from_secs(600);
-
-/// Futures that complete later.
-pub(super) type Later<T> = FuturesUnordered<BoxFuture<'static, T>>;
 
 /// A known server, with its connection.
 struct Server {
     member: Arc<Member>,
     /// When it was last seen with slots.
     owned: Option<Instant>,
-    /// Whether it had a connection or an attempt and now has no connection.
-    down: bool,
+    /// Whether its connection ended, or could not be opened, and it was not seen with a connection since.
+    ended: bool,
     /// When it last replied that one of its slots is not served.
     refused: Option<Instant>,
+}
+
+impl Server {
+    fn is_down(&self) -> bool {
+        self.ended && !self.member.node.link.is_open()
+    }
 }
 
 /// The known state of a cluster.
@@ -51,8 +50,6 @@ pub(super) struct State {
     pub(super) map: Arc<ArcSwap<Map>>,
     /// The parameters of every connection, except for the address, and the first servers.
     pub(super) target: Target,
-    /// The sender that every connection gets, except for the address.
-    pub(super) cluster: ClusterSender,
     /// The driver of the client's runtime.
     runtime: Option<Arc<RuntimeDriver>>,
     pub(super) clock: Arc<dyn Clock>,
@@ -64,19 +61,17 @@ pub(super) struct State {
     /// Votes that had no owner.
     pub(super) unsent_votes: UnsentVotes,
     servers: HashMap<ServerAddress, Server>,
-    /// The slots by the last discovery.
-    ranges: Vec<Range>,
+    /// The result of the last discovery. The owners of disputed slots stay the same until the servers agree.
+    topology: Topology,
     /// Servers to query first, because they know about a change directly.
     preferred: Vec<ServerAddress>,
-    /// Slots for which servers report different owners. Their owners stay the same until the servers agree.
-    disputed: HashSet<u16>,
 }
 
 impl State {
     /// Creates the state of a cluster whose servers are not known yet.
     pub(super) fn new(
         map: Arc<ArcSwap<Map>>,
-        (target, cluster): (Target, ClusterSender),
+        target: Target,
         runtime: Option<Arc<RuntimeDriver>>,
         clock: Arc<dyn Clock>,
         watch: Arc<Watch>,
@@ -85,7 +80,6 @@ impl State {
         Self {
             map,
             target,
-            cluster,
             runtime,
             discovery: Discovery::new(Arc::clone(&clock)),
             clock,
@@ -93,22 +87,22 @@ impl State {
             pending,
             unsent_votes: UnsentVotes::default(),
             servers: HashMap::new(),
-            ranges: Vec::new(),
+            topology: Topology::default(),
             preferred: Vec::new(),
-            disputed: HashSet::new(),
         }
     }
 
     /// Returns the server at this address. It connects with its first command.
     pub(super) fn server(&mut self, address: &ServerAddress) -> Arc<Member> {
         let server = self.servers.entry(address.clone()).or_insert_with(|| {
-            let cluster = ClusterSender { from: address.clone(), ..self.cluster.clone() };
+            let cluster = self.target.cluster.clone();
+            let cluster = cluster.map(|any| ClusterSender { from: address.clone(), ..any });
             let route = self.target.route.at(address);
-            let target = Target { route, cluster: Some(cluster), ..self.target.clone() };
+            let target = Target { route, cluster, ..self.target.clone() };
             let (runtime, watch) = (self.runtime.clone(), Arc::clone(&self.watch));
             let node = RedisNode::new(target, runtime, Arc::clone(&self.clock), watch);
-            let member = Arc::new(Member { address: Some(address.clone()), node });
-            Server { member, owned: None, down: false, refused: None }
+            let member = Arc::new(Member { address: address.clone(), node });
+            Server { member, owned: None, ended: false, refused: None }
         });
         Arc::clone(&server.member)
     }
@@ -119,17 +113,10 @@ impl State {
         servers.chain([Arc::clone(self.map.load().unassigned())]).collect()
     }
 
-    /// Records that the server has a connection.
-    pub(super) fn opened(&mut self, address: &ServerAddress) {
-        if let Some(server) = self.servers.get_mut(address) {
-            server.down = false;
-        }
-    }
-
     /// Records that the server has no connection. If it has slots, another server may take over.
     pub(super) fn closed(&mut self, address: &ServerAddress) {
         let Some(server) = self.servers.get_mut(address) else { return };
-        let first = !std::mem::replace(&mut server.down, true);
+        let first = !std::mem::replace(&mut server.ended, true);
         match self.map.load().has(address) {
             true if first => self.discovery.want_now(),
             true => self.discovery.want(),
@@ -158,8 +145,8 @@ impl State {
         redirects: Redirects,
     ) {
         let map = self.map.load();
-        let owner = slot_of(&command).map(|slot| map.owner(slot));
-        match owner.filter(|owner| owner.address.as_ref().is_some_and(|address| address != from)) {
+        let owner = slot_of(&command).and_then(|slot| map.known_owner(slot));
+        match owner.filter(|owner| owner.address != *from) {
             Some(owner) => {
                 let mut in_flight = InFlight::without_caller(command);
                 in_flight.redirects = Redirects { asking: false, ..redirects };
@@ -173,26 +160,16 @@ impl State {
     /// Applies a redirect. The map changes only if it names the redirecting server as the owner. A discovery then
     /// queries the reported owner for the rest.
     pub(super) fn believe(&mut self, from: &ServerAddress, slot: u16, to: &ServerAddress) {
-        let ours = self.map.load().owner(slot).address.as_ref() == Some(from);
-        if !ours || slot >= SLOTS {
+        if self.map.load().owner(slot).address != *from {
             return;
         }
         let to = to.or_host_of(from);
-        if !self.disputed.contains(&slot) {
+        if !self.topology.disputed.iter().any(|(slots, _)| slots.contains(&slot)) {
             let owner = self.server(&to);
             self.change([(slot, owner)].into_iter());
         }
-        self.prefer([&to, from]);
+        self.preferred.extend([to, from.clone()]);
         self.discovery.want();
-    }
-
-    /// Makes the next discovery query these servers first, in this order.
-    fn prefer<'a>(&mut self, addresses: impl IntoIterator<Item = &'a ServerAddress>) {
-        for address in addresses {
-            if self.preferred.len() < ASKED && !self.preferred.contains(address) {
-                self.preferred.push(address.clone());
-            }
-        }
     }
 
     /// Whether a problem exists that a later discovery may find resolved: servers disagree, or a server with slots is
@@ -201,13 +178,10 @@ impl State {
         let now = self.clock.now();
         let refuses = |server: &Server| server.refused.is_some_and(|at| now.since(at) < FAILOVER);
         let misses = |member: &Arc<Member>| {
-            self.known(member).is_some_and(|server| server.down || refuses(server))
+            let server = self.servers.get(&member.address);
+            server.is_some_and(|server| server.is_down() || refuses(server))
         };
-        !self.disputed.is_empty() || self.map.load().servers().iter().any(misses)
-    }
-
-    fn known(&self, member: &Member) -> Option<&Server> {
-        self.servers.get(member.address.as_ref()?)
+        !self.topology.disputed.is_empty() || self.map.load().servers().iter().any(misses)
     }
 
     /// Applies the result of a discovery: the reported owner of each slot. A slot without a reported owner has none.
@@ -215,9 +189,8 @@ impl State {
     pub(super) fn learn(&mut self, topology: Topology) {
         let (map, now) = (self.map.load_full(), self.clock.now());
         let mut owners = vec![Arc::clone(map.unassigned()); usize::from(SLOTS)];
-        self.disputed = topology.disputed.iter().flat_map(|(slots, _)| slots.clone()).collect();
-        for slot in &self.disputed {
-            owners[usize::from(*slot)] = Arc::clone(map.owner(*slot));
+        for slot in topology.disputed.iter().flat_map(|(slots, _)| slots.clone()) {
+            owners[usize::from(slot)] = Arc::clone(map.owner(slot));
         }
         for range in &topology.ranges {
             let owner = self.server(&range.owner);
@@ -226,11 +199,10 @@ impl State {
             slots.into_iter().flatten().for_each(|slot| *slot = Arc::clone(&owner));
         }
         self.change((0..).zip(owners));
-        self.ranges = topology.ranges;
-        // Preferred until they agree.
-        self.prefer(topology.disputed.iter().flat_map(|(_, owners)| owners));
+        self.topology = topology;
         let map = self.map.load_full();
         self.servers.retain(|address, server| {
+            server.ended = server.is_down();
             server.owned = if map.has(address) { Some(now) } else { server.owned };
             server.owned.is_some_and(|at| now.since(at) < KEEP_IDLE)
         });
@@ -250,11 +222,9 @@ impl State {
         }
         next.unassigned().node.link.pending_deletes_sent();
         for command in self.pending.take() {
-            let owner = slot_of(&command).map(|slot| (slot, next.owner(slot)));
-            match owner.filter(|(slot, owner)| {
-                owner.address.is_some() && moved.binary_search(slot).is_ok()
-            }) {
-                Some((_, owner)) => owner.node.queue.put(InFlight::without_caller(command)),
+            let slot = slot_of(&command).filter(|slot| moved.binary_search(slot).is_ok());
+            match slot.and_then(|slot| next.known_owner(slot)) {
+                Some(owner) => owner.node.queue.put(InFlight::without_caller(command)),
                 None => drop(self.pending.add(command, now)),
             }
         }
@@ -288,24 +258,26 @@ impl State {
 
     /// Selects the servers for a discovery.
     pub(super) fn asked(&mut self, all: bool) -> Vec<Arc<Member>> {
+        let is_up = |address: &&ServerAddress| {
+            self.servers.get(*address).is_none_or(|server| !server.is_down())
+        };
         let map = self.map.load_full();
-        let up = |member: &&Arc<Member>| self.known(member).is_none_or(|server| !server.down);
-        let mut asked: Vec<_> = map.servers().iter().filter(up).map(Arc::clone).collect();
-        fastrand::shuffle(&mut asked);
-        let preferred = std::mem::take(&mut self.preferred);
-        let preferred: Vec<_> = preferred.iter().map(|address| self.server(address)).collect();
-        asked.retain(|member| !preferred.iter().any(|first| Arc::ptr_eq(first, member)));
-        asked.splice(..0, preferred);
-        asked.truncate(ASKED);
+        let addresses = map.servers().iter().map(|member| &member.address);
+        let mut others: Vec<_> = addresses.filter(is_up).cloned().collect();
+        fastrand::shuffle(&mut others);
+        let disputed = self.topology.disputed.iter().flat_map(|(_, owners)| owners.clone());
+        let first = std::mem::take(&mut self.preferred).into_iter().chain(disputed);
+        let (mut seen, topology) = (HashSet::new(), &self.topology);
+        let first = first.chain(others).filter(|address| seen.insert(address.clone()));
+        let mut asked: Vec<_> = first.take(ASKED).collect();
         // A single master may be partitioned. Its replicas know more.
         if all || asked.len() < 2 {
-            let owners =
-                self.ranges.iter().flat_map(|range| range.replicas.iter().chain([&range.owner]));
-            let every: HashSet<ServerAddress> =
-                owners.cloned().chain(self.target.route.seeds()).collect();
-            asked = every.iter().map(|address| self.server(address)).collect();
+            let masters = topology.ranges.iter().map(|range| &range.owner);
+            let every = topology.ranges.iter().flat_map(|range| &range.replicas).chain(masters);
+            let every: HashSet<_> = every.cloned().chain(self.target.route.seeds()).collect();
+            asked = every.into_iter().collect();
         }
-        asked
+        asked.iter().map(|address| self.server(address)).collect()
     }
 }
 

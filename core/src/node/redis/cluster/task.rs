@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, join_all};
+use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use redis::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -18,21 +19,18 @@ use tokio::time::{sleep, timeout};
 use super::discovery::Found;
 use super::map::Member;
 use super::redirects::{ConnectionEvent, Redirect, ServerAddress, redirect_pause};
-use super::state::{Later, State, slot_of};
-use crate::clock::{Clock, Instant};
+use super::state::{State, slot_of};
 use crate::node::redis::protocol::InFlight;
 use crate::node::{Fault, Node};
 use crate::telemetry::log;
 
 /// The pause after a panic, so that a repeated one does not occupy the thread.
 const PANIC_PAUSE: Duration = Duration::from_millis(20);
-/// How long commands fail immediately after a discovery found nothing.
-const FAIL_FAST_TIME: Duration = Duration::from_millis(200);
 /// How long the task of a closed client waits for replies, and pauses before it checks the pending deletes again.
 const SHUTDOWN_REPLIES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(100));
 
-/// Completes with whether all work of a closed client has ended.
-type Shutdown = BoxFuture<'static, bool>;
+/// Futures that complete later.
+type Later<T> = FuturesUnordered<BoxFuture<'static, T>>;
 
 pub(super) struct Task {
     /// Commands whose owner is not known.
@@ -43,10 +41,10 @@ pub(super) struct Task {
     waiting: Vec<InFlight>,
     /// Redirected commands that wait before they are sent again, to this server or to the owner of their slot.
     delayed: Later<(InFlight, Option<Arc<Member>>)>,
-    /// Why and when the last discovery failed.
-    failed: Option<(Fault, Instant)>,
-    /// Set once the client is gone. The work under way then ends.
-    shutdown: Option<Shutdown>,
+    /// Why the last discovery failed.
+    failed: Option<Fault>,
+    /// Once the client is gone, completes with whether the work of all servers has ended.
+    shutdown: Later<bool>,
 }
 
 impl Task {
@@ -57,7 +55,7 @@ impl Task {
         state: State,
     ) -> Self {
         let (waiting, delayed) = (Vec::new(), Later::new());
-        Self { unassigned, events, state, waiting, delayed, failed: None, shutdown: None }
+        Self { unassigned, events, state, waiting, delayed, failed: None, shutdown: Later::new() }
     }
 
     /// Runs until the client is gone and no delete is pending. After a panic, it continues with the next event.
@@ -73,13 +71,21 @@ impl Task {
 
     async fn serve(&mut self, client: &mut oneshot::Receiver<()>) {
         loop {
-            let closed = self.shutdown.is_some();
+            let closed = !self.shutdown.is_empty();
             tokio::select! {
-                Some(in_flight) = self.unassigned.recv() => self.place(in_flight),
-                Some((from, event)) = self.events.recv() => self.take(&from, event),
+                Some(in_flight) = self.unassigned.recv() => self.place(in_flight, true),
+                Some((from, event)) = self.events.recv() => match event {
+                    ConnectionEvent::Redirected(in_flight, redirect) => {
+                        self.redirect(&from, in_flight, redirect);
+                    }
+                    ConnectionEvent::DeletePending(command, redirects) => {
+                        self.state.add_pending(&from, command, redirects);
+                    }
+                    ConnectionEvent::Ended => self.state.closed(&from),
+                },
                 Some((in_flight, to)) = self.delayed.next() => match to {
                     Some(to) => to.node.queue.put(in_flight),
-                    None => self.place(in_flight),
+                    None => self.place(in_flight, true),
                 },
                 found = self.state.discovery.next() => match found {
                     Some(found) => self.found(found),
@@ -87,7 +93,7 @@ impl Task {
                 },
                 // The sender is dropped with the client's node.
                 _ = &mut *client, if !closed => self.shut_down(),
-                ended = ended(&mut self.shutdown) => {
+                Some(ended) = self.shutdown.next() => {
                     let idle = self.delayed.is_empty() && self.waiting.is_empty();
                     if ended && idle && self.events.is_empty() && self.unassigned.is_empty() {
                         return;
@@ -101,61 +107,49 @@ impl Task {
     /// Called when the client is gone. Waits for the replies of the servers, especially to deletes.
     fn shut_down(&mut self) {
         let (members, clock) = (self.state.members(), Arc::clone(&self.state.clock));
-        self.shutdown = Some(Box::pin(shut_down(members, clock)));
+        self.shutdown.push(Box::pin(async move {
+            let (replies, pause) = SHUTDOWN_REPLIES;
+            let all = members.iter().map(|member| member.node.drained());
+            let _ = timeout(replies, join_all(all)).await;
+            // Commands that were redirected by then count at their new server.
+            let now = clock.now();
+            let over = !members.iter().any(|member| member.node.link.may_leave_keys(now));
+            if !over {
+                sleep(pause).await;
+            }
+            over
+        }));
     }
 
-    /// Passes the command to the owner of its slot, or queues it until a discovery ends.
-    fn place(&mut self, mut in_flight: InFlight) {
+    /// Passes the command to the owner of its slot. Without an owner, it `waits` until a discovery ends, or fails. A
+    /// failed delete becomes pending for the next owner.
+    fn place(&mut self, mut in_flight: InFlight, waits: bool) {
         let Some(slot) = slot_of(&in_flight.command) else {
             // A command without a key only waits for earlier commands, which have completed here.
             let _ = in_flight.answer.send(Ok(Value::Okay));
             return;
         };
-        if in_flight.is_unwanted() {
-            self.state.unsent_votes.not_sent(&mut in_flight);
-            return;
-        }
-        let map = self.state.map.load_full();
-        let owner = map.owner(slot);
-        if owner.address.is_some() {
-            owner.node.queue.put(in_flight);
-            return;
-        }
-        let (now, running) = (self.state.clock.now(), self.state.discovery.is_running());
-        match &self.failed {
-            Some((fault, at)) if now.since(*at) < FAIL_FAST_TIME && !running => {
-                let fault = fault.clone();
-                self.refuse(in_flight, &fault);
-            }
-            _ => {
-                in_flight.count_rerouted(&self.state.cluster.rerouted);
+        let (map, now) = (self.state.map.load_full(), self.state.clock.now());
+        match map.known_owner(slot) {
+            Some(owner) if !in_flight.is_unwanted() => owner.node.queue.put(in_flight),
+            None if waits && !in_flight.is_unwanted() => {
+                if let Some(cluster) = &self.state.target.cluster {
+                    in_flight.count_rerouted(&cluster.rerouted);
+                }
                 // When it continues, its own delete may already have reached the owner.
                 in_flight.redirects.since.get_or_insert(now);
                 self.waiting.push(in_flight);
-                if !running {
+                if !self.state.discovery.is_running() {
                     self.state.discovery.want_now();
                 }
             }
-        }
-    }
-
-    /// Refuses a command that has no owner. A delete becomes pending for the next owner of the slot.
-    fn refuse(&mut self, mut in_flight: InFlight, fault: &Fault) {
-        self.state.unsent_votes.not_sent(&mut in_flight);
-        self.state.pending.fail(in_flight, fault, self.state.clock.now());
-    }
-
-    /// Handles an event of a connection.
-    fn take(&mut self, from: &ServerAddress, event: ConnectionEvent) {
-        match event {
-            ConnectionEvent::Redirected(in_flight, redirect) => {
-                self.redirect(from, in_flight, redirect);
+            _ => {
+                let unassigned =
+                    || Fault::new(format!("no server of the cluster has the hash slot {slot}"));
+                let fault = self.failed.clone().unwrap_or_else(unassigned);
+                self.state.unsent_votes.not_sent(&mut in_flight);
+                self.state.pending.fail(in_flight, &fault, now);
             }
-            ConnectionEvent::DeletePending(command, redirects) => {
-                self.state.add_pending(from, command, redirects);
-            }
-            ConnectionEvent::Opened => self.state.opened(from),
-            ConnectionEvent::Ended => self.state.closed(from),
         }
     }
 
@@ -190,7 +184,6 @@ impl Task {
 
     /// Handles the result of a discovery. Commands without an owner fail.
     fn found(&mut self, found: Found) {
-        let now = self.state.clock.now();
         match found {
             Ok(topology) => {
                 self.failed = None;
@@ -203,49 +196,14 @@ impl Task {
                         "cannot read the cluster's slots"
                     );
                 }
-                self.failed = Some((fault, now));
+                self.failed = Some(fault);
             }
         }
         for in_flight in std::mem::take(&mut self.waiting) {
-            let map = self.state.map.load_full();
-            let is_lost = |slot: &u16| map.owner(*slot).address.is_none();
-            match slot_of(&in_flight.command).filter(is_lost) {
-                None => self.place(in_flight),
-                Some(slot) => {
-                    let unassigned =
-                        || Fault::new(format!("no server of the cluster has the hash slot {slot}"));
-                    let fault =
-                        self.failed.as_ref().map_or_else(unassigned, |(fault, _)| fault.clone());
-                    self.refuse(in_flight, &fault);
-                }
-            }
+            self.place(in_flight, false);
         }
         let known = !self.state.map.load().servers().is_empty();
-        if known && (self.failed.is_some() || self.state.is_unsettled()) {
-            self.state.discovery.again();
-        } else {
-            self.state.discovery.rest();
-        }
+        let problem = known && (self.failed.is_some() || self.state.is_unsettled());
+        self.state.discovery.settle(problem);
     }
-}
-
-/// Never completes while the client exists.
-async fn ended(shutdown: &mut Option<Shutdown>) -> bool {
-    match shutdown {
-        Some(shutdown) => shutdown.await,
-        None => std::future::pending().await,
-    }
-}
-
-/// After the client is gone, returns whether no command is under way to the members and no delete is pending.
-async fn shut_down(members: Vec<Arc<Member>>, clock: Arc<dyn Clock>) -> bool {
-    let (replies, pause) = SHUTDOWN_REPLIES;
-    let _ = timeout(replies, join_all(members.iter().map(|member| member.node.drained()))).await;
-    // Commands that were redirected by then count at their new server.
-    let now = clock.now();
-    let over = !members.iter().any(|member| member.node.link.may_leave_keys(now));
-    if !over {
-        sleep(pause).await;
-    }
-    over
 }

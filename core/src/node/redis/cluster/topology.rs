@@ -187,12 +187,7 @@ fn address(server: &Value, from: &ServerAddress) -> Option<ServerAddress> {
         Value::Nil => "",
         _ => return None,
     };
-    match host {
-        "?" => None,
-        // An empty host stands for the host of the replying server.
-        "" => Some(ServerAddress::new(&from.host, port)),
-        host => Some(ServerAddress::new(host, port)),
-    }
+    (host != "?").then(|| ServerAddress::new(host, port).or_host_of(from))
 }
 
 #[cfg(test)]

@@ -60,20 +60,14 @@ impl BatchConnection {
     /// Sends all commands at once, and reads nothing.
     pub(crate) async fn tell(&mut self, commands: &[Cmd]) -> Result<(), Fault> {
         let bytes: Vec<u8> = commands.iter().flat_map(Cmd::get_packed_command).collect();
-        match self.socket.send(&bytes).await {
-            Ok(()) => Ok(()),
-            Err(error) => Err(self.refused_write(error).await),
-        }
-    }
-
-    /// Returns why writing failed. With TLS the server may have sent the reason.
-    async fn refused_write(&mut self, error: std::io::Error) -> Fault {
+        let Err(mut error) = self.socket.send(&bytes).await else { return Ok(()) };
+        // With TLS the server may have sent the reason.
         if self.socket.is_tls()
             && let Err(reason) = self.socket.receive(&mut self.parser.unread).await
         {
-            return self.broken(&reason);
+            error = reason;
         }
-        self.broken(&error)
+        Err(self.broken(&error))
     }
 
     /// The error of a connection that ended during the handshake.
@@ -86,40 +80,28 @@ impl BatchConnection {
     /// Reads the next reply or push. Dropping the future loses nothing.
     pub(crate) async fn next(&mut self) -> Result<Value, Fault> {
         loop {
-            match self.parser.next() {
-                Ok(Some(value)) => return Ok(value),
-                Ok(None) if self.parser.partial() > LARGEST => {
-                    return Err(Fault::new("the reply to the greeting is too large"));
-                }
-                Ok(None) => {
-                    let read = match self.socket.receive(&mut self.parser.unread).await {
-                        Ok(read) => read,
-                        Err(error) => return Err(self.broken(&error)),
-                    };
-                    if read == 0 {
-                        self.hung_up = self.parser.partial() == 0;
-                        return Err(Fault::new(
-                            "the server closed the connection during the greeting",
-                        ));
-                    }
-                    if self.parser.partial() == 0 && is_tls_record(&self.parser.unread) {
-                        return Err(Fault::new(
-                            "the server uses TLS on this port. Write rediss:// instead of redis://",
-                        ));
-                    }
-                    self.parser.count_read(read);
-                }
-                Err(_) => {
-                    return Err(Fault::new(
-                        "the reply to the greeting is not in the Redis protocol",
-                    ));
-                }
+            let odd = "the reply to the greeting is not in the Redis protocol";
+            if let Some(value) = self.parser.next().map_err(|_| Fault::new(odd))? {
+                return Ok(value);
             }
+            if self.parser.partial() > LARGEST {
+                return Err(Fault::new("the reply to the greeting is too large"));
+            }
+            let read = match self.socket.receive(&mut self.parser.unread).await {
+                Ok(read) => read,
+                Err(error) => return Err(self.broken(&error)),
+            };
+            if read == 0 {
+                self.hung_up = self.parser.partial() == 0;
+                return Err(Fault::new("the server closed the connection during the greeting"));
+            }
+            // A TLS server sends an alert of any version to a plain client.
+            if self.parser.partial() == 0 && matches!(self.parser.unread[..], [0x15, 3, ..]) {
+                return Err(Fault::new(
+                    "the server uses TLS on this port. Write rediss:// instead of redis://",
+                ));
+            }
+            self.parser.count_read(read);
         }
     }
-}
-
-/// Whether it begins with a TLS alert of any version, which a TLS server sends to a plain client.
-fn is_tls_record(bytes: &[u8]) -> bool {
-    matches!(bytes, [0x15, 3, ..])
 }

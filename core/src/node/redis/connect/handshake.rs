@@ -22,14 +22,10 @@ use crate::node::redis::url::Endpoint;
 pub(crate) struct Greeting {
     /// The open connection, with any bytes that were read after the handshake.
     pub(crate) connection: BatchConnection,
-    /// Whether the server pushes changed keys.
-    pub(crate) pushes: bool,
     /// How long the server must not take first votes. `None` if its age cannot be read.
     pub(crate) votes_in: Option<Duration>,
     /// The run ID of the server, if it reports one.
     pub(crate) run_id: Option<String>,
-    /// Whether the server belongs to a cluster, if it reports that.
-    pub(crate) clustered: Option<bool>,
     /// The eviction policy of the server, if it reports that.
     pub(crate) eviction: Option<String>,
     /// The ID of this connection at the server, if it reports one. The next connection uses it to close this one.
@@ -47,17 +43,6 @@ pub(crate) fn too_long(within: Duration) -> Fault {
     Fault::new(format!("no connection within {}", seconds(within)))
 }
 
-/// Connects and performs the handshake. With `primary`, a replica is an error.
-pub(crate) async fn open(
-    endpoint: &Endpoint,
-    primary: bool,
-    guard: Duration,
-    needs: &Needs,
-) -> Result<Greeting, Fault> {
-    let greeted = greet(endpoint, primary, guard, needs).await;
-    greeted.map_err(|fault| endpoint.redact_fault(fault))
-}
-
 /// Connects and sends the requests of the handshake. If the server closes the connection twice, only the requests that
 /// locks need are sent.
 async fn ask_all(
@@ -73,12 +58,13 @@ async fn ask_all(
             // Sent first, because the other replies of a replica do not matter.
             steps.insert(0, (Step::Role, cmd("ROLE")));
         }
-        let commands: Vec<Cmd> = steps.iter().map(|(_, command)| command.clone()).collect();
+        let (steps, commands): (Vec<_>, Vec<_>) = steps.into_iter().unzip();
         match connection.ask(&commands).await {
             Ok(answers) => {
-                let answers = steps.into_iter().map(|(step, _)| step).zip(answers).collect();
+                // Until a reply says otherwise, there is no tracking.
+                let without = Without { tracking: true, digests: without.extras, ..without };
                 let found = Findings { id: hello.flatten(), without, ..Findings::default() };
-                return Ok((connection, found, answers));
+                return Ok((connection, found, steps.into_iter().zip(answers).collect()));
             }
             Err(_) if connection.hung_up && !without.extras => {
                 without.extras = hung_up;
@@ -90,10 +76,11 @@ async fn ask_all(
     }
 }
 
-/// Does the same as [`open`], with the server's unredacted text in errors.
-async fn greet(
+/// Connects and performs the handshake. With `primary`, a replica is an error. The server's text in errors is not
+/// redacted yet.
+pub(super) async fn greet(
     endpoint: &Endpoint,
-    primary: bool,
+    (primary, clustered): (bool, bool),
     guard: Duration,
     needs: &Needs,
 ) -> Result<Greeting, Fault> {
@@ -105,27 +92,26 @@ async fn greet(
     for (step, answer) in answers {
         found.note(endpoint, needs, step, answer)?;
     }
-    let mut without = found.without;
-    without.digests = without.extras;
     if let (Some(fault), true) = (found.no_digests.take(), found.lacking.is_empty()) {
         let answer = connection.ask(&[needs.eval()]).await?.remove(0);
-        found.lacking.extend(needs.lack_eval(&answer, fault));
-        without.digests = true;
+        let unsupported = || is_unsupported(&answer).then_some(fault);
+        found.lacking.extend(needs.lack("EVAL", &answer).or_else(unsupported));
+        found.without.digests = true;
     }
-    without.tracking = !found.pushes;
-    // Checked before missing features, because a Sentinel is not a data server at all.
-    let clustered = is_clustered(&found.about, endpoint)?;
+    // Checked before missing features, because a server of another kind may lack them.
+    check_mode(&found.about, endpoint, clustered)?;
     found.lacking.into_iter().next().map_or(Ok(()), Err)?;
-    let (about, id, pushes) = (found.about, found.id, found.pushes);
-    let own = |name| field(&about, name).map(str::to_owned);
+    let (about, mut without) = (found.about, found.without);
+    let (own, votes_in) = (|name| field(&about, name).map(str::to_owned), votes_in(&about, guard));
+    // The server's clock may be corrected later, or its user may receive the right.
+    without.uptime = votes_in.is_none() && !guard.is_zero();
+    without.doubtful |= without.uptime;
     Ok(Greeting {
         connection,
-        pushes,
-        votes_in: votes_in(&about, guard),
+        votes_in,
         run_id: own("run_id"),
-        clustered,
         eviction: own("maxmemory_policy"),
-        id,
+        id: found.id,
         login: endpoint.provider.clone().zip(granted),
         deletes_by: needs.delete(&found.deletes, found.named)?,
         without,
@@ -136,7 +122,6 @@ async fn greet(
 #[derive(Default)]
 struct Findings {
     without: Without,
-    pushes: bool,
     about: String,
     id: Option<i64>,
     deletes: Vec<(Delete, Value)>,
@@ -179,7 +164,7 @@ impl Findings {
                 self.lacking.extend(needs.lack("PING", &answer).filter(|_| !needs.scripts()));
             }
             // Without tracking locks still work, and waiters poll.
-            (Step::Tracking, answer) => self.pushes = answer == Value::Okay,
+            (Step::Tracking, answer) => self.without.tracking = answer != Value::Okay,
             (Step::About, answer) => self.about.push_str(&text(&answer)),
             (Step::Id, Value::Int(own)) => self.id = Some(own),
             _ => {}
@@ -221,24 +206,29 @@ fn no_database(db: i64, error: &ServerError) -> Fault {
     Fault::new(text).saying(&said, hint).refused()
 }
 
-/// Returns whether the server belongs to a cluster, if it reports that. A Sentinel is an error, because this URL is for
-/// data servers.
-fn is_clustered(about: &str, endpoint: &Endpoint) -> Result<Option<bool>, Fault> {
+/// Returns an error if the server is of another kind than the URL says. A server that does not report its mode is
+/// accepted. If it belongs to a cluster, its replies contain redirects.
+fn check_mode(about: &str, endpoint: &Endpoint, clustered: bool) -> Result<(), Fault> {
     // Valkey uses another name for this field.
-    match field(about, "redis_mode").or_else(|| field(about, "server_mode")) {
-        Some("sentinel") => {
-            let scheme = if endpoint.is_tls() { "rediss" } else { "redis" };
-            Err(Fault::invalid(format!(
-                "it is a Redis Sentinel, which stores no locks. Use {scheme}+sentinel://host:port/service"
-            )))
+    let mode = field(about, "redis_mode").or_else(|| field(about, "server_mode"));
+    let (what, url) = match (mode, clustered) {
+        (Some("sentinel"), _) => {
+            ("a Redis Sentinel, which stores no locks", "+sentinel://host:port/service")
         }
-        mode => Ok(mode.map(|mode| mode == "cluster")),
-    }
+        (Some("cluster"), false) => {
+            // It would refuse the other keys, now or after a migration.
+            ("a server of a Redis Cluster and has only some of the keys", "+cluster://host:port")
+        }
+        (None, _) | (Some("cluster"), true) | (Some(_), false) => return Ok(()),
+        (Some(_), true) => ("a standalone server and not part of a Redis Cluster", "://host:port"),
+    };
+    let scheme = if endpoint.is_tls() { "rediss" } else { "redis" };
+    Err(Fault::invalid(format!("it is {what}. Use {scheme}{url}")))
 }
 
 /// Returns how long the node must wait before it may vote. Uptimes are reported in whole seconds, rounded down. Returns
 /// `None` if the uptime cannot be read, as on a server whose clock went back before its start.
-pub(crate) fn votes_in(about: &str, guard: Duration) -> Option<Duration> {
+fn votes_in(about: &str, guard: Duration) -> Option<Duration> {
     let uptime = Duration::from_secs(field(about, "uptime_in_seconds")?.parse().ok()?);
     // The second that rounding may have removed.
     Some((guard_time(guard) + Duration::from_secs(1)).saturating_sub(uptime))

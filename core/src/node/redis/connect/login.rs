@@ -25,6 +25,8 @@ pub(crate) struct Without {
     pub(crate) tracking: bool,
     /// `SCRIPT LOAD` and `EVALSHA`. Scripts are sent in full.
     pub(crate) digests: bool,
+    /// The uptime in `INFO`, which a restart guard needs. Without it the server takes no first vote.
+    pub(crate) uptime: bool,
     /// Whether the server may support one of them after all, because it did not report an unknown command.
     pub(crate) doubtful: bool,
 }
@@ -32,10 +34,8 @@ pub(crate) struct Without {
 impl Without {
     /// Whether a feature is used that `other` does not use.
     pub(crate) fn improves(self, other: Self) -> bool {
-        (other.hello && !self.hello)
-            || (other.extras && !self.extras)
-            || (other.tracking && !self.tracking)
-            || (other.digests && !self.digests)
+        let all = |of: Self| [of.hello, of.extras, of.tracking, of.digests, of.uptime];
+        all(self).into_iter().zip(all(other)).any(|(missing, before)| before && !missing)
     }
 
     /// Returns the missing commands and the consequences, or `None` if nothing is missing.
@@ -105,7 +105,7 @@ pub(crate) async fn log_in(
     without: &mut Without,
 ) -> Result<Hello, Fault> {
     if endpoint.parameters.protocol == Some(2) {
-        return authenticate(connection, endpoint).await.map(|()| None);
+        return log_in_without_hello(connection, endpoint).await.map(|()| None);
     }
     let mut refusal = match hello(connection, endpoint, true).await? {
         Ok(id) => return Ok(Some(id)),
@@ -149,7 +149,7 @@ async fn hello(
         hello.arg("AUTH").arg(endpoint.username.as_deref().unwrap_or("default")).arg(password);
     }
     match connection.ask(&[hello]).await?.remove(0) {
-        Value::Map(words) => Ok(Ok(own_id(&words))),
+        Value::Map(fields) => Ok(Ok(own_id(&fields))),
         // RESP3 requested, but the reply has the form of RESP2. Pushes are tried, and the ID is unknown.
         Value::Array(_) => Ok(Ok(None)),
         Value::ServerError(error) => Ok(Err(error)),
@@ -158,32 +158,18 @@ async fn hello(
     }
 }
 
-/// Logs in over a connection without support for `HELLO`. Any reply shows that the server works, unless the server has
-/// no room for the connection.
+/// Logs in with RESP2. Without a password, any reply shows that the server works, unless it has no room for the
+/// connection. The ID of the connection is requested later.
 async fn log_in_without_hello(
     connection: &mut BatchConnection,
     endpoint: &Endpoint,
 ) -> Result<(), Fault> {
-    if endpoint.password.is_some() {
-        return authenticate(connection, endpoint).await;
-    }
-    match connection.ask(&[cmd("PING")]).await?.remove(0) {
+    let mut login = cmd(if endpoint.password.is_some() { "AUTH" } else { "PING" });
+    login.arg(endpoint.username.as_deref()).arg(endpoint.password.as_deref());
+    match connection.ask(&[login]).await?.remove(0) {
         Value::ServerError(error) if is_full(&error) => Err(no_room()),
-        _ => Ok(()),
-    }
-}
-
-/// Logs in with RESP2. The ID is requested later.
-async fn authenticate(connection: &mut BatchConnection, endpoint: &Endpoint) -> Result<(), Fault> {
-    let Some(password) = &endpoint.password else { return Ok(()) };
-    let mut auth = cmd("AUTH");
-    if let Some(username) = &endpoint.username {
-        auth.arg(username);
-    }
-    auth.arg(password);
-    match connection.ask(&[auth]).await?.remove(0) {
+        _ if endpoint.password.is_none() => Ok(()),
         Value::Okay => Ok(()),
-        Value::ServerError(error) if is_full(&error) => Err(no_room()),
         Value::ServerError(error) => Err(login_refused(&error)),
         other => Err(login_answered(&other)),
     }
@@ -237,10 +223,9 @@ fn no_room() -> Fault {
 }
 
 /// Returns the server's ID of this connection. The next connection uses it to close this one.
-fn own_id(words: &[(Value, Value)]) -> Option<i64> {
-    words.iter().find_map(|(word, value)| match (word, value) {
-        (Value::BulkString(word), Value::Int(id)) if word == b"id" => Some(*id),
-        (Value::SimpleString(word), Value::Int(id)) if word == "id" => Some(*id),
+fn own_id(fields: &[(Value, Value)]) -> Option<i64> {
+    fields.iter().find_map(|(name, value)| match value {
+        Value::Int(id) if words(name) == "id" => Some(*id),
         _ => None,
     })
 }

@@ -17,7 +17,6 @@ use redis::{Value, cmd};
 
 use super::cluster::redirects::{ClusterSender, ConnectionEvent};
 use super::sentinel::{Found, Resolver};
-use super::url::Endpoint;
 use super::url::route::Route;
 use crate::node::Fault;
 use crate::telemetry::log;
@@ -73,21 +72,6 @@ pub(crate) struct Opening {
 /// The result of an attempt.
 pub(super) type Opened = Result<Opening, Fault>;
 
-/// The error for a server of the wrong kind. A single server of a cluster has only some of the keys, and would refuse
-/// the others now or after a migration.
-fn mistaken(endpoint: &Endpoint, clustered: bool) -> Fault {
-    let scheme = if endpoint.is_tls() { "rediss" } else { "redis" };
-    Fault::invalid(if clustered {
-        format!(
-            "it is a server of a Redis Cluster and has only some of the keys. Use {scheme}+cluster://host:port"
-        )
-    } else {
-        format!(
-            "it is a standalone server and not part of a Redis Cluster. Use {scheme}://host:port"
-        )
-    })
-}
-
 /// Makes one attempt within `connect_timeout`.
 pub(super) async fn open(
     target: Target,
@@ -121,14 +105,13 @@ async fn find_and_open(
     resolver: &Resolver,
     previous_connections: &PreviousConnections,
 ) -> Opened {
-    let (found, mut greeting) = reach(target, resolver).await?;
-    let Target { url, route, run_ids, cluster, .. } = target;
-    // A server that does not report its mode is accepted. If it belongs to a cluster, its replies contain redirects.
-    if let Some(clustered) = greeting.clustered
-        && clustered != cluster.is_some()
-    {
-        return Err(mistaken(&found.endpoint, clustered));
+    let (found, mut news) = (resolver.find().await?, resolver.news());
+    let mut greeting = greet(target, &found).await?;
+    // The primary may have changed during the handshake, and votes of the old one would not count.
+    if news.has_left(&found) {
+        return Err(news.left(&found).await);
     }
+    let Target { url, route, run_ids, cluster, .. } = target;
     if let Some(run_id) = &greeting.run_id {
         // A standalone node has one server at a time, at any address.
         let address = cluster.as_ref().map_or_else(String::new, |cluster| cluster.from.to_string());
@@ -140,15 +123,15 @@ async fn find_and_open(
     Ok(Opening { greeting, killed, found })
 }
 
-/// Finds the server, connects and logs in.
-async fn reach(target: &Target, resolver: &Resolver) -> Result<(Found, Greeting), Fault> {
-    let (found, mut news) = (resolver.find().await?, resolver.news());
+/// Connects to the server that was found, and logs in.
+pub(super) async fn greet(target: &Target, found: &Found) -> Result<Greeting, Fault> {
     let (endpoint, primary) = (&found.endpoint, found.primary_for().is_some());
-    let greeting = handshake::open(endpoint, primary, target.guard, &target.needs).await;
-    let greeting =
-        greeting.map_err(|fault| if primary { fault.of(&endpoint.authority()) } else { fault })?;
-    // The primary may have changed during the handshake, and votes of the old one would not count.
-    if news.has_left(&found) { Err(news.left(&found).await) } else { Ok((found, greeting)) }
+    let kind = (primary, target.cluster.is_some());
+    let greeting = handshake::greet(endpoint, kind, target.guard, &target.needs).await;
+    greeting.map_err(|fault| {
+        let fault = endpoint.redact_fault(fault);
+        if primary { fault.of(&endpoint.authority()) } else { fault }
+    })
 }
 
 /// The maximum number of server runs. Bytes of even older connections have arrived or are lost.

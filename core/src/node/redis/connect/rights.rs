@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::node::Fault;
 use crate::node::redis::commands::durability::Durability;
-use crate::node::redis::commands::errors::{is_unknown, is_unsupported, without_arguments};
+use crate::node::redis::commands::errors::{is_unknown, without_arguments};
 use crate::node::redis::commands::reply;
 use crate::node::redis::commands::scriptless::Delete;
 use crate::node::redis::commands::scripts::{INSPECT, scripts};
@@ -37,19 +37,14 @@ impl Needs {
     pub(crate) fn trials(&self, digests: bool) -> Vec<(&'static str, Cmd)> {
         let key = self.key();
         let mut trials =
-            if self.scripts() { by_script(&key, digests) } else { self.without_scripts(&key) };
+            if self.scripts() { self.by_script(&key, digests) } else { self.without_scripts(&key) };
         trials.extend(self.durability.trial());
         trials
     }
 
     /// Builds the call of a script in full that changes nothing.
     pub(crate) fn eval(&self) -> Cmd {
-        eval(&self.key())
-    }
-
-    /// Returns what is missing by the reply to [`Needs::eval`]. `fault` is why scripts cannot be called by digest.
-    pub(crate) fn lack_eval(&self, answer: &Value, fault: Fault) -> Option<Fault> {
-        self.lack("EVAL", answer).or_else(|| is_unsupported(answer).then_some(fault))
+        cmd("EVAL").arg(&scripts()[INSPECT].text).arg(1).arg(self.key()).clone()
     }
 
     /// Returns the compare-and-delete commands to try.
@@ -84,7 +79,9 @@ impl Needs {
             ));
         }
         // The server is unsuitable only if it knows none of the commands. It may also be loading, or refuse this user.
-        let other = answers.iter().find(|(_, answer)| !is_unknown_command(answer));
+        let unknown =
+            |answer: &Value| matches!(answer, Value::ServerError(error) if is_unknown(error));
+        let other = answers.iter().find(|(_, answer)| !unknown(answer));
         Err(other.map_or_else(
             || {
                 Fault::unsupported(
@@ -110,6 +107,21 @@ impl Needs {
         format!("{}redlock-rights-{}", self.key_prefix, Uuid::new_v4().simple())
     }
 
+    /// Returns the commands of every lock with scripts.
+    fn by_script(&self, key: &str, digests: bool) -> Vec<(&'static str, Cmd)> {
+        let on = |name: &str| cmd(name).arg(key).clone();
+        let evalsha = || cmd("EVALSHA").arg(&scripts()[INSPECT].digest).arg(1).arg(key).clone();
+        vec![
+            ("GET", on("GET")),
+            // With XX, nothing is set for a missing key.
+            ("SET", on("SET").arg("x").arg("XX").clone()),
+            ("DEL", on("DEL")),
+            ("PTTL", on("PTTL")),
+            ("PEXPIRE", on("PEXPIRE").arg(1).clone()),
+            if digests { ("EVALSHA", evalsha()) } else { ("EVAL", self.eval()) },
+        ]
+    }
+
     /// Returns the commands of every lock without scripts.
     fn without_scripts(&self, key: &str) -> Vec<(&'static str, Cmd)> {
         let on = |name: &str| cmd(name).arg(key).clone();
@@ -127,26 +139,6 @@ impl Needs {
     }
 }
 
-/// Returns the commands of every lock with scripts.
-fn by_script(key: &str, digests: bool) -> Vec<(&'static str, Cmd)> {
-    let on = |name: &str| cmd(name).arg(key).clone();
-    let evalsha = || cmd("EVALSHA").arg(&scripts()[INSPECT].digest).arg(1).arg(key).clone();
-    vec![
-        ("GET", on("GET")),
-        // With XX, nothing is set for a missing key.
-        ("SET", on("SET").arg("x").arg("XX").clone()),
-        ("DEL", on("DEL")),
-        ("PTTL", on("PTTL")),
-        ("PEXPIRE", on("PEXPIRE").arg(1).clone()),
-        if digests { ("EVALSHA", evalsha()) } else { ("EVAL", eval(key)) },
-    ]
-}
-
-/// Builds the call of a script in full that reads this key.
-fn eval(key: &str) -> Cmd {
-    cmd("EVAL").arg(&scripts()[INSPECT].text).arg(1).arg(key).clone()
-}
-
 /// Whether the server knows the command and its user may run it, although perhaps not for this key.
 fn is_known(name: &str, answer: &Value) -> bool {
     match answer {
@@ -159,11 +151,6 @@ fn is_known(name: &str, answer: &Value) -> bool {
         },
         _ => false,
     }
-}
-
-/// Whether the reply means that the server, or a proxy before it, does not know the command.
-fn is_unknown_command(answer: &Value) -> bool {
-    matches!(answer, Value::ServerError(error) if is_unknown(error))
 }
 
 /// Returns an error if the command is denied or unknown. A denied key does not matter, because the keys of locks may be

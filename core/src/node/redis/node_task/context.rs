@@ -143,7 +143,7 @@ impl Context {
     /// the time of the guard.
     ///
     /// Unless it is a `restart`, the previous server may still run.
-    pub(crate) fn enter(&mut self, run_id: Option<String>, restart: bool) {
+    fn enter(&mut self, run_id: Option<String>, restart: bool) {
         let known = self.run_id.replace(run_id);
         // A promoted replica may lack data of its predecessor, regardless of its age. Without a run ID, it may be
         // another server.
@@ -172,7 +172,7 @@ impl Context {
     }
 
     /// Returns when a server takes first votes that is old enough after `wait`.
-    pub(crate) fn votes_in(&self, wait: Duration) -> VotesFrom {
+    fn votes_in(&self, wait: Duration) -> VotesFrom {
         let from = self.clock.now() + wait;
         VotesFrom::At(self.not_before.map_or(from, |at| at.max(from)))
     }

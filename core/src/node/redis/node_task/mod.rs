@@ -176,14 +176,13 @@ impl NodeTask {
     /// Runs one session, from the handshake to its end.
     async fn serve(&mut self, opening: Opening, waiting: &mut Vec<InFlight>) -> End {
         let context = &mut self.context;
-        let (greeting, pushes) = (&opening.greeting, opening.greeting.pushes);
+        let (greeting, pushes) = (&opening.greeting, !opening.greeting.without.tracking);
         let votes_from = context.votes_from(greeting, &opening.found);
         context.link.set_used(context.clock.now());
         context.link.opened(pushes, votes_from);
         context.link.outage.replied(&context.target.url, || context.clock.now());
         connected(context, self.outage.take());
         self.notices.connected(context, greeting);
-        context.target.send(ConnectionEvent::Opened);
         // Recorded before the session starts, so that the next connection can close this one however it ends.
         self.reconnect.previous_connections.add(greeting);
         // Changes without a connection were not reported.

@@ -27,7 +27,7 @@ const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Finds the server of one node. Every attempt to connect uses it.
 pub(crate) struct Resolver {
-    route: Arc<Route>,
+    route: Route,
     /// The newest report of all sentinels, or `None` before the first one.
     known: Arc<watch::Sender<Option<Report>>>,
     /// If the primary has this age, a majority of reports is enough.
@@ -65,7 +65,7 @@ fn newest(replies: &Replies) -> (usize, Option<&Report>) {
 impl Resolver {
     /// Creates a resolver. It connects to no sentinel yet. Above the age `old`, the age of a primary does not matter.
     pub(crate) fn new(route: &Route, old: Duration) -> Self {
-        let (route, known) = (Arc::new(route.clone()), Arc::new(watch::Sender::new(None)));
+        let (route, known) = (route.clone(), Arc::new(watch::Sender::new(None)));
         Self { route, known, old, listeners: OnceLock::new() }
     }
 
@@ -75,8 +75,10 @@ impl Resolver {
             return Ok(Found { endpoint: self.route.server.clone(), primary: None });
         };
         self.listeners.get_or_init(|| {
-            let listen = |at| listen(Arc::clone(&self.route), at, Arc::clone(&self.known));
-            (0..service.sentinels.len()).map(|at| background::spawn(listen(at))).collect()
+            let listen = |sentinel: &Endpoint| {
+                listen(sentinel.clone(), service.name.clone(), Arc::clone(&self.known))
+            };
+            service.sentinels.iter().map(|sentinel| background::spawn(listen(sentinel))).collect()
         });
         let mut replies = Replies::new();
         // Uses half of the time for an attempt to connect, because the connection to the server follows. The replies
@@ -159,12 +161,7 @@ impl Resolver {
 }
 
 /// Listens to one sentinel, and reconnects.
-async fn listen(route: Arc<Route>, at: usize, known: Arc<watch::Sender<Option<Report>>>) {
-    let Some((service, sentinel)) =
-        route.service.as_ref().and_then(|service| Some((service, service.sentinels.get(at)?)))
-    else {
-        return;
-    };
+async fn listen(sentinel: Endpoint, service: String, known: Arc<watch::Sender<Option<Report>>>) {
     let mut previous: Option<Report> = None;
     let mut on_report = |report: Report| {
         known.send_if_modified(|known| {
@@ -180,7 +177,7 @@ async fn listen(route: Arc<Route>, at: usize, known: Arc<watch::Sender<Option<Re
     };
     loop {
         // An error is not reported here. A search that needs the sentinel reports it.
-        let _ = report::follow(sentinel, &service.name, &mut on_report).await;
+        let _ = report::follow(&sentinel, &service, &mut on_report).await;
         // At least half of the pause is random, so that many clients do not reconnect at the same time.
         sleep(jittered(RECONNECT_PAUSE)).await;
     }

@@ -1,17 +1,11 @@
 //! Events of an open connection, other than commands.
 
-use redis::Value;
-use tokio::sync::oneshot;
-
 use super::ConnectionTask;
 use super::notifications::Event;
 use super::renewal::Renewal;
 use crate::node::Fault;
-use crate::node::redis::commands::scripts::plain;
-use crate::node::redis::connect::handshake::about;
-use crate::node::redis::connect::handshake::{field, text, votes_in};
 use crate::node::redis::connection::session::Session;
-use crate::node::redis::protocol::{InFlight, Purpose};
+use crate::node::redis::protocol::InFlight;
 
 impl ConnectionTask<'_> {
     /// Handles an event of the connection for notifications.
@@ -38,24 +32,6 @@ impl ConnectionTask<'_> {
         self.connection
             .use_session(|session| command.take().map(|command| session.send(command)))
             .await;
-    }
-
-    /// Requests the server's age again.
-    pub(super) async fn request_age(&mut self) {
-        let (answer, reply) = oneshot::channel();
-        self.age = Some(Some(reply));
-        self.send(InFlight::new(plain(&about("server"), Purpose::Plain), answer)).await;
-    }
-
-    /// Handles the server's age. If it is readable now, the server votes once it is old enough.
-    pub(super) fn read_age(&mut self, about: &Value) {
-        let about = text(about);
-        if let Some(wait) = votes_in(&about, self.context.target.guard) {
-            self.age = None;
-            // A proxy that changes its server keeps this connection, so the previous server may still run.
-            self.context.enter(field(&about, "run_id").map(str::to_owned), false);
-            self.context.link.set_votes_from(self.context.votes_in(wait));
-        }
     }
 
     /// Sends a renewed login, or logs that there is none.

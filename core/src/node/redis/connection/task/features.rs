@@ -1,8 +1,8 @@
 //! Checks on a second connection whether the server supports more than the open connection uses.
 //!
 //! Servers and proxies that close a connection during its handshake may do so for any reason. The client then omits the
-//! commands that it had sent. Without this check, it could not vote or receive notifications for as long as the
-//! connection lives.
+//! commands that it had sent. A server's uptime may be unreadable for a while. Without this check, the node could not
+//! vote or receive notifications for as long as the connection lives.
 
 use std::future::pending;
 use std::time::Duration;
@@ -12,9 +12,8 @@ use futures_util::future::BoxFuture;
 use tokio::time::{sleep, timeout};
 
 use crate::clock::jittered;
-use crate::node::redis::connect::Target;
-use crate::node::redis::connect::handshake;
 use crate::node::redis::connect::login::Without;
+use crate::node::redis::connect::{Target, greet};
 use crate::node::redis::sentinel::Found;
 
 /// The pause before the first check, and the longest one. It doubles with each check.
@@ -41,14 +40,12 @@ impl FeatureCheck {
 /// Performs whole handshakes until one has more features. Errors do not matter, because the open connection works.
 async fn check(target: Target, found: Found, without: Without) {
     let (mut pause, longest) = PAUSE;
-    let Target { guard, needs, .. } = target;
-    let (endpoint, primary) = (&found.endpoint, found.primary_for().is_some());
     loop {
         // At least half of the pause is random, so that many clients do not connect at the same time.
         sleep(jittered(pause)).await;
         pause = (pause * 2).min(longest);
-        let open = handshake::open(endpoint, primary, guard, &needs);
-        if let Ok(Ok(greeting)) = timeout(endpoint.connect_timeout, open).await
+        let greeted = timeout(found.endpoint.connect_timeout, greet(&target, &found)).await;
+        if let Ok(Ok(greeting)) = greeted
             && greeting.without.improves(without)
         {
             return;

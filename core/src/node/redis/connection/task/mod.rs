@@ -8,15 +8,13 @@ pub(super) mod features;
 mod notifications;
 mod renewal;
 
-use std::future::{pending, poll_fn};
+use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use redis::Value;
-use tokio::sync::oneshot;
 use tokio::task::yield_now;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
@@ -25,7 +23,6 @@ use super::session::{PANICKED, Session, SessionState};
 use crate::node::Fault;
 use crate::node::redis::connect::Opening;
 use crate::node::redis::connect::batches::BatchConnection;
-use crate::node::redis::link::VotesFrom;
 use crate::node::redis::node_task::context::Context;
 use crate::node::redis::protocol::{Decoder, Encoder, InFlight, PushHandler, TICK};
 use crate::node::redis::sentinel::{Found, News};
@@ -43,9 +40,6 @@ pub(crate) enum End {
 
 /// The interval of the work that is not urgent, because it only repeats something.
 const CHORES: Duration = Duration::from_secs(1);
-/// The interval at which an unreadable age is requested again. The server's clock may have been corrected, or its user
-/// may have the right by now.
-const AGES: Duration = Duration::from_secs(5);
 
 /// The task of one open connection.
 pub(crate) struct ConnectionTask<'a> {
@@ -62,8 +56,6 @@ pub(crate) struct ConnectionTask<'a> {
     notifications: Option<Notifications>,
     /// Detects that a new connection would have more features.
     features: FeatureCheck,
-    /// The request for the server's age, which could not be read yet. `None` once it is known, and without `INFO`.
-    age: Option<AgeRequest>,
     /// The number of commands at the last tick.
     sent: u64,
 }
@@ -84,12 +76,11 @@ impl<'a> ConnectionTask<'a> {
         let BatchConnection { socket, parser, round_trip, .. } = greeting.connection;
         let (news, pause) = (context.resolver.news(), context.ends_at_redirects());
         let features = FeatureCheck::new(&context.target, &found, greeting.without);
-        let age = matches!(context.link.votes_from(), VotesFrom::Never) && !greeting.without.extras;
         let now = context.clock.now();
         let pushes = Arc::new(PushHandler::new(Arc::clone(&context.watch), now));
         let handler = (Arc::clone(&pushes), Arc::clone(&context.clock));
         let open = || Notifications::open(endpoint, greeting.run_id, handler, pause);
-        let notifications = greeting.pushes.then(open);
+        let notifications = (!greeting.without.tracking).then(open);
         let Some(backlog) = context.backlog.take() else { return Err(Fault::new(PANICKED)) };
         let encoder = Encoder::new(
             &context.target,
@@ -107,17 +98,8 @@ impl<'a> ConnectionTask<'a> {
         );
         let session =
             Session::new(encoder, decoder, backlog.commands, Arc::clone(&context.clock), socket);
-        let task = Self {
-            connection,
-            context,
-            found,
-            news,
-            renewal,
-            notifications,
-            features,
-            age: age.then_some(None),
-            sent: 0,
-        };
+        let task =
+            Self { connection, context, found, news, renewal, notifications, features, sent: 0 };
         Ok((task, session))
     }
 
@@ -158,10 +140,9 @@ impl<'a> ConnectionTask<'a> {
     async fn serve(&mut self, session: Session, waiting: Vec<InFlight>) -> Result<(), Fault> {
         self.begin(session, waiting).await;
         let connection = self.connection;
-        let (mut tick, mut chores, mut ages) = (every(TICK), every(CHORES), every(AGES));
+        let (mut tick, mut chores) = (every(TICK), every(CHORES));
         // Not immediately, because the handshake has just read the same.
         chores.reset();
-        ages.reset_after(CHORES);
         loop {
             let state = self.write().await?;
             if state.idle {
@@ -186,14 +167,6 @@ impl<'a> ConnectionTask<'a> {
                 fault = self.news.left(&self.found) => Err(fault),
                 () = self.features.succeeds(), if !state.gone => {
                     connection.use_session(Session::leave).await;
-                    Ok(())
-                }
-                about = next_age(&mut self.age) => {
-                    self.read_age(&about);
-                    Ok(())
-                }
-                _ = ages.tick(), if self.age.is_some() => {
-                    self.request_age().await;
                     Ok(())
                 }
                 _ = chores.tick(), if state.pending_deletes => {
@@ -244,19 +217,4 @@ fn every(period: Duration) -> Interval {
     let mut interval = interval(period);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     interval
-}
-
-/// Receives the reply. `None` while no request is under way.
-type AgeRequest = Option<oneshot::Receiver<Result<Value, Fault>>>;
-
-/// Returns the next reply to a request for the server's age. Dropping the future loses no reply.
-async fn next_age(request: &mut Option<AgeRequest>) -> Value {
-    if let Some(Some(reply)) = request {
-        let result = reply.await;
-        *request = Some(None);
-        if let Ok(Ok(value)) = result {
-            return value;
-        }
-    }
-    pending().await
 }
