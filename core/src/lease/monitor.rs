@@ -145,7 +145,7 @@ impl Monitor {
     /// the registry.
     fn plan(&mut self) -> Option<Instant> {
         let (new, next) = self.registry.try_plan(self.clock.now(), self.first_event())?;
-        self.agenda.extend(new.iter().flat_map(|state| events(state)));
+        self.agenda.extend(new.iter().flat_map(events));
         // Leases with long TTLs may come and go by the thousand.
         if self.agenda.len() > STALE + 2 * self.left {
             self.agenda.retain(|_, lease| lease.strong_count() > 0);
