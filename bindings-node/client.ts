@@ -200,6 +200,7 @@ export class Redlock {
    * @param names One name or several.
    * @returns Whether the lock was held.
    * @throws `QuorumUnavailable` if too few nodes reply.
+   * @throws `Unsupported` if the key has a value that is not a token. It is then no lock, and stays.
    * @example
    * ```js
    * await client.forceRelease("job"); // true

@@ -157,16 +157,25 @@ describe("keys with other data:", () => {
   for (const { about, set, kind, says } of table("keys").key) {
     test(about, async () => {
       const { server } = shared;
-      const described = new Redlock(server.url).lock(uniqueName(), { wait: 100 });
+      const [client, name] = [new Redlock(server.url), uniqueName()];
+      const described = client.lock(name, { wait: 100 });
       const { key } = described;
       for (const command of set) await server.cli(...command.replace("KEY", key).split(" "));
       const before = await server.cli("DUMP", key);
-      await assert.rejects(described.acquire(), (error) => {
-        assert.equal(error.kind, kind);
-        for (const word of [key, ...says.map(camel)])
-          assert.ok(error.message.includes(word), error.message);
-        return true;
-      });
+      const calls = [() => described.acquire()];
+      if (kind === "unsupported")
+        calls.push(
+          () => described.inspect(),
+          () => client.forceRelease(name),
+        );
+      for (const call of calls) {
+        await assert.rejects(call, (error) => {
+          assert.equal(error.kind, kind);
+          for (const word of [key, ...says.map(camel)])
+            assert.ok(error.message.includes(word), error.message);
+          return true;
+        });
+      }
       assert.equal(await server.cli("DUMP", key), before);
     });
   }

@@ -24,6 +24,7 @@ async fn large_foreign_value_counts_as_held() {
     assert_eq!(redlock.stats().reconnects, 0);
     lease.release().await.unwrap();
     let error = redlock.force_release("job").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     assert!(error.to_string().contains("not a token"), "{error}");
     server.ask("DEL lock:job");
     lock.acquire().await.unwrap().release().await.unwrap();
@@ -61,9 +62,13 @@ async fn maximum_number_of_names_does_not_block_the_server() {
 async fn names_and_preserves_one_of_many_foreign_keys() {
     let server = Server::start();
     server.ask("HSET lock:b field value");
-    let lock = client([&server]).lock(["a", "b", "c"]);
+    let redlock = client([&server]);
+    let lock = redlock.lock(["a", "b", "c"]);
     let error = lock.acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    let error = redlock.force_release(["a", "b", "c"]).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    assert!(error.to_string().contains("lock:b: the server replied WRONGTYPE"), "{error}");
     assert_eq!(server.ask("DBSIZE"), ":1");
     assert_eq!(server.ask("HGET lock:b field"), "value");
 }

@@ -193,6 +193,7 @@ class AsyncRedlock(Redlock, _AsyncRedlock):
 
         Raises:
             QuorumUnavailable: Too few nodes replied.
+            Unsupported: The key has a value that is not a token. It is then no lock, and stays.
 
         Example:
             >>> await client.as_async().force_release("job")

@@ -511,6 +511,7 @@ class AsyncRedlock:
 
         Raises:
             QuorumUnavailable: Too few nodes replied.
+            Unsupported: The key has a value that is not a token. It is then no lock, and stays.
 
         Example:
             >>> await client.as_async().force_release("job")
@@ -1235,7 +1236,8 @@ class Redlock:
         """
         Deletes the key of a lock, regardless of its holder. Returns True if the key existed.
 
-        The holder is notified of the loss. Raises QuorumUnavailable if too few nodes replied.
+        The holder is notified of the loss. Raises QuorumUnavailable if too few nodes replied. Raises Unsupported if the
+        key has a value that is not a token. It is then no lock, and stays.
 
             >>> client.force_release("job")
             True

@@ -47,7 +47,8 @@ impl Redlock {
 
     /// Deletes the key of a lock, regardless of its holder. Returns True if the key existed.
     ///
-    /// The holder is notified of the loss. Raises QuorumUnavailable if too few nodes replied.
+    /// The holder is notified of the loss. Raises QuorumUnavailable if too few nodes replied. Raises Unsupported if the
+    /// key has a value that is not a token. It is then no lock, and stays.
     ///
     ///     >>> client.force_release("job")
     ///     True

@@ -23,7 +23,7 @@ use crate::error::{Error, LossReason, Result, seconds};
 use crate::fairness::Fairness;
 use crate::lease::{Lease, Leases, Owner, Registry, State, monitor};
 use crate::lock::options::LONG_TTL;
-use crate::lock::{Inspection, force_release, inspection};
+use crate::lock::{Inspection, NoQuorum, force_release, inspection};
 use crate::node::{
     Address, Changes, Claim, ClusterNode, KEPT_PREFIX, MemoryNode, Needs, Node, RedisNode, RunIds,
     Target, Watch,
@@ -177,8 +177,7 @@ impl Engine {
         let running = self.start(self.is_open(), request)?;
         let nodes = &running.leases().nodes;
         let inspection = inspection(nodes, &request.keys, request.node_timeout());
-        let inspection = inspection.map_err(|nodes| request.unavailable(nodes, None));
-        in_own_process(request, inspection).await
+        in_own_process(request, inspection.map_err(|why| failed(request, why))).await
     }
 
     /// Deletes the keys regardless of their owner. Returns true if at least one existed.
@@ -186,7 +185,7 @@ impl Engine {
         let running = self.start(self.is_open(), request)?;
         let Leases { nodes, watch, .. } = &**running.leases();
         let deleted = force_release(nodes, &request.keys, request.node_timeout(), watch);
-        in_own_process(request, deleted.map_err(|nodes| request.unavailable(nodes, None))).await
+        in_own_process(request, deleted.map_err(|why| failed(request, why))).await
     }
 
     /// Closes the client: new commands fail, and every lease is lost.
@@ -237,6 +236,14 @@ impl Engine {
                 Warn, Acquire, { key: request.key(), ttl: seconds(ttl) }, "the ttl is above one hour. Check its unit"
             );
         }
+    }
+}
+
+/// The error of a call to which no quorum replied.
+fn failed(request: &Request, why: NoQuorum) -> Error {
+    match why {
+        NoQuorum::Permanent(kind, text) => request.permanent(kind, &text),
+        NoQuorum::Unavailable(nodes) => request.unavailable(nodes, None),
     }
 }
 

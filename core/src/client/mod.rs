@@ -140,7 +140,8 @@ impl Redlock {
     ///
     /// # Errors
     ///
-    /// `Unavailable` if no quorum replied, or if the key has a value that is not a token. It is then no lock, and stays.
+    /// `Unavailable` if no quorum replied. `Unsupported` if the key has a value of another type, or one that is not a
+    /// token. It is then no lock, and stays.
     ///
     /// # Examples
     ///

@@ -10,9 +10,8 @@
 //! The monitor has access to the registry and the changes only. It therefore ends when the last object that could make
 //! or change a lease is dropped. It sends no commands to the nodes: the futures of [`super::renewal`] do.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashSet};
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::stream::FuturesUnordered;
@@ -23,7 +22,8 @@ use super::registry::Registry;
 use super::renewal::{Work, renew, to_check};
 use super::state::State;
 use crate::clock::{Clock, Instant, NEVER};
-use crate::node::{Changes, PendingChanges, slot};
+use crate::node::{Changes, slot};
+use crate::runtime::background;
 
 /// Renewals that are due within this time are sent with the one that is due, so that many leases share packets and
 /// wake-ups.
@@ -32,8 +32,11 @@ const TOGETHER: Duration = Duration::from_millis(5);
 const ALL_AGAIN: Duration = Duration::from_millis(100);
 /// How many events of ended leases the agenda may hold before they are removed.
 const STALE: usize = 1024;
+/// The pause before the monitor looks again, after it found another thread inside the registry.
+const BUSY_PAUSE: Duration = Duration::from_millis(5);
 
-type Agenda = BinaryHeap<Reverse<(Instant, Due, u64)>>;
+/// By time, kind and number of the lease. It has the leases, so that none has to be looked up when an event is due.
+type Agenda = BTreeMap<(Instant, Due, u64), Weak<State>>;
 
 /// The order of events that are due at the same time: an ended lease is not renewed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,9 +51,9 @@ pub(crate) async fn monitor(
     clock: Arc<dyn Clock>,
     changes: Arc<Changes>,
 ) {
-    let (agenda, renewals) = (BinaryHeap::new(), FuturesUnordered::new());
+    let (agenda, left, renewals) = (Agenda::new(), 0, FuturesUnordered::new());
     let all_from = Instant::default();
-    let monitor = Monitor { registry, clock, changes, agenda, renewals, all_from };
+    let monitor = Monitor { registry, clock, changes, agenda, left, renewals, all_from };
     // Without tokio's cooperative budget. With it, tokio would run only 128 renewals per turn and wake all the others
     // for nothing.
     unconstrained(monitor.run()).await;
@@ -63,6 +66,8 @@ struct Monitor {
     /// At most one deadline and one renewal of each lease, and temporarily those of ended leases. An entry is checked
     /// when it is due, and not removed earlier.
     agenda: Agenda,
+    /// The number of events after the last removal of those of ended leases.
+    left: usize,
     /// Renewals, checks and their remaining work. All run concurrently.
     renewals: FuturesUnordered<Work>,
     /// From when on all leases may be checked again.
@@ -72,81 +77,85 @@ struct Monitor {
 impl Monitor {
     /// Runs until the source of changes is closed, which happens when the client is dropped.
     async fn run(mut self) {
+        // Whether changes are to be checked.
+        let mut changed = false;
         loop {
-            let mut next = self.plan();
-            if self.changes.many_wait() {
-                next = next.min(self.all_from);
+            let planned = self.plan();
+            // Slots and "all leases" are held back until the next check of all leases is allowed.
+            changed |= self.changes.many_wait() && self.clock.now() >= self.all_from;
+            if changed {
+                match self.check() {
+                    Some(closed) if closed => return,
+                    checked => changed = checked.is_none(),
+                }
             }
+            let planned = planned.filter(|_| !changed);
+            // Another thread is inside the registry. It may be suspended, so everything else continues without it.
+            let busy = planned.is_none();
+            let next = match planned {
+                None => self.first_event(),
+                Some(next) if self.changes.many_wait() => next.min(self.all_from),
+                Some(next) => next,
+            };
             // Timers come first: no deadline waits behind notifications or finished renewals.
             tokio::select! {
                 biased;
-                () = self.clock.sleep_until(next), if next < NEVER => {
-                    if self.changes.many_wait() && self.clock.now() >= self.all_from {
-                        // Reported earlier, and held back until the next check of all leases is allowed.
-                        let changes = self.changes.take(true);
-                        self.check(&changes);
-                    }
-                    self.run_due_events();
-                }
-                () = self.changes.changed() => {
-                    let changes = self.changes.take(self.clock.now() >= self.all_from);
-                    if changes.closed {
-                        return;
-                    }
-                    self.check(&changes);
-                },
+                () = self.clock.sleep_until(next), if next < NEVER => self.run_due_events(),
+                () = self.changes.changed() => changed = true,
                 Some(first) = self.renewals.next(), if !self.renewals.is_empty() => {
                     // Renewals finish in batches. One turn of the loop for each would cost more than the renewal.
                     let mut done = Some(first);
                     while let Some(done_one) = done {
-                        let again = done_one.again;
-                        self.agenda.extend(again.map(|(at, id)| Reverse((at, Due::Renewal, id))));
+                        let again = done_one.again.into_iter();
+                        self.agenda.extend(again.map(|(at, state)| event(at, Due::Renewal, &state)));
                         self.renewals.extend(done_one.rest);
                         done = self.renewals.next().now_or_never().flatten();
                     }
                 }
                 // The next turn of the loop calls `plan`, which sees the new lease.
                 () = self.registry.early() => {}
+                () = background::sleep(BUSY_PAUSE), if busy => {}
             }
         }
     }
 
-    /// Checks every lease that a change may concern.
-    fn check(&mut self, changes: &PendingChanges) {
-        for key in &changes.keys {
-            self.renewals.extend(to_check(self.registry.on(key)));
+    /// Checks every lease that a change may concern. Returns whether no further changes can arrive, or `None` if
+    /// another thread is inside the registry.
+    fn check(&mut self) -> Option<bool> {
+        let now = self.clock.now();
+        let (changes, on_keys, all) = self.registry.try_find(|leases| {
+            let changes = self.changes.take(now >= self.all_from);
+            let on_keys: Vec<_> = changes.keys.iter().flat_map(|key| leases.on(key)).collect();
+            let many = changes.all || !changes.slots.is_empty();
+            (changes, on_keys, many.then(|| leases.all()))
+        })?;
+        self.renewals.extend(to_check(on_keys));
+        if let Some(mut leases) = all {
+            // Rate limit: a node that reconnects or sends many notifications would otherwise trigger a check of every
+            // lease at every node each time.
+            self.all_from = now + ALL_AGAIN;
+            let moved = |key: &String| changes.slots.contains(&slot(key));
+            leases.retain(|state| changes.all || state.keys().first().is_some_and(moved));
+            self.renewals.extend(to_check(leases));
         }
-        if !changes.all && changes.slots.is_empty() {
-            return;
-        }
-        // Rate limit: a node that reconnects or sends many notifications would otherwise trigger a check of every lease
-        // at every node each time.
-        self.all_from = self.clock.now() + ALL_AGAIN;
-        let mut leases = self.registry.leases();
-        let moved = |key: &String| changes.slots.contains(&slot(key));
-        leases.retain(|state| changes.all || state.params.claim.keys.first().is_some_and(moved));
-        self.renewals.extend(to_check(leases));
+        Some(changes.closed)
     }
 
-    /// Removes events of ended leases, because leases with long TTLs may come and go by the thousand.
-    fn remove_ended_events(&mut self) {
-        // Runs only if it at least halves the agenda. This spreads the cost over as many leases as were removed.
-        if self.agenda.len() > STALE && self.agenda.len() > STALE + 4 * self.registry.count() {
-            let leases = self.registry.leases();
-            let known: HashSet<u64> = leases.iter().map(|state| state.id).collect();
-            self.agenda.retain(|Reverse((_, _, id))| known.contains(id));
+    /// Adds the events of new leases to the agenda. Returns when to look again, or `None` if another thread is inside
+    /// the registry.
+    fn plan(&mut self) -> Option<Instant> {
+        let (new, next) = self.registry.try_plan(self.clock.now(), self.first_event())?;
+        self.agenda.extend(new.iter().flat_map(events));
+        // Leases with long TTLs may come and go by the thousand.
+        if self.agenda.len() > STALE + 2 * self.left {
+            self.agenda.retain(|_, lease| lease.strong_count() > 0);
+            self.left = self.agenda.len();
         }
+        Some(next)
     }
 
-    /// Adds the events of new leases to the agenda. Returns when to look again.
-    fn plan(&mut self) -> Instant {
-        self.remove_ended_events();
-        let agenda = &mut self.agenda;
-        self.registry.plan(self.clock.now(), |new| {
-            agenda.extend(new.iter().flat_map(|state| events(state)).map(Reverse));
-            // Read after the new events are added, because the first event may be one of them.
-            agenda.peek().map_or(NEVER, |Reverse((at, _, _))| *at)
-        })
+    fn first_event(&self) -> Instant {
+        self.agenda.first_key_value().map_or(NEVER, |((at, ..), _)| *at)
     }
 
     /// Starts the renewals that are due and checks the deadlines. Reading a deadline marks an expired lease as lost.
@@ -156,9 +165,8 @@ impl Monitor {
                 Due::Renewal => self.renewals.push(renew(state)),
                 Due::Deadline => {
                     // The deadline has moved, if the lease was extended.
-                    if let Some(deadline) = state.deadline() {
-                        self.agenda.push(Reverse((deadline, Due::Deadline, state.id)));
-                    }
+                    let deadline = state.deadline().into_iter();
+                    self.agenda.extend(deadline.map(|at| event(at, Due::Deadline, &state)));
                 }
             }
         }
@@ -170,20 +178,24 @@ impl Monitor {
         // A deadline is never early: a lease is not lost before its time.
         let soon = |what| if what == Due::Renewal { now + TOGETHER } else { now };
         let mut due = Vec::new();
-        while let Some(Reverse((at, what, id))) = self.agenda.peek().copied()
+        while let Some(first) = self.agenda.first_entry()
+            && let (at, what, _) = *first.key()
             && at <= soon(what)
         {
-            self.agenda.pop();
-            due.push((what, id));
+            due.extend(first.remove().upgrade().map(|state| (what, state)));
         }
-        self.registry.find(due)
+        due
     }
 }
 
+/// An entry of the agenda.
+fn event(at: Instant, due: Due, state: &Arc<State>) -> ((Instant, Due, u64), Weak<State>) {
+    ((at, due, state.id), Arc::downgrade(state))
+}
+
 /// A deadline, and the first renewal if the lease is renewed. Both may already have passed if the round was slow.
-fn events(state: &State) -> impl Iterator<Item = (Instant, Due, u64)> + use<> {
-    let id = state.id;
-    let deadline = state.deadline().map(|at| (at, Due::Deadline, id));
-    let renewal = state.first_renewal().map(|at| (at, Due::Renewal, id));
+fn events(state: &Arc<State>) -> impl Iterator<Item = ((Instant, Due, u64), Weak<State>)> {
+    let deadline = state.deadline().map(|at| event(at, Due::Deadline, state));
+    let renewal = state.first_renewal().map(|at| event(at, Due::Renewal, state));
     deadline.into_iter().chain(renewal)
 }

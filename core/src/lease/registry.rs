@@ -1,11 +1,12 @@
 //! The leases of one client, their keys, and the new leases that the monitor has not seen yet.
 //!
-//! The registry stores leases as numbers, keys and weak references and never calls them. Its lock may be held while a
-//! lease's lock is taken, never the reverse. Never drop the last reference to a lease under the registry's lock,
-//! because the lease's `Drop` takes that lock.
+//! The registry stores leases as numbers, keys and weak references and never calls them. No other lock is taken while its
+//! lock is held, except that of the changes. A thread may be suspended while it holds the lock, so neither the monitor nor
+//! a lease's `Drop` waits for it.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -25,18 +26,21 @@ const UNSEEN: usize = 1024;
 pub(crate) struct Registry<L> {
     /// One lock for all fields, so that a lease with a key is always in the list.
     entries: Mutex<Entries<L>>,
+    /// The number of leases so far.
+    count: AtomicU64,
+    /// Whether a dropped lease is still in the list, because another thread was inside.
+    dropped: AtomicBool,
     /// Notified when a new lease cannot wait for the monitor's next look.
     early: Notify,
 }
 
-struct Entries<L> {
-    next_id: u64,
+pub(super) struct Entries<L> {
     /// The leases by number, in order of creation. Weak references: a lease without a handle ends and is not renewed.
     leases: HashMap<u64, Weak<L>, foldhash::quality::RandomState>,
     /// The leases on each key. There are several after an attach.
     by_key: Keyed<SmallVec<[u64; 2]>>,
-    /// Leases that the monitor has not seen yet.
-    new: Vec<u64>,
+    /// Leases that the monitor has not seen yet, each with the time of its first event.
+    new: Vec<(Instant, u64)>,
     /// When the monitor looks next without a notification.
     planned: Instant,
 }
@@ -44,24 +48,31 @@ struct Entries<L> {
 impl<L> Registry<L> {
     pub(crate) fn new() -> Self {
         let entries = Entries {
-            next_id: 0,
             leases: HashMap::default(),
             by_key: Keyed::default(),
             new: Vec::new(),
             planned: NEVER,
         };
-        Self { entries: Mutex::new(entries), early: Notify::new() }
+        let (count, dropped) = Default::default();
+        Self { entries: Mutex::new(entries), count, dropped, early: Notify::new() }
     }
 
     fn entries(&self) -> MutexGuard<'_, Entries<L>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The entries, or `None` if another thread is inside.
+    fn try_entries(&self) -> Option<MutexGuard<'_, Entries<L>>> {
+        match self.entries.try_lock() {
+            Ok(entries) => Some(entries),
+            Err(TryLockError::Poisoned(entries)) => Some(entries.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
     /// A number that no other lease of the client has.
     pub(crate) fn new_id(&self) -> u64 {
-        let mut entries = self.entries();
-        entries.next_id += 1;
-        entries.next_id
+        self.count.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Adds a lease on these keys. Wakes the monitor if the lease's `first` event is earlier than the monitor's next
@@ -72,7 +83,7 @@ impl<L> Registry<L> {
         for key in Key::each(keys) {
             entries.by_key.entry(key).or_default().push(id);
         }
-        entries.new.push(id);
+        entries.new.push((first, id));
         // Not for every lease: for most of them the wake-up would be a wasted system call.
         let early = first < entries.planned;
         drop(entries);
@@ -83,73 +94,165 @@ impl<L> Registry<L> {
 
     /// Removes a lease. Does nothing if it is already removed.
     pub(crate) fn remove(&self, id: u64, keys: &[String]) {
-        let mut entries = self.entries();
-        // A release removes the lease, and so does the drop of its last handle.
-        if entries.leases.remove(&id).is_none() {
-            return;
-        }
-        for key in keys {
-            if let Some(ids) = entries.by_key.get_mut(key.as_str()) {
-                ids.retain(|other| *other != id);
-                if ids.is_empty() {
-                    entries.by_key.remove(key.as_str());
-                }
-            }
-        }
-        // The monitor never sees very short leases. Their numbers must not pile up.
-        if entries.new.len() > UNSEEN + 2 * entries.leases.len() {
-            let Entries { new, leases, .. } = &mut *entries;
-            new.retain(|id| leases.contains_key(id));
-        }
+        self.entries().remove(id, keys);
     }
 
-    pub(crate) fn count(&self) -> usize {
-        self.entries().leases.len()
+    /// Removes a lease that is being dropped. If another thread is inside, the monitor removes it later.
+    pub(super) fn remove_dropped(&self, id: u64, keys: &[String]) {
+        match self.try_entries() {
+            Some(mut entries) => entries.remove(id, keys),
+            None => self.dropped.store(true, Ordering::Release),
+        }
     }
 
     /// The leases that are not released yet, in order of creation.
     ///
     /// Some may have ended, so callers must check each.
     pub(crate) fn leases(&self) -> Vec<Arc<L>> {
-        let entries = self.entries();
-        let mut leases: Vec<_> = entries.leases.iter().collect();
-        leases.sort_unstable_by_key(|(id, _)| **id);
-        leases.into_iter().filter_map(|(_, lease)| lease.upgrade()).collect()
+        self.entries().all()
     }
 
     /// This client's leases on a key.
     pub(crate) fn on(&self, key: &str) -> Vec<Arc<L>> {
-        let entries = self.entries();
-        let ids = entries.by_key.get(key).into_iter().flatten();
-        ids.filter_map(|id| entries.leases.get(id).and_then(Weak::upgrade)).collect()
+        self.entries().on(key).collect()
     }
 
-    /// Finds the leases with these numbers, and returns each with the value that came with its number.
-    ///
-    /// Takes the lock only once, because thousands may be due at the same time.
-    pub(crate) fn find<T>(&self, wanted: Vec<(T, u64)>) -> Vec<(T, Arc<L>)> {
-        let entries = self.entries();
-        let find = |id| entries.leases.get(&id).and_then(Weak::upgrade);
-        wanted.into_iter().filter_map(|(with, id)| find(id).map(|lease| (with, lease))).collect()
+    /// Looks for leases, or returns `None` if another thread is inside.
+    pub(super) fn try_find<T>(&self, find: impl FnOnce(&Entries<L>) -> T) -> Option<T> {
+        self.try_entries().map(|entries| find(&entries))
     }
 
-    /// Passes the new leases to `next`, which returns the time of the monitor's next event. Returns when to look again.
-    pub(crate) fn plan(&self, now: Instant, next: impl FnOnce(&[Arc<L>]) -> Instant) -> Instant {
-        let mut entries = self.entries();
+    /// Returns the new leases, and when the monitor looks again: at its next event, at the first one of a new lease, or
+    /// for further leases. Returns `None` if another thread is inside.
+    pub(super) fn try_plan(&self, now: Instant, next: Instant) -> Option<(Vec<Arc<L>>, Instant)> {
+        let mut entries = self.try_entries()?;
+        if self.dropped.swap(false, Ordering::Acquire) {
+            entries.remove_dropped();
+        }
         let new = std::mem::take(&mut entries.new);
-        let leases: Vec<_> =
-            new.iter().filter_map(|id| entries.leases.get(id).and_then(Weak::upgrade)).collect();
+        let leases = new.iter().filter_map(|(_, id)| entries.get(*id)).collect();
         // While leases come and go, the monitor looks periodically, so that new leases need not wake it.
         let soon = if new.is_empty() { NEVER } else { now + GRACE };
-        let next = next(&leases).min(soon);
-        entries.planned = next;
-        // Unlock before dropping the leases: one may be the last reference, and its `Drop` takes the lock.
-        drop(entries);
-        next
+        entries.planned = new.iter().map(|(first, _)| *first).fold(next.min(soon), Instant::min);
+        Some((leases, entries.planned))
     }
 
     /// Waits until a new lease cannot wait for the monitor's next look.
     pub(crate) async fn early(&self) {
         self.early.notified().await;
+    }
+}
+
+impl<L> Entries<L> {
+    fn get(&self, id: u64) -> Option<Arc<L>> {
+        self.leases.get(&id).and_then(Weak::upgrade)
+    }
+
+    /// All leases in order of creation.
+    pub(super) fn all(&self) -> Vec<Arc<L>> {
+        let mut leases: Vec<_> = self.leases.iter().collect();
+        leases.sort_unstable_by_key(|(id, _)| **id);
+        leases.into_iter().filter_map(|(_, lease)| lease.upgrade()).collect()
+    }
+
+    /// The leases on a key.
+    pub(super) fn on(&self, key: &str) -> impl Iterator<Item = Arc<L>> {
+        let ids = self.by_key.get(key).into_iter().flatten();
+        ids.filter_map(|id| self.get(*id))
+    }
+
+    fn remove(&mut self, id: u64, keys: &[String]) {
+        // A release removes the lease, and so does the drop of its last handle.
+        if self.leases.remove(&id).is_none() {
+            return;
+        }
+        for key in keys {
+            if let Some(ids) = self.by_key.get_mut(key.as_str()) {
+                ids.retain(|other| *other != id);
+                if ids.is_empty() {
+                    self.by_key.remove(key.as_str());
+                }
+            }
+        }
+        // The monitor never sees very short leases. Their numbers must not pile up.
+        if self.new.len() > UNSEEN + 2 * self.leases.len() {
+            let Self { new, leases, .. } = self;
+            new.retain(|(_, id)| leases.contains_key(id));
+        }
+    }
+
+    /// Removes every lease without a handle.
+    fn remove_dropped(&mut self) {
+        let Self { leases, by_key, .. } = self;
+        leases.retain(|_, lease| lease.strong_count() > 0);
+        by_key.retain(|_, ids| {
+            ids.retain(|id| leases.contains_key(id));
+            !ids.is_empty()
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread::yield_now;
+
+    use futures_util::FutureExt;
+
+    use super::super::state::Status;
+    use super::*;
+    use crate::client::Redlock;
+    use crate::error::LossReason;
+    use crate::lease::LeaseHandle;
+    use crate::node::{advance_memory, fail_memory};
+
+    fn until(condition: impl Fn() -> bool) {
+        while !condition() {
+            yield_now();
+        }
+    }
+
+    #[test]
+    fn suspended_thread_stops_no_renewal_and_hides_no_loss() {
+        let client = Redlock::builder(["memory://registry"]).build().unwrap();
+        let leases = ["renewed", "deleted"].map(|name| client.lock(name).acquire_blocking());
+        let [renewed, deleted] = leases.map(|lease| lease.unwrap().into_handle());
+        // The monitor has seen both.
+        until(|| renewed.0.leases.registry.entries().new.is_empty());
+        let lost = |lease: &LeaseHandle| match lease.0.peek().0 {
+            Status::Lost(reason, _) => Some(reason),
+            _ => None,
+        };
+        let suspended = renewed.0.leases.registry.entries();
+        let before = renewed.0.peek().1;
+        advance_memory("registry", renewed.ttl() / 2);
+        until(|| renewed.0.peek().1 > before);
+        // A reported change waits until the registry is free.
+        let other = Redlock::builder(["memory://registry"]).build().unwrap();
+        assert!(other.force_release("deleted").now_or_never().unwrap().unwrap());
+        drop(suspended);
+        until(|| lost(&deleted).is_some());
+        assert_eq!(lost(&deleted), Some(LossReason::Missing));
+        let suspended = renewed.0.leases.registry.entries();
+        fail_memory("registry", true);
+        advance_memory("registry", renewed.ttl() * 2);
+        until(|| lost(&renewed).is_some());
+        assert_eq!(lost(&renewed), Some(LossReason::Expired));
+        drop(suspended);
+    }
+
+    #[test]
+    fn lease_dropped_while_another_thread_is_inside_is_removed_later() {
+        let registry = Registry::new();
+        let (keys, lease) = (Arc::from(["key".to_owned()]), Arc::new(()));
+        registry.add(registry.new_id(), &keys, &lease, NEVER);
+        registry.try_plan(NEVER, NEVER);
+        let inside = registry.entries();
+        drop(lease);
+        registry.remove_dropped(0, &keys);
+        assert!(registry.try_plan(NEVER, NEVER).is_none() && registry.try_find(|_| ()).is_none());
+        drop(inside);
+        registry.try_plan(NEVER, NEVER).unwrap();
+        let entries = registry.entries();
+        assert!(entries.leases.is_empty() && entries.by_key.is_empty());
     }
 }

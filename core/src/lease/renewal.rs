@@ -36,7 +36,7 @@ pub(crate) type Work = Pin<Box<dyn Future<Output = Next> + Send>>;
 #[derive(Default)]
 pub(crate) struct Next {
     /// When the next renewal is due, and of which lease.
-    pub(crate) again: Option<(Instant, u64)>,
+    pub(crate) again: Option<(Instant, Arc<State>)>,
     /// The remaining work, for example waiting for slow nodes. It must not delay the next renewal.
     pub(crate) rest: Option<Work>,
 }
@@ -58,9 +58,9 @@ pub(crate) fn renew(state: Arc<State>) -> Work {
         let again = state.renewal().map(|ttl| {
             let next =
                 started.map_or(now + (ttl / 20).max(MIN_RETRY_DELAY), |started| started + ttl / 3);
-            (next.max(now), state.id)
+            next.max(now)
         });
-        Next { again, rest }
+        Next { again: again.map(|at| (at, state)), rest }
     })
 }
 

@@ -226,11 +226,16 @@ impl State {
 
 impl Drop for State {
     fn drop(&mut self) {
-        if !self.forked() {
-            return self.unregister();
+        let forked = self.forked();
+        let phase = self.phase.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if !forked {
+            // Otherwise its end has removed it.
+            if !phase.deleted && phase.status != Status::Detached {
+                self.leases.registry.remove_dropped(self.id, &self.params.claim.keys);
+            }
+            return;
         }
         // Dropping them could lock a mutex of the parent, or wake its threads.
-        let phase = self.phase.get_mut().unwrap_or_else(PoisonError::into_inner);
         let votes = std::mem::take(&mut phase.votes);
         std::mem::forget((votes, self.spans.take(), Arc::clone(&self.leases)));
     }

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use crate::error::{NodeReport, NodeState};
+use crate::error::{ErrorKind, NodeReport, NodeState};
 use crate::node::{
     Claim, Fault, Holder, KEPT_PREFIX, MAX_INSPECTED, Node, ReleaseMode, Reply, Watch,
 };
 use crate::quorum::{Collect, Nodes, Until};
-use crate::text::escaped;
+use crate::text::{escaped, shown};
 
 /// A snapshot of a lock.
 ///
@@ -60,17 +60,30 @@ pub struct NodeInspection {
     pub error: Option<String>,
 }
 
+/// Why a quorum did not reply: an error that no retry can avoid, or the result of each node.
+pub(crate) enum NoQuorum {
+    Permanent(ErrorKind, String),
+    Unavailable(Vec<NodeReport>),
+}
+
+impl NoQuorum {
+    fn of<T>(nodes: &Nodes, votes: &Collect<T>, timeout: Duration) -> Self {
+        match nodes.permanent(votes) {
+            Some((kind, text)) => Self::Permanent(kind, text),
+            None => Self::Unavailable(nodes.report(votes, timeout)),
+        }
+    }
+}
+
 /// Inspects the keys on all nodes.
 ///
-/// `Err` if so few nodes replied for a key that its state is unknown. It has the result of each node.
+/// `Err` if so few nodes replied for a key that its state is unknown.
 pub(crate) async fn inspection(
     nodes: &Nodes,
     keys: &[String],
     timeout: Duration,
-) -> Result<Inspection, Vec<NodeReport>> {
-    if let Err(votes) = nodes.connect(keys).await {
-        return Err(nodes.report(&votes, nodes.connect_timeout));
-    }
+) -> Result<Inspection, NoQuorum> {
+    connect(nodes, keys).await?;
     let clock = &*nodes.clock;
     let deadline = clock.now() + timeout;
     let ask = |key: &String| {
@@ -91,7 +104,7 @@ pub(crate) async fn inspection(
         // With fewer replies than a quorum, it is unknown whether the lock is held.
         if votes.answers.iter().flatten().flatten().count() < votes.tally.quorum() {
             votes.count_silence();
-            return Err(nodes.report(&votes, timeout));
+            return Err(NoQuorum::of(nodes, &votes, timeout));
         }
         if let Some((remaining, kept)) = quorums_holder(&votes) {
             inspection.held |= !kept;
@@ -112,19 +125,22 @@ pub(crate) async fn force_release(
     keys: &Arc<[String]>,
     timeout: Duration,
     watch: &Arc<Watch>,
-) -> Result<bool, Vec<NodeReport>> {
-    if let Err(votes) = nodes.connect(keys).await {
-        return Err(nodes.report(&votes, nodes.connect_timeout));
-    }
+) -> Result<bool, NoQuorum> {
+    connect(nodes, keys).await?;
     let deadline = nodes.clock.now() + timeout;
     let replies = nodes.list.iter().map(|node| delete_any(node, keys, watch));
     let mut votes = Collect::new(replies, |_| NodeState::Granted);
     votes.until(Until::Complete, &*nodes.clock, deadline).await;
     if !votes.tally.met() {
         votes.count_silence();
-        return Err(nodes.report(&votes, timeout));
+        return Err(NoQuorum::of(nodes, &votes, timeout));
     }
     Ok(votes.answers.iter().flatten().flatten().any(|deleted| *deleted))
+}
+
+async fn connect(nodes: &Nodes, keys: &[String]) -> Result<(), NoQuorum> {
+    let connected = nodes.connect(keys).await;
+    connected.map_err(|votes| NoQuorum::of(nodes, &votes, nodes.connect_timeout))
 }
 
 /// Reads each key's owner and deletes the keys of these owners. Returns true if there was one.
@@ -136,11 +152,13 @@ fn delete_any(node: &Arc<dyn Node>, keys: &Arc<[String]>, watch: &Arc<Watch>) ->
     Box::pin(async move {
         let mut deletes = Vec::new();
         for (key, holder) in keys.iter().zip(holders.await) {
-            let Some(Holder { token, remaining }) = holder? else { continue };
+            // The error of one key alone names it already.
+            let named = |fault: Fault| if keys.len() > 1 { fault.of(&shown(key)) } else { fault };
+            let Some(Holder { token, remaining }) = holder.map_err(named)? else { continue };
             if token.len() >= MAX_INSPECTED || token.contains(char::REPLACEMENT_CHARACTER) {
-                return Err(Fault::unsupported(
+                return Err(named(Fault::unsupported(
                     "the key has a value that is not a token, so it is not a lock. Delete it manually",
-                ));
+                )));
             }
             let (keys, fences) = ([key.clone()].into(), Arc::default());
             let claim = Claim { keys, fences, token: token.into() };

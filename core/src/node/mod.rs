@@ -29,7 +29,7 @@ use crate::clock::Instant;
 
 pub(crate) use ::redis::ConnectionInfo;
 pub(crate) use address::Address;
-pub(crate) use changes::{Change, Changes, PendingChanges};
+pub(crate) use changes::{Change, Changes};
 pub(crate) use existing::{taken_over, unseen};
 pub(crate) use fault::{CONFIRMED_AFTER, Fault, Remedy};
 pub(crate) use fencing::{Fencing, IMPOSSIBLE};

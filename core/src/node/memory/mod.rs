@@ -5,19 +5,21 @@
 
 mod store;
 
-use std::collections::HashMap;
 use std::future::ready;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
+
+use futures_util::FutureExt;
+use tokio::sync::oneshot;
 
 use super::{
     Claim, Extension, Fault, Fencing, Holder, KEPT_PREFIX, Node, Outage, ReleaseMode, Reply, Taken,
     Vote, VoteParams, Watch,
 };
-use crate::clock::{Clock, Instant};
+use crate::clock::Clock;
 pub(crate) use store::Memory;
-use store::{Entry, Store};
+use store::{Data, Entry, Store};
 pub use store::{advance_memory, fail_memory};
 
 /// A node with one store. A named store is shared by every client of the process that uses the name. An unnamed one
@@ -34,54 +36,40 @@ impl MemoryNode {
     /// Creates a node for this store.
     pub(crate) fn new(memory: &Memory, clock: Arc<dyn Clock>, watch: Arc<Watch>) -> Self {
         let (url, store) = (memory.url(), Arc::clone(&memory.store));
-        let mut watchers = store.watchers.lock().unwrap_or_else(PoisonError::into_inner);
-        // Removes dropped clients whenever a new one is added, so that the list does not grow.
-        watchers.retain(|watcher| watcher.strong_count() > 0);
-        watchers.push(Arc::downgrade(&watch));
-        drop(watchers);
+        let watcher = Arc::downgrade(&watch);
+        store.run(|data| {
+            // Removes dropped clients whenever a new one is added, so that the list does not grow.
+            data.watchers.retain(|watcher| watcher.strong_count() > 0);
+            data.watchers.push(watcher);
+        });
         Self { url, store, clock, watch, outage: Outage::default() }
     }
 
-    /// Returns a ready reply. A node that a test has disabled runs no command.
-    fn answer<T: Send + 'static>(&self, command: impl FnOnce() -> T) -> Reply<T> {
+    /// Runs one command. A node that a test has disabled runs none.
+    fn run<T: Send + 'static>(
+        &self,
+        command: impl FnOnce(&mut Data, &dyn Clock) -> T + Send + 'static,
+    ) -> Reply<T> {
         if self.store.down.load(Ordering::SeqCst) {
             return Box::pin(ready(Err(Fault::new("a test has this node fail"))));
         }
-        Box::pin(ready(Ok(command())))
+        let (clock, (answer, reply)) = (Arc::clone(&self.clock), oneshot::channel());
+        self.store.run(move |data| {
+            // Nothing happens if the caller no longer waits.
+            let _ = answer.send(command(data, &*clock));
+        });
+        Box::pin(reply.map(|done| done.map_err(|_| Fault::new("the command panicked"))))
     }
+}
 
-    /// Runs one command on these keys, after removing those that have expired.
-    fn run<'k, T>(
-        &self,
-        names: impl IntoIterator<Item = &'k String>,
-        command: impl FnOnce(&mut HashMap<String, Entry>, Instant) -> T,
-    ) -> T {
-        let mut keys = self.store.keys.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = self.clock.now();
-        command(keys.without_expired(names, now), now)
-    }
-
-    /// Stores the next fencing token. With several names, the largest stored token decides, and all names get the new
-    /// one, because a lease has a single token.
-    fn fence(&self, claim: &Claim, fencing: Fencing) -> Option<u64> {
-        let mut fences = self.store.fences.lock().unwrap_or_else(PoisonError::into_inner);
-        let stored = claim.fences.iter().filter_map(|key| fences.get(key)).max();
-        // The map cannot contain foreign values. An error would require a clock that is set beyond the year 2255.
-        let next = fencing.next(stored.copied().unwrap_or(0), self.clock.wall_micros()).ok()??;
-        fences.extend(claim.fences.iter().map(|key| (key.clone(), next)));
-        Some(next)
-    }
-
-    /// Notifies every other client, as a server does. A client handles its own changes itself.
-    fn tell(&self, keys: &[String]) {
-        // Cloned, because a notified client may call this node immediately.
-        let watchers = self.store.watchers.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        for watch in watchers.iter().filter_map(Weak::upgrade) {
-            if !Arc::ptr_eq(&watch, &self.watch) {
-                watch.changed_keys(keys);
-            }
-        }
-    }
+/// Stores the next fencing token. With several names, the largest stored token decides, and all names get the new one,
+/// because a lease has a single token.
+fn fence(data: &mut Data, claim: &Claim, fencing: Fencing, clock: &dyn Clock) -> Option<u64> {
+    let stored = claim.fences.iter().filter_map(|key| data.fences.get(key)).max();
+    // The map cannot contain foreign values. An error would require a clock that is set beyond the year 2255.
+    let next = fencing.next(stored.copied().unwrap_or(0), clock.wall_micros()).ok()??;
+    data.fences.extend(claim.fences.iter().map(|key| (key.clone(), next)));
+    Some(next)
 }
 
 impl Node for MemoryNode {
@@ -98,85 +86,88 @@ impl Node for MemoryNode {
     }
 
     fn acquire(&self, claim: &Claim, params: VoteParams) -> Reply<Vote> {
-        self.answer(|| {
-            self.run(&*claim.keys, |keys, now| {
-                let entries = claim.keys.iter().enumerate();
-                let entries =
-                    entries.filter_map(|(at, key)| keys.get(key).map(|entry| (at, entry)));
-                // All or none: a single key of another owner refuses the claim. The longest lease among them is the
-                // time to wait.
-                let others = entries.filter(|(_, entry)| *entry.token != *claim.token);
-                if let Some(last) = others.clone().map(|(_, entry)| entry.expires).max() {
-                    let kept =
-                        others.clone().all(|(_, entry)| entry.token.starts_with(KEPT_PREFIX));
-                    let taken: Taken = others.map(|(at, _)| at).collect();
-                    return Vote::Held(Some(last.since(now)), taken.that_stay(kept));
-                }
-                for key in claim.keys.iter() {
-                    let kept = keys.get(key).map_or(now, |entry| entry.expires);
-                    // Never shortened: a second command for the same token must not reduce the time that the first one
-                    // granted.
-                    let expires = kept.max(now + params.ttl);
-                    keys.insert(key.clone(), Entry { token: claim.token.to_string(), expires });
-                }
-                Vote::Granted(self.fence(claim, params.fencing))
-            })
+        let claim = claim.clone();
+        self.run(move |data, clock| {
+            let now = clock.now();
+            let keys = data.keys.without_expired(&*claim.keys, now);
+            let entries = claim.keys.iter().enumerate();
+            let entries = entries.filter_map(|(at, key)| keys.get(key).map(|entry| (at, entry)));
+            // All or none: a single key of another owner refuses the claim. The longest lease among them is the time to
+            // wait.
+            let others = entries.filter(|(_, entry)| *entry.token != *claim.token);
+            if let Some(last) = others.clone().map(|(_, entry)| entry.expires).max() {
+                let kept = others.clone().all(|(_, entry)| entry.token.starts_with(KEPT_PREFIX));
+                let taken: Taken = others.map(|(at, _)| at).collect();
+                return Vote::Held(Some(last.since(now)), taken.that_stay(kept));
+            }
+            for key in claim.keys.iter() {
+                let kept = keys.get(key).map_or(now, |entry| entry.expires);
+                // Never shortened: a second command for the same token must not reduce the time that the first one
+                // granted.
+                let expires = kept.max(now + params.ttl);
+                keys.insert(key.clone(), Entry { token: claim.token.to_string(), expires });
+            }
+            Vote::Granted(fence(data, &claim, params.fencing, clock))
         })
     }
 
     fn extend(&self, claim: &Claim, params: VoteParams) -> Reply<Extension> {
-        self.answer(|| {
-            self.run(&*claim.keys, |keys, now| {
-                let is_held = |entry: &&Entry| !entry.token.starts_with(KEPT_PREFIX);
-                let owner = |key| keys.get(key).filter(is_held);
-                let owners: Vec<_> = claim.keys.iter().map(owner).collect();
-                // Another owner's key takes precedence over a missing one, because it is the clearer reason for a loss.
-                if owners.iter().flatten().any(|entry| *entry.token != *claim.token) {
-                    return Extension::Taken;
+        let claim = claim.clone();
+        self.run(move |data, clock| {
+            let now = clock.now();
+            let keys = data.keys.without_expired(&*claim.keys, now);
+            let is_held = |entry: &&Entry| !entry.token.starts_with(KEPT_PREFIX);
+            let owner = |key| keys.get(key).filter(is_held);
+            let owners: Vec<_> = claim.keys.iter().map(owner).collect();
+            // Another owner's key takes precedence over a missing one, because it is the clearer reason for a loss.
+            if owners.iter().flatten().any(|entry| *entry.token != *claim.token) {
+                return Extension::Taken;
+            }
+            if owners.iter().any(Option::is_none) {
+                return Extension::Missing;
+            }
+            for key in claim.keys.iter() {
+                if let Some(entry) = keys.get_mut(key) {
+                    entry.expires = entry.expires.max(now + params.ttl);
                 }
-                if owners.iter().any(Option::is_none) {
-                    return Extension::Missing;
-                }
-                for key in claim.keys.iter() {
-                    if let Some(entry) = keys.get_mut(key) {
-                        entry.expires = entry.expires.max(now + params.ttl);
-                    }
-                }
-                self.fence(claim, params.fencing);
-                Extension::Extended
-            })
+            }
+            fence(data, &claim, params.fencing, clock);
+            Extension::Extended
         })
     }
 
     fn release(&self, claim: &Claim, _owed: Duration, how: ReleaseMode) -> Reply<bool> {
-        self.answer(|| {
-            let released = self.run(&*claim.keys, |keys, now| {
-                let ours = |key: &&String| keys.get(*key).is_some_and(|e| *e.token == *claim.token);
-                // Each key that the claim still owns.
-                let released: Vec<String> = claim.keys.iter().filter(ours).cloned().collect();
-                for key in &released {
-                    let entry = keys.remove(key);
-                    if let (ReleaseMode::Stay(stay), Some(Entry { expires, .. })) = (how, entry) {
-                        let expires = expires.min(now + stay);
-                        keys.insert(key.clone(), Entry { token: claim.kept(), expires });
-                    }
+        let (claim, own) = (claim.clone(), Arc::clone(&self.watch));
+        self.run(move |data, clock| {
+            let now = clock.now();
+            let keys = data.keys.without_expired(&*claim.keys, now);
+            let ours = |key: &&String| keys.get(*key).is_some_and(|e| *e.token == *claim.token);
+            // Each key that the claim still owns.
+            let released: Vec<String> = claim.keys.iter().filter(ours).cloned().collect();
+            for key in &released {
+                let entry = keys.remove(key);
+                if let (ReleaseMode::Stay(stay), Some(Entry { expires, .. })) = (how, entry) {
+                    let expires = expires.min(now + stay);
+                    keys.insert(key.clone(), Entry { token: claim.kept(), expires });
                 }
-                released
-            });
-            // After the keys are free, and without their lock.
-            self.tell(&released);
+            }
+            // Notifies every other client, as a server does. A client handles its own changes itself. A notified client
+            // may call this node immediately. Its command then follows this one.
+            let watchers = data.watchers.iter().filter_map(Weak::upgrade);
+            let others = watchers.filter(|watch| !Arc::ptr_eq(watch, &own));
+            others.for_each(|watch| watch.changed_keys(&released));
             released.len() == claim.keys.len()
         })
     }
 
     fn inspect(&self, key: &str) -> Reply<Option<Holder>> {
         let key = key.to_owned();
-        self.answer(|| {
-            self.run([&key], |keys, now| {
-                keys.get(&key).map(|entry| Holder {
-                    token: entry.token.clone(),
-                    remaining: Some(entry.expires.since(now)),
-                })
+        self.run(move |data, clock| {
+            let now = clock.now();
+            let entry = data.keys.without_expired([&key], now).get(&key);
+            entry.map(|entry| Holder {
+                token: entry.token.clone(),
+                remaining: Some(entry.expires.since(now)),
             })
         })
     }

@@ -1,27 +1,68 @@
 //! Stores the data of `memory://` nodes, and finds a store by its name.
+//!
+//! One thread at a time is inside a store. A thread that finds another one there leaves its command to it, because that
+//! thread may be suspended.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
 use crate::clock::{Clock, Instant, OffsetClock};
 use crate::node::Watch;
-use crate::runtime::PerProcess;
+use crate::runtime::{Exclusive, PerProcess, Visitor};
 
-/// The data that a server would store.
-#[derive(Default)]
+/// A command. It runs alone, as a script does.
+type Command = Box<dyn FnOnce(&mut Data) + Send>;
+
+/// The data that a server would store, and the commands on it.
 pub(super) struct Store {
-    /// Locked for each whole command, because a command runs alone, as a script does.
-    pub(super) keys: Mutex<Keys>,
-    /// Locked after `keys`, never before it.
-    pub(super) fences: Mutex<HashMap<String, u64>>,
-    /// Every client that has used the store. Weak, so that dropped clients get no notifications.
-    pub(super) watchers: Mutex<Vec<Weak<Watch>>>,
+    data: Exclusive<Data>,
+    commands: UnboundedSender<Command>,
     /// Whether a test has disabled the node.
     pub(super) down: AtomicBool,
     /// The clock of clients whose only node is this one. A test can advance it.
     clock: OffsetClock,
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        let (sender, commands) = unbounded_channel();
+        let (keys, fences, watchers) = Default::default();
+        let data = Exclusive::new(Data { keys, fences, watchers, commands });
+        Self { data, commands: sender, down: AtomicBool::default(), clock: OffsetClock::default() }
+    }
+}
+
+impl Store {
+    /// Runs a command after all earlier ones. If another thread is inside, that thread runs it.
+    pub(super) fn run(&self, command: impl FnOnce(&mut Data) + Send + 'static) {
+        // Cannot fail, because the store has the receiver.
+        let _ = self.commands.send(Box::new(command));
+        while let Some(((), others)) = self.data.try_with(Visitor::Thread, Data::run_all)
+            && others.include(Visitor::Thread)
+        {}
+    }
+}
+
+/// The data that a server would store.
+pub(super) struct Data {
+    pub(super) keys: Keys,
+    pub(super) fences: HashMap<String, u64>,
+    /// Every client that has used the store. Weak, so that dropped clients get no notifications.
+    pub(super) watchers: Vec<Weak<Watch>>,
+    /// The commands that have not run yet.
+    commands: UnboundedReceiver<Command>,
+}
+
+impl Data {
+    fn run_all(&mut self) {
+        while let Ok(command) = self.commands.try_recv() {
+            command(self);
+        }
+    }
 }
 
 /// The number of keys above which expired ones are removed.
@@ -117,7 +158,40 @@ pub fn advance_memory(name: &str, time: Duration) {
 
 #[cfg(test)]
 mod tests {
+    use std::thread::yield_now;
+
     use super::*;
+    use crate::client::Redlock;
+    use crate::lease::LeaseHandle;
+
+    fn acquired(url: &str) -> LeaseHandle {
+        let client = Redlock::builder([url]).build().unwrap();
+        let lock = client.lock("job").ttl(Duration::from_secs(60));
+        lock.acquire_blocking().unwrap().into_handle()
+    }
+
+    fn until(condition: impl Fn() -> bool) {
+        while !condition() {
+            yield_now();
+        }
+    }
+
+    #[test]
+    fn suspended_thread_stops_no_renewal_at_another_store() {
+        let [suspended, other] = ["memory://suspended", "memory://other"].map(acquired);
+        let is_renewed = |lease: &LeaseHandle| lease.remaining() > lease.ttl() * 3 / 4;
+        let waiting = suspended.clone();
+        // This thread is inside the store as long as this command runs.
+        named("suspended").run(move |data| {
+            advance_memory("suspended", waiting.ttl() / 2);
+            // The background thread leaves the renewal to this thread, and continues.
+            until(|| !data.commands.is_empty());
+            advance_memory("other", other.ttl() / 2);
+            until(|| is_renewed(&other));
+            assert!(!is_renewed(&waiting));
+        });
+        until(|| is_renewed(&suspended));
+    }
 
     #[test]
     fn expired_keys_do_not_accumulate() {
