@@ -125,7 +125,7 @@ impl Nodes {
     pub(crate) fn report<T>(&self, votes: &Collect<T>, timeout: Duration) -> Vec<NodeReport> {
         let report = |(node, answer): (&Arc<dyn Node>, &Option<Result<T, Fault>>)| {
             let (state, error, cause) = match answer {
-                Some(Ok(value)) => (votes.state(value), None, None),
+                Some(Ok(value)) => ((votes.read)(value), None, None),
                 Some(Err(fault)) => (NodeState::Fault, Some(fault.to_string()), fault.cause()),
                 None if votes.silence_counts => {
                     (NodeState::Fault, Some(self.silence(&**node, timeout)), None)

@@ -24,7 +24,7 @@ use tokio_rustls::rustls::{
 use super::options::TlsOptions;
 use super::pem::{Held, Pem};
 use crate::error::{Error, Result};
-use crate::text::spelled;
+use crate::text::{spelled, with_spelled};
 
 /// The loaded and checked options.
 #[derive(Clone)]
@@ -65,7 +65,7 @@ fn configured(options: &TlsOptions) -> Result<Arc<ClientConfig>> {
         .map_err(|error| Error::invalid(format!("TLS: {error}")))?;
     let config = match &options.ca {
         _ if !options.verifies() => {
-            config.dangerous().with_custom_certificate_verifier(Arc::new(Unverified::by(provider)))
+            config.dangerous().with_custom_certificate_verifier(Arc::new(Unverified { provider }))
         }
         Some(path) => config.with_root_certificates(trust_in(path)?),
         None => config.with_root_certificates(system_trust()?),
@@ -117,8 +117,7 @@ pub(crate) fn explained(error: &io::Error) -> String {
         }
         _ => "",
     };
-    let why =
-        OPTIONS.iter().fold(why.to_owned(), |why, option| why.replace(option, &spelled(option)));
+    let why = with_spelled(why, &OPTIONS);
     if why.is_empty() { format!("TLS: {error}") } else { format!("TLS: {why} ({error})") }
 }
 
@@ -266,13 +265,6 @@ fn text<'a>(option: &str, pem: &'a Pem) -> Result<Cow<'a, [u8]>> {
 struct Unverified {
     /// The algorithms for signatures, which are still verified.
     provider: Arc<CryptoProvider>,
-}
-
-impl Unverified {
-    /// Uses the algorithms of this provider.
-    fn by(provider: Arc<CryptoProvider>) -> Self {
-        Self { provider }
-    }
 }
 
 impl ServerCertVerifier for Unverified {
