@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::submitted::{Connections, Submitted};
+use super::reactor::{Connections, Submitted};
 use crate::node::Connection;
 use crate::runtime::{timers, with_local};
 

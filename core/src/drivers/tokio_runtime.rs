@@ -16,8 +16,7 @@ use futures_util::task::AtomicWaker;
 use tokio::runtime::{Handle, Id, RuntimeFlavor, is_rt_shutdown_err};
 
 use super::poller::{Poller, Watched};
-use super::reactor::Reactor;
-use super::submitted::{MAX_UNWRITTEN, Submitted};
+use super::reactor::{MAX_UNWRITTEN, Reactor, Submitted};
 use crate::clock::{Instant, machine};
 use crate::error::{Error, Result};
 use crate::node::Connection;
@@ -50,7 +49,13 @@ impl RuntimeDriver {
     /// background thread.
     pub(crate) fn start(runtime: &Handle) -> Result<Option<Arc<Self>>> {
         let Ok(poller) = Poller::new().map(Arc::new) else { return Ok(None) };
-        let shared = Arc::new(Shared::new(runtime, Reactor::watched_by(Arc::clone(&poller))));
+        let shared = Arc::new(Shared {
+            runtime: runtime.id(),
+            generation: fork_generation(),
+            pending: Mutex::new(Some(Pending::default())),
+            reactor: Exclusive::new(Reactor::watched_by(Arc::clone(&poller))),
+            waker: AtomicWaker::new(),
+        });
         // Tokio panics if the runtime has no I/O driver. This must not happen later, in the task.
         let task = catch_unwind(AssertUnwindSafe(|| {
             let _inside = runtime.enter();
@@ -144,16 +149,6 @@ impl Pending {
 }
 
 impl Shared {
-    fn new(runtime: &Handle, reactor: Reactor) -> Self {
-        Self {
-            runtime: runtime.id(),
-            generation: fork_generation(),
-            pending: Mutex::new(Some(Pending::default())),
-            reactor: Exclusive::new(reactor),
-            waker: AtomicWaker::new(),
-        }
-    }
-
     /// Whether this is a thread of the runtime, in its own process.
     fn is_here(&self) -> bool {
         let here = || Handle::try_current().is_ok_and(|here| here.id() == self.runtime);

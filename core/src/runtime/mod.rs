@@ -10,7 +10,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::LocalKey;
 
 pub(crate) mod background;
-mod descriptor;
 mod exclusive;
 pub(crate) mod exit;
 mod per_process;

@@ -21,8 +21,7 @@ use tokio_rustls::rustls::{
     InconsistentKeys, RootCertStore, SignatureScheme,
 };
 
-use super::options::TlsOptions;
-use super::pem::{Held, Pem};
+use super::options::{Held, Pem, TlsOptions};
 use crate::error::{Error, Result};
 use crate::text::{spelled, with_spelled};
 
@@ -245,7 +244,7 @@ fn private_key(option: &str, pem: &Pem) -> Result<PrivateKeyDer<'static>> {
 
 /// Returns the content without a byte-order mark.
 fn text<'a>(option: &str, pem: &'a Pem) -> Result<Cow<'a, [u8]>> {
-    let read = match pem.held() {
+    let read = match &pem.0 {
         Held::File(path) => fs::read(path)
             .map(Cow::from)
             .map_err(|error| pem.unreadable(option, &error.to_string()))?,
