@@ -60,6 +60,11 @@ pub fn spelled(name: &str) -> Cow<'_, str> {
     if camel_case() { joined(name).into() } else { name.into() }
 }
 
+/// The text, in which these options are written as the caller's language does.
+pub(crate) fn with_spelled(text: &str, options: &[&str]) -> String {
+    options.iter().fold(text.to_owned(), |text, option| text.replace(option, &spelled(option)))
+}
+
 /// The value of a time option, in the unit of the caller's language: `300 ms` in Node.js, otherwise `0.3 s`.
 pub(crate) fn spelled_time(time: Duration) -> String {
     if camel_case() { in_milliseconds(time) } else { format!("{} s", time.as_secs_f64()) }
@@ -90,7 +95,7 @@ fn joined(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::shown;
+    use super::*;
 
     #[test]
     fn escapes_and_truncates_foreign_text() {
@@ -102,8 +107,6 @@ mod tests {
         assert_eq!(shown(&"é".repeat(200)), "é".repeat(200));
         assert_eq!(shown(&"é".repeat(201)), format!("{}…", "é".repeat(200)));
     }
-
-    use super::*;
 
     #[test]
     fn times_have_no_trailing_zeros() {

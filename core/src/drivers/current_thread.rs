@@ -4,9 +4,9 @@ use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::submitted::{Connections, Submitted};
+use super::reactor::{Connections, Submitted};
 use crate::node::Connection;
-use crate::runtime::timers;
+use crate::runtime::{timers, with_local};
 
 /// The state of one thread.
 #[derive(Default)]
@@ -21,16 +21,9 @@ thread_local! {
     static THREAD: RefCell<Thread> = RefCell::default();
 }
 
-/// Uses the thread's state. `act` must not run foreign code. Returns `None` if the thread is ending.
-fn with<T>(act: impl FnOnce(&mut Thread) -> T) -> Option<T> {
-    THREAD
-        .try_with(|thread| thread.try_borrow_mut().ok().map(|mut thread| act(&mut thread)))
-        .ok()?
-}
-
 /// Records that a command was submitted to a connection. Returns true if this thread writes it.
 pub(super) fn submit(connection: &Arc<Connection>) -> bool {
-    let drives = with(|thread| {
+    let drives = with_local(&THREAD, |thread| {
         let drives = thread.guards > 0;
         if drives {
             thread.submitted.add(connection);
@@ -42,7 +35,7 @@ pub(super) fn submit(connection: &Arc<Connection>) -> bool {
 
 /// Takes the connections to which commands were submitted since the last call.
 pub(super) fn take_submitted() -> Connections {
-    with(|thread| thread.submitted.take()).unwrap_or_default()
+    with_local(&THREAD, |thread| thread.submitted.take()).unwrap_or_default()
 }
 
 /// Declares, until it is dropped, that this thread writes the commands that are submitted on it.
@@ -56,7 +49,7 @@ pub(super) struct Driving {
 impl Driving {
     /// Begins. `keeps_timers` is whether the thread also keeps the timers of the futures that it polls.
     pub(super) fn begin(keeps_timers: bool) -> Self {
-        with(|thread| thread.guards += 1);
+        with_local(&THREAD, |thread| thread.guards += 1);
         Self { kept_timers: timers::keep(keeps_timers), _thread: PhantomData }
     }
 }
@@ -65,7 +58,7 @@ impl Driving {
 impl Drop for Driving {
     fn drop(&mut self) {
         timers::keep(self.kept_timers);
-        let last = with(|thread| {
+        let last = with_local(&THREAD, |thread| {
             thread.guards -= 1;
             if thread.guards == 0 { thread.submitted.take() } else { Connections::new() }
         });
@@ -88,7 +81,7 @@ pub(super) struct Parked {
 impl Parked {
     /// Passes the thread's commands and timers to the background thread, now and until the end.
     pub(super) fn begin() -> Self {
-        let before = with(|thread| {
+        let before = with_local(&THREAD, |thread| {
             (std::mem::take(&mut thread.guards), std::mem::take(&mut thread.submitted))
         });
         let (guards, mut submitted) = before.unwrap_or_default();
@@ -101,7 +94,7 @@ impl Parked {
 
 impl Drop for Parked {
     fn drop(&mut self) {
-        with(|thread| thread.guards = self.guards);
+        with_local(&THREAD, |thread| thread.guards = self.guards);
         timers::keep(self.kept_timers);
     }
 }

@@ -10,8 +10,7 @@ use std::task::{Context, Waker};
 
 use super::current_thread::{self, Driving};
 use super::poller::Poller;
-use super::reactor::Reactor;
-use super::submitted::Submitted;
+use super::reactor::{Reactor, Submitted};
 use crate::runtime::{Exclusive, Visitor, WakeHandle, fork_generation, has_stack_space};
 
 /// The number of the wake-up descriptor among the watched descriptors.
@@ -102,7 +101,10 @@ impl<T> LoopDriver<T> {
         let looked = self.with(|work, waker| {
             // From now on, replies that are read here wake futures without a system call.
             waker.look();
-            let guest = !work.read_single(waker) && work.read_all(&self.poller, waker);
+            // The poller is asked only if there is not exactly one connection, or if it woke no future. Any other
+            // readable descriptor makes the loop look again.
+            let is_read = work.reactor.read_single() && waker.is_rung();
+            let guest = !is_read && work.read_all(&self.poller, waker);
             work.submitted.begin_period();
             let done = work.poll(waker);
             // Commands that follow from a reply are not held back.
@@ -153,12 +155,6 @@ impl<T> Work<T> {
 
     fn write(&mut self) {
         self.reactor.write(self.submitted.take());
-    }
-
-    /// Reads the only connection, without asking the poller. Returns false if that woke no future. Any other readable
-    /// descriptor makes the loop look again.
-    fn read_single(&mut self, waker: &WakeHandle) -> bool {
-        self.reactor.read_single() && waker.is_rung()
     }
 
     /// Reads all readable connections. Returns whether the descriptor that the loop added is readable.

@@ -15,7 +15,6 @@ mod current_thread;
 mod event_loop;
 mod poller;
 mod reactor;
-mod submitted;
 #[cfg(all(test, unix))]
 mod tests;
 mod tokio_runtime;

@@ -8,7 +8,7 @@ use std::future::Future;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,12 +16,11 @@ use futures_util::task::AtomicWaker;
 use tokio::runtime::{Handle, Id, RuntimeFlavor, is_rt_shutdown_err};
 
 use super::poller::{Poller, Watched};
-use super::reactor::Reactor;
-use super::submitted::{MAX_UNWRITTEN, Submitted};
+use super::reactor::{MAX_UNWRITTEN, Reactor, Submitted};
 use crate::clock::{Instant, machine};
 use crate::error::{Error, Result};
 use crate::node::Connection;
-use crate::runtime::{Exclusive, Visitor, fork_generation, has_stack_space};
+use crate::runtime::{Exclusive, Visitor, fork_generation, has_stack_space, lock};
 
 const NO_IO: &str = "the runtime has no I/O driver. Build it with enable_io() or enable_all()";
 const SHUT_DOWN: &str = "the runtime has shut down. Pass one that runs as long as the client";
@@ -50,7 +49,13 @@ impl RuntimeDriver {
     /// background thread.
     pub(crate) fn start(runtime: &Handle) -> Result<Option<Arc<Self>>> {
         let Ok(poller) = Poller::new().map(Arc::new) else { return Ok(None) };
-        let shared = Arc::new(Shared::new(runtime, Reactor::watched_by(Arc::clone(&poller))));
+        let shared = Arc::new(Shared {
+            runtime: runtime.id(),
+            generation: fork_generation(),
+            pending: Mutex::new(Some(Pending::default())),
+            reactor: Exclusive::new(Reactor::watched_by(Arc::clone(&poller))),
+            waker: AtomicWaker::new(),
+        });
         // Tokio panics if the runtime has no I/O driver. This must not happen later, in the task.
         let task = catch_unwind(AssertUnwindSafe(|| {
             let _inside = runtime.enter();
@@ -73,7 +78,7 @@ impl RuntimeDriver {
         let this = Arc::downgrade(shared);
         let replaced = SUBMITTED.try_with(|submitted| submitted.replace(Weak::clone(&this)));
         let before = replaced.unwrap_or_default();
-        let mut pending = shared.pending();
+        let mut pending = lock(&shared.pending);
         let Some(new) = &mut *pending else { return false };
         if !new.is_driven() {
             // The background thread does the work until the task of the runtime runs again.
@@ -144,24 +149,10 @@ impl Pending {
 }
 
 impl Shared {
-    fn new(runtime: &Handle, reactor: Reactor) -> Self {
-        Self {
-            runtime: runtime.id(),
-            generation: fork_generation(),
-            pending: Mutex::new(Some(Pending::default())),
-            reactor: Exclusive::new(reactor),
-            waker: AtomicWaker::new(),
-        }
-    }
-
     /// Whether this is a thread of the runtime, in its own process.
     fn is_here(&self) -> bool {
         let here = || Handle::try_current().is_ok_and(|here| here.id() == self.runtime);
         self.generation == fork_generation() && here()
-    }
-
-    fn pending(&self) -> MutexGuard<'_, Option<Pending>> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Uses the connections. Returns `None` if another thread does, which then wakes the task.
@@ -169,7 +160,7 @@ impl Shared {
         let (result, visitors) = self.reactor.try_with(Visitor::Task, act)?;
         if visitors.include(Visitor::Task) {
             self.waker.wake();
-            if self.pending().is_none() {
+            if lock(&self.pending).is_none() {
                 self.with(Reactor::clear);
             }
         }
@@ -182,7 +173,7 @@ impl Shared {
             return;
         }
         let is_due = has_stack_space()
-            && self.pending().as_ref().is_some_and(|pending| pending.submitted.is_due());
+            && lock(&self.pending).as_ref().is_some_and(|pending| pending.submitted.is_due());
         if !is_due || self.write().is_none() {
             self.waker.wake();
         }
@@ -191,14 +182,14 @@ impl Shared {
     /// Writes the commands. Returns `None` if another thread uses the connections.
     fn write(&self) -> Option<()> {
         self.with(|reactor| {
-            let submitted = self.pending().as_mut().map(|pending| pending.submitted.take());
+            let submitted = lock(&self.pending).as_mut().map(|pending| pending.submitted.take());
             reactor.write(submitted.unwrap_or_default());
         })
     }
 
     /// Ends the task. The background thread does the remaining work.
     fn end(&self) {
-        let pending = self.pending().take();
+        let pending = lock(&self.pending).take();
         pending.unwrap_or_default().submitted.delegate();
     }
 }
@@ -258,7 +249,7 @@ impl DriverTask {
             return Ok(());
         }
         let read = self.shared.with(|reactor| {
-            if let Some(pending) = &mut *self.shared.pending() {
+            if let Some(pending) = &mut *lock(&self.shared.pending) {
                 pending.submitted.begin_period();
             }
             reactor.read_all()
@@ -273,7 +264,7 @@ impl DriverTask {
 
     /// Writes the commands after all tasks that were woken earlier have run. Completes when the client is gone.
     fn write(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let is_empty = self.shared.pending().as_mut().map(|pending| {
+        let is_empty = lock(&self.shared.pending).as_mut().map(|pending| {
             pending.unseen_since = None;
             pending.submitted.is_empty()
         });

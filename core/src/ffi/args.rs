@@ -12,7 +12,7 @@ use crate::client::config::Settings;
 use crate::error::{Error, Result};
 use crate::lock::options::{Options, Unit};
 use crate::lock::{Lock, Names, check_alone};
-use crate::text::spelled;
+use crate::text::{spelled, with_spelled};
 
 /// The options that a caller passed, by their names in the table.
 pub struct Args<T: 'static> {
@@ -164,9 +164,8 @@ pub fn instead_of(option: &str, valid: &[&str], unit: Unit) -> String {
         return format!("Use {}", spelled(name));
     }
     let option = given.join("_");
-    let foreign = ours(&option, unit.word()).or_else(|| nothing(&option).map(str::to_owned));
-    if let Some(advice) = foreign {
-        return advice;
+    if let Some((_, advice)) = FOREIGN.iter().find(|(names, _)| names.contains(&&*option)) {
+        return with_spelled(advice, &OURS).replace("UNIT", unit.word());
     }
     let similar = similar(&given, valid.iter().copied());
     if !similar.is_empty() {
@@ -208,86 +207,81 @@ fn of_table<T>(option: &[String], table: &[Row<T>], owner: &str) -> Option<Strin
     Some(format!("{name} is an option of the {owner}. "))
 }
 
-/// Advice for options of other libraries that one of our options replaces. Names are in snake case.
-fn ours(option: &str, unit: &str) -> Option<String> {
-    let max_hold = spelled("max_hold");
-    let text = match option {
-        // `timeout` is a TTL in redis-py, and a wait in other libraries.
-        "timeout" => {
-            format!(
-                "Use ttl for the lifetime of the lease and wait for the maximum waiting time, both in {unit}"
-            )
-        }
-        "expire" | "duration" | "auto_release_time" | "lock_timeout" | "internal_lock_timeout" => {
-            format!("Use ttl, the lifetime of the lease in {unit}")
-        }
-        "blocking_timeout"
-        | "context_manager_timeout"
-        | "retry_count"
-        | "retry_attempts"
-        | "acquire_timeout"
-        | "acquire_attempts_limit" => {
-            format!("Use wait, the maximum waiting time in {unit}. 0 tries once")
-        }
-        "blocking" | "context_manager_blocking" => {
-            "Use wait. 0 tries once, and without wait the acquire waits forever".to_owned()
-        }
-        "num_extensions" => format!("Use {max_hold}, the maximum hold time in {unit}"),
-        "auto_renewal" | "automatic_extension_threshold" | "refresh_interval" => {
-            format!(
-                "Use renew, which is on by default and renews at a third of the ttl. {max_hold} limits the hold time"
-            )
-        }
-        "on_lock_lost" => {
-            format!(
-                "Use {} of the lease, which is called when the lease is lost",
-                spelled("on_lost")
-            )
-        }
-        "socket_timeout" | "command_timeout" => {
-            format!(
-                "Use {}, the timeout for the reply of one node in {unit}",
-                spelled("node_timeout")
-            )
-        }
-        "socket_connect_timeout" => {
-            format!("Use {}, the timeout for connecting in {unit}", spelled("connect_timeout"))
-        }
-        _ => return None,
-    };
-    Some(text)
-}
+/// Our options that the advice names.
+const OURS: [&str; 4] = ["max_hold", "on_lost", "node_timeout", "connect_timeout"];
 
-/// Advice for options of other libraries without a replacement.
-fn nothing(option: &str) -> Option<&'static str> {
-    let text = match option {
-        "sleep" | "retry_delay" | "retry_jitter" | "retry_interval" | "retry_delay_min"
-        | "retry_delay_max" => {
-            "Remove it. Waiting callers are notified of a release, so there is no retry delay to set. wait limits the \
-             waiting time"
-        }
-        // redis-py keeps the token in a thread-local by default.
-        "thread_local" => "Remove it. A lease is an object that any thread may use",
-        "lock_class" => "Remove it. There is only one kind of lock",
-        // pottery uses this to distinguish a failed node from one that refused.
-        "raise_on_redis_errors" => "Remove it. Failed nodes always cause a separate error",
-        "raise_on_release_error" => {
-            "Remove it. The end of a scope reports a loss, unless the body failed with an error"
-        }
-        "drift_factor" | "clock_drift_factor" => {
-            "Remove it. Clock drift is always taken into account"
-        }
-        // A token chosen by the caller might not be unique.
-        "id" | "token" | "lock_identifier" | "identifier" | "acquired_externally" => {
-            "Use attach, which continues the lease with this token"
-        }
-        // python-redis-lock uses these for waking waiters.
-        "strict" | "signal_expire" => "Remove it. The server notifies waiting callers",
-        // The URL is the only place for a node's address and credentials.
-        "host" | "port" | "db" | "username" | "password" | "ssl" => {
-            "Write it into the node's URL: redis://[user:password@]host[:port][/db], or rediss:// for TLS"
-        }
-        _ => return None,
-    };
-    Some(text)
-}
+/// Advice for options of other libraries, whose names are in snake case. `UNIT` is the caller's unit of times.
+const FOREIGN: &[(&[&str], &str)] = &[
+    // `timeout` is a TTL in redis-py, and a wait in other libraries.
+    (
+        &["timeout"],
+        "Use ttl for the lifetime of the lease and wait for the maximum waiting time, both in UNIT",
+    ),
+    (
+        &["expire", "duration", "auto_release_time", "lock_timeout", "internal_lock_timeout"],
+        "Use ttl, the lifetime of the lease in UNIT",
+    ),
+    (
+        &[
+            "blocking_timeout",
+            "context_manager_timeout",
+            "retry_count",
+            "retry_attempts",
+            "acquire_timeout",
+            "acquire_attempts_limit",
+        ],
+        "Use wait, the maximum waiting time in UNIT. 0 tries once",
+    ),
+    (
+        &["blocking", "context_manager_blocking"],
+        "Use wait. 0 tries once, and without wait the acquire waits forever",
+    ),
+    (&["num_extensions"], "Use max_hold, the maximum hold time in UNIT"),
+    (
+        &["auto_renewal", "automatic_extension_threshold", "refresh_interval"],
+        "Use renew, which is on by default and renews at a third of the ttl. max_hold limits the hold time",
+    ),
+    (&["on_lock_lost"], "Use on_lost of the lease, which is called when the lease is lost"),
+    (
+        &["socket_timeout", "command_timeout"],
+        "Use node_timeout, the timeout for the reply of one node in UNIT",
+    ),
+    (&["socket_connect_timeout"], "Use connect_timeout, the timeout for connecting in UNIT"),
+    (
+        &[
+            "sleep",
+            "retry_delay",
+            "retry_jitter",
+            "retry_interval",
+            "retry_delay_min",
+            "retry_delay_max",
+        ],
+        "Remove it. Waiting callers are notified of a release, so there is no retry delay to set. wait limits the \
+         waiting time",
+    ),
+    // redis-py keeps the token in a thread-local by default.
+    (&["thread_local"], "Remove it. A lease is an object that any thread may use"),
+    (&["lock_class"], "Remove it. There is only one kind of lock"),
+    // pottery uses this to distinguish a failed node from one that refused.
+    (&["raise_on_redis_errors"], "Remove it. Failed nodes always cause a separate error"),
+    (
+        &["raise_on_release_error"],
+        "Remove it. The end of a scope reports a loss, unless the body failed with an error",
+    ),
+    (
+        &["drift_factor", "clock_drift_factor"],
+        "Remove it. Clock drift is always taken into account",
+    ),
+    // A token chosen by the caller might not be unique.
+    (
+        &["id", "token", "lock_identifier", "identifier", "acquired_externally"],
+        "Use attach, which continues the lease with this token",
+    ),
+    // python-redis-lock uses these for waking waiters.
+    (&["strict", "signal_expire"], "Remove it. The server notifies waiting callers"),
+    // The URL is the only place for a node's address and credentials.
+    (
+        &["host", "port", "db", "username", "password", "ssl"],
+        "Write it into the node's URL: redis://[user:password@]host[:port][/db], or rediss:// for TLS",
+    ),
+];

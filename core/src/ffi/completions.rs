@@ -4,8 +4,10 @@
 //! for each completion would cost more than the completion: a system call, and a turn of the loop.
 
 use std::collections::VecDeque;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::runtime::lock;
 
 /// A queue that any thread may push to, for an event loop that must be woken.
 pub struct Completions<T> {
@@ -21,21 +23,16 @@ impl<T> Completions<T> {
         Self { items: Mutex::new(VecDeque::new()), waking: AtomicBool::new(false) }
     }
 
-    /// Locks the queue.
-    fn items(&self) -> MutexGuard<'_, VecDeque<T>> {
-        self.items.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Adds items. After a batch, the caller must call [`Completions::must_wake`].
     pub fn push(&self, items: impl IntoIterator<Item = T>) {
-        self.items().extend(items);
+        lock(&self.items).extend(items);
     }
 
     /// Whether the caller must wake the loop: the queue has items, and no wake-up is under way.
     ///
     /// Returns true for only one of several concurrent callers, until the loop takes items.
     pub fn must_wake(&self) -> bool {
-        !self.items().is_empty() && !self.waking.swap(true, Ordering::SeqCst)
+        !lock(&self.items).is_empty() && !self.waking.swap(true, Ordering::SeqCst)
     }
 
     /// Takes the oldest items, `most` at most. Returns whether more are left. The caller must then call
@@ -44,7 +41,7 @@ impl<T> Completions<T> {
         // Reset before the queue is read: an item that is pushed in between causes an extra wake-up, but is never
         // missed.
         self.waking.store(false, Ordering::SeqCst);
-        let mut items = self.items();
+        let mut items = lock(&self.items);
         // A loop that takes a large number at once could do nothing else for long.
         let rest = if items.len() > most { items.split_off(most) } else { VecDeque::new() };
         let more = !rest.is_empty();

@@ -2,10 +2,11 @@
 //!
 //! The client's type differs by language, so it is a type parameter. The rules for choosing it are the same.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use crate::client::builder::{Asker, named};
 use crate::error::{Error, Result};
+use crate::runtime::lock;
 use crate::telemetry::log;
 use crate::text::camel_case;
 
@@ -25,10 +26,6 @@ impl<C: Clone> DefaultClient<C> {
         Self(Mutex::new(None))
     }
 
-    fn chosen(&self) -> MutexGuard<'_, Option<Chosen<C>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns the default client and marks it as used. Calls `make` if there is none.
     ///
     /// If several threads make a client at the same time, one of them is chosen. `nodes` returns the URLs without
@@ -42,13 +39,13 @@ impl<C: Clone> DefaultClient<C> {
         make: impl FnOnce() -> Result<C, E>,
         nodes: impl FnOnce(&C) -> Vec<String>,
     ) -> Result<C, E> {
-        if let Some(chosen) = self.chosen().as_mut() {
+        if let Some(chosen) = lock(&self.0).as_mut() {
             chosen.used = true;
             return Ok(chosen.client.clone());
         }
         // Called without the lock, because `make` may take locks of the caller.
         let new = make()?;
-        let mut chosen = self.chosen();
+        let mut chosen = lock(&self.0);
         let chosen = chosen.get_or_insert_with(|| {
             // Only the chosen client is logged. The others are dropped.
             say(&nodes(&new));
@@ -61,7 +58,7 @@ impl<C: Clone> DefaultClient<C> {
     /// Replaces the default client and its used flag, and returns the previous values. For tests.
     pub fn swap(&self, other: Option<(C, bool)>) -> Option<(C, bool)> {
         let other = other.map(|(client, used)| Chosen { client, used });
-        let old = std::mem::replace(&mut *self.chosen(), other);
+        let old = std::mem::replace(&mut *lock(&self.0), other);
         old.map(|old| (old.client, old.used))
     }
 
@@ -71,7 +68,7 @@ impl<C: Clone> DefaultClient<C> {
     ///
     /// `Invalid` if the previous client was used already, unless `replace` is set.
     pub fn configure(&self, client: C, nodes: &[String], replace: bool) -> Result<Option<C>> {
-        let mut chosen = self.chosen();
+        let mut chosen = lock(&self.0);
         if chosen.as_ref().is_some_and(|chosen| chosen.used) && !replace {
             let replace = if camel_case() { "{ replace: true }" } else { "replace=True" };
             let text = "the default client is already in use. Call configure() before its first use, or pass";

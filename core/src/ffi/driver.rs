@@ -4,10 +4,10 @@
 //! background thread. Handing over many futures wakes that thread once, and finished ones return as one batch. One task
 //! for each future would cost a system call each on the event loop's thread.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 
 use futures_util::future::{AbortHandle, Abortable};
@@ -17,7 +17,7 @@ use tokio::task::coop::unconstrained;
 
 use crate::drivers::LoopDriver;
 use crate::runtime::background::{Task, spawn};
-use crate::runtime::fork_generation;
+use crate::runtime::{fork_generation, lock};
 
 /// Accepts futures from the thread of one event loop. Dropping it aborts them all.
 pub struct Driver<T> {
@@ -64,12 +64,21 @@ impl<T: Send + Unpin + 'static> Driver<T> {
     /// A driver on the background thread.
     ///
     /// `done` receives the results, one batch after each turn. It runs on the background thread and must not block.
-    pub fn start(done: impl FnMut(Vec<T>) + Send + 'static) -> Self {
-        let ((inbox, work), done) = (Running::new(), Box::new(done));
+    pub fn start(mut done: impl FnMut(Vec<T>) + Send + 'static) -> Self {
+        let (inbox, mut work) = Running::new();
+        let drive = poll_fn(move |context| {
+            let mut outcomes = Vec::new();
+            work.poll(context, &mut outcomes);
+            if !outcomes.is_empty() {
+                // Called once per turn, so that the loop is woken once.
+                done(outcomes);
+            }
+            // Never completes. It ends with its `Driver`.
+            Poll::Pending
+        });
         // Without tokio's cooperative budget. With it, only some futures would run in each turn, and the others would
         // be woken for nothing.
-        let host = Host::Background(spawn(unconstrained(Drive { work, done })));
-        Self { inbox, host }
+        Self { inbox, host: Host::Background(spawn(unconstrained(drive))) }
     }
 
     /// A driver on this thread. Returns `None` if the system does not support it or no descriptor is left.
@@ -82,36 +91,33 @@ impl<T: Send + Unpin + 'static> Driver<T> {
         Some(Self { inbox, host })
     }
 
-    /// The descriptor that the loop must watch, if the driver runs on its thread.
-    pub fn descriptor(&self) -> Option<i32> {
+    /// The part of a driver that runs on the loop's thread.
+    fn on_thread(&self) -> Option<&LoopDriver<T>> {
         match &self.host {
-            Host::Loop(here) => Some(here.descriptor()),
+            Host::Loop(here) => Some(here),
             Host::Background(_) => None,
         }
     }
 
+    /// The descriptor that the loop must watch, if the driver runs on its thread.
+    pub fn descriptor(&self) -> Option<i32> {
+        self.on_thread().map(LoopDriver::descriptor)
+    }
+
     /// Adds a descriptor that the loop also watches. Returns false if it cannot.
     pub fn watch(&self, descriptor: i32) -> bool {
-        match &self.host {
-            Host::Loop(here) => here.add(descriptor).is_ok(),
-            Host::Background(_) => false,
-        }
+        self.on_thread().is_some_and(|here| here.add(descriptor).is_ok())
     }
 
     /// Reads what is available, on the loop's thread. Returns the results so far, and whether the loop's own descriptor
     /// is readable.
     pub fn look(&self) -> (Vec<T>, bool) {
-        match &self.host {
-            Host::Loop(here) => here.look(),
-            Host::Background(_) => (Vec::new(), true),
-        }
+        self.on_thread().map_or((Vec::new(), true), LoopDriver::look)
     }
 
     /// Writes the commands that were held back until the end of the loop's turn.
     pub fn flush(&self) {
-        if let Host::Loop(here) = &self.host {
-            here.flush();
-        }
+        self.on_thread().into_iter().for_each(LoopDriver::flush);
     }
 
     /// Hands over a future. It starts at the next [`Driver::wake`].
@@ -149,29 +155,7 @@ impl<T: Send + Unpin + 'static> Driver<T> {
 
     /// Adds a future for the driver's task without waking it.
     fn push(&self, work: Work<T>) {
-        self.inbox.new.lock().unwrap_or_else(PoisonError::into_inner).push(work);
-    }
-}
-
-/// The driver's task on the background thread.
-struct Drive<T> {
-    work: Running<T>,
-    /// Receives the results of one turn.
-    done: Box<dyn FnMut(Vec<T>) + Send>,
-}
-
-impl<T: Unpin> Future for Drive<T> {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let mut outcomes = Vec::new();
-        self.work.poll(context, &mut outcomes);
-        if !outcomes.is_empty() {
-            // Called once per turn, so that the loop is woken once.
-            (self.done)(outcomes);
-        }
-        // Never completes. It ends with its `Driver`.
-        Poll::Pending
+        lock(&self.inbox.new).push(work);
     }
 }
 
@@ -241,8 +225,7 @@ impl<T: Unpin> Running<T> {
         // Registered before the inbox is read: a future that is handed over in between causes an extra wake-up, but is
         // never missed.
         self.inbox.driver.register(context.waker());
-        let new =
-            std::mem::take(&mut *self.inbox.new.lock().unwrap_or_else(PoisonError::into_inner));
+        let new = std::mem::take(&mut *lock(&self.inbox.new));
         self.work.extend(new);
         while let Poll::Ready(Some(outcome)) = self.work.poll_next_unpin(context) {
             done.extend(outcome);

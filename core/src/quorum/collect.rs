@@ -39,7 +39,7 @@ pub(crate) struct Collect<T> {
     /// In the order in which the command was sent. Dropping a reply does not cancel its command.
     replies: PerNode<Reply<T>>,
     /// The state of a node with this reply. Every state other than `Granted` counts as refused.
-    read: fn(&T) -> NodeState,
+    pub(super) read: fn(&T) -> NodeState,
     /// The count of the replies so far.
     pub(crate) tally: Tally,
     /// By the node's position in the list. `None` if the node has not replied.
@@ -71,11 +71,6 @@ impl<T> Collect<T> {
     pub(crate) fn add(&mut self, reply: Reply<T>) {
         self.replies.push(reply);
         self.answers.push(None);
-    }
-
-    /// The state of the node that sent this reply.
-    pub(super) fn state(&self, value: &T) -> NodeState {
-        (self.read)(value)
     }
 
     /// Stops polling for replies. The commands are not cancelled.

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::error::{ErrorKind, NodeReport, NodeState, seconds};
-use crate::node::{Claim, Extension, Fault, Node, ReleaseMode, Remedy, Reply, VoteParams};
+use crate::node::{Claim, Extension, Fault, Node, ReleaseMode, Remedy, VoteParams};
 use crate::text::{spelled, spelled_time};
 
 pub(crate) use collect::{Collect, Until};
@@ -51,7 +51,9 @@ impl Nodes {
         lifetime: Duration,
         how: ReleaseMode,
     ) -> Collect<bool> {
-        collect_releases(self.list.iter().map(|node| node.release(claim, lifetime, how)))
+        let replies = self.list.iter().map(|node| node.release(claim, lifetime, how));
+        // For a release, a key with another owner is as good as a missing one.
+        Collect::new(replies, |ours| if *ours { NodeState::Granted } else { NodeState::Missing })
     }
 
     /// Returns the first permanent error, if enough nodes have one to prevent a quorum.
@@ -125,7 +127,7 @@ impl Nodes {
     pub(crate) fn report<T>(&self, votes: &Collect<T>, timeout: Duration) -> Vec<NodeReport> {
         let report = |(node, answer): (&Arc<dyn Node>, &Option<Result<T, Fault>>)| {
             let (state, error, cause) = match answer {
-                Some(Ok(value)) => (votes.state(value), None, None),
+                Some(Ok(value)) => ((votes.read)(value), None, None),
                 Some(Err(fault)) => (NodeState::Fault, Some(fault.to_string()), fault.cause()),
                 None if votes.silence_counts => {
                     (NodeState::Fault, Some(self.silence(&**node, timeout)), None)
@@ -148,12 +150,4 @@ impl Nodes {
         }
         text
     }
-}
-
-fn collect_releases(replies: impl ExactSizeIterator<Item = Reply<bool>>) -> Collect<bool> {
-    Collect::new(replies, |ours| match ours {
-        // For a release, a key with another owner is as good as a missing one.
-        true => NodeState::Granted,
-        false => NodeState::Missing,
-    })
 }

@@ -8,8 +8,10 @@ use std::cell::Cell;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::task::{Context, Waker};
+#[cfg(feature = "testing")]
+use std::task::{Poll, ready};
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -17,7 +19,7 @@ use tokio::task::AbortHandle;
 
 use crate::clock::machine::{self, Instant};
 use crate::runtime::timers::{self, Timed};
-use crate::runtime::{PerProcess, fork_generation};
+use crate::runtime::{PerProcess, fork_generation, lock};
 
 thread_local! {
     /// Set only on the background thread.
@@ -143,7 +145,7 @@ impl Task {
     pub fn nudge(&self) {
         let Running::Here(work) = &self.0 else { return };
         // Locked during the poll, so that concurrent calls take turns.
-        let mut work = work.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut work = lock(work);
         if let Ok(handle) = handle() {
             if let Some(work) = work.take() {
                 handle.spawn(work);
@@ -210,13 +212,12 @@ struct MovesOn(Option<Work>);
 impl Future for MovesOn {
     type Output = ();
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> std::task::Poll<()> {
-        let done = self.0.as_mut().is_none_or(|work| work.as_mut().poll(cx).is_ready());
-        if done {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if let Some(work) = &mut self.0 {
+            ready!(work.as_mut().poll(cx));
             self.0 = None;
-            return std::task::Poll::Ready(());
         }
-        std::task::Poll::Pending
+        Poll::Ready(())
     }
 }
 

@@ -3,10 +3,11 @@
 //! Without the delay, the key of a lease that is dropped at the end of the program would stay until its TTL ends. This
 //! module only counts the deletes. The background thread sends and retries them until the process ends.
 
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError, Weak};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Mutex, Weak};
+use std::time::{Duration, Instant};
 
-use crate::runtime::{PerProcess, fork_generation};
+use crate::runtime::{PerProcess, fork_generation, lock};
 
 /// The number of deletes of this process that were passed to a connection and have no reply yet.
 static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
@@ -26,13 +27,12 @@ static CONNECTIONS: PerProcess<Mutex<Vec<Weak<dyn Flush>>>> = PerProcess::new();
 /// that turn.
 pub(crate) fn flush_at_exit(connection: Weak<dyn Flush>) {
     let connections = CONNECTIONS.get_or_make(Mutex::default);
-    let mut connections = connections.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut connections = lock(&connections);
     connections.retain(|known| known.strong_count() > 0);
     connections.push(connection);
 }
 
 /// Flushes all connections of this process.
-#[cfg(unix)]
 fn flush_all() {
     let Some(connections) = CONNECTIONS.get() else { return };
     // Not waited for. Another thread only locks it while it makes a client.
@@ -48,7 +48,8 @@ pub(crate) struct UnderWay(u32);
 impl UnderWay {
     /// Counts a delete that is passed to a connection.
     pub(crate) fn begin() -> Self {
-        at_exit();
+        static HOOKED: AtomicBool = AtomicBool::new(false);
+        at_exit(&HOOKED, wait_for_deletes);
         let generation = fork_generation();
         // The first delete after a fork: the number so far was the parent's.
         if GENERATION.swap(generation, Ordering::Relaxed) != generation {
@@ -67,38 +68,38 @@ impl Drop for UnderWay {
     }
 }
 
-/// Registers the exit hook at the first delete.
-#[cfg(unix)]
-fn at_exit() {
-    use std::sync::atomic::AtomicBool;
-    use std::time::{Duration, Instant};
-
-    /// How long the end of the process may be delayed.
-    const EXIT_DELAY: Duration = Duration::from_millis(200);
-    static HOOKED: AtomicBool = AtomicBool::new(false);
-
-    /// The exit hook, which `abort` and `_exit` do not call.
-    ///
-    /// It must not panic or wait for a lock that a terminated thread may hold.
-    extern "C" fn a_moment() {
-        let begun = Instant::now();
-        if UNDER_WAY.load(Ordering::Relaxed) > 0 {
-            flush_all();
-        }
-        while UNDER_WAY.load(Ordering::Relaxed) > 0
+/// The exit hook of deletes.
+extern "C" fn wait_for_deletes() {
+    let is_waiting = || {
+        UNDER_WAY.load(Ordering::Relaxed) > 0
             && GENERATION.load(Ordering::Relaxed) == fork_generation()
-            && begun.elapsed() < EXIT_DELAY
-        {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+    };
+    if UNDER_WAY.load(Ordering::Relaxed) > 0 {
+        flush_all();
     }
-    if !HOOKED.load(Ordering::Relaxed) && !HOOKED.swap(true, Ordering::Relaxed) {
-        // SAFETY: the hook reads atomics, wakes the background thread and sleeps.
+    delay_exit_while(is_waiting);
+}
+
+/// Registers a hook for the end of the process, unless it is `hooked`. `abort` and `_exit` do not call it.
+///
+/// It must not panic or wait for a lock that a terminated thread may hold.
+pub(crate) fn at_exit(hooked: &AtomicBool, hook: extern "C" fn()) {
+    if !hooked.load(Ordering::Relaxed) && !hooked.swap(true, Ordering::Relaxed) {
+        #[cfg(unix)]
+        // SAFETY: the hooks read atomics, wake the background thread and sleep.
         unsafe {
-            libc::atexit(a_moment);
+            libc::atexit(hook);
         }
+        #[cfg(not(unix))]
+        let _ = hook;
     }
 }
 
-#[cfg(not(unix))]
-fn at_exit() {}
+/// Delays the end of the process briefly, while this is true.
+pub(crate) fn delay_exit_while(is_waiting: impl Fn() -> bool) {
+    const LONGEST: Duration = Duration::from_millis(200);
+    let begun = Instant::now();
+    while is_waiting() && begun.elapsed() < LONGEST {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}

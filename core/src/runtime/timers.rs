@@ -8,6 +8,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crate::clock::machine::{self, Instant};
+use crate::runtime::with_local;
 
 /// The timers of one thread.
 #[derive(Default)]
@@ -27,21 +28,14 @@ thread_local! {
     static TIMERS: RefCell<Timers> = const { RefCell::new(Timers { kept: false, entries: Vec::new() }) };
 }
 
-/// Uses the thread's timers. `act` must not run foreign code. Returns `None` if the thread is ending.
-fn with<T>(act: impl FnOnce(&mut Timers) -> T) -> Option<T> {
-    TIMERS
-        .try_with(|timers| timers.try_borrow_mut().ok().map(|mut timers| act(&mut timers)))
-        .ok()?
-}
-
 /// Sets whether this thread keeps timers. Returns whether it did before.
 pub(crate) fn keep(kept: bool) -> bool {
-    with(|timers| std::mem::replace(&mut timers.kept, kept)).unwrap_or_default()
+    with_local(&TIMERS, |timers| std::mem::replace(&mut timers.kept, kept)).unwrap_or_default()
 }
 
 /// Returns the time of the next timer.
 pub(crate) fn next() -> Option<Instant> {
-    with(|timers| timers.entries.iter().map(|timer| timer.at).min())?
+    with_local(&TIMERS, |timers| timers.entries.iter().map(|timer| timer.at).min())?
 }
 
 /// Wakes the futures whose timers have ended.
@@ -55,7 +49,7 @@ pub(crate) fn pass_on() {
 }
 
 fn wake(which: impl Fn(&Entry) -> bool) {
-    let woken = with(|timers| {
+    let woken = with_local(&TIMERS, |timers| {
         let woken = timers.entries.extract_if(.., |timer| which(timer));
         woken.map(|timer| timer.waker).collect::<Vec<_>>()
     });
@@ -66,7 +60,7 @@ fn wake(which: impl Fn(&Entry) -> bool) {
 pub(crate) fn timer(at: Instant) -> Option<Timer> {
     // Unique in the process, because different threads may poll the timer.
     static NEXT: AtomicU64 = AtomicU64::new(0);
-    with(|timers| timers.kept).filter(|kept| *kept)?;
+    with_local(&TIMERS, |timers| timers.kept).filter(|kept| *kept)?;
     let id = NEXT.fetch_add(1, Ordering::Relaxed);
     Some(Timer { id, at, kept: false })
 }
@@ -92,7 +86,7 @@ impl Future for Timer {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Timed> {
         let waker = || cx.waker().clone();
-        let known = with(|timers| {
+        let known = with_local(&TIMERS, |timers| {
             // The thread may have kept it in an outer wait.
             let entries = timers.kept.then_some(&mut timers.entries).into_iter().flatten();
             let known = entries.into_iter().find(|timer| timer.id == self.id);
@@ -108,7 +102,7 @@ impl Future for Timer {
             return Poll::Ready(Timed::Over);
         }
         let entry = Entry { id: self.id, at, waker: waker() };
-        let refused = with(|timers| {
+        let refused = with_local(&TIMERS, |timers| {
             if !timers.kept {
                 return Some(entry);
             }
@@ -126,7 +120,7 @@ impl Future for Timer {
 
 impl Drop for Timer {
     fn drop(&mut self) {
-        let gone = with(|timers| {
+        let gone = with_local(&TIMERS, |timers| {
             let at = timers.entries.iter().position(|timer| timer.id == self.id)?;
             Some(timers.entries.swap_remove(at))
         });

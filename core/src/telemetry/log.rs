@@ -15,7 +15,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tracing::field::Empty;
@@ -25,13 +25,11 @@ use tracing::{Dispatch, Span, dispatcher, info_span};
 
 use super::record::{self, Level, Record, Topic, Value};
 use crate::runtime::background::on_background;
-use crate::runtime::{Made, PerProcess};
+use crate::runtime::exit::{at_exit, delay_exit_while};
+use crate::runtime::{Made, PerProcess, lock};
 
 /// The length of the queue. Further events are dropped.
 const MAX_EVENTS: u64 = 1024;
-/// How long the end of the process may be delayed.
-#[cfg(unix)]
-const MAX_EXIT_DELAY: Duration = Duration::from_millis(200);
 
 /// The thread and the queue of this process.
 static CURRENT: PerProcess<Log> = PerProcess::new();
@@ -185,16 +183,8 @@ fn start() -> io::Result<Log> {
     let (queue, entries) = channel();
     let thread = std::thread::Builder::new().name("redlock-log".into());
     thread.spawn(move || run(&entries))?;
-    #[cfg(unix)]
-    {
-        static AT_EXIT: AtomicBool = AtomicBool::new(false);
-        if !AT_EXIT.swap(true, Ordering::Relaxed) {
-            // SAFETY: the hook only reads atomics and sleeps.
-            unsafe {
-                libc::atexit(flush_at_exit);
-            }
-        }
-    }
+    static HOOKED: AtomicBool = AtomicBool::new(false);
+    at_exit(&HOOKED, wait_for_log);
     let [queued, done, events] = [(); 3].map(|()| AtomicU64::new(0));
     Ok(Log { queue, queued, done, events })
 }
@@ -238,17 +228,9 @@ fn count(dropped: u64) {
 }
 
 /// The exit hook. Waits for the last events, unless the subscriber is too slow.
-#[cfg(unix)]
-extern "C" fn flush_at_exit() {
-    const SLICE: Duration = Duration::from_millis(1);
+extern "C" fn wait_for_log() {
     let Some(log) = CURRENT.get() else { return };
-    let mut waited = Duration::ZERO;
-    while log.done.load(Ordering::Acquire) < log.queued.load(Ordering::Acquire)
-        && waited < MAX_EXIT_DELAY
-    {
-        std::thread::sleep(SLICE);
-        waited += SLICE;
-    }
+    delay_exit_while(|| log.done.load(Ordering::Acquire) < log.queued.load(Ordering::Acquire));
 }
 
 /// The span of one acquire or one lease, below the caller's span.
@@ -299,7 +281,7 @@ impl Spans {
 
     /// The log context of the events, until [`Self::end`].
     pub(crate) fn log_context(&self) -> Option<Arc<LogContext>> {
-        self.0.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(self.0.as_ref()?).clone()
     }
 
     /// Records the outcome of the acquire.
@@ -313,9 +295,8 @@ impl Spans {
     }
 
     pub(crate) fn end(&self) {
-        let Some(place) = &self.0 else { return };
-        let place = place.lock().unwrap_or_else(PoisonError::into_inner).take();
-        place.into_iter().for_each(enqueue_end);
+        let context = self.0.as_ref().and_then(|context| lock(context).take());
+        context.into_iter().for_each(enqueue_end);
     }
 }
 

@@ -11,7 +11,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::Thread;
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use metrics::{
 
 use super::stats::{Counts, Stats};
 use crate::clock::{Clock, Instant, SystemClock};
-use crate::runtime::PerProcess;
+use crate::runtime::{PerProcess, lock};
 
 /// The length of the queue. Further durations are dropped.
 const MAX_SAMPLES: usize = 4096;
@@ -99,10 +99,6 @@ fn record(sample: impl FnOnce() -> Sample) {
     {
         meter.thread.unpark();
     }
-}
-
-fn lock(clients: &Mutex<Clients>) -> MutexGuard<'_, Clients> {
-    clients.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn start() -> io::Result<Meter> {

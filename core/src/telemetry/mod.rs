@@ -14,10 +14,11 @@ mod stats;
 #[cfg(not(feature = "tracing"))]
 pub(crate) use disabled::log;
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use crate::clock::Instant;
+use crate::runtime::lock;
 
 #[cfg(not(feature = "metrics"))]
 pub(crate) use disabled::metrics;
@@ -47,7 +48,7 @@ impl Throttle {
     /// Returns how many records were omitted before this one, or `None` if this one must be omitted.
     pub(crate) fn admit(&self, now: Instant) -> Option<Omitted> {
         let (least, longest) = PAUSE;
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.0);
         if state.asked.replace(now).is_none_or(|asked| now.since(asked) >= longest) {
             state.pause = Duration::ZERO;
         } else if now.since(state.at) < state.pause {
@@ -114,7 +115,7 @@ pub(crate) struct Logged(Mutex<HashSet<String>>);
 impl Logged {
     /// Whether a warning must be logged for this call site.
     pub(crate) fn is_new(&self, call_site: String) -> bool {
-        let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut said = lock(&self.0);
         said.len() < MAX_CALL_SITES && said.insert(call_site)
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use super::tokio_time::wall_micros;
 use crate::client::Builder;
 use crate::clock::{Clock, Instant, Sleep};
 use crate::error::Result;
-use crate::runtime::background;
+use crate::runtime::{background, lock};
 
 /// A clock for [`TestRedlock::with_clock`](super::TestRedlock::with_clock) that stands still until
 /// [`advance`](Self::advance) moves it.
@@ -171,7 +171,7 @@ struct ManualState {
 
 impl ManualClock {
     pub(super) fn elapsed(&self) -> Duration {
-        self.state().now
+        lock(&self.0).now
     }
 
     /// Advances from one deadline to the next, and lets the woken tasks run after each.
@@ -191,19 +191,15 @@ impl ManualClock {
         self.set_time(at);
     }
 
-    fn state(&self) -> MutexGuard<'_, ManualState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The next deadline that is not later than `end`.
     fn due_by(&self, end: Duration) -> Option<Duration> {
-        let state = self.state();
+        let state = lock(&self.0);
         let mut ends = state.sleepers.keys().map(|(at, _)| *at);
         ends.find(|at| *at > state.now).filter(|at| *at <= end)
     }
 
     fn set_time(&self, at: Duration) {
-        let mut state = self.state();
+        let mut state = lock(&self.0);
         // Of two concurrent calls, the later time wins.
         state.now = state.now.max(at);
         let due = state.sleepers.range(..=(state.now, u64::MAX));
@@ -226,7 +222,7 @@ impl ManualClock {
     }
 
     fn has_due_sleeper(&self) -> bool {
-        let state = self.state();
+        let state = lock(&self.0);
         state.sleepers.first_key_value().is_some_and(|((at, _), _)| *at <= state.now)
     }
 }
@@ -249,7 +245,7 @@ impl Clock for ManualClock {
     }
 
     fn sleep_until(&self, at: Instant) -> Sleep {
-        let mut state = self.state();
+        let mut state = lock(&self.0);
         state.next += 1;
         let at = at.since(Instant::default());
         let sleeper = Sleeper { clock: self.clone(), key: (at, state.next) };
@@ -268,7 +264,7 @@ impl Future for Sleeper {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let mut state = self.clock.state();
+        let mut state = lock(&self.clock.0);
         if state.now >= self.key.0 {
             state.sleepers.remove(&self.key);
             return Poll::Ready(());
@@ -280,6 +276,6 @@ impl Future for Sleeper {
 
 impl Drop for Sleeper {
     fn drop(&mut self) {
-        self.clock.state().sleepers.remove(&self.key);
+        lock(&self.clock.0).sleepers.remove(&self.key);
     }
 }

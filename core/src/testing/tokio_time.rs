@@ -3,7 +3,7 @@
 use std::future::pending;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use futures_util::future;
@@ -14,7 +14,7 @@ use tokio::time::Instant as TokioInstant;
 
 use crate::clock::{Clock, Instant, SLICE, Sleep, SystemClock};
 use crate::error::{Error, Result};
-use crate::runtime::background;
+use crate::runtime::{background, lock};
 
 /// How many turns of the runtime woken tasks get to do their work, because each may wake another.
 const TURNS: u32 = 8;
@@ -71,7 +71,7 @@ impl TokioTime {
 
     /// How much time has passed since the clock was made.
     pub(super) fn elapsed(&self) -> Duration {
-        let mut marks = self.0.marks();
+        let mut marks = lock(&self.0.marks);
         let passed = match marks.over {
             Some(since) => marks.seen.saturating_add(SystemClock.now().since(since)),
             None => self.0.by_tokio(&mut marks),
@@ -80,7 +80,7 @@ impl TokioTime {
     }
 
     pub(super) fn jump(&self, time: Duration) {
-        let mut marks = self.0.marks();
+        let mut marks = lock(&self.0.marks);
         marks.ahead = marks.ahead.saturating_add(time);
         drop(marks);
         self.0.changed.notify_waiters();
@@ -107,7 +107,7 @@ impl TokioTime {
         // Registered before the check, so that a notification in between is not missed.
         changed.as_mut().enable();
         let left = at.since(self.now());
-        if self.0.marks().over.is_some() {
+        if lock(&self.0.marks).over.is_some() {
             return background::sleep(left.min(SLICE)).await;
         }
         if !background::has_locals() {
@@ -136,10 +136,6 @@ impl TokioTime {
 }
 
 impl Shared {
-    fn marks(&self) -> MutexGuard<'_, Marks> {
-        self.marks.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Tokio's time, which must be read inside the runtime. A thread that cannot enter it uses the last reading.
     fn by_tokio(&self, marks: &mut Marks) -> Duration {
         if background::has_locals() {
@@ -181,7 +177,7 @@ struct Last(Weak<Shared>);
 impl Drop for Last {
     fn drop(&mut self) {
         let Some(time) = self.0.upgrade() else { return };
-        let mut marks = time.marks();
+        let mut marks = lock(&time.marks);
         time.by_tokio(&mut marks);
         marks.over = Some(SystemClock.now());
         drop(marks);

@@ -67,14 +67,11 @@ async fn tcp_connect(host: &str, port: u16, family: Option<u8>) -> io::Result<Tc
     let stream = first_of(by_turns(found)).await?;
     // Disables Nagle's algorithm, which would delay every small command.
     stream.set_nodelay(true)?;
-    // Errors are ignored: a system without this option still detects a dead connection by the probe after a silence.
-    let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive());
+    // Keeps NAT entries alive, and closes a connection whose probes get no reply. Errors are ignored: a system without
+    // this option still detects a dead connection by the probe after a silence.
+    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE.0).with_interval(KEEPALIVE.1);
+    let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive);
     Ok(stream)
-}
-
-/// Keeps NAT entries alive, and closes a connection whose probes get no reply.
-fn keepalive() -> TcpKeepalive {
-    TcpKeepalive::new().with_time(KEEPALIVE.0).with_interval(KEEPALIVE.1)
 }
 
 /// Alternates the families in the order of the resolver, so that an unreachable family delays the others by only one

@@ -76,12 +76,6 @@ impl Socket {
         Self { tls: Some(Box::new(tls)), ..Self::over(wire) }
     }
 
-    /// Returns the socket for a thread that blocks in it. Not with TLS, whose bytes are not the plain data.
-    fn blocking(&self) -> Option<Arc<Transport>> {
-        let may_block = !self.is_tls() && self.wire.may_wait(MAX_RECEIVE).is_ok();
-        may_block.then(|| Arc::clone(&self.wire))
-    }
-
     /// Wakes the threads that block in it. Later reads end immediately.
     pub(crate) fn shutdown(&self) {
         self.wire.shutdown();
@@ -240,12 +234,6 @@ struct Registration {
 
 #[cfg(unix)]
 impl Registration {
-    /// Has the poller watch a descriptor under a number.
-    fn new(poller: &Arc<Poller>, descriptor: RawFd, number: u64) -> io::Result<Self> {
-        poller.add(descriptor, number)?;
-        Ok(Self { poller: Arc::downgrade(poller), descriptor, number })
-    }
-
     /// Whether this poller watches the descriptor under this number.
     fn is_by(&self, poller: &Arc<Poller>, number: u64) -> bool {
         self.poller.as_ptr() == Arc::as_ptr(poller) && self.number == number
@@ -270,7 +258,9 @@ impl Socket {
             // First, because the same poller may watch it under another number.
             self.watched = Watched::Unwatched;
             if let Some((poller, number)) = poller {
-                self.watched = Watched::ByPoller(Registration::new(poller, descriptor, number)?);
+                poller.add(descriptor, number)?;
+                let poller = Arc::downgrade(poller);
+                self.watched = Watched::ByPoller(Registration { poller, descriptor, number });
             }
         }
         Ok(descriptor)
@@ -347,7 +337,10 @@ impl Receiver {
     /// Creates the receiver of a socket, unless threads must not block in it.
     pub(crate) fn new(socket: &Socket) -> (Option<Arc<Self>>, Received) {
         let (left, received) = mpsc::channel();
-        (socket.blocking().map(|wire| Arc::new(Self { wire, left })), received)
+        // Not with TLS, whose bytes are not the plain data.
+        let may_block = !socket.is_tls() && socket.wire.may_wait(MAX_RECEIVE).is_ok();
+        let receiver = may_block.then(|| Arc::new(Self { wire: Arc::clone(&socket.wire), left }));
+        (receiver, received)
     }
 
     /// Blocks until bytes arrive, up to the socket's read timeout.

@@ -21,7 +21,7 @@ use crate::node::credentials::{Ask, Credentials, Granted, Provider};
 use crate::node::{Fault, client_name};
 use crate::text::{shown, spelled};
 use query::Parameters;
-use rules::{check, invalid_url, unreadable, without_zone};
+use rules::{check, invalid_url, without_zone};
 
 /// The address of a server, and the login to use there.
 #[derive(Clone)]
@@ -70,7 +70,10 @@ impl Endpoint {
     /// Parses the URL, which may be a part of another one. Returns the violated rule as an error.
     pub(crate) fn read(text: &str) -> std::result::Result<Self, String> {
         let (text, zone) = without_zone(text)?;
-        let mut url = Url::parse(&text).map_err(unreadable)?;
+        // The error of the parser contains no part of the URL.
+        let mut url = Url::parse(&text).map_err(|error| {
+            format!("{error}. Write @, :, / and similar characters in a password as %40, %3A, %2F")
+        })?;
         check(&url)?;
         // The parser supports TLS schemes only with its own TLS library. The URLs differ in the scheme only.
         let tls = matches!(url.scheme(), "rediss" | "valkeys");

@@ -157,10 +157,15 @@ impl Service {
     }
 }
 
+/// Splits a URL with several hosts. Returns the scheme of each host alone, and what follows the scheme.
+fn one_server_scheme(text: &str) -> (&'static str, &str) {
+    let (scheme, rest) = text.split_once("://").unwrap_or_default();
+    (if scheme.starts_with("rediss") { "rediss" } else { "redis" }, rest)
+}
+
 /// Parses a URL with several hosts and one login.
 fn parse_cluster(text: &str) -> std::result::Result<Route, String> {
-    let (scheme, rest) = text.split_once("://").unwrap_or_default();
-    let scheme = if scheme.starts_with("rediss") { "rediss" } else { "redis" };
+    let (scheme, rest) = one_server_scheme(text);
     let (place, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
     // The last `@`, because the user and password before it may contain any characters.
     let (login, hosts) = place.split_at(place.rfind('@').map_or(0, |at| at + 1));
@@ -182,8 +187,7 @@ fn parse_cluster(text: &str) -> std::result::Result<Route, String> {
 
 /// Parses a URL by rules that URL parsers lack: several hosts, and a service in the path.
 fn parse_service(text: &str) -> std::result::Result<Route, String> {
-    let (scheme, rest) = text.split_once("://").unwrap_or_default();
-    let scheme = if scheme.starts_with("rediss") { "rediss" } else { "redis" };
+    let (scheme, rest) = one_server_scheme(text);
     if rest.contains('#') {
         return Err("it must not have a part after a #".into());
     }

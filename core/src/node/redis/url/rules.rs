@@ -136,8 +136,3 @@ pub(crate) fn invalid_url(text: &str, rule: &str) -> Error {
     };
     Error::invalid(format!("{node} cannot be used: {rule}. {SCHEMES}"))
 }
-
-/// Converts an error of the parser, whose text contains no part of the URL.
-pub(crate) fn unreadable(error: url::ParseError) -> String {
-    format!("{error}. Write @, :, / and similar characters in a password as %40, %3A, %2F")
-}

@@ -1,13 +1,11 @@
 //! Implements TLS for `rediss://`: the options of clients and URLs, and the configuration built from them.
 
 mod options;
-mod pem;
 #[cfg(feature = "tls")]
 mod trust;
 
-pub use options::TlsOptions;
 pub(crate) use options::one;
-pub use pem::Pem;
+pub use options::{Pem, TlsOptions};
 #[cfg(feature = "tls")]
 pub(crate) use trust::{Tls, explained};
 

@@ -21,10 +21,9 @@ use tokio_rustls::rustls::{
     InconsistentKeys, RootCertStore, SignatureScheme,
 };
 
-use super::options::TlsOptions;
-use super::pem::{Held, Pem};
+use super::options::{Held, Pem, TlsOptions};
 use crate::error::{Error, Result};
-use crate::text::spelled;
+use crate::text::{spelled, with_spelled};
 
 /// The loaded and checked options.
 #[derive(Clone)]
@@ -65,7 +64,7 @@ fn configured(options: &TlsOptions) -> Result<Arc<ClientConfig>> {
         .map_err(|error| Error::invalid(format!("TLS: {error}")))?;
     let config = match &options.ca {
         _ if !options.verifies() => {
-            config.dangerous().with_custom_certificate_verifier(Arc::new(Unverified::by(provider)))
+            config.dangerous().with_custom_certificate_verifier(Arc::new(Unverified { provider }))
         }
         Some(path) => config.with_root_certificates(trust_in(path)?),
         None => config.with_root_certificates(system_trust()?),
@@ -117,8 +116,7 @@ pub(crate) fn explained(error: &io::Error) -> String {
         }
         _ => "",
     };
-    let why =
-        OPTIONS.iter().fold(why.to_owned(), |why, option| why.replace(option, &spelled(option)));
+    let why = with_spelled(why, &OPTIONS);
     if why.is_empty() { format!("TLS: {error}") } else { format!("TLS: {why} ({error})") }
 }
 
@@ -246,7 +244,7 @@ fn private_key(option: &str, pem: &Pem) -> Result<PrivateKeyDer<'static>> {
 
 /// Returns the content without a byte-order mark.
 fn text<'a>(option: &str, pem: &'a Pem) -> Result<Cow<'a, [u8]>> {
-    let read = match pem.held() {
+    let read = match &pem.0 {
         Held::File(path) => fs::read(path)
             .map(Cow::from)
             .map_err(|error| pem.unreadable(option, &error.to_string()))?,
@@ -266,13 +264,6 @@ fn text<'a>(option: &str, pem: &'a Pem) -> Result<Cow<'a, [u8]>> {
 struct Unverified {
     /// The algorithms for signatures, which are still verified.
     provider: Arc<CryptoProvider>,
-}
-
-impl Unverified {
-    /// Uses the algorithms of this provider.
-    fn by(provider: Arc<CryptoProvider>) -> Self {
-        Self { provider }
-    }
 }
 
 impl ServerCertVerifier for Unverified {
