@@ -180,10 +180,10 @@ fn current() -> Option<Arc<Made<Log>>> {
 
 /// Starts the log's thread, and registers the exit hook.
 fn start() -> io::Result<Log> {
+    static HOOKED: AtomicBool = AtomicBool::new(false);
     let (queue, entries) = channel();
     let thread = std::thread::Builder::new().name("redlock-log".into());
     thread.spawn(move || run(&entries))?;
-    static HOOKED: AtomicBool = AtomicBool::new(false);
     at_exit(&HOOKED, wait_for_log);
     let [queued, done, events] = [(); 3].map(|()| AtomicU64::new(0));
     Ok(Log { queue, queued, done, events })

@@ -339,8 +339,8 @@ impl Receiver {
         let (left, received) = mpsc::channel();
         // Not with TLS, whose bytes are not the plain data.
         let may_block = !socket.is_tls() && socket.wire.may_wait(MAX_RECEIVE).is_ok();
-        let receiver = may_block.then(|| Arc::new(Self { wire: Arc::clone(&socket.wire), left }));
-        (receiver, received)
+        let this = may_block.then(|| Arc::new(Self { wire: Arc::clone(&socket.wire), left }));
+        (this, received)
     }
 
     /// Blocks until bytes arrive, up to the socket's read timeout.
