@@ -7,13 +7,14 @@
 use std::array::from_fn;
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use foldhash::quality::FixedState;
 
 use crate::clock::{Instant, jittered};
 use crate::keyed::Keyed;
+use crate::runtime;
 
 /// The maximum number of contended keys. With more, all are forgotten, which briefly costs fairness.
 const MAX_KEYS: usize = 10_000;
@@ -106,7 +107,7 @@ impl Fairness {
 
     /// Records an acquire of these keys, and whether other clients held them before.
     pub(crate) fn acquired(&self, keys: &[String], contended: bool) {
-        let mut known = self.contended.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = runtime::lock(&self.contended);
         if known.len() > MAX_KEYS {
             // Removes all of them, because tracking the oldest would slow down every acquire.
             known.clear();
@@ -131,7 +132,7 @@ impl Fairness {
     /// slowest hundredth of 8 processes over 5 nodes waited 6 times the fair share. With eight it waited 2.6 times the
     /// fair share, for 14 % fewer handoffs (`bench/waits.py contend`).
     pub(crate) fn pause_if_contended(&self, keys: &[String]) -> Option<Duration> {
-        let known = self.contended.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = runtime::lock(&self.contended);
         // Without any contention no key is even hashed.
         let wanted = !known.is_empty() && keys.iter().any(|key| known.contains_key(key));
         // With jitter: two clients that step back together must not return together.
@@ -191,7 +192,7 @@ impl Fairness {
     fn release(&self, keys: &[String]) -> (u64, MutexGuard<'_, Release>) {
         let lock = self.hasher.hash_one(keys.first().map_or("", String::as_str));
         let release = &self.releases[usize::from(lock.to_le_bytes()[0]) % SLOTS];
-        (lock, release.lock().unwrap_or_else(PoisonError::into_inner))
+        (lock, runtime::lock(release))
     }
 }
 

@@ -12,7 +12,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Poll, Waker};
 
 use smallvec::SmallVec;
@@ -21,7 +21,7 @@ use super::request::Refusal;
 use crate::clock::Instant;
 use crate::keyed::{Key, Keyed};
 use crate::node::Taken;
-use crate::runtime::fork_generation;
+use crate::runtime::{fork_generation, lock};
 
 /// The lines of one client's callers, one for each key.
 pub(crate) struct Queue {
@@ -153,7 +153,7 @@ impl Queue {
     /// leaves the lines consistent, so poisoning is ignored.
     fn lines(&self) -> Option<MutexGuard<'_, Lines>> {
         let ours = self.generation == fork_generation();
-        ours.then(|| self.lines.lock().unwrap_or_else(PoisonError::into_inner))
+        ours.then(|| lock(&self.lines))
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError, Weak};
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 
 use crate::clock::{Instant, NEVER};
 use crate::keyed::{Key, Keyed};
+use crate::runtime::lock;
 
 /// How often the monitor looks at new leases. It never sees one that ended earlier.
 ///
@@ -58,7 +59,7 @@ impl<L> Registry<L> {
     }
 
     fn entries(&self) -> MutexGuard<'_, Entries<L>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.entries)
     }
 
     /// The entries, or `None` if another thread is inside.

@@ -20,7 +20,7 @@ use crate::fairness::Fairness;
 use crate::lock::options::Options;
 use crate::node::{Claim, Reply, Vote, Watch};
 use crate::quorum::{Nodes, Validity};
-use crate::runtime::{Made, fork_generation};
+use crate::runtime::{Made, fork_generation, lock};
 use crate::telemetry::{Counts, Logged, Spans, Throttle};
 
 /// What all leases of a client in this process share.
@@ -83,7 +83,7 @@ impl State {
 
     /// Keeps votes that may still be under way or unsent. They belong to the lease.
     pub(crate) fn keep_votes(&self, votes: Vec<Reply<Vote>>) {
-        let mut phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut phase = lock(&self.phase);
         // The status alone decides, because the end of the lease drops the votes. The deadline may have passed.
         if phase.status == Status::Held {
             phase.votes = votes;
@@ -129,8 +129,7 @@ impl State {
         if self.forked() {
             return None;
         }
-        let lock = || self.phase.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut phase = lock();
+        let mut phase = lock(&self.phase);
         // Read after locking, because time passes while another thread holds the lock.
         let now = self.now();
         if phase.status == Status::Held && now >= phase.deadline {
@@ -140,7 +139,7 @@ impl State {
             // Unlocked first, because a notified caller may query the lease immediately.
             drop(phase);
             self.report(end);
-            phase = lock();
+            phase = lock(&self.phase);
         }
         Some((phase, now))
     }
@@ -152,7 +151,7 @@ impl State {
     /// The status and the deadline. Unlike the other methods, it changes nothing.
     #[cfg(test)]
     pub(crate) fn peek(&self) -> (Status, Instant) {
-        let phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
+        let phase = lock(&self.phase);
         (phase.status, phase.deadline)
     }
 
@@ -359,7 +358,7 @@ impl Checks {
     /// leave one waiting future each.
     pub(super) fn listen(&self) -> AbortRegistration {
         let (handle, registration) = AbortHandle::new_pair();
-        let before = self.listener.lock().unwrap_or_else(PoisonError::into_inner).replace(handle);
+        let before = lock(&self.listener).replace(handle);
         if let Some(before) = before {
             before.abort();
         }

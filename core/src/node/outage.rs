@@ -5,11 +5,12 @@
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use crate::clock::Instant;
 use crate::error::seconds;
+use crate::runtime::lock;
 use crate::telemetry::{Throttle, log};
 
 /// The duration of an outage at its first log records.
@@ -101,7 +102,7 @@ impl Outage {
     }
 
     fn last(&self) -> MutexGuard<'_, Option<Last>> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.last)
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use smallvec::SmallVec;
 use tokio::sync::Notify;
@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 use super::changes::{Change, ChangeSender, Changes};
 use super::slots::slot;
 use crate::keyed::{Key, Keyed};
+use crate::runtime::lock;
 
 /// The subscriptions of one client. Nodes notify it, acquires subscribe to keys, and the monitor receives every change.
 pub(crate) struct Watch {
@@ -121,7 +122,7 @@ impl Watch {
     }
 
     fn signals(&self) -> MutexGuard<'_, Signals> {
-        self.signals.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.signals)
     }
 
     /// Subscribes to these keys. Every later change is counted.

@@ -6,7 +6,7 @@ use std::any::type_name;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::runtime::Builder;
@@ -16,8 +16,7 @@ use super::{Answer, Ask, Credentials};
 use crate::clock::{Clock, Instant, SystemClock};
 use crate::error::seconds;
 use crate::node::Fault;
-use crate::runtime::PerProcess;
-use crate::runtime::background;
+use crate::runtime::{PerProcess, background, lock};
 use crate::text::spelled;
 
 /// A request without a result after this time is assumed to hang, and a new one is sent.
@@ -136,7 +135,7 @@ impl Provider {
 
     fn with<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let state = self.0.state.get_or_make(Mutex::default);
-        let mut state: MutexGuard<'_, State> = state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state: MutexGuard<'_, State> = lock(&state);
         change(&mut state)
     }
 }

@@ -5,14 +5,14 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::clock::{Clock, Instant, OffsetClock};
 use crate::node::Watch;
-use crate::runtime::{Exclusive, PerProcess, Visitor};
+use crate::runtime::{Exclusive, PerProcess, Visitor, lock};
 
 /// A command. It runs alone, as a script does.
 type Command = Box<dyn FnOnce(&mut Data) + Send>;
@@ -140,7 +140,7 @@ impl Memory {
 fn named(name: &str) -> Arc<Store> {
     static STORES: PerProcess<Mutex<HashMap<String, Arc<Store>>>> = PerProcess::new();
     let stores = STORES.get_or_make(Mutex::default);
-    let mut stores = stores.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut stores = lock(&stores);
     Arc::clone(stores.entry(name.to_owned()).or_default())
 }
 

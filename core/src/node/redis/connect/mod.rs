@@ -10,7 +10,7 @@ pub(super) mod rights;
 
 use std::collections::HashMap;
 use std::fmt::Display;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redis::{Value, cmd};
@@ -19,6 +19,7 @@ use super::cluster::redirects::{ClusterSender, ConnectionEvent};
 use super::sentinel::{Found, Resolver};
 use super::url::route::Route;
 use crate::node::Fault;
+use crate::runtime::lock;
 use crate::telemetry::log;
 use handshake::Greeting;
 use rights::Needs;
@@ -194,7 +195,7 @@ impl RunIds {
     /// Records the server that a node reached. Fails without a record if another node has reached the same server. The
     /// first node keeps it, and a node that never worked has a wrong URL.
     pub(crate) fn enter(&self, url: &str, address: &str, run_id: &str) -> Result<(), Fault> {
-        let mut servers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut servers = lock(&self.0);
         let twice = servers.iter().find(|((other, _), id)| *other != url && *id == run_id);
         let Some(((other, _), _)) = twice else {
             servers.insert((url.to_owned(), address.to_owned()), run_id.to_owned());

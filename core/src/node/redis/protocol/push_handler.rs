@@ -4,13 +4,14 @@
 //! waiters and leases. A server that pushes without end would occupy the only thread, which also renews the leases of
 //! healthy nodes. Its connection is closed like a broken one.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redis::{PushKind, Value};
 
 use crate::clock::Instant;
 use crate::node::{Change, Fault, Watch};
+use crate::runtime::lock;
 
 /// The number of unrequested pushes that is accepted per window, such as for expired keys or reads of an earlier
 /// connection.
@@ -49,7 +50,7 @@ impl PushHandler {
         // The encoded command is the only source of this number here.
         let digits = command.iter().skip(1).map_while(|byte| char::from(*byte).to_digit(10));
         let arguments = digits.fold(0, |sum, digit| sum * 10 + u64::from(digit));
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner).read += arguments;
+        lock(&self.counts).read += arguments;
     }
 
     /// Handles a push. Returns an error if the server floods the client.
@@ -80,7 +81,7 @@ impl PushHandler {
 
     /// Counts a push of this number of keys. Returns an error if the pushes exceed the limit.
     fn count_pushes(&self, keys: u64, now: Instant) -> Option<Fault> {
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = lock(&self.counts);
         if now.since(counts.begun) > WINDOW {
             // Keys that were read at the end of the last window may be pushed in this one.
             *counts = Counts { begun: now, read: counts.read.min(SPARE), pushed: 0 };
