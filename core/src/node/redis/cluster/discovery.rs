@@ -78,11 +78,12 @@ impl Discovery {
         self.want();
     }
 
-    /// Schedules the next discovery if a problem exists.
-    pub(super) fn settle(&mut self, problem: bool) {
+    /// Schedules the next discovery if a problem exists. Without a known server, only a command is a reason for another
+    /// discovery ([`Self::want`]).
+    pub(super) fn settle(&mut self, problem: bool, known: bool) {
         let now = self.clock.now();
         self.since = problem.then(|| self.since.unwrap_or(now));
-        if problem {
+        if problem && known {
             self.due.get_or_insert(now + jittered(self.pause()));
         }
     }
@@ -157,5 +158,52 @@ async fn query_member(member: Arc<Member>) -> Result<View, Fault> {
         }
         Ok(found) => Ok(found),
         Err(fault) => Err(member.node.route.redact_fault(fault).of(&member.address.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+    use crate::clock::Sleep;
+
+    /// A clock that the test sets, in nanoseconds.
+    #[derive(Default)]
+    struct Set(AtomicU64);
+
+    impl Clock for Set {
+        fn now(&self) -> Instant {
+            Instant::from_start(Duration::from_nanos(self.0.load(Ordering::Relaxed)))
+        }
+
+        fn wall_micros(&self) -> u64 {
+            0
+        }
+
+        fn sleep_until(&self, _at: Instant) -> Sleep {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    /// A cluster without slots, or one whose servers do not reply, while commands wait for it.
+    #[tokio::test]
+    async fn unusable_cluster_is_queried_less_and_less_often() {
+        let clock = Arc::new(Set::default());
+        let mut discovery = Discovery::new(Arc::clone(&clock) as Arc<dyn Clock>);
+        let mut times = Vec::new();
+        while clock.now() < Instant::from_start(Duration::from_secs(5)) {
+            discovery.want();
+            let due = discovery.due.unwrap();
+            clock.0.store(u64::try_from(due.as_nanos()).unwrap(), Ordering::Relaxed);
+            discovery.begin(Vec::new(), false);
+            assert!(discovery.next().await.unwrap().is_err());
+            discovery.settle(true, false);
+            assert_eq!(discovery.due, None, "no command waits");
+            times.push(due);
+        }
+        assert_eq!(times[1].since(times[0]), MIN_INTERVAL);
+        assert_eq!(times[9].since(times[8]), MAX_PAUSE.0);
+        assert!(times.len() < 30, "{}", times.len());
     }
 }

@@ -139,8 +139,9 @@ impl Task {
                 // When it continues, its own delete may already have reached the owner.
                 in_flight.redirects.since.get_or_insert(now);
                 self.waiting.push(in_flight);
-                if !self.state.discovery.is_running() {
-                    self.state.discovery.want_now();
+                let discovery = &mut self.state.discovery;
+                if !discovery.is_running() {
+                    if self.failed.is_some() { discovery.want() } else { discovery.want_now() }
                 }
             }
             _ => {
@@ -203,7 +204,7 @@ impl Task {
             self.place(in_flight, false);
         }
         let known = !self.state.map.load().servers().is_empty();
-        let problem = known && (self.failed.is_some() || self.state.is_unsettled());
-        self.state.discovery.settle(problem);
+        let problem = self.failed.is_some() || self.state.is_unsettled();
+        self.state.discovery.settle(problem, known);
     }
 }
