@@ -154,7 +154,7 @@ impl Reconnect {
     fn join_or_refuse(
         &mut self,
         context: &mut Context,
-        (in_flight, refusal): (InFlight, &Fault),
+        (command, refusal): (InFlight, &Fault),
         attempts: &mut Attempts,
         waiting: &mut Vec<InFlight>,
     ) {
@@ -166,16 +166,10 @@ impl Reconnect {
             // Parallel to an attempt under way, because on a slow network that one may succeed first.
             attempts.begin(context, &self.previous_connections);
         }
-        let unsent_votes = &mut Backlog::of(&mut context.backlog).unsent_votes;
-        // The delete of a vote that waits follows it. Otherwise it would become pending, and could displace a delete that
-        // is needed.
-        if again
-            || (!waiting.is_empty() && (young || unsent_votes.include_vote_of(&in_flight.command)))
-        {
-            unsent_votes.add(&in_flight.command);
-            waiting.push(in_flight);
+        if again || (young && !waiting.is_empty()) {
+            waiting.push(command);
         } else {
-            context.fail(in_flight, refusal);
+            context.fail(command, refusal);
         }
     }
 
@@ -216,75 +210,7 @@ fn not_connected(fault: &Fault) -> Fault {
 
 #[cfg(test)]
 mod tests {
-    use tokio::sync::{mpsc, oneshot};
-
     use super::*;
-    use crate::clock::{Clock, Sleep};
-    use crate::node::redis::connect::Target;
-    use crate::node::redis::protocol::{Command, Expects, Purpose};
-    use crate::node::{Address, Durability, Needs, Watch};
-
-    /// A clock that stands still at this number of milliseconds.
-    struct Still(u64);
-
-    impl Clock for Still {
-        fn now(&self) -> Instant {
-            Instant::from_start(Duration::from_millis(self.0))
-        }
-
-        fn wall_micros(&self) -> u64 {
-            0
-        }
-
-        fn sleep_until(&self, _at: Instant) -> Sleep {
-            Box::pin(std::future::pending())
-        }
-    }
-
-    /// A node without a connection.
-    fn context() -> Context {
-        let Ok(Address::Redis(route)) = Address::parse("redis://127.0.0.1") else { unreachable!() };
-        let (key_prefix, durability) = ("lock:".to_owned(), Durability::default());
-        let needs = Needs { key_prefix, durability, scripts: None };
-        let target = Target::alone(route, Duration::ZERO, needs, Arc::default());
-        let (watch, commands) = (Arc::new(Watch::new(Arc::default())), mpsc::unbounded_channel().1);
-        Context::new(target, Arc::new(Still(0)), watch, Arc::default(), commands)
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn deletes_of_waiting_votes_displace_no_pending_delete() {
-        let (mut node, mut context) = (Reconnect::default(), context());
-        let (mut attempts, mut waiting) = (Attempts::default(), Vec::new());
-        let (refusal, mut callers) = (Fault::new("the connection broke"), Vec::new());
-        let delete = |token: &str| {
-            let (bytes, lifetime) = (token.as_bytes().to_vec(), Duration::from_secs(10));
-            let purpose = Purpose::Delete { token: token.into(), lifetime, until: None };
-            InFlight::without_caller(Command::new(bytes, Expects::Anything, purpose))
-        };
-        // Its vote was sent over the connection that broke.
-        context.fail(delete("sent"), &refusal);
-        let tokens: Vec<_> = (0..20_000).map(|at| at.to_string()).collect();
-        for token in &tokens {
-            let purpose = Purpose::FirstVote { token: (**token).into(), sent: false };
-            let (answer, caller) = oneshot::channel();
-            let vote = InFlight::new(Command::new(Vec::new(), Expects::Anything, purpose), answer);
-            node.join_or_refuse(&mut context, (vote, &refusal), &mut attempts, &mut waiting);
-            callers.push(caller);
-        }
-        assert_eq!(waiting.len(), tokens.len());
-        // The callers are cancelled while the attempt to connect hangs.
-        callers.clear();
-        context.clock = Arc::new(Still(1000));
-        for token in &tokens {
-            let delete = delete(token);
-            node.join_or_refuse(&mut context, (delete, &refusal), &mut attempts, &mut waiting);
-        }
-        assert_eq!(waiting.len(), 2 * tokens.len());
-        waiting.drain(..).for_each(|command| context.fail(command, &refusal));
-        let pending = Backlog::of(&mut context.backlog).pending.take();
-        let pending: Vec<_> = pending.into_iter().map(|delete| delete.bytes).collect();
-        assert_eq!(pending, [b"sent"]);
-    }
 
     #[tokio::test(start_paused = true)]
     async fn attempts_to_a_silent_node_end() {

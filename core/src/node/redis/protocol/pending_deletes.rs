@@ -3,8 +3,7 @@
 //! Without a reply it is unknown whether the server ran the command. A vote then counts as failed, and the acquire that
 //! sent it sends a delete. A delete stays pending, and the next connection sends it before anything else. Otherwise the
 //! vote could stay on the server for a whole TTL, or arrive later, and would keep all clients out. The delete of a vote
-//! that was never sent is not kept, so that it cannot displace others. Neither is the delete of a vote that still waits
-//! for a connection. It follows its vote.
+//! that was never sent is not kept, so that it cannot displace others.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -102,9 +101,9 @@ impl PendingDeletes {
 pub(crate) struct UnsentVotes(Recent<Arc<str>, ()>);
 
 impl UnsentVotes {
-    /// Records that a vote is not sent. This does not apply to the second command of a vote, because the first one was
-    /// sent.
-    pub(crate) fn add(&mut self, command: &Command) {
+    /// Records that a vote was never sent. This does not apply to the second command of a vote, because the first one
+    /// was sent.
+    pub(super) fn add(&mut self, command: &Command) {
         if let Purpose::FirstVote { token, sent: false } = &command.purpose {
             self.0.insert(MAX_UNSENT_VOTES, Arc::clone(token), ());
         }
@@ -132,19 +131,8 @@ impl UnsentVotes {
     /// Whether this is the delete of such a vote, so that it created no key. The delete follows the vote, which is not
     /// remembered any more.
     pub(crate) fn has_vote_of(&mut self, command: &Command) -> bool {
-        deleted_token(command).is_some_and(|token| self.0.remove(token).is_some())
-    }
-
-    /// Whether this is the delete of such a vote, which stays remembered.
-    pub(crate) fn include_vote_of(&self, command: &Command) -> bool {
-        deleted_token(command).is_some_and(|token| self.0.entries.contains_key(token))
-    }
-}
-
-fn deleted_token(command: &Command) -> Option<&Arc<str>> {
-    match &command.purpose {
-        Purpose::Delete { token, .. } => Some(token),
-        _ => None,
+        let Purpose::Delete { token, .. } = &command.purpose else { return false };
+        self.0.remove(token).is_some()
     }
 }
 

@@ -211,9 +211,7 @@ impl Decoder {
                 self.followups.push(Followup::Confirmed(unconfirmed));
             }
             // A command of the previous connection may still arrive after this delete.
-            (Purpose::Delete { lifetime, .. }, Some(opened))
-                if !in_flight.unneeded && opened + *lifetime > now() =>
-            {
+            (Purpose::Delete { lifetime, .. }, Some(opened)) if opened + *lifetime > now() => {
                 self.pending.repeat(in_flight.command.clone(), opened);
             }
             (Purpose::Delete { .. }, _) => self.end_retries(),

@@ -260,24 +260,6 @@ fn refused_deletes_are_sent_again_ever_less_often() {
 }
 
 #[test]
-fn delete_of_an_unsent_vote_is_not_repeated() {
-    let mut connection = Connection::with(0, Some(START));
-    for name in ["a", "b"] {
-        let (vote, caller) = heard(acquire(name, name));
-        // Without a caller, the vote is not sent.
-        let caller = (name == "a").then_some(caller);
-        connection.submit(vote);
-        drop(caller);
-        connection.submit(release(name, &full(name)));
-    }
-    connection.written();
-    let deleted = |name| format!("$32\r\n{}\r\n", full(name));
-    let replies = format!("+OK\r\n{0}*2\r\n{0}{1}", deleted("a"), deleted("b"));
-    assert_eq!(connection.read(&replies), None);
-    assert_eq!(connection.end().take().len(), 1);
-}
-
-#[test]
 fn deletes_are_repeated_while_the_previous_connection_may_exist() {
     let mut connection = Connection::with(0, Some(START));
     let (release, mut reply) = heard(release("a", "ours"));
