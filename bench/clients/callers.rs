@@ -1,8 +1,7 @@
 //! Benchmarks the core: `callers LIBRARY MODE PORT[,PORT...] CALLERS SECONDS` (bench/programs.py).
 //!
-//! LIBRARY is redlock (tasks of one thread's runtime, which the client uses), redlock-background (the client does not
-//! use the runtime) or redlock-blocking (a thread per caller, no runtime). MODE is pairs, fenced, handoff, hold or
-//! once.
+//! LIBRARY is redlock (tasks of one thread's runtime) or redlock-blocking (a thread per caller, no runtime). MODE is
+//! pairs, fenced, handoff, hold or once.
 
 #![allow(clippy::cast_precision_loss, reason = "figures are printed")]
 #![allow(unreachable_pub, reason = "`measure` is shared with another program")]
@@ -25,8 +24,7 @@ fn main() -> Result<(), Error> {
         blocking(&builder.build()?, &arguments);
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let told = arguments.library != "redlock-background";
-    let client = if told { builder.runtime(runtime.handle().clone()) } else { builder }.build()?;
+    let client = builder.build()?;
     runtime.block_on(async {
         match arguments.mode.as_str() {
             "once" => client.lock("first").acquire().await?.release().await,

@@ -7,8 +7,8 @@ use futures_util::future::join_all;
 use redlock::{Lease, Lock, LossReason, Redlock};
 
 use crate::support::batch::{
-    LEASES, TTL, acquire_many, batching_client, calls_of, client_without_pushes, locks_of,
-    max_commands, release_many,
+    LEASES, TTL, acquire_many, calls_of, client_without_pushes, locks_of, max_commands,
+    release_many,
 };
 use crate::support::{RIGHTS, Server, eventually, millis};
 
@@ -82,7 +82,7 @@ async fn renews_one_by_one_without_permission() {
 #[tokio::test]
 async fn releases_many_leases_in_few_scripts() {
     let server = Server::start();
-    let redlock = batching_client(&server);
+    let redlock = client_without_pushes(&server);
     release_many(acquire_many(&redlock, LEASES).await).await.into_iter().for_each(Result::unwrap);
     let before = calls_of(&server, "evalsha");
     release_many(acquire_many(&redlock, LEASES).await).await.into_iter().for_each(Result::unwrap);
@@ -95,7 +95,7 @@ async fn releases_many_leases_in_few_scripts() {
 #[tokio::test]
 async fn batch_release_reports_lost_leases() {
     let server = Server::start();
-    let redlock = batching_client(&server);
+    let redlock = client_without_pushes(&server);
     let leases = acquire_many(&redlock, LEASES).await;
     server.ask("DEL lock:job-3");
     server.ask("SET lock:job-5 theirs XX");
@@ -115,7 +115,7 @@ async fn batch_release_reports_lost_leases() {
 #[tokio::test]
 async fn batch_release_survives_a_script_flush() {
     let server = Server::start();
-    let redlock = batching_client(&server);
+    let redlock = client_without_pushes(&server);
     for _ in 0..3 {
         let leases = acquire_many(&redlock, LEASES).await;
         server.ask("SCRIPT FLUSH");
@@ -127,7 +127,7 @@ async fn batch_release_survives_a_script_flush() {
 #[tokio::test]
 async fn concurrent_attempts_share_one_read() {
     let server = Server::start();
-    let redlock = batching_client(&server);
+    let redlock = client_without_pushes(&server);
     // A value that was never a lock may be foreign data, so the client reads little of it.
     release_many(acquire_many(&redlock, LEASES).await).await.into_iter().for_each(Result::unwrap);
     let (before, releases) = (calls_of(&server, "getrange"), calls_of(&server, "mget"));
@@ -143,7 +143,7 @@ async fn concurrent_attempts_share_one_read() {
 #[tokio::test]
 async fn batch_refuses_only_taken_keys() {
     let server = Server::start();
-    let redlock = batching_client(&server);
+    let redlock = client_without_pushes(&server);
     release_many(acquire_many(&redlock, LEASES).await).await.into_iter().for_each(Result::unwrap);
     server.ask("SET lock:job-3 theirs");
     server.ask("SET lock:job-5 theirs PX 60000");
@@ -170,8 +170,7 @@ async fn acquires_one_by_one_without_permission() {
     let set = format!("ACL SETUSER app reset on >s3cret-word {RIGHTS}");
     assert_eq!(server.ask(&set), "+OK");
     let url = format!("redis://app:s3cret-word@127.0.0.1:{}", server.port);
-    let builder = Redlock::builder([url]).restart_guard(Duration::ZERO);
-    let redlock = builder.runtime(tokio::runtime::Handle::current()).build().unwrap();
+    let redlock = Redlock::builder([url]).restart_guard(Duration::ZERO).build().unwrap();
     for _ in 0..3 {
         let leases = acquire_many(&redlock, LEASES).await;
         assert!(leases.iter().all(|lease| lease.is_held()));
@@ -185,7 +184,7 @@ async fn acquires_one_by_one_without_permission() {
 async fn thousands_of_losses_are_reported_at_once() {
     const MANY: usize = 30_000;
     let server = Server::start();
-    let redlock = batching_client(&server);
+    let redlock = client_without_pushes(&server);
     let lock = |at: usize| redlock.lock(format!("job-{at}")).ttl(millis(60_000));
     let one = |at: usize| lock(at).node_timeout(millis(4000)).acquire();
     let leases = join_all((0..MANY).map(one)).await.into_iter().map(Result::unwrap).collect();

@@ -2,17 +2,15 @@
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::{Pin, pin};
-use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use futures_util::future::{FutureExt, join_all};
 use redlock::{ErrorKind, Lease, Lock, LossReason};
 use tokio::runtime::{Builder, Handle};
 
-use crate::support::runtimes::{client_of, pairs, runtimes, wait_empty};
+use crate::support::runtimes::{block_on_thread, client_of, pairs, runtimes, wait_empty};
 use crate::support::{Server, builder, millis, within};
 
 #[test]
@@ -48,27 +46,6 @@ fn lease_dropped_last_in_a_runtime_is_released() {
                 drop(leases);
             });
             wait_empty(&server);
-        }
-    }
-}
-
-/// Wakes a parked thread.
-struct Parked(Thread);
-
-impl Wake for Parked {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-/// Runs the work without a runtime.
-fn block_on_thread<T>(work: impl Future<Output = T>) -> T {
-    let waker = Waker::from(Arc::new(Parked(thread::current())));
-    let mut work = pin!(work);
-    loop {
-        match work.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(value) => return value,
-            Poll::Pending => thread::park(),
         }
     }
 }
@@ -190,23 +167,25 @@ fn forked_child_continues_no_call_of_its_parent() {
 fn forked_child_does_not_use_the_runtime() {
     let [runtime, _] = runtimes();
     let server = Server::start();
-    let client = client_of(runtime.handle(), &server);
-    runtime.block_on(async {
-        let lease = client.lock("held").ttl(millis(1000)).acquire().await.unwrap();
-        pairs(&client, "warm", 50).await;
-        let locked = succeeds_in_child(
-            || {
-                let asked = block_on_thread(client.lock("child").acquire());
-                asked.and_then(Lease::release_blocking).is_ok() && !lease.is_held()
-            },
-            async || pairs(&client, "parent", 1).await,
-        );
-        assert!(locked.await);
-        // Each pair takes a quarter of a second if only the background thread's timer reads.
-        let many = tokio::time::timeout(Duration::from_secs(20), pairs(&client, "parent", 100));
-        many.await.expect("the runtime reads");
-        lease.ensure_held().unwrap();
-        lease.release().await.unwrap();
-    });
+    let clients = [client_of(runtime.handle(), &server), builder([server.url()]).build().unwrap()];
+    for client in clients {
+        runtime.block_on(async {
+            let lease = client.lock("held").ttl(millis(1000)).acquire().await.unwrap();
+            pairs(&client, "warm", 50).await;
+            let locked = succeeds_in_child(
+                || {
+                    let asked = block_on_thread(client.lock("child").acquire());
+                    asked.and_then(Lease::release_blocking).is_ok() && !lease.is_held()
+                },
+                async || pairs(&client, "parent", 1).await,
+            );
+            assert!(locked.await);
+            // Each pair takes a quarter of a second if only the background thread's timer reads.
+            let many = tokio::time::timeout(Duration::from_secs(20), pairs(&client, "parent", 100));
+            many.await.expect("the runtime reads");
+            lease.ensure_held().unwrap();
+            lease.release().await.unwrap();
+        });
+    }
     assert_eq!(server.ask("DBSIZE"), ":0");
 }

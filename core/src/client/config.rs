@@ -53,7 +53,7 @@ pub(crate) struct Config {
     pub(crate) clock: Arc<dyn Clock>,
     /// Where the tasks run that renew leases.
     pub(crate) host: Host,
-    /// The runtime whose tasks read replies directly.
+    /// The driver of the runtime that the user chose.
     pub(crate) runtime: Option<Arc<RuntimeDriver>>,
 }
 
@@ -77,7 +77,7 @@ pub struct Settings {
     pub(crate) clock: Option<Arc<dyn Clock>>,
     /// Where the tasks run that renew leases, if not on the background thread.
     pub(crate) host: Host,
-    /// The runtime whose tasks read replies directly.
+    /// The driver of the runtime that the user chose.
     pub(crate) runtime: Option<tokio::runtime::Handle>,
     /// The certificates to trust and to present for `rediss://` nodes.
     pub(crate) tls: TlsOptions,
@@ -131,7 +131,7 @@ impl Settings {
             clock,
             host: self.host,
             // Last, because it starts a task.
-            runtime: self.runtime.as_ref().map(RuntimeDriver::start).transpose()?.flatten(),
+            runtime: self.runtime.as_ref().map(RuntimeDriver::for_chosen).transpose()?,
         })
     }
 

@@ -19,6 +19,7 @@ use tokio::sync::Notify;
 use crate::acquire::{Acquirer, Request, acquire, attach, try_acquire};
 use crate::client::config::Config;
 use crate::clock::Clock;
+use crate::drivers::RuntimeDriver;
 use crate::error::{Error, LossReason, Result, seconds};
 use crate::fairness::Fairness;
 use crate::lease::{Lease, Leases, Owner, Registry, State, monitor};
@@ -270,8 +271,9 @@ impl Running {
             Self::assemble((&config.clock, config.connect_timeout), counts, |watch| {
                 // All nodes of the client share it, because it detects that two of them are the same server.
                 let run_ids = Arc::new(RunIds::default());
+                let runtime = config.runtime.clone().unwrap_or_else(RuntimeDriver::for_first);
                 let nodes = config.nodes.iter();
-                nodes.map(|address| connect(address, config, watch, &run_ids)).collect()
+                nodes.map(|address| connect(address, config, &runtime, watch, &run_ids)).collect()
             });
         // Captures only the registry. A reference to all of `Leases` would keep the monitor from ending.
         let registry = Arc::clone(&running.leases().registry);
@@ -349,6 +351,7 @@ fn lose_all(registry: &Registry<State>, reason: LossReason) {
 fn connect(
     address: &Address,
     config: &Config,
+    runtime: &Arc<RuntimeDriver>,
     watch: &Arc<Watch>,
     run_ids: &Arc<RunIds>,
 ) -> Arc<dyn Node> {
@@ -356,7 +359,7 @@ fn connect(
     let guard = config.guard;
     let key_prefix = config.key_prefix.clone();
     let needs = Needs { key_prefix, durability: config.durability, scripts: config.scripts };
-    let (run_ids, runtime) = (Arc::clone(run_ids), config.runtime.clone());
+    let (run_ids, runtime) = (Arc::clone(run_ids), Some(Arc::clone(runtime)));
     let target = |route| Target::alone(route, guard, needs, run_ids);
     match address {
         // The store outlives the components. A restarted client finds its keys again.

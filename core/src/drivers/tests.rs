@@ -1,4 +1,4 @@
-//! Tests a waiting thread without a connection. `node::redis::connection` tests it with one.
+//! Tests a waiting thread and a runtime without an open connection. `node::redis::connection` tests a thread with one.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-use super::{poller, wait};
+use super::{RuntimeDriver, poller, wait};
+use crate::node::Connection;
 use crate::runtime::background;
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -61,6 +62,49 @@ fn wait_ends_at_its_limit() {
     let begun = Instant::now();
     assert!(wait(pin!(std::future::pending::<()>()), Duration::from_millis(30)).is_pending());
     assert!(begun.elapsed() >= Duration::from_millis(30));
+}
+
+/// It serves one runtime at a time. A missing I/O driver costs nothing but the message of tokio's panic.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+#[test]
+fn driver_finds_the_runtime_by_itself() {
+    let new = || tokio::runtime::Builder::new_current_thread();
+    let (first, second) = (new().enable_io().build().unwrap(), new().enable_io().build().unwrap());
+    let (driver, connection) = (RuntimeDriver::for_first(), Arc::new(Connection::new()));
+    let submit = async || driver.submit(&connection);
+    assert!(!wait(pin!(submit()), LIMIT).eq(&Poll::Ready(true)), "outside of runtimes");
+    for _ in 0..2 {
+        assert!(!new().build().unwrap().block_on(submit()), "without I/O");
+        assert!(first.block_on(submit()));
+        assert!(!second.block_on(submit()), "another runtime is served");
+    }
+    drop(first);
+    assert!(second.block_on(submit()));
+    drop(second);
+    assert!(!wait(pin!(submit()), LIMIT).eq(&Poll::Ready(true)), "the runtime has ended");
+}
+
+/// A child shares the epoll of its parent's runtime, and must not add to it.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+#[test]
+fn driver_leaves_the_runtime_of_the_parent_alone() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+    let is_driven = || RuntimeDriver::for_first().submit(&Arc::new(Connection::new()));
+    let _inside = runtime.enter();
+    assert!(is_driven());
+    // SAFETY: the child runs only the tested code and exits immediately.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: the first ends a child that hangs, the second ends no state of the parent.
+        unsafe {
+            libc::alarm(60);
+            libc::_exit(is_driven().into());
+        }
+    }
+    let mut status = 0;
+    // SAFETY: the pointer to the status is valid.
+    unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!(status, 0);
 }
 
 /// A sandbox may lower the limit below the number of descriptors that are polled.

@@ -20,6 +20,7 @@ use super::reactor::{MAX_UNWRITTEN, Reactor, Submitted};
 use crate::clock::{Instant, machine};
 use crate::error::{Error, Result};
 use crate::node::Connection;
+use crate::runtime::background::on_background;
 use crate::runtime::{Exclusive, Visitor, fork_generation, has_stack_space, lock};
 
 const NO_IO: &str = "the runtime has no I/O driver. Build it with enable_io() or enable_all()";
@@ -28,7 +29,10 @@ const SHUT_DOWN: &str = "the runtime has shut down. Pass one that runs as long a
 /// A runtime whose task did not run for this long is blocked, or no thread drives it.
 const LONGEST_TURN: Duration = Duration::from_millis(100);
 
-/// Drives the connections of a runtime's tasks until it is dropped.
+/// Drives the connections of a client's tasks in one tokio runtime, until it is dropped.
+///
+/// That is the runtime of [`Builder::runtime`](crate::Builder::runtime), otherwise the first one in which a task uses the
+/// client. If that one ends, the next one follows.
 pub(crate) struct RuntimeDriver(Arc<Shared>);
 
 thread_local! {
@@ -45,45 +49,40 @@ pub(crate) fn flush() {
 }
 
 impl RuntimeDriver {
-    /// Starts the task. Returns `None` if no descriptor is left, or on systems without epoll. Everything then runs on the
-    /// background thread.
-    pub(crate) fn start(runtime: &Handle) -> Result<Option<Arc<Self>>> {
-        let Ok(poller) = Poller::new().map(Arc::new) else { return Ok(None) };
-        let shared = Arc::new(Shared {
-            runtime: runtime.id(),
-            generation: fork_generation(),
-            pending: Mutex::new(Some(Pending::default())),
-            reactor: Exclusive::new(Reactor::watched_by(Arc::clone(&poller))),
-            waker: AtomicWaker::new(),
-        });
-        // Tokio panics if the runtime has no I/O driver. This must not happen later, in the task.
-        let task = catch_unwind(AssertUnwindSafe(|| {
-            let _inside = runtime.enter();
-            DriverTask::new(Arc::clone(&shared), poller, runtime)
-        }));
-        match task.map_err(|_| Error::invalid(NO_IO))? {
-            Ok(task) => drop(runtime.spawn(task)),
-            Err(error) if is_rt_shutdown_err(&error) => return Err(Error::invalid(SHUT_DOWN)),
-            Err(_) => return Ok(None),
-        }
-        Ok(Some(Arc::new(Self(shared))))
+    /// Serves the first runtime in which a task uses the client.
+    pub(crate) fn for_first() -> Arc<Self> {
+        Arc::new(Self(Arc::new(Shared::new(false))))
+    }
+
+    /// Serves this runtime only.
+    pub(crate) fn for_chosen(runtime: &Handle) -> Result<Arc<Self>> {
+        let shared = Arc::new(Shared::new(true));
+        shared.start(runtime)?;
+        Ok(Arc::new(Self(shared)))
     }
 
     /// Records that a command was submitted to a connection. Returns true if this thread's runtime writes it.
     pub(super) fn submit(&self, connection: &Arc<Connection>) -> bool {
         let Self(shared) = self;
-        if !shared.is_here() {
+        if shared.generation != fork_generation() || on_background() {
             return false;
         }
+        let Ok(here) = Handle::try_current() else { return false };
+        let mut task = lock(&shared.task);
+        if task.may_start(&here) && shared.may_choose() {
+            drop(task);
+            // Without it, the background thread does the work.
+            let _ = shared.start(&here);
+            task = lock(&shared.task);
+        }
+        let Some(new) = task.pending_in(&here) else { return false };
         let this = Arc::downgrade(shared);
         let replaced = SUBMITTED.try_with(|submitted| submitted.replace(Weak::clone(&this)));
         let before = replaced.unwrap_or_default();
-        let mut pending = lock(&shared.pending);
-        let Some(new) = &mut *pending else { return false };
         if !new.is_driven() {
             // The background thread does the work until the task of the runtime runs again.
             let unwritten = new.submitted.take();
-            drop(pending);
+            drop(task);
             unwritten.iter().for_each(|connection| connection.delegate());
             shared.waker.wake();
             return false;
@@ -92,7 +91,7 @@ impl RuntimeDriver {
         if !before.ptr_eq(&this) {
             new.submitted.count();
         }
-        drop(pending);
+        drop(task);
         // The runtime may be blocked before the command is written, or have ended.
         connection.supervise();
         // A task that uses several clients at once only flushes the last one.
@@ -116,15 +115,50 @@ impl Drop for RuntimeDriver {
 
 /// The state that the tasks share with the one that drives their connections.
 struct Shared {
-    runtime: Id,
     /// The process of the runtime.
     generation: u32,
-    /// `None` once the task has ended.
-    pending: Mutex<Option<Pending>>,
+    /// Whether the user chose the runtime.
+    is_chosen: bool,
+    task: Mutex<TaskState>,
     /// A thread that finds it in use has the task woken afterwards.
     reactor: Exclusive<Reactor>,
     /// Wakes the task.
     waker: AtomicWaker,
+}
+
+/// Whether the task runs, and in which runtime.
+enum TaskState {
+    NotStarted,
+    Started(Id, Pending),
+    /// It ended, or could not start. It is not started in this runtime again.
+    Ended(Id),
+}
+
+impl TaskState {
+    /// Whether a task may be started in this runtime.
+    fn may_start(&self, runtime: &Handle) -> bool {
+        match self {
+            Self::NotStarted => true,
+            Self::Started(..) => false,
+            Self::Ended(last) => *last != runtime.id(),
+        }
+    }
+
+    /// The unwritten commands of this runtime, if the task runs there.
+    fn pending_in(&mut self, runtime: &Handle) -> Option<&mut Pending> {
+        match self {
+            Self::Started(id, pending) if *id == runtime.id() => Some(pending),
+            _ => None,
+        }
+    }
+
+    /// The unwritten commands, while the task runs.
+    fn pending(&mut self) -> Option<&mut Pending> {
+        match self {
+            Self::Started(_, pending) => Some(pending),
+            _ => None,
+        }
+    }
 }
 
 /// The commands that are not written yet.
@@ -149,10 +183,58 @@ impl Pending {
 }
 
 impl Shared {
-    /// Whether this is a thread of the runtime, in its own process.
-    fn is_here(&self) -> bool {
-        let here = || Handle::try_current().is_ok_and(|here| here.id() == self.runtime);
-        self.generation == fork_generation() && here()
+    fn new(is_chosen: bool) -> Self {
+        Self {
+            generation: fork_generation(),
+            is_chosen,
+            task: Mutex::new(TaskState::NotStarted),
+            reactor: Exclusive::new(Reactor::default()),
+            waker: AtomicWaker::new(),
+        }
+    }
+
+    /// Whether the task may be started in a runtime that the user did not choose.
+    ///
+    /// Such a runtime may have no I/O driver. Tokio reports that by a panic, which must neither end the program nor follow
+    /// another one. In a forked child, the runtime may be that of the parent, whose epoll must stay as it is.
+    fn may_choose(&self) -> bool {
+        let may_panic = cfg!(panic = "unwind") && !std::thread::panicking() && has_stack_space();
+        may_panic && !self.is_chosen && self.generation == 0
+    }
+
+    /// Starts the task in a runtime. Without a task, everything runs on the background thread. That is so if no descriptor
+    /// is left, and on systems without epoll.
+    fn start(self: &Arc<Self>, runtime: &Handle) -> Result<()> {
+        let mut task = lock(&self.task);
+        if !task.may_start(runtime) {
+            return Ok(());
+        }
+        *task = TaskState::Started(runtime.id(), Pending::default());
+        drop(task);
+        let created = || {
+            let poller = Arc::new(Poller::new()?);
+            let _inside = runtime.enter();
+            let task = DriverTask::new(Arc::clone(self), Arc::clone(&poller), runtime)?;
+            // The previous task may not have left it yet.
+            let replaced = self.with(|reactor| *reactor = Reactor::watched_by(poller));
+            replaced.map(|()| task).ok_or_else(|| io::ErrorKind::WouldBlock.into())
+        };
+        // Tokio panics if the runtime has no I/O driver. This must not happen later, in the task.
+        match catch_unwind(AssertUnwindSafe(created)) {
+            // A runtime that has ended drops the task.
+            Ok(Ok(task)) => drop(runtime.spawn(task)),
+            Ok(Err(error)) => {
+                self.end();
+                if is_rt_shutdown_err(&error) {
+                    return Err(Error::invalid(SHUT_DOWN));
+                }
+            }
+            Err(_) => {
+                self.end();
+                return Err(Error::invalid(NO_IO));
+            }
+        }
+        Ok(())
     }
 
     /// Uses the connections. Returns `None` if another thread does, which then wakes the task.
@@ -160,7 +242,7 @@ impl Shared {
         let (result, visitors) = self.reactor.try_with(Visitor::Task, act)?;
         if visitors.include(Visitor::Task) {
             self.waker.wake();
-            if lock(&self.pending).is_none() {
+            if lock(&self.task).pending().is_none() {
                 self.with(Reactor::clear);
             }
         }
@@ -173,7 +255,7 @@ impl Shared {
             return;
         }
         let is_due = has_stack_space()
-            && lock(&self.pending).as_ref().is_some_and(|pending| pending.submitted.is_due());
+            && lock(&self.task).pending().is_some_and(|pending| pending.submitted.is_due());
         if !is_due || self.write().is_none() {
             self.waker.wake();
         }
@@ -182,15 +264,21 @@ impl Shared {
     /// Writes the commands. Returns `None` if another thread uses the connections.
     fn write(&self) -> Option<()> {
         self.with(|reactor| {
-            let submitted = lock(&self.pending).as_mut().map(|pending| pending.submitted.take());
+            let submitted = lock(&self.task).pending().map(|pending| pending.submitted.take());
             reactor.write(submitted.unwrap_or_default());
         })
     }
 
     /// Ends the task. The background thread does the remaining work.
     fn end(&self) {
-        let pending = lock(&self.pending).take();
-        pending.unwrap_or_default().submitted.delegate();
+        let mut task = lock(&self.task);
+        let TaskState::Started(runtime, _) = &*task else { return };
+        let ended = TaskState::Ended(*runtime);
+        let ended = std::mem::replace(&mut *task, ended);
+        drop(task);
+        if let TaskState::Started(_, mut pending) = ended {
+            pending.submitted.delegate();
+        }
     }
 }
 
@@ -249,7 +337,7 @@ impl DriverTask {
             return Ok(());
         }
         let read = self.shared.with(|reactor| {
-            if let Some(pending) = &mut *lock(&self.shared.pending) {
+            if let Some(pending) = lock(&self.shared.task).pending() {
                 pending.submitted.begin_period();
             }
             reactor.read_all()
@@ -264,7 +352,7 @@ impl DriverTask {
 
     /// Writes the commands after all tasks that were woken earlier have run. Completes when the client is gone.
     fn write(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let is_empty = lock(&self.shared.pending).as_mut().map(|pending| {
+        let is_empty = lock(&self.shared.task).pending().map(|pending| {
             pending.unseen_since = None;
             pending.submitted.is_empty()
         });

@@ -31,7 +31,7 @@ const TOGETHER: Duration = Duration::from_millis(5);
 /// Minimum time between two checks of all leases, or of all leases in some hash slots.
 const ALL_AGAIN: Duration = Duration::from_millis(100);
 /// How many events of ended leases the agenda may hold before they are removed.
-const STALE: usize = 1024;
+const STALE: usize = 256;
 /// The pause before the monitor looks again, after it found another thread inside the registry.
 const BUSY_PAUSE: Duration = Duration::from_millis(5);
 

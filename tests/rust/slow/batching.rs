@@ -7,8 +7,8 @@ use futures_util::future::join_all;
 use redlock::{Lease, Lock, Redlock};
 
 use crate::support::batch::{
-    LEASES, TTL, acquire_many, batching_client, calls_of, client_without_pushes, locks_of,
-    max_commands, release_many,
+    LEASES, TTL, acquire_many, calls_of, client_without_pushes, locks_of, max_commands,
+    release_many,
 };
 use crate::support::{Server, millis};
 
@@ -79,7 +79,7 @@ async fn large_foreign_data_is_not_read_in_a_batch() {
     for length in LENGTHS {
         let server = Server::start();
         server.ask(&format!("SETRANGE lock:job-3 {} x", length - 1));
-        let redlock = batching_client(&server);
+        let redlock = client_without_pushes(&server);
         all_but_one(&redlock).await;
         assert_eq!(redlock.stats().reconnects, 0);
         assert_eq!(server.ask("DBSIZE"), ":1");
@@ -91,7 +91,7 @@ async fn large_foreign_data_is_not_read_in_a_batch() {
 async fn large_data_in_place_of_a_lock_is_read_at_most_once() {
     for length in LENGTHS {
         let server = Server::start();
-        let redlock = batching_client(&server);
+        let redlock = client_without_pushes(&server);
         release_many(acquire_many(&redlock, LEASES).await)
             .await
             .into_iter()

@@ -17,13 +17,6 @@ pub(crate) fn client_without_pushes(server: &Server) -> Redlock {
     Redlock::builder([url]).restart_guard(Duration::ZERO).build().unwrap()
 }
 
-/// A client that sends all commands of one turn of a thread in one write.
-pub(crate) fn batching_client(server: &Server) -> Redlock {
-    let url = format!("{}?protocol=2", server.url());
-    let builder = Redlock::builder([url]).restart_guard(Duration::ZERO);
-    builder.runtime(tokio::runtime::Handle::current()).build().unwrap()
-}
-
 pub(crate) async fn acquire_many(redlock: &Redlock, count: usize) -> Vec<Lease> {
     let one = |at: usize| redlock.lock(format!("job-{at}")).ttl(millis(TTL)).acquire();
     join_all((0..count).map(one)).await.into_iter().map(Result::unwrap).collect()

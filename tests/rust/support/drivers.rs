@@ -10,6 +10,7 @@ use redlock::{Builder, Redlock, ffi};
 use tokio::runtime::Runtime;
 
 use super::builder;
+use super::runtimes::block_on_thread;
 
 /// What writes to and reads from the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +94,7 @@ impl Driver {
             }
             Kind::Loop => self.turn_until(work),
             Kind::Runtime => self.runtime.block_on(self.runtime.spawn(work)).unwrap(),
-            Kind::Background => self.runtime.block_on(work),
+            Kind::Background => block_on_thread(work),
         }
     }
 

@@ -1,6 +1,10 @@
 //! Tokio runtimes of both kinds, and clients that use them.
 
 use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
 
 use redlock::Redlock;
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -34,4 +38,25 @@ pub(crate) async fn pairs(client: &Redlock, name: &str, count: u32) {
 
 pub(crate) fn wait_empty(server: &Server) {
     eventually_blocking("no key", || server.ask("DBSIZE") == ":0");
+}
+
+/// Wakes a parked thread.
+struct Parked(Thread);
+
+impl Wake for Parked {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Runs the work without a runtime.
+pub(crate) fn block_on_thread<T>(work: impl Future<Output = T>) -> T {
+    let waker = Waker::from(Arc::new(Parked(thread::current())));
+    let mut work = pin!(work);
+    loop {
+        match work.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(value) => return value,
+            Poll::Pending => thread::park(),
+        }
+    }
 }

@@ -46,7 +46,7 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// Creates a closed connection.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             session: Exclusive::new(None),
             call: Notify::new(),
