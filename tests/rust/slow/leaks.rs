@@ -150,7 +150,7 @@ async fn released_long_leases_leave_no_memory() {
     for seen in [false, true] {
         grown.push(acquire_long_leases(&Redlock::builder([&url]).build().unwrap(), seen).await);
     }
-    // If they were left behind, each would take 8 bytes without a wake-up and 48 with one. A list of at most 1,024
+    // If they were left behind, each would take 8 bytes without a wake-up and 48 with one. A list of at most 256
     // entries stays either way.
     assert!(grown[0] < COUNT * 2 && grown[1] < COUNT * 8, "{grown:?}");
     println!("flat: {grown:?}");
