@@ -98,6 +98,42 @@ pub(crate) struct Command {
     pub(crate) timeout: Duration,
     /// Whether the server must not track these keys, because no caller waits for their changes.
     pub(crate) untracked: bool,
+    /// How it can be combined with others.
+    pub(crate) combinable: Option<Combinable>,
+}
+
+/// A kind of commands for one key of which many can be sent in a single request ([`super::combined`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BatchKind {
+    /// Attempts to acquire a key: `SET NX` and a read of the owner.
+    Attempts,
+    /// Extends that need not write for `WAIT`, without fencing.
+    Extends,
+    /// Releases that delete the key.
+    Releases,
+}
+
+/// The kind of a command that can be combined, and the positions in its bytes where its key begins and ends, and where
+/// its arguments end. Those of an attempt are in its `SET`.
+#[derive(Clone, Copy)]
+pub(crate) struct Combinable {
+    pub(super) kind: BatchKind,
+    positions: [u16; 3],
+}
+
+impl Combinable {
+    /// Describes a command. `None` if it is too long to be combined.
+    pub(crate) fn new(kind: BatchKind, positions: [usize; 3]) -> Option<Self> {
+        let [from, to, end] = positions.map(|at| u16::try_from(at).ok());
+        Some(Self { kind, positions: [from?, to?, end?] })
+    }
+
+    /// Returns the encoded key, and the encoded arguments after it. For an attempt, the latter is the whole `SET`.
+    pub(super) fn parts(self, command: &Command) -> (&[u8], &[u8]) {
+        let [from, to, end] = self.positions.map(usize::from);
+        let arguments_from = if self.kind == BatchKind::Attempts { 0 } else { to };
+        (&command.bytes[from..to], &command.bytes[arguments_from..end])
+    }
 }
 
 /// The reply timeout of commands whose callers have no deadline. A server may be silent for that long.
@@ -106,7 +142,7 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(1);
 impl Command {
     /// Creates a command with the default timeout, for keys that the server may track.
     pub(crate) fn new(bytes: Vec<u8>, expects: Expects, purpose: Purpose) -> Self {
-        Self { bytes, expects, purpose, timeout: TIMEOUT, untracked: false }
+        Self { bytes, expects, purpose, timeout: TIMEOUT, untracked: false, combinable: None }
     }
 
     /// Returns the first key, whose slot is that of all keys. `None` without keys.
@@ -239,6 +275,11 @@ impl InFlight {
             (false, true) => UNTRACKED,
             (false, false) => &[],
         }
+    }
+
+    /// Returns how it can be combined with others. A command that is sent again, or after a prefix, cannot.
+    pub(super) fn combinable(&self) -> Option<Combinable> {
+        self.command.combinable.filter(|_| !self.again && self.before().is_empty())
     }
 
     /// Returns the encoded length.
