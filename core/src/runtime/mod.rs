@@ -6,7 +6,7 @@
 // For the files that tests/models includes, where loom's atomics replace it.
 use std::cell::RefCell;
 pub(crate) use std::sync::atomic;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::LocalKey;
 
 pub(crate) mod background;
@@ -35,4 +35,13 @@ pub(crate) fn with_local<T, R>(
 /// Locks a mutex, also after a panic of a thread that held it.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Locks a mutex, also after a panic of a thread that held it. Returns `None` if another thread holds it.
+pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
 }

@@ -46,21 +46,13 @@ impl Renewal {
         Some(Self { provider, lifetime, stage, failed: false })
     }
 
-    /// Returns the next login to send, or an error. Dropping the future does not lose its progress.
-    pub(crate) async fn next(this: &mut Option<Self>) -> Result<InFlight, Fault> {
-        match this {
-            Some(this) => this.step().await,
-            None => std::future::pending().await,
-        }
-    }
-
     /// Whether a failure is the first in a row.
     pub(crate) fn is_news(&mut self) -> bool {
         !std::mem::replace(&mut self.failed, true)
     }
 
-    /// Continues until the next login or error. Dropping the future does not lose its progress.
-    async fn step(&mut self) -> Result<InFlight, Fault> {
+    /// Returns the next login to send, or an error. Dropping the future does not lose its progress.
+    pub(crate) async fn next(&mut self) -> Result<InFlight, Fault> {
         loop {
             match &mut self.stage {
                 Stage::Asking(asking) => match asking.await {
