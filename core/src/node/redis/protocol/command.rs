@@ -2,7 +2,6 @@
 //!
 //! Plain data. [`super::encoder`] sends it, and [`super::decoder`] handles its reply.
 
-use std::borrow::Cow;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -10,11 +9,11 @@ use redis::Value;
 use tokio::sync::oneshot;
 
 use crate::clock::Instant;
-use crate::node::Fault;
 use crate::node::redis::commands::compound_reply::CompoundReply;
 use crate::node::redis::commands::durability::Durability;
 use crate::node::redis::commands::encode::Arguments;
 use crate::node::redis::commands::reply;
+use crate::node::{Fault, slot};
 use crate::runtime::exit::UnderWay;
 
 /// The purpose of a command, which determines what happens when the connection breaks.
@@ -145,10 +144,10 @@ impl Command {
         Self { bytes, expects, purpose, timeout: TIMEOUT, untracked: false, combinable: None }
     }
 
-    /// Returns the first key, whose slot is that of all keys. `None` without keys.
+    /// Returns the hash slot of the first key, which is that of all keys. `None` without keys.
     ///
-    /// It is parsed from the bytes, because it is rarely needed and would take memory in each command.
-    pub(crate) fn key(&self) -> Option<Cow<'_, str>> {
+    /// The key is parsed from the bytes, because it is rarely needed and would take memory in each command.
+    pub(crate) fn slot(&self) -> Option<u16> {
         // Either `EVALSHA digest count key`, `EVAL script count key`, the first command of a transaction, or `SET key`.
         let mut words = self.words();
         let at = match words.next()? {
@@ -157,7 +156,7 @@ impl Command {
             b"SET" | b"GETRANGE" | b"DELIFEQ" | b"DELEX" => 0,
             _ => return None,
         };
-        words.nth(at).map(String::from_utf8_lossy)
+        words.nth(at).map(|key| slot(&String::from_utf8_lossy(key)))
     }
 
     /// Returns all arguments, of several commands one after the other.

@@ -18,13 +18,13 @@ use super::confirm::ConfirmRequests;
 use super::pending_deletes::UnsentVotes;
 use super::push_handler::PushHandler;
 use crate::clock::Instant;
+use crate::node::Fault;
 use crate::node::redis::commands::scriptless::{Delete, converted_delete};
 use crate::node::redis::commands::scripts;
 use crate::node::redis::commands::scripts::ping;
 use crate::node::redis::connect::Target;
 use crate::node::redis::connect::login::Without;
 use crate::node::redis::link::Link;
-use crate::node::{Fault, slot};
 
 /// The number of unwritten bytes beyond which no more commands are taken, because the server does not read. A lower
 /// limit would slow down bursts.
@@ -140,8 +140,7 @@ impl Encoder {
     /// connection.
     fn guard_fault(&self, in_flight: &InFlight, now: Instant) -> Option<Fault> {
         let first = matches!(in_flight.command.purpose, Purpose::FirstVote { .. });
-        let slot = || in_flight.command.key().map(|key| slot(&key));
-        if first { self.link.guard_fault(slot, || now) } else { None }
+        if first { self.link.guard_fault(|| in_flight.command.slot(), || now) } else { None }
     }
 
     /// Applies the consequence of a reply.

@@ -14,7 +14,7 @@ use crate::clock::Instant;
 use crate::node::redis::connect::Target;
 use crate::node::redis::connect::login::Without;
 use crate::node::redis::link::Link;
-use crate::node::{Address, Durability, Fault, Needs, Watch};
+use crate::node::{Address, Durability, Fault, Needs, Watch, slot};
 
 /// The time at the start of each test.
 const START: Instant = Instant::from_start(Duration::from_secs(100));
@@ -139,7 +139,10 @@ fn delete_of_an_unwritten_vote_is_not_pending() {
     connection.submit(acquire("c", "c"));
     connection.submit(release("c", &full("c")));
     let deletes = connection.end().take();
-    assert_eq!(deletes.iter().map(|delete| delete.key().unwrap()).collect::<Vec<_>>(), ["a"]);
+    assert_eq!(
+        deletes.iter().map(|delete| delete.slot().unwrap()).collect::<Vec<_>>(),
+        [slot("a")]
+    );
 }
 
 #[test]
