@@ -127,7 +127,7 @@ impl Encoder {
             return;
         }
         self.prepare(&mut in_flight, now);
-        if last && self.batch.len() == 0 {
+        if last && !self.has_batch() {
             self.encode(in_flight, expected);
         } else {
             self.combine(in_flight, expected);
@@ -269,7 +269,12 @@ impl Encoder {
 
     /// Whether there is something to write.
     pub(crate) fn is_unwritten(&self) -> bool {
-        !self.buffer.is_empty() || self.batch.len() > 0
+        !self.buffer.is_empty() || self.has_batch()
+    }
+
+    /// Whether commands wait in the batch.
+    pub(crate) fn has_batch(&self) -> bool {
+        self.batch.len() > 0
     }
 
     /// Whether the server reads fast enough for more commands.

@@ -229,7 +229,7 @@ impl Session {
 
     /// Whether replies are outstanding.
     pub(super) fn is_open(&self) -> bool {
-        self.sent() != self.decoder.replied()
+        !self.decoder.expected.is_empty() || self.encoder.has_batch()
     }
 
     /// Whether something waits for room to be written.
