@@ -155,6 +155,14 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
+    /// Returns why so many nodes failed that no quorum is possible. `timeout` is how long their replies were awaited.
+    pub(super) fn of_faults<T>(nodes: &Nodes, votes: &Collect<T>, timeout: Duration) -> Self {
+        match nodes.permanent(votes) {
+            Some((kind, text)) => Self::Permanent(kind, text),
+            None => Self::Unavailable(nodes.report(votes, timeout), nodes.remedy(votes)),
+        }
+    }
+
     /// Classifies votes without a quorum, apart from failed nodes and errors in the caller's options.
     pub(crate) fn of_votes(votes: &Collect<Vote>, keys: usize) -> Self {
         let taken = taken_in(votes, keys);
