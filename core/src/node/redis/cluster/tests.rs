@@ -11,8 +11,8 @@ use super::task::Task;
 use super::topology::{Range, Topology};
 use super::{ClusterSender, Map, Member, RedisNode, Target, queue};
 use crate::clock::{Clock, SystemClock};
-use crate::node::redis::Route;
 use crate::node::redis::node_task::context::FAILOVER_NOTICE_TIME;
+use crate::node::redis::parse_cluster;
 use crate::node::{Durability, Fault, Needs, Node, Watch, slot};
 
 /// A key in slot 15,495, which the third server has.
@@ -37,7 +37,7 @@ fn thirds(owners: [u16; 3], replicas: [&[u16]; 3]) -> Vec<Range> {
 
 /// Creates the task of a cluster with a restart guard of one minute.
 fn state() -> Task {
-    let route = Route::to_cluster("redis+cluster://server:1").unwrap();
+    let route = parse_cluster("redis+cluster://server:1").unwrap();
     let (key_prefix, durability, scripts) = ("lock:".to_owned(), Durability::default(), None);
     let needs = Needs { key_prefix, durability, scripts };
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
