@@ -55,7 +55,7 @@ fn each_dependency_is_used_only_where_allowed() {
             "ffi/completions.rs",
             "node/redis/mod.rs",
             "node/redis/cluster/mod.rs",
-            "node/credentials/provider.rs",
+            "node/credentials.rs",
             "node/redis/sentinel/mod.rs",
         ],
     );

@@ -11,8 +11,8 @@ use crate::error::{Error, ErrorKind, NodeReport, seconds};
 use crate::lease::{LeaseParams, Leases, Owner};
 use crate::lock::options::Options;
 use crate::node::{CONFIRMED_AFTER, Claim, Fencing, Remedy, Taken, Vote};
-use crate::quorum::{Collect, Validity};
-use crate::text::{camel_case, shown};
+use crate::quorum::{Collect, Nodes, Validity};
+use crate::text::{shown, spelled};
 
 /// The validated keys and options of a lock.
 #[derive(Debug)]
@@ -88,6 +88,20 @@ impl Request {
         Error::new(kind, &format!("{}: {text}", shown(&key))).about(&key)
     }
 
+    /// Returns the error for votes without a quorum of replies: an error that no retry can avoid, or the result of each
+    /// node. `timeout` is how long the replies were awaited.
+    pub(crate) fn no_quorum<T>(
+        &self,
+        nodes: &Nodes,
+        votes: &Collect<T>,
+        timeout: Duration,
+    ) -> Error {
+        match nodes.permanent(votes) {
+            Some((kind, text)) => self.permanent(kind, &text),
+            None => self.unavailable(nodes.report(votes, timeout), None),
+        }
+    }
+
     /// Returns the error for a missing quorum. `lasted` is the duration of the outage, if it was long.
     pub(crate) fn unavailable(&self, nodes: Vec<NodeReport>, lasted: Option<Duration>) -> Error {
         let what = if nodes.len() == 1 { "not available" } else { "no quorum" };
@@ -141,6 +155,14 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
+    /// Returns why so many nodes failed that no quorum is possible. `timeout` is how long their replies were awaited.
+    pub(super) fn of_faults<T>(nodes: &Nodes, votes: &Collect<T>, timeout: Duration) -> Self {
+        match nodes.permanent(votes) {
+            Some((kind, text)) => Self::Permanent(kind, text),
+            None => Self::Unavailable(nodes.report(votes, timeout), nodes.remedy(votes)),
+        }
+    }
+
     /// Classifies votes without a quorum, apart from failed nodes and errors in the caller's options.
     pub(crate) fn of_votes(votes: &Collect<Vote>, keys: usize) -> Self {
         let taken = taken_in(votes, keys);
@@ -210,31 +232,25 @@ impl Refusal {
 
     /// Describes the holder for messages, and returns the remaining time of its lease.
     pub(crate) fn describe_holder(&self) -> (String, Option<Duration>) {
-        match self {
-            Self::Held(None, taken) | Self::Scouted(None, taken) if taken.kept => (
-                "it was released, but its key has no TTL and stays until it is deleted".to_owned(),
-                None,
-            ),
-            Self::Held(None, _) | Self::Scouted(None, _) => {
-                ("it is already held, and its key has no TTL".to_owned(), None)
+        let (left, taken) = match self {
+            Self::Held(left, taken) | Self::Scouted(left, taken) => (*left, taken),
+            Self::Split { .. } => return ("no client won a majority (split vote)".into(), None),
+            _ => return ("other callers in this process were first".into(), None),
+        };
+        let text = match (left.map(seconds), taken.kept) {
+            (None, true) => {
+                "it was released, but its key has no TTL and stays until it is deleted".into()
             }
-            Self::Held(Some(left), taken) | Self::Scouted(Some(left), taken) if taken.kept => {
-                let option = if camel_case() { "minHold" } else { "min_hold" };
-                (
-                    format!(
-                        "it was released, but its key stays for {} because of {option}",
-                        seconds(*left)
-                    ),
-                    Some(*left),
-                )
+            (None, false) => "it is already held, and its key has no TTL".into(),
+            (Some(left), true) => {
+                let option = spelled("min_hold");
+                format!("it was released, but its key stays for {left} because of {option}")
             }
-            Self::Held(Some(left), _) | Self::Scouted(Some(left), _) => (
-                format!("it is already held, and expires in {} unless renewed", seconds(*left)),
-                Some(*left),
-            ),
-            Self::Split { .. } => ("no client won a majority (split vote)".to_owned(), None),
-            _ => ("other callers in this process were first".to_owned(), None),
-        }
+            (Some(left), false) => {
+                format!("it is already held, and expires in {left} unless renewed")
+            }
+        };
+        (text, left)
     }
 }
 

@@ -25,12 +25,8 @@ use crate::telemetry::Throttle;
 /// none.
 pub(crate) async fn connect(request: &Request, acquirer: &Acquirer) -> Result<(), Refusal> {
     let nodes = &acquirer.leases.nodes;
-    nodes.connect(&request.keys).await.map_err(|votes| match nodes.permanent(&votes) {
-        Some((kind, text)) => Refusal::Permanent(kind, text),
-        None => {
-            Refusal::Unavailable(nodes.report(&votes, nodes.connect_timeout), nodes.remedy(&votes))
-        }
-    })
+    let connected = nodes.connect(&request.keys).await;
+    connected.map_err(|votes| Refusal::of_faults(nodes, &votes, nodes.connect_timeout))
 }
 
 /// Runs one round under a new token. It began at `now`. Each vote has a timeout, and the whole round ends at `until`.
@@ -158,14 +154,10 @@ fn still_met(request: &Request, round: &VoteRound) -> bool {
     counted >= round.votes.tally.quorum()
 }
 
-/// Checks first for errors that no retry fixes, then whether the nodes can be asked at all. The result is "held" only
-/// if a quorum could report that.
+/// Checks first whether too many nodes failed. The result is "held" only if a quorum could report that.
 fn refused(request: &Request, round: &VoteRound) -> Refusal {
-    if let Some((kind, text)) = round.nodes.permanent(&round.votes) {
-        Refusal::Permanent(kind, text)
-    } else if round.votes.tally.unavailable() {
-        let report = round.nodes.report(&round.votes, round.params.timeout);
-        Refusal::Unavailable(report, round.nodes.remedy(&round.votes))
+    if round.votes.tally.unavailable() {
+        Refusal::of_faults(&round.nodes, &round.votes, round.params.timeout)
     } else {
         Refusal::of_votes(&round.votes, request.keys.len())
     }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
-use futures_util::{FutureExt, TryFutureExt};
+use futures_util::FutureExt;
 use tokio::sync::Notify;
 
 use crate::acquire::{Acquirer, Request, acquire, attach, try_acquire};
@@ -24,7 +24,7 @@ use crate::error::{Error, LossReason, Result, seconds};
 use crate::fairness::Fairness;
 use crate::lease::{Lease, Leases, Owner, Registry, State, monitor};
 use crate::lock::options::LONG_TTL;
-use crate::lock::{Inspection, NoQuorum, force_release, inspection};
+use crate::lock::{Inspection, force_release, inspection};
 use crate::node::{
     Address, Changes, Claim, ClusterNode, KEPT_PREFIX, MemoryNode, Needs, Node, RedisNode, RunIds,
     Target, Watch,
@@ -176,17 +176,14 @@ impl Engine {
     /// Returns the holder of each key, as reported by each node.
     pub(crate) async fn inspect(&self, request: &Request) -> Result<Inspection> {
         let running = self.start(self.is_open(), request)?;
-        let nodes = &running.leases().nodes;
-        let inspection = inspection(nodes, &request.keys, request.node_timeout());
-        in_own_process(request, inspection.map_err(|why| failed(request, why))).await
+        in_own_process(request, inspection(&running.leases().nodes, request)).await
     }
 
     /// Deletes the keys regardless of their owner. Returns true if at least one existed.
     pub(crate) async fn force_release(&self, request: &Request) -> Result<bool> {
         let running = self.start(self.is_open(), request)?;
         let Leases { nodes, watch, .. } = &**running.leases();
-        let deleted = force_release(nodes, &request.keys, request.node_timeout(), watch);
-        in_own_process(request, deleted.map_err(|why| failed(request, why))).await
+        in_own_process(request, force_release(nodes, request, watch)).await
     }
 
     /// Closes the client: new commands fail, and every lease is lost.
@@ -237,14 +234,6 @@ impl Engine {
                 Warn, Acquire, { key: request.key(), ttl: seconds(ttl) }, "the ttl is above one hour. Check its unit"
             );
         }
-    }
-}
-
-/// The error of a call to which no quorum replied.
-fn failed(request: &Request, why: NoQuorum) -> Error {
-    match why {
-        NoQuorum::Permanent(kind, text) => request.permanent(kind, &text),
-        NoQuorum::Unavailable(nodes) => request.unavailable(nodes, None),
     }
 }
 

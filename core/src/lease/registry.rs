@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 
 use crate::clock::{Instant, NEVER};
 use crate::keyed::{Key, Keyed};
-use crate::runtime::lock;
+use crate::runtime::{lock, try_lock};
 
 /// How often the monitor looks at new leases. It never sees one that ended earlier.
 ///
@@ -62,15 +62,6 @@ impl<L> Registry<L> {
         lock(&self.entries)
     }
 
-    /// The entries, or `None` if another thread is inside.
-    fn try_entries(&self) -> Option<MutexGuard<'_, Entries<L>>> {
-        match self.entries.try_lock() {
-            Ok(entries) => Some(entries),
-            Err(TryLockError::Poisoned(entries)) => Some(entries.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
-    }
-
     /// A number that no other lease of the client has.
     pub(crate) fn new_id(&self) -> u64 {
         self.count.fetch_add(1, Ordering::Relaxed)
@@ -100,7 +91,7 @@ impl<L> Registry<L> {
 
     /// Removes a lease that is being dropped. If another thread is inside, the monitor removes it later.
     pub(super) fn remove_dropped(&self, id: u64, keys: &[String]) {
-        match self.try_entries() {
+        match try_lock(&self.entries) {
             Some(mut entries) => entries.remove(id, keys),
             None => self.dropped.store(true, Ordering::Release),
         }
@@ -120,13 +111,13 @@ impl<L> Registry<L> {
 
     /// Looks for leases, or returns `None` if another thread is inside.
     pub(super) fn try_find<T>(&self, find: impl FnOnce(&Entries<L>) -> T) -> Option<T> {
-        self.try_entries().map(|entries| find(&entries))
+        try_lock(&self.entries).map(|entries| find(&entries))
     }
 
     /// Returns the new leases, and when the monitor looks again: at its next event, at the first one of a new lease, or
     /// for further leases. Returns `None` if another thread is inside.
     pub(super) fn try_plan(&self, now: Instant, next: Instant) -> Option<(Vec<Arc<L>>, Instant)> {
-        let mut entries = self.try_entries()?;
+        let mut entries = try_lock(&self.entries)?;
         if self.dropped.swap(false, Ordering::Acquire) {
             entries.remove_dropped();
         }

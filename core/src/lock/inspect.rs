@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use crate::error::{ErrorKind, NodeReport, NodeState};
+use crate::acquire::Request;
+use crate::error::{NodeState, Result};
 use crate::node::{
     Claim, Fault, Holder, KEPT_PREFIX, MAX_INSPECTED, Node, ReleaseMode, Reply, Watch,
 };
@@ -60,31 +61,12 @@ pub struct NodeInspection {
     pub error: Option<String>,
 }
 
-/// Why a quorum did not reply: an error that no retry can avoid, or the result of each node.
-pub(crate) enum NoQuorum {
-    Permanent(ErrorKind, String),
-    Unavailable(Vec<NodeReport>),
-}
-
-impl NoQuorum {
-    fn of<T>(nodes: &Nodes, votes: &Collect<T>, timeout: Duration) -> Self {
-        match nodes.permanent(votes) {
-            Some((kind, text)) => Self::Permanent(kind, text),
-            None => Self::Unavailable(nodes.report(votes, timeout)),
-        }
-    }
-}
-
 /// Inspects the keys on all nodes.
 ///
 /// `Err` if so few nodes replied for a key that its state is unknown.
-pub(crate) async fn inspection(
-    nodes: &Nodes,
-    keys: &[String],
-    timeout: Duration,
-) -> Result<Inspection, NoQuorum> {
-    connect(nodes, keys).await?;
-    let clock = &*nodes.clock;
+pub(crate) async fn inspection(nodes: &Nodes, request: &Request) -> Result<Inspection> {
+    connect(nodes, request).await?;
+    let (clock, timeout) = (&*nodes.clock, request.node_timeout());
     let deadline = clock.now() + timeout;
     let ask = |key: &String| {
         let replies = nodes.list.iter().map(|node| node.inspect(key));
@@ -98,13 +80,13 @@ pub(crate) async fn inspection(
     };
     let mut inspection = Inspection { held: false, remaining: None, nodes: Vec::new() };
     // Requests for all keys are sent before the first reply is awaited.
-    for (key, mut votes) in keys.iter().map(ask).collect::<Vec<_>>() {
+    for (key, mut votes) in request.keys.iter().map(ask).collect::<Vec<_>>() {
         // Waits for every node, because the result includes each reply and not only that of a quorum.
         votes.until(Until::Complete, clock, deadline).await;
         // With fewer replies than a quorum, it is unknown whether the lock is held.
         if votes.answers.iter().flatten().flatten().count() < votes.tally.quorum() {
             votes.count_silence();
-            return Err(NoQuorum::of(nodes, &votes, timeout));
+            return Err(request.no_quorum(nodes, &votes, timeout));
         }
         if let Some((remaining, kept)) = quorums_holder(&votes) {
             inspection.held |= !kept;
@@ -122,25 +104,25 @@ pub(crate) async fn inspection(
 /// node gets its deletes only after its replies.
 pub(crate) async fn force_release(
     nodes: &Nodes,
-    keys: &Arc<[String]>,
-    timeout: Duration,
+    request: &Request,
     watch: &Arc<Watch>,
-) -> Result<bool, NoQuorum> {
-    connect(nodes, keys).await?;
+) -> Result<bool> {
+    connect(nodes, request).await?;
+    let timeout = request.node_timeout();
     let deadline = nodes.clock.now() + timeout;
-    let replies = nodes.list.iter().map(|node| delete_any(node, keys, watch));
+    let replies = nodes.list.iter().map(|node| delete_any(node, &request.keys, watch));
     let mut votes = Collect::new(replies, |_| NodeState::Granted);
     votes.until(Until::Complete, &*nodes.clock, deadline).await;
     if !votes.tally.met() {
         votes.count_silence();
-        return Err(NoQuorum::of(nodes, &votes, timeout));
+        return Err(request.no_quorum(nodes, &votes, timeout));
     }
     Ok(votes.answers.iter().flatten().flatten().any(|deleted| *deleted))
 }
 
-async fn connect(nodes: &Nodes, keys: &[String]) -> Result<(), NoQuorum> {
-    let connected = nodes.connect(keys).await;
-    connected.map_err(|votes| NoQuorum::of(nodes, &votes, nodes.connect_timeout))
+async fn connect(nodes: &Nodes, request: &Request) -> Result<()> {
+    let connected = nodes.connect(&request.keys).await;
+    connected.map_err(|votes| request.no_quorum(nodes, &votes, nodes.connect_timeout))
 }
 
 /// Reads each key's owner and deletes the keys of these owners. Returns true if there was one.

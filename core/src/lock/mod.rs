@@ -23,7 +23,7 @@ use names::{check_lock_key, check_names, fence_key};
 use options::Options;
 
 pub use inspect::{Inspection, NodeInspection};
-pub(crate) use inspect::{NoQuorum, force_release, inspection};
+pub(crate) use inspect::{force_release, inspection};
 pub use names::Names;
 
 /// A lock on one name or several, with its options.

@@ -6,7 +6,9 @@
 use std::time::Duration;
 
 use super::memory::Memory;
-use super::redis::{Given, Parameters, Route, Shared, cleaned, invalid_url, misread};
+use super::redis::{
+    Given, Parameters, Route, Shared, cleaned, invalid_url, misread, parse_cluster, parse_service,
+};
 use crate::error::Result;
 
 /// The address of a node, and the login to use there.
@@ -24,16 +26,18 @@ impl Address {
     /// Parses the URL. An error names the violated rule.
     pub(crate) fn parse(text: &str) -> Result<Self> {
         let text = &*cleaned(text);
-        let Some((scheme, rest)) = text.split_once("://") else {
-            return Err(invalid_url(text, "it has no scheme. Write redis:// before host and port"));
-        };
-        if let Some(rule) = misread(scheme, rest) {
-            return Err(invalid_url(text, rule));
-        }
+        Self::read(text).map_err(|rule| invalid_url(text, &rule))
+    }
+
+    /// Parses the URL. Returns the violated rule as an error.
+    fn read(text: &str) -> std::result::Result<Self, String> {
+        let no_scheme = "it has no scheme. Write redis:// before host and port";
+        let (scheme, rest) = text.split_once("://").ok_or(no_scheme)?;
+        misread(scheme, rest).map_or(Ok(()), Err)?;
         match scheme {
             // These characters mean something in other URLs. In this one they have no meaning, so they are a mistake.
             "memory" if rest.contains(['@', '?', '#']) => {
-                Err(invalid_url(text, "the name of a memory node cannot contain @, ? or #"))
+                Err("the name of a memory node cannot contain @, ? or #".into())
             }
             // `memory://` and `memory:///` are the same: a node that only this client uses.
             "memory" => Ok(Self::Memory(Memory::called(rest.trim_end_matches('/')))),
@@ -41,9 +45,9 @@ impl Address {
             "redis" | "rediss" | "valkey" | "valkeys" | "unix" => {
                 Route::to_server(text).map(Self::Redis)
             }
-            "redis+sentinel" | "rediss+sentinel" => Route::by_sentinels(text).map(Self::Redis),
-            "redis+cluster" | "rediss+cluster" => Route::to_cluster(text).map(Self::Cluster),
-            _ => Err(invalid_url(text, "its scheme is unknown")),
+            "redis+sentinel" | "rediss+sentinel" => parse_service(text).map(Self::Redis),
+            "redis+cluster" | "rediss+cluster" => parse_cluster(text).map(Self::Cluster),
+            _ => Err("its scheme is unknown".into()),
         }
     }
 
@@ -51,10 +55,7 @@ impl Address {
     ///
     /// Their files are only read if a node needs them.
     pub(crate) fn is_tls(&self) -> bool {
-        match self {
-            Self::Memory(_) => false,
-            Self::Redis(route) | Self::Cluster(route) => route.is_tls(),
-        }
+        self.route().is_some_and(Route::is_tls)
     }
 
     /// Applies the options that all nodes of a client share.
@@ -67,12 +68,17 @@ impl Address {
         }
     }
 
-    /// Returns the parameters of the URL. A node in memory has none.
-    fn parameters(&self) -> Option<&Parameters> {
+    /// Returns how the servers of the node are found. A node in memory has none.
+    fn route(&self) -> Option<&Route> {
         match self {
-            Self::Redis(route) | Self::Cluster(route) => Some(route.parameters()),
+            Self::Redis(route) | Self::Cluster(route) => Some(route),
             Self::Memory(_) => None,
         }
+    }
+
+    /// Returns the parameters of the URL. A node in memory has none.
+    fn parameters(&self) -> Option<&Parameters> {
+        self.route().map(Route::parameters)
     }
 
     /// Returns the deadline of one vote, if the URL sets it.

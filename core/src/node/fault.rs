@@ -61,6 +61,11 @@ impl Fault {
         Self { text: text.into().into(), quote, remedy, cause, redirected }
     }
 
+    /// Creates the error of a connection, with the system's text, which contains no secret.
+    pub(crate) fn broken(error: &io::Error) -> Self {
+        Self::new(format!("the connection broke: {error}")).by(error)
+    }
+
     /// Creates the error of a vote at a server that does not have the key's hash slot.
     pub(crate) fn redirect() -> Self {
         let text = "another server of the cluster has the key's hash slot";

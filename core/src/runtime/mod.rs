@@ -4,16 +4,15 @@
 //! their next use, and ends calls of the parent that the child continues.
 
 // For the files that tests/models includes, where loom's atomics replace it.
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 pub(crate) use std::sync::atomic;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::LocalKey;
 
 pub(crate) mod background;
 mod exclusive;
 pub(crate) mod exit;
 mod per_process;
-mod stack;
 pub(crate) mod timers;
 mod wake_handle;
 mod wakeup;
@@ -21,7 +20,6 @@ mod wakeup;
 pub(crate) use exclusive::{Exclusive, Visitor};
 pub(crate) use per_process::Made;
 pub use per_process::{PerProcess, fork_generation};
-pub(crate) use stack::has_stack_space;
 pub(crate) use wake_handle::WakeHandle;
 
 /// Uses a value of this thread. `act` must not run foreign code. Returns `None` if the thread is ending.
@@ -35,4 +33,72 @@ pub(crate) fn with_local<T, R>(
 /// Locks a mutex, also after a panic of a thread that held it.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Locks a mutex, also after a panic of a thread that held it. Returns `None` if another thread holds it.
+pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
+
+/// Twice the stack space that the work of a connection needs.
+const NEEDED_STACK: usize = 96 << 10;
+
+thread_local! {
+    /// The lowest address of this thread's stack. `None` before the first check, and 0 if the system does not tell.
+    static LOWEST: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+/// Whether this thread's stack has enough space left for the work of a connection.
+pub(crate) fn has_stack_space() -> bool {
+    // Its address is the current position.
+    let marker = std::hint::black_box(0_u8);
+    let here = std::ptr::from_ref(&marker).addr();
+    let lowest = LOWEST.try_with(|known| {
+        known.get().unwrap_or_else(|| {
+            let lowest = lowest().unwrap_or(0);
+            known.set(Some(lowest));
+            lowest
+        })
+    });
+    lowest.is_ok_and(|lowest| here.saturating_sub(lowest) >= NEEDED_STACK)
+}
+
+/// Returns the lowest address of this thread's stack.
+#[cfg(target_os = "linux")]
+fn lowest() -> Option<usize> {
+    let mut attributes = std::mem::MaybeUninit::<libc::pthread_attr_t>::uninit();
+    let (mut address, mut size) = (std::ptr::null_mut(), 0);
+    // SAFETY: the first call writes the attributes. They are read and destroyed once, and only if it succeeded.
+    unsafe {
+        if libc::pthread_getattr_np(libc::pthread_self(), attributes.as_mut_ptr()) != 0 {
+            return None;
+        }
+        let mut attributes = attributes.assume_init();
+        let known =
+            libc::pthread_attr_getstack(&raw const attributes, &raw mut address, &raw mut size)
+                == 0;
+        libc::pthread_attr_destroy(&raw mut attributes);
+        known.then_some(address.addr())
+    }
+}
+
+/// Returns the lowest address of this thread's stack.
+#[cfg(target_vendor = "apple")]
+fn lowest() -> Option<usize> {
+    // SAFETY: both calls only read data of this thread.
+    unsafe {
+        let this = libc::pthread_self();
+        let highest = libc::pthread_get_stackaddr_np(this).addr();
+        highest.checked_sub(libc::pthread_get_stacksize_np(this))
+    }
+}
+
+/// Other systems have no threads with small stacks.
+#[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
+fn lowest() -> Option<usize> {
+    None
 }

@@ -60,7 +60,7 @@ pub(crate) use connection::{Connection, ReadOutcome, ReaderRole};
 pub(crate) use io::socket::MAX_RECEIVE;
 pub use io::tls::{Pem, TlsOptions};
 pub(crate) use url::query::{Given, Parameters};
-pub(crate) use url::route::Route;
+pub(crate) use url::route::{Route, parse_cluster, parse_service};
 pub(crate) use url::rules::{cleaned, invalid_url, misread};
 pub(crate) use url::{CONNECT_TIMEOUT, Shared};
 #[cfg(test)]

@@ -34,7 +34,6 @@ use crate::node::{
 use crate::runtime::background;
 use map::{Map, Member};
 use redirects::{ClusterSender, ServerAddress, follow};
-use state::State;
 use task::Task;
 
 /// A cluster as one logical node.
@@ -68,10 +67,11 @@ impl ClusterNode {
         let (map, rerouted) = (Arc::new(ArcSwap::from_pointee(map)), Arc::new(()));
         let (from, weak) = (ServerAddress::unknown(), Arc::downgrade(&rerouted));
         target.cluster = Some(ClusterSender { to, from, rerouted: weak });
-        let state = State::new(Arc::clone(&map), target, runtime, Arc::clone(&clock), watch);
+        let ours = (Arc::clone(&clock), watch);
+        let task = Task::new(unassigned, events, Arc::clone(&map), target, runtime, ours);
         let (client, gone) = oneshot::channel();
         // The task outlives the node while deletes are pending.
-        background::spawn(Task::new(unassigned, events, state).run(gone)).detach();
+        background::spawn(task.run(gone)).detach();
         Self { url, map, clock, outage: Outage::default(), rerouted, _client: client }
     }
 

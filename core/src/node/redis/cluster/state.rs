@@ -1,97 +1,29 @@
-//! Keeps the known state of a cluster and applies changes to it.
-//!
-//! The state consists of the map, the servers with their connections, and the pending deletes for the next owner of a
-//! slot.
+//! Applies changes to the known state of a cluster: the map, the servers with their connections, and the pending deletes
+//! for the next owner of a slot.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
-
-use super::discovery::{Discovery, FAILOVER};
+use super::discovery::FAILOVER;
 use super::map::{Map, Member};
 use super::redirects::{ClusterSender, ServerAddress};
+use super::task::{Server, Task};
 use super::topology::Topology;
-use crate::clock::{Clock, Instant};
-use crate::drivers::RuntimeDriver;
+use crate::clock::Instant;
 use crate::node::redis::connect::handshake::guard_time;
 use crate::node::redis::link::MovedSlot;
 use crate::node::redis::node_task::context::FAILOVER_NOTICE_TIME;
-use crate::node::redis::protocol::{Command, InFlight, PendingDeletes, Redirects, UnsentVotes};
+use crate::node::redis::protocol::{Command, InFlight, Redirects};
 use crate::node::redis::{RedisNode, Target};
-use crate::node::{Change, SLOTS, Watch, slot};
+use crate::node::{Change, SLOTS};
 
 /// How many servers a discovery queries. Their replies are compared.
 const ASKED: usize = 3;
 /// How long a server without slots is kept, with its connection.
 const KEEP_IDLE: Duration = Duration::from_secs(600);
 
-/// A known server, with its connection.
-struct Server {
-    member: Arc<Member>,
-    /// When it was last seen with slots.
-    owned: Option<Instant>,
-    /// Whether its connection ended, or could not be opened, and it was not seen with a connection since.
-    ended: bool,
-    /// When it last replied that one of its slots is not served.
-    refused: Option<Instant>,
-}
-
-impl Server {
-    fn is_down(&self) -> bool {
-        self.ended && !self.member.node.link.is_open()
-    }
-}
-
-/// The known state of a cluster.
-pub(super) struct State {
-    /// Read by every command.
-    pub(super) map: Arc<ArcSwap<Map>>,
-    /// The parameters of every connection, except for the address, and the first servers.
-    pub(super) target: Target,
-    /// The driver of the client's runtime.
-    runtime: Option<Arc<RuntimeDriver>>,
-    pub(super) clock: Arc<dyn Clock>,
-    watch: Arc<Watch>,
-    /// Determines when to request the map, and from which servers.
-    pub(super) discovery: Discovery,
-    /// Pending deletes for the next owner of a slot.
-    pub(super) pending: PendingDeletes,
-    /// Votes that had no owner.
-    pub(super) unsent_votes: UnsentVotes,
-    servers: HashMap<ServerAddress, Server>,
-    /// The result of the last discovery. The owners of disputed slots stay the same until the servers agree.
-    topology: Topology,
-    /// Servers to query first, because they know about a change directly.
-    preferred: Vec<ServerAddress>,
-}
-
-impl State {
-    /// Creates the state of a cluster whose servers are not known yet.
-    pub(super) fn new(
-        map: Arc<ArcSwap<Map>>,
-        target: Target,
-        runtime: Option<Arc<RuntimeDriver>>,
-        clock: Arc<dyn Clock>,
-        watch: Arc<Watch>,
-    ) -> Self {
-        let pending = PendingDeletes::new(Arc::clone(&map.load().unassigned().node.link), None);
-        Self {
-            map,
-            target,
-            runtime,
-            discovery: Discovery::new(Arc::clone(&clock)),
-            clock,
-            watch,
-            pending,
-            unsent_votes: UnsentVotes::default(),
-            servers: HashMap::new(),
-            topology: Topology::default(),
-            preferred: Vec::new(),
-        }
-    }
-
+impl Task {
     /// Returns the server at this address. It connects with its first command.
     pub(super) fn server(&mut self, address: &ServerAddress) -> Arc<Member> {
         let server = self.servers.entry(address.clone()).or_insert_with(|| {
@@ -145,7 +77,7 @@ impl State {
         redirects: Redirects,
     ) {
         let map = self.map.load();
-        let owner = slot_of(&command).and_then(|slot| map.known_owner(slot));
+        let owner = command.slot().and_then(|slot| map.known_owner(slot));
         match owner.filter(|owner| owner.address != *from) {
             Some(owner) => {
                 let mut in_flight = InFlight::without_caller(command);
@@ -222,7 +154,7 @@ impl State {
         }
         next.unassigned().node.link.pending_deletes_sent();
         for command in self.pending.take() {
-            let slot = slot_of(&command).filter(|slot| moved.binary_search(slot).is_ok());
+            let slot = command.slot().filter(|slot| moved.binary_search(slot).is_ok());
             match slot.and_then(|slot| next.known_owner(slot)) {
                 Some(owner) => owner.node.queue.put(InFlight::without_caller(command)),
                 None => drop(self.pending.add(command, now)),
@@ -279,9 +211,4 @@ impl State {
         }
         asked.iter().map(|address| self.server(address)).collect()
     }
-}
-
-/// Returns the slot of the command's keys, or `None` if it has no keys.
-pub(super) fn slot_of(command: &Command) -> Option<u16> {
-    command.key().map(|key| slot(&key))
 }

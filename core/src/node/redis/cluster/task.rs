@@ -1,13 +1,16 @@
 //! Runs the task of a cluster, which maintains the map, and forwards commands that have no owner or no waiting caller.
+//! [`super::state`] applies the changes of the map.
 //!
 //! Only commands that a server could not serve pass through here, together with their waiting callers. The order of a
 //! key's votes and deletes is preserved, because only the waiting caller of a redirected vote sends it again, and
 //! deletes are only sent after the caller stopped waiting.
 
+use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use futures_util::future::{BoxFuture, join_all};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
@@ -16,12 +19,15 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
-use super::discovery::Found;
-use super::map::Member;
+use super::discovery::{Discovery, Found};
+use super::map::{Map, Member};
 use super::redirects::{ConnectionEvent, Redirect, ServerAddress, redirect_pause};
-use super::state::{State, slot_of};
-use crate::node::redis::protocol::InFlight;
-use crate::node::{Fault, Node};
+use super::topology::Topology;
+use crate::clock::{Clock, Instant};
+use crate::drivers::RuntimeDriver;
+use crate::node::redis::Target;
+use crate::node::redis::protocol::{InFlight, PendingDeletes, UnsentVotes};
+use crate::node::{Fault, Node, Watch};
 use crate::telemetry::log;
 
 /// The pause after a panic, so that a repeated one does not occupy the thread.
@@ -32,37 +38,94 @@ const SHUTDOWN_REPLIES: (Duration, Duration) = (Duration::from_secs(1), Duration
 /// Futures that complete later.
 type Later<T> = FuturesUnordered<BoxFuture<'static, T>>;
 
+/// A known server, with its connection.
+pub(super) struct Server {
+    pub(super) member: Arc<Member>,
+    /// When it was last seen with slots.
+    pub(super) owned: Option<Instant>,
+    /// Whether its connection ended, or could not be opened, and it was not seen with a connection since.
+    pub(super) ended: bool,
+    /// When it last replied that one of its slots is not served.
+    pub(super) refused: Option<Instant>,
+}
+
+impl Server {
+    pub(super) fn is_down(&self) -> bool {
+        self.ended && !self.member.node.link.is_open()
+    }
+}
+
+/// The task of a cluster, with the known state of the cluster.
 pub(super) struct Task {
     /// Commands whose owner is not known.
     unassigned: UnboundedReceiver<InFlight>,
     events: UnboundedReceiver<(ServerAddress, ConnectionEvent)>,
-    state: State,
+    /// Read by every command.
+    pub(super) map: Arc<ArcSwap<Map>>,
+    /// The parameters of every connection, except for the address, and the first servers.
+    pub(super) target: Target,
+    /// The driver of the client's runtime.
+    pub(super) runtime: Option<Arc<RuntimeDriver>>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) watch: Arc<Watch>,
+    /// Determines when to request the map, and from which servers.
+    pub(super) discovery: Discovery,
+    /// Why the last discovery failed.
+    failed: Option<Fault>,
     /// Commands that wait for the discovery.
     waiting: Vec<InFlight>,
     /// Redirected commands that wait before they are sent again, to this server or to the owner of their slot.
     delayed: Later<(InFlight, Option<Arc<Member>>)>,
-    /// Why the last discovery failed.
-    failed: Option<Fault>,
+    /// Pending deletes for the next owner of a slot.
+    pub(super) pending: PendingDeletes,
+    /// Votes that had no owner.
+    pub(super) unsent_votes: UnsentVotes,
+    pub(super) servers: HashMap<ServerAddress, Server>,
+    /// The result of the last discovery. The owners of disputed slots stay the same until the servers agree.
+    pub(super) topology: Topology,
+    /// Servers to query first, because they know about a change directly.
+    pub(super) preferred: Vec<ServerAddress>,
     /// Once the client is gone, completes with whether the work of all servers has ended.
     shutdown: Later<bool>,
 }
 
 impl Task {
-    /// Creates a task without commands.
+    /// Creates the task of a cluster whose servers are not known yet.
     pub(super) fn new(
         unassigned: UnboundedReceiver<InFlight>,
         events: UnboundedReceiver<(ServerAddress, ConnectionEvent)>,
-        state: State,
+        map: Arc<ArcSwap<Map>>,
+        target: Target,
+        runtime: Option<Arc<RuntimeDriver>>,
+        (clock, watch): (Arc<dyn Clock>, Arc<Watch>),
     ) -> Self {
-        let (waiting, delayed) = (Vec::new(), Later::new());
-        Self { unassigned, events, state, waiting, delayed, failed: None, shutdown: Later::new() }
+        let pending = PendingDeletes::new(Arc::clone(&map.load().unassigned().node.link), None);
+        Self {
+            unassigned,
+            events,
+            map,
+            target,
+            runtime,
+            discovery: Discovery::new(Arc::clone(&clock)),
+            clock,
+            watch,
+            failed: None,
+            waiting: Vec::new(),
+            delayed: Later::new(),
+            pending,
+            unsent_votes: UnsentVotes::default(),
+            servers: HashMap::new(),
+            topology: Topology::default(),
+            preferred: Vec::new(),
+            shutdown: Later::new(),
+        }
     }
 
     /// Runs until the client is gone and no delete is pending. After a panic, it continues with the next event.
     pub(super) async fn run(mut self, mut client: oneshot::Receiver<()>) {
         while AssertUnwindSafe(self.serve(&mut client)).catch_unwind().await.is_err() {
             log::event!(
-                Error, Node, { node: &*self.state.target.url },
+                Error, Node, { node: &*self.target.url },
                 "the cluster task panicked and continues"
             );
             sleep(PANIC_PAUSE).await;
@@ -79,17 +142,17 @@ impl Task {
                         self.redirect(&from, in_flight, redirect);
                     }
                     ConnectionEvent::DeletePending(command, redirects) => {
-                        self.state.add_pending(&from, command, redirects);
+                        self.add_pending(&from, command, redirects);
                     }
-                    ConnectionEvent::Ended => self.state.closed(&from),
+                    ConnectionEvent::Ended => self.closed(&from),
                 },
                 Some((in_flight, to)) = self.delayed.next() => match to {
                     Some(to) => to.node.queue.put(in_flight),
                     None => self.place(in_flight, true),
                 },
-                found = self.state.discovery.next() => match found {
+                found = self.discovery.next() => match found {
                     Some(found) => self.found(found),
-                    None => self.state.discover(self.failed.is_some()),
+                    None => self.discover(self.failed.is_some()),
                 },
                 // The sender is dropped with the client's node.
                 _ = &mut *client, if !closed => self.shut_down(),
@@ -106,7 +169,7 @@ impl Task {
 
     /// Called when the client is gone. Waits for the replies of the servers, especially to deletes.
     fn shut_down(&mut self) {
-        let (members, clock) = (self.state.members(), Arc::clone(&self.state.clock));
+        let (members, clock) = (self.members(), Arc::clone(&self.clock));
         self.shutdown.push(Box::pin(async move {
             let (replies, pause) = SHUTDOWN_REPLIES;
             let all = members.iter().map(|member| member.node.drained());
@@ -124,22 +187,22 @@ impl Task {
     /// Passes the command to the owner of its slot. Without an owner, it `waits` until a discovery ends, or fails. A
     /// failed delete becomes pending for the next owner.
     fn place(&mut self, mut in_flight: InFlight, waits: bool) {
-        let Some(slot) = slot_of(&in_flight.command) else {
+        let Some(slot) = in_flight.command.slot() else {
             // A command without a key only waits for earlier commands, which have completed here.
             let _ = in_flight.answer.send(Ok(Value::Okay));
             return;
         };
-        let (map, now) = (self.state.map.load_full(), self.state.clock.now());
+        let (map, now) = (self.map.load_full(), self.clock.now());
         match map.known_owner(slot) {
             Some(owner) if !in_flight.is_unwanted() => owner.node.queue.put(in_flight),
             None if waits && !in_flight.is_unwanted() => {
-                if let Some(cluster) = &self.state.target.cluster {
+                if let Some(cluster) = &self.target.cluster {
                     in_flight.count_rerouted(&cluster.rerouted);
                 }
                 // When it continues, its own delete may already have reached the owner.
                 in_flight.redirects.since.get_or_insert(now);
                 self.waiting.push(in_flight);
-                let discovery = &mut self.state.discovery;
+                let discovery = &mut self.discovery;
                 if !discovery.is_running() {
                     if self.failed.is_some() { discovery.want() } else { discovery.want_now() }
                 }
@@ -148,8 +211,8 @@ impl Task {
                 let unassigned =
                     || Fault::new(format!("no server of the cluster has the hash slot {slot}"));
                 let fault = self.failed.clone().unwrap_or_else(unassigned);
-                self.state.unsent_votes.not_sent(&mut in_flight);
-                self.state.pending.fail(in_flight, &fault, now);
+                self.unsent_votes.not_sent(&mut in_flight);
+                self.pending.fail(in_flight, &fault, now);
             }
         }
     }
@@ -159,13 +222,13 @@ impl Task {
     /// It goes to the owner by the map, whose new slots are guarded. The server in a `MOVED` may have lost the slot again.
     fn redirect(&mut self, from: &ServerAddress, command: Option<InFlight>, redirect: Redirect) {
         match &redirect {
-            Redirect::Moved(slot, to) => self.state.believe(from, *slot, to),
-            Redirect::NoOwner => self.state.refused(from),
+            Redirect::Moved(slot, to) => self.believe(from, *slot, to),
+            Redirect::NoOwner => self.refused(from),
             // The slot is migrating, and moves later.
             Redirect::Ask(_) | Redirect::TryAgain => {}
         }
         let Some(mut in_flight) = command else { return };
-        let (now, heard) = (self.state.clock.now(), !in_flight.answer.is_closed());
+        let (now, heard) = (self.clock.now(), !in_flight.answer.is_closed());
         let InFlight { redirects, command, .. } = &mut in_flight;
         let Some(pause) = redirect_pause(redirects, &mut command.purpose, heard, now) else {
             let why = "the servers of the cluster redirected the command until it timed out";
@@ -173,7 +236,7 @@ impl Task {
             return;
         };
         let to = match redirect {
-            Redirect::Ask(to) => Some(self.state.server(&to.or_host_of(from))),
+            Redirect::Ask(to) => Some(self.server(&to.or_host_of(from))),
             _ => None,
         };
         redirects.asking = to.is_some();
@@ -188,12 +251,12 @@ impl Task {
         match found {
             Ok(topology) => {
                 self.failed = None;
-                self.state.learn(topology);
+                self.learn(topology);
             }
             Err(fault) => {
                 if self.failed.is_none() {
                     log::event!(
-                        Info, Node, { node: &*self.state.target.url, fault: fault.to_string() },
+                        Info, Node, { node: &*self.target.url, fault: fault.to_string() },
                         "cannot read the cluster's slots"
                     );
                 }
@@ -203,8 +266,8 @@ impl Task {
         for in_flight in std::mem::take(&mut self.waiting) {
             self.place(in_flight, false);
         }
-        let known = !self.state.map.load().servers().is_empty();
-        let problem = self.failed.is_some() || self.state.is_unsettled();
-        self.state.discovery.settle(problem, known);
+        let known = !self.map.load().servers().is_empty();
+        let problem = self.failed.is_some() || self.is_unsettled();
+        self.discovery.settle(problem, known);
     }
 }

@@ -7,12 +7,12 @@ use arc_swap::ArcSwap;
 use tokio::sync::mpsc::unbounded_channel;
 
 use super::redirects::ServerAddress;
-use super::state::State;
+use super::task::Task;
 use super::topology::{Range, Topology};
 use super::{ClusterSender, Map, Member, RedisNode, Target, queue};
 use crate::clock::{Clock, SystemClock};
-use crate::node::redis::Route;
 use crate::node::redis::node_task::context::FAILOVER_NOTICE_TIME;
+use crate::node::redis::parse_cluster;
 use crate::node::{Durability, Fault, Needs, Node, Watch, slot};
 
 /// A key in slot 15,495, which the third server has.
@@ -35,9 +35,9 @@ fn thirds(owners: [u16; 3], replicas: [&[u16]; 3]) -> Vec<Range> {
     (0..3).map(range).collect()
 }
 
-/// Creates the state of a cluster with a restart guard of one minute.
-fn state() -> State {
-    let route = Route::to_cluster("redis+cluster://server:1").unwrap();
+/// Creates the task of a cluster with a restart guard of one minute.
+fn state() -> Task {
+    let route = parse_cluster("redis+cluster://server:1").unwrap();
     let (key_prefix, durability, scripts) = ("lock:".to_owned(), Durability::default(), None);
     let needs = Needs { key_prefix, durability, scripts };
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
@@ -46,24 +46,24 @@ fn state() -> State {
     let node = RedisNode::leading_to(queue(None).0, &target, Arc::clone(&clock));
     let unassigned = Arc::new(Member { address: ServerAddress::unknown(), node });
     let map = Arc::new(ArcSwap::from_pointee(Map::new(unassigned)));
-    let (to, from) = (unbounded_channel().0, server(0));
+    let ((to, events), from) = (unbounded_channel(), server(0));
     target.cluster = Some(ClusterSender { to, from, rerouted: std::sync::Weak::new() });
-    State::new(map, target, None, clock, watch)
+    Task::new(unbounded_channel().1, events, map, target, None, (clock, watch))
 }
 
 /// Applies this result of a discovery.
-fn learn(state: &mut State, ranges: Vec<Range>) {
+fn learn(state: &mut Task, ranges: Vec<Range>) {
     state.learn(Topology { ranges, disputed: Vec::new() });
 }
 
 /// Returns why the owner of the key extends no lease, for an extension that is sent in this time.
-fn replaced_fault(state: &State, key: &str, later: Duration) -> Option<Fault> {
+fn replaced_fault(state: &Task, key: &str, later: Duration) -> Option<Fault> {
     let asked = state.clock.now() + later;
     state.map.load().owner(slot(key)).node.link.replaced_fault(|| Some(slot(key)), asked)
 }
 
 /// Returns why the owner of the key takes no first vote.
-fn guard_fault(state: &State, key: &str) -> Option<Fault> {
+fn guard_fault(state: &Task, key: &str) -> Option<Fault> {
     state.map.load().owner(slot(key)).node.guard_fault(key)
 }
 
@@ -122,7 +122,7 @@ async fn master_is_guarded_in_its_new_slots() {
 async fn disputed_slot_keeps_its_owner_until_a_discovery() {
     let mut state = state();
     let slot = slot(KEY);
-    let owner = |state: &State| state.map.load().owner(slot).address.clone();
+    let owner = |state: &Task| state.map.load().owner(slot).address.clone();
     learn(&mut state, thirds([1, 2, 3], [&[], &[], &[]]));
     let mut ranges = thirds([1, 2, 3], [&[], &[], &[]]);
     ranges.push(Range { first: slot + 1, ..ranges[2].clone() });

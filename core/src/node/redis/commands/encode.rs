@@ -58,6 +58,11 @@ impl RequestBuffer {
         self.0
     }
 
+    /// Returns the encoded length so far.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     fn header(&mut self, kind: u8, number: u64) -> &mut Self {
         // Optimized for one or two digits, which almost every length has.
         match number {

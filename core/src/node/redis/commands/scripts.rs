@@ -14,7 +14,7 @@ use std::time::Duration;
 use redis::{Cmd, cmd};
 
 use super::encode::RequestBuffer;
-use crate::node::redis::protocol::{Command, Expects, Purpose};
+use crate::node::redis::protocol::{BatchKind, Combinable, Command, Expects, Purpose};
 
 use crate::node::fencing::SLACK;
 use crate::node::{Claim, Fencing, VoteParams};
@@ -30,13 +30,15 @@ pub(crate) fn attempt(claim: &Claim, params: VoteParams) -> Command {
     let key = &claim.keys[0];
     // Encoded in one piece, because almost every acquire uses it.
     let mut both = RequestBuffer::with_room(10, 2 * key.len() + claim.token.len());
-    both.packed(b"*6\r\n$3\r\nSET\r\n").word(key).word(&*claim.token);
-    both.packed(b"$2\r\nNX\r\n$2\r\nPX\r\n").number(millis(params.ttl));
+    let key_from = both.packed(b"*6\r\n$3\r\nSET\r\n").len();
+    let key_end = both.word(key).len();
+    both.word(&*claim.token).packed(b"$2\r\nNX\r\n$2\r\nPX\r\n").number(millis(params.ttl));
+    let combinable = Combinable::new(BatchKind::Attempts, [key_from, key_end, both.len()]);
     // One byte more than a token has, so that a longer value is recognized as foreign.
     both.packed(b"*4\r\n$8\r\nGETRANGE\r\n").word(key).packed(b"$1\r\n0\r\n");
     both.number(claim.token.len() as u64);
     let command = Command::new(both.bytes(), Expects::Owner, vote(claim, params, false));
-    Command { timeout: params.timeout, ..command }
+    Command { timeout: params.timeout, combinable, ..command }
 }
 
 /// Builds the acquire script, which acquires all keys or none. It supports fencing, and reports which keys are held.
@@ -48,7 +50,7 @@ pub(crate) fn acquire_script(claim: &Claim, params: VoteParams, sent: bool) -> C
         Fencing::AtLeast(fence) => Some([0, fence]),
     };
     let arguments = if fence.is_some() { 5 } else { 2 };
-    let mut call = scripts()[ACQUIRE].on(&lock_keys(claim, params), arguments);
+    let (mut call, _) = scripts()[ACQUIRE].on(&lock_keys(claim, params), arguments);
     call.word(&*claim.token).number(millis(params.ttl));
     if let Some([proposed, least]) = fence {
         call.number(proposed).number(least).number(micros(SLACK));
@@ -69,14 +71,18 @@ pub(crate) fn vote(claim: &Claim, params: VoteParams, sent: bool) -> Purpose {
 /// Builds the script that deletes the keys that the claim owns. With `stay`, it limits their TTL to that instead. The
 /// keys live for at most the given time before that.
 pub(crate) fn release_script(claim: &Claim, lifetime: Duration, stay: Option<Duration>) -> Command {
-    let mut call = scripts()[RELEASE].on(&claim.keys, 1 + usize::from(stay.is_some()));
-    call.word(&*claim.token);
+    let (mut call, [from, to]) =
+        scripts()[RELEASE].on(&claim.keys, 1 + usize::from(stay.is_some()));
+    let end = call.word(&*claim.token).len();
     if let Some(stay) = stay {
         call.number(millis(stay));
     }
+    let combinable = (claim.keys.len() == 1 && stay.is_none())
+        .then(|| Combinable::new(BatchKind::Releases, [from, to, end]));
     let token = Arc::clone(&claim.token);
     let purpose = Purpose::Delete { token: Arc::clone(&token), lifetime, until: None };
-    Command::new(call.bytes(), Expects::Token(token), purpose)
+    let command = Command::new(call.bytes(), Expects::Token(token), purpose);
+    Command { combinable: combinable.flatten(), ..command }
 }
 
 /// Returns the keys of a script: the lock keys, followed by the fence keys with fencing.
@@ -104,14 +110,18 @@ pub(crate) fn extend_script(claim: &Claim, params: VoteParams, durable: bool) ->
         Fencing::AtLeast(fence) => Some(fence),
         _ => None,
     };
-    let mut call =
+    let (mut call, [from, to]) =
         scripts()[EXTEND].on(&lock_keys(claim, params), 3 + usize::from(fence.is_some()));
-    call.word(&*claim.token).number(millis(params.ttl)).number(durable.into());
+    let end = call.word(&*claim.token).number(millis(params.ttl)).len();
+    call.number(durable.into());
     if let Some(fence) = fence {
         call.number(fence);
     }
+    let combinable = (claim.keys.len() == 1 && fence.is_none() && !durable)
+        .then(|| Combinable::new(BatchKind::Extends, [from, to, end]));
     let expects = Expects::Token(Arc::clone(&claim.token));
-    Command { timeout: params.timeout, ..Command::new(call.bytes(), expects, keep(params)) }
+    let command = Command::new(call.bytes(), expects, keep(params));
+    Command { timeout: params.timeout, combinable: combinable.flatten(), ..command }
 }
 
 /// Returns the purpose of an extend. A check does not need replicas or disks.
@@ -121,7 +131,7 @@ pub(crate) fn keep(params: VoteParams) -> Purpose {
 
 /// Builds the script that reads the holder of a key. The key is not tracked, because no caller waits for its change.
 pub(crate) fn inspect_script(key: &str) -> Command {
-    let call = scripts()[INSPECT].on(&[key.to_owned()], 0);
+    let (call, _) = scripts()[INSPECT].on(&[key.to_owned()], 0);
     let command = Command::new(call.bytes(), Expects::Echo(key.into()), Purpose::Plain);
     Command { untracked: true, ..command }
 }
@@ -156,12 +166,12 @@ impl Script {
         Self { text, digest, name: call.bytes() }
     }
 
-    /// Begins the call on these keys. The arguments follow.
-    pub(crate) fn on(&self, keys: &[String], arguments: usize) -> RequestBuffer {
+    /// Begins the call on these keys. The arguments follow. Also returns where the keys begin and end.
+    fn on(&self, keys: &[String], arguments: usize) -> (RequestBuffer, [usize; 2]) {
         let long = keys.iter().map(String::len).sum::<usize>() + TOKEN;
         let mut call = self.call(keys.len(), arguments, long);
-        call.words(keys);
-        call
+        let positions = [call.len(), call.words(keys).len()];
+        (call, positions)
     }
 
     /// Begins the call on this number of keys and arguments, which follow. `long` is their total length.

@@ -2,7 +2,7 @@
 //!
 //! A server, or a proxy in front of it, may not support `HELLO` or other commands. That is detected by an error without a
 //! code, or by the end of the connection. The latter may have another cause, so
-//! [`connection::task::features`](super::super::connection::task::features) checks it again later.
+//! [`connection::task`](super::super::connection::task) checks it again later.
 
 use redis::{ServerError, Value, cmd};
 

@@ -13,13 +13,12 @@ use std::collections::VecDeque;
 use std::slice;
 
 use bytes::BytesMut;
-use once_cell::race::OnceBox;
 use redis::Value;
 
-use super::command::{Expects, InFlight};
+use super::command::{BatchKind, Combinable, Expects, InFlight};
 use crate::node::redis::commands::encode::RequestBuffer;
 use crate::node::redis::commands::reply::owns;
-use crate::node::redis::commands::scripts::{EXTEND, EXTEND_MANY, RELEASE, RELEASE_MANY, scripts};
+use crate::node::redis::commands::scripts::{EXTEND_MANY, RELEASE_MANY, scripts};
 
 /// The maximum number of combined commands. The server serves no other client while it runs them.
 pub(super) const MAX_COMBINED: usize = 100;
@@ -28,86 +27,13 @@ pub(super) const MAX_COMBINED: usize = 100;
 /// single attempt reads only as much as a token has.
 const MAX_VALUE: usize = 1024;
 
-/// A kind of encoded commands for one key that can be combined for many keys.
-struct Kind {
-    /// Its position in [`kinds`].
-    index: usize,
-    /// The bytes before the key.
-    prefix: Vec<u8>,
-    /// The bytes after the arguments of the key.
-    suffix: &'static [u8],
-    /// The script for many keys, and its number of arguments for each key. `None` for attempts, whose `SET`s are sent
-    /// unchanged.
-    script: Option<(usize, usize)>,
-}
-
-/// The number of kinds.
-pub(super) const KINDS: usize = 3;
-/// The positions of attempts and releases in [`kinds`].
-pub(super) const ATTEMPTS: usize = 0;
-pub(super) const RELEASES: usize = 2;
-
-/// Returns the kinds, which are recognized by their prefix. It does not match commands for several keys or with
-/// fencing, extends that must write for `WAIT`, and releases that keep the key for `min_hold`. These are sent
-/// separately.
-fn kinds() -> &'static [Kind; KINDS] {
-    static ALL: OnceBox<[Kind; KINDS]> = OnceBox::new();
-    ALL.get_or_init(|| {
-        let script = |index, single: usize, arguments, suffix, many| {
-            let prefix = scripts()[single].call(1, arguments, 0).bytes();
-            Kind { index, prefix, suffix, script: Some(many) }
-        };
-        let set = b"*6\r\n$3\r\nSET\r\n".to_vec();
-        Box::new([
-            Kind { index: ATTEMPTS, prefix: set, suffix: b"", script: None },
-            script(1, EXTEND, 3, b"$1\r\n0\r\n", (EXTEND_MANY, 2)),
-            script(RELEASES, RELEASE, 1, b"", (RELEASE_MANY, 1)),
-        ])
-    })
-}
-
-/// The bytes before the key in the `GETRANGE` of an attempt, and the length of that command without the key.
-const READ_PREFIX: &[u8] = b"*4\r\n$8\r\nGETRANGE\r\n";
-const READ_LENGTH: usize = READ_PREFIX.len() + b"$1\r\n0\r\n$2\r\n33\r\n".len();
-
-/// The kind of a command, and the positions in its bytes where the key and the other arguments end.
-#[derive(Clone, Copy)]
-pub(super) struct Combinable {
-    kind: &'static Kind,
-    key_end: usize,
-    arguments_end: usize,
-}
-
-impl Combinable {
-    /// Recognizes a command that can be combined. A command that is sent again, or after a prefix command such as
-    /// `ASKING`, cannot.
-    pub(super) fn of(in_flight: &InFlight) -> Option<Self> {
-        if in_flight.again || !in_flight.before().is_empty() {
-            return None;
-        }
-        let bytes = &in_flight.command.bytes[..];
-        let kind = kinds().iter().find(|kind| bytes.starts_with(&kind.prefix))?;
-        // The key is encoded as `$<length>\r\n<key>\r\n`.
-        let from_key = &bytes[kind.prefix.len()..];
-        let digits_end = from_key.iter().position(|byte| *byte == b'\r')?;
-        let length: usize = str::from_utf8(from_key.get(1..digits_end)?).ok()?.parse().ok()?;
-        let encoded_key = digits_end + length + 4;
-        let key_end = kind.prefix.len() + encoded_key;
-        let read = (READ_PREFIX, READ_LENGTH + encoded_key);
-        let (tail, length) = kind.script.map_or(read, |_| (kind.suffix, kind.suffix.len()));
-        let arguments_end = bytes.len().checked_sub(length)?;
-        let matches = key_end <= arguments_end && bytes[arguments_end..].starts_with(tail);
-        matches.then_some(Self { kind, key_end, arguments_end })
-    }
-
-    /// Returns the position of its kind in [`kinds`].
-    pub(super) fn kind(&self) -> usize {
-        self.kind.index
-    }
-
-    /// Returns the encoded key of the command.
-    pub(super) fn key<'a>(&self, in_flight: &'a InFlight) -> &'a [u8] {
-        &in_flight.command.bytes[self.kind.prefix.len()..self.key_end]
+/// The script for many keys of this kind, and its number of arguments for each key. `None` for attempts, whose `SET`s
+/// are sent unchanged.
+fn script(kind: BatchKind) -> Option<(usize, usize)> {
+    match kind {
+        BatchKind::Attempts => None,
+        BatchKind::Extends => Some((EXTEND_MANY, 2)),
+        BatchKind::Releases => Some((RELEASE_MANY, 1)),
     }
 }
 
@@ -115,7 +41,7 @@ impl Combinable {
 #[derive(Default)]
 pub(super) struct Batch {
     members: Vec<InFlight>,
-    kind: Option<&'static Kind>,
+    kind: Option<BatchKind>,
     keys: Vec<u8>,
     /// The encoded arguments of all keys, or for attempts the whole `SET` commands.
     arguments: Vec<u8>,
@@ -128,17 +54,16 @@ impl Batch {
     }
 
     /// Whether a command of this kind can be added. `None` is a command that cannot be combined.
-    pub(super) fn accepts(&self, kind: Option<usize>) -> bool {
-        self.members.is_empty() || self.kind.map(|kind| kind.index) == kind
+    pub(super) fn accepts(&self, kind: Option<BatchKind>) -> bool {
+        self.members.is_empty() || self.kind == kind
     }
 
     /// Adds a command.
     pub(super) fn add(&mut self, one: InFlight, combinable: Combinable) {
-        let Combinable { kind, key_end, arguments_end } = combinable;
-        self.kind = Some(kind);
-        self.keys.extend_from_slice(combinable.key(&one));
-        let from = if kind.script.is_some() { key_end } else { 0 };
-        self.arguments.extend_from_slice(&one.command.bytes[from..arguments_end]);
+        self.kind = Some(combinable.kind);
+        let (key, arguments) = combinable.parts(&one.command);
+        self.keys.extend_from_slice(key);
+        self.arguments.extend_from_slice(arguments);
         if self.members.capacity() == 0 {
             // Most batches with a second command have many.
             self.members.reserve(MAX_COMBINED / 3);
@@ -151,7 +76,7 @@ impl Batch {
     pub(super) fn take(&mut self, buffer: &mut BytesMut) -> Option<Request> {
         let (kind, count, before) = (self.kind?, self.members.len(), buffer.len());
         if count > 1 {
-            if let Some((script, each)) = kind.script {
+            if let Some((script, each)) = script(kind) {
                 let call = scripts()[script].call(count, each * count, 0);
                 buffer.extend_from_slice(&call.bytes());
                 buffer.extend_from_slice(&self.keys);
@@ -168,7 +93,7 @@ impl Batch {
             return self.members.pop().map(Request::Single);
         }
         let (members, length) = (std::mem::take(&mut self.members), buffer.len() - before);
-        Some(Request::Combined(Combined { members, kind: kind.index, length, set_replies: 0 }))
+        Some(Request::Combined(Combined { members, kind, length, set_replies: 0 }))
     }
 }
 
@@ -211,8 +136,7 @@ impl Request {
 /// Commands of one kind that were sent together.
 pub(crate) struct Combined {
     pub(super) members: Vec<InFlight>,
-    /// The position of their kind in [`kinds`].
-    pub(super) kind: usize,
+    pub(super) kind: BatchKind,
     /// The encoded length.
     length: usize,
     /// The number of `SET` replies so far. Each attempt has one, and the reply to `MGET` follows.
@@ -222,7 +146,7 @@ pub(crate) struct Combined {
 impl Combined {
     /// Whether they are attempts. Each part of the reply is then the owner of a key, or nil if the key is free.
     pub(super) fn are_attempts(&self) -> bool {
-        self.kind == ATTEMPTS
+        self.kind == BatchKind::Attempts
     }
 
     /// Returns the attempt whose `SET` reply is next. `None` if the next reply is the one for all commands.
@@ -292,14 +216,14 @@ pub(super) mod tests {
         format!("{token:->32}")
     }
 
-    fn kind(in_flight: &InFlight) -> Option<usize> {
-        Combinable::of(in_flight).map(|combinable| combinable.kind())
+    fn kind(in_flight: &InFlight) -> Option<BatchKind> {
+        in_flight.combinable().map(|combinable| combinable.kind)
     }
 
     fn combined<const N: usize>(members: [InFlight; N]) -> (Combined, Vec<u8>) {
         let (mut batch, mut buffer) = (Batch::default(), BytesMut::from("before"));
         for member in members {
-            let combinable = Combinable::of(&member).unwrap();
+            let combinable = member.combinable().unwrap();
             batch.add(member, combinable);
         }
         let Some(request) = batch.take(&mut buffer) else { panic!("the batch is empty") };

@@ -2,7 +2,6 @@
 //!
 //! Plain data. [`super::encoder`] sends it, and [`super::decoder`] handles its reply.
 
-use std::borrow::Cow;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -10,11 +9,11 @@ use redis::Value;
 use tokio::sync::oneshot;
 
 use crate::clock::Instant;
-use crate::node::Fault;
 use crate::node::redis::commands::compound_reply::CompoundReply;
 use crate::node::redis::commands::durability::Durability;
 use crate::node::redis::commands::encode::Arguments;
 use crate::node::redis::commands::reply;
+use crate::node::{Fault, slot};
 use crate::runtime::exit::UnderWay;
 
 /// The purpose of a command, which determines what happens when the connection breaks.
@@ -98,6 +97,42 @@ pub(crate) struct Command {
     pub(crate) timeout: Duration,
     /// Whether the server must not track these keys, because no caller waits for their changes.
     pub(crate) untracked: bool,
+    /// How it can be combined with others.
+    pub(crate) combinable: Option<Combinable>,
+}
+
+/// A kind of commands for one key of which many can be sent in a single request ([`super::combined`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BatchKind {
+    /// Attempts to acquire a key: `SET NX` and a read of the owner.
+    Attempts,
+    /// Extends that need not write for `WAIT`, without fencing.
+    Extends,
+    /// Releases that delete the key.
+    Releases,
+}
+
+/// The kind of a command that can be combined, and the positions in its bytes where its key begins and ends, and where
+/// its arguments end. Those of an attempt are in its `SET`.
+#[derive(Clone, Copy)]
+pub(crate) struct Combinable {
+    pub(super) kind: BatchKind,
+    positions: [u16; 3],
+}
+
+impl Combinable {
+    /// Describes a command. `None` if it is too long to be combined.
+    pub(crate) fn new(kind: BatchKind, positions: [usize; 3]) -> Option<Self> {
+        let [from, to, end] = positions.map(|at| u16::try_from(at).ok());
+        Some(Self { kind, positions: [from?, to?, end?] })
+    }
+
+    /// Returns the encoded key, and the encoded arguments after it. For an attempt, the latter is the whole `SET`.
+    pub(super) fn parts(self, command: &Command) -> (&[u8], &[u8]) {
+        let [from, to, end] = self.positions.map(usize::from);
+        let arguments_from = if self.kind == BatchKind::Attempts { 0 } else { to };
+        (&command.bytes[from..to], &command.bytes[arguments_from..end])
+    }
 }
 
 /// The reply timeout of commands whose callers have no deadline. A server may be silent for that long.
@@ -106,13 +141,13 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(1);
 impl Command {
     /// Creates a command with the default timeout, for keys that the server may track.
     pub(crate) fn new(bytes: Vec<u8>, expects: Expects, purpose: Purpose) -> Self {
-        Self { bytes, expects, purpose, timeout: TIMEOUT, untracked: false }
+        Self { bytes, expects, purpose, timeout: TIMEOUT, untracked: false, combinable: None }
     }
 
-    /// Returns the first key, whose slot is that of all keys. `None` without keys.
+    /// Returns the hash slot of the first key, which is that of all keys. `None` without keys.
     ///
-    /// It is parsed from the bytes, because it is rarely needed and would take memory in each command.
-    pub(crate) fn key(&self) -> Option<Cow<'_, str>> {
+    /// The key is parsed from the bytes, because it is rarely needed and would take memory in each command.
+    pub(crate) fn slot(&self) -> Option<u16> {
         // Either `EVALSHA digest count key`, `EVAL script count key`, the first command of a transaction, or `SET key`.
         let mut words = self.words();
         let at = match words.next()? {
@@ -121,7 +156,7 @@ impl Command {
             b"SET" | b"GETRANGE" | b"DELIFEQ" | b"DELEX" => 0,
             _ => return None,
         };
-        words.nth(at).map(String::from_utf8_lossy)
+        words.nth(at).map(|key| slot(&String::from_utf8_lossy(key)))
     }
 
     /// Returns all arguments, of several commands one after the other.
@@ -239,6 +274,11 @@ impl InFlight {
             (false, true) => UNTRACKED,
             (false, false) => &[],
         }
+    }
+
+    /// Returns how it can be combined with others. A command that is sent again, or after a prefix, cannot.
+    pub(super) fn combinable(&self) -> Option<Combinable> {
+        self.command.combinable.filter(|_| !self.again && self.before().is_empty())
     }
 
     /// Returns the encoded length.

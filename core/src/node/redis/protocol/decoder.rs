@@ -37,8 +37,6 @@ pub(crate) struct Decoder {
     pub(crate) expected: Expected,
     /// The consequences of the replies so far.
     pub(super) followups: Vec<Followup>,
-    /// The number of commands with a reply so far.
-    replied: u64,
     /// How long nothing was read while replies were outstanding. It is counted in ticks, so that a pause of this process
     /// does not count as the server's.
     silence: Duration,
@@ -76,7 +74,6 @@ impl Decoder {
             parser,
             expected: Expected::new(),
             followups: Vec::new(),
-            replied: 0,
             silence: Duration::ZERO,
             round_trip,
             longest_vote: Duration::ZERO,
@@ -126,7 +123,6 @@ impl Decoder {
     /// Takes the request that the next reply belongs to.
     fn take_next(&mut self) -> Option<Request> {
         let next = self.expected.pop_front()?;
-        self.replied += next.members().len() as u64;
         for member in next.members() {
             if member.command.purpose.is_vote() {
                 self.longest_vote = self.longest_vote.max(member.command.timeout);
@@ -206,11 +202,6 @@ impl Decoder {
         if self.pending.is_empty() && !self.pending.link.has_deletes() {
             self.pending_for = 0;
         }
-    }
-
-    /// Returns the number of commands with a reply so far.
-    pub(crate) fn replied(&self) -> u64 {
-        self.replied
     }
 
     /// Records that something was read.

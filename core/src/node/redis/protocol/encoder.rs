@@ -12,21 +12,19 @@ use foldhash::fast::FixedState;
 use redis::Value;
 
 use super::SILENCE;
-use super::combined::{
-    ATTEMPTS, Batch, Combinable, Expected, KINDS, MAX_COMBINED, RELEASES, Request,
-};
-use super::command::{Command, Expects, InFlight, Purpose};
+use super::combined::{Batch, Expected, MAX_COMBINED, Request};
+use super::command::{BatchKind, Command, Expects, InFlight, Purpose};
 use super::confirm::ConfirmRequests;
 use super::pending_deletes::UnsentVotes;
 use super::push_handler::PushHandler;
 use crate::clock::Instant;
+use crate::node::Fault;
 use crate::node::redis::commands::scriptless::{Delete, converted_delete};
 use crate::node::redis::commands::scripts;
 use crate::node::redis::commands::scripts::ping;
 use crate::node::redis::connect::Target;
 use crate::node::redis::connect::login::Without;
 use crate::node::redis::link::Link;
-use crate::node::{Fault, slot};
 
 /// The number of unwritten bytes beyond which no more commands are taken, because the server does not read. A lower
 /// limit would slow down bursts.
@@ -39,7 +37,7 @@ pub(super) enum Followup {
     /// The pending deletes are sent again.
     PendingDeletes(Vec<Command>),
     /// Commands of this kind are not combined any more.
-    Separate(usize),
+    Separate(BatchKind),
     /// Deletes use a script from now on.
     DeleteByScript,
     /// The probe has its reply.
@@ -59,7 +57,7 @@ pub(crate) struct Encoder {
     /// Keys that were released together with others.
     released: ReleasedKeys,
     /// Which kinds are combined. A kind that the server refused is excluded.
-    combines: [bool; KINDS],
+    combines: [bool; 3],
     /// The number of commands so far.
     count: u64,
     /// Whether a probe was sent after a silence and has no reply yet.
@@ -86,8 +84,8 @@ impl Encoder {
         push_handler: Arc<PushHandler>,
     ) -> Self {
         // Clusters only accept combined commands for keys in one slot.
-        let mut combines = [target.cluster.is_none() && !without.digests; KINDS];
-        combines[ATTEMPTS] &= !link.has_long_values();
+        let mut combines = [target.cluster.is_none() && !without.digests; 3];
+        combines[BatchKind::Attempts as usize] &= !link.has_long_values();
         Self {
             buffer: BytesMut::with_capacity(4096),
             batch: Batch::default(),
@@ -129,7 +127,7 @@ impl Encoder {
             return;
         }
         self.prepare(&mut in_flight, now);
-        if last && self.batch.len() == 0 {
+        if last && !self.has_batch() {
             self.encode(in_flight, expected);
         } else {
             self.combine(in_flight, expected);
@@ -142,8 +140,7 @@ impl Encoder {
     /// connection.
     fn guard_fault(&self, in_flight: &InFlight, now: Instant) -> Option<Fault> {
         let first = matches!(in_flight.command.purpose, Purpose::FirstVote { .. });
-        let slot = || in_flight.command.key().map(|key| slot(&key));
-        if first { self.link.guard_fault(slot, || now) } else { None }
+        if first { self.link.guard_fault(|| in_flight.command.slot(), || now) } else { None }
     }
 
     /// Applies the consequence of a reply.
@@ -159,7 +156,7 @@ impl Encoder {
                 // After they are counted as under way, so that they are counted at every time.
                 self.link.pending_deletes_sent();
             }
-            Followup::Separate(kind) => self.combines[kind] = false,
+            Followup::Separate(kind) => self.combines[kind as usize] = false,
             Followup::DeleteByScript => self.deletes_by = None,
             Followup::Probed => self.probing = false,
             Followup::Confirmed(unconfirmed) => self.confirm.replied(unconfirmed),
@@ -199,19 +196,19 @@ impl Encoder {
 
     /// Adds a command to the batch, if it can be combined with others.
     fn combine(&mut self, in_flight: InFlight, expected: &mut Expected) {
-        let combinable = Combinable::of(&in_flight).filter(|combinable| {
+        let combinable = in_flight.combinable().filter(|combinable| {
             // A key that we owned holds no foreign data, which would be read in full.
-            let ours =
-                combinable.kind() != ATTEMPTS || self.released.contains(combinable.key(&in_flight));
-            self.combines[combinable.kind()] && ours
+            let ours = || self.released.contains(combinable.parts(&in_flight.command).0);
+            self.combines[combinable.kind as usize]
+                && (combinable.kind != BatchKind::Attempts || ours())
         });
-        if !self.batch.accepts(combinable.map(|combinable| combinable.kind())) {
+        if !self.batch.accepts(combinable.map(|combinable| combinable.kind)) {
             self.encode_batch(expected);
         }
         let Some(combinable) = combinable else { return self.encode(in_flight, expected) };
         // Without a waiting caller, the release only undoes a vote.
-        if combinable.kind() == RELEASES && !in_flight.answer.is_closed() {
-            self.released.add(combinable.key(&in_flight));
+        if combinable.kind == BatchKind::Releases && !in_flight.answer.is_closed() {
+            self.released.add(combinable.parts(&in_flight.command).0);
         }
         self.batch.add(in_flight, combinable);
         if self.batch.len() == MAX_COMBINED {
@@ -272,7 +269,12 @@ impl Encoder {
 
     /// Whether there is something to write.
     pub(crate) fn is_unwritten(&self) -> bool {
-        !self.buffer.is_empty() || self.batch.len() > 0
+        !self.buffer.is_empty() || self.has_batch()
+    }
+
+    /// Whether commands wait in the batch.
+    pub(crate) fn has_batch(&self) -> bool {
+        self.batch.len() > 0
     }
 
     /// Whether the server reads fast enough for more commands.

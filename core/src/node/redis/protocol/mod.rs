@@ -20,7 +20,9 @@ mod tests;
 
 use std::time::Duration;
 
-pub(crate) use command::{Command, Expects, InFlight, Purpose, Redirects, TIMEOUT};
+pub(crate) use command::{
+    BatchKind, Combinable, Command, Expects, InFlight, Purpose, Redirects, TIMEOUT,
+};
 #[cfg(test)]
 pub(crate) use confirm::{ConfirmRequests, HeldGrants};
 pub(super) use decoder::Decoder;

@@ -186,7 +186,7 @@ mod tests {
 
     fn command(bytes: &str, purpose: Purpose) -> Command {
         let (bytes, expects) = (bytes.to_owned().into(), Expects::Anything);
-        Command { bytes, expects, purpose, timeout: TTL, untracked: false }
+        Command { timeout: TTL, ..Command::new(bytes, expects, purpose) }
     }
 
     fn delete(token: &str) -> Command {

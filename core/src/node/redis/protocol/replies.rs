@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use redis::Value;
 
-use super::combined::{ATTEMPTS, Combined, Request, has_long};
-use super::command::{Command, Expects, InFlight, Purpose};
+use super::combined::{Combined, Request, has_long};
+use super::command::{BatchKind, Command, Expects, InFlight, Purpose};
 use super::decoder::{Decoder, Now};
 use super::encoder::Followup;
 use crate::node::Fault;
@@ -122,7 +122,7 @@ impl Decoder {
     /// may read it as a whole again.
     pub(super) fn read_long(&mut self) {
         self.pending.link.has_read_long_values();
-        self.followups.push(Followup::Separate(ATTEMPTS));
+        self.followups.push(Followup::Separate(BatchKind::Attempts));
     }
 
     /// Sends these commands separately. Deletes are always sent. An extend is sent only if its caller waits and no

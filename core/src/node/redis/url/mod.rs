@@ -21,7 +21,7 @@ use crate::node::credentials::{Ask, Credentials, Granted, Provider};
 use crate::node::{Fault, client_name};
 use crate::text::{shown, spelled};
 use query::Parameters;
-use rules::{check, invalid_url, without_zone};
+use rules::{check, without_zone};
 
 /// The address of a server, and the login to use there.
 #[derive(Clone)]
@@ -62,13 +62,8 @@ pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const ASKING: Duration = Duration::from_millis(1500);
 
 impl Endpoint {
-    /// Parses the URL. An error names the violated rule.
-    pub(crate) fn parse(text: &str) -> Result<Self> {
-        Self::read(text).map_err(|rule| invalid_url(text, &rule))
-    }
-
     /// Parses the URL, which may be a part of another one. Returns the violated rule as an error.
-    pub(crate) fn read(text: &str) -> std::result::Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> std::result::Result<Self, String> {
         let (text, zone) = without_zone(text)?;
         // The error of the parser contains no part of the URL.
         let mut url = Url::parse(&text).map_err(|error| {

@@ -10,7 +10,7 @@ use url::{Url, form_urlencoded};
 
 use super::Shared;
 use super::query::Parameters;
-use super::rules::{invalid_url, without_zone};
+use super::rules::without_zone;
 use super::{Endpoint, PeerAddr};
 use crate::error::Result;
 use crate::node::Fault;
@@ -62,19 +62,9 @@ impl Route {
         })
     }
 
-    /// Parses the URL of a single server. An error names the violated rule.
-    pub(crate) fn to_server(text: &str) -> Result<Self> {
+    /// Parses the URL of a single server. Returns the violated rule as an error.
+    pub(crate) fn to_server(text: &str) -> std::result::Result<Self, String> {
         Endpoint::parse(text).map(Self::to)
-    }
-
-    /// Parses a URL that names sentinels. An error names the violated rule.
-    pub(crate) fn by_sentinels(text: &str) -> Result<Self> {
-        parse_service(text).map_err(|rule| invalid_url(text, &rule))
-    }
-
-    /// Parses a URL that names servers of a cluster. An error names the violated rule.
-    pub(crate) fn to_cluster(text: &str) -> Result<Self> {
-        parse_cluster(text).map_err(|rule| invalid_url(text, &rule))
     }
 
     /// Whether the connections need TLS options.
@@ -163,8 +153,8 @@ fn one_server_scheme(text: &str) -> (&'static str, &str) {
     (if scheme.starts_with("rediss") { "rediss" } else { "redis" }, rest)
 }
 
-/// Parses a URL with several hosts and one login.
-fn parse_cluster(text: &str) -> std::result::Result<Route, String> {
+/// Parses a URL that names servers of a cluster, with one login. Returns the violated rule as an error.
+pub(crate) fn parse_cluster(text: &str) -> std::result::Result<Route, String> {
     let (scheme, rest) = one_server_scheme(text);
     let (place, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
     // The last `@`, because the user and password before it may contain any characters.
@@ -176,7 +166,7 @@ fn parse_cluster(text: &str) -> std::result::Result<Route, String> {
         if host.is_empty() {
             return Err("it has no host".to_owned());
         }
-        Endpoint::read(&format!("{scheme}://{login}{host}{path}"))
+        Endpoint::parse(&format!("{scheme}://{login}{host}{path}"))
     });
     let seeds = seeds.collect::<std::result::Result<Vec<_>, _>>()?;
     if seeds.iter().any(|seed| seed.db != 0) {
@@ -185,8 +175,9 @@ fn parse_cluster(text: &str) -> std::result::Result<Route, String> {
     Ok(Route { server: seeds[0].clone(), service: None, seeds })
 }
 
-/// Parses a URL by rules that URL parsers lack: several hosts, and a service in the path.
-fn parse_service(text: &str) -> std::result::Result<Route, String> {
+/// Parses a URL that names sentinels, by rules that URL parsers lack: several hosts, and a service in the path. Returns the
+/// violated rule as an error.
+pub(crate) fn parse_service(text: &str) -> std::result::Result<Route, String> {
     let (scheme, rest) = one_server_scheme(text);
     if rest.contains('#') {
         return Err("it must not have a part after a #".into());
@@ -219,7 +210,7 @@ fn parse_service(text: &str) -> std::result::Result<Route, String> {
     let sentinels = hosts.iter().map(|host| sentinel(scheme, host, &login));
     let sentinels: Vec<_> = sentinels.collect::<std::result::Result<_, _>>()?;
     // Applies the rules for logins, databases and parameters. The address is replaced by the reported one.
-    let server = Endpoint::read(&format!("{scheme}://{user}{}{db}{query}", hosts[0]))?;
+    let server = Endpoint::parse(&format!("{scheme}://{user}{}{db}{query}", hosts[0]))?;
     // TLS, address family and client name are the same for sentinels and servers.
     let alike = |sentinel| Endpoint { parameters: Arc::clone(&server.parameters), ..sentinel };
     let sentinels = sentinels.into_iter().map(alike).collect();
@@ -259,7 +250,7 @@ fn sentinel(
     (user, password): &Login,
 ) -> std::result::Result<Endpoint, String> {
     let url = format!("{scheme}://{host}");
-    let endpoint = Endpoint::read(&url)?;
+    let endpoint = Endpoint::parse(&url)?;
     let (plain, _) = without_zone(&url)?;
     let port = Url::parse(&plain).ok().and_then(|url| url.port()).unwrap_or(PORT);
     let (PeerAddr::Tcp(host, _) | PeerAddr::Tls(host, _)) = &endpoint.address else {
@@ -272,9 +263,10 @@ fn sentinel(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::Address;
 
     fn seeds(url: &str) -> Route {
-        Route::to_cluster(url).unwrap_or_else(|error| panic!("{url}: {error}"))
+        parse_cluster(url).unwrap_or_else(|error| panic!("{url}: {error}"))
     }
 
     #[test]
@@ -303,7 +295,7 @@ mod tests {
             ("redis+cluster://a,b:x", "invalid port"),
             ("redis+cluster://s3cret@a", "user without a password"),
         ] {
-            let error = Route::to_cluster(url).err().unwrap().to_string();
+            let error = Address::parse(url).err().unwrap().to_string();
             assert!(
                 error.contains(rule) && error.contains("(redis+cluster://...)"),
                 "{url}: {error}"

@@ -15,8 +15,7 @@ use tokio::sync::mpsc::error::TryRecvError;
 use crate::clock::Clock;
 use crate::drivers::Poller;
 use crate::node::Fault;
-use crate::node::redis::io::socket::Socket;
-use crate::node::redis::io::socket::{Received, Receiver};
+use crate::node::redis::io::socket::{Received, Receiver, Socket};
 use crate::node::redis::node_task::context::Backlog;
 use crate::node::redis::protocol::{Decoder, Encoder, InFlight};
 
@@ -162,7 +161,7 @@ impl Session {
             return;
         }
         if let Err(error) = self.flush() {
-            self.breaks(broken(&error));
+            self.breaks(Fault::broken(&error));
         }
     }
 
@@ -230,7 +229,7 @@ impl Session {
 
     /// Whether replies are outstanding.
     pub(super) fn is_open(&self) -> bool {
-        self.sent() != self.decoder.replied()
+        !self.decoder.expected.is_empty() || self.encoder.has_batch()
     }
 
     /// Whether something waits for room to be written.
@@ -280,9 +279,4 @@ impl Session {
         let (unsent_votes, pending) = self.decoder.end(self.encoder, fault, self.clock.now());
         Backlog { commands: self.commands, unsent_votes, pending }
     }
-}
-
-/// The error with the system's text, which contains no secret.
-fn broken(error: &io::Error) -> Fault {
-    Fault::new(format!("the connection broke: {error}")).by(error)
 }

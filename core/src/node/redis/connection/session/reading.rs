@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use tokio::io::Interest;
 
-use super::{READ, Session, broken};
+use super::{READ, Session};
 use crate::node::Fault;
 use crate::node::redis::io::socket::Receiver;
 
@@ -61,7 +61,7 @@ impl Session {
                     break;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => self.breaks(broken(&error)),
+                Err(error) => self.breaks(Fault::broken(&error)),
             }
         }
         while self.broken.is_none() {
@@ -115,7 +115,7 @@ impl Session {
                 Poll::Ready(read.much)
             }
             Poll::Ready(Err(error)) => {
-                self.breaks(broken(&error));
+                self.breaks(Fault::broken(&error));
                 Poll::Ready(false)
             }
             Poll::Pending if self.broken.is_some() => Poll::Ready(false),
@@ -149,7 +149,7 @@ impl Session {
             Ok([]) => self.breaks(Fault::new(CLOSED)),
             Ok(bytes) => self.decode(bytes),
             Err(error) if matches!(error.kind(), WouldBlock | Interrupted) => {}
-            Err(error) => self.breaks(broken(&error)),
+            Err(error) => self.breaks(Fault::broken(&error)),
         }
         self.pass_followups();
     }

@@ -3,8 +3,6 @@
 //! It reads the replies that no thread reads, keeps time, logs in again, and detects a dead connection. All connections of
 //! a process share one thread, so nothing here may take long at once.
 
-mod events;
-pub(super) mod features;
 mod notifications;
 mod renewal;
 
@@ -15,19 +13,21 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, OptionFuture};
 use tokio::task::yield_now;
-use tokio::time::{Interval, MissedTickBehavior, interval};
+use tokio::time::{Interval, MissedTickBehavior, interval, sleep, timeout};
 
 use super::Connection;
 use super::session::{PANICKED, Session, SessionState};
+use crate::clock::jittered;
 use crate::node::Fault;
-use crate::node::redis::connect::Opening;
 use crate::node::redis::connect::batches::BatchConnection;
+use crate::node::redis::connect::login::Without;
+use crate::node::redis::connect::{Opening, Target, greet};
 use crate::node::redis::node_task::context::Context;
 use crate::node::redis::protocol::{Decoder, Encoder, InFlight, PushHandler, TICK};
 use crate::node::redis::sentinel::{Found, News};
-use features::FeatureCheck;
-use notifications::Notifications;
+use notifications::{Event, Notifications};
 use renewal::Renewal;
 
 /// How a connection ended.
@@ -40,6 +40,8 @@ pub(crate) enum End {
 
 /// The interval of the work that is not urgent, because it only repeats something.
 const CHORES: Duration = Duration::from_secs(1);
+/// The pause before the first check for more features, and the longest one. It doubles with each check.
+const CHECK_PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
 /// The task of one open connection.
 pub(crate) struct ConnectionTask<'a> {
@@ -55,7 +57,7 @@ pub(crate) struct ConnectionTask<'a> {
     /// The connection for notifications, if the server sends any.
     notifications: Option<Notifications>,
     /// Detects that a new connection would have more features.
-    features: FeatureCheck,
+    features: Option<BoxFuture<'static, ()>>,
     /// The number of commands at the last tick.
     sent: u64,
 }
@@ -75,7 +77,10 @@ impl<'a> ConnectionTask<'a> {
             greeting.login.and_then(|(provider, granted)| Renewal::of(provider, &granted));
         let BatchConnection { socket, parser, round_trip, .. } = greeting.connection;
         let (news, pause) = (context.resolver.news(), context.ends_at_redirects());
-        let features = FeatureCheck::new(&context.target, &found, greeting.without);
+        let without = greeting.without;
+        let features = without
+            .doubtful
+            .then(|| improves(context.target.clone(), found.clone(), without).boxed());
         let now = context.clock.now();
         let pushes = Arc::new(PushHandler::new(Arc::clone(&context.watch), now));
         let handler = (Arc::clone(&pushes), Arc::clone(&context.clock));
@@ -148,6 +153,8 @@ impl<'a> ConnectionTask<'a> {
             if state.idle {
                 return Ok(());
             }
+            let notifications = self.notifications.as_mut().map(Notifications::next);
+            let renewal = self.renewal.as_mut().map(Renewal::next);
             let served = tokio::select! {
                 // In random order: a server that sends without a pause must not delay commands or the client's end.
                 () = connection.called() => Ok(()),
@@ -158,14 +165,15 @@ impl<'a> ConnectionTask<'a> {
                     }
                     Ok(())
                 }
-                event = Notifications::next(&mut self.notifications) => self.notified(event).await,
-                login = Renewal::next(&mut self.renewal), if !state.gone => {
+                Some(event) = OptionFuture::from(notifications) => self.notified(event).await,
+                Some(login) = OptionFuture::from(renewal), if !state.gone => {
                     self.log_in(login).await;
                     Ok(())
                 }
                 // Not at the next failure: the previous primary still replies for a while.
                 fault = self.news.left(&self.found) => Err(fault),
-                () = self.features.succeeds(), if !state.gone => {
+                Some(()) = OptionFuture::from(self.features.as_mut()), if !state.gone => {
+                    self.features = None;
                     connection.use_session(Session::leave).await;
                     Ok(())
                 }
@@ -199,6 +207,73 @@ impl<'a> ConnectionTask<'a> {
     }
 }
 
+/// Events other than commands.
+impl ConnectionTask<'_> {
+    /// Handles an event of the connection for notifications.
+    async fn notified(&mut self, event: Event) -> Result<(), Fault> {
+        match event {
+            Event::Opened(redirect) => {
+                self.context.redirects += 1;
+                self.send(redirect).await;
+            }
+            Event::Redirected => {
+                self.context.redirected();
+                self.connection.use_session(Session::share).await;
+            }
+            Event::Failed(fault) => self.context.not_redirected(&fault),
+            Event::Received => {}
+            Event::Broken(fault) => return Err(fault),
+        }
+        Ok(())
+    }
+
+    /// Sends a command of the connection itself.
+    async fn send(&mut self, command: InFlight) {
+        let mut command = Some(command);
+        self.connection
+            .use_session(|session| command.take().map(|command| session.send(command)))
+            .await;
+    }
+
+    /// Sends a renewed login, or logs that there is none.
+    async fn log_in(&mut self, login: Result<InFlight, Fault>) {
+        match login {
+            Ok(login) => {
+                if let Some(notifications) = &mut self.notifications {
+                    notifications.log_in(&login.command.bytes).await;
+                }
+                self.send(login).await;
+            }
+            Err(fault) => {
+                if self.renewal.as_mut().is_some_and(Renewal::is_news) {
+                    self.context.warn_of_login(fault);
+                }
+            }
+        }
+    }
+
+    /// Checks for silence. Called regularly while the connection is in use.
+    async fn tick(&mut self) -> Result<(), Fault> {
+        let (connection, before) = (self.connection, &mut self.sent);
+        let tick = |session: &mut Session| {
+            let (silent, sent) = (session.tick(), session.sent());
+            let more = std::mem::replace(before, sent) != sent;
+            if session.is_silent() {
+                // The thread that reads may be suspended, or its loop blocked. Its silence is not the server's.
+                connection.end_role();
+            } else if !more && !session.is_open() {
+                connection.unused();
+            }
+            silent
+        };
+        let silent = match (connection.use_session(tick).await.flatten(), &mut self.notifications) {
+            (None, Some(notifications)) => notifications.tick().await,
+            (silent, _) => silent,
+        };
+        silent.map_or(Ok(()), Err)
+    }
+}
+
 /// Reads the replies that no thread reads. Returns true if it read much.
 async fn read(connection: &Connection) -> bool {
     poll_fn(|cx| {
@@ -217,4 +292,25 @@ fn every(period: Duration) -> Interval {
     let mut interval = interval(period);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     interval
+}
+
+/// Checks on a second connection whether the server supports more than the open one uses: performs whole handshakes until
+/// one has more features. Errors do not matter, because the open connection works.
+///
+/// Servers and proxies that close a connection during its handshake may do so for any reason. The client then omits the
+/// commands that it had sent. A server's uptime may be unreadable for a while. Without this check, the node could not
+/// vote or receive notifications for as long as the connection lives.
+async fn improves(target: Target, found: Found, without: Without) {
+    let (mut pause, longest) = CHECK_PAUSE;
+    loop {
+        // At least half of the pause is random, so that many clients do not connect at the same time.
+        sleep(jittered(pause)).await;
+        pause = (pause * 2).min(longest);
+        let greeted = timeout(found.endpoint.connect_timeout, greet(&target, &found)).await;
+        if let Ok(Ok(greeting)) = greeted
+            && greeting.without.improves(without)
+        {
+            return;
+        }
+    }
 }

@@ -107,14 +107,7 @@ impl Notifications {
     }
 
     /// Waits for the next event. Dropping the future loses no progress.
-    pub(crate) async fn next(this: &mut Option<Self>) -> Event {
-        match this {
-            Some(this) => this.next_event().await,
-            None => pending().await,
-        }
-    }
-
-    async fn next_event(&mut self) -> Event {
+    pub(crate) async fn next(&mut self) -> Event {
         let failed = match &mut self.state {
             State::Opening(opening) => match opening.await {
                 Ok((connection, id)) => {
@@ -177,7 +170,7 @@ impl Line {
     async fn send(&mut self, bytes: &[u8]) -> Result<(), Fault> {
         match tokio::time::timeout(SILENCE, self.connection.socket.send(bytes)).await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(Fault::new(format!("the connection broke: {error}")).by(&error)),
+            Ok(Err(error)) => Err(Fault::broken(&error)),
             Err(_) => {
                 Err(Fault::new("the server does not read from the connection for notifications"))
             }
@@ -193,10 +186,7 @@ impl Line {
             match self.connection.socket.receive(&mut parser.unread).await {
                 Ok(0) => return Event::Broken(Fault::new("the server closed the connection")),
                 Ok(count) => parser.count_read(count),
-                Err(error) => {
-                    let text = format!("the connection broke: {error}");
-                    return Event::Broken(Fault::new(text).by(&error));
-                }
+                Err(error) => return Event::Broken(Fault::broken(&error)),
             }
         }
         (self.heard, self.probed) = (SystemClock.now(), None);

@@ -12,8 +12,9 @@ use tokio::time::sleep;
 
 use crate::node::Fault;
 use crate::node::credentials::{Credentials, Granted, Provider};
+use crate::node::redis::commands::scripts::plain;
 use crate::node::redis::connect::login::login_refused;
-use crate::node::redis::protocol::{Command, Expects, InFlight, Purpose, SILENCE};
+use crate::node::redis::protocol::{Command, InFlight, Purpose, SILENCE};
 
 /// The time limit for credentials in the background. It is longer than during a connect, where a connection waits.
 const BACKGROUND_TIMEOUT: Duration = Duration::from_secs(30);
@@ -45,21 +46,13 @@ impl Renewal {
         Some(Self { provider, lifetime, stage, failed: false })
     }
 
-    /// Returns the next login to send, or an error. Dropping the future does not lose its progress.
-    pub(crate) async fn next(this: &mut Option<Self>) -> Result<InFlight, Fault> {
-        match this {
-            Some(this) => this.step().await,
-            None => std::future::pending().await,
-        }
-    }
-
     /// Whether a failure is the first in a row.
     pub(crate) fn is_news(&mut self) -> bool {
         !std::mem::replace(&mut self.failed, true)
     }
 
-    /// Continues until the next login or error. Dropping the future does not lose its progress.
-    async fn step(&mut self) -> Result<InFlight, Fault> {
+    /// Returns the next login to send, or an error. Dropping the future does not lose its progress.
+    pub(crate) async fn next(&mut self) -> Result<InFlight, Fault> {
         loop {
             match &mut self.stage {
                 Stage::Asking(asking) => match asking.await {
@@ -118,11 +111,5 @@ fn auth(credentials: &Credentials) -> Command {
     let mut auth = cmd("AUTH");
     // Always sent, because the user may have changed.
     auth.arg(credentials.username.as_deref().unwrap_or("default")).arg(&credentials.password);
-    Command {
-        bytes: auth.get_packed_command(),
-        expects: Expects::Anything,
-        purpose: Purpose::Plain,
-        timeout: SILENCE,
-        untracked: false,
-    }
+    Command { timeout: SILENCE, ..plain(&auth, Purpose::Plain) }
 }
