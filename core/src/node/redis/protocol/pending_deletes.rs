@@ -101,9 +101,9 @@ impl PendingDeletes {
 pub(crate) struct UnsentVotes(Recent<Arc<str>, ()>);
 
 impl UnsentVotes {
-    /// Records that a vote was never sent. This does not apply to the second command of a vote, because the first one
-    /// was sent.
-    pub(super) fn add(&mut self, command: &Command) {
+    /// Records that a vote is not sent. This does not apply to the second command of a vote, because the first one was
+    /// sent.
+    pub(crate) fn add(&mut self, command: &Command) {
         if let Purpose::FirstVote { token, sent: false } = &command.purpose {
             self.0.insert(MAX_UNSENT_VOTES, Arc::clone(token), ());
         }
