@@ -213,12 +213,15 @@ fn not_connected(fault: &Fault) -> Fault {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Weak;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    use tokio::sync::{mpsc, oneshot};
+    use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+    use tokio::sync::oneshot;
 
     use super::*;
     use crate::clock::{Clock, Sleep};
+    use crate::node::redis::cluster::redirects::{ClusterSender, ConnectionEvent, ServerAddress};
     use crate::node::redis::connect::Target;
     use crate::node::redis::protocol::{Command, Expects, Purpose};
     use crate::node::{Address, Durability, Needs, Watch};
@@ -241,13 +244,14 @@ mod tests {
         }
     }
 
-    /// A node without a connection.
+    /// A node of a cluster, without a connection.
     struct Setup {
         clock: Arc<Set>,
         node: Reconnect,
         context: Context,
         attempts: Attempts,
         waiting: Vec<InFlight>,
+        events: UnboundedReceiver<(ServerAddress, ConnectionEvent)>,
     }
 
     impl Setup {
@@ -257,12 +261,14 @@ mod tests {
             let Ok(Address::Redis(route)) = address else { unreachable!() };
             let (key_prefix, durability) = ("lock:".to_owned(), Durability::default());
             let needs = Needs { key_prefix, durability, scripts: None };
-            let target = Target::alone(route, Duration::ZERO, needs, Arc::default());
-            let commands = mpsc::unbounded_channel().1;
+            let mut target = Target::alone(route, Duration::ZERO, needs, Arc::default());
+            let ((to, events), commands) = (unbounded_channel(), unbounded_channel().1);
+            let from = ServerAddress::new("server", 1);
+            target.cluster = Some(ClusterSender { to, from, rerouted: Weak::new() });
             let context =
                 Context::new(target, Arc::clone(&clock) as _, watch, Arc::default(), commands);
             let (node, attempts) = (Reconnect::default(), Attempts::default());
-            Self { clock, node, context, attempts, waiting: Vec::new() }
+            Self { clock, node, context, attempts, waiting: Vec::new(), events }
         }
 
         /// Submits a command at this time in milliseconds. Returns whether it waits.
@@ -318,6 +324,7 @@ mod tests {
         let pending = Backlog::of(&mut setup.context.backlog).pending.take();
         assert_eq!(pending.len(), 1);
         assert_eq!(pending[0].bytes, b"sent");
+        assert_eq!(setup.events.len(), 1, "the cluster keeps deletes that are not needed");
     }
 
     #[tokio::test(start_paused = true)]
