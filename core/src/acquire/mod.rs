@@ -168,7 +168,7 @@ async fn ask(request: &Request, claim: &Claim, leases: &Arc<Leases>) -> Result<L
         Verdict::Extended if clock.now() < validity.ends() => {
             let params = request.lease_params(claim.clone(), validity.started, None);
             let params = LeaseParams { attached: true, ..params };
-            let state = State::new(params, validity, leases);
+            let state = State::new(params, validity, Vec::new(), leases);
             state.keep_spans(Spans::attached(|| state.key(), state.token_prefix()));
             Ok(Lease::new(state))
         }

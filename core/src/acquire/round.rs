@@ -133,8 +133,7 @@ fn granted(
     let votes = round.keep().unanswered();
     leases.fairness.took(took);
     let params = request.lease_params(round.claim.clone(), round.started, fence);
-    let state = State::new(params, validity, leases);
-    state.keep_votes(votes);
+    let state = State::new(params, validity, votes, leases);
     leases.watch.check_new(changes, state.keys());
     Ok(Lease::new(state))
 }

@@ -78,8 +78,6 @@ fn send_deletes(
     // The TTL of the last extend may be shorter than the remaining time that an earlier one left on the keys.
     let left = phase.deadline.since(now);
     let lifetime = phase.longest.max(left + drift(left));
-    // A pending vote may be sent again after the script is reloaded. The delete must be the last command.
-    phase.votes = Vec::new();
     phase.deleted |= unsent;
     if held {
         state.end(&mut phase, end, now);
@@ -161,6 +159,11 @@ impl State {
     /// It does not read the clock: a custom clock that panics must not come between the end and its notification.
     pub(super) fn end(&self, phase: &mut Phase, end: Status, now: Instant) {
         phase.status = end;
+        if end != Status::Detached {
+            // A pending vote may be sent later, or again after the script is reloaded. The delete, perhaps of a lease
+            // that shares the token, must be the last command.
+            phase.votes = Vec::new();
+        }
         let held = now.since(self.params.acquired);
         match end {
             Status::Released => self.leases.counts.released(held),

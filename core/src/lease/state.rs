@@ -60,9 +60,15 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// A lease that a quorum granted. The monitor watches it from now on.
-    pub(crate) fn new(params: LeaseParams, granted: Validity, leases: &Arc<Leases>) -> Arc<Self> {
-        let phase = Phase::granted(granted);
+    /// A lease that a quorum granted, with its `votes` that may still be under way or unsent. The monitor watches it from
+    /// now on, and its end drops the votes before it sends their deletes.
+    pub(crate) fn new(
+        params: LeaseParams,
+        granted: Validity,
+        votes: Vec<Reply<Vote>>,
+        leases: &Arc<Leases>,
+    ) -> Arc<Self> {
+        let phase = Phase { votes, ..Phase::granted(granted) };
         // The earlier event wakes the monitor. After a slow round the deadline may come before the renewal.
         let first = phase.first_renewal(&params).unwrap_or(NEVER).min(phase.deadline);
         let state = Arc::new(Self {
@@ -79,15 +85,6 @@ impl State {
         });
         leases.registry.add(state.id, &state.params.claim.keys, &state, first);
         state
-    }
-
-    /// Keeps votes that may still be under way or unsent. They belong to the lease.
-    pub(crate) fn keep_votes(&self, votes: Vec<Reply<Vote>>) {
-        let mut phase = lock(&self.phase);
-        // The status alone decides, because the end of the lease drops the votes. The deadline may have passed.
-        if phase.status == Status::Held {
-            phase.votes = votes;
-        }
     }
 
     pub(crate) fn now(&self) -> Instant {

@@ -167,6 +167,9 @@ impl Reconnect {
             attempts.begin(context, &self.previous_connections);
         }
         if again || (young && !waiting.is_empty()) {
+            // Without its caller, the vote is never sent. If its delete is refused meanwhile, it must not become
+            // pending, because it could displace one that is needed.
+            Backlog::of(&mut context.backlog).unsent_votes.add(&command.command);
             waiting.push(command);
         } else {
             context.fail(command, refusal);
@@ -210,7 +213,119 @@ fn not_connected(fault: &Fault) -> Fault {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Weak;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+    use tokio::sync::oneshot;
+
     use super::*;
+    use crate::clock::{Clock, Sleep};
+    use crate::node::redis::cluster::redirects::{ClusterSender, ConnectionEvent, ServerAddress};
+    use crate::node::redis::connect::Target;
+    use crate::node::redis::protocol::{Command, Expects, Purpose};
+    use crate::node::{Address, Durability, Needs, Watch};
+
+    /// A clock that the test sets, in milliseconds.
+    #[derive(Default)]
+    struct Set(AtomicU64);
+
+    impl Clock for Set {
+        fn now(&self) -> Instant {
+            Instant::from_start(Duration::from_millis(self.0.load(Ordering::Relaxed)))
+        }
+
+        fn wall_micros(&self) -> u64 {
+            0
+        }
+
+        fn sleep_until(&self, _at: Instant) -> Sleep {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    /// A node of a cluster, without a connection.
+    struct Setup {
+        clock: Arc<Set>,
+        node: Reconnect,
+        context: Context,
+        attempts: Attempts,
+        waiting: Vec<InFlight>,
+        events: UnboundedReceiver<(ServerAddress, ConnectionEvent)>,
+    }
+
+    impl Setup {
+        fn new() -> Self {
+            let (clock, watch) = (Arc::<Set>::default(), Arc::new(Watch::new(Arc::default())));
+            let address = Address::parse("redis://127.0.0.1");
+            let Ok(Address::Redis(route)) = address else { unreachable!() };
+            let (key_prefix, durability) = ("lock:".to_owned(), Durability::default());
+            let needs = Needs { key_prefix, durability, scripts: None };
+            let mut target = Target::alone(route, Duration::ZERO, needs, Arc::default());
+            let ((to, events), commands) = (unbounded_channel(), unbounded_channel().1);
+            let from = ServerAddress::new("server", 1);
+            target.cluster = Some(ClusterSender { to, from, rerouted: Weak::new() });
+            let context =
+                Context::new(target, Arc::clone(&clock) as _, watch, Arc::default(), commands);
+            let (node, attempts) = (Reconnect::default(), Attempts::default());
+            Self { clock, node, context, attempts, waiting: Vec::new(), events }
+        }
+
+        /// Submits a command at this time in milliseconds. Returns whether it waits.
+        fn submit(&mut self, millis: u64, in_flight: InFlight) -> bool {
+            self.clock.0.store(millis, Ordering::Relaxed);
+            let (waited, refusal) = (self.waiting.len(), Fault::new("not connected"));
+            let Self { node, context, attempts, waiting, .. } = self;
+            node.join_or_refuse(context, (in_flight, &refusal), attempts, waiting);
+            self.waiting.len() > waited
+        }
+
+        /// Ends the attempts without a connection.
+        fn fail(&mut self) {
+            let (context, fault) = (&mut self.context, Fault::new("no reply"));
+            self.waiting.drain(..).for_each(|command| context.fail(command, &fault));
+            self.attempts = Attempts::default();
+        }
+    }
+
+    fn vote(token: &str) -> (InFlight, oneshot::Receiver<Result<redis::Value, Fault>>) {
+        let purpose = Purpose::FirstVote { token: token.into(), sent: false };
+        let (answer, caller) = oneshot::channel();
+        (InFlight::new(Command::new(Vec::new(), Expects::Anything, purpose), answer), caller)
+    }
+
+    fn delete(token: &str) -> InFlight {
+        let (bytes, lifetime) = (token.as_bytes().to_vec(), Duration::from_secs(10));
+        let purpose = Purpose::Delete { token: token.into(), lifetime, until: None };
+        InFlight::without_caller(Command::new(bytes, Expects::Anything, purpose))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn deletes_of_waiting_votes_displace_no_pending_delete() {
+        let mut setup = Setup::new();
+        // Its vote was sent over the connection that broke.
+        setup.context.fail(delete("sent"), &Fault::new("the connection broke"));
+        // The callers time out while an attempt hangs. Then they try again, and are refused immediately.
+        for round in 0..6 {
+            for (millis, waits) in [(5000 * round, true), (5000 * round + 2000, false)] {
+                let tokens: Vec<_> = (0..6000).map(|at| format!("{millis}-{at}")).collect();
+                let (votes, callers): (Vec<_>, Vec<_>) = tokens.iter().map(|at| vote(at)).unzip();
+                for vote in votes {
+                    assert_eq!(setup.submit(millis, vote), waits, "at {millis}");
+                }
+                drop(callers);
+                for token in &tokens {
+                    assert!(!setup.submit(millis + 1000, delete(token)));
+                }
+            }
+            assert!(setup.waiting.iter().all(InFlight::is_unwanted), "a vote without its delete");
+            setup.fail();
+        }
+        let pending = Backlog::of(&mut setup.context.backlog).pending.take();
+        assert_eq!(pending.len(), 1);
+        assert_eq!(pending[0].bytes, b"sent");
+        assert_eq!(setup.events.len(), 1, "the cluster keeps deletes that are not needed");
+    }
 
     #[tokio::test(start_paused = true)]
     async fn attempts_to_a_silent_node_end() {

@@ -49,13 +49,13 @@ impl PendingDeletes {
     /// Fails a command without a reply. It is unknown whether the server ran it. A delete becomes pending, unless its
     /// vote was never sent.
     pub(crate) fn fail(&mut self, in_flight: InFlight, fault: &Fault, now: Instant) {
-        if let Some(cluster) = &self.cluster {
-            cluster.report_pending(&in_flight);
-        }
-        if !in_flight.unneeded
-            && let Some(until) = self.add(in_flight.command, now)
-        {
-            self.link.add_pending_delete(until);
+        if !in_flight.unneeded {
+            if let Some(cluster) = &self.cluster {
+                cluster.report_pending(&in_flight);
+            }
+            if let Some(until) = self.add(in_flight.command, now) {
+                self.link.add_pending_delete(until);
+            }
         }
         let _ = in_flight.answer.send(Err(fault.clone()));
     }
@@ -101,9 +101,9 @@ impl PendingDeletes {
 pub(crate) struct UnsentVotes(Recent<Arc<str>, ()>);
 
 impl UnsentVotes {
-    /// Records that a vote was never sent. This does not apply to the second command of a vote, because the first one
-    /// was sent.
-    pub(super) fn add(&mut self, command: &Command) {
+    /// Records that a vote is not sent. This does not apply to the second command of a vote, because the first one was
+    /// sent.
+    pub(crate) fn add(&mut self, command: &Command) {
         if let Purpose::FirstVote { token, sent: false } = &command.purpose {
             self.0.insert(MAX_UNSENT_VOTES, Arc::clone(token), ());
         }
