@@ -133,8 +133,7 @@ pub(crate) async fn attach(
     is_closed: impl Fn() -> bool,
 ) -> Result<Lease> {
     if let Err(votes) = leases.nodes.connect(&request.keys).await {
-        let nodes = leases.nodes.report(&votes, leases.nodes.connect_timeout);
-        return Err(request.unavailable(nodes, None));
+        return Err(request.no_quorum(&leases.nodes, &votes, leases.nodes.connect_timeout));
     }
     // Subscribes before the first request. Otherwise a release by another lease of this client would be missed.
     let interest = leases.watch.subscribe(&request.keys);
@@ -173,6 +172,6 @@ async fn ask(request: &Request, claim: &Claim, leases: &Arc<Leases>) -> Result<L
             Ok(Lease::new(state))
         }
         Verdict::Gone(reason) => Err(Error::lost(&request.key(), reason, Duration::ZERO)),
-        _ => Err(request.unavailable(nodes.report(&round.votes, timeout), None)),
+        _ => Err(request.no_quorum(nodes, &round.votes, timeout)),
     }
 }
