@@ -236,10 +236,9 @@ impl<'a> Attempt<'a> {
             Refusal::Permanent(..) => None,
             _ if self.permanent => None,
             Refusal::Split { .. } => Some(self.delays.after_split()),
-            Refusal::Held(free, _) => Some(self.delays.until_free(free, self.is_notified())),
-            Refusal::Scouted(free, _) => {
+            Refusal::Held { free, scouted, .. } => {
                 let free = self.delays.until_free(free, self.is_notified());
-                Some(self.plan.until_all(free, self.now()))
+                Some(if scouted { self.plan.until_all(free, self.now()) } else { free })
             }
             // The first caller in line is enough to detect that the nodes are back. An opened connection then wakes all
             // of them.

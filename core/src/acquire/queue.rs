@@ -103,26 +103,16 @@ struct Waiter {
 /// A caller that waits for its turn.
 struct Waiting {
     keys: Arc<[String]>,
-    /// Which callers it holds back, according to its last round.
-    back: Back,
+    /// The keys that other clients held in its last round.
+    taken: Taken,
     /// `None` until the first poll, which checks for the turn without being woken.
     waker: Option<Waker>,
 }
 
-/// In which lines a caller holds others back during its turn.
-#[derive(Clone, Copy)]
-enum Back {
-    /// In the line of each of its keys.
-    All,
-    /// In the lines of the keys that other clients held.
-    These(Taken),
-}
-
-impl Back {
-    /// Whether this includes the key at this position of the caller's list.
-    fn at(self, place: usize) -> bool {
-        matches!(self, Self::All) || matches!(self, Self::These(taken) if taken.has(place))
-    }
+/// Whether a caller with its turn holds others back in the line of its key at this position: if other clients held the key,
+/// or if they held none. If the nodes did not refuse, one caller at a time tries again.
+fn holds_at(taken: Taken, at: usize) -> bool {
+    taken == Taken::default() || taken.has(at)
 }
 
 /// An entry in the line of each key. Dropping the ticket gives the next caller its turn.
@@ -144,7 +134,7 @@ impl Queue {
             for key in Key::each(keys) {
                 lines.by_key.entry(key).or_default().waiters.push(Waiter { id, holds: false });
             }
-            lines.start_or_wait(id, keys, Back::All);
+            lines.start_or_wait(id, keys, Taken::default());
         }
         Ticket { queue: Arc::clone(self), keys: Arc::clone(keys), id, granted: None }
     }
@@ -182,12 +172,12 @@ impl Lines {
 
     /// Gives the caller its turn, or makes it wait. A waiting caller holds back no other, because it may wait for as
     /// long as another caller's lock lasts.
-    fn start_or_wait(&mut self, id: u64, keys: &Arc<[String]>, back: Back) {
+    fn start_or_wait(&mut self, id: u64, keys: &Arc<[String]>, taken: Taken) {
         if self.may_start(id, keys) {
-            self.hold(id, keys, |at| back.at(at));
+            self.hold(id, keys, |at| holds_at(taken, at));
         } else {
             self.hold(id, keys, |_| false);
-            self.waiting.insert(id, Waiting { keys: Arc::clone(keys), back, waker: None });
+            self.waiting.insert(id, Waiting { keys: Arc::clone(keys), taken, waker: None });
         }
     }
 
@@ -204,10 +194,10 @@ impl Lines {
                 at += 1;
                 let id = waiter.id;
                 // It already has its turn, and was refused for other keys than this one.
-                let Some(Waiting { keys, back, .. }) = self.waiting.get(&id) else { continue };
-                let (keys, back) = (Arc::clone(keys), *back);
+                let Some(Waiting { keys, taken, .. }) = self.waiting.get(&id) else { continue };
+                let (keys, taken) = (Arc::clone(keys), *taken);
                 if self.may_start(id, &keys) {
-                    self.hold(id, &keys, |at| back.at(at));
+                    self.hold(id, &keys, |at| holds_at(taken, at));
                     woken.extend(self.waiting.remove(&id).and_then(|waiting| waiting.waker));
                     // It may now hold back the rest, so check the same position again.
                     at -= 1;
@@ -251,10 +241,8 @@ impl Ticket {
 
     /// Requests another turn at the old position. `taken` are the keys that other clients held.
     pub(crate) fn requeue(&self, taken: Taken) {
-        // If the nodes did not refuse, one caller at a time tries again.
-        let back = if taken == Taken::default() { Back::All } else { Back::These(taken) };
         let Some(mut lines) = self.queue.lines() else { return };
-        lines.start_or_wait(self.id, &self.keys, back);
+        lines.start_or_wait(self.id, &self.keys, taken);
         let woken = lines.admit(&self.keys);
         drop(lines);
         woken.into_iter().for_each(Waker::wake);

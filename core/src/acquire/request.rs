@@ -139,10 +139,9 @@ pub const NOT_REENTRANT: &str = "Locks are not reentrant";
 pub(crate) enum Refusal {
     /// Earlier callers of this process wait for the same keys.
     Queued,
-    /// Other clients hold some of the keys. The time is when they may be free, or `None` without a known end.
-    Held(Option<Duration>, Taken),
-    /// Like `Held`, but only one node has replied: the scout, which gets its request before the others.
-    Scouted(Option<Duration>, Taken),
+    /// Other clients hold some of the keys, which may be free after this time, or `None` without a known end. `scouted`
+    /// means that only one node has replied: the scout, which gets its request before the others.
+    Held { free: Option<Duration>, taken: Taken, scouted: bool },
     /// No client won a quorum, and these keys were not available. `replied` means that a quorum of nodes replied.
     Split { taken: Taken, replied: bool },
     /// A quorum granted, but the replies took this long. The lease had expired by then, because it counts from the
@@ -167,7 +166,7 @@ impl Refusal {
     pub(crate) fn of_votes(votes: &Collect<Vote>, keys: usize) -> Self {
         let taken = taken_in(votes, keys);
         match free_in(votes) {
-            Some(left) => Self::Held(left, taken),
+            Some(free) => Self::Held { free, taken, scouted: false },
             None => Self::Split { taken, replied: votes.tally.answered() },
         }
     }
@@ -176,8 +175,12 @@ impl Refusal {
     /// the nodes could not even refuse it.
     pub(crate) fn taken(&self, keys: usize) -> Taken {
         match self {
-            Self::Held(_, taken) | Self::Scouted(_, taken) | Self::Split { taken, .. } => {
-                if keys == 1 { [0].into_iter().collect() } else { *taken }
+            Self::Held { taken, .. } | Self::Split { taken, .. } => {
+                if keys == 1 {
+                    [0].into_iter().collect()
+                } else {
+                    *taken
+                }
             }
             Self::Queued | Self::Late(..) | Self::Unavailable(..) | Self::Permanent(..) => {
                 Taken::default()
@@ -196,9 +199,9 @@ impl Refusal {
     pub(super) fn has_quorum(&self) -> Option<bool> {
         match self {
             Self::Unavailable(..) | Self::Late(..) => Some(false),
-            Self::Held(..) | Self::Split { replied: true, .. } => Some(true),
+            Self::Held { scouted: false, .. } | Self::Split { replied: true, .. } => Some(true),
             Self::Split { replied: false, .. }
-            | Self::Scouted(..)
+            | Self::Held { scouted: true, .. }
             | Self::Queued
             | Self::Permanent(..) => None,
         }
@@ -226,14 +229,14 @@ impl Refusal {
             Self::Late(took, nodes) => Some(request.late(*took, nodes.clone(), lasted)),
             Self::Permanent(kind, text) => Some(request.permanent(*kind, text)),
             // The lock is held, and the nodes work. The caller creates the timeout error.
-            Self::Queued | Self::Held(..) | Self::Scouted(..) | Self::Split { .. } => None,
+            Self::Queued | Self::Held { .. } | Self::Split { .. } => None,
         }
     }
 
     /// Describes the holder for messages, and returns the remaining time of its lease.
     pub(crate) fn describe_holder(&self) -> (String, Option<Duration>) {
         let (left, taken) = match self {
-            Self::Held(left, taken) | Self::Scouted(left, taken) => (*left, taken),
+            Self::Held { free, taken, .. } => (*free, taken),
             Self::Split { .. } => return ("no client won a majority (split vote)".into(), None),
             _ => return ("other callers in this process were first".into(), None),
         };

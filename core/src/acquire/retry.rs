@@ -121,10 +121,10 @@ impl RoundPlan {
 
     /// Records a refusal. `rounds` is the time of some round trips.
     pub(super) fn note(&mut self, refusal: &Refusal, now: Instant, rounds: Duration) {
-        if let Refusal::Scouted(left, _) = refusal {
-            self.doubt_scout(*left, now, rounds);
+        if let Refusal::Held { free, scouted: true, .. } = refusal {
+            self.doubt_scout(*free, now, rounds);
         }
-        if matches!(refusal, Refusal::Held(..) | Refusal::Scouted(..) | Refusal::Split { .. }) {
+        if matches!(refusal, Refusal::Held { .. } | Refusal::Split { .. }) {
             self.losses += u32::from(self.expect == Expect::Contended);
             self.expect = Expect::Contended;
         }
@@ -199,7 +199,7 @@ impl OutageLimit {
                 ticket.quorum_missing((since, ended), &Arc::new(refusal.clone()));
             }
             // The scout's reply does not show whether the other nodes work.
-            None if matches!(refusal, Refusal::Scouted(..)) => {}
+            None if matches!(refusal, Refusal::Held { .. }) => {}
             None => self.doubtful_since = self.doubtful_since.or(Some(began)),
         }
     }

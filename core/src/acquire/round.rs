@@ -56,7 +56,7 @@ pub(crate) async fn round(
         // Boxed, because it is rarely needed and would enlarge the future of every acquire.
         match Box::pin(VoteRound::scout(nodes, request.claim(), params, now, scout_timeout)).await {
             Ok(round) => round,
-            Err((left, taken)) => return Err(Refusal::Scouted(left, taken)),
+            Err((free, taken)) => return Err(Refusal::Held { free, taken, scouted: true }),
         }
     } else {
         VoteRound::open(nodes, request.claim(), params, now)

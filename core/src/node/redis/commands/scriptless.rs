@@ -163,7 +163,10 @@ pub(crate) fn converted_delete(command: &Command, by: Option<Delete>) -> Option<
             words.next().filter(|_| name != by.map(|by| by.name().as_bytes()))?
         }
         // A script for several keys, or for keys that remain, has no other form.
-        Expects::Token(_) if by.is_some() && command.combinable.is_some() => words.nth(3)?,
+        Expects::Token(_) if by.is_some() => match words.collect::<Vec<_>>()[..] {
+            [_, _, b"1", key, _] => key,
+            _ => return None,
+        },
         _ => return None,
     };
     let keys = [String::from_utf8_lossy(key).into_owned()].into();

@@ -183,7 +183,8 @@ impl Encoder {
         if self.without.digests
             && let Some(bytes) = scripts::in_full(in_flight.command.words())
         {
-            in_flight.command.bytes = bytes;
+            // The next connection may combine commands again, but not in this form.
+            (in_flight.command.bytes, in_flight.command.combinable) = (bytes, None);
         }
         self.unsent_votes.sending(in_flight);
         self.push_handler.count_reads(&in_flight.command.bytes);

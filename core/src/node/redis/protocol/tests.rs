@@ -41,6 +41,10 @@ impl Connection {
 
     /// `unkilled` is the start of a connection whose predecessor may still exist.
     fn with(min_replicas: u32, unkilled: Option<Instant>) -> Self {
+        Self::without(Without::default(), min_replicas, unkilled)
+    }
+
+    fn without(without: Without, min_replicas: u32, unkilled: Option<Instant>) -> Self {
         let Ok(Address::Redis(route)) = Address::parse("redis://127.0.0.1") else { unreachable!() };
         let durability = Durability { min_replicas, fsync: false };
         let needs = Needs { key_prefix: "lock:".to_owned(), durability, scripts: None };
@@ -48,7 +52,7 @@ impl Connection {
         let (link, watch) = (Arc::new(Link::default()), Arc::new(Watch::new(Arc::default())));
         link.set_used(START);
         let pushes = Arc::new(PushHandler::new(watch, START));
-        let (unsent, dialect) = (UnsentVotes::default(), (None, Without::default()));
+        let (unsent, dialect) = (UnsentVotes::default(), (None, without));
         Self {
             encoder: Encoder::new(&target, unsent, dialect, Arc::clone(&link), Arc::clone(&pushes)),
             decoder: Decoder::new(
@@ -123,6 +127,18 @@ fn counts_every_command_and_keeps_deletes_without_a_reply() {
     assert_eq!(connection.shape(), [2, 2]);
     let deletes = connection.end().take();
     assert_eq!(deletes.len(), 2);
+}
+
+#[test]
+fn delete_that_was_sent_in_full_is_not_combined() {
+    let in_full = Without { digests: true, ..Without::default() };
+    let mut connection = Connection::without(in_full, 0, None);
+    connection.submit(release("a", "a"));
+    assert_eq!(names(&connection.written()), ["EVAL"]);
+    let pending = connection.end().take().into_iter().map(InFlight::without_caller);
+    let mut next = Connection::new();
+    pending.chain([release("b", "b")]).for_each(|delete| next.submit(delete));
+    assert_eq!(names(&next.written()), ["EVAL", "EVALSHA"]);
 }
 
 #[test]
