@@ -132,7 +132,7 @@ pub(super) type Connections = SmallVec<[Arc<Connection>; 2]>;
 /// The number of callers whose commands are written before the end of a turn, so that the server works on them meanwhile.
 /// With all of them at the end, loop and server would wait for each other, which costs a third to a half of the throughput on two
 /// cores. On one core, smaller writes cost more system calls.
-pub(super) const MAX_UNWRITTEN: usize = 32;
+const MAX_UNWRITTEN: usize = 32;
 
 /// The connections with unwritten commands, and the number of callers that submitted them.
 #[derive(Default)]
@@ -166,11 +166,6 @@ impl Submitted {
     /// Whether the commands must not wait for those of other callers: there is only one caller, or there are enough.
     pub(super) fn is_due(&self) -> bool {
         (self.recent.0 <= 1 && self.recent.1 <= 1) || self.unwritten >= MAX_UNWRITTEN
-    }
-
-    /// Returns the number of callers since the last read.
-    pub(super) fn recent(&self) -> usize {
-        self.recent.0
     }
 
     /// Begins a period, because the driver reads. A period without callers does not count.

@@ -64,7 +64,7 @@ fn wait_ends_at_its_limit() {
     assert!(begun.elapsed() >= Duration::from_millis(30));
 }
 
-/// It serves one runtime at a time. A missing I/O driver costs nothing but the message of tokio's panic.
+/// It serves one runtime at a time. A missing I/O driver costs nothing but the message of tokio's panic, once.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 #[test]
 fn driver_finds_the_runtime_by_itself() {
@@ -73,8 +73,13 @@ fn driver_finds_the_runtime_by_itself() {
     let (driver, connection) = (RuntimeDriver::for_first(), Arc::new(Connection::new()));
     let submit = async || driver.submit(&connection);
     assert!(!wait(pin!(submit()), LIMIT).eq(&Poll::Ready(true)), "outside of runtimes");
+    let careless = RuntimeDriver::for_first();
+    assert!(
+        !new().build().unwrap().block_on(async { careless.submit(&connection) }),
+        "without I/O"
+    );
+    assert!(!first.block_on(async { careless.submit(&connection) }), "the panic is not repeated");
     for _ in 0..2 {
-        assert!(!new().build().unwrap().block_on(submit()), "without I/O");
         assert!(first.block_on(submit()));
         assert!(!second.block_on(submit()), "another runtime is served");
     }
@@ -82,6 +87,20 @@ fn driver_finds_the_runtime_by_itself() {
     assert!(second.block_on(submit()));
     drop(second);
     assert!(!wait(pin!(submit()), LIMIT).eq(&Poll::Ready(true)), "the runtime has ended");
+}
+
+/// A foreign executor inside a task, for example, keeps the runtime from polling others.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+#[test]
+fn background_thread_works_for_a_blocked_runtime() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+    let (driver, connection) = (RuntimeDriver::for_first(), Arc::new(Connection::new()));
+    let _inside = runtime.enter();
+    assert!(driver.submit(&connection));
+    // The background thread checks as well, so the second check may find the pause.
+    driver.check();
+    driver.check();
+    assert!(!driver.submit(&connection));
 }
 
 /// A child shares the epoll of its parent's runtime, and must not add to it.

@@ -14,20 +14,24 @@ use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
 use tokio::runtime::{Handle, Id, RuntimeFlavor, is_rt_shutdown_err};
+use tokio::sync::Notify;
 
 use super::poller::{Poller, Watched};
-use super::reactor::{MAX_UNWRITTEN, Reactor, Submitted};
+use super::reactor::{Connections, Reactor, Submitted};
 use crate::clock::{Instant, machine};
 use crate::error::{Error, Result};
 use crate::node::Connection;
-use crate::runtime::background::on_background;
-use crate::runtime::{Exclusive, Visitor, fork_generation, has_stack_space, lock};
+use crate::runtime::background::{self, on_background};
+use crate::runtime::{Exclusive, Visitor, fork_generation, has_stack_space, lock, try_lock};
 
 const NO_IO: &str = "the runtime has no I/O driver. Build it with enable_io() or enable_all()";
 const SHUT_DOWN: &str = "the runtime has shut down. Pass one that runs as long as the client";
 
-/// A runtime whose task did not run for this long is blocked, or no thread drives it.
-const LONGEST_TURN: Duration = Duration::from_millis(100);
+/// A runtime is blocked, or no thread drives it, if a woken task does not run within this time.
+const LONGEST_TURN: Duration = Duration::from_millis(20);
+/// For how long the background thread does the work of such a runtime: at first, and at most. Each time is twice as long
+/// as the one before.
+const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(64));
 
 /// Drives the connections of a client's tasks in one tokio runtime, until it is dropped.
 ///
@@ -61,6 +65,16 @@ impl RuntimeDriver {
         Ok(Arc::new(Self(shared)))
     }
 
+    /// Checks whether the task runs, as the background thread does.
+    #[cfg(test)]
+    pub(super) fn check(&self) {
+        let started = match &*lock(&self.0.task) {
+            TaskState::Started(runtime, _) => Some(*runtime),
+            _ => None,
+        };
+        started.map(|runtime| self.0.check(runtime));
+    }
+
     /// Records that a command was submitted to a connection. Returns true if this thread's runtime writes it.
     pub(super) fn submit(&self, connection: &Arc<Connection>) -> bool {
         let Self(shared) = self;
@@ -76,24 +90,24 @@ impl RuntimeDriver {
             task = lock(&shared.task);
         }
         let Some(new) = task.pending_in(&here) else { return false };
+        if new.is_paused() {
+            return false;
+        }
         let this = Arc::downgrade(shared);
         let replaced = SUBMITTED.try_with(|submitted| submitted.replace(Weak::clone(&this)));
         let before = replaced.unwrap_or_default();
-        if !new.is_driven() {
-            // The background thread does the work until the task of the runtime runs again.
-            let unwritten = new.submitted.take();
-            drop(task);
-            unwritten.iter().for_each(|connection| connection.delegate());
-            shared.waker.wake();
-            return false;
-        }
         new.submitted.add(connection);
         if !before.ptr_eq(&this) {
             new.submitted.count();
         }
+        new.is_used = true;
+        let watch = (!std::mem::replace(&mut new.is_watched, true)).then(|| Arc::clone(&new.watch));
         drop(task);
         // The runtime may be blocked before the command is written, or have ended.
         connection.supervise();
+        if let Some(watch) = watch {
+            watch.notify_one();
+        }
         // A task that uses several clients at once only flushes the last one.
         if let Some(other) = before.upgrade().filter(|other| !Arc::ptr_eq(other, shared)) {
             other.waker.wake();
@@ -132,6 +146,8 @@ enum TaskState {
     Started(Id, Pending),
     /// It ended, or could not start. It is not started in this runtime again.
     Ended(Id),
+    /// A runtime had no I/O driver. Tokio's panic is not caused again.
+    GivenUp,
 }
 
 impl TaskState {
@@ -139,7 +155,7 @@ impl TaskState {
     fn may_start(&self, runtime: &Handle) -> bool {
         match self {
             Self::NotStarted => true,
-            Self::Started(..) => false,
+            Self::Started(..) | Self::GivenUp => false,
             Self::Ended(last) => *last != runtime.id(),
         }
     }
@@ -161,25 +177,64 @@ impl TaskState {
     }
 }
 
-/// The commands that are not written yet.
+/// The commands that are not written yet, and whether the task runs in time.
 #[derive(Default)]
 struct Pending {
     submitted: Submitted,
-    /// When the first command after the task's last turn was submitted.
-    unseen_since: Option<Instant>,
+    /// Starts the checks of the background thread.
+    watch: Arc<Notify>,
+    /// Whether the background thread checks the task.
+    is_watched: bool,
+    /// Whether a command was submitted after the last check.
+    is_used: bool,
+    /// Whether the task must run until the next check.
+    is_awaited: bool,
+    /// Until when the background thread does the work.
+    paused_until: Option<Instant>,
+    /// The length of the last pause.
+    pause: Option<Duration>,
 }
 
 impl Pending {
-    /// Whether the task runs regularly.
-    fn is_driven(&mut self) -> bool {
-        // Not each time, because the clock costs a hundredth of a pair.
-        let recent = self.submitted.recent();
-        if recent > 1 && !recent.is_multiple_of(MAX_UNWRITTEN) {
-            return true;
-        }
-        let now = machine::now();
-        now.since(*self.unseen_since.get_or_insert(now)) <= LONGEST_TURN
+    /// Whether the background thread does the work, because the task did not run in time.
+    fn is_paused(&mut self) -> bool {
+        self.paused_until = self.paused_until.filter(|until| machine::now() < *until);
+        self.paused_until.is_some()
     }
+
+    /// Leaves the work to the background thread for some time. Returns the connections with unwritten commands.
+    fn pause(&mut self) -> Connections {
+        let (first, longest) = PAUSE;
+        let pause = self.pause.map_or(first, |last| (last * 2).min(longest));
+        (self.pause, self.paused_until) = (Some(pause), Some(machine::now() + pause));
+        (self.is_watched, self.is_used, self.is_awaited) = (false, false, false);
+        self.submitted.take()
+    }
+}
+
+/// Checks a task from the background thread, while commands are submitted.
+async fn watch(shared: Arc<Shared>, runtime: Id, begins: Arc<Notify>) {
+    loop {
+        begins.notified().await;
+        loop {
+            background::sleep(LONGEST_TURN).await;
+            match shared.check(runtime) {
+                Checked::Again => {}
+                Checked::Unused => break,
+                Checked::Ended => return,
+            }
+        }
+    }
+}
+
+/// What follows a check of the task.
+#[derive(PartialEq, Eq, Debug)]
+enum Checked {
+    /// The next one.
+    Again,
+    /// None, before the next command.
+    Unused,
+    Ended,
 }
 
 impl Shared {
@@ -202,6 +257,33 @@ impl Shared {
         may_panic && !self.is_chosen && self.generation == 0
     }
 
+    /// Wakes the task, which must run until the next check. If it did not run since the last one, the background thread
+    /// writes its commands and reads its replies.
+    fn check(&self, runtime: Id) -> Checked {
+        // The background thread waits for no thread that may be suspended.
+        let Some(mut task) = try_lock(&self.task) else { return Checked::Again };
+        let pending = match &mut *task {
+            TaskState::Started(id, pending) if *id == runtime => pending,
+            _ => return Checked::Ended,
+        };
+        if pending.is_awaited {
+            let unwritten = pending.pause();
+            drop(task);
+            unwritten.iter().for_each(|connection| connection.delegate());
+            // A thread that uses the connections may be suspended. Their regular checks then find the replies.
+            let _ = self.with(Reactor::clear);
+            return Checked::Unused;
+        }
+        pending.is_watched = std::mem::take(&mut pending.is_used);
+        pending.is_awaited = pending.is_watched;
+        if !pending.is_watched {
+            return Checked::Unused;
+        }
+        drop(task);
+        self.waker.wake();
+        Checked::Again
+    }
+
     /// Starts the task in a runtime. Without a task, everything runs on the background thread. That is so if no descriptor
     /// is left, and on systems without epoll.
     fn start(self: &Arc<Self>, runtime: &Handle) -> Result<()> {
@@ -209,12 +291,15 @@ impl Shared {
         if !task.may_start(runtime) {
             return Ok(());
         }
-        *task = TaskState::Started(runtime.id(), Pending::default());
+        let pending = Pending::default();
+        let begins = Arc::clone(&pending.watch);
+        *task = TaskState::Started(runtime.id(), pending);
         drop(task);
         let created = || {
             let poller = Arc::new(Poller::new()?);
             let _inside = runtime.enter();
             let task = DriverTask::new(Arc::clone(self), Arc::clone(&poller), runtime)?;
+            background::spawn(watch(Arc::clone(self), runtime.id(), begins)).detach();
             // The previous task may not have left it yet.
             let replaced = self.with(|reactor| *reactor = Reactor::watched_by(poller));
             replaced.map(|()| task).ok_or_else(|| io::ErrorKind::WouldBlock.into())
@@ -231,6 +316,7 @@ impl Shared {
             }
             Err(_) => {
                 self.end();
+                *lock(&self.task) = TaskState::GivenUp;
                 return Err(Error::invalid(NO_IO));
             }
         }
@@ -278,6 +364,7 @@ impl Shared {
         drop(task);
         if let TaskState::Started(_, mut pending) = ended {
             pending.submitted.delegate();
+            pending.watch.notify_one();
         }
     }
 }
@@ -353,7 +440,7 @@ impl DriverTask {
     /// Writes the commands after all tasks that were woken earlier have run. Completes when the client is gone.
     fn write(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let is_empty = lock(&self.shared.task).pending().map(|pending| {
-            pending.unseen_since = None;
+            pending.is_awaited = false;
             pending.submitted.is_empty()
         });
         match is_empty {
