@@ -3,14 +3,16 @@
 //! Without the delay, the key of a lease that is dropped at the end of the program would stay until its TTL ends. This
 //! module only counts the deletes. The background thread sends and retries them until the process ends.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Mutex, Weak};
 use std::time::{Duration, Instant};
 
-use crate::runtime::{Made, PerProcess, lock};
+use crate::runtime::{PerProcess, fork_generation, lock};
 
 /// The number of deletes of this process that were passed to a connection and have no reply yet.
-static UNDER_WAY: PerProcess<AtomicUsize> = PerProcess::new();
+static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
+/// The process that the number belongs to. A forked child does not wait for deletes of its parent.
+static GENERATION: AtomicU32 = AtomicU32::new(0);
 
 /// A connection whose commands may be held back until the event loop that requested them ends its turn.
 pub(crate) trait Flush: Send + Sync {
@@ -39,31 +41,40 @@ fn flush_all() {
 }
 
 /// A delete that was passed to a connection and has no reply yet.
-pub(crate) struct UnderWay(Arc<Made<AtomicUsize>>);
+///
+/// It stores the process that began it, so that a forked child does not count the deletes of its parent.
+pub(crate) struct UnderWay(u32);
 
 impl UnderWay {
     /// Counts a delete that is passed to a connection.
     pub(crate) fn begin() -> Self {
         static HOOKED: AtomicBool = AtomicBool::new(false);
         at_exit(&HOOKED, wait_for_deletes);
-        let number = UNDER_WAY.get_or_make(AtomicUsize::default);
-        number.fetch_add(1, Ordering::Relaxed);
-        Self(number)
+        let generation = fork_generation();
+        // The first delete after a fork: the number so far was the parent's.
+        if GENERATION.swap(generation, Ordering::Relaxed) != generation {
+            UNDER_WAY.store(0, Ordering::Relaxed);
+        }
+        UNDER_WAY.fetch_add(1, Ordering::Relaxed);
+        Self(generation)
     }
 }
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        // In a forked child, this is the child's copy of its parent's number.
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        if self.0 == fork_generation() {
+            UNDER_WAY.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 
 /// The exit hook of deletes.
 extern "C" fn wait_for_deletes() {
-    let Some(number) = UNDER_WAY.get() else { return };
-    let is_waiting = || number.load(Ordering::Relaxed) > 0;
-    if is_waiting() {
+    let is_waiting = || {
+        UNDER_WAY.load(Ordering::Relaxed) > 0
+            && GENERATION.load(Ordering::Relaxed) == fork_generation()
+    };
+    if UNDER_WAY.load(Ordering::Relaxed) > 0 {
         flush_all();
     }
     delay_exit_while(is_waiting);
