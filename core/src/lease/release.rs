@@ -174,34 +174,46 @@ impl State {
 
     /// Reports the end to the metrics, the log and the spans. Waiting futures are notified of a loss first.
     pub(super) fn report(&self, end: Status) {
-        macro_rules! say {
-            ($level:ident, $text:literal, $reason:expr) => {
-                log::event!(
-                    $level, Lease, in self.log_context(),
-                    {
-                        key: self.key(), reason: $reason, token: self.token_prefix(),
-                        held_ms: self.age(), attached: self.attached(),
-                    },
-                    $text
-                )
-            };
-        }
         let word = match end {
             Status::Lost(reason, _) => {
                 self.ended.notify_waiters();
+                macro_rules! say {
+                    ($level:ident) => {
+                        log::event!(
+                            $level, Lease, in self.log_context(),
+                            {
+                                key: self.key(), reason: reason.as_str(), token: self.token_prefix(),
+                                held_ms: self.age(), attached: self.attached(),
+                            },
+                            "lease lost"
+                        )
+                    };
+                }
                 match reason {
                     // The program requested it with `shutdown` or `release_all`.
-                    LossReason::Revoked => say!(Info, "lease lost", reason.as_str()),
-                    _ => say!(Warn, "lease lost", reason.as_str()),
+                    LossReason::Revoked => say!(Info),
+                    _ => say!(Warn),
                 }
                 "lost"
             }
             Status::Released => {
-                say!(Debug, "released", None::<&str>);
+                log::event!(
+                    Debug, Lease, in self.log_context(),
+                    {
+                        key: self.key(), token: self.token_prefix(), held_ms: self.age(), attached: self.attached(),
+                    },
+                    "released"
+                );
                 "released"
             }
             Status::Detached => {
-                say!(Debug, "detached", None::<&str>);
+                log::event!(
+                    Debug, Lease, in self.log_context(),
+                    {
+                        key: self.key(), token: self.token_prefix(), held_ms: self.age(), attached: self.attached(),
+                    },
+                    "detached"
+                );
                 "detached"
             }
             Status::Held => return,
