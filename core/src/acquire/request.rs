@@ -154,7 +154,7 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    /// Returns why so many nodes failed that no quorum is possible. `timeout` is how long their replies were awaited.
+    /// Returns why too many nodes failed for a quorum. `timeout` is how long their replies were awaited.
     pub(super) fn of_faults<T>(nodes: &Nodes, votes: &Collect<T>, timeout: Duration) -> Self {
         match nodes.permanent(votes) {
             Some((kind, text)) => Self::Permanent(kind, text),

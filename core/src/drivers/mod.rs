@@ -15,6 +15,7 @@ mod current_thread;
 mod event_loop;
 mod poller;
 mod reactor;
+mod task_state;
 #[cfg(all(test, unix))]
 mod tests;
 mod tokio_runtime;

@@ -10,15 +10,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
 use tokio::runtime::{Handle, Id, RuntimeFlavor, is_rt_shutdown_err};
 use tokio::sync::Notify;
 
 use super::poller::{Poller, Watched};
-use super::reactor::{Connections, Reactor, Submitted};
-use crate::clock::{Instant, machine};
+use super::reactor::Reactor;
+use super::task_state::{Checked, LONGEST_TURN, Pending, TaskState};
 use crate::error::{Error, Result};
 use crate::node::Connection;
 use crate::runtime::background::{self, on_background};
@@ -26,12 +25,6 @@ use crate::runtime::{Exclusive, Visitor, fork_generation, has_stack_space, lock,
 
 const NO_IO: &str = "the runtime has no I/O driver. Build it with enable_io() or enable_all()";
 const SHUT_DOWN: &str = "the runtime has shut down. Pass one that runs as long as the client";
-
-/// A runtime is blocked, or no thread drives it, if a woken task does not run within this time.
-const LONGEST_TURN: Duration = Duration::from_millis(20);
-/// For how long the background thread does the work of such a runtime: at first, and at most. Each time is twice as long
-/// as the one before.
-const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(64));
 
 /// Drives the connections of a client's tasks in one tokio runtime, until it is dropped.
 ///
@@ -96,12 +89,10 @@ impl RuntimeDriver {
         let this = Arc::downgrade(shared);
         let replaced = SUBMITTED.try_with(|submitted| submitted.replace(Weak::clone(&this)));
         let before = replaced.unwrap_or_default();
-        new.submitted.add(connection);
+        let watch = new.add(connection);
         if !before.ptr_eq(&this) {
             new.submitted.count();
         }
-        new.is_used = true;
-        let watch = (!std::mem::replace(&mut new.is_watched, true)).then(|| Arc::clone(&new.watch));
         drop(task);
         // The runtime may be blocked before the command is written, or have ended.
         connection.supervise();
@@ -140,78 +131,6 @@ struct Shared {
     waker: AtomicWaker,
 }
 
-/// Whether the task runs, and in which runtime.
-enum TaskState {
-    NotStarted,
-    Started(Id, Pending),
-    /// It ended, or could not start. It is not started in this runtime again.
-    Ended(Id),
-    /// A runtime had no I/O driver. Tokio's panic is not caused again.
-    GivenUp,
-}
-
-impl TaskState {
-    /// Whether a task may be started in this runtime.
-    fn may_start(&self, runtime: &Handle) -> bool {
-        match self {
-            Self::NotStarted => true,
-            Self::Started(..) | Self::GivenUp => false,
-            Self::Ended(last) => *last != runtime.id(),
-        }
-    }
-
-    /// The unwritten commands of this runtime, if the task runs there.
-    fn pending_in(&mut self, runtime: &Handle) -> Option<&mut Pending> {
-        match self {
-            Self::Started(id, pending) if *id == runtime.id() => Some(pending),
-            _ => None,
-        }
-    }
-
-    /// The unwritten commands, while the task runs.
-    fn pending(&mut self) -> Option<&mut Pending> {
-        match self {
-            Self::Started(_, pending) => Some(pending),
-            _ => None,
-        }
-    }
-}
-
-/// The commands that are not written yet, and whether the task runs in time.
-#[derive(Default)]
-struct Pending {
-    submitted: Submitted,
-    /// Starts the checks of the background thread.
-    watch: Arc<Notify>,
-    /// Whether the background thread checks the task.
-    is_watched: bool,
-    /// Whether a command was submitted after the last check.
-    is_used: bool,
-    /// Whether the task must run until the next check.
-    is_awaited: bool,
-    /// Until when the background thread does the work.
-    paused_until: Option<Instant>,
-    /// The length of the last pause.
-    pause: Option<Duration>,
-}
-
-impl Pending {
-    /// Whether the background thread does the work, because the task did not run in time.
-    fn is_paused(&mut self) -> bool {
-        self.paused_until = self.paused_until.filter(|until| machine::now() < *until);
-        self.paused_until.is_some()
-    }
-
-    /// Leaves the work to the background thread for some time. Returns the connections with unwritten commands.
-    fn pause(&mut self) -> Connections {
-        let (first, longest) = PAUSE;
-        let pause = self.pause.map_or(first, |last| (last * 2).min(longest));
-        (self.pause, self.paused_until) = (Some(pause), Some(machine::now() + pause));
-        (self.is_watched, self.is_used, self.is_awaited) = (false, false, false);
-        self.submitted.take()
-    }
-}
-
 /// Checks a task from the background thread, while commands are submitted.
 async fn watch(shared: Arc<Shared>, runtime: Id, begins: Arc<Notify>) {
     loop {
@@ -220,21 +139,11 @@ async fn watch(shared: Arc<Shared>, runtime: Id, begins: Arc<Notify>) {
             background::sleep(LONGEST_TURN).await;
             match shared.check(runtime) {
                 Checked::Again => {}
-                Checked::Unused => break,
+                Checked::Unused | Checked::Blocked(_) => break,
                 Checked::Ended => return,
             }
         }
     }
-}
-
-/// What follows a check of the task.
-#[derive(PartialEq, Eq, Debug)]
-enum Checked {
-    /// The next one.
-    Again,
-    /// None, before the next command.
-    Unused,
-    Ended,
 }
 
 impl Shared {
@@ -262,26 +171,18 @@ impl Shared {
     fn check(&self, runtime: Id) -> Checked {
         // The background thread waits for no thread that may be suspended.
         let Some(mut task) = try_lock(&self.task) else { return Checked::Again };
-        let pending = match &mut *task {
-            TaskState::Started(id, pending) if *id == runtime => pending,
-            _ => return Checked::Ended,
-        };
-        if pending.is_awaited {
-            let unwritten = pending.pause();
-            drop(task);
-            unwritten.iter().for_each(|connection| connection.delegate());
-            // A thread that uses the connections may be suspended. Their regular checks then find the replies.
-            let _ = self.with(Reactor::clear);
-            return Checked::Unused;
-        }
-        pending.is_watched = std::mem::take(&mut pending.is_used);
-        pending.is_awaited = pending.is_watched;
-        if !pending.is_watched {
-            return Checked::Unused;
-        }
+        let checked = task.check(runtime);
         drop(task);
-        self.waker.wake();
-        Checked::Again
+        match &checked {
+            Checked::Again => self.waker.wake(),
+            Checked::Blocked(unwritten) => {
+                unwritten.iter().for_each(|connection| connection.delegate());
+                // A thread that uses the connections may be suspended. Their regular checks then find the replies.
+                let _ = self.with(Reactor::clear);
+            }
+            Checked::Unused | Checked::Ended => {}
+        }
+        checked
     }
 
     /// Starts the task in a runtime. Without a task, everything runs on the background thread. That is so if no descriptor
@@ -440,7 +341,7 @@ impl DriverTask {
     /// Writes the commands after all tasks that were woken earlier have run. Completes when the client is gone.
     fn write(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let is_empty = lock(&self.shared.task).pending().map(|pending| {
-            pending.is_awaited = false;
+            pending.runs();
             pending.submitted.is_empty()
         });
         match is_empty {

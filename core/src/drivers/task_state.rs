@@ -1,0 +1,125 @@
+//! The state of the task in a tokio runtime: whether it runs in time, and the commands that it will write.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::{Handle, Id};
+use tokio::sync::Notify;
+
+use super::reactor::{Connections, Submitted};
+use crate::clock::{Instant, machine};
+use crate::node::Connection;
+
+/// A runtime is blocked, or no thread drives it, if a woken task does not run within this time.
+pub(super) const LONGEST_TURN: Duration = Duration::from_millis(20);
+/// For how long the background thread does the work of such a runtime: at first, and at most. Each time is twice as long
+/// as the one before.
+const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(64));
+
+/// Whether the task runs, and in which runtime.
+pub(super) enum TaskState {
+    NotStarted,
+    Started(Id, Pending),
+    /// It ended, or could not start. It is not started in this runtime again.
+    Ended(Id),
+    /// A runtime had no I/O driver. Tokio's panic is not caused again.
+    GivenUp,
+}
+
+impl TaskState {
+    /// Whether a task may be started in this runtime.
+    pub(super) fn may_start(&self, runtime: &Handle) -> bool {
+        match self {
+            Self::NotStarted => true,
+            Self::Started(..) | Self::GivenUp => false,
+            Self::Ended(last) => *last != runtime.id(),
+        }
+    }
+
+    /// The unwritten commands of this runtime, if the task runs there.
+    pub(super) fn pending_in(&mut self, runtime: &Handle) -> Option<&mut Pending> {
+        match self {
+            Self::Started(id, pending) if *id == runtime.id() => Some(pending),
+            _ => None,
+        }
+    }
+
+    /// Checks the task that was started in this runtime.
+    pub(super) fn check(&mut self, runtime: Id) -> Checked {
+        match self {
+            Self::Started(id, pending) if *id == runtime => pending.check(),
+            _ => Checked::Ended,
+        }
+    }
+
+    /// The unwritten commands, while the task runs.
+    pub(super) fn pending(&mut self) -> Option<&mut Pending> {
+        match self {
+            Self::Started(_, pending) => Some(pending),
+            _ => None,
+        }
+    }
+}
+
+/// The commands that are not written yet, and whether the task runs in time.
+#[derive(Default)]
+pub(super) struct Pending {
+    pub(super) submitted: Submitted,
+    /// Starts the checks of the background thread.
+    pub(super) watch: Arc<Notify>,
+    /// Whether the background thread checks the task.
+    is_watched: bool,
+    /// Whether a command was submitted after the last check.
+    is_used: bool,
+    /// Whether the task must run until the next check.
+    is_awaited: bool,
+    /// Until when the background thread does the work.
+    paused_until: Option<Instant>,
+    /// The length of the last pause.
+    pause: Option<Duration>,
+}
+
+impl Pending {
+    /// Whether the background thread does the work, because the task did not run in time.
+    pub(super) fn is_paused(&mut self) -> bool {
+        self.paused_until = self.paused_until.filter(|until| machine::now() < *until);
+        self.paused_until.is_some()
+    }
+
+    /// Adds a connection with a command. Returns what starts the checks, if they are to begin.
+    pub(super) fn add(&mut self, connection: &Arc<Connection>) -> Option<Arc<Notify>> {
+        self.submitted.add(connection);
+        self.is_used = true;
+        (!std::mem::replace(&mut self.is_watched, true)).then(|| Arc::clone(&self.watch))
+    }
+
+    /// Called when the task runs.
+    pub(super) fn runs(&mut self) {
+        self.is_awaited = false;
+    }
+
+    fn check(&mut self) -> Checked {
+        if std::mem::take(&mut self.is_awaited) {
+            let (first, longest) = PAUSE;
+            let pause = self.pause.map_or(first, |last| (last * 2).min(longest));
+            (self.pause, self.paused_until) = (Some(pause), Some(machine::now() + pause));
+            (self.is_watched, self.is_used) = (false, false);
+            return Checked::Blocked(self.submitted.take());
+        }
+        self.is_watched = std::mem::take(&mut self.is_used);
+        self.is_awaited = self.is_watched;
+        if self.is_watched { Checked::Again } else { Checked::Unused }
+    }
+}
+
+/// What follows a check of the task.
+pub(super) enum Checked {
+    /// The next one, until which the task must run.
+    Again,
+    /// None before the next command.
+    Unused,
+    /// A pause, because the task did not run. Includes the connections with unwritten commands.
+    Blocked(Connections),
+    /// None, because the task has ended.
+    Ended,
+}
