@@ -68,6 +68,7 @@ const CORE: &[&str] = &[
     "drivers",
     "drivers::event_loop",
     "drivers::tokio_runtime",
+    "drivers::task_state",
     "drivers::blocking_thread",
     "drivers::current_thread",
     "drivers::reactor",
