@@ -1,4 +1,5 @@
-//! Memory costs of an acquire and a release: allocations, and the size of the future.
+//! Memory costs of an acquire and a release: allocations, and the size of the future. Also a thread that is suspended in
+//! an allocation.
 //!
 //! This is a separate test program because it counts every thread. `ALLOCATIONS=1` lists the call sites, most frequent
 //! first.
@@ -15,9 +16,10 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
-use redlock::Lock;
-use support::{Server, client};
+use redlock::{Lock, Redlock};
+use support::{Server, client, eventually_blocking};
 
 /// Number of acquires and releases in each part, one after the other.
 const TURNS: usize = 100;
@@ -25,11 +27,16 @@ const PARTS: usize = 5;
 
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 static TRACING: AtomicBool = AtomicBool::new(false);
+/// The minimum size of a block of 32 queued commands.
+const LARGE: usize = 4096;
+/// 1 while a thread is suspended in an allocation.
+static SUSPENSION: AtomicUsize = AtomicUsize::new(0);
 static CALL_SITES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 thread_local! {
     /// A backtrace allocates too.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
+    static SUSPENDED: Cell<Option<Suspended>> = const { Cell::new(None) };
 }
 
 struct Counting;
@@ -41,6 +48,7 @@ static ALLOCATOR: Counting = Counting;
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count_allocation();
+        suspend(layout.size());
         // SAFETY: the caller upholds the same contract.
         unsafe { System.alloc(layout) }
     }
@@ -66,6 +74,30 @@ fn count_allocation() {
         CALL_SITES.lock().unwrap().push(place.join("\n"));
         INSIDE.set(false);
     }
+}
+
+/// Suspends this thread if this is the place, as the system may do at any time. The thread holds what the code around it
+/// has locked.
+fn suspend(size: usize) {
+    let Ok(Some(mut place)) = SUSPENDED.try_with(Cell::get) else { return };
+    if size < place.of {
+        return;
+    }
+    place.nth -= 1;
+    SUSPENDED.set((place.nth > 0).then_some(place));
+    if place.nth == 0 {
+        SUSPENSION.store(1, Ordering::SeqCst);
+        while SUSPENSION.load(Ordering::SeqCst) == 1 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// Where a thread is suspended: in its n-th next allocation of at least this many bytes.
+#[derive(Clone, Copy, Debug)]
+struct Suspended {
+    nth: usize,
+    of: usize,
 }
 
 async fn turns<L: Borrow<Lock>>(lock: &impl Fn() -> L, count: usize) {
@@ -127,4 +159,76 @@ fn acquire_future_is_small() {
     let size = size_of_val(&lock.acquire());
     assert!(size <= 1152, "{size} bytes");
     assert!(size_of_val(&lock.try_acquire()) <= 1152);
+}
+
+/// A caller behind commands that a suspended thread has begun to submit gets an error at its deadline. All others continue.
+#[test]
+fn suspended_thread_blocks_no_other() {
+    let _alone = SERIAL.lock().unwrap_or_else(PoisonError::into_inner);
+    let server = Server::start();
+    let connected = || {
+        let redlock = client([&server]);
+        blocking_pair(&redlock, "connected", 20).unwrap();
+        redlock
+    };
+    let (other, mut delayed) = (connected(), Vec::new());
+    for in_runtime in [false, true] {
+        // Before the queue reuses its blocks.
+        let block = Suspended { nth: 1, of: LARGE };
+        let shared = connected();
+        assert!(check(block, in_runtime, &shared, &other, &mut delayed));
+        assert!(!delayed.is_empty(), "the caller is behind the commands of that thread");
+        let each = (1..).map(|nth| Suspended { nth, of: 0 });
+        let found = each.take_while(|at| check(*at, in_runtime, &shared, &other, &mut delayed));
+        assert!(found.count() > 10);
+    }
+    // Another block may be among the places.
+    assert!(delayed.len() <= 6, "{delayed:#?}");
+}
+
+/// Suspends a thread there, while others acquire. Returns false if the thread made fewer allocations.
+fn check(
+    place: Suspended,
+    in_runtime: bool,
+    shared: &Redlock,
+    other: &Redlock,
+    delayed: &mut Vec<String>,
+) -> bool {
+    SUSPENSION.store(0, Ordering::SeqCst);
+    let redlock = shared.clone();
+    let suspended = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        SUSPENDED.set(Some(place));
+        // Enough for a block of the queue.
+        for turn in 0..if place.of == 0 { 2 } else { 40 } {
+            let name = format!("suspended {turn}");
+            // It may miss its own deadline.
+            let _ = if in_runtime {
+                runtime.block_on(async { redlock.lock(name).acquire().await?.release().await })
+            } else {
+                blocking_pair(&redlock, &name, 1)
+            };
+        }
+        SUSPENDED.set(None);
+    });
+    let is_suspended = || SUSPENSION.load(Ordering::SeqCst) == 1;
+    eventually_blocking("a thread is suspended", || is_suspended() || suspended.is_finished());
+    let found = is_suspended();
+    if found {
+        let redlock = shared.clone();
+        let behind = std::thread::spawn(move || blocking_pair(&redlock, "behind", 1));
+        eventually_blocking("the caller keeps its deadline", || behind.is_finished());
+        if let Err(error) = behind.join().unwrap() {
+            delayed.push(format!("{place:?}: {error}"));
+        }
+        blocking_pair(other, "other", 20).unwrap();
+        SUSPENSION.store(2, Ordering::SeqCst);
+    }
+    suspended.join().unwrap();
+    found
+}
+
+fn blocking_pair(redlock: &Redlock, name: &str, wait_s: u64) -> redlock::Result<()> {
+    let lock = redlock.lock(name).wait(Duration::from_secs(wait_s));
+    lock.acquire_blocking()?.release_blocking()
 }

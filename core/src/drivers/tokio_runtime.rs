@@ -21,7 +21,9 @@ use super::task_state::{Checked, LONGEST_TURN, Pending, TaskState};
 use crate::error::{Error, Result};
 use crate::node::Connection;
 use crate::runtime::background::{self, on_background};
-use crate::runtime::{Exclusive, Visitor, fork_generation, has_stack_space, lock, try_lock};
+use crate::runtime::{
+    Exclusive, Visitor, Visitors, fork_generation, has_stack_space, lock, try_lock,
+};
 
 const NO_IO: &str = "the runtime has no I/O driver. Build it with enable_io() or enable_all()";
 const SHUT_DOWN: &str = "the runtime has shut down. Pass one that runs as long as the client";
@@ -125,7 +127,7 @@ struct Shared {
     /// Whether the user chose the runtime.
     is_chosen: bool,
     task: Mutex<TaskState>,
-    /// A thread that finds it in use has the task woken afterwards.
+    /// The mark [`Visitor::Task`] has the task woken afterwards, [`Visitor::Thread`] has the connections removed.
     reactor: Exclusive<Reactor>,
     /// Wakes the task.
     waker: AtomicWaker,
@@ -177,8 +179,7 @@ impl Shared {
             Checked::Again => self.waker.wake(),
             Checked::Blocked(unwritten) => {
                 unwritten.iter().for_each(|connection| connection.delegate());
-                // A thread that uses the connections may be suspended. Their regular checks then find the replies.
-                let _ = self.with(Reactor::clear);
+                self.clear();
             }
             Checked::Unused | Checked::Ended => {}
         }
@@ -227,13 +228,27 @@ impl Shared {
     /// Uses the connections. Returns `None` if another thread does, which then wakes the task.
     fn with<T>(&self, act: impl FnOnce(&mut Reactor) -> T) -> Option<T> {
         let (result, visitors) = self.reactor.try_with(Visitor::Task, act)?;
+        self.leave(visitors);
+        Some(result)
+    }
+
+    /// Removes the connections. If another thread uses them, that thread removes them afterwards. It may be suspended until
+    /// then: the regular checks of the connections find their replies.
+    fn clear(&self) {
+        if let Some(((), visitors)) = self.reactor.try_with(Visitor::Thread, Reactor::clear) {
+            self.leave(visitors);
+        }
+    }
+
+    /// Does what others came for while this thread used the connections. It waits for no thread, because the background
+    /// thread calls it too.
+    fn leave(&self, visitors: Visitors) {
         if visitors.include(Visitor::Task) {
             self.waker.wake();
-            if lock(&self.task).pending().is_none() {
-                self.with(Reactor::clear);
-            }
         }
-        Some(result)
+        if visitors.include(Visitor::Thread) {
+            self.clear();
+        }
     }
 
     /// Writes the commands if they must not wait for others. Otherwise, the task writes them.
@@ -367,10 +382,28 @@ impl Drop for DriverTask {
     fn drop(&mut self) {
         if self.shared.generation == fork_generation() {
             self.shared.end();
-            self.shared.with(Reactor::clear);
+            self.shared.clear();
         } else {
             // The runtime of the parent still watches it.
             std::mem::forget(self.watched.take());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The background thread removes them. The thread that uses them, and one that submits, may be suspended.
+    #[test]
+    fn connections_are_removed_without_waiting_for_another_thread() {
+        let (shared, connection) = (Shared::new(false), Arc::new(Connection::new()));
+        let _submitting = lock(&shared.task);
+        shared.with(|reactor| {
+            reactor.write([Arc::clone(&connection)].into_iter().collect());
+            shared.clear();
+            assert_eq!(Arc::strong_count(&connection), 2, "the thread inside still uses it");
+        });
+        assert_eq!(Arc::strong_count(&connection), 1);
     }
 }

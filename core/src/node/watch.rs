@@ -20,6 +20,8 @@ use crate::runtime::lock;
 pub(crate) struct Watch {
     /// Held during notifications. Executors never run a task directly from its waker, so this cannot deadlock.
     signals: Mutex<Signals>,
+    /// The number of waiters so far.
+    waiters: AtomicU64,
     /// Ends the monitor when the last node and lease of the client are dropped.
     leases: ChangeSender,
 }
@@ -28,8 +30,6 @@ pub(crate) struct Watch {
 #[derive(Default)]
 struct Signals {
     by_key: Keyed<SmallVec<[Arc<Signal>; 1]>>,
-    /// The number of waiters so far.
-    next: u64,
 }
 
 impl Signals {
@@ -50,7 +50,7 @@ impl Signals {
 /// The signal of one waiter.
 #[derive(Default)]
 struct Signal {
-    /// Unique among the waiters of the client.
+    /// Unique among the waiters of the client, and ascending.
     number: u64,
     /// Counts the changes, because a notification only reaches a task that waits at that moment.
     changes: AtomicU64,
@@ -69,7 +69,7 @@ impl Signal {
 impl Watch {
     /// Creates a watch without waiters. The monitor listens to `leases`.
     pub(crate) fn new(leases: Arc<Changes>) -> Self {
-        Self { signals: Mutex::default(), leases: ChangeSender(leases) }
+        Self { signals: Mutex::default(), waiters: AtomicU64::new(0), leases: ChangeSender(leases) }
     }
 
     /// Handles a change that a node reported. Wakes the waiters and has the affected leases checked.
@@ -127,10 +127,11 @@ impl Watch {
 
     /// Subscribes to these keys. Every later change is counted.
     pub(crate) fn subscribe(self: &Arc<Self>, keys: &Arc<[String]>) -> Subscription {
+        let number = self.waiters.fetch_add(1, Ordering::Relaxed);
+        // One signal for all keys, so that any change wakes the waiter once. Allocated before the mutex is locked, because a
+        // thread that is suspended in an allocation must not block others.
+        let signal = Arc::new(Signal { number, ..Signal::default() });
         let mut signals = self.signals();
-        signals.next += 1;
-        // One signal for all keys, so that any change wakes the waiter once.
-        let signal = Arc::new(Signal { number: signals.next, ..Signal::default() });
         for key in Key::each(keys) {
             signals.by_key.entry(key).or_default().push(Arc::clone(&signal));
         }

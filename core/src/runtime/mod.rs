@@ -17,7 +17,7 @@ pub(crate) mod timers;
 mod wake_handle;
 mod wakeup;
 
-pub(crate) use exclusive::{Exclusive, Visitor};
+pub(crate) use exclusive::{Exclusive, Visitor, Visitors};
 pub(crate) use per_process::Made;
 pub use per_process::{PerProcess, fork_generation};
 pub(crate) use wake_handle::WakeHandle;

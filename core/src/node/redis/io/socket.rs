@@ -5,10 +5,10 @@
 
 use std::future::poll_fn;
 use std::io::{self, Read, Write};
-use std::sync::Arc;
 #[cfg(unix)]
 use std::sync::Weak;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -22,6 +22,7 @@ use tokio::io::Interest;
 
 use super::transport::Transport;
 use crate::drivers::Poller;
+use crate::runtime::lock;
 #[cfg(feature = "tls")]
 use tokio_rustls::rustls::ClientConnection;
 
@@ -323,24 +324,25 @@ impl Socket {
     }
 }
 
-/// What a thread received while another one used the session.
-pub(crate) type Received = mpsc::Receiver<io::Result<Vec<u8>>>;
-
 /// Lets one thread block in the socket of a session, without the session.
 pub(crate) struct Receiver {
     /// Stays open while the thread is in it.
     wire: Arc<Transport>,
-    left: mpsc::Sender<io::Result<Vec<u8>>>,
+    /// What the thread received while another one used the session.
+    left: Mutex<Option<io::Result<Vec<u8>>>>,
+    /// Whether it left something. Neither thread waits for the other one at the mutex.
+    is_left: AtomicBool,
 }
 
 impl Receiver {
     /// Creates the receiver of a socket, unless threads must not block in it.
-    pub(crate) fn new(socket: &Socket) -> (Option<Arc<Self>>, Received) {
-        let (left, received) = mpsc::channel();
+    pub(crate) fn new(socket: &Socket) -> Option<Arc<Self>> {
         // Not with TLS, whose bytes are not the plain data.
         let may_block = !socket.is_tls() && socket.wire.may_wait(MAX_RECEIVE).is_ok();
-        let this = may_block.then(|| Arc::new(Self { wire: Arc::clone(&socket.wire), left }));
-        (this, received)
+        let wire = || Arc::clone(&socket.wire);
+        may_block.then(|| {
+            Arc::new(Self { wire: wire(), left: Mutex::default(), is_left: AtomicBool::new(false) })
+        })
     }
 
     /// Blocks until bytes arrive, up to the socket's read timeout.
@@ -350,7 +352,12 @@ impl Receiver {
 
     /// Leaves what was received to the thread that uses the session.
     pub(crate) fn leave(&self, received: io::Result<&[u8]>) {
-        // Fails only if the session has ended.
-        let _ = self.left.send(received.map(<[u8]>::to_vec));
+        *lock(&self.left) = Some(received.map(<[u8]>::to_vec));
+        self.is_left.store(true, Ordering::Release);
+    }
+
+    /// Takes what was left. A thread that leaves something at this moment uses the session afterwards.
+    pub(crate) fn take(&self) -> Option<io::Result<Vec<u8>>> {
+        if self.is_left.swap(false, Ordering::Acquire) { lock(&self.left).take() } else { None }
     }
 }

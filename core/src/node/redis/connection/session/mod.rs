@@ -6,16 +6,19 @@
 mod reading;
 
 use std::any::Any;
+use std::future::{Future, poll_fn};
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::sync::mpsc::error::TryRecvError;
+use tokio::task::unconstrained;
 
 use crate::clock::Clock;
 use crate::drivers::Poller;
 use crate::node::Fault;
-use crate::node::redis::io::socket::{Received, Receiver, Socket};
+use crate::node::redis::io::socket::{Receiver, Socket};
 use crate::node::redis::node_task::context::Backlog;
 use crate::node::redis::protocol::{Decoder, Encoder, InFlight};
 
@@ -46,8 +49,6 @@ pub(crate) struct Session {
     received_from: bool,
     /// What a thread needs for that. `None` if none may.
     receiver: Option<Arc<Receiver>>,
-    /// What such a thread received while another one used the session.
-    received: Received,
 }
 
 /// The use of a session.
@@ -86,10 +87,8 @@ impl Session {
         clock: Arc<dyn Clock>,
         socket: Socket,
     ) -> Self {
-        let (receiver, left) = Receiver::new(&socket);
         Self {
-            receiver,
-            received: left,
+            receiver: Receiver::new(&socket),
             commands,
             encoder,
             decoder,
@@ -135,18 +134,28 @@ impl Session {
             self.encoder.probe_if_idle(open, now, &mut self.decoder.expected);
         }
         while self.broken.is_none() && self.more && !self.is_paused() && self.encoder.has_room() {
-            match self.commands.try_recv() {
-                Ok(command) => {
+            match self.next_command() {
+                Poll::Ready(Some(command)) => {
                     let now = *now.get_or_insert_with(|| self.clock.now());
                     let last = self.commands.is_empty();
                     self.encoder.submit(command, last, now, &mut self.decoder.expected);
+                    if last {
+                        break;
+                    }
                 }
-                Err(TryRecvError::Empty) => break,
                 // Every sender is gone, and with them the client.
-                Err(TryRecvError::Disconnected) => self.more = false,
+                Poll::Ready(None) => self.more = false,
+                Poll::Pending => break,
             }
         }
         self.write_on();
+    }
+
+    /// Takes the next command. A thread that submits one at this moment calls [`Session::write`] afterwards.
+    fn next_command(&mut self) -> Poll<Option<InFlight>> {
+        // Not `try_recv`: it waits for that thread, which may be suspended.
+        let next = unconstrained(poll_fn(|cx| self.commands.poll_recv(cx)));
+        pin!(next).poll(&mut Context::from_waker(Waker::noop()))
     }
 
     fn pass_followups(&mut self) {

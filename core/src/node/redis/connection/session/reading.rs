@@ -157,7 +157,7 @@ impl Session {
     /// Handles what a thread received and left.
     pub(crate) fn take_received(&mut self) {
         if self.received_from
-            && let Ok(received) = self.received.try_recv()
+            && let Some(received) = self.receiver.as_ref().and_then(|receiver| receiver.take())
         {
             match received {
                 Ok(bytes) => self.handle_received(Ok(&bytes)),
