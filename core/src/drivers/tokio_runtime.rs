@@ -62,12 +62,8 @@ impl RuntimeDriver {
 
     /// Checks whether the task runs, as the background thread does.
     #[cfg(test)]
-    pub(super) fn check(&self) {
-        let started = match &*lock(&self.0.task) {
-            TaskState::Started(runtime, _) => Some(*runtime),
-            _ => None,
-        };
-        started.map(|runtime| self.0.check(runtime));
+    pub(super) fn check(&self, runtime: &Handle) {
+        self.0.check(runtime.id());
     }
 
     /// Records that a command was submitted to a connection. Returns true if this thread's runtime writes it.
@@ -89,8 +85,8 @@ impl RuntimeDriver {
             return false;
         }
         let this = Arc::downgrade(shared);
-        let replaced = SUBMITTED.try_with(|submitted| submitted.replace(Weak::clone(&this)));
-        let before = replaced.unwrap_or_default();
+        let replace = |submitted: &RefCell<_>| submitted.replace(Weak::clone(&this));
+        let before = SUBMITTED.try_with(replace).unwrap_or_default();
         let watch = new.add(connection);
         if !before.ptr_eq(&this) {
             new.submitted.count();
@@ -98,9 +94,7 @@ impl RuntimeDriver {
         drop(task);
         // The runtime may be blocked before the command is written, or have ended.
         connection.supervise();
-        if let Some(watch) = watch {
-            watch.notify_one();
-        }
+        watch.into_iter().for_each(|watch| watch.notify_one());
         // A task that uses several clients at once only flushes the last one.
         if let Some(other) = before.upgrade().filter(|other| !Arc::ptr_eq(other, shared)) {
             other.waker.wake();
@@ -109,10 +103,9 @@ impl RuntimeDriver {
     }
 }
 
-/// Called when the client is dropped.
 impl Drop for RuntimeDriver {
     fn drop(&mut self) {
-        // In a forked child, its mutex may be locked forever.
+        // The client is gone. In a forked child, its mutex may be locked forever.
         if self.0.generation == fork_generation() {
             self.0.end();
             self.0.waker.wake();
@@ -235,13 +228,11 @@ impl Shared {
     /// Removes the connections. If another thread uses them, that thread removes them afterwards. It may be suspended until
     /// then: the regular checks of the connections find their replies.
     fn clear(&self) {
-        if let Some(((), visitors)) = self.reactor.try_with(Visitor::Thread, Reactor::clear) {
-            self.leave(visitors);
-        }
+        let cleared = self.reactor.try_with(Visitor::Thread, Reactor::clear);
+        cleared.into_iter().for_each(|((), visitors)| self.leave(visitors));
     }
 
-    /// Does what others came for while this thread used the connections. It waits for no thread, because the background
-    /// thread calls it too.
+    /// Does what other threads came for. It waits for none of them, because the background thread calls it too.
     fn leave(&self, visitors: Visitors) {
         if visitors.include(Visitor::Task) {
             self.waker.wake();
@@ -256,9 +247,8 @@ impl Shared {
         if self.generation != fork_generation() {
             return;
         }
-        let is_due = has_stack_space()
-            && lock(&self.task).pending().is_some_and(|pending| pending.submitted.is_due());
-        if !is_due || self.write().is_none() {
+        let is_due = || self.use_pending(|pending| pending.submitted.is_due());
+        if !has_stack_space() || is_due() != Some(true) || self.write().is_none() {
             self.waker.wake();
         }
     }
@@ -266,17 +256,21 @@ impl Shared {
     /// Writes the commands. Returns `None` if another thread uses the connections.
     fn write(&self) -> Option<()> {
         self.with(|reactor| {
-            let submitted = lock(&self.task).pending().map(|pending| pending.submitted.take());
+            let submitted = self.use_pending(|pending| pending.submitted.take());
             reactor.write(submitted.unwrap_or_default());
         })
+    }
+
+    /// Uses what is pending. Returns `None` if the task does not run.
+    fn use_pending<T>(&self, act: impl FnOnce(&mut Pending) -> T) -> Option<T> {
+        lock(&self.task).pending().map(act)
     }
 
     /// Ends the task. The background thread does the remaining work.
     fn end(&self) {
         let mut task = lock(&self.task);
-        let TaskState::Started(runtime, _) = &*task else { return };
-        let ended = TaskState::Ended(*runtime);
-        let ended = std::mem::replace(&mut *task, ended);
+        let TaskState::Started(runtime, _) = *task else { return };
+        let ended = std::mem::replace(&mut *task, TaskState::Ended(runtime));
         drop(task);
         if let TaskState::Started(_, mut pending) = ended {
             pending.submitted.delegate();
@@ -330,9 +324,8 @@ impl DriverTask {
     /// Reads the available replies. Returns an error if the runtime ends.
     fn read(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         let mut is_readable = std::mem::take(&mut self.more);
-        while let Some(Poll::Ready(ready)) =
-            self.watched.as_ref().map(|watched| watched.poll_readable(cx))
-        {
+        let Some(watched) = &self.watched else { return Ok(()) };
+        while let Poll::Ready(ready) = watched.poll_readable(cx) {
             ready?;
             is_readable = true;
         }
@@ -340,9 +333,7 @@ impl DriverTask {
             return Ok(());
         }
         let read = self.shared.with(|reactor| {
-            if let Some(pending) = lock(&self.shared.task).pending() {
-                pending.submitted.begin_period();
-            }
+            self.shared.use_pending(|pending| pending.submitted.begin_period());
             reactor.read_all()
         });
         // A thread that uses the connections wakes this task afterwards.
@@ -355,7 +346,7 @@ impl DriverTask {
 
     /// Writes the commands after all tasks that were woken earlier have run. Completes when the client is gone.
     fn write(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let is_empty = lock(&self.shared.task).pending().map(|pending| {
+        let is_empty = self.shared.use_pending(|pending| {
             pending.runs();
             pending.submitted.is_empty()
         });
@@ -398,7 +389,7 @@ mod tests {
     #[test]
     fn connections_are_removed_without_waiting_for_another_thread() {
         let (shared, connection) = (Shared::new(false), Arc::new(Connection::new()));
-        let _submitting = lock(&shared.task);
+        let _submits = lock(&shared.task);
         shared.with(|reactor| {
             reactor.write([Arc::clone(&connection)].into_iter().collect());
             shared.clear();
