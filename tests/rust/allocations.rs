@@ -15,7 +15,7 @@ use std::borrow::Borrow;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use redlock::{Lock, Redlock};
@@ -29,14 +29,15 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 static TRACING: AtomicBool = AtomicBool::new(false);
 /// The minimum size of a block of 32 queued commands.
 const LARGE: usize = 4096;
-/// 1 while a thread is suspended in an allocation.
-static SUSPENSION: AtomicUsize = AtomicUsize::new(0);
+/// Whether a thread is suspended in an allocation.
+static SUSPENDED: Mutex<bool> = Mutex::new(false);
+static RESUMED: Condvar = Condvar::new();
 static CALL_SITES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 thread_local! {
     /// A backtrace allocates too.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
-    static SUSPENDED_AT: Cell<Option<Place>> = const { Cell::new(None) };
+    static SUSPENDED_AT: Cell<Option<AllocationSite>> = const { Cell::new(None) };
 }
 
 struct Counting;
@@ -76,26 +77,25 @@ fn count_allocation() {
     }
 }
 
-/// Suspends this thread if this is the place, as the system may do at any time. The thread holds what the code around it
+/// Suspends this thread if this is the site, as the system may do at any time. The thread holds what the code around it
 /// has locked.
 fn suspend(size: usize) {
-    let Ok(Some(mut place)) = SUSPENDED_AT.try_with(Cell::get) else { return };
-    if size < place.of {
+    let Ok(Some(mut site)) = SUSPENDED_AT.try_with(Cell::get) else { return };
+    if size < site.of {
         return;
     }
-    place.nth -= 1;
-    SUSPENDED_AT.set((place.nth > 0).then_some(place));
-    if place.nth == 0 {
-        SUSPENSION.store(1, Ordering::SeqCst);
-        while SUSPENSION.load(Ordering::SeqCst) == 1 {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+    site.nth -= 1;
+    SUSPENDED_AT.set((site.nth > 0).then_some(site));
+    if site.nth == 0 {
+        let mut suspended = SUSPENDED.lock().unwrap();
+        *suspended = true;
+        drop(RESUMED.wait_while(suspended, |suspended| *suspended));
     }
 }
 
 /// Where a thread is suspended: in its n-th next allocation of at least this many bytes.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct AllocationSite {
     nth: usize,
     of: usize,
 }
@@ -169,9 +169,9 @@ fn suspended_thread_blocks_no_other_client() {
     for in_runtime in [false, true] {
         let shared = client([&server]);
         blocking_pair(&shared, "connected", 20).unwrap();
-        let each = (1..).map(|nth| Place { nth, of: 0 });
-        let found = each.take_while(|place| {
-            while_suspended(*place, in_runtime, &shared, || {
+        let each = (1..).map(|nth| AllocationSite { nth, of: 0 });
+        let found = each.take_while(|site| {
+            while_suspended(*site, in_runtime, &shared, || {
                 let other = client([&server]);
                 // The background thread connects.
                 let other = std::thread::spawn(move || blocking_pair(&other, "other", 20));
@@ -192,25 +192,30 @@ fn caller_behind_a_suspended_thread_keeps_its_deadline() {
         // Its queue reuses no block yet.
         let shared = client([&server]);
         blocking_pair(&shared, "connected", 20).unwrap();
-        let found = while_suspended(Place { nth: 1, of: LARGE }, in_runtime, &shared, || {
-            let redlock = shared.clone();
-            let behind = std::thread::spawn(move || blocking_pair(&redlock, "behind", 1));
-            eventually_blocking("the caller keeps its deadline", || behind.is_finished());
-            assert!(behind.join().unwrap().is_err(), "it is not behind the suspended thread");
-        });
+        let found =
+            while_suspended(AllocationSite { nth: 1, of: LARGE }, in_runtime, &shared, || {
+                let redlock = shared.clone();
+                let behind = std::thread::spawn(move || blocking_pair(&redlock, "behind", 1));
+                eventually_blocking("the caller keeps its deadline", || behind.is_finished());
+                assert!(behind.join().unwrap().is_err(), "it is not behind the suspended thread");
+            });
         assert!(found);
     }
 }
 
 /// Calls `act` while a thread is suspended there. Returns false if the thread made fewer allocations.
-fn while_suspended(place: Place, in_runtime: bool, redlock: &Redlock, act: impl FnOnce()) -> bool {
-    SUSPENSION.store(0, Ordering::SeqCst);
+fn while_suspended(
+    site: AllocationSite,
+    in_runtime: bool,
+    redlock: &Redlock,
+    act: impl FnOnce(),
+) -> bool {
     let redlock = redlock.clone();
     let suspended = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        SUSPENDED_AT.set(Some(place));
+        SUSPENDED_AT.set(Some(site));
         // Enough for a block of the queue.
-        for turn in 0..if place.of == 0 { 2 } else { 40 } {
+        for turn in 0..if site.of == 0 { 2 } else { 40 } {
             let name = format!("suspended {turn}");
             // It may miss its own deadline.
             let _ = if in_runtime {
@@ -221,12 +226,13 @@ fn while_suspended(place: Place, in_runtime: bool, redlock: &Redlock, act: impl 
         }
         SUSPENDED_AT.set(None);
     });
-    let is_suspended = || SUSPENSION.load(Ordering::SeqCst) == 1;
+    let is_suspended = || *SUSPENDED.lock().unwrap();
     eventually_blocking("a thread is suspended", || is_suspended() || suspended.is_finished());
     let found = is_suspended();
     if found {
         act();
-        SUSPENSION.store(2, Ordering::SeqCst);
+        *SUSPENDED.lock().unwrap() = false;
+        RESUMED.notify_all();
     }
     suspended.join().unwrap();
     found
