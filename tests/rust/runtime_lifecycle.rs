@@ -11,7 +11,7 @@ use redlock::{ErrorKind, Lease, Lock, LossReason};
 use tokio::runtime::{Builder, Handle};
 
 use crate::support::runtimes::{block_on_thread, client_of, pairs, runtimes, wait_empty};
-use crate::support::{Server, builder, millis, within};
+use crate::support::{Server, builder, client, millis, within};
 
 #[test]
 fn refuses_a_runtime_without_io() {
@@ -62,6 +62,25 @@ fn background_thread_reads_if_the_runtime_is_not_run() {
         block_on_thread(pairs(&client, "job", 10));
         block_on_thread(pairs(&client_of(runtime.handle(), &server), "cold", 10));
     });
+}
+
+/// A foreign executor inside a task, for example, keeps the runtime from polling the client's own task.
+#[test]
+fn background_thread_reads_if_a_task_blocks_the_runtime() {
+    for runtime in runtimes() {
+        let server = Server::start();
+        let clients = [client_of(runtime.handle(), &server), client([&server])];
+        within(Duration::from_secs(10), move || {
+            for client in clients {
+                runtime.block_on(async {
+                    pairs(&client, "warm", 50).await;
+                    block_on_thread(pairs(&client, "job", 100));
+                });
+            }
+            // The server lives until here.
+            drop(server);
+        });
+    }
 }
 
 /// Runs a check in a forked child. Returns whether it succeeded. Meanwhile, the parent runs `work` repeatedly.
