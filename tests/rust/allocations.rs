@@ -79,9 +79,9 @@ fn count_allocation() {
 
 /// Suspends this thread if this is the site, as the system may do at any time. The thread holds what the code around it
 /// has locked.
-fn suspend(size: usize) {
+fn suspend(bytes: usize) {
     let Ok(Some(mut site)) = SUSPENDED_AT.try_with(Cell::get) else { return };
-    if size < site.of {
+    if bytes < site.of {
         return;
     }
     site.nth -= 1;
