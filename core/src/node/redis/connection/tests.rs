@@ -23,7 +23,7 @@ use crate::node::redis::io::socket::Socket;
 use crate::node::redis::io::transport::Transport;
 use crate::node::redis::link::Link;
 use crate::node::redis::protocol::{
-    Decoder, Encoder, InFlight, Parser, PendingDeletes, PushHandler, UnsentVotes,
+    Command, Decoder, Encoder, InFlight, Parser, PendingDeletes, Purpose, PushHandler, UnsentVotes,
 };
 use crate::node::{Address, Durability, Needs, Watch};
 
@@ -111,6 +111,22 @@ fn waiting_thread_reads_and_releases_the_reader_role() {
     assert!(wait(pin!(ends.ping()), LIMIT).is_ready());
     server.join().unwrap();
     assert!(ends.reader() == Reader::Task, "the thread reads its reply, which ends its role");
+}
+
+/// Such a command may be the last one of a client. Nothing else would end its connection.
+#[test]
+fn session_of_a_client_that_is_gone_ends_after_a_command_without_a_reply() {
+    let ends = Ends::open();
+    ends.share();
+    let ready = Command { purpose: Purpose::Ready, ..ping() };
+    assert!(ends.commands.send(InFlight::without_caller(ready)).is_ok());
+    drop(ends.commands);
+    let write = |session: &mut Option<Session>| {
+        let session = session.as_mut().unwrap();
+        ends.connection.write_by_task(session);
+        session.state()
+    };
+    assert!(ends.connection.try_use(write).unwrap().idle);
 }
 
 #[test]

@@ -139,7 +139,8 @@ impl Session {
                     let now = *now.get_or_insert_with(|| self.clock.now());
                     let last = self.commands.is_empty();
                     self.encoder.submit(command, last, now, &mut self.decoder.expected);
-                    if last {
+                    // A closed queue is read to its end, because the last command may have no reply.
+                    if last && !self.commands.is_closed() {
                         break;
                     }
                 }
