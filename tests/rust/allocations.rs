@@ -29,6 +29,8 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 static TRACING: AtomicBool = AtomicBool::new(false);
 /// The minimum size of a block of 32 queued commands.
 const LARGE: usize = 4096;
+/// The same for the commands of a `memory://` store, which are smaller.
+const LARGE_IN_MEMORY: usize = 512;
 /// Whether a thread is suspended in an allocation.
 static SUSPENDED: Mutex<bool> = Mutex::new(false);
 static RESUMED: Condvar = Condvar::new();
@@ -201,6 +203,23 @@ fn caller_behind_a_suspended_thread_keeps_its_deadline() {
             });
         assert!(found);
     }
+}
+
+/// The background thread renews the leases of a `memory://` store. It must not wait for a thread that is suspended there.
+#[test]
+fn caller_behind_a_suspended_thread_in_a_memory_store_keeps_its_deadline() {
+    let _alone = SERIAL.lock().unwrap_or_else(PoisonError::into_inner);
+    let each = (1..).map(|nth| AllocationSite { nth, of: LARGE_IN_MEMORY });
+    let found = each.take_while(|site| {
+        let shared = Redlock::builder(["memory://"]).build().unwrap();
+        while_suspended(*site, false, &shared, || {
+            let redlock = shared.clone();
+            let behind = std::thread::spawn(move || blocking_pair(&redlock, "behind", 1));
+            eventually_blocking("the caller keeps its deadline", || behind.is_finished());
+            let _ = behind.join().unwrap();
+        })
+    });
+    assert!(found.count() > 0);
 }
 
 /// Calls `act` while a thread is suspended there. Returns false if the thread made fewer allocations.

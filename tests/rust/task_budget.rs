@@ -3,10 +3,15 @@
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
+use std::time::Duration;
 
+use futures_util::FutureExt;
 use futures_util::future::join_all;
+use redlock::Redlock;
+use tokio::task::coop::consume_budget;
 
-use crate::support::{Server, client};
+use crate::support::runtimes::block_on_thread;
+use crate::support::{Server, client, within};
 
 const CALLERS: usize = 2000;
 
@@ -35,4 +40,20 @@ async fn polls_each_of_thousands_of_calls_a_few_times() {
     // from it, each call had 17 polls, and more with more calls.
     let each = polls.get() / CALLERS;
     assert!(each <= 6, "{each} polls of each of {CALLERS} pairs");
+}
+
+/// In a task that has used up its budget, tokio wakes a future only after the turn of the task.
+#[test]
+fn call_under_another_executor_ends_in_a_task_without_budget() {
+    let error = within(Duration::from_secs(20), || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let redlock = Redlock::builder(["memory://"]).build().unwrap();
+            let _held = redlock.lock("job").acquire().await.unwrap();
+            while consume_budget().now_or_never().is_some() {}
+            let lock = redlock.lock("job").wait(Duration::from_millis(1));
+            block_on_thread(lock.acquire()).unwrap_err()
+        })
+    });
+    assert_eq!(error.code(), "timeout");
 }

@@ -44,10 +44,10 @@ impl TaskState {
         }
     }
 
-    /// Checks the task that was started in this runtime.
-    pub(super) fn check(&mut self, runtime: Id) -> Checked {
+    /// Checks the task that was started in this runtime. `reads` is whether it has to read replies.
+    pub(super) fn check(&mut self, runtime: Id, reads: bool) -> Checked {
         match self {
-            Self::Started(id, pending) if *id == runtime => pending.check(),
+            Self::Started(id, pending) if *id == runtime => pending.check(reads),
             _ => Checked::Ended,
         }
     }
@@ -98,7 +98,7 @@ impl Pending {
         self.is_awaited = false;
     }
 
-    fn check(&mut self) -> Checked {
+    fn check(&mut self, reads: bool) -> Checked {
         if std::mem::take(&mut self.is_awaited) {
             let (first, longest) = PAUSE;
             let pause = self.pause.map_or(first, |last| (last * 2).min(longest));
@@ -106,7 +106,7 @@ impl Pending {
             (self.is_watched, self.is_used) = (false, false);
             return Checked::Blocked(self.submitted.take());
         }
-        self.is_watched = std::mem::take(&mut self.is_used);
+        self.is_watched = std::mem::take(&mut self.is_used) || reads;
         self.is_awaited = self.is_watched;
         if self.is_watched { Checked::Again } else { Checked::Unused }
     }

@@ -62,7 +62,7 @@ impl RuntimeDriver {
 
     /// Checks whether the task runs, as the background thread does.
     #[cfg(test)]
-    pub(super) fn check(&self, runtime: &Handle) {
+    pub(crate) fn check(&self, runtime: &Handle) {
         self.0.check(runtime.id());
     }
 
@@ -164,9 +164,11 @@ impl Shared {
     /// Wakes the task, which must run until the next check. If it did not run since the last one, the background thread
     /// writes its commands and reads its replies.
     fn check(&self, runtime: Id) -> Checked {
+        // The task has to read the outstanding replies, however long ago the commands were submitted.
+        let reads = self.with(|reactor| reactor.awaited().next().is_some());
         // The background thread waits for no thread that may be suspended.
         let Some(mut task) = try_lock(&self.task) else { return Checked::Again };
-        let checked = task.check(runtime);
+        let checked = task.check(runtime, reads.unwrap_or(true));
         drop(task);
         match &checked {
             Checked::Again => self.waker.wake(),

@@ -5,9 +5,15 @@
 
 // For the files that tests/models includes, where loom's atomics replace it.
 use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 pub(crate) use std::sync::atomic;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::task::{Context, Poll, Waker};
 use std::thread::LocalKey;
+
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::unconstrained;
 
 pub(crate) mod background;
 mod exclusive;
@@ -42,6 +48,14 @@ pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
         Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
         Err(TryLockError::WouldBlock) => None,
     }
+}
+
+/// Takes the next value of a queue. `Pending` means that there is none, or that a thread is just adding one. That thread
+/// must visit the receiver afterwards.
+pub(crate) fn poll_next<T>(queue: &mut UnboundedReceiver<T>) -> Poll<Option<T>> {
+    // Not `try_recv`: it waits for such a thread, which may be suspended.
+    let next = unconstrained(poll_fn(|cx| queue.poll_recv(cx)));
+    pin!(next).poll(&mut Context::from_waker(Waker::noop()))
 }
 
 /// Twice the stack space that the work of a connection needs.

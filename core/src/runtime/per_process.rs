@@ -11,7 +11,7 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 #[cfg(unix)]
 use std::sync::atomic::AtomicBool;
@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, ready};
 
 use arc_swap::ArcSwapOption;
+use tokio::task::coop::unconstrained;
 
 /// Incremented in each child, before any of its code runs.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
@@ -92,7 +93,9 @@ impl<F: Future> Future for Made<F> {
         }
         // SAFETY: the future is never moved out of its field, and is dropped in place.
         let future = unsafe { self.map_unchecked_mut(|this| &mut *this.value) };
-        Poll::Ready(Some(ready!(future.poll(cx))))
+        // Without tokio's cooperative budget. It ends after 128 operations in a turn of a task, and tokio then wakes a future
+        // only after that turn. Under another executor in a task, the call would never end.
+        Poll::Ready(Some(ready!(pin!(unconstrained(future)).poll(cx))))
     }
 }
 

@@ -6,13 +6,14 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::clock::{Clock, Instant, OffsetClock};
 use crate::node::Watch;
-use crate::runtime::{Exclusive, PerProcess, Visitor, lock};
+use crate::runtime::{Exclusive, PerProcess, Visitor, lock, poll_next};
 
 /// A command. It runs alone, as a script does.
 type Command = Box<dyn FnOnce(&mut Data) + Send>;
@@ -59,7 +60,8 @@ pub(super) struct Data {
 
 impl Data {
     fn run_all(&mut self) {
-        while let Ok(command) = self.commands.try_recv() {
+        // A thread that adds a command at this moment visits the store afterwards.
+        while let Poll::Ready(Some(command)) = poll_next(&mut self.commands) {
             command(self);
         }
     }

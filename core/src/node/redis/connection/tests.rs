@@ -7,15 +7,17 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
+use tokio::task::yield_now;
 
 use super::role::Reader;
 use super::{Connection, Session};
 use crate::clock::{Clock, SystemClock};
-use crate::drivers::{about_to_wait, submit, wait};
+use crate::drivers::{RuntimeDriver, about_to_wait, flush, submit, wait};
 use crate::node::redis::commands::scripts::ping;
 use crate::node::redis::connect::Target;
 use crate::node::redis::connect::login::Without;
@@ -23,7 +25,7 @@ use crate::node::redis::io::socket::Socket;
 use crate::node::redis::io::transport::Transport;
 use crate::node::redis::link::Link;
 use crate::node::redis::protocol::{
-    Decoder, Encoder, InFlight, Parser, PendingDeletes, PushHandler, UnsentVotes,
+    Command, Decoder, Encoder, InFlight, Parser, PendingDeletes, Purpose, PushHandler, UnsentVotes,
 };
 use crate::node::{Address, Durability, Needs, Watch};
 
@@ -113,6 +115,22 @@ fn waiting_thread_reads_and_releases_the_reader_role() {
     assert!(ends.reader() == Reader::Task, "the thread reads its reply, which ends its role");
 }
 
+/// Such a command may be the last one of a client. Nothing else would end its connection.
+#[test]
+fn session_of_a_client_that_is_gone_ends_after_a_command_without_a_reply() {
+    let ends = Ends::open();
+    ends.share();
+    let ready = Command { purpose: Purpose::Ready, ..ping() };
+    assert!(ends.commands.send(InFlight::without_caller(ready)).is_ok());
+    drop(ends.commands);
+    let write = |session: &mut Option<Session>| {
+        let session = session.as_mut().unwrap();
+        ends.connection.write_by_task(session);
+        session.state()
+    };
+    assert!(ends.connection.try_use(write).unwrap().idle);
+}
+
 #[test]
 fn thread_without_the_reader_role_is_woken_by_another() {
     let ends = Ends::open();
@@ -164,4 +182,31 @@ fn task_reads_the_replies_to_its_own_commands() {
     ends.share();
     assert!(ends.reader() == Reader::Task && submit().is_none(), "replies are outstanding");
     assert!(ends.reader() == Reader::Called);
+}
+
+/// The runtime may be blocked long after the command was written.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+#[test]
+fn background_thread_reads_for_a_runtime_that_is_blocked_before_the_reply() {
+    let ends = Ends::open();
+    ends.share();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+    let driver = RuntimeDriver::for_first();
+    runtime.block_on(async {
+        let (answer, _) = oneshot::channel();
+        assert!(ends.commands.send(InFlight::new(ping(), answer)).is_ok());
+        submit(&ends.connection, Some(&driver));
+        flush();
+        assert!(ends.reader() == Reader::Thread);
+        // The task runs in time after the checks of the command.
+        for _ in 0..2 {
+            driver.check(&Handle::current());
+            yield_now().await;
+        }
+    });
+    let begun = Instant::now();
+    while ends.reader() == Reader::Thread {
+        assert!(begun.elapsed() < LIMIT, "the blocked runtime still has the reader role");
+        thread::yield_now();
+    }
 }

@@ -6,14 +6,11 @@
 mod reading;
 
 use std::any::Any;
-use std::future::{Future, poll_fn};
 use std::io;
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::Poll;
 
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::task::unconstrained;
 
 use crate::clock::Clock;
 use crate::drivers::Poller;
@@ -21,6 +18,7 @@ use crate::node::Fault;
 use crate::node::redis::io::socket::{Receiver, Socket};
 use crate::node::redis::node_task::context::Backlog;
 use crate::node::redis::protocol::{Decoder, Encoder, InFlight};
+use crate::runtime::poll_next;
 
 /// The maximum number of bytes per read, which is some hundred replies. A higher limit would delay other connections.
 const READ: usize = 16 << 10;
@@ -134,12 +132,14 @@ impl Session {
             self.encoder.probe_if_idle(open, now, &mut self.decoder.expected);
         }
         while self.broken.is_none() && self.more && !self.is_paused() && self.encoder.has_room() {
-            match self.next_command() {
+            // A thread that submits a command at this moment writes it afterwards.
+            match poll_next(&mut self.commands) {
                 Poll::Ready(Some(command)) => {
                     let now = *now.get_or_insert_with(|| self.clock.now());
                     let last = self.commands.is_empty();
                     self.encoder.submit(command, last, now, &mut self.decoder.expected);
-                    if last {
+                    // A closed queue is read to its end, because the last command may have no reply.
+                    if last && !self.commands.is_closed() {
                         break;
                     }
                 }
@@ -149,13 +149,6 @@ impl Session {
             }
         }
         self.write_on();
-    }
-
-    /// Takes the next command. A thread that submits one at this moment calls [`Session::write`] afterwards.
-    fn next_command(&mut self) -> Poll<Option<InFlight>> {
-        // Not `try_recv`: it waits for that thread, which may be suspended.
-        let next = unconstrained(poll_fn(|cx| self.commands.poll_recv(cx)));
-        pin!(next).poll(&mut Context::from_waker(Waker::noop()))
     }
 
     fn pass_followups(&mut self) {
