@@ -44,7 +44,8 @@ impl TaskState {
         }
     }
 
-    /// Checks the task that was started in this runtime. `reads` is whether it has to read replies.
+    /// Checks the task that was started in this runtime. `reads` is whether it has to read replies, however
+    /// long ago the commands were submitted.
     pub(super) fn check(&mut self, runtime: Id, reads: bool) -> Checked {
         match self {
             Self::Started(id, pending) if *id == runtime => pending.check(reads),

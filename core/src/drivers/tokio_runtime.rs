@@ -164,12 +164,10 @@ impl Shared {
     /// Wakes the task, which must run until the next check. If it did not run since the last one, the background thread
     /// writes its commands and reads its replies.
     fn check(&self, runtime: Id) -> Checked {
-        // The task has to read the outstanding replies, however long ago the commands were submitted.
-        let reads = self.with(|reactor| reactor.awaited().next().is_some());
+        let reads = self.with(|reactor| reactor.awaited().next().is_some()).unwrap_or(true);
         // The background thread waits for no thread that may be suspended.
-        let Some(mut task) = try_lock(&self.task) else { return Checked::Again };
-        let checked = task.check(runtime, reads.unwrap_or(true));
-        drop(task);
+        let checked = try_lock(&self.task).map(|mut task| task.check(runtime, reads));
+        let Some(checked) = checked else { return Checked::Again };
         match &checked {
             Checked::Again => self.waker.wake(),
             Checked::Blocked(unwritten) => {
@@ -184,12 +182,12 @@ impl Shared {
     /// Starts the task in a runtime. Without a task, everything runs on the background thread. That is so if no descriptor
     /// is left, and on systems without epoll.
     fn start(self: &Arc<Self>, runtime: &Handle) -> Result<()> {
+        let pending = Pending::default();
+        let begins = Arc::clone(&pending.watch);
         let mut task = lock(&self.task);
         if !task.may_start(runtime) {
             return Ok(());
         }
-        let pending = Pending::default();
-        let begins = Arc::clone(&pending.watch);
         *task = TaskState::Started(runtime.id(), pending);
         drop(task);
         let created = || {
