@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use redlock::testing::{TestClock, TestRedlock};
 use redlock::{Lock, Redlock};
 use support::{Server, client, eventually_blocking};
 
@@ -173,7 +174,7 @@ fn suspended_thread_blocks_no_other_client() {
         blocking_pair(&shared, "connected", 20).unwrap();
         let each = (1..).map(|nth| AllocationSite { nth, of: 0 });
         let found = each.take_while(|site| {
-            while_suspended(*site, in_runtime, &shared, || {
+            while_suspended(*site, pairs(in_runtime, *site, &shared), || {
                 let other = client([&server]);
                 // The background thread connects.
                 let other = std::thread::spawn(move || blocking_pair(&other, "other", 20));
@@ -191,16 +192,16 @@ fn caller_behind_a_suspended_thread_keeps_its_deadline() {
     let _alone = SERIAL.lock().unwrap_or_else(PoisonError::into_inner);
     let server = Server::start();
     for in_runtime in [false, true] {
+        let site = AllocationSite { nth: 1, of: LARGE };
         // Its queue reuses no block yet.
         let shared = client([&server]);
         blocking_pair(&shared, "connected", 20).unwrap();
-        let found =
-            while_suspended(AllocationSite { nth: 1, of: LARGE }, in_runtime, &shared, || {
-                let redlock = shared.clone();
-                let behind = std::thread::spawn(move || blocking_pair(&redlock, "behind", 1));
-                eventually_blocking("the caller keeps its deadline", || behind.is_finished());
-                assert!(behind.join().unwrap().is_err(), "it is not behind the suspended thread");
-            });
+        let found = while_suspended(site, pairs(in_runtime, site, &shared), || {
+            let redlock = shared.clone();
+            let behind = std::thread::spawn(move || blocking_pair(&redlock, "behind", 1));
+            eventually_blocking("the caller keeps its deadline", || behind.is_finished());
+            assert!(behind.join().unwrap().is_err(), "it is not behind the suspended thread");
+        });
         assert!(found);
     }
 }
@@ -212,7 +213,7 @@ fn caller_behind_a_suspended_thread_in_a_memory_store_keeps_its_deadline() {
     let each = (1..).map(|nth| AllocationSite { nth, of: LARGE_IN_MEMORY });
     let found = each.take_while(|site| {
         let shared = Redlock::builder(["memory://"]).build().unwrap();
-        while_suspended(*site, false, &shared, || {
+        while_suspended(*site, pairs(false, *site, &shared), || {
             let redlock = shared.clone();
             let behind = std::thread::spawn(move || blocking_pair(&redlock, "behind", 1));
             eventually_blocking("the caller keeps its deadline", || behind.is_finished());
@@ -222,17 +223,38 @@ fn caller_behind_a_suspended_thread_in_a_memory_store_keeps_its_deadline() {
     assert!(found.count() > 0);
 }
 
-/// Calls `act` while a thread is suspended there. Returns false if the thread made fewer allocations.
-fn while_suspended(
-    site: AllocationSite,
-    in_runtime: bool,
-    redlock: &Redlock,
-    act: impl FnOnce(),
-) -> bool {
+/// A thread that is suspended while it extends a lease blocks only this lease. Renewals of other leases continue.
+#[test]
+fn suspended_extend_blocks_no_renewal() {
+    let _alone = SERIAL.lock().unwrap_or_else(PoisonError::into_inner);
+    let clocks = [(); 2].map(|()| TestClock::new());
+    let [redlock, other] =
+        [&clocks[0], &clocks[1]].map(|clock| TestRedlock::with_clock(clock).unwrap());
+    let kept = other.lock("kept").acquire_blocking().unwrap();
+    let third = kept.ttl() / 3;
+    let each = (1..).map(|nth| AllocationSite { nth, of: 0 });
+    let found = each.take_while(|site| {
+        let lease = redlock.lock("extended").acquire_blocking().unwrap();
+        let extend = move || drop(lease.extend(lease.ttl()));
+        while_suspended(*site, extend, || {
+            // Its renewal is due, and then its deadline.
+            for _ in 0..3 {
+                clocks[0].jump(third);
+                let renewed = other.stats().renewed;
+                clocks[1].jump(third);
+                eventually_blocking("another lease is renewed", || other.stats().renewed > renewed);
+            }
+        })
+    });
+    assert!(found.count() > 3);
+    assert!(kept.is_held());
+}
+
+/// Acquires and releases locks of this client, as a thread or in a runtime.
+fn pairs(in_runtime: bool, site: AllocationSite, redlock: &Redlock) -> impl FnOnce() + use<> {
     let redlock = redlock.clone();
-    let suspended = std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        SUSPENDED_AT.set(Some(site));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    move || {
         // Enough for a block of the queue.
         for turn in 0..if site.of == 0 { 2 } else { 40 } {
             let name = format!("suspended {turn}");
@@ -243,6 +265,18 @@ fn while_suspended(
                 blocking_pair(&redlock, &name, 1)
             };
         }
+    }
+}
+
+/// Calls `act` while a thread that does the `work` is suspended there. Returns false if it made fewer allocations.
+fn while_suspended(
+    site: AllocationSite,
+    work: impl FnOnce() + Send + 'static,
+    act: impl FnOnce(),
+) -> bool {
+    let suspended = std::thread::spawn(move || {
+        SUSPENDED_AT.set(Some(site));
+        work();
         SUSPENDED_AT.set(None);
     });
     let is_suspended = || *SUSPENDED.lock().unwrap();

@@ -12,6 +12,7 @@ use crate::clock::{Clock, Instant};
 use crate::error::{Error, LossReason, Result};
 use crate::node::{Claim, Extension, Fencing, VoteParams};
 use crate::quorum::{Collect, Nodes, Until, Validity};
+use crate::runtime::lock;
 
 /// What the replies mean for the lease.
 #[derive(Clone, Copy)]
@@ -94,8 +95,7 @@ impl ExtendRound {
 ///
 /// A `check` requests the remaining time, and leaves the deadline unchanged.
 ///
-/// It is sent under the lease's lock, so that no extend or heal follows a release. Dropping the round is harmless: the
-/// keys may then live longer than the lease assumes, but never shorter.
+/// Dropping the round is harmless: the keys may then live longer than the lease assumes, but never shorter.
 pub(crate) fn send(state: &State, ttl: Duration, check: bool) -> Option<ExtendRound> {
     let mut phase = state.held_phase()?;
     let validity =
@@ -103,6 +103,8 @@ pub(crate) fn send(state: &State, ttl: Duration, check: bool) -> Option<ExtendRo
     let (timeout, fencing) = ask(state, &mut phase, validity.asked);
     // This round replaces the first votes that are not sent yet.
     phase.votes = Vec::new();
+    // Unlocked first: sending allocates, and the system may suspend this thread there.
+    drop(phase);
     let params = VoteParams { check, ..VoteParams::later(validity.asked, timeout, fencing) };
     Some(ExtendRound::send(&state.leases.nodes, &state.params.claim, validity, params))
 }
@@ -161,12 +163,12 @@ pub(crate) async fn extend(state: Arc<State>, sent: Option<ExtendRound>) -> Resu
 /// The pause between the two rounds matters: a key that is restored immediately could outlive a delete that is on its
 /// way to every node. The reply is ignored, because the next renewal checks the node again.
 pub(crate) fn heal(state: &State, rounds: [&ExtendRound; 2]) {
-    // Held until everything is sent, so that no heal follows the deletes of a release.
-    let Some(mut phase) = state.held_phase() else {
-        return;
-    };
+    // Locked until everything is sent, so that no heal follows the deletes of a release.
+    let _healing = lock(&state.healing);
+    let Some(mut phase) = state.held_phase() else { return };
     let left = phase.deadline.since(state.now());
     let (timeout, fencing) = ask(state, &mut phase, left);
+    drop(phase);
     let params = VoteParams::later(left, timeout, fencing);
     let missing = |round: &ExtendRound, at: usize| {
         matches!(round.votes.answers[at], Some(Ok(Extension::Missing)))

@@ -13,6 +13,7 @@ use crate::clock::Instant;
 use crate::error::{Error, LossReason, Result};
 use crate::node::ReleaseMode;
 use crate::quorum::{Collect, Until, drift};
+use crate::runtime::lock;
 use crate::telemetry::log::LogContext;
 use crate::telemetry::{Spans, log, metrics};
 
@@ -65,7 +66,8 @@ pub(crate) fn revoke(state: &State) -> Option<Collect<bool>> {
 /// Sends the deletes once. A held lease ends with the status `end` at `now`.
 ///
 /// All leases with the token are notified before the first delete is sent, because another client may hold the lock
-/// right after it. No extend or heal can follow, because both check the status under the lease's lock.
+/// right after it. No heal can follow. An extend of another thread can, and has no effect, because the keys do not have the
+/// token anymore.
 fn send_deletes(
     state: &State,
     mut phase: MutexGuard<'_, Phase>,
@@ -83,13 +85,14 @@ fn send_deletes(
         state.end(&mut phase, end, now);
     }
     drop(phase);
+    finish_healing(state);
     state.unregister();
     state.leases.fairness.released(state.keys(), now);
     state.ended.notify_waiters();
     if !unsent {
         return None;
     }
-    let tell = || sharing_token(state).iter().for_each(|twin| twin.lose(LossReason::Revoked));
+    let tell = || sharing_token(state).iter().for_each(|twin| revoke_twin(twin));
     tell();
     // The keys of a lost lease are probably gone. A server with client tracking would remember the absent keys.
     let (leases, claim) = (&state.leases, &state.params.claim);
@@ -121,10 +124,23 @@ pub(crate) fn detach(state: &State) -> bool {
     };
     state.end(&mut phase, Status::Detached, state.now());
     drop(phase);
+    finish_healing(state);
     state.unregister();
     state.ended.notify_waiters();
     state.report(Status::Detached);
     true
+}
+
+/// Waits until the background thread has restored the keys, if it does so just now. After the end of the lease, it does so
+/// no more.
+fn finish_healing(state: &State) {
+    drop(lock(&state.healing));
+}
+
+/// Ends a lease whose token another one releases.
+fn revoke_twin(twin: &State) {
+    twin.lose(LossReason::Revoked);
+    finish_healing(twin);
 }
 
 /// Leases with the same token, of which one attached to the other.

@@ -1,8 +1,7 @@
 //! The state of one lease: held, extended, healed, then released or lost permanently.
 //!
-//! Commands to the nodes are sent under the lock of [`Phase`]. Sending only queues them, and this order keeps an extend
-//! from following a release. Never await, log or run a callback under the lock: a notified caller may query the lease
-//! immediately.
+//! Never await, allocate, log or run a callback under the lock of [`Phase`]. The background thread waits for this lock, and
+//! a notified caller may query the lease immediately.
 
 use std::any::Any;
 use std::fmt::Display;
@@ -55,6 +54,8 @@ pub(crate) struct State {
     pub(crate) owner: OnceLock<Owner>,
     pub(super) spans: OnceLock<Spans>,
     phase: Mutex<Phase>,
+    /// Locked while missing keys are restored.
+    pub(super) healing: Mutex<()>,
     pub(super) checks: Checks,
     pub(crate) ended: Notify,
 }
@@ -80,6 +81,7 @@ impl State {
             owner: OnceLock::new(),
             spans: OnceLock::new(),
             phase: Mutex::new(phase),
+            healing: Mutex::default(),
             checks: Checks::default(),
             ended: Notify::new(),
         });
@@ -145,7 +147,7 @@ impl State {
         self.phase().filter(|phase| phase.status == Status::Held)
     }
 
-    /// The status and the deadline. Unlike the other methods, it changes nothing.
+    /// The status and the deadline. Changes nothing, unlike the other methods.
     #[cfg(test)]
     pub(crate) fn peek(&self) -> (Status, Instant) {
         let phase = lock(&self.phase);
