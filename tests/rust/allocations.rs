@@ -223,7 +223,7 @@ fn caller_behind_a_suspended_thread_in_a_memory_store_keeps_its_deadline() {
     assert!(found.count() > 0);
 }
 
-/// A thread that is suspended while it extends a lease blocks only this lease. Renewals of other leases continue.
+/// A thread that is suspended while it extends a lease blocks no renewal of other clients.
 #[test]
 fn suspended_extend_blocks_no_renewal() {
     let _alone = SERIAL.lock().unwrap_or_else(PoisonError::into_inner);

@@ -12,7 +12,7 @@ use crate::clock::{Clock, Instant};
 use crate::error::{Error, LossReason, Result};
 use crate::node::{Claim, Extension, Fencing, VoteParams};
 use crate::quorum::{Collect, Nodes, Until, Validity};
-use crate::runtime::lock;
+use crate::runtime::try_lock;
 
 /// What the replies mean for the lease.
 #[derive(Clone, Copy)]
@@ -163,9 +163,10 @@ pub(crate) async fn extend(state: Arc<State>, sent: Option<ExtendRound>) -> Resu
 /// The pause between the two rounds matters: a key that is restored immediately could outlive a delete that is on its
 /// way to every node. The reply is ignored, because the next renewal checks the node again.
 pub(crate) fn heal(state: &State, rounds: [&ExtendRound; 2]) {
-    // Locked until everything is sent, so that no heal follows the deletes of a release.
-    let _healing = lock(&state.healing);
     let Some(mut phase) = state.held_phase() else { return };
+    // Locked until everything is sent, so that no heal follows the deletes of a release. While the phase is locked, the
+    // lease has not ended, and nothing else locks this.
+    let Some(_healing) = try_lock(&state.healing) else { return };
     let left = phase.deadline.since(state.now());
     let (timeout, fencing) = ask(state, &mut phase, left);
     drop(phase);

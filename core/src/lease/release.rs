@@ -66,8 +66,8 @@ pub(crate) fn revoke(state: &State) -> Option<Collect<bool>> {
 /// Sends the deletes once. A held lease ends with the status `end` at `now`.
 ///
 /// All leases with the token are notified before the first delete is sent, because another client may hold the lock
-/// right after it. No heal can follow. An extend of another thread can, and has no effect, because the keys do not have the
-/// token anymore.
+/// right after it. No heal can follow. An extend of another thread can, and has no effect on a node that has run the
+/// delete, because its keys do not have the token anymore.
 fn send_deletes(
     state: &State,
     mut phase: MutexGuard<'_, Phase>,

@@ -1,4 +1,5 @@
-//! The state of one lease: held, extended, healed, then released or lost permanently.
+//! The state of one lease: held, extended, healed, then released or lost permanently. [`super::release`] sets and reports the
+//! end.
 //!
 //! Never await, allocate, log or run a callback under the lock of [`Phase`]. The background thread waits for this lock, and
 //! a notified caller may query the lease immediately.

@@ -3,6 +3,9 @@
 //! A change is only a reason to send a command. A push may result from an extend, or another client may already have
 //! the lock again. Changes without a subscriber are dropped, except for the monitor, which always listens
 //! ([`super::changes`]).
+//!
+//! The changes come from the notifications of a server (`redis/protocol/push_handler.rs`) and from `memory://` stores. A
+//! waiting acquire does not rely on them: it also tries again after a delay (`acquire/retry.rs`).
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,5 @@
-//! Decides how a command reaches the right server after a server of a cluster redirected it.
+//! Decides how a command reaches the right server after a server of a cluster redirected it. The decoder of the replies
+//! finds the redirects (`protocol/replies.rs`).
 //!
 //! A redirect means that the key's slot is on another server, or is migrating. The command then fails, and its waiting
 //! caller sends it again to the owner in the map ([`follow`]). Two kinds of commands go to the task of the cluster

@@ -5,8 +5,8 @@
 //! inside it blocks only this connection.
 //!
 //! One thread at a time has the reader role, and reads for all callers until no reply is outstanding ([`role`]). Otherwise
-//! the connection's task reads. A thread leaves its commands to the task if another thread reads, because passing the role
-//! between threads would cost as much.
+//! the connection's task reads. A thread that finds another one reading leaves its commands to the task, which then reads for
+//! both, because passing the role between threads would cost as much.
 //!
 //! The driver that reads has its poller watch the socket. A change of this, as of the session, is made inside the session.
 

@@ -18,7 +18,7 @@ use super::context::{Backlog, Context};
 use crate::clock::{Instant, jittered};
 use crate::node::Fault;
 use crate::node::redis::connect::{Opened, PreviousConnections, open};
-use crate::node::redis::protocol::InFlight;
+use crate::node::redis::protocol::{InFlight, Purpose};
 
 /// A command that arrives this soon after the start of an attempt waits for its result, so that simultaneous commands
 /// have the same result.
@@ -158,6 +158,11 @@ impl Reconnect {
         attempts: &mut Attempts,
         waiting: &mut Vec<InFlight>,
     ) {
+        // A key is restored at once or not at all. A connection begins with the pending deletes, which may include that of
+        // its lease.
+        if matches!(command.command.purpose, Purpose::Heal(_)) {
+            return context.fail(command, refusal);
+        }
         // Uses the current time, because the last event of an attempt may be long ago.
         let now = context.clock.now();
         let young = attempts.begun.is_some_and(|at| now.since(at) <= JOIN);
@@ -223,7 +228,7 @@ mod tests {
     use crate::clock::{Clock, Sleep};
     use crate::node::redis::cluster::redirects::{ClusterSender, ConnectionEvent, ServerAddress};
     use crate::node::redis::connect::Target;
-    use crate::node::redis::protocol::{Command, Expects, Purpose};
+    use crate::node::redis::protocol::{Command, Expects};
     use crate::node::{Address, Durability, Needs, Watch};
 
     /// A clock that the test sets, in milliseconds.
@@ -325,6 +330,16 @@ mod tests {
         assert_eq!(pending.len(), 1);
         assert_eq!(pending[0].bytes, b"sent");
         assert_eq!(setup.events.len(), 1, "the cluster keeps deletes that are not needed");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn restoring_a_key_waits_for_no_connection() {
+        let mut setup = Setup::new();
+        let (mut heal, caller) = vote("first");
+        heal.command.purpose = Purpose::Heal("heal".into());
+        assert!(!setup.submit(0, heal), "its lease may be released before there is a connection");
+        assert!(caller.await.unwrap().is_err());
+        assert!(setup.submit(0, vote("second").0));
     }
 
     #[tokio::test(start_paused = true)]

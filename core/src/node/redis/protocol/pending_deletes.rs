@@ -1,4 +1,5 @@
-//! Handles lost replies: fails each command without a reply, and keeps its delete until a server has confirmed it.
+//! Keeps the deletes that no server has confirmed: those without a reply, those that were refused and those that could not be
+//! sent. Fails each command without a reply.
 //!
 //! Without a reply it is unknown whether the server ran the command. A vote then counts as failed, and the acquire that
 //! sent it sends a delete. A delete stays pending, and the next connection sends it before anything else. Otherwise the
@@ -62,8 +63,8 @@ impl PendingDeletes {
 
     /// Keeps a delete whose reply was not read or that could not be sent. Returns until when its keys may exist.
     ///
-    /// It is kept without a time limit, because a frozen server may run the vote at any time. `until` matters only
-    /// after the client is gone or shuts down, or if the previous connection could not be closed.
+    /// Without a connection it is kept beyond `until`, because a frozen server may run the vote at any time. Once another
+    /// connection has sent it, or once the client is gone, it is dropped then ([`Self::forget_expired`]).
     pub(crate) fn add(&mut self, mut command: Command, now: Instant) -> Option<Instant> {
         let Purpose::Delete { lifetime, until, .. } = &mut command.purpose else { return None };
         // Measured from the first time, so that repeated failures do not extend it forever.
