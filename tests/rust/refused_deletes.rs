@@ -43,7 +43,7 @@ async fn retries_a_refused_release_until_the_server_deletes_the_key() {
 
 #[tokio::test]
 async fn retries_a_release_that_met_a_busy_script() {
-    let server = Server::with(&["--busy-reply-threshold", "1"]);
+    let server = Server::with(&["--lua-time-limit", "1"]);
     let redlock = client([&server]);
     let lease = redlock.lock("job").ttl(millis(600_000)).acquire().await.unwrap();
     std::thread::scope(|scope| {

@@ -89,21 +89,12 @@ impl Proxy {
                         let (held, changed) = &*held;
                         drop(changed.wait_while(held.lock().unwrap(), |held| *held).unwrap());
                     }
-                    let delays = [
-                        (Mode::Delay, DELAY),
-                        (Mode::LongDelay, LONG_DELAY),
-                        (Mode::LongestDelay, LONGEST_DELAY),
-                    ];
-                    let delay = delays.into_iter().find(|(delays, _)| mode == *delays as u8);
-                    if let Some((_, delay)) = delay {
-                        std::thread::sleep(delay);
-                    }
                     mode == Mode::Blackhole as u8
                         || mode == Mode::DropReplies as u8
                         || number <= back_to.load(Ordering::Relaxed)
                 };
-                std::thread::spawn(move || pump(client, upstream, &there, lost));
-                std::thread::spawn(move || pump(copies.1, copies.0, &back, dropped));
+                std::thread::spawn(move || pump((client, upstream), &there, |_| None, lost));
+                std::thread::spawn(move || pump((copies.1, copies.0), &back, delay, dropped));
             }
         });
         proxy
@@ -153,10 +144,29 @@ impl Proxy {
     }
 }
 
-fn pump(mut from: TcpStream, mut to: TcpStream, mode: &AtomicU8, swallow: impl Fn(u8) -> bool) {
-    let mut buffer = [0; 4096];
-    while let Ok(count @ 1..) = from.read(&mut buffer) {
-        let (word, at) = match mode.load(Ordering::Relaxed) {
+/// Waits for the delay of this mode, if it has one.
+fn delay(mode: u8) -> Option<()> {
+    let delays =
+        [(Mode::Delay, DELAY), (Mode::LongDelay, LONG_DELAY), (Mode::LongestDelay, LONGEST_DELAY)];
+    let (_, delay) = delays.into_iter().find(|(delays, _)| mode == *delays as u8)?;
+    std::thread::sleep(delay);
+    Some(())
+}
+
+fn pump(
+    (mut from, mut to): (TcpStream, TcpStream),
+    mode: &AtomicU8,
+    delay: impl Fn(u8) -> Option<()>,
+    swallow: impl Fn(u8) -> bool,
+) {
+    let mut buffer = vec![0; 1 << 16];
+    // What arrives during a delay is not delayed again, as on a slow network. A server may split its replies.
+    while let Ok(1..) = from.peek(&mut [0]) {
+        let before = mode.load(Ordering::Relaxed);
+        let delayed = delay(before).map(|()| before);
+        let Ok(count @ 1..) = from.read(&mut buffer) else { break };
+        let mode = delayed.unwrap_or_else(|| mode.load(Ordering::Relaxed));
+        let (word, at) = match mode {
             mode if mode == Mode::Ageless as u8 => ("uptime_in_seconds:", 18),
             mode if mode == Mode::Nameless as u8 => ("run_id:", 0),
             _ => ("", 0),
@@ -164,7 +174,7 @@ fn pump(mut from: TcpStream, mut to: TcpStream, mode: &AtomicU8, swallow: impl F
         let found =
             buffer[..count].windows(word.len().max(1)).position(|part| part == word.as_bytes());
         found.into_iter().for_each(|found| buffer[found + at] = b'-');
-        if !swallow(mode.load(Ordering::Relaxed)) && to.write_all(&buffer[..count]).is_err() {
+        if !swallow(mode) && to.write_all(&buffer[..count]).is_err() {
             break;
         }
     }
