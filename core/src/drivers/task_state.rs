@@ -124,3 +124,21 @@ pub(super) enum Checked {
     /// None, because the task has ended.
     Ended,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn task_is_checked_while_replies_are_outstanding() {
+        let mut pending = Pending { is_watched: true, is_used: true, ..Pending::default() };
+        assert!(matches!(pending.check(true), Checked::Again));
+        pending.runs();
+        assert!(matches!(pending.check(true), Checked::Again), "no command, but a reply");
+        assert!(matches!(pending.check(true), Checked::Blocked(_)), "it did not run");
+        let mut pending = Pending { is_watched: true, is_used: true, ..Pending::default() };
+        assert!(matches!(pending.check(false), Checked::Again));
+        pending.runs();
+        assert!(matches!(pending.check(false), Checked::Unused));
+    }
+}
