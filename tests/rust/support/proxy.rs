@@ -3,8 +3,9 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicUsize, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::server::url;
 use super::spawn_helper;
@@ -33,6 +34,9 @@ pub(crate) enum Mode {
 pub(crate) const DELAY: Duration = Duration::from_millis(150);
 pub(crate) const LONG_DELAY: Duration = Duration::from_millis(400);
 pub(crate) const LONGEST_DELAY: Duration = Duration::from_millis(800);
+
+/// How many pieces of replies may be late at the same time.
+const IN_FLIGHT: usize = 64;
 
 /// A TCP proxy in front of a server.
 pub(crate) struct Proxy {
@@ -93,8 +97,8 @@ impl Proxy {
                         || mode == Mode::DropReplies as u8
                         || number <= back_to.load(Ordering::Relaxed)
                 };
-                std::thread::spawn(move || pump((client, upstream), &there, |_| None, lost));
-                std::thread::spawn(move || pump((copies.1, copies.0), &back, delay, dropped));
+                std::thread::spawn(move || pump(client, upstream, &there, lost));
+                std::thread::spawn(move || pump_back(copies.1, copies.0, &back, dropped));
             }
         });
         proxy
@@ -144,39 +148,68 @@ impl Proxy {
     }
 }
 
-/// Waits for the delay of this mode, if it has one.
-fn delay(mode: u8) -> Option<()> {
+/// How late the replies arrive in this mode.
+fn delay(mode: u8) -> Duration {
     let delays =
         [(Mode::Delay, DELAY), (Mode::LongDelay, LONG_DELAY), (Mode::LongestDelay, LONGEST_DELAY)];
-    let (_, delay) = delays.into_iter().find(|(delays, _)| mode == *delays as u8)?;
-    std::thread::sleep(delay);
-    Some(())
+    let found = delays.into_iter().find(|(delays, _)| mode == *delays as u8);
+    found.map_or(Duration::ZERO, |(_, delay)| delay)
 }
 
-fn pump(
-    (mut from, mut to): (TcpStream, TcpStream),
-    mode: &AtomicU8,
-    delay: impl Fn(u8) -> Option<()>,
+/// Reads replies, and passes each on with its mode and the time at which it is due. A server may send a reply in pieces, and
+/// each of them is late by the same time, as on a slow network.
+fn receive(mut from: TcpStream, mode: &AtomicU8, pass: &SyncSender<(Vec<u8>, u8, Instant)>) {
+    let mut buffer = [0; 4096];
+    while let Ok(count @ 1..) = from.read(&mut buffer) {
+        let mode = mode.load(Ordering::Relaxed);
+        let due = Instant::now() + delay(mode);
+        if pass.send((buffer[..count].to_vec(), mode, due)).is_err() {
+            break;
+        }
+    }
+}
+
+/// Passes the replies of a server on.
+fn pump_back(
+    from: TcpStream,
+    mut to: TcpStream,
+    mode: &Arc<AtomicU8>,
     swallow: impl Fn(u8) -> bool,
 ) {
-    let mut buffer = vec![0; 1 << 16];
-    // What arrives during a delay is not delayed again, as on a slow network. A server may split its replies.
-    while let Ok(1..) = from.peek(&mut [0]) {
-        let before = mode.load(Ordering::Relaxed);
-        let delayed = delay(before).map(|()| before);
-        let Ok(count @ 1..) = from.read(&mut buffer) else { break };
-        let mode = delayed.unwrap_or_else(|| mode.load(Ordering::Relaxed));
-        let (word, at) = match mode {
-            mode if mode == Mode::Ageless as u8 => ("uptime_in_seconds:", 18),
-            mode if mode == Mode::Nameless as u8 => ("run_id:", 0),
-            _ => ("", 0),
-        };
-        let found =
-            buffer[..count].windows(word.len().max(1)).position(|part| part == word.as_bytes());
-        found.into_iter().for_each(|found| buffer[found + at] = b'-');
-        if !swallow(mode) && to.write_all(&buffer[..count]).is_err() {
+    let (pass, received) = sync_channel(IN_FLIGHT);
+    let known = Arc::clone(mode);
+    std::thread::spawn(move || receive(from, &known, &pass));
+    for (bytes, before, due) in received {
+        std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        let late = delay(before) > Duration::ZERO;
+        let mode = if late { before } else { mode.load(Ordering::Relaxed) };
+        if !write(&mut to, bytes, mode, &swallow) {
             break;
         }
     }
     let _ = to.shutdown(Shutdown::Both);
+}
+
+/// Passes requests on.
+fn pump(mut from: TcpStream, mut to: TcpStream, mode: &AtomicU8, swallow: impl Fn(u8) -> bool) {
+    let mut buffer = [0; 4096];
+    while let Ok(count @ 1..) = from.read(&mut buffer) {
+        let mode = mode.load(Ordering::Relaxed);
+        if !write(&mut to, buffer[..count].to_vec(), mode, &swallow) {
+            break;
+        }
+    }
+    let _ = to.shutdown(Shutdown::Both);
+}
+
+/// Writes these bytes as the mode requires. Returns false if the other side is gone.
+fn write(to: &mut TcpStream, mut bytes: Vec<u8>, mode: u8, swallow: &impl Fn(u8) -> bool) -> bool {
+    let (word, at) = match mode {
+        mode if mode == Mode::Ageless as u8 => ("uptime_in_seconds:", 18),
+        mode if mode == Mode::Nameless as u8 => ("run_id:", 0),
+        _ => ("", 0),
+    };
+    let found = bytes.windows(word.len().max(1)).position(|part| part == word.as_bytes());
+    found.into_iter().for_each(|found| bytes[found + at] = b'-');
+    swallow(mode) || to.write_all(&bytes).is_ok()
 }
