@@ -1,8 +1,6 @@
 """Real servers in bad states. Each is an error with a separate cause within `wait`, and no key is left behind."""
 
 import asyncio
-import os
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
@@ -11,6 +9,8 @@ from typing import Any
 import pytest
 import redis
 import redlock
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from tests.ports import free_port
 from tests.waiting import eventually
@@ -88,32 +88,27 @@ def busy(stack: ExitStack) -> str:
     return server.url
 
 
-def is_redis_6() -> bool:
-    """Redis 6.2 allows everyone to debug it, and does not start with an unknown option."""
-    program = os.environ.get("REDLOCK_TEST_SERVER", "redis-server")
-    return "v=6." in subprocess.check_output([program, "--version"], text=True)
+def without_retries(server: Server) -> redis.Redis:
+    """Returns a client that reports each error at once, instead of waiting for the end of its cause."""
+    return redis.Redis(port=server.port, retry=Retry(NoBackoff(), 0))
 
 
 def loading(stack: ExitStack) -> str:
     """Starts a server that loads a file of keys for longer than the test takes."""
-    debug = [] if is_redis_6() else ["--enable-debug-command", "yes"]
-    server = started(stack, "--rdbcompression", "no", *debug)
-    # An old server replies only every 2 MB of its file.
-    size = 40_000 if is_redis_6() else 100
-    server.client.execute_command("DEBUG", "POPULATE", 10_000, "key", size)
+    server = started(stack, "--rdbcompression", "no", "--enable-debug-command", "yes")
+    server.client.execute_command("DEBUG", "POPULATE", 10_000, "key", 100)
     server.client.config_set("key-load-delay", 2000)  # µs
-    with suppress(redis.ResponseError):
-        server.client.config_set("loading-process-events-interval-bytes", 1024)
+    server.client.config_set("loading-process-events-interval-bytes", 1024)
 
     def load() -> None:
-        with redis.Redis(port=server.port) as client, suppress(redis.RedisError):
+        with without_retries(server) as client, suppress(redis.RedisError):
             client.execute_command("DEBUG", "RELOAD")
 
     thread = threading.Thread(target=load)
     thread.start()
     stack.callback(thread.join)
     stack.callback(server.process.kill)
-    until(lambda: server.client.ping(), "loading")
+    until(stack.enter_context(without_retries(server)).ping, "loading")
     return server.url
 
 
