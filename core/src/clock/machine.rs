@@ -152,20 +152,17 @@ impl SuspendAwareClock {
             if self.stretch.load(Ordering::Relaxed) != stretch {
                 continue;
             }
-            let mut ran = one.saturating_sub(clocks[0]);
-            if ran > STRETCH || stretch == 0 {
-                let two;
-                (one, two) = both(one, &first, &second);
-                ran = one.saturating_sub(clocks[0]).max(two.saturating_sub(clocks[1]));
-                // The count begins with the first clock's value, which other programs can also read.
-                let count = if stretch == 0 { one } else { count.saturating_add(ran) };
-                self.begin(stretch, count, [one, two]);
-            }
-            // The first reading only begins a stretch. It returns the next reading, so that all readers use the same
-            // start.
-            if stretch > 0 {
+            let ran = one.saturating_sub(clocks[0]);
+            if ran <= STRETCH && stretch > 0 {
                 return count.saturating_add(ran);
             }
+            let two;
+            (one, two) = both(one, &first, &second);
+            let ran = one.saturating_sub(clocks[0]).max(two.saturating_sub(clocks[1]));
+            // The count begins with the first clock's value, which other programs can also read.
+            let count = if stretch == 0 { one } else { count.saturating_add(ran) };
+            self.begin(stretch, count, [one, two]);
+            return count;
         }
     }
 
@@ -297,6 +294,19 @@ mod tests {
             pass(3_000_000);
             assert_eq!(now() - began, time.get() - from);
         }
+    }
+
+    #[test]
+    fn waits_for_no_thread_that_begins_a_stretch() {
+        let clock = SuspendAwareClock::new();
+        clock.writer.store(fork_generation().wrapping_add(1), Ordering::Relaxed);
+        let readings = Cell::new(0);
+        let read = || {
+            readings.set(readings.get() + 1);
+            assert!(readings.get() < 100, "it waits");
+            5_000_000_000
+        };
+        assert_eq!(clock.now(read, || 1), 5_000_000_000);
     }
 
     #[test]
