@@ -1,10 +1,12 @@
 //! Finds the server of a node: a fixed one that the URL names, or the primary that sentinels report.
 //!
 //! Any sentinel may be down, partitioned, or behind the others. Therefore a majority must reply before a report is
-//! trusted, and every sentinel is monitored. A minority never takes a node back to an earlier primary. An event only
-//! triggers a new request.
+//! trusted, and every sentinel is monitored. Only a majority takes a node back to an earlier primary, and only if no
+//! sentinel has reported the later one during the search. An event only triggers a new request.
 
 mod report;
+#[cfg(test)]
+mod tests;
 
 use std::future::pending;
 use std::sync::{Arc, OnceLock};
@@ -25,11 +27,22 @@ use report::{Report, Sentinel};
 /// The pause before a failed connection to a sentinel is replaced.
 const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
 
+/// How long a search waits for each further reply once a majority has replied.
+const FURTHER_REPLY_WAIT: Duration = Duration::from_millis(500);
+
+/// What the sentinels have reported so far.
+#[derive(Default)]
+struct Known {
+    /// The newest report of all sentinels, or `None` before the first one.
+    report: Option<Report>,
+    /// How many reports of the listeners named this primary, including earlier ones.
+    confirmed: u64,
+}
+
 /// Finds the server of one node. Every attempt to connect uses it.
 pub(crate) struct Resolver {
     route: Route,
-    /// The newest report of all sentinels, or `None` before the first one.
-    known: Arc<watch::Sender<Option<Report>>>,
+    known: Arc<watch::Sender<Known>>,
     /// If the primary has this age, a majority of reports is enough.
     old: Duration,
     /// Started at the first use, and stopped when this is dropped.
@@ -65,7 +78,7 @@ fn newest(replies: &Replies) -> (usize, Option<&Report>) {
 impl Resolver {
     /// Creates a resolver. It connects to no sentinel yet. Above the age `old`, the age of a primary does not matter.
     pub(crate) fn new(route: &Route, old: Duration) -> Self {
-        let (route, known) = (route.clone(), Arc::new(watch::Sender::new(None)));
+        let (route, known) = (route.clone(), Arc::default());
         Self { route, known, old, listeners: OnceLock::new() }
     }
 
@@ -80,21 +93,26 @@ impl Resolver {
             };
             service.sentinels.iter().map(|sentinel| background::spawn(listen(sentinel))).collect()
         });
-        let mut replies = Replies::new();
+        let (mut replies, confirmed) = (Replies::new(), self.known.borrow().confirmed);
         // Uses half of the time for an attempt to connect, because the connection to the server follows. The replies
         // until then must suffice.
         let _ =
             timeout(self.route.connect_timeout() / 2, self.ask_all(service, &mut replies)).await;
-        let report = self.judge(service, &replies)?;
-        // The next connection goes there anyway, so no waiter is woken.
-        let mut primary = None;
+        let mut judged = None;
         self.known.send_if_modified(|known| {
-            primary = Some(report.or_newer(known.as_ref()));
-            known.clone_from(&primary);
+            let current = known.confirmed == confirmed;
+            let report = judge(service, &replies, known.report.as_ref(), current);
+            let report = report.map(|report| report.or_newer(known.report.as_ref()));
+            if let Ok(report) = &report {
+                known.report = Some(report.clone());
+            }
+            judged = Some(report);
+            // The next connection goes there anyway, so no waiter is woken.
             false
         });
-        let endpoint = self.route.server.at(report.host, report.port);
-        Ok(Found { endpoint, primary })
+        let report = judged.expect("the closure has run")?;
+        let endpoint = self.route.server.at(report.host.clone(), report.port);
+        Ok(Found { endpoint, primary: Some(report) })
     }
 
     /// Returns a receiver for later changes of the server.
@@ -102,16 +120,8 @@ impl Resolver {
         News(self.known.subscribe())
     }
 
-    /// Whether no newer report than this is known.
-    fn allows(&self, report: &Report) -> bool {
-        self.known
-            .borrow()
-            .as_ref()
-            .is_none_or(|known| report.is_at(known) || !known.is_after(report))
-    }
-
-    /// Queries the sentinels, each over a separate connection, until a majority has replied and no reply contradicts
-    /// the newest report.
+    /// Queries the sentinels, each over a separate connection, until a majority has replied and the newest report is
+    /// not in doubt. Otherwise it waits for the rest, but not long, because a failover may make the replies obsolete.
     ///
     /// A single sentinel may be partitioned together with the previous primary.
     async fn ask_all(&self, service: &Service, replies: &mut Replies) {
@@ -122,53 +132,70 @@ impl Resolver {
                 .map_err(|fault: Fault| self.route.redact_fault(fault).of(&sentinel.authority()))
         };
         let mut asked: FuturesUnordered<_> = service.sentinels.iter().map(ask).collect();
-        while let Some(reply) = asked.next().await {
+        let mut wait = self.route.connect_timeout();
+        while let Ok(Some(reply)) = timeout(wait, asked.next()).await {
             replies.push(reply);
             let (count, newest) = newest(replies);
-            let sound = |report: &Report| self.allows(report) && report.since >= self.old;
-            if service.is_majority(count) && newest.is_some_and(sound) {
+            if !service.is_majority(count) {
+                continue;
+            }
+            let sound = |report: &Report| {
+                report.since >= self.old && allows(self.known.borrow().report.as_ref(), report)
+            };
+            if newest.is_some_and(sound) {
                 return;
             }
+            wait = FURTHER_REPLY_WAIT;
         }
-    }
-
-    /// Returns the newest report, unless it names a primary from before a failover.
-    fn judge(&self, service: &Service, replies: &Replies) -> Result<Report, Fault> {
-        let (name, all) = (&service.name, service.sentinels.len());
-        let (count, newest) = newest(replies);
-        let Some(report) = newest else {
-            if replies.iter().flatten().count() == all {
-                // No retry can fix a wrong name.
-                return Err(Fault::invalid(format!(
-                    "its sentinels do not know the service {name}"
-                )));
-            }
-            let faults = || replies.iter().filter_map(|reply| reply.as_ref().err());
-            let why = faults().map(Fault::to_string).collect::<Vec<_>>().join("; ");
-            let why = if why.is_empty() { "none has replied" } else { &why };
-            let fault = Fault::new(format!("no sentinel reports the address of {name} ({why})"));
-            let refused = faults().filter(|fault| fault.remedy() >= Remedy::Refused).count();
-            return Err(if refused == all { fault.refused() } else { fault });
-        };
-        // Removing and re-adding a service restarts its epochs, on a majority of the sentinels at the same time.
-        if self.allows(report) || service.is_majority(count) {
-            return Ok(report.clone());
-        }
-        Err(Fault::new(format!(
-            "the sentinels that replied report a primary of {name} from before the last failover"
-        )))
     }
 }
 
+/// Whether `known` is not newer than this report.
+fn allows(known: Option<&Report>, report: &Report) -> bool {
+    known.is_none_or(|known| report.is_at(known) || !known.is_after(report))
+}
+
+/// Returns the newest report, unless it names a primary from before a failover. The replies are `current` if no
+/// listener has confirmed the `known` primary since the search began.
+fn judge(
+    service: &Service,
+    replies: &Replies,
+    known: Option<&Report>,
+    current: bool,
+) -> Result<Report, Fault> {
+    let (name, all) = (&service.name, service.sentinels.len());
+    let (count, newest) = newest(replies);
+    let Some(report) = newest else {
+        if replies.iter().flatten().count() == all {
+            // No retry can fix a wrong name.
+            return Err(Fault::invalid(format!("its sentinels do not know the service {name}")));
+        }
+        let faults = || replies.iter().filter_map(|reply| reply.as_ref().err());
+        let why = faults().map(Fault::to_string).collect::<Vec<_>>().join("; ");
+        let why = if why.is_empty() { "none has replied" } else { &why };
+        let fault = Fault::new(format!("no sentinel reports the address of {name} ({why})"));
+        let refused = faults().filter(|fault| fault.remedy() >= Remedy::Refused).count();
+        return Err(if refused == all { fault.refused() } else { fault });
+    };
+    // Removing and re-adding a service restarts its epochs, on a majority of the sentinels at the same time. Without a
+    // confirmation meanwhile, the replies are not from before a failover that these sentinels have reported since.
+    if allows(known, report) || (current && service.is_majority(count)) {
+        return Ok(report.clone());
+    }
+    Err(Fault::new(format!(
+        "the sentinels that replied report a primary of {name} from before the last failover"
+    )))
+}
+
 /// Listens to one sentinel, and reconnects.
-async fn listen(sentinel: Endpoint, service: String, known: Arc<watch::Sender<Option<Report>>>) {
+async fn listen(sentinel: Endpoint, service: String, known: Arc<watch::Sender<Known>>) {
     let mut previous: Option<Report> = None;
     let mut on_report = |report: Report| {
-        known.send_if_modified(|known| {
+        known.send_if_modified(|Known { report: known, confirmed }| {
             let news = known.as_ref().is_none_or(|known| report.is_news(previous.as_ref(), known));
-            let later =
-                known.as_ref().is_some_and(|known| report.is_at(known) && report.is_after(known));
-            if news || later {
+            let same = known.as_ref().is_some_and(|known| report.is_at(known));
+            *confirmed += u64::from(news || same);
+            if news || (same && known.as_ref().is_some_and(|known| report.is_after(known))) {
                 *known = Some(report.clone());
             }
             news
@@ -184,7 +211,7 @@ async fn listen(sentinel: Endpoint, service: String, known: Arc<watch::Sender<Op
 }
 
 /// Waits until the sentinels name another server.
-pub(crate) struct News(watch::Receiver<Option<Report>>);
+pub(crate) struct News(watch::Receiver<Known>);
 
 impl News {
     /// Waits for the next change. Dropping the future loses none.
@@ -200,13 +227,13 @@ impl News {
         while !self.has_left(found) {
             self.any().await;
         }
-        let address = self.0.borrow().as_ref().map(Report::address).unwrap_or_default();
+        let address = self.0.borrow().report.as_ref().map(Report::address).unwrap_or_default();
         Fault::new(format!("the sentinels report another primary, {address}"))
     }
 
     /// Whether the sentinels name another server by now.
     pub(crate) fn has_left(&self, found: &Found) -> bool {
         let Some(primary) = &found.primary else { return false };
-        self.0.borrow().as_ref().is_some_and(|report| !report.is_at(primary))
+        self.0.borrow().report.as_ref().is_some_and(|report| !report.is_at(primary))
     }
 }
