@@ -5,11 +5,12 @@
 //! for each future would cost a system call each on the event loop's thread.
 
 use std::future::{Future, poll_fn};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
+use futures_util::FutureExt;
 use futures_util::future::{AbortHandle, Abortable};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use futures_util::task::AtomicWaker;
@@ -60,7 +61,7 @@ impl Drop for Job {
     }
 }
 
-impl<T: Send + Unpin + 'static> Driver<T> {
+impl<T: Send + 'static> Driver<T> {
     /// A driver on the background thread.
     ///
     /// `done` receives the results, one batch after each turn. It runs on the background thread and must not block.
@@ -124,17 +125,14 @@ impl<T: Send + Unpin + 'static> Driver<T> {
     ///
     /// If the future panics, its result is `broken`, and the other futures are not affected.
     pub fn enqueue(&self, future: impl Future<Output = T> + Send + 'static, broken: T) {
-        self.push(Work::Plain(Caught { future: Box::pin(future), broken: Some(broken) }));
+        drop(self.push(future, broken));
     }
 
     /// [`Driver::enqueue`] for a future that the caller may abort.
     ///
     /// Aborting an acquire deletes the keys that it was granted.
     pub fn enqueue_job(&self, future: impl Future<Output = T> + Send + 'static, broken: T) -> Job {
-        let (handle, registration) = AbortHandle::new_pair();
-        let work = Caught { future: Box::pin(future), broken: Some(broken) };
-        self.push(Work::Job(Abortable::new(work, registration)));
-        Job { handle, generation: fork_generation() }
+        Job { handle: self.push(future, broken), generation: fork_generation() }
     }
 
     /// Starts the futures that were handed over.
@@ -154,49 +152,18 @@ impl<T: Send + Unpin + 'static> Driver<T> {
     }
 
     /// Adds a future for the driver's task without waking it.
-    fn push(&self, work: Work<T>) {
-        lock(&self.inbox.new).push(work);
+    fn push(&self, future: impl Future<Output = T> + Send + 'static, broken: T) -> AbortHandle {
+        let (handle, registration) = AbortHandle::new_pair();
+        let caught = AssertUnwindSafe(future).catch_unwind();
+        let caught = Box::pin(caught.map(|outcome| outcome.unwrap_or(broken)));
+        lock(&self.inbox.new).push(Abortable::new(caught, registration));
+        handle
     }
 }
 
-/// A future that was handed over.
-///
-/// It is boxed once at the start, because an acquire's future is large and would be moved by each wrapper.
-struct Caught<T> {
-    future: Pin<Box<dyn Future<Output = T> + Send>>,
-    /// The result if the future panics.
-    broken: Option<T>,
-}
-
-impl<T: Unpin> Future for Caught<T> {
-    type Output = Option<T>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
-        let future = self.future.as_mut();
-        // The future is not polled again after a panic.
-        match catch_unwind(AssertUnwindSafe(|| future.poll(context))) {
-            Ok(outcome) => outcome.map(Some),
-            Err(_) => Poll::Ready(self.broken.take()),
-        }
-    }
-}
-
-/// A future that the driver runs. Its result is `None` if it was aborted.
-enum Work<T> {
-    Plain(Caught<T>),
-    Job(Abortable<Caught<T>>),
-}
-
-impl<T: Unpin> Future for Work<T> {
-    type Output = Option<T>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
-        match &mut *self {
-            Self::Plain(work) => Pin::new(work).poll(context),
-            Self::Job(work) => Poll::Ready(ready!(Pin::new(work).poll(context)).ok().flatten()),
-        }
-    }
-}
+/// A future that the driver runs. It is boxed once at the start, because an acquire's future is large and would be moved
+/// by each wrapper.
+type Work<T> = Abortable<Pin<Box<dyn Future<Output = T> + Send>>>;
 
 /// New futures on their way to the driver.
 struct Inbox<T> {
@@ -213,7 +180,7 @@ struct Running<T> {
     work: FuturesUnordered<Work<T>>,
 }
 
-impl<T: Unpin> Running<T> {
+impl<T> Running<T> {
     /// Creates the futures of a driver, and the inbox for new ones.
     fn new() -> (Arc<Inbox<T>>, Self) {
         let inbox = Arc::new(Inbox { new: Mutex::default(), driver: AtomicWaker::new() });
