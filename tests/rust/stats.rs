@@ -70,6 +70,8 @@ async fn counts_reconnects_and_unavailable_nodes() {
     assert_eq!(redlock.stats().reconnects, 0);
     server.ask("CLIENT KILL TYPE normal SKIPME yes");
     eventually("a new connection", || redlock.stats().reconnects > 0).await;
+    redlock.close();
+    assert!(redlock.stats().reconnects > 0);
     let closed_port = format!("redis://127.0.0.1:{}", free_port());
     let away = Redlock::builder([closed_port]).build().unwrap();
     away.lock("job").wait(Duration::ZERO).acquire().await.unwrap_err();

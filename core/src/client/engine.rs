@@ -256,13 +256,15 @@ pub(crate) struct Running {
 impl Running {
     /// Starts the monitor, and creates the nodes. A node connects when it gets its first command.
     pub(crate) fn start(config: &Config, counts: Arc<Counts>) -> Self {
+        let kept = Arc::clone(&counts);
         let (running, monitor) =
             Self::assemble((&config.clock, config.connect_timeout), counts, |watch| {
                 // All nodes of the client share it, because it detects that two of them are the same server.
                 let run_ids = Arc::new(RunIds::default());
                 let runtime = config.runtime.clone().unwrap_or_else(RuntimeDriver::for_first);
-                let nodes = config.nodes.iter();
-                nodes.map(|address| connect(address, config, &runtime, watch, &run_ids)).collect()
+                let connect =
+                    |address| connect(address, config, &runtime, watch, (&run_ids, &kept));
+                config.nodes.iter().map(connect).collect()
             });
         // Captures only the registry. A reference to all of `Leases` would keep the monitor from ending.
         let registry = Arc::clone(&running.leases().registry);
@@ -323,12 +325,11 @@ impl Running {
     }
 }
 
-/// Adds the current number of held leases, of acquires under way, and of reconnects of the nodes.
+/// Adds the current number of held leases and of acquires under way.
 pub(super) fn add_to(acquirer: &Acquirer, stats: &mut Stats) {
-    let Leases { nodes, registry, .. } = &*acquirer.leases;
-    let held = registry.leases().iter().filter(|state| state.is_held()).count();
+    let leases = acquirer.leases.registry.leases();
+    let held = leases.iter().filter(|state| state.is_held()).count();
     (stats.held, stats.waiting) = (held as u64, acquirer.callers() as u64);
-    stats.reconnects = nodes.list.iter().map(|node| node.reconnects()).sum();
 }
 
 /// Ends every lease for this reason and notifies its holder.
@@ -342,14 +343,15 @@ fn connect(
     config: &Config,
     runtime: &Arc<RuntimeDriver>,
     watch: &Arc<Watch>,
-    run_ids: &Arc<RunIds>,
+    (run_ids, counts): (&Arc<RunIds>, &Arc<Counts>),
 ) -> Arc<dyn Node> {
     let (clock, watch) = (Arc::clone(&config.clock), Arc::clone(watch));
     let guard = config.guard;
     let key_prefix = config.key_prefix.clone();
     let needs = Needs { key_prefix, durability: config.durability, scripts: config.scripts };
     let (run_ids, runtime) = (Arc::clone(run_ids), Some(Arc::clone(runtime)));
-    let target = |route| Target::alone(route, guard, needs, run_ids);
+    let counts = Arc::clone(counts);
+    let target = |route| Target { counts, ..Target::alone(route, guard, needs, run_ids) };
     match address {
         // The store outlives the components. A restarted client finds its keys again.
         Address::Memory(memory) => Arc::new(MemoryNode::new(memory, clock, watch)),

@@ -121,11 +121,6 @@ pub(crate) trait Node: Send + Sync {
     /// Returns the holder of the key, if it is held. Reads only, without any effect on waiters and holders.
     fn inspect(&self, key: &str) -> Reply<Option<Holder>>;
 
-    /// Returns how many connections replaced an earlier one.
-    fn reconnects(&self) -> u64 {
-        0
-    }
-
     /// Whether a delete is under way or pending. A delete that was only just sent may not count yet.
     fn may_leave_keys(&self) -> bool {
         false

@@ -9,7 +9,7 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::Thread;
@@ -59,8 +59,6 @@ struct Client {
     counts: Arc<Counts>,
     /// Adds the current values. It does not keep the client alive.
     now: Arc<dyn Fn(&mut Stats) + Send + Sync>,
-    /// The largest value reported so far, because a closed client reports none.
-    reconnects: Arc<AtomicU64>,
 }
 
 pub(crate) fn started(clock: &dyn Clock) -> Instant {
@@ -87,7 +85,7 @@ pub(crate) fn watch(counts: &Arc<Counts>, now: impl Fn(&mut Stats) + Send + Sync
     // A client that was started again has the same counters.
     match clients.live.iter_mut().find(|client| Arc::ptr_eq(&client.counts, &counts)) {
         Some(client) => client.now = now,
-        None => clients.live.push(Client { counts, now, reconnects: Arc::default() }),
+        None => clients.live.push(Client { counts, now }),
     }
 }
 
@@ -152,8 +150,7 @@ impl Clients {
         live.retain(|client| {
             let lives = Arc::strong_count(&client.counts) > 1;
             if !lives {
-                let reconnects = client.reconnects.load(Relaxed);
-                add(dropped, &Stats { reconnects, ..client.counts.read() });
+                add(dropped, &client.counts.read());
             }
             lives
         });
@@ -170,8 +167,6 @@ fn total(clients: &Mutex<Clients>) -> Stats {
     for client in live {
         let mut stats = client.counts.read();
         (client.now)(&mut stats);
-        stats.reconnects =
-            client.reconnects.fetch_max(stats.reconnects, Relaxed).max(stats.reconnects);
         add(&mut total, &stats);
     }
     total

@@ -62,6 +62,7 @@ pub(crate) struct Counts {
     released: AtomicU64,
     renewed: AtomicU64,
     unrenewed: AtomicU64,
+    reconnects: AtomicU64,
     /// Indexed by the discriminant of the reason.
     lost: [AtomicU64; REASONS.len()],
     /// `waited` and `held` are in nanoseconds.
@@ -108,6 +109,11 @@ impl Counts {
         count.fetch_add(1, Relaxed);
     }
 
+    /// Counts a connection that replaced an earlier one.
+    pub(crate) fn reconnected(&self) {
+        self.reconnects.fetch_add(1, Relaxed);
+    }
+
     /// Reads the counters. The caller fills in the current values.
     pub(crate) fn read(&self) -> Stats {
         let count = |count: &AtomicU64| count.load(Relaxed);
@@ -119,6 +125,7 @@ impl Counts {
             released: count(&self.released),
             renewed: count(&self.renewed),
             unrenewed: count(&self.unrenewed),
+            reconnects: count(&self.reconnects),
             lost: REASONS.into_iter().zip(self.lost.iter().map(count)).collect(),
             time_waited: Duration::from_nanos(count(&self.waited)),
             time_held: Duration::from_nanos(count(&self.held)),

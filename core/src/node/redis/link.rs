@@ -51,8 +51,8 @@ pub(super) struct Link {
     deletes: AtomicUsize,
     /// Whether some key holds a value that is longer than any token. Values are then only read up to a limit.
     long_values: AtomicBool,
-    /// The number of connections so far.
-    opened: AtomicU64,
+    /// Whether there was a connection.
+    opened: AtomicBool,
     state: Mutex<State>,
     /// The outage log of the server.
     pub(super) outage: Outage,
@@ -107,12 +107,7 @@ impl Link {
 
     /// Whether there was a connection before.
     pub(super) fn was_open(&self) -> bool {
-        self.opened.load(Ordering::Relaxed) > 0
-    }
-
-    /// Returns how many connections replaced an earlier one.
-    pub(super) fn reconnects(&self) -> u64 {
-        self.opened.load(Ordering::Relaxed).saturating_sub(1)
+        self.opened.load(Ordering::Relaxed)
     }
 
     /// Whether some key holds a value that is longer than any token.
@@ -204,7 +199,7 @@ impl Link {
 
     /// Records a new connection.
     pub(super) fn opened(&self, pushes: bool, votes_from: VotesFrom) {
-        self.opened.fetch_add(1, Ordering::Relaxed);
+        self.opened.store(true, Ordering::Relaxed);
         self.open.store(true, Ordering::Relaxed);
         self.pushes.store(pushes, Ordering::Relaxed);
         self.state().votes_from = votes_from;

@@ -234,10 +234,6 @@ impl Node for RedisNode {
         Box::pin(self.ask(self.dialect.inspect(key), reply::holder))
     }
 
-    fn reconnects(&self) -> u64 {
-        self.link.reconnects()
-    }
-
     fn may_leave_keys(&self) -> bool {
         self.link.may_leave_keys(self.clock.now())
     }

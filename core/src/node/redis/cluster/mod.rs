@@ -158,11 +158,6 @@ impl Node for ClusterNode {
         self.ask(key, TIMEOUT, move |owner| owner.inspect(&same))
     }
 
-    fn reconnects(&self) -> u64 {
-        let map = self.map.load();
-        map.servers().iter().map(|member| member.node.reconnects()).sum()
-    }
-
     fn may_leave_keys(&self) -> bool {
         let (map, now) = (self.map.load(), self.clock.now());
         Arc::strong_count(&self.rerouted) > 1

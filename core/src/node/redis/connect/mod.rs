@@ -20,7 +20,7 @@ use super::sentinel::{Found, Resolver};
 use super::url::route::Route;
 use crate::node::Fault;
 use crate::runtime::lock;
-use crate::telemetry::log;
+use crate::telemetry::{Counts, log};
 use handshake::Greeting;
 use rights::Needs;
 
@@ -39,12 +39,15 @@ pub(crate) struct Target {
     pub(crate) run_ids: Arc<RunIds>,
     /// Sends events to the cluster of the server. `None` for a standalone server.
     pub(crate) cluster: Option<ClusterSender>,
+    /// The statistics of the client.
+    pub(crate) counts: Arc<Counts>,
 }
 
 impl Target {
     /// Creates the target of a standalone server.
     pub(crate) fn alone(route: Route, guard: Duration, needs: Needs, run_ids: Arc<RunIds>) -> Self {
-        Self { url: route.redacted(), route, guard, needs, run_ids, cluster: None }
+        let (url, counts) = (route.redacted(), Arc::default());
+        Self { url, route, guard, needs, run_ids, cluster: None, counts }
     }
 
     /// Sends an event to the cluster, if there is one.

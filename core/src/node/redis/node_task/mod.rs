@@ -179,6 +179,9 @@ impl NodeTask {
         let (greeting, pushes) = (&opening.greeting, !opening.greeting.without.tracking);
         let votes_from = context.votes_from(greeting, &opening.found);
         context.link.set_used(context.clock.now());
+        if context.link.was_open() {
+            context.target.counts.reconnected();
+        }
         context.link.opened(pushes, votes_from);
         context.link.outage.replied(&context.target.url, || context.clock.now());
         connected(context, self.outage.take());
