@@ -16,7 +16,6 @@ const CORE: &[&str] = &[
     "ffi::args",
     "ffi::options",
     "ffi::driver",
-    "ffi::completions",
     "ffi::default_client",
     "testing",
     "testing::clock",

@@ -52,7 +52,6 @@ fn each_dependency_is_used_only_where_allowed() {
             "testing/clock.rs",
             "testing/tokio_time.rs",
             "ffi/driver.rs",
-            "ffi/completions.rs",
             "node/redis/mod.rs",
             "node/redis/cluster/mod.rs",
             "node/credentials.rs",

@@ -7,7 +7,6 @@
 
 mod acquire;
 mod args;
-mod completions;
 mod default_client;
 mod driver;
 mod options;
@@ -20,9 +19,8 @@ pub use args::{
     Args, ClientArgs, LockArgs, check_lock, check_names, client, instead_of, key_prefix, lock,
     renamed, times,
 };
-pub use completions::Completions;
 pub use default_client::{DefaultClient, default_nodes};
-pub use driver::{Begun, Driver, Job};
+pub use driver::{Begun, Completions, Driver, Job};
 pub use options::{CLIENT_OPTIONS, Kind, LOCK_OPTIONS, Row, Value};
 
 use crate::lease::LeaseHandle;
