@@ -33,7 +33,8 @@ const MAX_EVENTS: u64 = 1024;
 
 /// The thread and the queue of this process.
 static CURRENT: PerProcess<Log> = PerProcess::new();
-static DROPPED: AtomicU64 = AtomicU64::new(0);
+/// The number of events that were dropped and not yet reported.
+static DROPPED: PerProcess<AtomicU64> = PerProcess::new();
 
 /// The sending end of the queue, and the progress of the thread.
 struct Log {
@@ -144,7 +145,17 @@ pub(crate) fn enqueue(record: Record, say: Say, context: Option<Arc<LogContext>>
         log.events.fetch_sub((!queued).into(), Ordering::AcqRel);
         queued
     });
-    DROPPED.fetch_add((!queued).into(), Ordering::Relaxed);
+    if !queued {
+        note_dropped();
+    }
+}
+
+fn note_dropped() {
+    DROPPED.get_or_make(AtomicU64::default).fetch_add(1, Ordering::Relaxed);
+}
+
+fn take_dropped() -> u64 {
+    DROPPED.get().map_or(0, |dropped| dropped.swap(0, Ordering::Relaxed))
 }
 
 /// Queues the end of a context, regardless of the limit: there are no more of these than leases.
@@ -197,7 +208,7 @@ fn run(entries: &Receiver<Entry>) {
             Entry::Event(record, say, context) => {
                 emit(&context, |span| say(&record, span));
                 // Reported after an event that had room, to the subscriber of that event.
-                let dropped = DROPPED.swap(0, Ordering::Relaxed);
+                let dropped = take_dropped();
                 if dropped > 0 {
                     emit(&context, |_| count(dropped));
                 }
@@ -307,5 +318,28 @@ fn holds(within: &Span, key: &str, token: &str) -> Span {
 impl Drop for Spans {
     fn drop(&mut self) {
         self.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[cfg(unix)]
+    #[test]
+    fn forked_child_does_not_report_events_that_its_parent_dropped() {
+        use super::{note_dropped, take_dropped};
+        note_dropped();
+        // SAFETY: the child runs only the tested code and exits immediately.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: the first ends a child that hangs, the second ends no state of the parent.
+            unsafe {
+                libc::alarm(60);
+                libc::_exit((take_dropped() > 0).into());
+            }
+        }
+        let mut status = 0;
+        // SAFETY: the pointer to the status is valid.
+        unsafe { libc::waitpid(child, &raw mut status, 0) };
+        assert_eq!(status, 0);
     }
 }
