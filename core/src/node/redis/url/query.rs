@@ -43,16 +43,8 @@ pub(crate) struct Given<T> {
     pub(crate) by: &'static str,
 }
 
-/// A supported parameter.
-struct Row {
-    /// Its names in several clients.
-    names: &'static [&'static str],
-    /// The rule for its value.
-    rule: &'static str,
-    /// Whether it requires a TLS connection.
-    tls: bool,
-    set: fn(&mut Parameters, &'static str, &str) -> Set,
-}
+/// A supported parameter: its names in several clients, the rule for its value, and how to set it.
+type Row = (&'static [&'static str], &'static str, fn(&mut Parameters, &'static str, &str) -> Set);
 
 /// The result of setting a value.
 enum Set {
@@ -71,49 +63,39 @@ const PATH: &str = "must be the path of a PEM file";
 
 /// The supported parameters of redis-py and celery, go-redis, ioredis, lettuce and the redis crate.
 const UNDERSTOOD: &[Row] = &[
-    row(&["db", "database"], "must be a number, 0 or more", |to, _, value| {
+    (&["db", "database"], "must be a number, 0 or more", |to, _, value| {
         fill(&mut to.db, value.parse().ok().filter(|db| *db >= 0))
     }),
-    row(&["username", "user"], "must be a name", |to, _, value| {
+    (&["username", "user"], "must be a name", |to, _, value| {
         fill(&mut to.username, Some(value.to_owned()))
     }),
-    row(&["password", "pass"], "must be a password", |to, _, value| {
+    (&["password", "pass"], "must be a password", |to, _, value| {
         fill(&mut to.password, Some(value.to_owned()))
     }),
-    row(&["protocol"], "must be 2 or 3", |to, _, value| {
+    (&["protocol"], "must be 2 or 3", |to, _, value| {
         let version = value.strip_prefix("resp").unwrap_or(value);
         fill(&mut to.protocol, version.parse().ok().filter(|version| matches!(version, 2 | 3)))
     }),
-    row(&["family"], "must be 4, 6 or 0", |to, _, value| {
+    (&["family"], "must be 4, 6 or 0", |to, _, value| {
         fill(&mut to.family, value.parse().ok().filter(|family| matches!(family, 0 | 4 | 6)))
     }),
-    row(&["client_name", "clientName", "connectionName"], client_name::RULE, |to, by, value| {
+    (&["client_name", "clientName", "connectionName"], client_name::RULE, |to, by, value| {
         let name = client_name::fits(value).then(|| value.to_owned());
         fill(&mut to.client_name, name.map(|value| Given { value, by }))
     }),
-    row(&["socket_timeout", "read_timeout"], TIME, |to, by, value| {
-        fill(&mut to.node_timeout, time(value, 1.0).map(|value| Given { value, by }))
+    (&["socket_timeout", "read_timeout", "commandTimeout"], TIME, |to, by, value| {
+        fill(&mut to.node_timeout, time(by, value).map(|value| Given { value, by }))
     }),
-    row(&["commandTimeout"], TIME, |to, by, value| {
-        fill(&mut to.node_timeout, time(value, 1e-3).map(|value| Given { value, by }))
+    (&["socket_connect_timeout", "dial_timeout", "connectTimeout"], TIME, |to, by, value| {
+        fill(&mut to.connect_timeout, time(by, value).map(|value| Given { value, by }))
     }),
-    row(&["socket_connect_timeout", "dial_timeout"], TIME, |to, by, value| {
-        fill(&mut to.connect_timeout, time(value, 1.0).map(|value| Given { value, by }))
+    (&["socket_keepalive"], "must be true, because TCP keepalive is always on", |_, _, value| {
+        if yes(value) == Some(true) { Set::Done } else { Set::Wrong }
     }),
-    row(&["connectTimeout"], TIME, |to, by, value| {
-        fill(&mut to.connect_timeout, time(value, 1e-3).map(|value| Given { value, by }))
-    }),
-    row(
-        &["socket_keepalive"],
-        "must be true, because TCP keepalive is always on",
-        |_, _, value| {
-            if yes(value) == Some(true) { Set::Done } else { Set::Wrong }
-        },
-    ),
-    for_tls(&["ssl_ca_certs"], PATH, |to, _, value| fill(&mut to.tls.ca, Some(value.into()))),
-    for_tls(&["ssl_certfile"], PATH, |to, _, value| fill(&mut to.tls.cert, Some(value.into()))),
-    for_tls(&["ssl_keyfile"], PATH, |to, _, value| fill(&mut to.tls.key, Some(value.into()))),
-    for_tls(&["ssl_cert_reqs"], "must be required or none", |to, _, value| {
+    (&["ssl_ca_certs"], PATH, |to, _, value| fill(&mut to.tls.ca, Some(value.into()))),
+    (&["ssl_certfile"], PATH, |to, _, value| fill(&mut to.tls.cert, Some(value.into()))),
+    (&["ssl_keyfile"], PATH, |to, _, value| fill(&mut to.tls.key, Some(value.into()))),
+    (&["ssl_cert_reqs"], "must be required or none", |to, _, value| {
         let value = value.to_ascii_lowercase();
         let verify = match value.strip_prefix("cert_").unwrap_or(&value) {
             // For a server's certificate, which is always sent, "optional" has the same effect.
@@ -123,10 +105,10 @@ const UNDERSTOOD: &[Row] = &[
         };
         fill(&mut to.tls.verify, verify)
     }),
-    for_tls(&["skip_verify"], "must be true or false", |to, _, value| {
+    (&["skip_verify"], "must be true or false", |to, _, value| {
         fill(&mut to.tls.verify, yes(value).map(|skip| !skip))
     }),
-    for_tls(
+    (
         &["ssl_check_hostname"],
         "must be true. If the certificate is for another name, set tls_server_name",
         |_, _, value| if yes(value) == Some(true) { Set::Done } else { Set::Wrong },
@@ -155,46 +137,30 @@ const INSTEAD: &[(&[&str], &str)] = &[
     (&["sentinelMasterId", "master_name"], "Write redis+sentinel://host:port/service"),
 ];
 
-/// Creates a parameter for all URLs.
-const fn row(
-    names: &'static [&'static str],
-    rule: &'static str,
-    set: fn(&mut Parameters, &'static str, &str) -> Set,
-) -> Row {
-    Row { names, rule, tls: false, set }
-}
-
-/// Creates a parameter for TLS URLs only. Elsewhere it would have no effect.
-const fn for_tls(
-    names: &'static [&'static str],
-    rule: &'static str,
-    set: fn(&mut Parameters, &'static str, &str) -> Set,
-) -> Row {
-    Row { names, rule, tls: true, set }
-}
-
 /// Parses a query without its `?`. Returns the violated rule as an error.
 pub(crate) fn read(query: &str) -> Result<Parameters, String> {
     let mut found = Parameters::default();
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
-        let known = UNDERSTOOD.iter().find_map(|row| {
-            row.names.iter().find(|known| **known == name).map(|known| (row, *known))
+        let known = UNDERSTOOD.iter().find_map(|(names, rule, set)| {
+            names.iter().find(|known| **known == name).map(|known| (*known, rule, set))
         });
-        let Some((row, known)) = known else { return Err(unknown(&name)) };
+        let Some((known, rule, set)) = known else { return Err(unknown(&name)) };
         if value.is_empty() {
             return Err(format!("its parameter {known} is empty. Remove it"));
         }
-        match (row.set)(&mut found, known, &value) {
+        match set(&mut found, known, &value) {
             Set::Done => {}
             Set::Wrong => {
-                let rule = row.rule.replace("tls_server_name", &spelled("tls_server_name"));
+                let rule = rule.replace("tls_server_name", &spelled("tls_server_name"));
                 return Err(format!("its parameter {known} {rule}"));
             }
             Set::Twice => {
                 return Err(format!("its parameter {known} repeats another parameter"));
             }
         }
-        found.tls_by = found.tls_by.or(row.tls.then_some(known));
+        // Without TLS these would have no effect.
+        let needs_tls = known.starts_with("ssl_") || known == "skip_verify";
+        found.tls_by = found.tls_by.or(needs_tls.then_some(known));
     }
     Ok(found)
 }
@@ -207,7 +173,7 @@ fn unknown(name: &str) -> String {
             return format!("its parameter {known} is not supported. {instead}");
         }
     }
-    let understood: Vec<&str> = UNDERSTOOD.iter().map(|row| row.names[0]).collect();
+    let understood: Vec<&str> = UNDERSTOOD.iter().map(|(names, ..)| names[0]).collect();
     let understood = understood.join(", ");
     format!(
         "a parameter after the ? is unknown (write ? in a password as %3F). Known parameters are {understood}"
@@ -235,8 +201,10 @@ fn yes(value: &str) -> Option<bool> {
     }
 }
 
-/// Parses a number in the parameter's unit in seconds, or a number with a unit such as `500ms`.
-fn time(value: &str, unit: f64) -> Option<Duration> {
+/// Parses the time in a parameter: a number, or a number with a unit such as `500ms`. The camel-case parameters are those
+/// of Node.js clients, in milliseconds. All others are in seconds.
+fn time(by: &str, value: &str) -> Option<Duration> {
+    let unit = if by.contains(char::is_uppercase) { 1e-3 } else { 1.0 };
     let units = [("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
     let given = units.iter().find_map(|(name, unit)| Some((value.strip_suffix(name)?, *unit)));
     let (number, unit) = given.unwrap_or((value, unit));
