@@ -133,7 +133,7 @@ pub(super) async fn greet(target: &Target, found: &Found) -> Result<Greeting, Fa
     let kind = (primary, target.cluster.is_some());
     let greeting = handshake::greet(endpoint, kind, target.guard, &target.needs).await;
     greeting.map_err(|fault| {
-        let fault = endpoint.redact_fault(fault);
+        let fault = target.route.redact_fault(fault);
         if primary { fault.of(&endpoint.authority()) } else { fault }
     })
 }

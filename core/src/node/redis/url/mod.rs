@@ -231,11 +231,6 @@ impl Endpoint {
         format!("{address}/{}", self.db)
     }
 
-    /// Redacts the server's text in an error.
-    pub(crate) fn redact_fault(&self, fault: Fault) -> Fault {
-        fault.redacted(|words| self.redact(words))
-    }
-
     /// Formats a server's text for messages: without the password, on one line, and shortened.
     pub(crate) fn redact(&self, text: &str) -> String {
         shown(&self.without_password(text))

@@ -6,18 +6,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use url::{Url, form_urlencoded};
+use url::form_urlencoded;
 
 use super::Shared;
 use super::query::Parameters;
-use super::rules::without_zone;
 use super::{Endpoint, PeerAddr};
 use crate::error::Result;
 use crate::node::Fault;
 use crate::node::redis::cluster::redirects::ServerAddress;
 
 /// The default port of sentinels.
-const PORT: u16 = 26_379;
+const PORT: &str = "26379";
 /// The error for a URL without a service name in its path.
 const NO_SERVICE: &str = "it has no service name. Write redis+sentinel://host,host/service";
 
@@ -249,14 +248,10 @@ fn sentinel(
     host: &str,
     (user, password): &Login,
 ) -> std::result::Result<Endpoint, String> {
-    let url = format!("{scheme}://{host}");
-    let endpoint = Endpoint::parse(&url)?;
-    let (plain, _) = without_zone(&url)?;
-    let port = Url::parse(&plain).ok().and_then(|url| url.port()).unwrap_or(PORT);
-    let (PeerAddr::Tcp(host, _) | PeerAddr::Tls(host, _)) = &endpoint.address else {
-        return Err("a sentinel must be a host and a port".into());
-    };
-    let endpoint = endpoint.at(host.clone(), port);
+    // The brackets of an IPv6 address contain colons too.
+    let colon = if host.rfind(':') > host.rfind(']') { "" } else { ":" };
+    let port = if colon == ":" || host.ends_with(':') { PORT } else { "" };
+    let endpoint = Endpoint::parse(&format!("{scheme}://{host}{colon}{port}"))?;
     Ok(Endpoint { username: user.clone(), password: password.clone(), ..endpoint })
 }
 
