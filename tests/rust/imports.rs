@@ -114,7 +114,6 @@ const CORE: &[&str] = &[
     "node::redis::url::query",
     "node::redis::io::tls::trust",
     "node::redis::io::tls::options",
-    "node::redis::url::rules",
     "node",
     "node::client_name",
     "node::credentials",

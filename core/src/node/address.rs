@@ -3,13 +3,16 @@
 //! This module opens no connection. An error names the violated rule and never quotes the URL, because any part of a
 //! malformed URL may contain a password.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use super::memory::Memory;
-use super::redis::{
-    Given, Parameters, Route, Shared, cleaned, invalid_url, misread, parse_cluster, parse_service,
-};
-use crate::error::Result;
+use super::redis::{Given, Parameters, Route, Shared, parse_cluster, parse_service};
+use crate::error::{Error, Result};
+
+/// The valid forms, which end every error.
+const SCHEMES: &str = "Use redis://[user:pass@]host[:port][/db], rediss:// for TLS, \
+    redis+sentinel://host,host/service, redis+cluster://host,host, unix:///path or memory://[name]";
 
 /// The address of a node, and the login to use there.
 #[derive(Clone)]
@@ -106,4 +109,58 @@ impl Address {
             Self::Redis(route) | Self::Cluster(route) => route.identity(),
         }
     }
+}
+
+/// Removes the white space and quotes that shells and `docker --env-file` leave around the text. Converts the scheme to
+/// lower case.
+fn cleaned(text: &str) -> Cow<'_, str> {
+    let mut text = text.trim();
+    for quote in ['"', '\''] {
+        let inner = text.strip_prefix(quote).and_then(|text| text.strip_suffix(quote));
+        text = inner.map_or(text, str::trim);
+    }
+    match text.split_once("://") {
+        Some((scheme, rest)) if scheme.contains(|c: char| c.is_ascii_uppercase()) => {
+            Cow::Owned(format!("{}://{rest}", scheme.to_ascii_lowercase()))
+        }
+        _ => Cow::Borrowed(text),
+    }
+}
+
+/// Detects mistakes that the rules of the scheme would describe misleadingly. Returns the violated rule. `rest` follows
+/// the scheme.
+fn misread(scheme: &str, rest: &str) -> Option<&'static str> {
+    if scheme.starts_with(['"', '\'']) || rest.ends_with(['"', '\'']) {
+        return Some("it has a quote at one end. Remove it");
+    }
+    if rest.contains("://") {
+        return Some(
+            "it contains several URLs. Pass a list with one URL per node, or separate them by spaces in REDLOCK_NODES",
+        );
+    }
+    // The path of a file may contain an `@`, and so may the value of a parameter.
+    let end = rest.find(['/', '?', '#']).filter(|_| scheme != "unix")?;
+    let (authority, behind) = rest.split_at(end);
+    let login = behind.split_once('@').map(|(login, _)| login)?;
+    if authority.contains('@') || login.contains('=') {
+        return None;
+    }
+    Some(match &behind[..1] {
+        "/" => "it has an @ after a /. Write / in a password as %2F",
+        "?" => "it has an @ after a ?. Write ? in a password as %3F",
+        _ => "it has an @ after a #. Write # in a password as %23",
+    })
+}
+
+/// Builds the error for a URL. It shows only the scheme, because any part of a malformed URL may contain a password.
+fn invalid_url(text: &str, rule: &str) -> Error {
+    let scheme = text.split_once("://").map_or("", |(scheme, _)| scheme);
+    // Text that cannot be a scheme may be the beginning of a password.
+    let plain = |c: char| c.is_ascii_lowercase() || c == '+';
+    let node = if scheme.is_empty() || scheme.len() > 16 || !scheme.chars().all(plain) {
+        "a node".to_owned()
+    } else {
+        format!("a node ({scheme}://...)")
+    };
+    Error::invalid(format!("{node} cannot be used: {rule}. {SCHEMES}"))
 }

@@ -61,7 +61,6 @@ pub(crate) use io::socket::MAX_RECEIVE;
 pub use io::tls::{Pem, TlsOptions};
 pub(crate) use url::query::{Given, Parameters};
 pub(crate) use url::route::{Route, parse_cluster, parse_service};
-pub(crate) use url::rules::{cleaned, invalid_url, misread};
 pub(crate) use url::{CONNECT_TIMEOUT, Shared};
 #[cfg(test)]
 pub(crate) use {

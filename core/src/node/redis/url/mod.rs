@@ -5,15 +5,15 @@
 
 pub(super) mod query;
 pub(super) mod route;
-pub(super) mod rules;
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use redis::{ConnectionAddr, IntoConnectionInfo};
-use url::Url;
+use url::{Host, Url};
 
 use super::io::tls::{Tls, TlsOptions, one};
 use crate::error::{Error, Result};
@@ -21,7 +21,6 @@ use crate::node::credentials::{Ask, Credentials, Granted, Provider};
 use crate::node::{Fault, client_name};
 use crate::text::{shown, spelled};
 use query::Parameters;
-use rules::{check, without_zone};
 
 /// The address of a server, and the login to use there.
 #[derive(Clone)]
@@ -297,5 +296,76 @@ impl Shared {
     /// Whether the certificate of some node is not verified.
     pub(crate) fn unverified(&self) -> bool {
         self.read.borrow().iter().any(|(options, _)| !options.verifies())
+    }
+}
+
+/// Refuses what the parser accepts and no node can mean. Returns the violated rule.
+///
+/// Ignoring such a part would suggest that it has an effect.
+fn check(url: &Url) -> std::result::Result<(), &'static str> {
+    let unix = url.scheme() == "unix";
+    let hosts = url.host_str().is_some_and(|host| !host.is_empty());
+    if hosts && unix {
+        return Err("a socket path has no host. Write three slashes");
+    }
+    if !hosts && !unix {
+        return Err("it has no host");
+    }
+    // Otherwise the end of the password would be resolved as a host, and shown in errors.
+    if url.host_str().is_some_and(|host| host.contains('%')) {
+        return Err("its host contains a %. Do not write the @ before the host as %40");
+    }
+    if url.fragment().is_some() {
+        return Err("it must not have a part after a #");
+    }
+    Ok(())
+}
+
+/// Refuses several hosts. The parser would take them for one name, and the first ones with a login for a password.
+fn check_one_host(login: &str, place: &str) -> std::result::Result<(), &'static str> {
+    if place.contains(',') {
+        return Err(
+            "it names several hosts. Pass a list with one URL per node, redis+sentinel://host,host/service for \
+             sentinels, or redis+cluster://host,host for a cluster",
+        );
+    }
+    let earlier = login.strip_suffix('@').unwrap_or_default();
+    if earlier.split_once('@').is_some_and(|(_, behind)| behind.contains(',')) {
+        return Err(
+            "it names several hosts with logins. Pass a list with one URL per node (write @ in a password as %40)",
+        );
+    }
+    Ok(())
+}
+
+/// Returns a URL with one host in the form that the parser accepts, and the host's zone.
+///
+/// The parser supports neither zones of IPv6 addresses (`[fe80::1%25eth0]`, RFC 6874) nor names beyond ASCII.
+fn without_zone(text: &str) -> std::result::Result<(Cow<'_, str>, Option<&str>), String> {
+    let Some((scheme, rest)) = text.split_once("://") else { return Ok((text.into(), None)) };
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, behind) = rest.split_at(end);
+    let (login, place) = authority.split_at(authority.rfind('@').map_or(0, |at| at + 1));
+    check_one_host(login, place)?;
+    if let Some((address, port)) = place.strip_prefix('[').and_then(|place| place.split_once(']')) {
+        let Some((address, zone)) = address.split_once('%') else { return Ok((text.into(), None)) };
+        let zone = zone.strip_prefix("25").filter(|zone| !zone.is_empty()).unwrap_or(zone);
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+        if zone.is_empty() || !zone.chars().all(plain) {
+            return Err(
+                "the zone of its IPv6 address is not the name or number of an interface".into()
+            );
+        }
+        return Ok((format!("{scheme}://{login}[{address}]{port}{behind}").into(), Some(zone)));
+    }
+    let (host, port) = place.split_at(place.rfind(':').unwrap_or(place.len()));
+    if host.is_ascii() {
+        return Ok((text.into(), None));
+    }
+    match Host::parse(host) {
+        Ok(Host::Domain(host)) => {
+            Ok((format!("{scheme}://{login}{host}{port}{behind}").into(), None))
+        }
+        _ => Err("its host is not a valid name".into()),
     }
 }
