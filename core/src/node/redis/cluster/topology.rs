@@ -89,7 +89,9 @@ pub(super) fn compare(views: &[View]) -> Topology {
         let named = || claims.iter().flatten();
         match ruling(&reports) {
             Ruling::Owner(id) => {
-                let range = named().find(|range| range.id == id);
+                // An older report may have an address that the server no longer has.
+                let range = named().rev().filter(|range| range.id == id);
+                let range = range.max_by_key(|range| range.epoch);
                 let range = range.map(|range| Range { first, last, ..Range::clone(range) });
                 topology.ranges.extend(range);
             }
@@ -217,6 +219,14 @@ mod tests {
             let views = views.map(|view| View { by: view.by.clone(), ranges: view.ranges.clone() });
             assert_eq!(compare(&views).ranges, expected);
         }
+    }
+
+    #[test]
+    fn address_of_an_owner_is_that_of_its_newest_epoch() {
+        let stale = view("2", vec![range(0, 99, 1, 1)]);
+        let moved = Range { owner: ServerAddress::new("h", 9), ..range(0, 99, 1, 3) };
+        let newer = view("3", vec![moved.clone()]);
+        assert_eq!(compare(&[stale, newer]).ranges, [moved]);
     }
 
     #[test]
