@@ -5,7 +5,6 @@
 //! sent again by its waiting caller ([`redirects`]). Before there is a map, the task handles every command.
 
 mod discovery;
-mod map;
 pub(super) mod redirects;
 mod state;
 mod task;
@@ -32,9 +31,9 @@ use crate::node::{
     slot,
 };
 use crate::runtime::background;
-use map::{Map, Member};
 use redirects::{ClusterSender, ServerAddress, follow};
 use task::Task;
+use topology::{Map, Member};
 
 /// A cluster as one logical node.
 pub(crate) struct ClusterNode {
@@ -182,7 +181,6 @@ impl Node for ClusterNode {
 #[cfg(test)]
 pub(crate) mod simulated {
     pub(crate) use super::super::protocol::Redirects;
-    pub(crate) use super::map::{Map, Member};
     pub(crate) use super::redirects::{ServerAddress, follow, is_forwarded, redirect_pause};
-    pub(crate) use super::topology::{Ruling, ruling};
+    pub(crate) use super::topology::{Map, Member, Ruling, ruling};
 }

@@ -6,10 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::discovery::FAILOVER;
-use super::map::{Map, Member};
 use super::redirects::{ClusterSender, ServerAddress};
 use super::task::{Server, Task};
-use super::topology::Topology;
+use super::topology::{Map, Member, Topology};
 use crate::clock::Instant;
 use crate::node::redis::connect::handshake::guard_time;
 use crate::node::redis::link::MovedSlot;

@@ -20,9 +20,8 @@ use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
 use super::discovery::{Discovery, Found};
-use super::map::{Map, Member};
 use super::redirects::{ConnectionEvent, Redirect, ServerAddress, redirect_pause};
-use super::topology::Topology;
+use super::topology::{Map, Member, Topology};
 use crate::clock::{Clock, Instant};
 use crate::drivers::RuntimeDriver;
 use crate::node::redis::Target;

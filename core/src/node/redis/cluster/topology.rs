@@ -1,16 +1,19 @@
-//! Parses the replies to `CLUSTER SLOTS` and `CLUSTER NODES` of several servers and compares them.
+//! The owner of each slot: as servers report it, and as commands read it.
 //!
-//! Pure, and the simulation uses the comparison too. `CLUSTER SLOTS` contains the addresses for clients,
-//! `CLUSTER NODES` the epochs for comparing reports.
+//! Parses the replies to `CLUSTER SLOTS` and `CLUSTER NODES` of several servers and compares them. `CLUSTER SLOTS`
+//! contains the addresses for clients, `CLUSTER NODES` the epochs for comparing reports. The simulation uses the
+//! comparison and the map too.
 //!
 //! A master that is partitioned from its cluster continues to report itself as an owner. The rule is that of the
 //! cluster itself: of several claims to a slot, the one with the largest configuration epoch counts.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 use redis::Value;
 
 use super::redirects::ServerAddress;
+use crate::node::redis::RedisNode;
 use crate::node::redis::commands::reply;
 use crate::node::redis::connect::handshake::text;
 use crate::node::{Fault, SLOTS};
@@ -190,6 +193,80 @@ fn address(server: &Value, from: &ServerAddress) -> Option<ServerAddress> {
         _ => return None,
     };
     (host != "?").then(|| ServerAddress::new(host, port).or_host_of(from))
+}
+
+/// One server of a cluster, or the placeholder, which gets the commands whose owner is not known.
+pub(crate) struct Member<N = RedisNode> {
+    pub(crate) address: ServerAddress,
+    /// Its connection.
+    pub(crate) node: N,
+}
+
+/// The owner of every slot at one time. Every command reads a map. It is immutable, and a change creates a new one. In the
+/// simulation a server is a number.
+pub(crate) struct Map<N = RedisNode> {
+    /// By slot. The placeholder stands for an owner that is not known.
+    owners: Box<[Arc<Member<N>>]>,
+    unassigned: Arc<Member<N>>,
+    /// Each owner once.
+    servers: Vec<Arc<Member<N>>>,
+}
+
+impl<N> Map<N> {
+    /// Creates a map without servers.
+    pub(crate) fn new(unassigned: Arc<Member<N>>) -> Self {
+        let owners = std::iter::repeat_n(&unassigned, usize::from(SLOTS)).map(Arc::clone);
+        Self { owners: owners.collect(), unassigned, servers: Vec::new() }
+    }
+
+    /// Returns the owner of the slot, or the placeholder if the owner is not known.
+    pub(crate) fn owner(&self, slot: u16) -> &Arc<Member<N>> {
+        self.owners.get(usize::from(slot)).unwrap_or(&self.unassigned)
+    }
+
+    /// Returns the owner of the slot if it is known.
+    pub(crate) fn known_owner(&self, slot: u16) -> Option<&Arc<Member<N>>> {
+        Some(self.owner(slot)).filter(|owner| !Arc::ptr_eq(owner, &self.unassigned))
+    }
+
+    /// Returns the placeholder, which gets the commands whose owner is not known.
+    pub(crate) fn unassigned(&self) -> &Arc<Member<N>> {
+        &self.unassigned
+    }
+
+    /// Returns the servers that have slots.
+    pub(crate) fn servers(&self) -> &[Arc<Member<N>>] {
+        &self.servers
+    }
+
+    /// Whether the server has slots.
+    pub(crate) fn has(&self, address: &ServerAddress) -> bool {
+        self.servers.iter().any(|member| member.address == *address)
+    }
+
+    /// Returns the next map with these owners, and the slots whose owner changed. Returns `None` if nothing changed.
+    pub(crate) fn moved(
+        &self,
+        to: impl Iterator<Item = (u16, Arc<Member<N>>)>,
+    ) -> Option<(Self, Vec<u16>)> {
+        let (mut owners, mut moved, mut servers) = (self.owners.clone(), Vec::new(), Vec::new());
+        for (slot, member) in to {
+            let owner = owners.get_mut(usize::from(slot));
+            if let Some(owner) = owner.filter(|owner| !Arc::ptr_eq(owner, &member)) {
+                *owner = member;
+                moved.push(slot);
+            }
+        }
+        for owner in &owners {
+            // Most slots have the owner of the slot before.
+            let is_owner = |server: &Arc<_>| Arc::ptr_eq(server, owner);
+            if !is_owner(&self.unassigned) && !servers.iter().rev().any(is_owner) {
+                servers.push(Arc::clone(owner));
+            }
+        }
+        let unassigned = Arc::clone(&self.unassigned);
+        (!moved.is_empty()).then_some((Self { owners, unassigned, servers }, moved))
+    }
 }
 
 #[cfg(test)]
