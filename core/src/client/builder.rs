@@ -256,18 +256,9 @@ impl Builder {
     }
 }
 
-/// The kind of client that uses the default nodes. It selects the wording of the log message.
-#[derive(Clone, Copy)]
-pub(crate) enum Asker {
-    /// A Rust client.
-    FromEnv,
-    /// The default client of another language.
-    Default,
-}
-
 /// Returns the nodes that the environment of this process configures.
 pub(crate) fn nodes() -> Result<Vec<String>> {
-    named(variable("REDLOCK_NODES")?, variable("REDIS_URL")?, Asker::FromEnv)
+    named(variable("REDLOCK_NODES")?, variable("REDIS_URL")?, "from_env()")
 }
 
 fn variable(name: &str) -> Result<Option<String>> {
@@ -285,17 +276,17 @@ fn variable(name: &str) -> Result<Option<String>> {
 ///
 /// `REDLOCK_NODES` contains URLs separated by white space, or by commas that a scheme follows. The caller passes the
 /// values, because another language may have its own view of the environment. An error names the variable of an invalid
-/// URL.
+/// URL, and a log message `who` uses the local server.
 pub(crate) fn named(
     redlock_nodes: Option<String>,
     redis_url: Option<String>,
-    asker: Asker,
+    who: &str,
 ) -> Result<Vec<String>> {
     // An empty variable counts as unset, because many tools unset variables this way.
     let given = redlock_nodes.filter(|nodes| !nodes.trim().is_empty());
     let Some(given) = given else {
         let url = redis_url.filter(|url| !url.trim().is_empty());
-        return checked("REDIS_URL", vec![url.unwrap_or_else(|| local(asker))]);
+        return checked("REDIS_URL", vec![url.unwrap_or_else(|| local(who))]);
     };
     let mut nodes: Vec<String> = Vec::new();
     // Removes quotes around the whole value, which a shell would have removed.
@@ -325,20 +316,15 @@ fn checked(variable: &str, nodes: Vec<String>) -> Result<Vec<String>> {
 
 /// Returns the URL of the local server and warns once. In production this is a mistake: every machine would lock for
 /// itself only.
-fn local(asker: Asker) -> String {
+fn local(who: &str) -> String {
     static SAID: AtomicBool = AtomicBool::new(false);
     const LOCAL: &str = "redis://127.0.0.1:6379";
     if !SAID.swap(true, Ordering::Relaxed) {
-        let (unset, who) = match asker {
-            Asker::FromEnv => ("", "from_env()"),
-            Asker::Default => (", and configure() was not called", "the default client"),
-        };
         log::event!(
             Warn,
             Client,
             {},
-            "neither REDLOCK_NODES nor REDIS_URL is set{unset}: {who} uses {url}",
-            unset = unset,
+            "neither REDLOCK_NODES nor REDIS_URL is set: {who} uses {url}",
             who = who,
             url = LOCAL,
         );

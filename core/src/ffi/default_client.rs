@@ -4,7 +4,7 @@
 
 use std::sync::Mutex;
 
-use crate::client::builder::{Asker, named};
+use crate::client::builder::named;
 use crate::error::{Error, Result};
 use crate::runtime::lock;
 use crate::telemetry::log;
@@ -101,7 +101,7 @@ pub fn default_nodes(
     redlock_nodes: Option<String>,
     redis_url: Option<String>,
 ) -> Result<Vec<String>> {
-    named(redlock_nodes, redis_url, Asker::Default)
+    named(redlock_nodes, redis_url, "the default client (configure() was not called)")
 }
 
 #[cfg(test)]
