@@ -172,7 +172,7 @@ fn reads_nodes_from_the_environment() {
         println!("nodes: {:?}", Redlock::from_env().unwrap().nodes());
         return;
     }
-    let cases: [(&[(&str, &str)], &str); 6] = [
+    let cases: [(&[(&str, &str)], &str); 7] = [
         (&[], r#"["redis://127.0.0.1:6379"]"#),
         (&[("REDIS_URL", "redis://b")], r#"["redis://b:6379"]"#),
         (&[("REDIS_URL", " \"REDIS://b\"\n")], r#"["redis://b:6379"]"#),
@@ -180,6 +180,10 @@ fn reads_nodes_from_the_environment() {
         (
             &[("REDLOCK_NODES", "redis://b,redis://c"), ("REDIS_URL", "redis://a")],
             r#"["redis://b:6379", "redis://c:6379"]"#,
+        ),
+        (
+            &[("REDLOCK_NODES", "redis+cluster://b, c,,redis://d,")],
+            r#"["redis+cluster://b:6379,c:6379", "redis://d:6379"]"#,
         ),
         (&[("REDLOCK_NODES", " ")], r#"["redis://127.0.0.1:6379"]"#),
     ];
@@ -201,6 +205,13 @@ fn names_the_variable_with_an_invalid_url() {
         );
         assert!(!output.contains("s3cret"), "{output}");
     }
+}
+
+#[test]
+fn host_must_not_be_empty_in_the_environment_either() {
+    let out = with_variables(&[("REDLOCK_NODES", "redis+cluster://b,,c")]);
+    let output = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(output.contains("it has no host"), "{output}");
 }
 
 #[cfg(unix)]

@@ -291,17 +291,19 @@ pub(crate) fn named(
     let mut nodes: Vec<String> = Vec::new();
     // Removes quotes around the whole value, which a shell would have removed.
     let given = given.trim().trim_matches(['"', '\'']);
-    for part in given.split_whitespace().flat_map(|word| word.split(',')) {
+    let words = given.split_whitespace().map(|word| word.trim_matches(','));
+    for part in words.filter(|word| !word.is_empty()).flat_map(|word| word.split(',')) {
         match nodes.last_mut() {
             // A comma without a scheme after it belongs to the previous URL.
-            Some(last) if !part.contains("://") && !part.is_empty() => {
+            Some(last) if !part.contains("://") => {
                 last.push(',');
                 last.push_str(part);
             }
-            _ if part.is_empty() => {}
             _ => nodes.push(part.to_owned()),
         }
     }
+    // Several commas between two URLs count as one.
+    nodes.iter_mut().for_each(|node| node.truncate(node.trim_end_matches(',').len()));
     checked("REDLOCK_NODES", nodes)
 }
 
