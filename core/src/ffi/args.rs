@@ -164,7 +164,9 @@ pub fn instead_of(option: &str, valid: &[&str], unit: Unit) -> String {
         return format!("Use {}", spelled(name));
     }
     let option = given.join("_");
-    if let Some((_, advice)) = FOREIGN.iter().find(|(names, _)| names.contains(&&*option)) {
+    if let Some((_, advice)) =
+        FOREIGN.iter().find(|(names, _)| names.split(' ').any(|name| name == option))
+    {
         return with_spelled(advice, &OURS).replace("UNIT", unit.word());
     }
     let similar = similar(&given, valid.iter().copied());
@@ -210,78 +212,62 @@ fn of_table<T>(option: &[String], table: &[Row<T>], owner: &str) -> Option<Strin
 /// Our options that the advice names.
 const OURS: [&str; 4] = ["max_hold", "on_lost", "node_timeout", "connect_timeout"];
 
-/// Advice for options of other libraries, whose names are in snake case. `UNIT` is the caller's unit of times.
-const FOREIGN: &[(&[&str], &str)] = &[
+/// Advice for options of other libraries, whose names are in snake case and separated by spaces. `UNIT` is the caller's
+/// unit of times.
+const FOREIGN: &[(&str, &str)] = &[
     // `timeout` is a TTL in redis-py, and a wait in other libraries.
     (
-        &["timeout"],
+        "timeout",
         "Use ttl for the lifetime of the lease and wait for the maximum waiting time, both in UNIT",
     ),
     (
-        &["expire", "duration", "auto_release_time", "lock_timeout", "internal_lock_timeout"],
+        "expire duration auto_release_time lock_timeout internal_lock_timeout",
         "Use ttl, the lifetime of the lease in UNIT",
     ),
     (
-        &[
-            "blocking_timeout",
-            "context_manager_timeout",
-            "retry_count",
-            "retry_attempts",
-            "acquire_timeout",
-            "acquire_attempts_limit",
-        ],
+        "blocking_timeout context_manager_timeout retry_count retry_attempts acquire_timeout acquire_attempts_limit",
         "Use wait, the maximum waiting time in UNIT. 0 tries once",
     ),
     (
-        &["blocking", "context_manager_blocking"],
+        "blocking context_manager_blocking",
         "Use wait. 0 tries once, and without wait the acquire waits forever",
     ),
-    (&["num_extensions"], "Use max_hold, the maximum hold time in UNIT"),
+    ("num_extensions", "Use max_hold, the maximum hold time in UNIT"),
     (
-        &["auto_renewal", "automatic_extension_threshold", "refresh_interval"],
+        "auto_renewal automatic_extension_threshold refresh_interval",
         "Use renew, which is on by default and renews at a third of the ttl. max_hold limits the hold time",
     ),
-    (&["on_lock_lost"], "Use on_lost of the lease, which is called when the lease is lost"),
+    ("on_lock_lost", "Use on_lost of the lease, which is called when the lease is lost"),
     (
-        &["socket_timeout", "command_timeout"],
+        "socket_timeout command_timeout",
         "Use node_timeout, the timeout for the reply of one node in UNIT",
     ),
-    (&["socket_connect_timeout"], "Use connect_timeout, the timeout for connecting in UNIT"),
+    ("socket_connect_timeout", "Use connect_timeout, the timeout for connecting in UNIT"),
     (
-        &[
-            "sleep",
-            "retry_delay",
-            "retry_jitter",
-            "retry_interval",
-            "retry_delay_min",
-            "retry_delay_max",
-        ],
+        "sleep retry_delay retry_jitter retry_interval retry_delay_min retry_delay_max",
         "Remove it. Waiting callers are notified of a release, so there is no retry delay to set. wait limits the \
          waiting time",
     ),
     // redis-py keeps the token in a thread-local by default.
-    (&["thread_local"], "Remove it. A lease is an object that any thread may use"),
-    (&["lock_class"], "Remove it. There is only one kind of lock"),
+    ("thread_local", "Remove it. A lease is an object that any thread may use"),
+    ("lock_class", "Remove it. There is only one kind of lock"),
     // pottery uses this to distinguish a failed node from one that refused.
-    (&["raise_on_redis_errors"], "Remove it. Failed nodes always cause a separate error"),
+    ("raise_on_redis_errors", "Remove it. Failed nodes always cause a separate error"),
     (
-        &["raise_on_release_error"],
+        "raise_on_release_error",
         "Remove it. The end of a scope reports a loss, unless the body failed with an error",
     ),
-    (
-        &["drift_factor", "clock_drift_factor"],
-        "Remove it. Clock drift is always taken into account",
-    ),
+    ("drift_factor clock_drift_factor", "Remove it. Clock drift is always taken into account"),
     // A token chosen by the caller might not be unique.
     (
-        &["id", "token", "lock_identifier", "identifier", "acquired_externally"],
+        "id token lock_identifier identifier acquired_externally",
         "Use attach, which continues the lease with this token",
     ),
     // python-redis-lock uses these for waking waiters.
-    (&["strict", "signal_expire"], "Remove it. The server notifies waiting callers"),
+    ("strict signal_expire", "Remove it. The server notifies waiting callers"),
     // The URL is the only place for a node's address and credentials.
     (
-        &["host", "port", "db", "username", "password", "ssl"],
+        "host port db username password ssl",
         "Write it into the node's URL: redis://[user:password@]host[:port][/db], or rediss:// for TLS",
     ),
 ];
