@@ -84,6 +84,8 @@ pub(super) struct Task {
     pub(super) topology: Topology,
     /// Servers to query first, because they know about a change directly.
     pub(super) preferred: Vec<ServerAddress>,
+    /// Whether the client is gone.
+    pub(super) closing: bool,
     /// Once the client is gone, completes with whether the work of all servers has ended.
     shutdown: Later<bool>,
 }
@@ -116,6 +118,7 @@ impl Task {
             servers: HashMap::new(),
             topology: Topology::default(),
             preferred: Vec::new(),
+            closing: false,
             shutdown: Later::new(),
         }
     }
@@ -133,7 +136,9 @@ impl Task {
 
     async fn serve(&mut self, client: &mut oneshot::Receiver<()>) {
         loop {
-            let closed = !self.shutdown.is_empty();
+            if self.closing && self.shutdown.is_empty() {
+                self.shut_down();
+            }
             tokio::select! {
                 Some(in_flight) = self.unassigned.recv() => self.place(in_flight, true),
                 Some((from, event)) = self.events.recv() => match event {
@@ -154,13 +159,12 @@ impl Task {
                     None => self.discover(self.failed.is_some()),
                 },
                 // The sender is dropped with the client's node.
-                _ = &mut *client, if !closed => self.shut_down(),
+                _ = &mut *client, if !self.closing => self.closing = true,
                 Some(ended) = self.shutdown.next() => {
                     let idle = self.delayed.is_empty() && self.waiting.is_empty();
                     if ended && idle && self.events.is_empty() && self.unassigned.is_empty() {
                         return;
                     }
-                    self.shut_down();
                 }
             }
         }

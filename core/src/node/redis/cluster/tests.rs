@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::sync::mpsc::unbounded_channel;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use super::redirects::ServerAddress;
 use super::task::Task;
@@ -140,4 +142,15 @@ async fn disputed_slot_keeps_its_owner_until_a_discovery() {
     assert!(!state.is_unsettled());
     state.believe(&server(3), slot, &server(2));
     assert_eq!(owner(&state), server(2));
+}
+
+/// The receiver completes once, and a panic may leave the set of futures empty.
+#[tokio::test]
+async fn closing_task_ends_after_a_panic_too() {
+    let mut task = state();
+    let (client, mut gone) = oneshot::channel();
+    drop(client);
+    (&mut gone).await.unwrap_err();
+    task.closing = true;
+    timeout(Duration::from_secs(20), task.run(gone)).await.expect("the task ends");
 }
