@@ -249,10 +249,9 @@ impl Builder {
 
     /// Sets a clock, and the runtime whose tasks keep the leases.
     #[cfg(feature = "testing")]
-    pub(crate) fn hosted(self, clock: Arc<dyn Clock>, runtime: Option<Handle>) -> Self {
-        let mut made = self.clock(clock);
-        made.0.host.runtime = runtime;
-        made
+    pub(crate) fn hosted(mut self, clock: Arc<dyn Clock>, runtime: Option<Handle>) -> Self {
+        self.0.renews_on = runtime;
+        self.clock(clock)
     }
 }
 

@@ -7,6 +7,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
+
 use crate::clock::{Clock, SystemClock};
 use crate::drivers::RuntimeDriver;
 use crate::error::{Error, Result};
@@ -16,7 +18,6 @@ use crate::node::{
     Address, CONNECT_TIMEOUT, Durability, Given, Shared, TlsOptions, client_name, several_slots,
     unseen,
 };
-use crate::runtime::background::Host;
 use crate::telemetry::log;
 use crate::text::spelled;
 
@@ -51,8 +52,8 @@ pub(crate) struct Config {
     pub(crate) scripts: Option<bool>,
     /// The source of every deadline.
     pub(crate) clock: Arc<dyn Clock>,
-    /// Where the tasks run that renew leases.
-    pub(crate) host: Host,
+    /// The runtime whose tasks renew leases, instead of the background thread.
+    pub(crate) renews_on: Option<Handle>,
     /// The driver of the runtime that the user chose.
     pub(crate) runtime: Option<Arc<RuntimeDriver>>,
 }
@@ -75,10 +76,9 @@ pub struct Settings {
     pub(crate) scripts: Option<bool>,
     /// Replaces the system clock.
     pub(crate) clock: Option<Arc<dyn Clock>>,
-    /// Where the tasks run that renew leases, if not on the background thread.
-    pub(crate) host: Host,
+    pub(crate) renews_on: Option<Handle>,
     /// The driver of the runtime that the user chose.
-    pub(crate) runtime: Option<tokio::runtime::Handle>,
+    pub(crate) runtime: Option<Handle>,
     /// The certificates to trust and to present for `rediss://` nodes.
     pub(crate) tls: TlsOptions,
     pub(crate) client_name: Option<String>,
@@ -129,7 +129,7 @@ impl Settings {
             durability: self.durability,
             scripts: self.scripts,
             clock,
-            host: self.host,
+            renews_on: self.renews_on,
             // Last, because it starts a task.
             runtime: self.runtime.as_ref().map(RuntimeDriver::for_chosen).transpose()?,
         })

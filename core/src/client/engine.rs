@@ -270,14 +270,18 @@ impl Running {
         let registry = Arc::clone(&running.leases().registry);
         let failed = Arc::clone(&running.failed);
         // The monitor ends once the watch is dropped and no further changes can arrive.
-        config.host.spawn(async move {
+        let monitor = async move {
             // All leases depend on this task. If it panics, none of them may continue as if it were still monitored.
             if AssertUnwindSafe(monitor).catch_unwind().await.is_err() {
                 failed.store(true, Ordering::Release);
                 // The order matters: a caller that acquires again after this notification must get new components.
                 lose_all(&registry, LossReason::Internal);
             }
-        });
+        };
+        match &config.renews_on {
+            Some(runtime) => drop(runtime.spawn(monitor)),
+            None => background::spawn(monitor).detach(),
+        }
         let acquirer = Arc::downgrade(&running.acquirer);
         metrics::watch(&running.leases().counts, move |stats| {
             acquirer.upgrade().into_iter().for_each(|acquirer| add_to(&acquirer, stats));

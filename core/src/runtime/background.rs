@@ -10,8 +10,6 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Mutex;
 use std::task::{Context, Waker};
-#[cfg(feature = "testing")]
-use std::task::{Poll, ready};
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -111,7 +109,7 @@ pub(crate) fn has_locals() -> bool {
 }
 
 /// Awaits a future on the background thread. Returns immediately if that thread cannot be started.
-pub(crate) async fn there(future: impl Future<Output = ()> + Send + 'static) {
+async fn there(future: impl Future<Output = ()> + Send + 'static) {
     if let Ok(handle) = handle() {
         drop(handle.spawn(future).await);
     }
@@ -179,53 +177,4 @@ where
         Ok(handle) => Running::There(handle.spawn(future).abort_handle(), fork_generation()),
         Err(_) => Running::Here(Mutex::new(Some(Box::pin(future)))),
     })
-}
-
-/// Where the tasks of a client run: on the background thread, or on the runtime of a test client.
-#[derive(Clone, Default)]
-pub(crate) struct Host {
-    #[cfg(feature = "testing")]
-    pub(crate) runtime: Option<Handle>,
-}
-
-impl Host {
-    /// Runs a future to completion. The future must not block.
-    #[cfg_attr(
-        not(feature = "testing"),
-        expect(clippy::unused_self, reason = "all hosts are one then")
-    )]
-    pub(crate) fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
-        #[cfg(feature = "testing")]
-        if let Some(runtime) = &self.runtime {
-            drop(runtime.spawn(MovesOn(Some(Box::pin(future)))));
-            return;
-        }
-        spawn(future).detach();
-    }
-}
-
-/// A future that moves to the background thread if its runtime ends.
-#[cfg(feature = "testing")]
-struct MovesOn(Option<Work>);
-
-#[cfg(feature = "testing")]
-impl Future for MovesOn {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        if let Some(work) = &mut self.0 {
-            ready!(work.as_mut().poll(cx));
-            self.0 = None;
-        }
-        Poll::Ready(())
-    }
-}
-
-#[cfg(feature = "testing")]
-impl Drop for MovesOn {
-    fn drop(&mut self) {
-        if let Some(work) = self.0.take() {
-            spawn(work).detach();
-        }
-    }
 }

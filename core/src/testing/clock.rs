@@ -68,8 +68,8 @@ impl TestClock {
     /// If that time is paused, waits, renewals and ends of leases happen immediately and in order while the test
     /// sleeps. Clients with this clock keep their leases in tasks of this runtime, not on the library's thread.
     ///
-    /// Use these clients only inside this runtime, and only while it runs. Otherwise nothing renews their leases.
-    /// Paused time then stands still, so waiting for a held lock never ends, whatever its `wait`.
+    /// Use these clients only inside this runtime, and only while it runs. Otherwise nothing renews their leases, and their
+    /// time stands still. Waiting for a held lock then never ends, or panics if the runtime has ended.
     ///
     /// # Errors
     ///
@@ -129,7 +129,7 @@ impl TestClock {
     pub(super) async fn moment(&self, time: Duration) {
         match &self.0 {
             Kind::Test(_) => background::sleep(time).await,
-            Kind::Runtime(clock) => clock.moment(time).await,
+            Kind::Runtime(clock) => clock.advance(time).await,
         }
     }
 

@@ -1,18 +1,16 @@
 //! A clock that follows tokio's time, so that pausing a runtime's time also pauses leases.
 
-use std::future::pending;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures_util::future;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::yield_now;
 use tokio::time::Instant as TokioInstant;
 
-use crate::clock::{Clock, Instant, SLICE, Sleep, SystemClock};
+use crate::clock::{Clock, Instant, Sleep};
 use crate::error::{Error, Result};
 use crate::runtime::{background, lock};
 
@@ -43,8 +41,6 @@ struct Marks {
     ahead: Duration,
     /// Tokio's time at the last reading.
     seen: Duration,
-    /// When the runtime ended, by the system clock. From then on this clock follows the system clock.
-    over: Option<Instant>,
 }
 
 impl TokioTime {
@@ -55,13 +51,7 @@ impl TokioTime {
         catch_unwind(AssertUnwindSafe(|| drop(tokio::time::sleep(Duration::ZERO))))
             .map_err(|_| Error::invalid(NO_TIMERS))?;
         let (start, marks, changed) = (TokioInstant::now(), Mutex::default(), Notify::new());
-        let time = Self(Arc::new(Shared { runtime, start, marks, changed }));
-        let last = Last(Arc::downgrade(&time.0));
-        drop(time.0.runtime.spawn(async move {
-            let _last = last;
-            pending::<()>().await;
-        }));
-        Ok(time)
+        Ok(Self(Arc::new(Shared { runtime, start, marks, changed })))
     }
 
     /// The runtime that must run the tasks that use this clock. Paused time stands still while they have work to do.
@@ -72,11 +62,7 @@ impl TokioTime {
     /// How much time has passed since the clock was made.
     pub(super) fn elapsed(&self) -> Duration {
         let mut marks = lock(&self.0.marks);
-        let passed = match marks.over {
-            Some(since) => marks.seen.saturating_add(SystemClock.now().since(since)),
-            None => self.0.by_tokio(&mut marks),
-        };
-        passed.saturating_add(marks.ahead)
+        self.0.by_tokio(&mut marks).saturating_add(marks.ahead)
     }
 
     pub(super) fn jump(&self, time: Duration) {
@@ -92,45 +78,19 @@ impl TokioTime {
         turns().await;
     }
 
-    /// Waits at most for `time`, also by the system clock, because the runtime may not be running.
-    pub(super) async fn moment(&self, time: Duration) {
-        let late = async {
-            background::sleep(time).await;
-            turns().await;
-        };
-        future::select(pin!(self.advance(time)), pin!(late)).await;
-    }
-
     /// Waits until `at`, or until time advanced other than by tokio's timers.
     async fn wait(&self, at: Instant) {
         let mut changed = pin!(self.0.changed.notified());
         // Registered before the check, so that a notification in between is not missed.
         changed.as_mut().enable();
-        let left = at.since(self.now());
-        if lock(&self.0.marks).over.is_some() {
-            return background::sleep(left.min(SLICE)).await;
-        }
-        if !background::has_locals() {
-            return background::there(self.sleep_until(at)).await;
-        }
         let timer = {
             // A timer belongs to the runtime in which it is made.
             let _inside = self.0.runtime.enter();
-            tokio::time::sleep(left)
-        };
-        let background_timer = async {
-            background::sleep(left).await;
-            if self.now() < at {
-                pending::<()>().await;
-            }
+            tokio::time::sleep(at.since(self.now()))
         };
         tokio::select! {
-            // First, because a timer of a runtime that has ended panics.
-            biased;
             () = changed => {}
             () = timer => {}
-            // The timers of a runtime that is not running never complete.
-            () = background_timer => {}
         }
     }
 }
@@ -168,20 +128,6 @@ impl Clock for TokioTime {
                 time.wait(at).await;
             }
         })
-    }
-}
-
-/// Dropped with the runtime, which marks the end of its time.
-struct Last(Weak<Shared>);
-
-impl Drop for Last {
-    fn drop(&mut self) {
-        let Some(time) = self.0.upgrade() else { return };
-        let mut marks = lock(&time.marks);
-        time.by_tokio(&mut marks);
-        marks.over = Some(SystemClock.now());
-        drop(marks);
-        time.changed.notify_waiters();
     }
 }
 

@@ -7,7 +7,6 @@ use crate::client::config::Config;
 use crate::client::engine::{Engine, Running};
 use crate::clock::Clock;
 use crate::node::{CONNECT_TIMEOUT, Durability, Node};
-use crate::runtime::background::Host;
 
 use super::clock::ClientClock;
 use super::link::Link;
@@ -46,7 +45,7 @@ impl Player<'_> {
             durability: Durability { min_replicas: self.scenario.replicas.1, fsync: false },
             scripts: None,
             clock: shared,
-            host: Host::default(),
+            renews_on: None,
             runtime: None,
         };
         let mut world = self.world.lock().unwrap();
