@@ -255,7 +255,6 @@ impl Builder {
     }
 }
 
-/// Returns the nodes that the environment of this process configures.
 pub(crate) fn nodes() -> Result<Vec<String>> {
     named(variable("REDLOCK_NODES")?, variable("REDIS_URL")?, "from_env()")
 }

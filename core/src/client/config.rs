@@ -69,17 +69,12 @@ pub struct Settings {
     pub(crate) connect_timeout: Option<Duration>,
     /// How long an acquire without a `wait` goes on while no quorum of nodes replies. `Some(None)` is forever.
     pub(crate) unavailable_after: Option<Option<Duration>>,
-    /// How long a restarted node grants no new lease.
     pub(crate) restart_guard: Option<Duration>,
-    /// What must happen to a grant before it counts.
     pub(crate) durability: Durability,
     pub(crate) scripts: Option<bool>,
-    /// Replaces the system clock.
     pub(crate) clock: Option<Arc<dyn Clock>>,
     pub(crate) renews_on: Option<Handle>,
-    /// The driver of the runtime that the user chose.
     pub(crate) runtime: Option<Handle>,
-    /// The certificates to trust and to present for `rediss://` nodes.
     pub(crate) tls: TlsOptions,
     pub(crate) client_name: Option<String>,
     pub(crate) credentials: Option<Arc<dyn Ask>>,

@@ -297,9 +297,7 @@ pub struct NodeReport {
 /// The error of the operating system, as a number or a kind. Its text is not kept, because it could contain a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// The error number of the operating system.
     Code(i32),
-    /// The error kind of the standard library.
     Kind(io::ErrorKind),
 }
 

@@ -20,7 +20,6 @@ pub struct Args<T: 'static> {
     unit: Unit,
     /// In the order of the binding. The first mistake is reported.
     given: Vec<(&'static str, Value)>,
-    /// The options that exist.
     table: &'static [Row<T>],
 }
 
@@ -146,7 +145,6 @@ pub fn times(args: &LockArgs) -> Result<(Duration, Option<Duration>)> {
     options(args).map(|options| (options.ttl, options.wait))
 }
 
-/// The passed options, and defaults for the others.
 fn options(args: &LockArgs) -> Result<Options> {
     let mut options = Options { unit: args.unit, ..Options::default() };
     args.apply(&mut options)?;

@@ -30,11 +30,8 @@ pub struct Driver<T> {
     host: Host<T>,
 }
 
-/// Where the futures run.
 enum Host<T> {
-    /// On the background thread.
     Background(Task),
-    /// On the thread of the event loop.
     Loop(LoopDriver<T>),
 }
 
@@ -95,7 +92,6 @@ impl<T: Send + 'static> Driver<T> {
         Some(Self { inbox, host })
     }
 
-    /// The part of a driver that runs on the loop's thread.
     fn on_thread(&self) -> Option<&LoopDriver<T>> {
         match &self.host {
             Host::Loop(here) => Some(here),
@@ -172,11 +168,9 @@ type Work<T> = Abortable<Pin<Box<dyn Future<Output = T> + Send>>>;
 struct Inbox<T> {
     /// Locked only to push one future, or to take all of them.
     new: Mutex<Vec<Work<T>>>,
-    /// Wakes the driver's task.
     driver: AtomicWaker,
 }
 
-/// All futures of one driver.
 struct Running<T> {
     inbox: Arc<Inbox<T>>,
     /// Polls only the futures that were woken, so the cost does not depend on their number.

@@ -39,7 +39,6 @@ struct Meter {
     clients: Arc<Mutex<Clients>>,
 }
 
-/// One value of a histogram.
 enum Sample {
     /// The outcome of an acquire, and how long it took.
     Wait(&'static str, Duration),
@@ -65,12 +64,10 @@ pub(crate) fn started(clock: &dyn Clock) -> Instant {
     clock.now()
 }
 
-/// Records the outcome of an acquire, and how long it took.
 pub(crate) fn waited(outcome: &'static str, time: impl FnOnce() -> Duration) {
     record(|| Sample::Wait(outcome, time()));
 }
 
-/// Records how a lease ended, and how long it was held.
 pub(crate) fn held(end: &'static str, time: impl FnOnce() -> Duration) {
     record(|| Sample::Hold(end, time()));
 }
@@ -157,7 +154,6 @@ impl Clients {
     }
 }
 
-/// The totals of all clients, and their current values.
 fn total(clients: &Mutex<Clients>) -> Stats {
     let mut clients = lock(clients);
     clients.remove_dropped();

@@ -93,7 +93,6 @@ impl Counts {
         self.waited.fetch_add(error.waited().map_or(0, nanos), Relaxed);
     }
 
-    /// Counts a lease that its owner released.
     pub(crate) fn released(&self, held: Duration) {
         self.released.fetch_add(1, Relaxed);
         self.held.fetch_add(nanos(held), Relaxed);

@@ -59,7 +59,6 @@ impl TokioTime {
         self.0.runtime.clone()
     }
 
-    /// How much time has passed since the clock was made.
     pub(super) fn elapsed(&self) -> Duration {
         let mut marks = lock(&self.0.marks);
         self.0.by_tokio(&mut marks).saturating_add(marks.ahead)
@@ -134,7 +133,6 @@ impl Clock for TokioTime {
 /// The wall clock at the start, in microseconds since 1970.
 const START: u64 = 1_700_000_000_000_000;
 
-/// Microseconds since 1970.
 pub(super) fn wall_micros(elapsed: Duration) -> u64 {
     START.saturating_add(u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX))
 }

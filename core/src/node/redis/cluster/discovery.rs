@@ -26,7 +26,6 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(1);
 /// far took. If less than half of the servers have replied, it is the maximum.
 const MORE_REPLIES_WAIT: (Duration, Duration) =
     (Duration::from_millis(100), Duration::from_secs(1));
-/// The minimum time between two discoveries.
 const MIN_INTERVAL: Duration = Duration::from_millis(20);
 /// The longest pause between discoveries while a problem exists, at first and after [`FAILOVER`].
 const MAX_PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
@@ -35,25 +34,20 @@ pub(super) const FAILOVER: Duration = Duration::from_secs(30);
 
 pub(super) type Found = Result<Topology, Fault>;
 
-/// The schedule of discoveries, and the one under way.
 pub(super) struct Discovery {
     clock: Arc<dyn Clock>,
     running: Option<BoxFuture<'static, Found>>,
-    /// When the last discovery began.
     begun: Option<Instant>,
     /// When the next discovery begins. It may be wanted while another one is under way.
     due: Option<Instant>,
-    /// Since when a problem exists.
     since: Option<Instant>,
 }
 
 impl Discovery {
-    /// Creates a schedule without a discovery.
     pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
         Self { clock, running: None, begun: None, due: None, since: None }
     }
 
-    /// Whether a discovery is under way.
     pub(super) fn is_running(&self) -> bool {
         self.running.is_some()
     }

@@ -35,7 +35,6 @@ use redirects::{ClusterSender, ServerAddress, follow};
 use task::Task;
 use topology::{Map, Member};
 
-/// A cluster as one logical node.
 pub(crate) struct ClusterNode {
     /// Without its password.
     url: String,
@@ -90,7 +89,6 @@ impl ClusterNode {
         Box::pin(follow(clock, timeout, send(), send))
     }
 
-    /// Returns the owner of the key's slot.
     fn owner(&self, key: &str) -> Arc<Member> {
         Arc::clone(self.map.load().owner(slot(key)))
     }

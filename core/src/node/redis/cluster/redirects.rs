@@ -1,8 +1,7 @@
 //! Decides how a command reaches the right server after a server of a cluster redirected it. The decoder of the replies
 //! finds the redirects (`protocol/replies.rs`).
 //!
-//! A redirect means that the key's slot is on another server, or is migrating. The command then fails, and its waiting
-//! caller sends it again to the owner in the map ([`follow`]). Two kinds of commands go to the task of the cluster
+//! The waiting caller sends a redirected command again ([`follow`]). Two kinds of commands go to the task of the cluster
 //! instead: deletes, which need no caller, and extensions whose key is migrating. The simulation uses these decisions
 //! too.
 
@@ -63,7 +62,6 @@ pub(crate) enum Redirect {
 }
 
 impl Redirect {
-    /// Parses a redirect, if the reply is one.
     pub(crate) fn read(value: &Value) -> Option<Self> {
         let Value::ServerError(error) = value else { return None };
         let mut words = error.details().unwrap_or_default().split_whitespace();
@@ -96,11 +94,9 @@ pub(crate) enum ConnectionEvent {
     Ended,
 }
 
-/// The sending side of the channel to the cluster.
 #[derive(Clone)]
 pub(crate) struct ClusterSender {
     pub(crate) to: UnboundedSender<(ServerAddress, ConnectionEvent)>,
-    /// The server of the connection.
     pub(crate) from: ServerAddress,
     /// Counts the deletes that were redirected to another server.
     pub(crate) rerouted: Weak<()>,
@@ -112,7 +108,6 @@ impl ClusterSender {
         let _ = self.to.send((self.from.clone(), event));
     }
 
-    /// Reports a pending delete.
     pub(crate) fn report_pending(&self, in_flight: &InFlight) {
         if matches!(in_flight.command.purpose, Purpose::Delete { .. }) {
             self.send(ConnectionEvent::DeletePending(

@@ -38,7 +38,6 @@ impl Task {
         Arc::clone(&server.member)
     }
 
-    /// Returns all servers, and the placeholder.
     pub(super) fn members(&self) -> Vec<Arc<Member>> {
         let servers = self.servers.values().map(|server| Arc::clone(&server.member));
         servers.chain([Arc::clone(self.map.load().unassigned())]).collect()
@@ -187,7 +186,6 @@ impl Task {
         self.discovery.begin(asked, !self.map.load().servers().is_empty());
     }
 
-    /// Selects the servers for a discovery.
     pub(super) fn asked(&mut self, all: bool) -> Vec<Arc<Member>> {
         let is_up = |address: &&ServerAddress| {
             self.servers.get(*address).is_none_or(|server| !server.is_down())

@@ -1,9 +1,8 @@
 //! Runs the task of a cluster, which maintains the map, and forwards commands that have no owner or no waiting caller.
 //! [`super::state`] applies the changes of the map.
 //!
-//! Only commands that a server could not serve pass through here, together with their waiting callers. The order of a
-//! key's votes and deletes is preserved, because only the waiting caller of a redirected vote sends it again, and
-//! deletes are only sent after the caller stopped waiting.
+//! Only commands that a server could not serve pass through here. A redirected vote does not, so the order of a key's
+//! votes and deletes is preserved ([`super::redirects`]).
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
@@ -34,10 +33,8 @@ const PANIC_PAUSE: Duration = Duration::from_millis(20);
 /// How long the task of a closed client waits for replies, and pauses before it checks the pending deletes again.
 const SHUTDOWN_REPLIES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(100));
 
-/// Futures that complete later.
 type Later<T> = FuturesUnordered<BoxFuture<'static, T>>;
 
-/// A known server, with its connection.
 pub(super) struct Server {
     pub(super) member: Arc<Member>,
     /// When it was last seen with slots.
@@ -56,22 +53,17 @@ impl Server {
 
 /// The task of a cluster, with the known state of the cluster.
 pub(super) struct Task {
-    /// Commands whose owner is not known.
     unassigned: UnboundedReceiver<InFlight>,
     events: UnboundedReceiver<(ServerAddress, ConnectionEvent)>,
-    /// Read by every command.
     pub(super) map: Arc<ArcSwap<Map>>,
     /// The parameters of every connection, except for the address, and the first servers.
     pub(super) target: Target,
-    /// The driver of the client's runtime.
     pub(super) runtime: Option<Arc<RuntimeDriver>>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) watch: Arc<Watch>,
     /// Determines when to request the map, and from which servers.
     pub(super) discovery: Discovery,
-    /// Why the last discovery failed.
     failed: Option<Fault>,
-    /// Commands that wait for the discovery.
     waiting: Vec<InFlight>,
     /// Redirected commands that wait before they are sent again, to this server or to the owner of their slot.
     delayed: Later<(InFlight, Option<Arc<Member>>)>,
@@ -91,7 +83,6 @@ pub(super) struct Task {
 }
 
 impl Task {
-    /// Creates the task of a cluster whose servers are not known yet.
     pub(super) fn new(
         unassigned: UnboundedReceiver<InFlight>,
         events: UnboundedReceiver<(ServerAddress, ConnectionEvent)>,

@@ -18,31 +18,24 @@ use crate::node::redis::commands::reply;
 use crate::node::redis::connect::handshake::text;
 use crate::node::{Fault, SLOTS};
 
-/// A range of slots of one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Range {
-    /// The first slot of the range.
     pub(super) first: u16,
     /// The last slot, inclusive.
     pub(super) last: u16,
-    /// The master.
     pub(super) owner: ServerAddress,
     pub(super) id: String,
     /// The configuration epoch of the master, or 0 if it is hidden.
     pub(super) epoch: u64,
-    /// The replicas that may take over.
     pub(super) replicas: Vec<ServerAddress>,
 }
 
-/// The report of one server.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct View {
-    /// Its own ID in the cluster.
     by: Option<String>,
     pub(super) ranges: Vec<Range>,
 }
 
-/// The compared reports of several servers.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Topology {
     pub(super) ranges: Vec<Range>,
@@ -74,7 +67,6 @@ fn epochs(nodes: &str) -> (Option<String>, HashMap<String, u64>) {
     (by, epochs)
 }
 
-/// Compares the reports slot by slot.
 pub(super) fn compare(views: &[View]) -> Topology {
     let all = views.iter().flat_map(|view| &view.ranges);
     // All slots between two of these boundaries have the same reports.
@@ -111,12 +103,9 @@ pub(super) fn compare(views: &[View]) -> Topology {
 /// The report of one server about a slot: its own ID, if known, and the ID and configuration epoch of the owner.
 pub(crate) type Report<Id> = (Option<Id>, Option<(Id, u64)>);
 
-/// The result of several reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ruling<Id> {
-    /// This server has the slot.
     Owner(Id),
-    /// No server reports an owner.
     Unassigned,
     /// The servers contradict each other, and no claim is newer than the others.
     Disputed,
@@ -198,7 +187,6 @@ fn address(server: &Value, from: &ServerAddress) -> Option<ServerAddress> {
 /// One server of a cluster, or the placeholder, which gets the commands whose owner is not known.
 pub(crate) struct Member<N = RedisNode> {
     pub(crate) address: ServerAddress,
-    /// Its connection.
     pub(crate) node: N,
 }
 
@@ -213,7 +201,6 @@ pub(crate) struct Map<N = RedisNode> {
 }
 
 impl<N> Map<N> {
-    /// Creates a map without servers.
     pub(crate) fn new(unassigned: Arc<Member<N>>) -> Self {
         let owners = std::iter::repeat_n(&unassigned, usize::from(SLOTS)).map(Arc::clone);
         Self { owners: owners.collect(), unassigned, servers: Vec::new() }
@@ -224,7 +211,6 @@ impl<N> Map<N> {
         self.owners.get(usize::from(slot)).unwrap_or(&self.unassigned)
     }
 
-    /// Returns the owner of the slot if it is known.
     pub(crate) fn known_owner(&self, slot: u16) -> Option<&Arc<Member<N>>> {
         Some(self.owner(slot)).filter(|owner| !Arc::ptr_eq(owner, &self.unassigned))
     }
@@ -234,12 +220,10 @@ impl<N> Map<N> {
         &self.unassigned
     }
 
-    /// Returns the servers that have slots.
     pub(crate) fn servers(&self) -> &[Arc<Member<N>>] {
         &self.servers
     }
 
-    /// Whether the server has slots.
     pub(crate) fn has(&self, address: &ServerAddress) -> bool {
         self.servers.iter().any(|member| member.address == *address)
     }

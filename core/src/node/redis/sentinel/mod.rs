@@ -49,10 +49,8 @@ pub(crate) struct Resolver {
     listeners: OnceLock<Vec<Task>>,
 }
 
-/// The server to connect to.
 #[derive(Clone)]
 pub(crate) struct Found {
-    /// The address and login of the server.
     pub(crate) endpoint: Endpoint,
     /// The report of the sentinels, or `None` if the URL names the server.
     primary: Option<Report>,
@@ -82,7 +80,6 @@ impl Resolver {
         Self { route, known, old, listeners: OnceLock::new() }
     }
 
-    /// Returns the current server.
     pub(crate) async fn find(&self) -> Result<Found, Fault> {
         let Some(service) = &self.route.service else {
             return Ok(Found { endpoint: self.route.server.clone(), primary: None });
@@ -115,7 +112,6 @@ impl Resolver {
         Ok(Found { endpoint, primary: Some(report) })
     }
 
-    /// Returns a receiver for later changes of the server.
     pub(crate) fn news(&self) -> News {
         News(self.known.subscribe())
     }

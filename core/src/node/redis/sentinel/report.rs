@@ -50,17 +50,14 @@ impl Report {
         Ok(Some(Self { host, port, epoch, since: since.unwrap_or_default() }))
     }
 
-    /// Formats the address for messages.
     pub(crate) fn address(&self) -> String {
         crate::text::shown(&format!("{}:{}", self.host, self.port))
     }
 
-    /// Whether both name the same server.
     pub(crate) fn is_at(&self, other: &Self) -> bool {
         self.port == other.port && self.host.eq_ignore_ascii_case(&other.host)
     }
 
-    /// Whether this report is from a later failover.
     pub(crate) fn is_after(&self, other: &Self) -> bool {
         matches!((self.epoch, other.epoch), (Some(this), Some(that)) if this > that)
     }
@@ -99,7 +96,6 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// A sentinel that does not reply for this long is given up.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// An open connection to one sentinel.
 pub(crate) struct Sentinel {
     connection: BatchConnection,
     /// Whether the connection uses RESP3. In RESP2 a subscribed connection cannot send requests.
@@ -107,7 +103,6 @@ pub(crate) struct Sentinel {
 }
 
 impl Sentinel {
-    /// Connects and logs in.
     pub(crate) async fn open(endpoint: &Endpoint) -> Result<Self, Fault> {
         let mut connection = BatchConnection::open(endpoint).await?;
         let hello = log_in(&mut connection, endpoint, &mut Without::default()).await?;

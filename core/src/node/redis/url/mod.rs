@@ -33,9 +33,7 @@ pub(crate) struct Endpoint {
     /// Selected at connect. A connection starts with database 0.
     pub(crate) db: i64,
     pub(crate) parameters: Arc<Parameters>,
-    /// The name of the connection at the server.
     pub(crate) client_name: String,
-    /// The time limit of one attempt to connect.
     pub(crate) connect_timeout: Duration,
     /// Supplies the login, if it is not in the URL.
     pub(crate) provider: Option<Provider>,
@@ -48,9 +46,7 @@ pub(crate) struct Endpoint {
 pub(crate) enum PeerAddr {
     /// A host, by name or address, and a port.
     Tcp(String, u16),
-    /// A host and a port, with TLS.
     Tls(String, u16),
-    /// A Unix socket.
     Unix(PathBuf),
 }
 
@@ -161,7 +157,6 @@ impl Endpoint {
         }
     }
 
-    /// Whether the connection needs TLS options.
     pub(crate) fn is_tls(&self) -> bool {
         matches!(self.address, PeerAddr::Tls(..))
     }
@@ -195,7 +190,6 @@ impl Endpoint {
         )))
     }
 
-    /// Requests credentials, if there is a provider.
     pub(crate) async fn granted(&self) -> std::result::Result<Option<Granted>, Fault> {
         match &self.provider {
             Some(provider) => provider.get(ASKING).await.map(Some),
@@ -210,7 +204,6 @@ impl Endpoint {
         Self { address, ..self.clone() }
     }
 
-    /// Returns the endpoint with these credentials.
     pub(crate) fn with_login(&self, granted: &Credentials) -> Self {
         let username = granted.username.clone();
         Self { username, password: Some(granted.password.clone()), ..self.clone() }
@@ -235,7 +228,6 @@ impl Endpoint {
         shown(&self.without_password(text))
     }
 
-    /// Removes the password from the text.
     pub(crate) fn without_password(&self, text: &str) -> String {
         let text = match self.password.as_deref() {
             // An empty password is part of every text.
@@ -245,7 +237,6 @@ impl Endpoint {
         self.provider.as_ref().map_or_else(|| text.clone(), |provider| provider.redact(&text))
     }
 
-    /// Returns the URL without user and password.
     pub(crate) fn redacted(&self) -> String {
         match self.db {
             // The common form without a database.
@@ -259,11 +250,9 @@ impl Endpoint {
 pub(crate) struct Shared {
     /// The TLS options of `rediss://` nodes.
     pub(crate) options: TlsOptions,
-    /// The name of the connections.
     pub(crate) client_name: Option<String>,
     /// Supplies the login for URLs without one.
     pub(crate) provider: Option<Provider>,
-    /// The time limit of one attempt to connect.
     pub(crate) connect_timeout: Duration,
     /// The loaded TLS configurations. Most nodes share the same one.
     read: RefCell<Vec<(TlsOptions, Tls)>>,

@@ -14,9 +14,7 @@ use crate::text::spelled;
 /// The parameters of a URL. `None` if not set.
 #[derive(Clone, Default)]
 pub(crate) struct Parameters {
-    /// The database.
     pub(crate) db: Option<i64>,
-    /// The user name.
     pub(crate) username: Option<String>,
     /// Never shown.
     pub(crate) password: Option<String>,
@@ -24,7 +22,6 @@ pub(crate) struct Parameters {
     pub(crate) protocol: Option<u8>,
     /// The address family to try: 4, 6, or 0 for both.
     pub(crate) family: Option<u8>,
-    /// The name of the connection.
     pub(crate) client_name: Option<Given<String>>,
     /// The deadline of one vote.
     pub(crate) node_timeout: Option<Given<Duration>>,
@@ -39,20 +36,15 @@ pub(crate) struct Parameters {
 #[derive(Clone)]
 pub(crate) struct Given<T> {
     pub(crate) value: T,
-    /// The name of the parameter, for messages.
     pub(crate) by: &'static str,
 }
 
 /// A supported parameter: its names in several clients, the rule for its value, and how to set it.
 type Row = (&'static [&'static str], &'static str, fn(&mut Parameters, &'static str, &str) -> Set);
 
-/// The result of setting a value.
 enum Set {
-    /// The value is set.
     Done,
-    /// The value violates the rule.
     Wrong,
-    /// There is already a value.
     Twice,
 }
 

@@ -15,9 +15,7 @@ use crate::error::Result;
 use crate::node::Fault;
 use crate::node::redis::cluster::redirects::ServerAddress;
 
-/// The default port of sentinels.
 const PORT: &str = "26379";
-/// The error for a URL without a service name in its path.
 const NO_SERVICE: &str = "it has no service name. Write redis+sentinel://host,host/service";
 
 /// How a node finds its server, according to its URL.
@@ -34,14 +32,12 @@ pub(crate) struct Route {
 /// A service, and the sentinels that know its primary.
 #[derive(Clone)]
 pub(crate) struct Service {
-    /// The name of the service at the sentinels.
     pub(crate) name: String,
     /// In the order of the URL. There is at least one.
     pub(crate) sentinels: Vec<Endpoint>,
 }
 
 impl Route {
-    /// Creates the route to a fixed server.
     pub(crate) fn to(server: Endpoint) -> Self {
         Self { server, service: None, seeds: Vec::new() }
     }
@@ -51,7 +47,6 @@ impl Route {
         Self::to(self.server.at(address.host.to_string(), address.port))
     }
 
-    /// Returns the first servers of the cluster to ask.
     pub(crate) fn seeds(&self) -> impl Iterator<Item = ServerAddress> {
         self.seeds.iter().filter_map(|seed| match &seed.address {
             PeerAddr::Tcp(host, port) | PeerAddr::Tls(host, port) => {
@@ -66,7 +61,6 @@ impl Route {
         Endpoint::parse(text).map(Self::to)
     }
 
-    /// Whether the connections need TLS options.
     pub(crate) fn is_tls(&self) -> bool {
         self.server.is_tls()
     }
@@ -89,7 +83,6 @@ impl Route {
         self.server.connect_timeout
     }
 
-    /// Returns the URL without users and passwords.
     pub(crate) fn redacted(&self) -> String {
         let db = if self.server.db == 0 { String::new() } else { format!("/{}", self.server.db) };
         self.url(&self.hosts(), &db).unwrap_or_else(|| self.server.redacted())
@@ -107,7 +100,6 @@ impl Route {
         self.url(&hosts, &db).unwrap_or_else(|| self.server.identity())
     }
 
-    /// Returns the sentinels, or the seeds of a cluster.
     fn hosts(&self) -> Vec<String> {
         let hosts = self.service.as_ref().map_or(&self.seeds, |service| &service.sentinels);
         hosts.iter().map(Endpoint::authority).collect()
@@ -133,7 +125,6 @@ impl Route {
         }
     }
 
-    /// Redacts the server's text in an error.
     pub(crate) fn redact_fault(&self, fault: Fault) -> Fault {
         fault.redacted(|text| self.redact(text))
     }
@@ -217,10 +208,8 @@ pub(crate) fn parse_service(text: &str) -> std::result::Result<Route, String> {
     Ok(Route { server, service, seeds: Vec::new() })
 }
 
-/// The user and password for the sentinels.
 type Login = (Option<String>, Option<String>);
 
-/// Splits the query into the login for the sentinels and the rest.
 fn sentinel_login(query: &str) -> std::result::Result<(Login, String), &'static str> {
     let is_login = |pair: &&str| {
         pair.starts_with("sentinel_username=") || pair.starts_with("sentinel_password=")
@@ -242,7 +231,6 @@ fn sentinel_login(query: &str) -> std::result::Result<(Login, String), &'static 
     Ok(((user, password), rest))
 }
 
-/// Parses one sentinel by the rules of `redis://`.
 fn sentinel(
     scheme: &str,
     host: &str,
