@@ -19,6 +19,8 @@ const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 /// Whether the task runs, and in which runtime.
 pub(super) enum TaskState {
     NotStarted,
+    /// A thread is just starting it. Commands that are submitted meanwhile go to the background thread.
+    Starting,
     Started(Id, Pending),
     /// It ended, or could not start. It is not started in this runtime again.
     Ended(Id),
@@ -31,9 +33,14 @@ impl TaskState {
     pub(super) fn may_start(&self, runtime: &Handle) -> bool {
         match self {
             Self::NotStarted => true,
-            Self::Started(..) | Self::GivenUp => false,
+            Self::Starting | Self::Started(..) | Self::GivenUp => false,
             Self::Ended(last) => *last != runtime.id(),
         }
+    }
+
+    /// Begins to start a task in this runtime, if it may. Returns the state before.
+    pub(super) fn begin(&mut self, runtime: &Handle) -> Option<Self> {
+        self.may_start(runtime).then(|| std::mem::replace(self, Self::Starting))
     }
 
     /// The unwritten commands of this runtime, if the task runs there.

@@ -1,6 +1,7 @@
 //! Tests a waiting thread and a runtime without an open connection. `node::redis::connection` tests a thread with one.
 
 use std::future::poll_fn;
+use std::panic;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -87,6 +88,29 @@ fn driver_finds_the_runtime_by_itself() {
     assert!(second.block_on(submit()));
     drop(second);
     assert!(!wait(pin!(submit()), LIMIT).eq(&Poll::Ready(true)), "the runtime has ended");
+}
+
+/// Such a command would be lost: tokio panics in a runtime without I/O, and no task follows.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+#[test]
+fn commands_submitted_during_the_start_go_to_the_background_thread() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let driver = Arc::new(RuntimeDriver::for_first());
+    let submit = move || driver.submit(&Arc::new(Connection::new()));
+    let (sender, submitted) = mpsc::channel();
+    let (this, during) = (thread::current().id(), submit.clone());
+    let previous = Arc::new(panic::take_hook());
+    let others = Arc::clone(&previous);
+    panic::set_hook(Box::new(move |info| {
+        if thread::current().id() == this {
+            sender.send(during()).unwrap();
+        } else {
+            others(info);
+        }
+    }));
+    let after = runtime.block_on(async { submit() });
+    panic::set_hook(Box::new(move |info| previous(info)));
+    assert_eq!((submitted.recv(), after), (Ok(false), false));
 }
 
 /// A foreign executor inside a task, for example, keeps the runtime from polling others.

@@ -53,7 +53,6 @@ impl RuntimeDriver {
         Arc::new(Self(Arc::new(Shared::new(false))))
     }
 
-    /// Serves this runtime only.
     pub(crate) fn for_chosen(runtime: &Handle) -> Result<Arc<Self>> {
         let shared = Arc::new(Shared::new(true));
         shared.start(runtime)?;
@@ -117,12 +116,10 @@ impl Drop for RuntimeDriver {
 struct Shared {
     /// The process of the runtime.
     generation: u32,
-    /// Whether the user chose the runtime.
     is_chosen: bool,
     task: Mutex<TaskState>,
     /// The mark [`Visitor::Task`] has the task woken afterwards, [`Visitor::Thread`] has the connections removed.
     reactor: Exclusive<Reactor>,
-    /// Wakes the task.
     waker: AtomicWaker,
 }
 
@@ -182,40 +179,34 @@ impl Shared {
     /// Starts the task in a runtime. Without a task, everything runs on the background thread. That is so if no descriptor
     /// is left, and on systems without epoll.
     fn start(self: &Arc<Self>, runtime: &Handle) -> Result<()> {
-        let pending = Pending::default();
-        let begins = Arc::clone(&pending.watch);
-        let mut task = lock(&self.task);
-        if !task.may_start(runtime) {
-            return Ok(());
-        }
-        *task = TaskState::Started(runtime.id(), pending);
-        drop(task);
-        let created = || {
+        let Some(before) = lock(&self.task).begin(runtime) else { return Ok(()) };
+        let create = || {
             let poller = Arc::new(Poller::new()?);
-            let _inside = runtime.enter();
-            let task = DriverTask::new(Arc::clone(self), Arc::clone(&poller), runtime)?;
-            background::spawn(watch(Arc::clone(self), runtime.id(), begins)).detach();
             // The previous task may not have left it yet.
-            let replaced = self.with(|reactor| *reactor = Reactor::watched_by(poller));
-            replaced.map(|()| task).ok_or_else(|| io::ErrorKind::WouldBlock.into())
+            let replaced = self.with(|reactor| *reactor = Reactor::watched_by(Arc::clone(&poller)));
+            replaced.ok_or(io::ErrorKind::WouldBlock)?;
+            let _inside = runtime.enter();
+            DriverTask::new(Arc::clone(self), poller, runtime)
         };
-        // Tokio panics if the runtime has no I/O driver. This must not happen later, in the task.
-        match catch_unwind(AssertUnwindSafe(created)) {
+        // Tokio panics if the runtime has no I/O driver. This must not happen later, in the task. Its panic hook may use
+        // the client, so no lock is held.
+        let created = catch_unwind(AssertUnwindSafe(create));
+        let (pending, id) = (Pending::default(), runtime.id());
+        let begins = Arc::clone(&pending.watch);
+        let (state, started) = match &created {
+            Ok(Ok(_)) => (TaskState::Started(id, pending), Ok(())),
+            Ok(Err(error)) if error.kind() == io::ErrorKind::WouldBlock => (before, Ok(())),
+            Ok(Err(error)) if is_rt_shutdown_err(error) => (TaskState::Ended(id), Err(SHUT_DOWN)),
+            Ok(Err(_)) => (TaskState::Ended(id), Ok(())),
+            Err(_) => (TaskState::GivenUp, Err(NO_IO)),
+        };
+        *lock(&self.task) = state;
+        if let Ok(Ok(task)) = created {
+            background::spawn(watch(Arc::clone(self), id, begins)).detach();
             // A runtime that has ended drops the task.
-            Ok(Ok(task)) => drop(runtime.spawn(task)),
-            Ok(Err(error)) => {
-                self.end();
-                if is_rt_shutdown_err(&error) {
-                    return Err(Error::invalid(SHUT_DOWN));
-                }
-            }
-            Err(_) => {
-                self.end();
-                *lock(&self.task) = TaskState::GivenUp;
-                return Err(Error::invalid(NO_IO));
-            }
+            drop(runtime.spawn(task));
         }
-        Ok(())
+        started.map_err(Error::invalid)
     }
 
     /// Uses the connections. Returns `None` if another thread does, which then wakes the task.
@@ -396,5 +387,14 @@ mod tests {
             assert_eq!(Arc::strong_count(&connection), 2, "the thread inside still uses it");
         });
         assert_eq!(Arc::strong_count(&connection), 1);
+    }
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    #[test]
+    fn task_is_started_after_another_thread_has_left_the_connections() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+        let shared = Arc::new(Shared::new(false));
+        let start = || shared.start(runtime.handle()).map(|()| shared.use_pending(|_| ()));
+        assert!(shared.with(|_| start()).unwrap().unwrap().is_none());
+        assert!(start().unwrap().is_some());
     }
 }
