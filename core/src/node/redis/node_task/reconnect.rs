@@ -123,9 +123,12 @@ impl Reconnect {
                     Some(_) => {}
                     None => attempts.begin(context, &self.previous_connections),
                 },
-                // After a change of the server, an attempt starts immediately. An earlier one may hang on the previous
-                // server.
-                () = context.news.any() => attempts.begin(context, &self.previous_connections),
+                // After a change of the server, an attempt starts immediately. Earlier ones may hang on the previous
+                // server, and would be as many as may run.
+                () = context.news.any() => {
+                    attempts = Attempts::default();
+                    attempts.begin(context, &self.previous_connections);
+                }
                 () = &mut pause_ends, if attempts.begun.is_none() => {
                     attempts.begin(context, &self.previous_connections);
                 }
@@ -218,6 +221,7 @@ fn not_connected(fault: &Fault) -> Fault {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
     use std::sync::Weak;
     use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -260,10 +264,9 @@ mod tests {
     }
 
     impl Setup {
-        fn new() -> Self {
+        fn new(url: &str) -> Self {
             let (clock, watch) = (Arc::<Set>::default(), Arc::new(Watch::new(Arc::default())));
-            let address = Address::parse("redis://127.0.0.1");
-            let Ok(Address::Redis(route)) = address else { unreachable!() };
+            let Ok(Address::Redis(route)) = Address::parse(url) else { unreachable!() };
             let (key_prefix, durability) = ("lock:".to_owned(), Durability::default());
             let needs = Needs { key_prefix, durability, scripts: None };
             let mut target = Target::alone(route, Duration::ZERO, needs, Arc::default());
@@ -285,7 +288,6 @@ mod tests {
             self.waiting.len() > waited
         }
 
-        /// Ends the attempts without a connection.
         fn fail(&mut self) {
             let (context, fault) = (&mut self.context, Fault::new("no reply"));
             self.waiting.drain(..).for_each(|command| context.fail(command, &fault));
@@ -307,7 +309,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn deletes_of_waiting_votes_displace_no_pending_delete() {
-        let mut setup = Setup::new();
+        let mut setup = Setup::new("redis://127.0.0.1");
         // Its vote was sent over the connection that broke.
         setup.context.fail(delete("sent"), &Fault::new("the connection broke"));
         // The callers time out while an attempt hangs. Then they try again, and are refused immediately.
@@ -334,7 +336,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn restoring_a_key_waits_for_no_connection() {
-        let mut setup = Setup::new();
+        let mut setup = Setup::new("redis://127.0.0.1");
         let (mut heal, caller) = vote("first");
         heal.command.purpose = Purpose::Heal("heal".into());
         assert!(!setup.submit(0, heal), "its lease may be released before there is a connection");
@@ -353,6 +355,28 @@ mod tests {
         attempts.hangs = timer();
         assert!(attempts.next().await.is_some_and(|opened| opened.is_err()));
         assert!(tokio::time::timeout(HANGS * 2, attempts.next()).await.is_err(), "none starts");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn change_of_the_server_ends_attempts_that_hang() {
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        server.set_nonblocking(true).unwrap();
+        let mut setup = Setup::new(&format!("redis://{}", server.local_addr().unwrap()));
+        setup.waiting.push(vote("first").0);
+        let accepted = || std::iter::from_fn(|| server.accept().ok()).collect::<Vec<_>>();
+        let resolver = Arc::clone(&setup.context.resolver);
+        let Setup { node, context, waiting, .. } = &mut setup;
+        let failover = async {
+            tokio::time::sleep(HANGS * 9 / 4).await;
+            let before = accepted();
+            resolver.report_change();
+            tokio::time::sleep(HANGS / 8).await;
+            (before.len(), accepted().len())
+        };
+        tokio::select! {
+            _ = node.open(context, Duration::ZERO, waiting) => panic!("the server replies to none"),
+            counts = failover => assert_eq!(counts, (MAX_CONCURRENT_ATTEMPTS, 1)),
+        }
     }
 
     #[test]

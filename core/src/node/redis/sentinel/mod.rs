@@ -116,6 +116,12 @@ impl Resolver {
         News(self.known.subscribe())
     }
 
+    /// Reports a change of the server, as the sentinels do.
+    #[cfg(test)]
+    pub(crate) fn report_change(&self) {
+        self.known.send_modify(|_| ());
+    }
+
     /// Queries the sentinels, each over a separate connection, until a majority has replied and the newest report is
     /// not in doubt. Otherwise it waits for the rest, but not long, because a failover may make the replies obsolete.
     ///
