@@ -10,7 +10,6 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::thread;
 use std::time::Duration;
 
 use futures_util::future::Either;
@@ -20,11 +19,8 @@ use super::current_thread::{self, Driving, Parked};
 use super::poller;
 use super::reactor::Reactor;
 use crate::clock::machine;
-use crate::node::{MAX_RECEIVE, ReadOutcome};
+use crate::node::MAX_RECEIVE;
 use crate::runtime::{WakeHandle, has_stack_space, timers};
-
-/// The pause while another thread uses a connection.
-const BUSY: Duration = Duration::from_micros(20);
 
 /// Declares that this thread will wait for its next commands, so it writes them directly.
 ///
@@ -116,11 +112,8 @@ impl Connections {
         for at in &ready {
             match numbers.get(*at) {
                 None => handle.clear(),
-                // The thread inside may be suspended, and the descriptor stays readable.
-                Some(number) if self.reactor.read(*number) == Some(ReadOutcome::Busy) => {
-                    thread::sleep(BUSY);
-                }
-                Some(_) => {}
+                // If more is available, the descriptor stays readable.
+                Some(number) => drop(self.reactor.read(*number)),
             }
         }
         ready.is_empty()

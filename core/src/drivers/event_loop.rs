@@ -104,7 +104,15 @@ impl<T> LoopDriver<T> {
             // The poller is asked only if there is not exactly one connection, or if it woke no future. Any other
             // readable descriptor makes the loop look again.
             let is_read = work.reactor.read_single() && waker.is_rung();
-            let guest = !is_read && work.read_all(&self.poller, waker);
+            let mut guest = false;
+            if !is_read {
+                // What is left makes the loop look again, because the poller stays readable.
+                work.reactor.read_ready(|number| match number {
+                    WAKE => waker.clear(),
+                    GUEST => guest = true,
+                    _ => {}
+                });
+            }
             work.submitted.begin_period();
             let done = work.poll(waker);
             // Commands that follow from a reply are not held back.
@@ -155,22 +163,6 @@ impl<T> Work<T> {
 
     fn write(&mut self) {
         self.reactor.write(self.submitted.take());
-    }
-
-    /// Reads all readable connections. Returns whether the descriptor that the loop added is readable.
-    fn read_all(&mut self, poller: &Poller, waker: &WakeHandle) -> bool {
-        let mut guest = false;
-        for number in poller.ready() {
-            match number {
-                WAKE => waker.clear(),
-                GUEST => guest = true,
-                // A look that finds the connection in use is repeated, because the descriptor stays readable.
-                number => {
-                    self.reactor.read(number);
-                }
-            }
-        }
-        guest
     }
 }
 

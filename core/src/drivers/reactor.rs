@@ -5,7 +5,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::poller::{MAX_READY, Poller};
-use crate::node::{Connection, ReadOutcome, ReaderRole};
+use crate::node::{Connection, ReaderRole};
 
 /// The connections of one driver. The position of a connection is its number.
 #[derive(Default)]
@@ -60,43 +60,37 @@ impl Reactor {
         used.role.is_some_and(|role| used.connection.receive(role))
     }
 
-    /// Reads the available replies of the connection with this number. Returns `None` if there is no such connection.
-    pub(super) fn read(&self, number: u64) -> Option<ReadOutcome> {
-        Some(self.used(number)?.connection.read())
+    /// Reads the available replies of the connection with this number. Returns whether there may be more.
+    pub(super) fn read(&self, number: u64) -> bool {
+        let used = usize::try_from(number).ok().and_then(|number| self.used.get(number));
+        used.is_some_and(|used| used.connection.read())
     }
 
     /// Reads the only connection. Returns false if there are several, or if another thread has its reader role.
     pub(super) fn read_single(&self) -> bool {
         let is_alone = matches!(&self.used[..], [only] if only.descriptor().is_some());
-        is_alone && self.read(0).is_some()
+        if is_alone {
+            self.read(0);
+        }
+        is_alone
     }
 
     /// Reads the available replies, for a driver that is notified once. Returns true if there may be more.
     pub(super) fn read_all(&self) -> bool {
         // With one connection, the poller need not be asked.
-        if self.used.len() == 1 {
-            return self.read_once(0);
-        }
+        if self.used.len() == 1 { self.read(0) } else { self.read_ready(|_| ()) }
+    }
+
+    /// Reads all readable connections. `other` gets the numbers of the other descriptors that are readable. Returns true
+    /// if there may be more.
+    pub(super) fn read_ready(&self, mut other: impl FnMut(u64)) -> bool {
         let (mut found, mut more) = (0, false);
         for number in self.poller.iter().flat_map(|poller| poller.ready()) {
             found += 1;
-            more |= self.read_once(number);
+            more |= self.read(number);
+            other(number);
         }
         more || found == MAX_READY
-    }
-
-    fn read_once(&self, number: u64) -> bool {
-        let Some(used) = self.used(number) else { return false };
-        let read = used.connection.read();
-        if read == ReadOutcome::Busy {
-            // The thread inside may be suspended.
-            used.connection.delegate();
-        }
-        read == ReadOutcome::More
-    }
-
-    fn used(&self, number: u64) -> Option<&Used> {
-        self.used.get(usize::try_from(number).ok()?)
     }
 }
 

@@ -37,8 +37,8 @@ pub(crate) use memory::MemoryNode;
 pub use memory::{advance_memory, fail_memory};
 pub(crate) use outage::Outage;
 pub(crate) use redis::{
-    CONNECT_TIMEOUT, ClusterNode, Connection, Durability, Given, MAX_RECEIVE, Needs, ReadOutcome,
-    ReaderRole, RedisNode, RunIds, Shared, Target,
+    CONNECT_TIMEOUT, ClusterNode, Connection, Durability, Given, MAX_RECEIVE, Needs, ReaderRole,
+    RedisNode, RunIds, Shared, Target,
 };
 #[cfg(test)]
 pub(crate) use redis::{

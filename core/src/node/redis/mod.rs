@@ -56,7 +56,7 @@ pub(crate) use cluster::ClusterNode;
 pub(crate) use commands::durability::Durability;
 pub(crate) use connect::rights::Needs;
 pub(crate) use connect::{RunIds, Target};
-pub(crate) use connection::{Connection, ReadOutcome, ReaderRole};
+pub(crate) use connection::{Connection, ReaderRole};
 pub(crate) use io::socket::MAX_RECEIVE;
 pub use io::tls::{Pem, TlsOptions};
 pub(crate) use url::query::{Given, Parameters};

@@ -199,17 +199,6 @@ pub(crate) struct ReaderRole {
     descriptor: i32,
 }
 
-/// The result of [`Connection::read`].
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ReadOutcome {
-    /// Another thread uses the connection.
-    Busy,
-    /// Everything was read.
-    All,
-    /// More bytes may be available.
-    More,
-}
-
 /// For the threads and event loops that wait for replies. If two of them want the reader role, the connection's task soon
 /// reads for both. No function waits for a thread that uses the connection.
 impl Connection {
@@ -243,13 +232,14 @@ impl Connection {
         role
     }
 
-    /// Reads the available replies, and writes the submitted commands.
-    pub(crate) fn read(&self) -> ReadOutcome {
-        match self.use_on_thread(|session| session.read().leaves_more()) {
-            None => ReadOutcome::Busy,
-            Some(Some(true)) => ReadOutcome::More,
-            Some(_) => ReadOutcome::All,
+    /// Reads the available replies, and writes the submitted commands. Returns whether more may be available.
+    pub(crate) fn read(&self) -> bool {
+        let read = self.use_on_thread(|session| session.read().leaves_more());
+        if read.is_none() {
+            // The thread inside may be suspended.
+            self.delegate();
         }
+        read.flatten() == Some(true)
     }
 
     /// Has the background thread write the submitted commands and read all outstanding replies.
