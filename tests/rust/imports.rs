@@ -68,7 +68,6 @@ const CORE: &[&str] = &[
     "drivers::tokio_runtime",
     "drivers::task_state",
     "drivers::blocking_thread",
-    "drivers::current_thread",
     "drivers::reactor",
     "node::redis::connection",
     "node::redis::connection::role",

@@ -3,7 +3,7 @@
 //! No other thread must then be woken. While the future is polled, the thread records the connections to which commands
 //! are submitted, and its timers. It then sleeps on all of them, and on a descriptor that wakes it.
 //!
-//! A thread that cannot do so parks, and the background thread does its work. This applies if the system cannot sleep on
+//! A thread that cannot do so parks, and the background thread writes and reads for it. This applies if the system cannot sleep on
 //! several descriptors, if no descriptor is left, or if the stack is almost full.
 
 use std::future::Future;
@@ -12,12 +12,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use futures_util::future::Either;
 use smallvec::SmallVec;
 
-use super::current_thread::{self, Driving, Parked};
 use super::poller;
-use super::reactor::Reactor;
+use super::reactor::{Driving, Reactor, take_submitted};
 use crate::clock::machine;
 use crate::node::MAX_RECEIVE;
 use crate::runtime::{WakeHandle, has_stack_space, timers};
@@ -26,12 +24,12 @@ use crate::runtime::{WakeHandle, has_stack_space, timers};
 ///
 /// Applies until the returned value is dropped.
 pub fn about_to_wait() -> impl Sized {
-    Driving::begin(true)
+    Driving::begin(true, true)
 }
 
 /// Like [`about_to_wait`], for a thread whose event loop reads the replies through its [`crate::ffi::Driver`].
 pub fn about_to_ask() -> impl Sized {
-    Driving::begin(false)
+    Driving::begin(true, false)
 }
 
 /// Polls a future whenever it is woken, for at most `time`.
@@ -40,10 +38,8 @@ pub fn about_to_ask() -> impl Sized {
 pub fn wait<F: Future>(mut future: Pin<&mut F>, time: Duration) -> Poll<F::Output> {
     let handle = has_stack_space().then(WakeHandle::of_thread).flatten();
     // The order matters: the last commands are written while `Driving` exists.
-    let (handle, _guard) = match handle {
-        Some(handle) => (handle, Either::Left(Driving::begin(true))),
-        None => (WakeHandle::without_descriptor(), Either::Right(Parked::begin())),
-    };
+    let _driving = Driving::begin(handle.is_some(), true);
+    let handle = handle.unwrap_or_else(WakeHandle::without_descriptor);
     let waker = Waker::from(Arc::clone(&handle));
     let mut connections = Connections::default();
     let mut end = None;
@@ -79,7 +75,7 @@ struct Connections {
 impl Connections {
     /// Writes the commands that were submitted since the last call.
     fn write(&mut self) {
-        let submitted = current_thread::take_submitted();
+        let submitted = take_submitted();
         self.is_quick |= !submitted.is_empty();
         self.reactor.write(submitted);
     }

@@ -8,9 +8,8 @@ use std::io;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
-use super::current_thread::{self, Driving};
 use super::poller::Poller;
-use super::reactor::{Reactor, Submitted};
+use super::reactor::{Driving, Reactor, Submitted, take_submitted};
 use crate::runtime::{Exclusive, Visitor, WakeHandle, fork_generation, has_stack_space};
 
 /// The number of the wake-up descriptor among the watched descriptors.
@@ -142,7 +141,7 @@ impl<T> Work<T> {
     fn poll(&mut self, handle: &Arc<WakeHandle>) -> Vec<T> {
         let waker = Waker::from(Arc::clone(handle));
         let mut done = Vec::new();
-        let driving = Driving::begin(false);
+        let driving = Driving::begin(true, false);
         let asleep = (0..MAX_POLLS).any(|_| {
             handle.look();
             (self.poll_woken)(&mut Context::from_waker(&waker), &mut done);
@@ -152,7 +151,7 @@ impl<T> Work<T> {
             // The other callbacks of the loop run first.
             handle.look_later();
         }
-        let submitted = current_thread::take_submitted();
+        let submitted = take_submitted();
         if !submitted.is_empty() {
             self.submitted.count();
         }

@@ -11,7 +11,6 @@
 //!   connection has a task there (`node::redis::connection::task`).
 
 mod blocking_thread;
-mod current_thread;
 mod event_loop;
 mod poller;
 mod reactor;
@@ -32,8 +31,8 @@ pub(crate) use tokio_runtime::{RuntimeDriver, flush};
 /// Has a command written that was added to the queue of a connection. The driver of this thread writes it, otherwise the
 /// background thread. `runtime` is the driver of the client's runtime.
 pub(crate) fn submit(connection: &Arc<Connection>, runtime: Option<&RuntimeDriver>) {
-    let is_driven = current_thread::submit(connection)
-        || runtime.is_some_and(|runtime| runtime.submit(connection));
+    let is_driven =
+        reactor::submit(connection) || runtime.is_some_and(|runtime| runtime.submit(connection));
     if !is_driven {
         connection.call();
     }

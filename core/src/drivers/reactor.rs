@@ -1,11 +1,14 @@
-//! The connections that one driver uses: their reader roles, and which have commands to write.
+//! The connections that one driver uses: their reader roles, which have commands to write, and whether this thread does.
 
+use std::cell::RefCell;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
 use super::poller::{MAX_READY, Poller};
 use crate::node::{Connection, ReaderRole};
+use crate::runtime::{timers, with_local};
 
 /// The connections of one driver. The position of a connection is its number.
 #[derive(Default)]
@@ -183,6 +186,69 @@ impl Submitted {
     /// Has the background thread write the commands and read the replies.
     pub(super) fn delegate(&mut self) {
         self.take().iter().for_each(|connection| connection.delegate());
+    }
+}
+
+/// What one thread does for the futures that it polls.
+#[derive(Default)]
+struct Thread {
+    /// Whether it writes the commands that are submitted on it.
+    drives: bool,
+    /// The connections to which commands were submitted since the last write.
+    submitted: Submitted,
+}
+
+thread_local! {
+    static THREAD: RefCell<Thread> = RefCell::default();
+}
+
+/// Records that a command was submitted to a connection. Returns true if this thread writes it.
+pub(super) fn submit(connection: &Arc<Connection>) -> bool {
+    let drives = with_local(&THREAD, |thread| {
+        if thread.drives {
+            thread.submitted.add(connection);
+        }
+        thread.drives
+    });
+    drives.unwrap_or(false)
+}
+
+/// Takes the connections to which commands were submitted on this thread since the last call.
+pub(super) fn take_submitted() -> Connections {
+    with_local(&THREAD, |thread| thread.submitted.take()).unwrap_or_default()
+}
+
+/// Declares, until it is dropped, whether this thread writes the commands that are submitted on it, and whether it keeps
+/// the timers of the futures that it polls. Several on one thread are dropped in the reverse order.
+pub(super) struct Driving {
+    drove: bool,
+    kept_timers: bool,
+    /// It belongs to this thread.
+    _thread: PhantomData<*const ()>,
+}
+
+impl Driving {
+    pub(super) fn begin(drives: bool, keeps_timers: bool) -> Self {
+        let drove = with_local(&THREAD, |thread| std::mem::replace(&mut thread.drives, drives));
+        if !drives {
+            take_submitted().iter().for_each(|connection| connection.delegate());
+        }
+        Self {
+            drove: drove.unwrap_or_default(),
+            kept_timers: timers::keep(keeps_timers),
+            _thread: PhantomData,
+        }
+    }
+}
+
+/// The last commands are always written. The background thread reads the replies.
+impl Drop for Driving {
+    fn drop(&mut self) {
+        timers::keep(self.kept_timers);
+        with_local(&THREAD, |thread| thread.drives = self.drove);
+        if !self.drove {
+            take_submitted().iter().for_each(|connection| connection.write_and_delegate());
+        }
     }
 }
 

@@ -11,7 +11,6 @@ use crate::clock::machine::{self, Instant};
 use crate::runtime::with_local;
 
 /// The timers of one thread.
-#[derive(Default)]
 struct Timers {
     /// Whether the thread keeps timers now.
     kept: bool,
@@ -40,17 +39,8 @@ pub(crate) fn next() -> Option<Instant> {
 
 /// Wakes the futures whose timers have ended.
 pub(crate) fn wake_due(now: Instant) {
-    wake(|timer| timer.at <= now);
-}
-
-/// Wakes all futures with timers. Each is polled again, and continues with a timer of the background thread.
-pub(crate) fn pass_on() {
-    wake(|_| true);
-}
-
-fn wake(which: impl Fn(&Entry) -> bool) {
     let woken = with_local(&TIMERS, |timers| {
-        let woken = timers.entries.extract_if(.., |timer| which(timer));
+        let woken = timers.entries.extract_if(.., |timer| timer.at <= now);
         woken.map(|timer| timer.waker).collect::<Vec<_>>()
     });
     woken.into_iter().flatten().for_each(Waker::wake);

@@ -202,9 +202,11 @@ pub(crate) struct ReaderRole {
 /// For the threads and event loops that wait for replies. If two of them want the reader role, the connection's task soon
 /// reads for both. No function waits for a thread that uses the connection.
 impl Connection {
-    /// Writes the submitted commands. Returns false if another thread uses the connection, which then writes them.
-    pub(crate) fn write(&self) -> bool {
-        self.use_on_thread(|_| ()).is_some()
+    /// Writes the submitted commands, and has the background thread read the replies.
+    pub(crate) fn write_and_delegate(&self) {
+        // If another thread is inside, that one writes.
+        self.use_on_thread(|_| ());
+        self.delegate();
     }
 
     /// Writes the submitted commands of a driver if it reads the replies: it has the reader role, or may take it. Otherwise
