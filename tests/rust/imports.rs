@@ -132,7 +132,6 @@ const CORE: &[&str] = &[
     "runtime::background",
     "runtime::timers",
     "drivers::poller",
-    "runtime::exit",
     "runtime::wake_handle",
     "runtime::wakeup",
     "runtime::exclusive",

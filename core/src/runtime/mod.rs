@@ -8,16 +8,17 @@ use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 pub(crate) use std::sync::atomic;
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::task::{Context, Poll, Waker};
 use std::thread::LocalKey;
+use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::unconstrained;
 
 pub(crate) mod background;
 mod exclusive;
-pub(crate) mod exit;
 mod per_process;
 pub(crate) mod timers;
 mod wake_handle;
@@ -115,4 +116,90 @@ fn lowest() -> Option<usize> {
 #[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
 fn lowest() -> Option<usize> {
     None
+}
+
+/// The number of deletes that were passed to a connection and have no reply yet.
+static UNDER_WAY: PerProcess<AtomicUsize> = PerProcess::new();
+
+/// A delete that was passed to a connection and has no reply yet. The end of the process is delayed briefly for it.
+///
+/// Without the delay, the key of a lease that is dropped at the end of the program would stay until its TTL ends. The
+/// deletes are only counted. The background thread sends and retries them until the process ends.
+pub(crate) struct UnderWay(Arc<Made<AtomicUsize>>);
+
+impl UnderWay {
+    /// Counts a delete that is passed to a connection.
+    pub(crate) fn begin() -> Self {
+        static HOOKED: AtomicBool = AtomicBool::new(false);
+        at_exit(&HOOKED, wait_for_deletes);
+        let count = UNDER_WAY.get_or_make(AtomicUsize::default);
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        // In a forked child, this number of the parent is not used.
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A connection whose commands may be held back until the event loop that requested them ends its turn.
+pub(crate) trait Flush: Send + Sync {
+    /// Sends the commands. Called at the end of the process, so it must not wait.
+    fn flush(&self);
+}
+
+/// The connections of this process.
+static CONNECTIONS: PerProcess<Mutex<Vec<Weak<dyn Flush>>>> = PerProcess::new();
+
+/// Registers a connection that must flush its commands at the end of the process, because its event loop may never end
+/// that turn.
+pub(crate) fn flush_at_exit(connection: Weak<dyn Flush>) {
+    let connections = CONNECTIONS.get_or_make(Mutex::default);
+    let mut connections = lock(&connections);
+    connections.retain(|known| known.strong_count() > 0);
+    connections.push(connection);
+}
+
+fn flush_all() {
+    let Some(connections) = CONNECTIONS.get() else { return };
+    // Not waited for. Another thread only locks it while it makes a client.
+    let Ok(connections) = connections.try_lock() else { return };
+    connections.iter().filter_map(Weak::upgrade).for_each(|connection| connection.flush());
+}
+
+/// The exit hook of deletes.
+extern "C" fn wait_for_deletes() {
+    let Some(count) = UNDER_WAY.get() else { return };
+    let is_waiting = || count.load(Ordering::Relaxed) > 0;
+    if is_waiting() {
+        flush_all();
+    }
+    delay_exit_while(is_waiting);
+}
+
+/// Registers a hook for the end of the process, unless it is `hooked`. `abort` and `_exit` do not call it.
+///
+/// It must not panic or wait for a lock that a terminated thread may hold.
+pub(crate) fn at_exit(hooked: &AtomicBool, hook: extern "C" fn()) {
+    if !hooked.load(Ordering::Relaxed) && !hooked.swap(true, Ordering::Relaxed) {
+        #[cfg(unix)]
+        // SAFETY: the hooks read atomics, wake the background thread and sleep.
+        unsafe {
+            libc::atexit(hook);
+        }
+        #[cfg(not(unix))]
+        let _ = hook;
+    }
+}
+
+/// Delays the end of the process briefly, while this is true.
+pub(crate) fn delay_exit_while(is_waiting: impl Fn() -> bool) {
+    const LONGEST: Duration = Duration::from_millis(200);
+    let begun = Instant::now();
+    while is_waiting() && begun.elapsed() < LONGEST {
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }

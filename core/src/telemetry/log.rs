@@ -25,8 +25,7 @@ use tracing::{Dispatch, Span, dispatcher, info_span};
 
 use super::record::{self, Level, Record, Topic, Value};
 use crate::runtime::background::on_background;
-use crate::runtime::exit::{at_exit, delay_exit_while};
-use crate::runtime::{Made, PerProcess, lock};
+use crate::runtime::{Made, PerProcess, at_exit, delay_exit_while, lock};
 
 /// The length of the queue. Further events are dropped.
 const MAX_EVENTS: u64 = 1024;

@@ -7,7 +7,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use super::connection::Connection;
 use super::protocol::InFlight;
 use crate::drivers::{RuntimeDriver, submit};
-use crate::runtime::exit;
+use crate::runtime::flush_at_exit;
 
 /// The sending side. Dropping the last clone ends the connection task.
 #[derive(Clone)]
@@ -28,7 +28,7 @@ pub(super) fn queue(
     let (commands, taken) = unbounded_channel();
     let connection = Arc::new(Connection::new());
     let weak = Arc::downgrade(&connection);
-    exit::flush_at_exit(weak);
+    flush_at_exit(weak);
     let sender = Sender { commands: Some(commands), connection: Arc::clone(&connection), runtime };
     (Queue(Arc::new(sender)), taken, connection)
 }

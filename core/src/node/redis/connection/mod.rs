@@ -23,8 +23,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use tokio::sync::Notify;
 
 use crate::drivers::Poller;
-use crate::runtime::exit::Flush;
-use crate::runtime::{Exclusive, Visitor, fork_generation};
+use crate::runtime::{Exclusive, Flush, Visitor, fork_generation};
 use role::{Reader, Role};
 use session::Session;
 

@@ -14,7 +14,7 @@ use crate::node::redis::commands::durability::Durability;
 use crate::node::redis::commands::encode::Arguments;
 use crate::node::redis::commands::reply;
 use crate::node::{Fault, slot};
-use crate::runtime::exit::UnderWay;
+use crate::runtime::UnderWay;
 
 /// The purpose of a command, which determines what happens when the connection breaks.
 #[derive(Clone)]
