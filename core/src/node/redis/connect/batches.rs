@@ -9,7 +9,7 @@ use redis::{Cmd, Value};
 
 use crate::clock::{Clock, SystemClock};
 use crate::node::Fault;
-use crate::node::redis::io::open::open;
+use crate::node::redis::io::open;
 use crate::node::redis::io::socket::Socket;
 use crate::node::redis::protocol::Parser;
 use crate::node::redis::url::Endpoint;

@@ -1,9 +1,174 @@
 //! Opens sockets and moves bytes: TCP, Unix sockets and TLS. No module here knows what the bytes mean.
 //!
-//! A connection is opened in a runtime ([`open`]). It then is a [`socket`] that any thread may use, without
-//! blocking.
+//! A connection is opened in a runtime ([`open`]). It then is a [`socket`] that any thread may use, without blocking.
+//!
+//! A host name may have several addresses. The first one that accepts is used (RFC 8305, "Happy Eyeballs"). Otherwise an
+//! unreachable first address would use up the time limit of every attempt.
 
-pub(super) mod open;
 pub(super) mod socket;
 pub(super) mod tls;
 pub(super) mod transport;
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::timeout;
+
+#[cfg(feature = "tls")]
+use tokio_rustls::TlsConnector;
+
+use crate::node::redis::url::{Endpoint, PeerAddr};
+use socket::Socket;
+use transport::Transport;
+
+/// Opens the connection. Errors are explained.
+pub(crate) async fn open(endpoint: &Endpoint) -> io::Result<Socket> {
+    let family = endpoint.parameters.family;
+    let transport = match &endpoint.address {
+        PeerAddr::Tcp(host, port) => Transport::tcp(tcp_connect(host, *port, family).await?)?,
+        #[cfg(feature = "tls")]
+        PeerAddr::Tls(host, port) => {
+            let tls = endpoint.tls.as_ref().ok_or_else(|| io::Error::other("no TLS options"))?;
+            // Checked before the connection is opened, because a wrong name is an error in the options.
+            let name = tls.name_for(host).map_err(io::Error::other)?;
+            let stream = tcp_connect(host, *port, family).await?;
+            let connector = TlsConnector::from(std::sync::Arc::clone(&tls.config));
+            let secured = connector.connect(name, stream).await;
+            let secured = secured.map_err(|error| io::Error::other(tls::explained(&error)))?;
+            let (stream, tls) = secured.into_inner();
+            return Ok(Socket::secured(Transport::tcp(stream)?, tls));
+        }
+        #[cfg(not(feature = "tls"))]
+        PeerAddr::Tls(..) => return Err(io::Error::other("no TLS")),
+        #[cfg(unix)]
+        PeerAddr::Unix(path) => Transport::unix(tokio::net::UnixStream::connect(path).await?)?,
+        #[cfg(not(unix))]
+        PeerAddr::Unix(_) => return Err(io::Error::other("this system has no Unix sockets")),
+    };
+    Ok(Socket::over(transport))
+}
+
+/// The delay before the next address is tried in parallel, as recommended by the RFC.
+const STAGGER: Duration = Duration::from_millis(250);
+/// The time by which the last of many addresses is tried. It leaves most of `connect_timeout` for the handshake.
+const ALL: Duration = Duration::from_secs(1);
+
+/// The idle time before the system sends the first keepalive probe, and the interval of further probes.
+const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(10));
+
+/// Connects to the first address of the name that accepts. `family` is 4 or 6 if only one is to be tried.
+async fn tcp_connect(host: &str, port: u16, family: Option<u8>) -> io::Result<TcpStream> {
+    let found = lookup_host((host, port)).await?.filter(|address| match family {
+        Some(4) => address.is_ipv4(),
+        Some(6) => address.is_ipv6(),
+        _ => true,
+    });
+    let stream = first_of(by_turns(found)).await?;
+    // Disables Nagle's algorithm, which would delay every small command.
+    stream.set_nodelay(true)?;
+    // Keeps NAT entries alive, and closes a connection whose probes get no reply. Errors are ignored: a system without
+    // this option still detects a dead connection by the probe after a silence.
+    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE.0).with_interval(KEEPALIVE.1);
+    let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive);
+    Ok(stream)
+}
+
+/// Alternates the families in the order of the resolver, so that an unreachable family delays the others by only one
+/// address.
+fn by_turns(addresses: impl Iterator<Item = SocketAddr>) -> VecDeque<SocketAddr> {
+    let mut seen = Vec::new();
+    for address in addresses {
+        // Resolvers repeat an address for each kind of socket.
+        if !seen.contains(&address) {
+            seen.push(address);
+        }
+    }
+    // The resolver's first choice comes first (RFC 6724).
+    let preferred = seen.first().is_some_and(SocketAddr::is_ipv6);
+    let (mut first, mut second): (VecDeque<_>, VecDeque<_>) =
+        seen.into_iter().partition(|address| address.is_ipv6() == preferred);
+    let mut turns = VecDeque::new();
+    while !first.is_empty() || !second.is_empty() {
+        turns.extend(first.pop_front());
+        turns.extend(second.pop_front());
+    }
+    turns
+}
+
+/// Returns the first connection. Dropping the slower attempts closes their sockets.
+async fn first_of(mut addresses: VecDeque<SocketAddr>) -> io::Result<TcpStream> {
+    let stagger = STAGGER.min(ALL / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1));
+    let mut attempts = FuturesUnordered::new();
+    let mut last = io::Error::new(
+        io::ErrorKind::NotFound,
+        "the name has no address, or none of the URL's family",
+    );
+    loop {
+        // The next attempt begins immediately after a refusal, and otherwise after the delay.
+        attempts.extend(addresses.pop_front().map(TcpStream::connect));
+        let alone = if addresses.is_empty() { Duration::MAX } else { stagger };
+        match timeout(alone, attempts.next()).await {
+            Ok(Some(Ok(stream))) => return Ok(stream),
+            Ok(Some(Err(error))) => last = error,
+            Ok(None) => return Err(last),
+            // No result yet, so the next address is tried in parallel.
+            Err(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    fn address(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn alternates_address_families_without_duplicates() {
+        let given = ["[::1]:1", "[::2]:1", "[::1]:1", "1.1.1.1:1", "[::3]:1", "2.2.2.2:1"];
+        let turns = by_turns(given.into_iter().map(address));
+        let expected = ["[::1]:1", "1.1.1.1:1", "[::2]:1", "2.2.2.2:1", "[::3]:1"];
+        assert_eq!(turns, expected.map(address));
+    }
+
+    /// Creates a listener that does not accept and whose queue is full, so that the system drops new connections.
+    #[cfg(unix)]
+    fn full_listener() -> (TcpListener, std::net::TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        // To listen again only shortens the queue.
+        SockRef::from(&listener).listen(0).unwrap();
+        let first = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (listener, first)
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn does_not_wait_for_an_address_that_drops_packets() {
+        let full_listeners: Vec<_> = (0..3).map(|_| full_listener()).collect();
+        let (answers, gone) = (TcpListener::bind("127.0.0.1:0").unwrap(), address("127.0.0.1:1"));
+        let mut addresses: VecDeque<_> =
+            full_listeners.iter().map(|(listener, _)| listener.local_addr().unwrap()).collect();
+        let silent = addresses.clone();
+        assert!(timeout(Duration::from_millis(600), first_of(silent)).await.is_err());
+        addresses.extend([gone, answers.local_addr().unwrap()]);
+        let stream = timeout(Duration::from_millis(1900), first_of(addresses)).await;
+        assert_eq!(stream.unwrap().unwrap().peer_addr().unwrap(), answers.local_addr().unwrap());
+    }
+
+    #[tokio::test]
+    async fn reports_the_last_refusal() {
+        let error =
+            first_of([address("127.0.0.1:1"), address("[::1]:1")].into()).await.unwrap_err();
+        assert_ne!(error.kind(), io::ErrorKind::NotFound, "{error}");
+        assert!(first_of(VecDeque::new()).await.is_err());
+    }
+}

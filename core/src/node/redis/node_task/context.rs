@@ -1,4 +1,4 @@
-//! Keeps the state of a node across its connections: its target, its commands, and its pending deletes.
+//! Keeps the state of a node across its connections: its target, its commands, its pending deletes, and what was logged.
 //!
 //! The connection task owns it, except for the [`Backlog`], which an open connection borrows. The node reads the state
 //! in [`crate::node::redis::link`].
@@ -40,8 +40,7 @@ pub(crate) struct Context {
     pub(crate) backlog: Option<Backlog>,
     /// The number of commands to redirect notifications since the last reply to one.
     pub(crate) redirects: u32,
-    /// Whether the lack of a connection for notifications was logged.
-    unredirected: Notice<()>,
+    notices: Notices,
     /// The run ID of the last server that may have taken first votes, if it reported one. `None` before the first one.
     run_id: Option<Option<String>>,
     /// The time before which a server that replaced another one takes no first vote.
@@ -50,6 +49,22 @@ pub(crate) struct Context {
     extends_from: Option<Instant>,
     /// When the last connection ended.
     pub(crate) lost_at: Option<Instant>,
+}
+
+/// What was logged about one server. Each problem is logged once until it changes, because every new connection detects it
+/// again.
+#[derive(Default)]
+struct Notices {
+    /// The missing commands.
+    features: Notice<String>,
+    /// The eviction policy.
+    eviction: Notice<String>,
+    /// The server that takes no first vote, and whether it ever will.
+    guard: Notice<(Option<String>, bool)>,
+    /// Why no attempt to connect can succeed.
+    refusal: Notice<(Arc<str>, Option<String>)>,
+    /// The lack of a connection for notifications.
+    unredirected: Notice<()>,
 }
 
 /// The commands of a node without a connection, the votes that were never sent, and the pending deletes. An open
@@ -94,7 +109,7 @@ impl Context {
             link,
             backlog,
             redirects: 0,
-            unredirected: Notice::default(),
+            notices: Notices::default(),
             run_id,
             not_before,
             extends_from: None,
@@ -187,7 +202,7 @@ impl Context {
     /// Records that notifications arrive on a separate connection.
     pub(crate) fn redirected(&mut self) {
         self.redirects = 0;
-        if self.unredirected.ends() {
+        if self.notices.unredirected.ends() {
             let node = &*self.target.url;
             log::event!(Info, Node, { node: node }, "the connection for notifications is open now");
         }
@@ -196,7 +211,7 @@ impl Context {
     /// Records, and logs once, that notifications arrive on the same connection as replies.
     pub(crate) fn not_redirected(&mut self, fault: &Fault) {
         self.redirects = 0;
-        if let Some(omitted) = self.unredirected.begins((), self.clock.now()) {
+        if let Some(omitted) = self.notices.unredirected.begins((), self.clock.now()) {
             let fault = self.target.route.redact_fault(fault.clone());
             self.target.warn(&format_args!(
                 "cannot open a second connection for notifications, retrying every 30 s. Until then, \
@@ -213,5 +228,66 @@ impl Context {
             self.not_redirected(&Fault::new("the first connection ended at two attempts"));
         }
         ends
+    }
+
+    /// Logs what is wrong with the server of a new connection.
+    pub(crate) fn log_problems(&mut self, greeting: &Greeting) {
+        self.notices.refusal.ends();
+        self.note_guard(greeting);
+        self.note_features(greeting);
+        self.note_eviction(greeting);
+    }
+
+    /// Logs why no attempt to connect can succeed, before the user changes something.
+    pub(crate) fn refused(&mut self, fault: &Fault) {
+        if let Some(omitted) = self.notices.refusal.begins(fault.kind(), self.clock.now()) {
+            self.target.warn(&format_args!("{fault}{omitted}"));
+        }
+    }
+
+    fn note_guard(&mut self, greeting: &Greeting) {
+        let now = self.clock.now();
+        let Some(fault) = self.link.guard_fault(|| None, || now) else {
+            self.notices.guard.ends();
+            return;
+        };
+        let state = (greeting.run_id.clone(), greeting.votes_in.is_some());
+        if let Some(omitted) = self.notices.guard.begins(state, now) {
+            self.target.warn(&format_args!("{fault}{omitted}"));
+        }
+    }
+
+    fn note_features(&mut self, greeting: &Greeting) {
+        let node = &*self.target.url;
+        let Some((commands, effects)) = greeting.without.described() else {
+            if self.notices.features.ends() {
+                log::event!(Info, Node, { node: node }, "the server supports all commands now");
+            }
+            return;
+        };
+        if let Some(omitted) = self.notices.features.begins(commands.clone(), self.clock.now()) {
+            log::event!(
+                Warn, Node, { node: node },
+                "the server, or a proxy in front of it, does not support {commands}: {effects}",
+                commands = commands, effects = format_args!("{effects}{omitted}"),
+            );
+        }
+    }
+
+    fn note_eviction(&mut self, greeting: &Greeting) {
+        // A server without this field is accepted. Its user may lack the right to read it.
+        let policy = greeting.eviction.as_deref().unwrap_or("noeviction");
+        if policy == "noeviction" {
+            self.notices.eviction.ends();
+            return;
+        }
+        if let Some(omitted) = self.notices.eviction.begins(policy.to_owned(), self.clock.now()) {
+            let policy = self.target.route.redact(policy);
+            log::event!(
+                Warn, Node, { node: &*self.target.url, maxmemory_policy: policy },
+                "the server may evict lock keys when its memory is full. Set maxmemory-policy to noeviction{omitted}",
+                omitted = omitted
+            );
+        }
     }
 }

@@ -8,7 +8,6 @@
 //! [`Context`] outlives it.
 
 pub(super) mod context;
-mod notices;
 mod reconnect;
 
 use std::panic::AssertUnwindSafe;
@@ -26,7 +25,6 @@ use crate::clock::Instant;
 use crate::node::{Change, Fault, Remedy};
 use crate::telemetry::log;
 use context::{Backlog, Context};
-use notices::Notices;
 use reconnect::Reconnect;
 
 /// The pause after the first failure. It doubles with each further failure, up to [`LONGEST_PAUSE`].
@@ -48,8 +46,6 @@ pub(super) struct NodeTask {
     connection: Arc<Connection>,
     /// The state of the attempts to connect.
     reconnect: Reconnect,
-    /// What was logged about the server.
-    notices: Notices,
     /// Since when there has been no connection despite an attempt.
     outage: Option<Instant>,
     /// When the server refused the first of the last attempts to connect, all of which it refused.
@@ -63,7 +59,6 @@ impl NodeTask {
             context,
             connection,
             reconnect: Reconnect::default(),
-            notices: Notices::default(),
             outage: None,
             refused_since: None,
         }
@@ -157,14 +152,16 @@ impl NodeTask {
 
     /// Handles a missing connection: logs it, and fails the commands that wait for a connection.
     fn note(&mut self, fault: Fault, waiting: &mut Vec<InFlight>) {
+        let confirmed = fault.remedy() > Remedy::Refused;
+        if confirmed {
+            self.context.refused(&fault);
+        }
         let (url, now) = (&*self.context.target.url, self.context.clock.now());
-        if fault.remedy() > Remedy::Refused {
-            self.notices.refused(&self.context, &fault);
-        } else if self.outage.is_none() {
+        if !confirmed && self.outage.is_none() {
             log::event!(Debug, Node, { node: url, fault: fault.to_string() }, "no connection");
         }
         // A cluster has its own outage. It may work without this server, which may be gone forever.
-        if fault.remedy() <= Remedy::Refused && self.context.target.cluster.is_none() {
+        if !confirmed && self.context.target.cluster.is_none() {
             self.context.link.outage.failed(url, now, &fault);
         }
         // One outage, regardless of the number of attempts.
@@ -185,7 +182,7 @@ impl NodeTask {
         context.link.opened(pushes, votes_from);
         context.link.outage.replied(&context.target.url, || context.clock.now());
         connected(context, self.outage.take());
-        self.notices.connected(context, greeting);
+        context.log_problems(greeting);
         // Recorded before the session starts, so that the next connection can close this one however it ends.
         self.reconnect.previous_connections.add(greeting);
         // Changes without a connection were not reported.
