@@ -146,11 +146,11 @@ fn explained_alert(alert: AlertDescription) -> &'static str {
 fn explained_certificate(error: &CertificateError) -> &'static str {
     use CertificateError as Bad;
     match error {
-        Bad::Expired | Bad::ExpiredContext { .. } => {
-            "the server's certificate has expired, or this machine's clock is wrong"
-        }
-        Bad::NotValidYet | Bad::NotValidYetContext { .. } => {
-            "the server's certificate is not valid yet, or this machine's clock is wrong"
+        Bad::Expired
+        | Bad::ExpiredContext { .. }
+        | Bad::NotValidYet
+        | Bad::NotValidYetContext { .. } => {
+            "the server's certificate has expired or is not valid yet, or this machine's clock is wrong"
         }
         Bad::UnknownIssuer => {
             "the issuer of the server's certificate is not trusted. Set tls_ca to its CA"
