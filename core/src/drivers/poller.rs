@@ -102,12 +102,10 @@ mod epoll {
             self.as_raw_fd()
         }
 
-        /// Adds a descriptor.
         pub(crate) fn add(&self, descriptor: i32, number: u64) -> io::Result<()> {
             self.control(libc::EPOLL_CTL_ADD, descriptor, libc::EPOLLIN as u32, number)
         }
 
-        /// Removes a descriptor.
         pub(crate) fn remove(&self, descriptor: i32) {
             // Fails only if it is not there.
             let _ = self.control(libc::EPOLL_CTL_DEL, descriptor, 0, 0);
@@ -128,7 +126,6 @@ mod epoll {
             if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
         }
 
-        /// Returns the numbers of the descriptors that are readable.
         pub(crate) fn ready(&self) -> impl Iterator<Item = u64> + use<> {
             let mut events = [libc::epoll_event { events: 0, u64: 0 }; MAX_READY];
             let room = i32::try_from(MAX_READY).unwrap_or(1);

@@ -19,7 +19,6 @@ pub(super) struct Reactor {
 }
 
 impl Reactor {
-    /// Creates a reactor whose connections this poller watches.
     pub(super) fn watched_by(poller: Arc<Poller>) -> Self {
         Self { poller: Some(poller), used: Vec::new() }
     }
@@ -97,7 +96,6 @@ impl Reactor {
     }
 }
 
-/// One connection that a driver uses.
 struct Used {
     connection: Arc<Connection>,
     role: Option<ReaderRole>,
@@ -142,7 +140,6 @@ pub(super) struct Submitted {
 }
 
 impl Submitted {
-    /// Adds a connection.
     pub(super) fn add(&mut self, connection: &Arc<Connection>) {
         if !self.connections.iter().any(|known| Arc::ptr_eq(known, connection)) {
             self.connections.push(Arc::clone(connection));
@@ -155,7 +152,6 @@ impl Submitted {
         self.recent.0 += 1;
     }
 
-    /// Whether no connection has unwritten commands.
     pub(super) fn is_empty(&self) -> bool {
         self.connections.is_empty()
     }
@@ -177,7 +173,6 @@ impl Submitted {
         self.connections.iter().for_each(|connection| connection.supervise());
     }
 
-    /// Takes the connections, to write to them.
     pub(super) fn take(&mut self) -> Connections {
         self.unwritten = 0;
         std::mem::take(&mut self.connections)

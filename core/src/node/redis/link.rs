@@ -41,7 +41,6 @@ pub(super) struct MovedSlot {
 /// The state of the connection for its node.
 #[derive(Default)]
 pub(super) struct Link {
-    /// Whether there is a connection.
     open: AtomicBool,
     /// When a command was last sent over it, in nanoseconds of the client's clock.
     used: AtomicU64,
@@ -84,7 +83,6 @@ impl Link {
         self.is_open() && !self.is_idle(now())
     }
 
-    /// Whether there is a connection.
     pub(super) fn is_open(&self) -> bool {
         self.open.load(Ordering::Relaxed)
     }
@@ -95,17 +93,14 @@ impl Link {
         now.since(Instant::from_start(used)) > MAX_IDLE
     }
 
-    /// Records the use of the connection.
     pub(super) fn set_used(&self, now: Instant) {
         self.used.store(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// Whether the server currently pushes changes of keys.
     pub(super) fn pushes(&self) -> bool {
         self.pushes.load(Ordering::Relaxed)
     }
 
-    /// Whether there was a connection before.
     pub(super) fn was_open(&self) -> bool {
         self.opened.load(Ordering::Relaxed)
     }

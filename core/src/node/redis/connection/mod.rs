@@ -27,13 +27,11 @@ use crate::runtime::{Exclusive, Flush, Visitor, fork_generation};
 use role::{Reader, Role};
 use session::Session;
 
-/// The connection of one node, between the threads that use it.
 pub(crate) struct Connection {
     /// The open connection, if there is one.
     session: Exclusive<Option<Session>>,
     /// Wakes the task.
     call: Notify,
-    /// The current reader.
     role: Role,
     /// The number of times that no thread takes the role, because two threads wanted it lately.
     crowd: AtomicU32,
@@ -134,7 +132,6 @@ impl Connection {
         self.role.call();
     }
 
-    /// Whether a thread has the reader role.
     pub(super) fn is_read_by_thread(&self) -> bool {
         self.role.reader() == Reader::Thread
     }

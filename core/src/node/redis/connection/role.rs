@@ -11,7 +11,6 @@ use crate::runtime::atomic::{AtomicU64, Ordering};
 /// The bits of the reader.
 const READER: u64 = 3;
 
-/// The reader of a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u64)]
 pub(super) enum Reader {
@@ -23,7 +22,6 @@ pub(super) enum Reader {
     Called = 2,
 }
 
-/// The reader role of a connection.
 pub(super) struct Role(AtomicU64);
 
 /// Returns the word that follows `role`, with this reader.
@@ -31,7 +29,6 @@ fn next(role: u64, reader: Reader) -> u64 {
     (role | READER).wrapping_add(1) | reader as u64
 }
 
-/// Returns the reader of a role.
 fn reader(role: u64) -> Reader {
     match role & READER {
         0 => Reader::Task,
@@ -46,7 +43,6 @@ impl Role {
         Self(AtomicU64::new(Reader::Called as u64))
     }
 
-    /// Returns the current reader.
     pub(super) fn reader(&self) -> Reader {
         reader(self.now())
     }

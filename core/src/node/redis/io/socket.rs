@@ -60,7 +60,6 @@ fn is_end(error: &io::Error) -> bool {
     )
 )]
 impl Socket {
-    /// Creates a plain connection.
     pub(crate) fn over(wire: Transport) -> Self {
         Self {
             wire: Arc::new(wire),
@@ -148,7 +147,6 @@ impl Socket {
         Ok(())
     }
 
-    /// Explains an error of the connection.
     pub(crate) fn explained(&self, error: &io::Error) -> String {
         #[cfg(feature = "tls")]
         if self.is_tls() {
@@ -235,7 +233,6 @@ struct Registration {
 
 #[cfg(unix)]
 impl Registration {
-    /// Whether this poller watches the descriptor under this number.
     fn is_by(&self, poller: &Arc<Poller>, number: u64) -> bool {
         self.poller.as_ptr() == Arc::as_ptr(poller) && self.number == number
     }
@@ -267,12 +264,10 @@ impl Socket {
         Ok(descriptor)
     }
 
-    /// Ready when there may be something to read.
     pub(crate) fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.watched_by_runtime()?.poll_read_ready(cx).map_ok(drop)
     }
 
-    /// Ready when there may be room to write.
     pub(crate) fn poll_writable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.watched_by_runtime()?.poll_write_ready(cx).map_ok(drop)
     }
@@ -304,12 +299,10 @@ impl Socket {
 /// On systems where a connection cannot leave its runtime, it always belongs to that runtime.
 #[cfg(not(unix))]
 impl Socket {
-    /// Ready when there may be something to read.
     pub(crate) fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.wire.poll_readable(cx)
     }
 
-    /// Ready when there may be room to write.
     pub(crate) fn poll_writable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.wire.poll_writable(cx)
     }
