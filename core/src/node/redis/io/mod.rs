@@ -11,13 +11,15 @@ pub(super) mod transport;
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::thread;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use socket2::{SockRef, TcpKeepalive};
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 #[cfg(feature = "tls")]
@@ -64,7 +66,7 @@ const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(30), Duration::from
 
 /// Connects to the first address of the name that accepts. `family` is 4 or 6 if only one is to be tried.
 async fn tcp_connect(host: &str, port: u16, family: Option<u8>) -> io::Result<TcpStream> {
-    let found = lookup_host((host, port)).await?.filter(|address| match family {
+    let found = lookup(host, port).await?.into_iter().filter(|address| match family {
         Some(4) => address.is_ipv4(),
         Some(6) => address.is_ipv6(),
         _ => true,
@@ -77,6 +79,23 @@ async fn tcp_connect(host: &str, port: u16, family: Option<u8>) -> io::Result<Tc
     let keepalive = TcpKeepalive::new().with_time(KEEPALIVE.0).with_interval(KEEPALIVE.1);
     let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive);
     Ok(stream)
+}
+
+/// Returns the addresses of a host. Names are looked up on a thread of their own. Tokio's `lookup_host` panics if the system
+/// has no thread left.
+async fn lookup(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return Ok(vec![SocketAddr::new(address, port)]);
+    }
+    let ((found, addresses), host) = (oneshot::channel(), host.to_owned());
+    let look_up = move || drop(found.send((&*host, port).to_socket_addrs().map(Vec::from_iter)));
+    let started = thread::Builder::new().name("redlock-lookup".into()).spawn(look_up);
+    started.map_err(|error| {
+        io::Error::other(format!("cannot start a thread that looks up the host name: {error}"))
+    })?;
+    addresses
+        .await
+        .unwrap_or_else(|_| Err(io::Error::other("the lookup of the host name panicked")))
 }
 
 /// Alternates the families in the order of the resolver, so that an unreachable family delays the others by only one
@@ -162,6 +181,23 @@ mod tests {
         addresses.extend([gone, answers.local_addr().unwrap()]);
         let stream = timeout(Duration::from_millis(1900), first_of(addresses)).await;
         assert_eq!(stream.unwrap().unwrap().peer_addr().unwrap(), answers.local_addr().unwrap());
+    }
+
+    /// The process has a stack size that no thread can have. Its only test runs on the main thread.
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn reports_that_no_thread_can_look_up_a_name() {
+        const SIZE: (&str, &str) = ("RUST_MIN_STACK", "140737488355328");
+        if std::env::var(SIZE.0).is_ok_and(|size| size == SIZE.1) {
+            let error = tcp_connect("localhost", 1, None).await.unwrap_err();
+            assert!(error.to_string().contains("cannot start a thread"), "{error}");
+            return;
+        }
+        let test = "node::redis::io::tests::reports_that_no_thread_can_look_up_a_name";
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        let child = child.args(["--exact", test, "--test-threads=1"]).env(SIZE.0, SIZE.1);
+        let ended = child.output().unwrap();
+        assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
     }
 
     #[tokio::test]
