@@ -70,7 +70,7 @@ impl<T> Exclusive<T> {
         let mut state = self.state.load(Ordering::Relaxed);
         loop {
             let busy = state & BUSY != 0;
-            let next = if busy { state | visitor as u32 } else { BUSY };
+            let next = state | if busy { visitor as u32 } else { BUSY };
             // Release, also if the mark is there already: the thread inside must see what this one did before.
             match self.state.compare_exchange(state, next, Ordering::AcqRel, Ordering::Relaxed) {
                 // Not `then_some`: dropping one that did not enter would let others in.
@@ -81,7 +81,7 @@ impl<T> Exclusive<T> {
     }
 }
 
-/// Leaves the value when it is dropped, as after a panic.
+/// Leaves the value when it is dropped, as after a panic. The next thread inside then gets the marks.
 struct Inside<'a>(&'a AtomicU32);
 
 impl Inside<'_> {
@@ -94,6 +94,6 @@ impl Inside<'_> {
 
 impl Drop for Inside<'_> {
     fn drop(&mut self) {
-        self.0.swap(0, Ordering::AcqRel);
+        self.0.fetch_and(!BUSY, Ordering::AcqRel);
     }
 }

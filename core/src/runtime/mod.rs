@@ -203,3 +203,25 @@ pub(crate) fn delay_exit_while(is_waiting: impl Fn() -> bool) {
         std::thread::sleep(Duration::from_millis(1));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    #[test]
+    fn visitor_is_served_after_a_panic_inside() {
+        let value = Exclusive::new(());
+        let visit =
+            |visitor, act: &dyn Fn()| value.try_with(visitor, |()| act()).map(|used| used.1);
+        let panics = || {
+            assert!(visit(Visitor::Task, &|| ()).is_none());
+            panic!("on purpose");
+        };
+        let inside = AssertUnwindSafe(|| visit(Visitor::Thread, &panics));
+        assert!(catch_unwind(inside).is_err());
+        assert!(visit(Visitor::Thread, &|| ()).unwrap().include(Visitor::Task));
+        assert!(!visit(Visitor::Thread, &|| ()).unwrap().include(Visitor::Task));
+    }
+}
