@@ -213,15 +213,15 @@ mod tests {
     #[test]
     fn visitor_is_served_after_a_panic_inside() {
         let value = Exclusive::new(());
-        let visit =
+        let enter =
             |visitor, act: &dyn Fn()| value.try_with(visitor, |()| act()).map(|used| used.1);
         let panics = || {
-            assert!(visit(Visitor::Task, &|| ()).is_none());
+            assert!(enter(Visitor::Task, &|| ()).is_none());
             panic!("on purpose");
         };
-        let inside = AssertUnwindSafe(|| visit(Visitor::Thread, &panics));
+        let inside = AssertUnwindSafe(|| enter(Visitor::Thread, &panics));
         assert!(catch_unwind(inside).is_err());
-        assert!(visit(Visitor::Thread, &|| ()).unwrap().include(Visitor::Task));
-        assert!(!visit(Visitor::Thread, &|| ()).unwrap().include(Visitor::Task));
+        assert!(enter(Visitor::Thread, &|| ()).unwrap().include(Visitor::Task));
+        assert!(!enter(Visitor::Thread, &|| ()).unwrap().include(Visitor::Task));
     }
 }

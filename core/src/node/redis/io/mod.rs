@@ -81,7 +81,7 @@ async fn tcp_connect(host: &str, port: u16, family: Option<u8>) -> io::Result<Tc
     Ok(stream)
 }
 
-/// Returns the addresses of a host. Names are looked up on a thread of their own. Tokio's `lookup_host` panics if the system
+/// Returns the addresses of a host. Names are looked up on a separate thread. Tokio's `lookup_host` panics if the system
 /// has no thread left.
 async fn lookup(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     if let Ok(address) = host.parse::<IpAddr>() {
