@@ -63,7 +63,12 @@ struct Attempts {
 }
 
 impl Attempts {
-    /// Starts another attempt in parallel.
+    /// Starts an attempt because the server has changed. Earlier ones may hang on the previous server.
+    fn restart(&mut self, context: &Context, previous_connections: &PreviousConnections) {
+        *self = Self::default();
+        self.begin(context, previous_connections);
+    }
+
     fn begin(&mut self, context: &Context, previous_connections: &PreviousConnections) {
         if self.running.len() >= MAX_CONCURRENT_ATTEMPTS {
             return;
@@ -123,12 +128,7 @@ impl Reconnect {
                     Some(_) => {}
                     None => attempts.begin(context, &self.previous_connections),
                 },
-                // After a change of the server, an attempt starts immediately. Earlier ones may hang on the previous
-                // server, and would be as many as may run.
-                () = context.news.any() => {
-                    attempts = Attempts::default();
-                    attempts.begin(context, &self.previous_connections);
-                }
+                () = context.news.any() => attempts.restart(context, &self.previous_connections),
                 () = &mut pause_ends, if attempts.begun.is_none() => {
                     attempts.begin(context, &self.previous_connections);
                 }
