@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::queue::Ticket;
-use super::request::{Refusal, Request, own_holder};
+use super::request::{Refusal, own_holder};
 use super::retry::{Delays, FALLBACK, OutageLimit, RoundPlan};
 use super::round::{Acquirer, connect, round};
 use crate::clock::{Clock, Instant, NEVER, jittered};
 use crate::error::{Error, Result, seconds};
 use crate::lease::{Lease, Owner};
+use crate::lock::options::Request;
 use crate::node::Expect;
 use crate::telemetry::{Level, Spans, Topic, log};
 
@@ -19,7 +20,7 @@ const FIRST_WARNING: Duration = Duration::from_secs(30);
 /// One acquire. Dropping it at any await leaves no key and no entry in the queue: its round deletes the votes, and its
 /// ticket leaves the queue.
 pub(super) struct Attempt<'a> {
-    pub(super) request: &'a Request,
+    pub(super) request: &'a Arc<Request>,
     pub(super) acquirer: &'a Acquirer,
     pub(super) started: Instant,
     /// One budget for queueing, connecting, voting and pausing. `None` waits forever.
@@ -46,7 +47,7 @@ pub(super) struct Attempt<'a> {
 impl<'a> Attempt<'a> {
     /// Creates an acquire that may take up to `wait`. `None` waits forever.
     pub(super) fn new(
-        request: &'a Request,
+        request: &'a Arc<Request>,
         acquirer: &'a Acquirer,
         wait: Option<Duration>,
         owner: Option<Owner>,

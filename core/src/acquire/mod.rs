@@ -21,14 +21,14 @@ use std::time::Duration;
 
 use crate::clock::{Instant, NEVER};
 use crate::error::{Error, Result};
-use crate::lease::{ExtendRound, Lease, LeaseParams, Leases, Owner, State, Verdict};
+use crate::lease::{ExtendRound, Lease, Leases, Owner, State, Verdict};
+use crate::lock::options::Request;
 use crate::node::{Claim, Expect, Fencing, VoteParams};
 use crate::telemetry::{Spans, log, metrics};
 use attempt::Attempt;
 use round::{connect, round};
 
 pub use request::NOT_REENTRANT;
-pub(crate) use request::Request;
 pub(crate) use round::Acquirer;
 
 /// Acquires the lease. Without a `wait` it waits forever, and with zero it runs one round. If an owner waits for its
@@ -37,7 +37,7 @@ pub(crate) use round::Acquirer;
 /// Dropping the future lets the next caller in the queue continue and leaves no key behind.
 pub(crate) fn acquire<'a>(
     acquirer: &'a Acquirer,
-    request: &'a Request,
+    request: &'a Arc<Request>,
     wait: Option<Duration>,
     owner: Option<Owner>,
 ) -> impl Future<Output = Result<Lease>> + 'a {
@@ -57,7 +57,10 @@ pub(crate) fn acquire<'a>(
 
 /// Runs one round without waiting. Returns `None` if the lock is held, or if another caller in this process waits for
 /// it.
-pub(crate) async fn try_acquire(acquirer: &Acquirer, request: &Request) -> Result<Option<Lease>> {
+pub(crate) async fn try_acquire(
+    acquirer: &Acquirer,
+    request: &Arc<Request>,
+) -> Result<Option<Lease>> {
     let started = metrics::started(acquirer.clock());
     let spans = Spans::acquire(|| request.key());
     // Joins the queue like every caller, so that it does not overtake a waiting one.
@@ -68,7 +71,7 @@ pub(crate) async fn try_acquire(acquirer: &Acquirer, request: &Request) -> Resul
 }
 
 /// Runs the round of [`try_acquire`].
-async fn ask_once(acquirer: &Acquirer, request: &Request) -> Result<Option<Lease>> {
+async fn ask_once(acquirer: &Acquirer, request: &Arc<Request>) -> Result<Option<Lease>> {
     let granted = match connect(request, acquirer).await {
         Ok(()) => {
             let now = acquirer.clock().now();
@@ -127,7 +130,7 @@ const TRIES: u32 = 10;
 /// No vote is needed. An extend round checks whether the token still owns its keys. It creates no key, so a wrong token
 /// acquires nothing. The restart guard does not apply, because a node that lost the lease reports a missing key.
 pub(crate) async fn attach(
-    request: &Request,
+    request: &Arc<Request>,
     claim: &Claim,
     leases: &Arc<Leases>,
     is_closed: impl Fn() -> bool,
@@ -156,7 +159,7 @@ pub(crate) async fn attach(
 }
 
 /// Runs one extend round under the token, like a renewal of the lease.
-async fn ask(request: &Request, claim: &Claim, leases: &Arc<Leases>) -> Result<Lease> {
+async fn ask(request: &Arc<Request>, claim: &Claim, leases: &Arc<Leases>) -> Result<Lease> {
     let (nodes, timeout) = (&leases.nodes, request.node_timeout());
     let clock = &*nodes.clock;
     let validity = request.validity(clock.now());
@@ -165,9 +168,9 @@ async fn ask(request: &Request, claim: &Claim, leases: &Arc<Leases>) -> Result<L
     match round.verdict(clock).await {
         // A confirmation after the end of its validity does not count.
         Verdict::Extended if clock.now() < validity.ends() => {
-            let params = request.lease_params(claim.clone(), validity.started, None);
-            let params = LeaseParams { attached: true, ..params };
-            let state = State::new(params, validity, Vec::new(), leases);
+            // `max_hold` counts from the attach, because the time of the acquire is unknown here.
+            let state =
+                State::new(request, (claim.clone(), None, true), validity, Vec::new(), leases);
             state.keep_spans(Spans::attached(|| state.key(), state.token_prefix()));
             Ok(Lease::new(state))
         }

@@ -1,30 +1,17 @@
-//! The validated keys and options of a lock, and why a round granted no lease.
+//! What a request sends, the errors about it, and why a round granted no lease.
 //!
-//! A lock creates its request at its first use, and all its acquires share it. A refusal is read from existing votes. An
-//! error is never reported as "held by another", nor the reverse, because callers act on the difference.
+//! A refusal is read from existing votes. An error is never reported as "held by another", nor the reverse, because callers act on the difference.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::{Clock, Instant};
 use crate::error::{Error, ErrorKind, NodeReport, seconds};
-use crate::lease::{LeaseParams, Leases, Owner};
-use crate::lock::options::Options;
+use crate::lease::{Leases, Owner};
+use crate::lock::options::Request;
 use crate::node::{CONFIRMED_AFTER, Claim, Fencing, Remedy, Taken, Vote};
 use crate::quorum::{Collect, Nodes, Validity};
 use crate::text::{shown, spelled};
-
-/// The validated keys and options of a lock.
-#[derive(Debug)]
-pub(crate) struct Request {
-    /// The Redis keys. An acquire gets all of them or none.
-    pub(crate) keys: Arc<[String]>,
-    /// The keys that store the fencing tokens, one for each lock key. Empty without fencing.
-    pub(crate) fences: Arc<[String]>,
-    pub(crate) options: Options,
-    /// The client's `restart_guard`: how long a restarted node grants no new leases.
-    pub(crate) guard: Duration,
-}
 
 impl Request {
     /// Returns the Redis keys, separated by commas. Errors and logs use this as the name of the lock.
@@ -57,24 +44,6 @@ impl Request {
     /// Returns the fencing part of a first vote. It proposes the time of our wall clock, and the node's clock decides.
     pub(crate) fn fencing(&self, clock: &dyn Clock) -> Fencing {
         if self.options.fencing { Fencing::Propose(clock.wall_micros()) } else { Fencing::Off }
-    }
-
-    /// Returns the constant parameters of a lease that was acquired in a round that began at `started`.
-    pub(crate) fn lease_params(
-        &self,
-        claim: Claim,
-        started: Instant,
-        fence: Option<u64>,
-    ) -> LeaseParams {
-        LeaseParams {
-            claim,
-            acquired: started,
-            fence,
-            // For an attached lease, `max_hold` counts from the attach, because the time of its acquire is unknown here.
-            options: self.options.clone(),
-            guard: self.guard,
-            attached: false,
-        }
     }
 
     /// Returns the error for a rule that this request violates.

@@ -10,11 +10,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::queue::Queue;
-use super::request::{Refusal, Request};
+use super::request::Refusal;
 use crate::clock::{Clock, Instant};
 use crate::drivers;
 use crate::error::NodeState;
 use crate::lease::{ExtendRound, Lease, Leases, State};
+use crate::lock::options::Request;
 use crate::node::{
     Claim, Expect, Fault, Fencing, IMPOSSIBLE, ReleaseMode, Reply, Taken, Vote, VoteParams,
 };
@@ -33,7 +34,7 @@ pub(crate) async fn connect(request: &Request, acquirer: &Acquirer) -> Result<()
 ///
 /// A `thorough` round finds out whether a quorum of nodes replies, even if failed nodes have already decided the vote.
 pub(crate) async fn round(
-    request: &Request,
+    request: &Arc<Request>,
     acquirer: &Acquirer,
     (now, until): (Instant, Instant),
     (expect, thorough): (Expect, bool),
@@ -107,7 +108,7 @@ async fn agree(round: &mut VoteRound, until: Instant) -> Option<u64> {
 /// Creates the lease that a quorum granted, if its fencing token is final and time is left. `changes` is the number of
 /// changes before the round.
 fn granted(
-    request: &Request,
+    request: &Arc<Request>,
     acquirer: &Acquirer,
     mut round: VoteRound,
     fence: Option<u64>,
@@ -132,8 +133,8 @@ fn granted(
     // future.
     let votes = round.keep().unanswered();
     leases.fairness.took(took);
-    let params = request.lease_params(round.claim.clone(), round.started, fence);
-    let state = State::new(params, validity, votes, leases);
+    let origin = (round.claim.clone(), fence, false);
+    let state = State::new(request, origin, validity, votes, leases);
     leases.watch.check_new(changes, state.keys());
     Ok(Lease::new(state))
 }

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use tokio::time::{sleep, sleep_until, timeout};
 
-use super::{Request, acquire};
+use super::acquire;
 use crate::client::engine::Running;
 use crate::clock::{Clock, Instant, Sleep};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lease::Lease;
-use crate::lock::options::Options;
+use crate::lock::options::{Options, Request};
 use crate::node::{
     Claim, Extension, Fault, Holder, Node, ReleaseMode, Reply, Taken, Vote, VoteParams,
 };
@@ -110,7 +110,7 @@ struct Setup {
     clock: Arc<Paused>,
     running: Running,
     does: Arc<Mutex<Vec<Does>>>,
-    request: Request,
+    request: Arc<Request>,
 }
 
 impl Setup {
@@ -127,7 +127,7 @@ impl Setup {
         let (running, _) = Running::assemble((&shared, SECOND), Arc::default(), nodes);
         let options = Options { unavailable_after: limit.into(), ..Options::default() };
         let (keys, fences) = (Arc::from(["job".to_owned()]), Arc::default());
-        let request = Request { keys, fences, options, guard: Duration::ZERO };
+        let request = Arc::new(Request { keys, fences, options, guard: Duration::ZERO });
         Self { clock, running, does, request }
     }
 

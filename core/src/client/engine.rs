@@ -16,14 +16,14 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use tokio::sync::Notify;
 
-use crate::acquire::{Acquirer, Request, acquire, attach, try_acquire};
+use crate::acquire::{Acquirer, acquire, attach, try_acquire};
 use crate::client::config::Config;
 use crate::clock::Clock;
 use crate::drivers::RuntimeDriver;
 use crate::error::{Error, LossReason, Result, seconds};
 use crate::fairness::Fairness;
 use crate::lease::{Lease, Leases, Owner, Registry, State, monitor};
-use crate::lock::options::LONG_TTL;
+use crate::lock::options::{LONG_TTL, Request};
 use crate::lock::{Inspection, force_release, inspection};
 use crate::node::{
     Address, Changes, Claim, ClusterNode, KEPT_PREFIX, MemoryNode, Needs, Node, RedisNode, RunIds,
@@ -121,7 +121,7 @@ impl Engine {
         // Read when the function is called: an event loop may first poll the future after a later call of `shutdown`.
         let open = self.is_open();
         async move {
-            let request = &*request?;
+            let request = &request?;
             self.warn_if_long(request);
             let running = self.start(open, request)?;
             let granted = in_own_process(request, async {
@@ -137,7 +137,7 @@ impl Engine {
     }
 
     /// Tries to acquire the lock in one round. Returns `None` if it is held.
-    pub(crate) async fn try_acquire(&self, request: &Request) -> Result<Option<Lease>> {
+    pub(crate) async fn try_acquire(&self, request: &Arc<Request>) -> Result<Option<Lease>> {
         self.warn_if_long(request);
         let running = self.start(self.is_open(), request)?;
         // A single round ends soon, so this does not wait for a close.
@@ -160,7 +160,7 @@ impl Engine {
     }
 
     /// Attaches to the lease that is already held under this token.
-    pub(crate) async fn attach(&self, request: &Request, claim: &Claim) -> Result<Lease> {
+    pub(crate) async fn attach(&self, request: &Arc<Request>, claim: &Claim) -> Result<Lease> {
         // No lease has such a token, but the value of a key may equal it.
         if claim.token.is_empty() || claim.token.starts_with(KEPT_PREFIX) {
             let what = if claim.token.is_empty() { "empty" } else { "that of a released lease" };

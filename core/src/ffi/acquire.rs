@@ -10,13 +10,12 @@ use std::time::Duration;
 
 use futures_util::future::{Either, FutureExt};
 
-use crate::acquire::Request;
 use crate::client::engine::Engine;
 use crate::clock::Instant;
 use crate::error::{Error, LossReason, Result};
 use crate::lease::{CallSite, Lease, LeaseHandle, Owner};
 use crate::lock::Lock;
-use crate::lock::options::Unit;
+use crate::lock::options::{Request, Unit};
 
 /// One acquire of a binding, within one time budget.
 ///
@@ -89,7 +88,7 @@ impl Acquire {
                 Either::Left(granted.map(|granted| Ok(Some(granted?.undone_on_drop()))))
             }
             None => Either::Right(async move {
-                let granted = engine.try_acquire(&*request?).await?;
+                let granted = engine.try_acquire(&request?).await?;
                 Ok(granted.map(Lease::undone_on_drop))
             }),
         }
@@ -143,7 +142,7 @@ pub fn advice(error: &Error) -> Option<&str> {
 
 /// The fencing token of the lease. Unlike [`LeaseHandle::fencing_token`] it makes no error if there is none.
 pub fn fence(lease: &LeaseHandle) -> Option<u64> {
-    lease.0.params.fence
+    lease.0.fence
 }
 
 /// Records where the lease was acquired, in the notation of the language. Later calls change nothing.

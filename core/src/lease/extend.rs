@@ -98,15 +98,14 @@ impl ExtendRound {
 /// Dropping the round is harmless: the keys may then live longer than the lease assumes, but never shorter.
 pub(crate) fn send(state: &State, ttl: Duration, check: bool) -> Option<ExtendRound> {
     let mut phase = state.held_phase()?;
-    let validity =
-        Validity::new(state.now(), ttl, state.params.options.hold_end(state.params.acquired));
+    let validity = Validity::new(state.now(), ttl, state.request.options.hold_end(state.acquired));
     let (timeout, fencing) = ask(state, &mut phase, validity.asked);
     // This round replaces the first votes that are not sent yet.
     phase.votes = Vec::new();
     // Unlocked first: sending allocates, and the system may suspend this thread there.
     drop(phase);
     let params = VoteParams { check, ..VoteParams::later(validity.asked, timeout, fencing) };
-    Some(ExtendRound::send(&state.leases.nodes, &state.params.claim, validity, params))
+    Some(ExtendRound::send(&state.leases.nodes, &state.claim, validity, params))
 }
 
 /// Returns how long to wait for replies, and how the round treats the fencing token. Every command for a held lease
@@ -118,7 +117,7 @@ fn ask(state: &State, phase: &mut Phase, ttl: Duration) -> (Duration, Fencing) {
     // Updated before the reply arrives, because the reply may be lost. A pending delete must be kept for as long as the
     // keys can live.
     phase.longest = phase.longest.max(ttl);
-    (state.params.options.node_timeout().min(phase.ttl / 5), Fencing::keep(state.params.fence))
+    (state.request.options.node_timeout().min(phase.ttl / 5), Fencing::keep(state.fence))
 }
 
 /// Waits for the verdict and applies it to the lease.
@@ -178,7 +177,7 @@ pub(crate) fn heal(state: &State, rounds: [&ExtendRound; 2]) {
         // Only nodes that report a missing key are healed. A node that timed out or reports another token is not
         // touched.
         if rounds.iter().all(|round| missing(round, at)) {
-            drop(node.acquire(&state.params.claim, params));
+            drop(node.acquire(&state.claim, params));
         }
     }
 }

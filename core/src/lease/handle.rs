@@ -76,7 +76,7 @@ impl LeaseHandle {
     ///
     /// 32 hex digits of a random UUID. [`Lock::attach`](crate::Lock::attach) continues a lease by its token.
     pub fn token(&self) -> &str {
-        &self.0.params.claim.token
+        &self.0.claim.token
     }
 
     /// The TTL that each renewal requests.
@@ -107,7 +107,7 @@ impl LeaseHandle {
     /// # Ok(()) }
     /// ```
     pub fn fencing_token(&self) -> Result<u64> {
-        self.0.params.fence.ok_or_else(|| {
+        self.0.fence.ok_or_else(|| {
             let text = "this lease has no fencing token. Create the lock with fencing on. An attached lease \
                 never has one, so send it with the token";
             Error::invalid(format!("{}: {text}", shown(&self.key()))).about(&self.key())
@@ -201,7 +201,7 @@ impl LeaseHandle {
         ttl: Duration,
     ) -> impl Future<Output = Result<()>> + Send + 'static + use<> {
         let state = Arc::clone(&self.0);
-        let sent = self.check_ttl(ttl, state.params.options.unit);
+        let sent = self.check_ttl(ttl, state.request.options.unit);
         // Sent here and not in the future: a future that is never polled must extend the lease as well.
         let sent = sent.map(|()| extend::send(&state, ttl, false));
         drivers::flush();
@@ -213,9 +213,9 @@ impl LeaseHandle {
     ///
     /// The rules are those of the lock. Over several nodes, a longer TTL would exceed the restart guard.
     pub(crate) fn check_ttl(&self, ttl: Duration, unit: Unit) -> Result<()> {
-        check_ttl(ttl, self.0.params.guard, unit)?;
+        check_ttl(ttl, self.0.request.guard, unit)?;
         // A healed node has the keys only for the last TTL.
-        check_min_hold(self.0.params.options.min_hold, "ttl", ttl)
+        check_min_hold(self.0.request.options.min_hold, "ttl", ttl)
     }
 
     /// Releases the lease, if it is still held.

@@ -29,7 +29,7 @@ pub(crate) use release::{confirmed, revoke};
 #[cfg(test)]
 pub(crate) use state::Status;
 pub use state::{CallSite, Owner};
-pub(crate) use state::{LeaseParams, Leases, State};
+pub(crate) use state::{Leases, State};
 
 /// A held lock.
 ///
@@ -68,7 +68,7 @@ impl Lease {
 
     /// When the round that granted the lease began.
     pub(crate) fn acquired(&self) -> Instant {
-        self.handle.0.params.acquired
+        self.handle.0.acquired
     }
 
     pub(crate) fn state(&self) -> &State {

@@ -32,10 +32,10 @@ pub(crate) fn undo(state: &State) -> Sent {
 
 /// How long the keys must stay from now on. Includes the drift, because a node's clock may run ahead.
 fn stay(state: &State) -> Duration {
-    if state.params.options.min_hold.is_zero() {
+    if state.request.options.min_hold.is_zero() {
         return Duration::ZERO;
     }
-    let left = (state.params.acquired + state.params.options.min_hold).since(state.now());
+    let left = (state.acquired + state.request.options.min_hold).since(state.now());
     if left.is_zero() { left } else { left + drift(left) }
 }
 
@@ -95,7 +95,7 @@ fn send_deletes(
     let tell = || sharing_token(state).iter().for_each(|twin| revoke_twin(twin));
     tell();
     // The keys of a lost lease are probably gone. A server with client tracking would remember the absent keys.
-    let (leases, claim) = (&state.leases, &state.params.claim);
+    let (leases, claim) = (&state.leases, &state.claim);
     let how = match (stay.is_zero(), held) {
         (false, _) => ReleaseMode::Stay(stay),
         (true, true) => ReleaseMode::Delete,
@@ -148,7 +148,7 @@ fn revoke_twin(twin: &State) {
 /// They must be notified. Otherwise each would rely on deleted keys until its next renewal.
 fn sharing_token(state: &State) -> Vec<Arc<State>> {
     let others = state.keys().iter().flat_map(|key| state.leases.registry.on(key));
-    others.filter(|other| other.params.claim.token == state.params.claim.token).collect()
+    others.filter(|other| other.claim.token == state.claim.token).collect()
 }
 
 /// Waits until the nodes confirm the deletes or the timeout passes.
@@ -156,7 +156,7 @@ fn sharing_token(state: &State) -> Vec<Arc<State>> {
 /// Dropping the future changes nothing: the deletes are sent or pending.
 pub(crate) async fn confirmed(state: Arc<State>, sent: Sent) -> Result<()> {
     let Some(mut deletes) = sent? else { return Ok(()) };
-    let (nodes, timeout) = (&state.leases.nodes, state.params.options.node_timeout());
+    let (nodes, timeout) = (&state.leases.nodes, state.request.options.node_timeout());
     deletes.until(Until::Decided, &*nodes.clock, state.now() + timeout).await;
     if deletes.tally.met() {
         return Ok(());
@@ -180,7 +180,7 @@ impl State {
             // that shares the token, must be the last command.
             phase.votes = Vec::new();
         }
-        let held = now.since(self.params.acquired);
+        let held = now.since(self.acquired);
         match end {
             Status::Released => self.leases.counts.released(held),
             Status::Lost(reason, _) => self.leases.counts.lost(reason, held),
@@ -240,7 +240,7 @@ impl State {
 
     /// How long the lease has been held.
     fn age(&self) -> Duration {
-        self.now().since(self.params.acquired)
+        self.now().since(self.acquired)
     }
 
     /// Sets the span that later events belong to, if one was made.
@@ -259,11 +259,11 @@ impl State {
 
     /// A log field that tells the end of an attached lease from the end of an acquired one.
     fn attached(&self) -> Option<&'static str> {
-        self.params.attached.then_some("true")
+        self.attached.then_some("true")
     }
 
     /// The part of the token that logs show. It must not be enough to release the lease.
     pub(crate) fn token_prefix(&self) -> &str {
-        self.params.claim.token.get(..8).unwrap_or_default()
+        self.claim.token.get(..8).unwrap_or_default()
     }
 }

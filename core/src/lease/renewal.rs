@@ -93,7 +93,7 @@ fn warn_if_long(state: &State) {
     let Some(mut phase) = state.held_phase() else {
         return;
     };
-    let held = state.now().since(state.params.acquired);
+    let held = state.now().since(state.acquired);
     if !phase.warned && held > phase.ttl.saturating_mul(10) {
         phase.warned = true;
         drop(phase);

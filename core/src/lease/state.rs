@@ -17,7 +17,7 @@ use super::registry::Registry;
 use crate::clock::{Instant, NEVER};
 use crate::error::{Error, LossReason};
 use crate::fairness::Fairness;
-use crate::lock::options::Options;
+use crate::lock::options::{Options, Request};
 use crate::node::{Claim, Reply, Vote, Watch};
 use crate::quorum::{Nodes, Validity};
 use crate::runtime::{Made, fork_generation, lock};
@@ -45,7 +45,17 @@ pub(crate) struct Leases {
 pub(crate) struct State {
     /// Unique among the client's leases.
     pub(crate) id: u64,
-    pub(crate) params: LeaseParams,
+    /// The keys and options of the lock. An extend waits at most a fifth of the current TTL for one node's reply.
+    pub(crate) request: Arc<Request>,
+    /// The keys with the token of this lease.
+    pub(crate) claim: Claim,
+    /// When the round that granted the lease began, or the one that attached it.
+    ///
+    /// `max_hold`, `min_hold`, the first renewal and the warning about a long hold are measured from here.
+    pub(crate) acquired: Instant,
+    pub(crate) fence: Option<u64>,
+    /// Whether the lease was attached. Another lease with its token may then live on when this one ends.
+    pub(super) attached: bool,
     /// What the lease shares with the others of its client.
     pub(crate) leases: Arc<Leases>,
     /// The process that made the lease. A forked child does not own it.
@@ -65,17 +75,23 @@ impl State {
     /// A lease that a quorum granted, with its `votes` that may still be under way or unsent. The monitor watches it from
     /// now on, and its end drops the votes before it sends their deletes.
     pub(crate) fn new(
-        params: LeaseParams,
+        request: &Arc<Request>,
+        (claim, fence, attached): (Claim, Option<u64>, bool),
         granted: Validity,
         votes: Vec<Reply<Vote>>,
         leases: &Arc<Leases>,
     ) -> Arc<Self> {
         let phase = Phase { votes, ..Phase::granted(granted) };
         // The earlier event wakes the monitor. After a slow round the deadline may come before the renewal.
-        let first = phase.first_renewal(&params).unwrap_or(NEVER).min(phase.deadline);
+        let first = phase.first_renewal(&request.options, granted.started).unwrap_or(NEVER);
+        let first = first.min(phase.deadline);
         let state = Arc::new(Self {
             id: leases.registry.new_id(),
-            params,
+            request: Arc::clone(request),
+            claim,
+            acquired: granted.started,
+            fence,
+            attached,
             leases: Arc::clone(leases),
             generation: fork_generation(),
             call_site: OnceLock::new(),
@@ -86,7 +102,7 @@ impl State {
             checks: Checks::default(),
             ended: Notify::new(),
         });
-        leases.registry.add(state.id, &state.params.claim.keys, &state, first);
+        leases.registry.add(state.id, &state.claim.keys, &state, first);
         state
     }
 
@@ -95,7 +111,7 @@ impl State {
     }
 
     pub(crate) fn keys(&self) -> &[String] {
-        &self.params.claim.keys
+        &self.claim.keys
     }
 
     pub(crate) fn key(&self) -> String {
@@ -172,12 +188,12 @@ impl State {
     /// The TTL that a renewal requests. `None` if there is nothing to renew.
     pub(crate) fn renewal(&self) -> Option<Duration> {
         let phase = self.held_phase()?;
-        (self.params.options.renew && !phase.capped).then_some(phase.ttl)
+        (self.request.options.renew && !phase.capped).then_some(phase.ttl)
     }
 
     /// A third of the TTL after the round began. It may have passed if the round was slow.
     pub(super) fn first_renewal(&self) -> Option<Instant> {
-        self.held_phase()?.first_renewal(&self.params)
+        self.held_phase()?.first_renewal(&self.request.options, self.acquired)
     }
 
     /// Applies a confirmed extend. The deadline only moves forward.
@@ -230,7 +246,7 @@ impl Drop for State {
         if !forked {
             // Otherwise its end has removed it.
             if !phase.deleted && phase.status != Status::Detached {
-                self.leases.registry.remove_dropped(self.id, &self.params.claim.keys);
+                self.leases.registry.remove_dropped(self.id, &self.claim.keys);
             }
             return;
         }
@@ -288,24 +304,9 @@ impl Phase {
     }
 
     /// A third of the TTL after the round began, or `None` if the lease is not renewed.
-    pub(super) fn first_renewal(&self, params: &LeaseParams) -> Option<Instant> {
-        (params.options.renew && !self.capped).then(|| params.acquired + self.ttl / 3)
+    fn first_renewal(&self, options: &Options, acquired: Instant) -> Option<Instant> {
+        (options.renew && !self.capped).then(|| acquired + self.ttl / 3)
     }
-}
-
-pub(crate) struct LeaseParams {
-    pub(crate) claim: Claim,
-    /// When the round that granted the lease began.
-    ///
-    /// `max_hold`, the first renewal and the warning about a long hold are measured from here.
-    pub(crate) acquired: Instant,
-    pub(crate) fence: Option<u64>,
-    /// The options of the lock. An extend waits at most a fifth of the current TTL for one node's reply.
-    pub(crate) options: Options,
-    /// The upper limit of the TTL, which is the client's `restart_guard`. Zero disables the limit.
-    pub(crate) guard: Duration,
-    /// Whether the lease was attached. Another lease with its token may then live on when this one ends.
-    pub(crate) attached: bool,
 }
 
 /// Where a program acquired a lease, in the notation of its language. Only messages show it.

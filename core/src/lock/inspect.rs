@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use crate::acquire::Request;
 use crate::error::{NodeState, Result};
+use crate::lock::options::Request;
 use crate::node::{
     Claim, Fault, Holder, KEPT_PREFIX, MAX_INSPECTED, Node, ReleaseMode, Reply, Watch,
 };

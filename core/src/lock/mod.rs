@@ -13,14 +13,13 @@ use std::time::Duration;
 
 use once_cell::race::OnceBox;
 
-use crate::acquire::Request;
 use crate::client::config::DEFAULT_PREFIX;
 use crate::client::engine::Engine;
 use crate::error::Result;
 use crate::lease::{Lease, LeaseHandle, Owner};
 use crate::node::Claim;
 use names::{check_lock_key, check_names, fence_key};
-use options::Options;
+use options::{Options, Request};
 
 pub use inspect::{Inspection, NodeInspection};
 pub(crate) use inspect::{force_release, inspection};
@@ -172,7 +171,7 @@ impl Lock {
         &self,
     ) -> impl Future<Output = Result<Option<Lease>>> + Send + 'static + use<> {
         let (engine, request) = self.parts();
-        async move { engine.try_acquire(&*request?).await }
+        async move { engine.try_acquire(&request?).await }
     }
 
     /// Continues a lease that another process holds, by its token. Begins with an extend round.

@@ -3,6 +3,7 @@
 //! `ffi::options` has the names, kinds and descriptions for other languages, one row for each option. An error states
 //! the rule that a value breaks, before anything is sent.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Instant;
@@ -17,6 +18,18 @@ pub const MIN_TTL: Duration = Duration::from_millis(100);
 pub const LONG_TTL: Duration = Duration::from_secs(3600);
 /// The maximum of every time option. A longer time is a mistake, and would overflow the expiry of a server.
 const MAX_TIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+/// The validated keys and options of a lock. The lock creates it at its first use. Its acquires and leases share it.
+#[derive(Debug)]
+pub(crate) struct Request {
+    /// The Redis keys. An acquire gets all of them or none.
+    pub(crate) keys: Arc<[String]>,
+    /// The keys that store the fencing tokens, one for each lock key. Empty without fencing.
+    pub(crate) fences: Arc<[String]>,
+    pub(crate) options: Options,
+    /// The client's `restart_guard`: how long a restarted node grants no new leases. It limits every TTL. Zero disables it.
+    pub(crate) guard: Duration,
+}
 
 /// The unit in which a language writes times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

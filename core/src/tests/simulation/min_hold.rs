@@ -53,11 +53,10 @@ impl Monitor {
             return;
         }
         let early = self.staying.iter().find(|(other, theirs, state)| {
-            let params = &state.params;
-            let until = params.acquired
-                + params.options.min_hold.saturating_sub(drift(params.options.min_hold));
+            let min_hold = state.request.options.min_hold;
+            let until = state.acquired + min_hold.saturating_sub(drift(min_hold));
             theirs.iter().any(|name| names.contains(name))
-                && params.claim.token != hold.0.params.claim.token
+                && state.claim.token != hold.0.claim.token
                 && state.peek().0 == Status::Released
                 && self.clocks[*other].local(now) < until
         });
@@ -65,7 +64,7 @@ impl Monitor {
             let other = *other;
             self.fail(format!("too early: client {client} has {names:?} of client {other}"));
         }
-        if !hold.0.params.options.min_hold.is_zero() {
+        if !hold.0.request.options.min_hold.is_zero() {
             self.staying.push((client, names.to_vec(), Arc::clone(&hold.0)));
         }
     }

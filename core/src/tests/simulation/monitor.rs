@@ -140,7 +140,7 @@ impl Monitor {
         }
         let late = self.live.iter().find(|record| {
             record.names.iter().any(|name| names.contains(name))
-                && record.state.params.claim.token != hold.0.params.claim.token
+                && record.state.claim.token != hold.0.claim.token
                 && !valid_at(&record.state, self.clocks[record.client].local(now))
                 && !record.notified
                 && ended(&record.state) != Some(false)
@@ -194,7 +194,7 @@ impl Monitor {
     pub(super) fn valid(&self, now: Time) -> Vec<Valid> {
         let records = self.live.iter().map(|record| {
             let (state, rate) = (Arc::clone(&record.state), self.clocks[record.client]);
-            let token = state.params.claim.token.to_string();
+            let token = state.claim.token.to_string();
             Valid { token, at: Box::new(move |time| valid_at(&state, rate.local(time))) }
         });
         records.filter(|valid| (valid.at)(now)).collect()
@@ -219,7 +219,7 @@ impl Monitor {
         let mut failures = Vec::new();
         for record in &mut self.live {
             if valid_at(&record.state, self.clocks[record.client].local(now)) {
-                let token = &*record.state.params.claim.token;
+                let token = &*record.state.claim.token;
                 for name in &record.names {
                     let other = holders.insert(name, (record.client, token));
                     if let Some((other, _)) = other.filter(|(_, others)| *others != token) {

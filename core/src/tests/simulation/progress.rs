@@ -103,7 +103,7 @@ impl World {
 
     /// Whether a quorum has the lease's keys.
     fn keeps(&self, record: &Record, since: Time) -> bool {
-        let token = &*record.state.params.claim.token;
+        let token = &*record.state.claim.token;
         self.quorum_of(record.client, since, |node| {
             let owner = |name| self.servers[self.place_of(node)].owner_at(name, self.now);
             record.names.iter().all(|name| owner(name).is_some_and(|(owner, _)| owner == token))
