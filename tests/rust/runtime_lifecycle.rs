@@ -7,6 +7,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use futures_util::future::{FutureExt, join_all};
+use redlock::ffi::{self, Unit};
 use redlock::{ErrorKind, Lease, Lock, LossReason};
 use tokio::runtime::{Builder, Handle};
 
@@ -163,9 +164,12 @@ fn forked_child_continues_no_call_of_its_parent() {
                     assert_eq!(polled, Poll::Ready(*expected), "{name}");
                 }
                 // Calls that begin in the child, on a lease of the parent.
-                let begun = [handle.release_blocking(), handle.extend_blocking(millis(20_000))];
-                let begun = begun.map(|result| result.map_err(|error| error.loss_reason()));
-                assert_eq!(begun, [forked.map(|_: usize| ()); 2]);
+                let extended = ffi::extend(&handle, None, Unit::Seconds).and_then(block_on_thread);
+                let (released, longer) =
+                    (handle.release_blocking(), handle.extend_blocking(millis(20_000)));
+                let begun = [extended, released, longer]
+                    .map(|result| result.map_err(|error| error.loss_reason()));
+                assert_eq!(begun, [forked.map(|_: usize| ()); 3]);
                 assert!(block_on_thread(handle.lost()).loss_reason() == Some(LossReason::Forked));
                 assert_eq!(
                     block_on_thread(ending.lock("d").acquire()).unwrap_err().code(),

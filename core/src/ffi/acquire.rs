@@ -119,8 +119,8 @@ pub fn extend(
     ttl: Option<f64>,
     unit: Unit,
 ) -> Result<impl Future<Output = Result<()>> + Send + 'static + use<>> {
-    let ttl = ttl.map(|ttl| unit.duration("ttl", ttl)).transpose()?;
-    let ttl = ttl.unwrap_or_else(|| lease.ttl());
+    let Some(ttl) = ttl else { return Ok(lease.extend(lease.ttl())) };
+    let ttl = unit.duration("ttl", ttl)?;
     lease.check_ttl(ttl, unit)?;
     Ok(lease.extend(ttl))
 }
