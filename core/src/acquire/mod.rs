@@ -23,6 +23,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::lease::{ExtendRound, Lease, Leases, Owner, State, Verdict};
 use crate::lock::options::Request;
 use crate::node::{Claim, Fencing, VoteParams};
+use crate::quorum::Validity;
 use crate::telemetry::{Spans, log, metrics};
 use attempt::Attempt;
 
@@ -94,9 +95,6 @@ fn report(attempt: &Attempt<'_>, outcome: &Result<Lease>) {
     spans.note(word, waited);
 }
 
-/// The maximum number of extend rounds of an attach. Keys that change in each of them do not belong to a single holder.
-const TRIES: u32 = 10;
-
 /// Continues the lease of `claim`, if the nodes still have it. `is_closed` is called right before the lease is returned.
 ///
 /// No vote is needed. An extend round checks whether the token still owns its keys. It creates no key, so a wrong token
@@ -107,31 +105,31 @@ pub(crate) async fn attach(
     leases: &Arc<Leases>,
     is_closed: impl Fn() -> bool,
 ) -> Result<Lease> {
-    if let Err(votes) = leases.nodes.connect(&request.keys).await {
-        return Err(request.no_quorum(&leases.nodes, &votes, leases.nodes.connect_timeout));
-    }
+    request.connect(&leases.nodes).await?;
     // Subscribes before the first request. Otherwise a release by another lease of this client would be missed.
     let interest = leases.watch.subscribe(&request.keys);
-    for _ in 0..TRIES {
-        let mark = interest.mark();
-        let lease = ask(request, claim, leases).await?;
-        // The client may have been closed during the round. The first holder uses the same keys, so neither branch
-        // deletes them.
-        if is_closed() {
-            lease.into_handle().detach();
-            return Err(Error::closed(&request.key()));
-        }
-        if interest.mark() == mark {
-            return Ok(lease);
-        }
-        // A release of the token may have run after this request. The next request is ordered after the release.
-        lease.into_handle().detach();
+    let mark = interest.mark();
+    let validity = extended(request, claim, leases).await?;
+    // `max_hold` counts from the attach, because the time of the acquire is unknown here.
+    let state = State::new(request, (claim.clone(), None, true), validity, Vec::new(), leases);
+    // A release of the token may have run after the first round. The second round is ordered after it, and any later
+    // release finds this lease. A holder that only renewed its lease does no harm. Until here, dropping the lease ends it
+    // without a report, and without a delete: its keys belong to the first holder.
+    if interest.mark() != mark {
+        state.confirm(extended(request, claim, leases).await?);
     }
-    Err(request.invalid("its keys changed during every attempt. Check which client holds it"))
+    if is_closed() {
+        return Err(Error::closed(&request.key()));
+    }
+    if !state.is_held() {
+        return Err(state.why_over());
+    }
+    state.keep_spans(Spans::attached(|| state.key(), state.token_prefix()));
+    Ok(Lease::new(state))
 }
 
-/// Runs one extend round under the token, like a renewal of the lease.
-async fn ask(request: &Arc<Request>, claim: &Claim, leases: &Arc<Leases>) -> Result<Lease> {
+/// Runs one extend round under the token, like a renewal of the lease. Returns the new validity.
+async fn extended(request: &Request, claim: &Claim, leases: &Leases) -> Result<Validity> {
     let (nodes, timeout) = (&leases.nodes, request.node_timeout());
     let clock = &*nodes.clock;
     let validity = request.validity(clock.now());
@@ -139,13 +137,7 @@ async fn ask(request: &Arc<Request>, claim: &Claim, leases: &Arc<Leases>) -> Res
     let mut round = ExtendRound::send(nodes, claim, validity, params);
     match round.verdict(clock).await {
         // A confirmation after the end of its validity does not count.
-        Verdict::Extended if clock.now() < validity.ends() => {
-            // `max_hold` counts from the attach, because the time of the acquire is unknown here.
-            let state =
-                State::new(request, (claim.clone(), None, true), validity, Vec::new(), leases);
-            state.keep_spans(Spans::attached(|| state.key(), state.token_prefix()));
-            Ok(Lease::new(state))
-        }
+        Verdict::Extended if clock.now() < validity.ends() => Ok(validity),
         Verdict::Gone(reason) => Err(Error::lost(&request.key(), reason, Duration::ZERO)),
         _ => Err(request.no_quorum(nodes, &round.votes, timeout)),
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::{Clock, Instant};
-use crate::error::{Error, ErrorKind, NodeReport, seconds};
+use crate::error::{Error, ErrorKind, NodeReport, Result, seconds};
 use crate::lease::{Leases, Owner};
 use crate::lock::options::Request;
 use crate::node::{CONFIRMED_AFTER, Claim, Fencing, Remedy, Taken, Vote};
@@ -69,6 +69,12 @@ impl Request {
             Some((kind, text)) => self.permanent(kind, &text),
             None => self.unavailable(nodes.report(votes, timeout), None),
         }
+    }
+
+    /// Waits for the connections of a quorum. Commands with a single attempt need them first.
+    pub(crate) async fn connect(&self, nodes: &Nodes) -> Result<()> {
+        let connected = nodes.connect(&self.keys).await;
+        connected.map_err(|votes| self.no_quorum(nodes, &votes, nodes.connect_timeout))
     }
 
     /// Returns the error for a missing quorum. `lasted` is the duration of the outage, if it was long.

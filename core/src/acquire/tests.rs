@@ -1,20 +1,22 @@
-//! Tests when an acquire without a `wait` gives up. The nodes are scripted, and the clock is paused.
+//! Tests when an acquire without a `wait` gives up, and of leases over such nodes. The nodes are scripted, and the clock
+//! is paused.
 
 use std::future::{pending, ready};
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::time::{sleep, sleep_until, timeout};
 
-use super::acquire;
+use super::{acquire, attach};
 use crate::client::engine::Running;
 use crate::clock::{Clock, Instant, Sleep};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lease::Lease;
 use crate::lock::options::{Options, Request};
 use crate::node::{
-    Claim, Extension, Fault, Holder, Node, ReleaseMode, Reply, Taken, Vote, VoteParams,
+    Claim, Extension, Fault, Holder, Node, ReleaseMode, Reply, Taken, Vote, VoteParams, Watch,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -33,12 +35,15 @@ enum Does {
     Grants,
     /// It grants, and its server is replaced before the round ends.
     GrantsAndIsReplaced,
+    /// It extends, and the holder renews the lease at the same time.
+    ExtendsWithHolder,
 }
 
 struct Scripted {
     url: String,
     does: Arc<Mutex<Vec<Does>>>,
     at: usize,
+    watch: Arc<Watch>,
 }
 
 impl Node for Scripted {
@@ -60,7 +65,9 @@ impl Node for Scripted {
             Does::Fails => Box::pin(ready(Err(Fault::new("cannot be reached")))),
             Does::Hangs => Box::pin(pending()),
             Does::Refuses => Box::pin(ready(Ok(held))),
-            Does::Grants | Does::GrantsAndIsReplaced => Box::pin(ready(Ok(Vote::Granted(None)))),
+            Does::Grants | Does::GrantsAndIsReplaced | Does::ExtendsWithHolder => {
+                Box::pin(ready(Ok(Vote::Granted(None))))
+            }
             Does::RefusesIn(time) => Box::pin(async move {
                 sleep(time).await;
                 Ok(held)
@@ -68,8 +75,16 @@ impl Node for Scripted {
         }
     }
 
-    fn extend(&self, _claim: &Claim, _params: VoteParams) -> Reply<Extension> {
-        Box::pin(pending())
+    fn extend(&self, claim: &Claim, _params: VoteParams) -> Reply<Extension> {
+        match self.does.lock().unwrap()[self.at] {
+            Does::ExtendsWithHolder => {
+                self.watch.changed_keys(&claim.keys);
+                Box::pin(ready(Ok(Extension::Extended)))
+            }
+            // A release is sent in the meantime.
+            Does::Grants => Box::pin(sleep(SECOND / 10).map(|()| Ok(Extension::Missing))),
+            _ => Box::pin(pending()),
+        }
     }
 
     fn release(&self, _claim: &Claim, _owed: Duration, _how: ReleaseMode) -> Reply<bool> {
@@ -120,11 +135,12 @@ impl Setup {
         let shared: Arc<dyn Clock> = Arc::clone(&clock) as _;
         let count = does.len();
         let does = Arc::new(Mutex::new(does.to_vec()));
-        let node = |at| -> Arc<dyn Node> {
-            Arc::new(Scripted { url: format!("node://{at}"), does: Arc::clone(&does), at })
+        let node = |at, watch| -> Arc<dyn Node> {
+            Arc::new(Scripted { url: format!("node://{at}"), does: Arc::clone(&does), at, watch })
         };
-        let nodes = |_: &_| (0..count).map(node).collect();
-        let (running, _) = Running::assemble((&shared, SECOND), Arc::default(), nodes);
+        let nodes = |watch: &Arc<Watch>| (0..count).map(|at| node(at, Arc::clone(watch))).collect();
+        let (running, monitor) = Running::assemble((&shared, SECOND), Arc::default(), nodes);
+        tokio::spawn(monitor);
         let options = Options { unavailable_after: limit.into(), ..Options::default() };
         let (keys, fences) = (Arc::from(["job".to_owned()]), Arc::default());
         let request = Arc::new(Request { keys, fences, options, guard: Duration::ZERO });
@@ -280,4 +296,13 @@ async fn vote_of_a_server_that_is_replaced_during_the_round_does_not_count() {
     assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
     setup.now_does(&[Grants, Grants, GrantsAndIsReplaced]);
     assert!(setup.within(Some(SECOND)).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn attach_succeeds_while_the_holder_renews_and_makes_one_lease() {
+    let setup = Setup::new(&[Does::ExtendsWithHolder], None);
+    let claim = setup.request.claim();
+    let attached = attach(&setup.request, &claim, setup.running.leases(), || false).await.unwrap();
+    // Leases are numbered from 0.
+    assert_eq!((attached.is_held(), attached.state().id), (true, 0));
 }

@@ -65,7 +65,7 @@ pub struct NodeInspection {
 ///
 /// `Err` if so few nodes replied for a key that its state is unknown.
 pub(crate) async fn inspection(nodes: &Nodes, request: &Request) -> Result<Inspection> {
-    connect(nodes, request).await?;
+    request.connect(nodes).await?;
     let (clock, timeout) = (&*nodes.clock, request.node_timeout());
     let deadline = clock.now() + timeout;
     let ask = |key: &String| {
@@ -107,7 +107,7 @@ pub(crate) async fn force_release(
     request: &Request,
     watch: &Arc<Watch>,
 ) -> Result<bool> {
-    connect(nodes, request).await?;
+    request.connect(nodes).await?;
     let timeout = request.node_timeout();
     let deadline = nodes.clock.now() + timeout;
     let replies = nodes.list.iter().map(|node| delete_any(node, &request.keys, watch));
@@ -118,11 +118,6 @@ pub(crate) async fn force_release(
         return Err(request.no_quorum(nodes, &votes, timeout));
     }
     Ok(votes.answers.iter().flatten().flatten().any(|deleted| *deleted))
-}
-
-async fn connect(nodes: &Nodes, request: &Request) -> Result<()> {
-    let connected = nodes.connect(&request.keys).await;
-    connected.map_err(|votes| request.no_quorum(nodes, &votes, nodes.connect_timeout))
 }
 
 /// Reads each key's owner and deletes the keys of these owners. Returns true if there was one.
