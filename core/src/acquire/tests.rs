@@ -306,3 +306,23 @@ async fn attach_succeeds_while_the_holder_renews_and_makes_one_lease() {
     // Leases are numbered from 0.
     assert_eq!((attached.is_held(), attached.state().id), (true, 0));
 }
+
+#[tokio::test(start_paused = true)]
+async fn renewal_that_a_release_denies_is_not_counted_as_failed() {
+    let setup = Setup::new(&[Does::Grants], None);
+    let lease = setup.acquire().await.unwrap();
+    let ttl = lease.ttl();
+    let counts = || {
+        let stats = setup.running.leases().counts.read();
+        (stats.unrenewed, stats.released)
+    };
+    // A renewal is under way.
+    sleep(ttl / 3 + SECOND / 20).await;
+    lease.release().await.unwrap();
+    sleep(SECOND).await;
+    assert_eq!(counts(), (0, 1));
+    let lost = setup.acquire().await.unwrap();
+    lost.lost().await;
+    sleep(SECOND).await;
+    assert_eq!(counts(), (1, 1));
+}

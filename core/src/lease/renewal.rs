@@ -10,9 +10,9 @@ use std::time::Duration;
 use futures_util::future::Abortable;
 
 use super::extend::{self, ExtendRound, Verdict};
-use super::state::State;
+use super::state::{State, Status};
 use crate::clock::Instant;
-use crate::error::seconds;
+use crate::error::{LossReason, seconds};
 use crate::node::Extension;
 use crate::quorum::Until;
 use crate::telemetry::{Level, Topic, log};
@@ -48,7 +48,10 @@ pub(crate) fn renew(state: Arc<State>) -> Work {
         let Some(ttl) = state.renewal() else { return Next::default() };
         warn_if_long(&state);
         let round = confirmed(&state, extend::send(&state, ttl, false)).await;
-        state.leases.counts.renewed(round.is_some());
+        // The deletes of a release in the meantime explain a denial.
+        if round.is_some() || !is_released(&state) {
+            state.leases.counts.renewed(round.is_some());
+        }
         log_renewal(&state, ttl, round.is_some());
         let started = round.as_ref().map(|round| round.validity.started);
         let rest = round.and_then(|round| restore_missing(&state, round, false));
@@ -62,6 +65,15 @@ pub(crate) fn renew(state: Arc<State>) -> Work {
         });
         Next { again: again.map(|at| (at, state)), rest }
     })
+}
+
+/// Whether the program released or detached the lease.
+fn is_released(state: &State) -> bool {
+    let released = |status| match status {
+        Status::Released | Status::Detached | Status::Lost(LossReason::Revoked, _) => true,
+        Status::Held | Status::Lost(..) => false,
+    };
+    state.phase().is_some_and(|phase| released(phase.status))
 }
 
 /// Logs the result of a renewal. Losses are logged where they are detected.
