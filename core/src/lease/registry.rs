@@ -1,10 +1,9 @@
 //! The leases of one client, their keys, and the new leases that the monitor has not seen yet.
 //!
-//! The registry stores leases as numbers, keys and weak references and never calls them. No other lock is taken while its
+//! The registry stores keys, numbers and weak references of leases and never calls them. No other lock is taken while its
 //! lock is held, except that of the changes. A thread may be suspended while it holds the lock, so neither the monitor nor
 //! a lease's `Drop` waits for it.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
@@ -20,12 +19,11 @@ use crate::runtime::{lock, try_lock};
 ///
 /// Most leases are short, and looking at each would wake the monitor each time.
 const GRACE: Duration = Duration::from_millis(100);
-/// How many ended leases the list of new ones may hold before it is cleaned.
+/// How many leases without a handle the list of new ones may hold before they are removed.
 const UNSEEN: usize = 1024;
 
 /// Every lease that is not released yet and has a handle.
 pub(crate) struct Registry<L> {
-    /// One lock for all fields, so that a lease with a key is always in the list.
     entries: Mutex<Entries<L>>,
     /// The number of leases so far.
     count: AtomicU64,
@@ -35,25 +33,24 @@ pub(crate) struct Registry<L> {
     early: Notify,
 }
 
+/// The number of a lease, and the lease. A weak reference: a lease without a handle ends and is not renewed.
+type Numbered<L> = (u64, Weak<L>);
+
 pub(super) struct Entries<L> {
-    /// The leases by number, in order of creation. Weak references: a lease without a handle ends and is not renewed.
-    leases: HashMap<u64, Weak<L>, foldhash::quality::RandomState>,
     /// The leases on each key. There are several after an attach.
-    by_key: Keyed<SmallVec<[u64; 2]>>,
+    by_key: Keyed<SmallVec<[Numbered<L>; 1]>>,
     /// Leases that the monitor has not seen yet, each with the time of its first event.
-    new: Vec<(Instant, u64)>,
+    new: Vec<(Instant, Weak<L>)>,
+    /// The length of this list after the last removal of those without a handle.
+    left: usize,
     /// When the monitor looks next without a notification.
     planned: Instant,
 }
 
 impl<L> Registry<L> {
     pub(crate) fn new() -> Self {
-        let entries = Entries {
-            leases: HashMap::default(),
-            by_key: Keyed::default(),
-            new: Vec::new(),
-            planned: NEVER,
-        };
+        let entries =
+            Entries { by_key: Keyed::default(), new: Vec::new(), left: 0, planned: NEVER };
         let (count, dropped) = Default::default();
         Self { entries: Mutex::new(entries), count, dropped, early: Notify::new() }
     }
@@ -71,11 +68,10 @@ impl<L> Registry<L> {
     /// look.
     pub(crate) fn add(&self, id: u64, keys: &Arc<[String]>, lease: &Arc<L>, first: Instant) {
         let mut entries = self.entries();
-        entries.leases.insert(id, Arc::downgrade(lease));
         for key in Key::each(keys) {
-            entries.by_key.entry(key).or_default().push(id);
+            entries.by_key.entry(key).or_default().push((id, Arc::downgrade(lease)));
         }
-        entries.new.push((first, id));
+        entries.new.push((first, Arc::downgrade(lease)));
         // Not for every lease: for most of them the wake-up would be a wasted system call.
         let early = first < entries.planned;
         drop(entries);
@@ -122,7 +118,8 @@ impl<L> Registry<L> {
             entries.remove_dropped();
         }
         let new = std::mem::take(&mut entries.new);
-        let leases = new.iter().filter_map(|(_, id)| entries.get(*id)).collect();
+        entries.left = 0;
+        let leases = new.iter().filter_map(|(_, lease)| lease.upgrade()).collect();
         // While leases come and go, the monitor looks periodically, so that new leases need not wake it.
         let soon = if new.is_empty() { NEVER } else { now + GRACE };
         entries.planned = new.iter().map(|(first, _)| *first).fold(next.min(soon), Instant::min);
@@ -136,50 +133,42 @@ impl<L> Registry<L> {
 }
 
 impl<L> Entries<L> {
-    fn get(&self, id: u64) -> Option<Arc<L>> {
-        self.leases.get(&id).and_then(Weak::upgrade)
-    }
-
     /// All leases in order of creation.
     pub(super) fn all(&self) -> Vec<Arc<L>> {
-        let mut leases: Vec<_> = self.leases.iter().collect();
-        leases.sort_unstable_by_key(|(id, _)| **id);
+        let mut leases: Vec<_> = self.by_key.values().flatten().collect();
+        leases.sort_unstable_by_key(|(id, _)| *id);
+        // A lease with several keys.
+        leases.dedup_by_key(|(id, _)| *id);
         leases.into_iter().filter_map(|(_, lease)| lease.upgrade()).collect()
     }
 
     /// The leases on a key.
     pub(super) fn on(&self, key: &str) -> impl Iterator<Item = Arc<L>> {
-        let ids = self.by_key.get(key).into_iter().flatten();
-        ids.filter_map(|id| self.get(*id))
+        let leases = self.by_key.get(key).into_iter().flatten();
+        leases.filter_map(|(_, lease)| lease.upgrade())
     }
 
     fn remove(&mut self, id: u64, keys: &[String]) {
-        // A release removes the lease, and so does the drop of its last handle.
-        if self.leases.remove(&id).is_none() {
-            return;
-        }
         for key in keys {
-            if let Some(ids) = self.by_key.get_mut(key.as_str()) {
-                ids.retain(|other| *other != id);
-                if ids.is_empty() {
+            if let Some(leases) = self.by_key.get_mut(key.as_str()) {
+                leases.retain(|(other, _)| *other != id);
+                if leases.is_empty() {
                     self.by_key.remove(key.as_str());
                 }
             }
         }
-        // The monitor never sees very short leases. Their numbers must not pile up.
-        if self.new.len() > UNSEEN + 2 * self.leases.len() {
-            let Self { new, leases, .. } = self;
-            new.retain(|(_, id)| leases.contains_key(id));
+        // The monitor never sees very short leases. They must not pile up.
+        if self.new.len() > UNSEEN + 2 * self.left {
+            self.new.retain(|(_, lease)| lease.strong_count() > 0);
+            self.left = self.new.len();
         }
     }
 
     /// Removes every lease without a handle.
     fn remove_dropped(&mut self) {
-        let Self { leases, by_key, .. } = self;
-        leases.retain(|_, lease| lease.strong_count() > 0);
-        by_key.retain(|_, ids| {
-            ids.retain(|id| leases.contains_key(id));
-            !ids.is_empty()
+        self.by_key.retain(|_, leases| {
+            leases.retain(|(_, lease)| lease.strong_count() > 0);
+            !leases.is_empty()
         });
     }
 }
@@ -244,7 +233,6 @@ mod tests {
         assert!(registry.try_plan(NEVER, NEVER).is_none() && registry.try_find(|_| ()).is_none());
         drop(inside);
         registry.try_plan(NEVER, NEVER).unwrap();
-        let entries = registry.entries();
-        assert!(entries.leases.is_empty() && entries.by_key.is_empty());
+        assert!(registry.entries().by_key.is_empty());
     }
 }
