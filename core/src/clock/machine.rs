@@ -4,6 +4,8 @@
 //! alone, a client would consider a lease valid for longer than the server does. The other clock is not slewed, but it
 //! stops while the machine is suspended. The larger of the two readings is not enough, because the slower clock may be
 //! far ahead. Time is therefore counted in stretches, each measured by the clock that advanced further in it.
+//! The clock that is not slewed is not enough either: if NTP speeds up the clocks of client and server together, the
+//! server's keys expire earlier by it.
 
 use std::ops::{Add, Sub};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};

@@ -78,17 +78,20 @@ impl Clock for SystemClock {
     }
 
     fn sleep_until(&self, at: Instant) -> Sleep {
-        Box::pin(async move {
-            loop {
-                // Read again after each slice, because the timer does not count a suspend.
-                let now = machine::now();
-                let left = at.since(now);
-                if left.is_zero() {
-                    return;
-                }
-                crate::runtime::background::sleep_from(now, left.min(SLICE)).await;
-            }
-        })
+        Box::pin(sleep_until(at, || Duration::ZERO))
+    }
+}
+
+/// Sleeps until the system clock, plus an offset, is at `at`.
+async fn sleep_until(at: Instant, offset: impl Fn() -> Duration) {
+    loop {
+        // Read again after each slice, because the timer does not count a suspend, and the offset may have changed.
+        let now = machine::now();
+        let left = at.since(now + offset());
+        if left.is_zero() {
+            return;
+        }
+        crate::runtime::background::sleep_from(now, left.min(SLICE)).await;
     }
 }
 
@@ -123,15 +126,6 @@ impl Clock for OffsetClock {
 
     fn sleep_until(&self, at: Instant) -> Sleep {
         let clock = self.clone();
-        Box::pin(async move {
-            loop {
-                // Read again after each slice, because the offset may have changed.
-                let left = at.since(clock.now());
-                if left.is_zero() {
-                    return;
-                }
-                crate::runtime::background::sleep(left.min(SLICE)).await;
-            }
-        })
+        Box::pin(sleep_until(at, move || clock.by()))
     }
 }
