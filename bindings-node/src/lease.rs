@@ -56,9 +56,9 @@ impl Runtime {
     /// contains it.
     #[napi(catch_unwind)]
     pub fn lease_fence(&self, id: i64) -> Option<i64> {
-        let fence = self.thread.held.read(id, LeaseHandle::fencing_token)?;
+        let fence = self.thread.held.read(id, ffi::fence)?;
         // The token is in microseconds since 1970, which a double represents exactly until the year 2255.
-        fence.ok().and_then(|fence| i64::try_from(fence).ok())
+        fence.and_then(|fence| i64::try_from(fence).ok())
     }
 
     /// The exact Redis key, or nothing after the lease has ended.
