@@ -19,8 +19,6 @@ type Answer = Result<Option<redlock::Lease>, redlock::Error>;
 /// The caller of an acquire, its lock, and its call site.
 pub(crate) struct Caller {
     pub(crate) lock: Arc<redlock::Lock>,
-    /// The number of the lock's client.
-    pub(crate) client: u64,
     /// Owns the credentials callback of the client.
     pub(crate) kept: Option<Kept>,
     pub(crate) owner: Owner,
@@ -87,11 +85,16 @@ impl Caller {
 }
 
 /// Warns about a call that blocks the thread of an event loop.
-pub(crate) fn warn_of_loop(py: Python<'_>, instead: &str, about: &str) -> PyResult<()> {
+pub(crate) fn warn_of_loop(
+    py: Python<'_>,
+    instead: &str,
+    about: impl FnOnce() -> PyResult<String>,
+) -> PyResult<()> {
     if event_loop::running(py)?.is_none() || in_cell(py)? {
         return Ok(());
     }
-    let about = ffi::shown(about);
+    let about = about()?;
+    let about = ffi::shown(&about);
     let text = format!("{about}: waiting here blocks the event loop; use {instead}");
     warn::<PyRuntimeWarning>(py, &text)
 }

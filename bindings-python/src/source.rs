@@ -15,7 +15,7 @@ use crate::runtime::{lock, log};
 
 static DEFAULT: DefaultClient<Numbered> = DefaultClient::new();
 
-/// A client of the core with a number, which identifies the client of each lease.
+/// A client of the core with a number, by which a lock notices that the default client was replaced.
 #[derive(Clone)]
 pub(crate) struct Numbered {
     pub(crate) number: u64,
@@ -156,14 +156,20 @@ impl ClientSource {
         }
     }
 
-    /// Checks the options of a lock. It does not access the default client, because that would select it.
-    pub(crate) fn check(&self, py: Python<'_>, names: &[String], args: &LockArgs) -> PyResult<()> {
-        check(
-            py,
-            match self {
-                Self::Client(made) => ffi::lock(&made.client, names.to_vec(), args).map(drop),
-                Self::Default => ffi::check_lock(names, args),
-            },
-        )
+    /// Checks the options of a lock. Returns the lock with the number of its client, unless that is the default client.
+    /// It does not access the default client, because that would select it.
+    pub(crate) fn check(
+        &self,
+        py: Python<'_>,
+        names: &[String],
+        args: &LockArgs,
+    ) -> PyResult<Option<(u64, Arc<redlock::Lock>)>> {
+        let lock = match self {
+            Self::Client(Numbered { client, number, .. }) => {
+                ffi::lock(client, names.to_vec(), args).map(|lock| Some((*number, Arc::new(lock))))
+            }
+            Self::Default => ffi::check_lock(names, args).map(|()| None),
+        };
+        check(py, lock)
     }
 }

@@ -40,7 +40,7 @@ impl Redlock {
         check(
             py,
             wait(py, ended, |py| {
-                warn_of_loop(py, "'await client.as_async().shutdown()'", "shutdown()")
+                warn_of_loop(py, "'await client.as_async().shutdown()'", || Ok("shutdown()".into()))
             })?,
         )
     }

@@ -62,7 +62,7 @@ impl Redlock {
     ///     >>> [lease.key for lease in client.leases()]
     ///     ['lock:job']
     pub(super) fn leases(&self, py: Python<'_>) -> Vec<Py<Lease>> {
-        let leases = registry::of_client(py, self.client.number);
+        let leases = registry::objects(py, &self.client.client.leases());
         leases.into_iter().filter_map(|lease| Some(lease.cast_into().ok()?.unbind())).collect()
     }
 

@@ -5,7 +5,7 @@ mod asyncio;
 mod methods;
 mod watching;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use pyo3::exceptions::{PyResourceWarning, PyRuntimeError};
@@ -23,8 +23,6 @@ use crate::runtime::wait::wait;
 use crate::runtime::watch::Watch;
 use crate::runtime::{exit, lock};
 
-static ID: AtomicU64 = AtomicU64::new(1);
-
 /// A held lock, renewed in the background until the lease is released, lost or garbage-collected.
 ///
 /// `with lease:` releases it at the end. It raises LockLost if the lease is over, and RuntimeError if a with statement
@@ -40,7 +38,6 @@ pub(crate) struct Lease {
     /// The lock, which the exit of the process uses to wait for clean-ups.
     lock: Arc<redlock::Lock>,
     owner: Owner,
-    id: u64,
     /// The callbacks that are notified of its loss.
     watches: Mutex<Vec<Arc<Watch>>>,
     /// Whether the end of a with statement will release it.
@@ -54,14 +51,12 @@ pub(crate) struct Lease {
 impl Lease {
     /// Creates the object for a lease that this caller was granted.
     pub(crate) fn make(py: Python<'_>, hold: LeaseHandle, caller: &Caller) -> PyResult<Py<Self>> {
-        let Caller { client, owner, .. } = *caller;
-        let (lock, kept) = (Arc::clone(&caller.lock), caller.kept.clone());
+        let (lock, owner, kept) = (Arc::clone(&caller.lock), caller.owner, caller.kept.clone());
         ffi::note_call_site(&hold, caller.call_site.clone());
         ffi::note_owner(&hold, owner.plain());
-        let id = ID.fetch_add(1, Ordering::Relaxed);
         let (watches, entered, body) = Default::default();
-        let lease = Bound::new(py, Self { hold, lock, owner, id, watches, entered, body, kept })?;
-        registry::add(id, client, &lease.get().hold, lease.as_any())?;
+        let lease = Bound::new(py, Self { hold, lock, owner, watches, entered, body, kept })?;
+        registry::add(&lease.get().hold, lease.as_any())?;
         Ok(lease.unbind())
     }
 
@@ -90,7 +85,7 @@ impl Lease {
 
     /// Called when the lease ended without a loss. Drops the callbacks.
     fn over(&self) {
-        registry::remove(self.id);
+        registry::remove(&self.hold);
         let has_callbacks = !lock(&self.watches).is_empty();
         if has_callbacks && self.hold.lost_reason().is_none() {
             let watches = std::mem::take(&mut *lock(&self.watches));
@@ -147,7 +142,7 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        registry::remove(self.id);
+        registry::remove(&self.hold);
         if self.hold.is_released() {
             return;
         }

@@ -21,7 +21,6 @@ use crate::errors::{check, internal, invalid};
 use crate::lease::Lease;
 use crate::owner::Owner;
 use crate::runtime;
-use crate::runtime::event_loop;
 use crate::source::{ClientSource, Numbered};
 
 use entries::Entries;
@@ -79,10 +78,11 @@ impl Lock {
         names: Names,
         args: LockArgs,
     ) -> PyResult<Self> {
-        if let Names::Fixed(names) = &names {
-            source.check(py, names, &args)?;
-        }
-        let (core, entries) = Default::default();
+        let core = match &names {
+            Names::Fixed(names) => source.check(py, names, &args)?,
+            _ => None,
+        };
+        let (core, entries) = (Mutex::new(core), Entries::default());
         Ok(Self { source, names, args, default: None, core, entries })
     }
 
@@ -133,9 +133,9 @@ impl Lock {
 
     /// The current caller and the lock that it tries to acquire.
     fn caller(&self, py: Python<'_>, call_site: CallSite) -> PyResult<Caller> {
-        let (Numbered { number: client, kept, .. }, lock) = self.core(py)?;
+        let (Numbered { kept, .. }, lock) = self.core(py)?;
         let (owner, began) = (Owner::current(py)?, Instant::now());
-        Ok(Caller { lock, client, kept, owner, call_site, began })
+        Ok(Caller { lock, kept, owner, call_site, began })
     }
 
     /// Begins an acquire within `wait`, or of one round without it. Warns if it would wait for itself.
@@ -169,13 +169,12 @@ impl Lock {
         wait: Option<Wait>,
     ) -> PyResult<Option<Py<Lease>>> {
         let py = frame.py();
-        if wait.is_some() && event_loop::running(py)?.is_some() {
+        if wait.is_some() {
             // Warns even if the acquire would be fast. Done before a command is sent, because a warning may be raised
             // as an error.
-            let key = self.core(py)?.1.key();
             let instead =
                 "'async with', 'await lock.as_async().acquire()' or '@lock' over an 'async def'";
-            warn_of_loop(py, instead, &key)?;
+            warn_of_loop(py, instead, || Ok(self.core(py)?.1.key()))?;
         }
         let (caller, acquire) = self.begin(py, CallSite::of(frame)?, wait)?;
         loop {
