@@ -55,7 +55,7 @@ impl World {
                 });
                 requests.replied(unconfirmed);
             }
-            // As in `Decoder::redirect`.
+            // As in `Protocol::redirect`.
             (Answer::Sent(redirect), request)
                 if !is_forwarded(
                     &open.purpose,

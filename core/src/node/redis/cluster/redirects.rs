@@ -1,5 +1,5 @@
-//! Decides how a command reaches the right server after a server of a cluster redirected it. The decoder of the replies
-//! finds the redirects (`protocol/replies.rs`).
+//! Decides how a command reaches the right server after a server of a cluster redirected it. The protocol finds
+//! the redirects (`protocol/replies.rs`).
 //!
 //! The waiting caller sends a redirected command again ([`follow`]). Two kinds of commands go to the task of the cluster
 //! instead: deletes, which need no caller, and extensions whose key is migrating. The simulation uses these decisions

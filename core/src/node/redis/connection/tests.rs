@@ -25,7 +25,7 @@ use crate::node::redis::io::socket::Socket;
 use crate::node::redis::io::transport::Transport;
 use crate::node::redis::link::Link;
 use crate::node::redis::protocol::{
-    Command, Decoder, Encoder, InFlight, Parser, PendingDeletes, Purpose, PushHandler, UnsentVotes,
+    Command, InFlight, Parser, PendingDeletes, Protocol, Purpose, PushHandler, UnsentVotes,
 };
 use crate::node::{Address, Durability, Needs, Watch};
 
@@ -56,13 +56,17 @@ impl Ends {
         let (link, watch) = (Arc::new(Link::default()), Arc::new(Watch::new(Arc::default())));
         link.set_used(clock.now());
         let pushes = Arc::new(PushHandler::new(watch, clock.now()));
-        let (unsent, dialect) = (UnsentVotes::default(), (None, Without::default()));
-        let encoder =
-            Encoder::new(&target, unsent, dialect, Arc::clone(&link), Arc::clone(&pushes));
         let (parser, pending) = (Parser::default(), PendingDeletes::new(link, None));
-        let decoder = Decoder::new(target, (parser, Duration::ZERO), pending, None, pushes);
+        let protocol = Protocol::new(
+            target,
+            (parser, Duration::ZERO),
+            (UnsentVotes::default(), pending),
+            (None, Without::default()),
+            None,
+            pushes,
+        );
         let (commands, taken) = unbounded_channel();
-        let session = Session::new(encoder, decoder, taken, clock, socket);
+        let session = Session::new(protocol, taken, clock, socket);
         let connection = Arc::new(Connection::new());
         connection.try_use(|place| *place = Some(session)).unwrap();
         Self { connection, commands, server }

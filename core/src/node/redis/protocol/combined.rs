@@ -97,8 +97,7 @@ impl Batch {
     }
 }
 
-/// The requests without a reply in the order in which they were sent, which is also that of their replies. The write half
-/// appends them, and the read half takes them.
+/// The requests without a reply in the order in which they were sent, which is also that of their replies.
 pub(crate) type Expected = VecDeque<Request>;
 
 /// A request whose reply is expected.

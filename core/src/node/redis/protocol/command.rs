@@ -1,6 +1,6 @@
 //! Defines a command under way: its bytes, its purpose, and the form of its reply.
 //!
-//! Plain data. [`super::encoder`] sends it, and [`super::decoder`] handles its reply.
+//! Plain data. [`super::sending`] sends it, and [`super::replies`] handles its reply.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;

@@ -4,8 +4,7 @@
 //! the server as long as this request does. Therefore only one is under way, and it waits no longer than the earliest
 //! deadline of its votes.
 //!
-//! The write half of a connection decides when a request is due, and the read half holds the grants. The simulation
-//! uses the same rules with its own kind of grants.
+//! The simulation uses the same rules with its own kind of grants.
 
 use std::time::Duration;
 

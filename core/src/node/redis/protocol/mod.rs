@@ -1,7 +1,7 @@
 //! The protocol of one connection, without I/O: it works with commands, bytes and values, and never waits.
 //!
-//! The [`Encoder`] writes and the [`Decoder`] reads. They share only the list of the expected replies. A reply that leads
-//! to a command is passed from the decoder to the encoder like any other command. The time is an argument.
+//! [`Protocol`] is its state. [`sending`] encodes commands into it, and [`replies`] handles the replies. The time is an
+//! argument.
 //!
 //! A command whose reply is lost fails. If it is a delete, it becomes pending ([`pending_deletes`]).
 //! [`super::session`] moves the bytes.
@@ -9,12 +9,12 @@
 mod combined;
 mod command;
 mod confirm;
-mod decoder;
-mod encoder;
 mod pending_deletes;
 mod push_handler;
 mod replies;
 mod resp;
+mod sending;
+mod state;
 #[cfg(test)]
 mod tests;
 
@@ -25,11 +25,10 @@ pub(crate) use command::{
 };
 #[cfg(test)]
 pub(crate) use confirm::{ConfirmRequests, HeldGrants};
-pub(super) use decoder::Decoder;
-pub(super) use encoder::Encoder;
 pub(super) use pending_deletes::{PendingDeletes, UnsentVotes};
 pub(super) use push_handler::PushHandler;
 pub(super) use resp::Parser;
+pub(super) use state::Protocol;
 
 /// The interval for detecting a silent server. It is a quarter of the shortest silence that counts, which limits the
 /// delay.

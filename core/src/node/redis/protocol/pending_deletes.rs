@@ -23,8 +23,7 @@ const MAX_PENDING_DELETES: usize = 10_000;
 /// The maximum number of unsent votes to remember. The delete of a forgotten one is kept needlessly.
 const MAX_UNSENT_VOTES: usize = 32_768;
 
-/// The pending deletes of one node, across reconnects. The read half of a connection has them, because they follow
-/// from replies.
+/// The pending deletes of one node, across reconnects.
 pub(crate) struct PendingDeletes {
     /// By their encoded bytes, so that the delete of a claim is kept once.
     deletes: Recent<Vec<u8>, Command>,
@@ -97,7 +96,7 @@ impl PendingDeletes {
     }
 }
 
-/// The tokens of votes that were never sent, which have nothing to delete. The write half of a connection has them.
+/// The tokens of votes that were never sent, which have nothing to delete.
 #[derive(Default)]
 pub(crate) struct UnsentVotes(Recent<Arc<str>, ()>);
 

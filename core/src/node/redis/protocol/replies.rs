@@ -1,17 +1,20 @@
-//! Checks replies and handles them: delivers the result, or sends another command.
+//! Parses replies, assigns them to their commands, checks and handles them: delivers the result, or sends another
+//! command.
 //!
 //! If a reply does not fit its command, no reply of the connection can be trusted any more. A proxy that loses one reply
 //! shifts all later ones, and a round could count another round's grant.
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use redis::Value;
 
+use super::LARGEST;
 use super::combined::{Combined, Request, has_long};
 use super::command::{BatchKind, Command, Expects, InFlight, Purpose};
-use super::decoder::{Decoder, Now};
-use super::encoder::Followup;
+use super::state::Protocol;
+use crate::clock::Instant;
 use crate::node::Fault;
 use crate::node::redis::cluster::redirects::{ConnectionEvent, Redirect, is_forwarded};
 use crate::node::redis::commands::errors::is_replicas;
@@ -23,7 +26,91 @@ use crate::node::redis::connect::handshake::load_scripts;
 /// The number of consecutive replies without most of their parts after which commands are no longer combined.
 const MAX_INCOMPLETE: u32 = 3;
 
-impl Decoder {
+/// Reads the time, which few replies need.
+pub(crate) type Now<'a> = &'a dyn Fn() -> Instant;
+
+impl Protocol {
+    /// Handles bytes of the server. Returns an error if no further reply of this connection can be trusted.
+    pub(crate) fn read(&mut self, bytes: &[u8], now: Now<'_>) -> Option<Fault> {
+        self.parser.add(bytes);
+        loop {
+            let fault = match self.parser.next() {
+                Ok(None) if self.parser.partial() > LARGEST => {
+                    self.read_long();
+                    Some(Fault::new("a reply is larger than any that a lock needs"))
+                }
+                Ok(None) => return None,
+                Ok(Some(Value::Push { kind, data })) => {
+                    self.push_handler.handle(&kind, &data, now())
+                }
+                Ok(Some(value)) => self.handle_reply(value, now),
+                Err(_) => Some(Fault::new("the server's data is not in the Redis protocol")),
+            };
+            if fault.is_some() {
+                return fault;
+            }
+        }
+    }
+
+    /// Takes the request that the next reply belongs to.
+    fn take_next(&mut self) -> Option<Request> {
+        let next = self.expected.pop_front()?;
+        for member in next.members() {
+            if member.command.purpose.is_vote() {
+                self.longest_vote = self.longest_vote.max(member.command.timeout);
+            }
+        }
+        if self.expected.is_empty() {
+            // The server has nothing to send now.
+            self.silence = Duration::ZERO;
+        }
+        Some(next)
+    }
+
+    /// Handles the next reply. Returns an error if it fits no command.
+    fn handle_reply(&mut self, mut value: Value, now: Now<'_>) -> Option<Fault> {
+        let trusted = match self.expected.front_mut() {
+            None => return Some(Fault::new("the server sent a reply without a command")),
+            Some(Request::Single(next)) => {
+                // A read-only error comes from a replica that was the primary before. Another server is now the
+                // primary, and this one would refuse all deletes.
+                let trusted = next.fits(&value) && !is_replicas(&value);
+                if trusted {
+                    value = next.whole(value)?;
+                }
+                trusted
+            }
+            Some(Request::Combined(combined)) => match combined.next_set() {
+                Some(next) if reply::sets(&value) && !is_replicas(&value) => {
+                    next.set = Some(value == Value::Okay);
+                    return None;
+                }
+                Some(_) => false,
+                None => true,
+            },
+        };
+        match self.take_next()? {
+            Request::Single(in_flight) if trusted => {
+                self.handle_single(in_flight, value, now);
+                None
+            }
+            Request::Combined(combined) if trusted => self.handle_combined(combined, value, now),
+            request => Some(self.distrust(request.into_members(), &value, now)),
+        }
+    }
+
+    /// Fails these commands, because the reply does not fit them. No further reply of this connection can be trusted.
+    pub(super) fn distrust(
+        &mut self,
+        members: Vec<InFlight>,
+        value: &Value,
+        now: Now<'_>,
+    ) -> Fault {
+        let fault = self.target.route.redact_fault(reply::unexpected(value));
+        members.into_iter().for_each(|member| self.pending.fail(member, &fault, now()));
+        fault
+    }
+
     /// Handles the reply to a single command.
     pub(super) fn handle_single(&mut self, mut in_flight: InFlight, value: Value, now: Now<'_>) {
         if released(&in_flight, &value, self.releases()) {
@@ -32,14 +119,14 @@ impl Decoder {
         }
         let denied = denied_delete(&in_flight, &value, self.target.needs.scripts);
         if denied {
-            self.followups.push(Followup::DeleteByScript);
+            self.deletes_by = None;
         }
         if denied || lost_scripts(&in_flight, &value) {
             // A round drops its replies before it sends its deletes, so a command with a waiting caller has no delete
             // ahead of it.
-            self.load_scripts();
+            self.load_scripts(now());
             (in_flight.again, in_flight.set) = (true, None);
-            self.followups.push(Followup::Send(in_flight));
+            self.send(in_flight, now());
         } else if let Some(in_flight) = self.redirect(in_flight, &value) {
             self.deliver(in_flight, value, now);
         }
@@ -48,20 +135,17 @@ impl Decoder {
     /// Returns the tokens of all releases without a reply.
     fn releases(&self) -> impl Iterator<Item = &Arc<str>> {
         let any = self.pending.link.has_deletes();
-        let again = self.followups.iter().filter_map(|followup| match followup {
-            Followup::Send(in_flight) => Some(in_flight),
-            _ => None,
-        });
-        let open = self.expected.iter().flat_map(Request::members).chain(again);
+        let open = self.expected.iter().flat_map(Request::members);
         open.take_while(move |_| any).filter_map(|open| match &open.command.purpose {
             Purpose::Delete { token, .. } => Some(token),
             _ => None,
         })
     }
 
-    fn load_scripts(&mut self) {
-        let load = |load| Followup::Send(InFlight::without_caller(plain(&load, Purpose::Plain)));
-        self.followups.extend(load_scripts().map(load));
+    fn load_scripts(&mut self, now: Instant) {
+        for load in load_scripts() {
+            self.send(InFlight::without_caller(plain(&load, Purpose::Plain)), now);
+        }
     }
 
     /// Gives each command its part of the reply. Commands without a part are sent separately.
@@ -79,10 +163,10 @@ impl Decoder {
             return Some(self.distrust(combined.members, &value, now));
         }
         if is_no_script(&value) {
-            self.load_scripts();
+            self.load_scripts(now());
         } else {
             // The user lacks a right, the server is too old, or a proxy rejects keys of several servers.
-            self.followups.push(Followup::Separate(combined.kind));
+            self.combines[combined.kind as usize] = false;
         }
         if combined.are_attempts() {
             // Without an owner, each command continues with its script.
@@ -106,7 +190,7 @@ impl Decoder {
         let lacking = combined.members.iter().zip(&parts).filter(lacks).count();
         self.incomplete = if 2 * lacking > parts.len() { self.incomplete + 1 } else { 0 };
         if self.incomplete >= MAX_INCOMPLETE {
-            self.followups.push(Followup::Separate(combined.kind));
+            self.combines[combined.kind as usize] = false;
         }
         let mut separate = Vec::new();
         for (member, part) in combined.members.into_iter().zip(parts) {
@@ -122,7 +206,7 @@ impl Decoder {
     /// may read it as a whole again.
     pub(super) fn read_long(&mut self) {
         self.pending.link.has_read_long_values();
-        self.followups.push(Followup::Separate(BatchKind::Attempts));
+        self.combines[BatchKind::Attempts as usize] = false;
     }
 
     /// Sends these commands separately. Deletes are always sent. An extend is sent only if its caller waits and no
@@ -146,7 +230,7 @@ impl Decoder {
                 self.pending.fail(member, &Fault::new(LEASE_RELEASED), now());
             } else if delete || !member.answer.is_closed() {
                 member.again = true;
-                self.followups.push(Followup::Send(member));
+                self.send(member, now());
             }
         }
     }
@@ -172,7 +256,7 @@ impl Decoder {
             let fault = if unserved { refusal() } else { Fault::redirect() };
             let _ = in_flight.answer.send(Err(fault));
             if unserved && in_flight.set != Some(true) {
-                self.followups.push(Followup::NeverSent(in_flight.command));
+                self.unsent_votes.add(&in_flight.command);
             }
         }
         if delete {
@@ -196,19 +280,19 @@ impl Decoder {
             && may_grant(&in_flight, &value)
         {
             let second = Command::clone(second);
-            self.followups.push(Followup::Send(in_flight.followed_by(second)));
+            self.send(in_flight.followed_by(second), now());
             return;
         }
         match (&in_flight.command.purpose, self.unkilled) {
             (Purpose::Probe, _) => {
                 self.pending.link.set_used(now());
-                self.followups.push(Followup::Probed);
+                self.probing = false;
             }
             (Purpose::Confirm, _) => {
                 let unconfirmed = self.held.judge(&value, now(), |(in_flight, value), fault| {
                     let _ = in_flight.answer.send(fault.map_or(Ok(value), Err));
                 });
-                self.followups.push(Followup::Confirmed(unconfirmed));
+                self.confirm.replied(unconfirmed);
             }
             // A command of the previous connection may still arrive after this delete.
             (Purpose::Delete { lifetime, .. }, Some(opened)) if opened + *lifetime > now() => {

@@ -7,9 +7,7 @@ use redis::Value;
 use tokio::sync::oneshot;
 
 use super::combined::tests::{TTL, acquire, extend, full, release};
-use super::{
-    Decoder, Encoder, InFlight, Parser, PendingDeletes, PushHandler, SILENCE, TICK, UnsentVotes,
-};
+use super::{InFlight, Parser, PendingDeletes, Protocol, PushHandler, SILENCE, TICK, UnsentVotes};
 use crate::clock::Instant;
 use crate::node::redis::connect::Target;
 use crate::node::redis::connect::login::Without;
@@ -26,10 +24,9 @@ fn heard(mut in_flight: InFlight) -> (InFlight, oneshot::Receiver<Result<Value, 
     (in_flight, reply)
 }
 
-/// Both halves of a connection.
+/// The protocol of a connection, and what its node has.
 struct Connection {
-    encoder: Encoder,
-    decoder: Decoder,
+    protocol: Protocol,
     link: Arc<Link>,
     now: Instant,
 }
@@ -52,32 +49,28 @@ impl Connection {
         let (link, watch) = (Arc::new(Link::default()), Arc::new(Watch::new(Arc::default())));
         link.set_used(START);
         let pushes = Arc::new(PushHandler::new(watch, START));
-        let (unsent, dialect) = (UnsentVotes::default(), (None, without));
-        Self {
-            encoder: Encoder::new(&target, unsent, dialect, Arc::clone(&link), Arc::clone(&pushes)),
-            decoder: Decoder::new(
-                target,
-                (Parser::default(), Duration::ZERO),
-                PendingDeletes::new(Arc::clone(&link), None),
-                unkilled,
-                pushes,
-            ),
-            link,
-            now: START,
-        }
+        let protocol = Protocol::new(
+            target,
+            (Parser::default(), Duration::ZERO),
+            (UnsentVotes::default(), PendingDeletes::new(Arc::clone(&link), None)),
+            (None, without),
+            unkilled,
+            pushes,
+        );
+        Self { protocol, link, now: START }
     }
 
     /// Submits a command that another one may follow immediately.
     fn submit(&mut self, in_flight: InFlight) {
-        self.encoder.submit(in_flight, false, self.now, &mut self.decoder.expected);
+        self.protocol.submit(in_flight, false, self.now);
     }
 
     /// Returns the commands to write, each with its arguments, as if they were written.
     fn written(&mut self) -> Vec<Vec<String>> {
         let now = self.now;
-        self.encoder.confirm(|| now, &mut self.decoder.expected);
-        let bytes = self.encoder.bytes(&mut self.decoder.expected).to_vec();
-        self.encoder.written(bytes.len());
+        self.protocol.request_confirmation(|| now);
+        let bytes = self.protocol.bytes().to_vec();
+        self.protocol.written(bytes.len());
         let (mut parser, mut commands) = (Parser::default(), Vec::new());
         parser.add(&bytes);
         while let Some(Value::Array(words)) = parser.next().unwrap() {
@@ -93,20 +86,17 @@ impl Connection {
     /// Handles bytes of the server and their consequences.
     fn read(&mut self, bytes: &str) -> Option<Fault> {
         let now = self.now;
-        let fault = self.decoder.read(bytes.as_bytes(), &|| now);
-        self.decoder.pass_followups(&mut self.encoder, || now);
-        fault
+        self.protocol.read(bytes.as_bytes(), &|| now)
     }
 
     /// Returns the number of commands of each request that has no reply.
     fn shape(&mut self) -> Vec<usize> {
-        self.encoder.bytes(&mut self.decoder.expected);
-        self.decoder.expected.iter().map(|request| request.members().len()).collect()
+        self.protocol.bytes();
+        self.protocol.expected.iter().map(|request| request.members().len()).collect()
     }
 
     fn end(self) -> PendingDeletes {
-        let Self { encoder, decoder, now, .. } = self;
-        decoder.end(encoder, Some(&Fault::new("broken")), now).1
+        self.protocol.end(Some(&Fault::new("broken")), self.now).1
     }
 }
 
@@ -120,8 +110,8 @@ fn counts_every_command_and_keeps_deletes_without_a_reply() {
     ["a", "b", "c"].into_iter().for_each(|name| connection.submit(extend(name, name)));
     ["a", "b"].into_iter().for_each(|name| connection.submit(release(name, name)));
     ["d", "e"].into_iter().for_each(|name| connection.submit(extend(name, name)));
-    assert!(connection.encoder.is_unwritten());
-    assert_eq!(connection.encoder.count(), 7);
+    assert!(connection.protocol.is_unwritten());
+    assert_eq!(connection.protocol.count(), 7);
     assert_eq!(connection.shape(), [3, 2, 2]);
     assert_eq!(connection.read("*3\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n"), None);
     assert_eq!(connection.shape(), [2, 2]);
@@ -246,12 +236,12 @@ fn refused_delete_is_pending_and_sent_again_later() {
     assert_eq!(connection.read("-BUSY no\r\n"), None);
     assert!(!connection.link.has_deletes() && connection.link.has_pending_deletes(START));
     connection.now = START + Duration::from_secs(1);
-    connection.decoder.retry_deletes(connection.now);
+    connection.protocol.retry_deletes(connection.now);
     connection.read("");
     assert!(connection.link.has_deletes() && !connection.link.has_pending_deletes(START));
     assert_eq!(names(&connection.written()), ["CLIENT", "EVALSHA"]);
     assert_eq!(connection.read("+OK\r\n$4\r\nours\r\n"), None);
-    assert!(!connection.link.has_deletes() && connection.decoder.pending.is_empty());
+    assert!(!connection.link.has_deletes() && connection.protocol.pending.is_empty());
 }
 
 #[test]
@@ -263,8 +253,7 @@ fn refused_deletes_are_sent_again_ever_less_often() {
     assert_eq!(connection.read("-BUSY no\r\n"), None);
     let mut repeated = Vec::new();
     for second in 1..20 {
-        connection.decoder.retry_deletes(START);
-        connection.read("");
+        connection.protocol.retry_deletes(START);
         if !connection.written().is_empty() {
             repeated.push(second);
             assert_eq!(connection.read(if second == 15 { deleted } else { refused }), None);
@@ -289,8 +278,7 @@ fn deletes_are_repeated_while_the_previous_connection_may_exist() {
     let mut repeated = Vec::new();
     for second in 1..30 {
         connection.now = START + Duration::from_secs(second);
-        connection.decoder.retry_deletes(connection.now);
-        connection.read("");
+        connection.protocol.retry_deletes(connection.now);
         if !connection.written().is_empty() {
             repeated.push(second);
             assert_eq!(connection.read("+OK\r\n*2\r\n:0\r\n$4\r\nours\r\n"), None);
@@ -329,24 +317,24 @@ fn silent_server_is_detected_only_while_replies_are_outstanding() {
     connection.submit(InFlight::without_caller(crate::node::redis::commands::scripts::ping()));
     connection.written();
     let mut ticks = 0;
-    while connection.decoder.count_silence().is_none() {
+    while connection.protocol.count_silence().is_none() {
         ticks += 1;
         if ticks == 3 {
-            connection.decoder.end_silence();
+            connection.protocol.end_silence();
         }
     }
     assert_eq!(TICK * (ticks - 3), SILENCE + TICK);
     assert_eq!(connection.read("+PONG\r\n"), None);
-    assert!(connection.decoder.count_silence().is_none());
+    assert!(connection.protocol.count_silence().is_none());
 }
 
 #[test]
 fn idle_connection_is_probed_first() {
     let mut connection = Connection::new();
     connection.now = START + Duration::from_secs(60);
-    connection.encoder.probe_if_idle(false, connection.now, &mut connection.decoder.expected);
-    assert!(connection.encoder.is_probing());
+    connection.protocol.probe_if_idle(false, connection.now);
+    assert!(connection.protocol.is_probing());
     assert_eq!(names(&connection.written()), ["PING"]);
     assert_eq!(connection.read("+PONG\r\n"), None);
-    assert!(!connection.encoder.is_probing() && !connection.link.is_idle(connection.now));
+    assert!(!connection.protocol.is_probing() && !connection.link.is_idle(connection.now));
 }

@@ -17,7 +17,7 @@ use crate::drivers::Poller;
 use crate::node::Fault;
 use crate::node::redis::io::socket::{Receiver, Socket};
 use crate::node::redis::node_task::context::Backlog;
-use crate::node::redis::protocol::{Decoder, Encoder, InFlight};
+use crate::node::redis::protocol::{InFlight, Protocol};
 use crate::runtime::poll_next;
 
 /// The maximum number of bytes per read, which is some hundred replies. A higher limit would delay other connections.
@@ -29,8 +29,7 @@ pub(super) const PANICKED: &str = "the node's task failed. This is a bug in redl
 pub(crate) struct Session {
     /// The commands of the node. Closed once the client is gone.
     commands: UnboundedReceiver<InFlight>,
-    encoder: Encoder,
-    decoder: Decoder,
+    protocol: Protocol,
     clock: Arc<dyn Clock>,
     /// Closed when dropped. It is reset first if the session ended with an error.
     socket: Socket,
@@ -79,8 +78,7 @@ pub(super) struct SessionState {
 impl Session {
     /// Creates a session over a connection that is ready for locks.
     pub(super) fn new(
-        encoder: Encoder,
-        decoder: Decoder,
+        protocol: Protocol,
         commands: UnboundedReceiver<InFlight>,
         clock: Arc<dyn Clock>,
         socket: Socket,
@@ -88,8 +86,7 @@ impl Session {
         Self {
             receiver: Receiver::new(&socket),
             commands,
-            encoder,
-            decoder,
+            protocol,
             clock,
             socket,
             read: vec![0; READ].into(),
@@ -104,11 +101,10 @@ impl Session {
     /// Sends the pending deletes, then the commands that waited for the connection.
     pub(super) fn begin(&mut self, waiting: Vec<InFlight>) {
         // The deletes come first. Otherwise a new vote for the same key would be refused by the old one.
-        self.decoder.send_pending_deletes();
-        self.pass_followups();
         let now = self.clock.now();
+        self.protocol.send_pending_deletes(now);
         for command in waiting {
-            self.encoder.submit(command, true, now, &mut self.decoder.expected);
+            self.protocol.submit(command, true, now);
         }
     }
 
@@ -129,15 +125,15 @@ impl Session {
         let mut now = None;
         if !self.is_paused() && !self.commands.is_empty() {
             let (now, open) = (*now.insert(self.clock.now()), self.is_open());
-            self.encoder.probe_if_idle(open, now, &mut self.decoder.expected);
+            self.protocol.probe_if_idle(open, now);
         }
-        while self.broken.is_none() && self.more && !self.is_paused() && self.encoder.has_room() {
+        while self.broken.is_none() && self.more && !self.is_paused() && self.protocol.has_room() {
             // A thread that submits a command at this moment writes it afterwards.
             match poll_next(&mut self.commands) {
                 Poll::Ready(Some(command)) => {
                     let now = *now.get_or_insert_with(|| self.clock.now());
                     let last = self.commands.is_empty();
-                    self.encoder.submit(command, last, now, &mut self.decoder.expected);
+                    self.protocol.submit(command, last, now);
                     // A closed queue is read to its end, because the last command may have no reply.
                     if last && !self.commands.is_closed() {
                         break;
@@ -151,14 +147,9 @@ impl Session {
         self.write_on();
     }
 
-    fn pass_followups(&mut self) {
-        let Self { encoder, decoder, clock, .. } = self;
-        decoder.pass_followups(encoder, || clock.now());
-    }
-
     /// Requests a confirmation if one is due, and writes what was encoded.
     fn write_on(&mut self) {
-        self.encoder.confirm(|| self.clock.now(), &mut self.decoder.expected);
+        self.protocol.request_confirmation(|| self.clock.now());
         if self.broken.is_some() || !self.is_unwritten() {
             return;
         }
@@ -170,12 +161,12 @@ impl Session {
     /// Writes as much as the socket accepts.
     fn flush(&mut self) -> io::Result<()> {
         loop {
-            let bytes = self.encoder.bytes(&mut self.decoder.expected);
+            let bytes = self.protocol.bytes();
             if bytes.is_empty() {
                 return self.socket.flush();
             }
             match self.socket.write(bytes) {
-                Ok(written) => self.encoder.written(written),
+                Ok(written) => self.protocol.written(written),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(error),
             }
@@ -184,13 +175,12 @@ impl Session {
 
     /// Sends a command of the connection itself.
     pub(super) fn send(&mut self, in_flight: InFlight) {
-        self.encoder.send(in_flight, self.clock.now(), &mut self.decoder.expected);
+        self.protocol.send(in_flight, self.clock.now());
     }
 
     /// Sends pending deletes again if it is time for that. Called once per second.
     pub(super) fn retry_deletes(&mut self) {
-        self.decoder.retry_deletes(self.clock.now());
-        self.pass_followups();
+        self.protocol.retry_deletes(self.clock.now());
     }
 
     /// Takes no more commands, so that another connection can replace it once every command has its reply.
@@ -200,7 +190,7 @@ impl Session {
 
     /// Whether commands wait, for the reply to a probe or for another connection.
     pub(super) fn is_paused(&self) -> bool {
-        self.stage == Stage::Leaving || self.encoder.is_probing()
+        self.stage == Stage::Leaving || self.protocol.is_probing()
     }
 
     /// Whether a thread blocks in the socket for bytes.
@@ -226,17 +216,17 @@ impl Session {
 
     /// Returns the number of commands so far.
     pub(super) fn sent(&self) -> u64 {
-        self.encoder.count()
+        self.protocol.count()
     }
 
     /// Whether replies are outstanding.
     pub(super) fn is_open(&self) -> bool {
-        !self.decoder.expected.is_empty() || self.encoder.has_batch()
+        self.protocol.is_open()
     }
 
     /// Whether something waits for room to be written.
     pub(super) fn is_unwritten(&self) -> bool {
-        self.encoder.is_unwritten() || self.socket.is_unflushed()
+        self.protocol.is_unwritten() || self.socket.is_unflushed()
     }
 
     /// Whether the connection's own task must write and read.
@@ -255,19 +245,19 @@ impl Session {
             open,
             gone: !self.more,
             left: self.stage == Stage::Leaving && !open && !unwritten,
-            idle: idle && !self.decoder.pending.link.has_pending_deletes(self.clock.now()),
-            pending_deletes: !self.decoder.pending.is_empty(),
+            idle: idle && !self.protocol.pending.link.has_pending_deletes(self.clock.now()),
+            pending_deletes: !self.protocol.pending.is_empty(),
         }
     }
 
     /// Called regularly while it is in use. Returns an error if the server is silent for too long.
     pub(super) fn tick(&mut self) -> Option<Fault> {
-        if self.is_open() { self.decoder.count_silence() } else { None }
+        if self.is_open() { self.protocol.count_silence() } else { None }
     }
 
     /// Whether nothing was read between the last two ticks, although replies were outstanding.
     pub(super) fn is_silent(&self) -> bool {
-        self.decoder.is_silent()
+        self.protocol.is_silent()
     }
 
     /// Ends it. Commands without a reply fail, unless it ended well. The socket stays open while a thread is in it.
@@ -278,7 +268,7 @@ impl Session {
         if self.received_from {
             self.socket.shutdown();
         }
-        let (unsent_votes, pending) = self.decoder.end(self.encoder, fault, self.clock.now());
+        let (unsent_votes, pending) = self.protocol.end(fault, self.clock.now());
         Backlog { commands: self.commands, unsent_votes, pending }
     }
 }

@@ -71,7 +71,6 @@ impl Session {
             }
             self.decode_read(kept);
         }
-        self.pass_followups();
         read
     }
 
@@ -84,11 +83,11 @@ impl Session {
     fn decode(&mut self, bytes: &[u8]) {
         // Once the client is gone, outstanding replies are not awaited any longer, whatever else arrives.
         if self.more {
-            self.decoder.end_silence();
+            self.protocol.end_silence();
         }
         if self.broken.is_none() {
             let clock = &self.clock;
-            self.broken = self.decoder.read(bytes, &|| clock.now());
+            self.broken = self.protocol.read(bytes, &|| clock.now());
         }
     }
 
@@ -151,7 +150,6 @@ impl Session {
             Err(error) if matches!(error.kind(), WouldBlock | Interrupted) => {}
             Err(error) => self.breaks(Fault::broken(&error)),
         }
-        self.pass_followups();
     }
 
     /// Handles what a thread received and left.

@@ -25,7 +25,7 @@ use crate::node::redis::connect::batches::BatchConnection;
 use crate::node::redis::connect::login::Without;
 use crate::node::redis::connect::{Opening, Target, greet};
 use crate::node::redis::node_task::context::Context;
-use crate::node::redis::protocol::{Decoder, Encoder, InFlight, PushHandler, TICK};
+use crate::node::redis::protocol::{InFlight, Protocol, PushHandler, TICK};
 use crate::node::redis::sentinel::{Found, News};
 use notifications::{Event, Notifications};
 use renewal::Renewal;
@@ -87,22 +87,15 @@ impl<'a> ConnectionTask<'a> {
         let open = || Notifications::open(endpoint, greeting.run_id, handler, pause);
         let notifications = (!greeting.without.tracking).then(open);
         let Some(backlog) = context.backlog.take() else { return Err(Fault::new(PANICKED)) };
-        let encoder = Encoder::new(
-            &context.target,
-            backlog.unsent_votes,
-            (greeting.deletes_by, greeting.without),
-            Arc::clone(&context.link),
-            Arc::clone(&pushes),
-        );
-        let decoder = Decoder::new(
+        let protocol = Protocol::new(
             context.target.clone(),
             (parser, round_trip.unwrap_or_default()),
-            backlog.pending,
+            (backlog.unsent_votes, backlog.pending),
+            (greeting.deletes_by, greeting.without),
             (!killed).then_some(now),
             pushes,
         );
-        let session =
-            Session::new(encoder, decoder, backlog.commands, Arc::clone(&context.clock), socket);
+        let session = Session::new(protocol, backlog.commands, Arc::clone(&context.clock), socket);
         let task =
             Self { connection, context, found, news, renewal, notifications, features, sent: 0 };
         Ok((task, session))

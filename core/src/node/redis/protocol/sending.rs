@@ -1,0 +1,229 @@
+//! Decides which commands are sent, combines them, and encodes them.
+//!
+//! Each command is appended to the expected replies before its bytes can be written. The order of both is the same. It
+//! assigns each reply to its command, and shows which commands were never sent.
+
+use std::hash::BuildHasher;
+
+use bytes::Buf;
+use foldhash::fast::FixedState;
+use redis::Value;
+
+use super::SILENCE;
+use super::combined::{MAX_COMBINED, Request};
+use super::command::{BatchKind, Command, Expects, InFlight, Purpose};
+use super::state::Protocol;
+use crate::clock::Instant;
+use crate::node::Fault;
+use crate::node::redis::commands::scriptless::converted_delete;
+use crate::node::redis::commands::scripts;
+use crate::node::redis::commands::scripts::ping;
+
+/// The number of unwritten bytes beyond which no more commands are taken, because the server does not read. A lower
+/// limit would slow down bursts.
+const FULL: usize = 4 << 20;
+
+impl Protocol {
+    /// Sends a command of the client, unless its caller is gone or the node must not vote. `last` means that no other
+    /// command follows immediately.
+    pub(crate) fn submit(&mut self, mut in_flight: InFlight, last: bool, now: Instant) {
+        #[cfg(test)]
+        crate::node::redis::tests::may_panic(&in_flight.command);
+        if matches!(in_flight.command.purpose, Purpose::Ready) {
+            let _ = in_flight.answer.send(Ok(Value::Okay));
+            return;
+        }
+        let fault = self.guard_fault(&in_flight, now);
+        // Without a caller, the vote would have to be deleted again.
+        if fault.is_some() || in_flight.is_unwanted() {
+            self.unsent_votes.not_sent(&mut in_flight);
+            if let Some(fault) = fault {
+                let _ = in_flight.answer.send(Err(fault));
+            }
+            return;
+        }
+        self.prepare(&mut in_flight, now);
+        if last && !self.has_batch() {
+            self.encode(in_flight);
+        } else {
+            self.combine(in_flight);
+        }
+    }
+
+    /// Returns why this vote must not be sent, if so.
+    ///
+    /// Checked directly before sending, because the server may have restarted while the command waited for the
+    /// connection.
+    fn guard_fault(&self, in_flight: &InFlight, now: Instant) -> Option<Fault> {
+        let first = matches!(in_flight.command.purpose, Purpose::FirstVote { .. });
+        if first {
+            self.pending.link.guard_fault(|| in_flight.command.slot(), || now)
+        } else {
+            None
+        }
+    }
+
+    /// Sends a command of the connection itself, or a repeated one.
+    pub(crate) fn send(&mut self, mut in_flight: InFlight, now: Instant) {
+        self.prepare(&mut in_flight, now);
+        self.encode_batch();
+        self.encode(in_flight);
+    }
+
+    /// Called for every command before it is encoded. From now on its vote may be on a key, and the server may push
+    /// changes of its keys.
+    fn prepare(&mut self, in_flight: &mut InFlight, now: Instant) {
+        self.count += 1;
+        if let Some(command) = converted_delete(&in_flight.command, self.deletes_by) {
+            in_flight.command = command;
+        }
+        // Without tracking, no command needs the prefix that excludes it.
+        in_flight.command.untracked &= !self.without.tracking;
+        if self.without.digests
+            && let Some(bytes) = scripts::in_full(in_flight.command.words())
+        {
+            // The next connection may combine commands again, but not in this form.
+            (in_flight.command.bytes, in_flight.command.combinable) = (bytes, None);
+        }
+        self.unsent_votes.sending(in_flight);
+        self.push_handler.count_reads(&in_flight.command.bytes);
+        let Command { purpose, timeout, .. } = &in_flight.command;
+        if matches!(purpose, Purpose::Delete { .. }) && !in_flight.again {
+            self.pending.link.delete_asked();
+        }
+        in_flight.confirm_by = self.confirm.sending(purpose, *timeout, now);
+    }
+
+    /// Adds a command to the batch, if it can be combined with others.
+    fn combine(&mut self, in_flight: InFlight) {
+        let combinable = in_flight.combinable().filter(|combinable| {
+            // A key that we owned holds no foreign data, which would be read in full.
+            let ours = || self.released.contains(combinable.parts(&in_flight.command).0);
+            self.combines[combinable.kind as usize]
+                && (combinable.kind != BatchKind::Attempts || ours())
+        });
+        if !self.batch.accepts(combinable.map(|combinable| combinable.kind)) {
+            self.encode_batch();
+        }
+        let Some(combinable) = combinable else { return self.encode(in_flight) };
+        // Without a waiting caller, the release only undoes a vote.
+        if combinable.kind == BatchKind::Releases && !in_flight.answer.is_closed() {
+            self.released.add(combinable.parts(&in_flight.command).0);
+        }
+        self.batch.add(in_flight, combinable);
+        if self.batch.len() == MAX_COMBINED {
+            self.encode_batch();
+        }
+    }
+
+    fn encode(&mut self, in_flight: InFlight) {
+        self.buffer.extend_from_slice(in_flight.before());
+        self.buffer.extend_from_slice(&in_flight.command.bytes);
+        self.expected.push_back(Request::Single(in_flight));
+    }
+
+    pub(super) fn encode_batch(&mut self) {
+        match self.batch.take(&mut self.buffer) {
+            Some(Request::Single(one)) => self.encode(one),
+            combined => self.expected.extend(combined),
+        }
+    }
+
+    /// Sends a probe if the connection was idle for long. Other commands wait for its reply. `open` means that replies
+    /// are outstanding.
+    pub(crate) fn probe_if_idle(&mut self, open: bool, now: Instant) {
+        if open || !self.pending.link.is_idle(now) {
+            self.pending.link.set_used(now);
+            return;
+        }
+        self.probing = true;
+        let probe = Command { purpose: Purpose::Probe, ..ping() };
+        self.send(InFlight::without_caller(probe), now);
+    }
+
+    /// Whether commands must wait for the reply to a probe.
+    pub(crate) fn is_probing(&self) -> bool {
+        self.probing
+    }
+
+    /// Requests the confirmation of replicas and disks for the votes so far, if that is required.
+    pub(crate) fn request_confirmation(&mut self, now: impl Fn() -> Instant) {
+        let Some(time) = self.confirm.due(&now) else { return };
+        let wanted = self.confirm.wanted;
+        let request = Command {
+            // The server may be silent for the whole time of the request.
+            timeout: time + SILENCE,
+            ..Command::new(
+                wanted.question(time).get_packed_command(),
+                Expects::Durable(wanted),
+                Purpose::Confirm,
+            )
+        };
+        self.send(InFlight::without_caller(request), now());
+    }
+
+    /// Returns the number of commands so far.
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Whether there is something to write.
+    pub(crate) fn is_unwritten(&self) -> bool {
+        !self.buffer.is_empty() || self.has_batch()
+    }
+
+    /// Whether commands wait in the batch.
+    pub(crate) fn has_batch(&self) -> bool {
+        self.batch.len() > 0
+    }
+
+    /// Whether the server reads fast enough for more commands.
+    pub(crate) fn has_room(&self) -> bool {
+        self.buffer.len() < FULL
+    }
+
+    /// Returns the bytes to write.
+    pub(crate) fn bytes(&mut self) -> &[u8] {
+        self.encode_batch();
+        &self.buffer
+    }
+
+    /// Removes bytes that were written.
+    pub(crate) fn written(&mut self, bytes: usize) {
+        self.buffer.advance(bytes);
+    }
+}
+
+/// The number of slots for released keys.
+const SLOTS: usize = 4096;
+
+/// Remembers keys that were released over a connection, by their hashes in a fixed number of slots.
+///
+/// A false result only costs time. No grant or refusal depends on it. Allocates memory with the first key.
+#[derive(Default)]
+pub(super) struct ReleasedKeys(Vec<u32>);
+
+impl ReleasedKeys {
+    /// Remembers the key.
+    fn add(&mut self, key: &[u8]) {
+        if self.0.is_empty() {
+            self.0 = vec![0; SLOTS];
+        }
+        let (slot, mark) = slot_and_mark(key);
+        self.0[slot] = mark;
+    }
+
+    /// Whether the key is remembered.
+    fn contains(&self, key: &[u8]) -> bool {
+        let (slot, mark) = slot_and_mark(key);
+        self.0.get(slot) == Some(&mark)
+    }
+}
+
+/// Returns the slot of the key, and its mark, which is never zero.
+fn slot_and_mark(key: &[u8]) -> (usize, u32) {
+    let hash = FixedState::default().hash_one(key);
+    let [slot, mark] =
+        [hash % SLOTS as u64, hash >> 32].map(|part| u32::try_from(part).unwrap_or(0));
+    (slot as usize, mark | 1)
+}

@@ -1,0 +1,223 @@
+//! The state of the protocol of one connection, and what does not follow from a command or a reply: repeated deletes,
+//! silence, and the end.
+//!
+//! [`super::sending`] and [`super::replies`] have the rest. The pending deletes outlive the connection.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use redis::Value;
+
+use super::combined::{Batch, Expected, Request};
+use super::command::{BatchKind, Command, InFlight, Purpose};
+use super::confirm::{ConfirmRequests, HeldGrants};
+use super::pending_deletes::{PendingDeletes, UnsentVotes};
+use super::push_handler::PushHandler;
+use super::resp::Parser;
+use super::sending::ReleasedKeys;
+use super::{SILENCE, TICK};
+use crate::clock::Instant;
+use crate::node::Fault;
+use crate::node::redis::commands::scriptless::Delete;
+use crate::node::redis::connect::Target;
+use crate::node::redis::connect::login::Without;
+
+/// The minimum time for the reply to a probe, and a multiple of the round-trip time. Probes have a shorter limit than other
+/// commands, because callers wait and a new connection takes time.
+const PROBE: (Duration, u32) = (Duration::from_millis(500), 3);
+
+/// The protocol of one connection.
+pub(crate) struct Protocol {
+    /// Whole commands, except for the first, which may be partly written.
+    pub(super) buffer: BytesMut,
+    /// Commands of one kind, which are sent together as soon as another command follows or everything is written.
+    pub(super) batch: Batch,
+    /// Keys that were released together with others.
+    pub(super) released: ReleasedKeys,
+    /// Which kinds are combined. A kind that the server refused is excluded.
+    pub(super) combines: [bool; 3],
+    /// The number of commands so far.
+    pub(super) count: u64,
+    /// The requests without a reply.
+    pub(super) expected: Expected,
+    /// The bytes that are not parsed yet.
+    pub(super) parser: Parser,
+    /// Whether a probe was sent after a silence and has no reply yet.
+    pub(super) probing: bool,
+    /// How long nothing was read while replies were outstanding. It is counted in ticks, so that a pause of this process
+    /// does not count as the server's.
+    pub(super) silence: Duration,
+    /// The round-trip time of the handshake.
+    round_trip: Duration,
+    /// The longest time that a caller has waited for a vote.
+    pub(super) longest_vote: Duration,
+    /// The votes that replicas and disks must confirm.
+    pub(super) confirm: ConfirmRequests,
+    /// The grants among their replies, with their commands.
+    pub(super) held: HeldGrants<(InFlight, Value)>,
+    /// Votes that were never sent, over any connection.
+    pub(super) unsent_votes: UnsentVotes,
+    /// The deletes without a confirmation.
+    pub(crate) pending: PendingDeletes,
+    /// The number of seconds in which pending deletes were not sent again.
+    pending_for: u32,
+    /// Whether it was logged that the server refuses deletes.
+    pub(super) refusal_logged: bool,
+    /// When the connection began, if the previous one may still exist. Deletes are then repeated until the keys have
+    /// expired that it may still set.
+    pub(super) unkilled: Option<Instant>,
+    /// How many consecutive combined replies lacked most of their parts.
+    pub(super) incomplete: u32,
+    /// How the server deletes without a script, if that is used.
+    pub(super) deletes_by: Option<Delete>,
+    /// What the server does not support.
+    pub(super) without: Without,
+    pub(super) target: Target,
+    pub(super) push_handler: Arc<PushHandler>,
+}
+
+impl Protocol {
+    /// Creates the state of a new connection, which continues after the handshake. `unkilled` is its beginning, if the
+    /// previous one may still exist.
+    pub(crate) fn new(
+        target: Target,
+        (parser, round_trip): (Parser, Duration),
+        (unsent_votes, pending): (UnsentVotes, PendingDeletes),
+        (deletes_by, without): (Option<Delete>, Without),
+        unkilled: Option<Instant>,
+        push_handler: Arc<PushHandler>,
+    ) -> Self {
+        // Clusters only accept combined commands for keys in one slot.
+        let mut combines = [target.cluster.is_none() && !without.digests; 3];
+        combines[BatchKind::Attempts as usize] &= !pending.link.has_long_values();
+        Self {
+            buffer: BytesMut::with_capacity(4096),
+            batch: Batch::default(),
+            released: ReleasedKeys::default(),
+            combines,
+            count: 0,
+            expected: Expected::new(),
+            parser,
+            probing: false,
+            silence: Duration::ZERO,
+            round_trip,
+            longest_vote: Duration::ZERO,
+            confirm: ConfirmRequests::new(target.needs.durability),
+            held: HeldGrants::new(target.needs.durability),
+            unsent_votes,
+            pending,
+            pending_for: 0,
+            refusal_logged: false,
+            unkilled,
+            incomplete: 0,
+            deletes_by,
+            without,
+            target,
+            push_handler,
+        }
+    }
+
+    /// Whether replies are outstanding.
+    pub(crate) fn is_open(&self) -> bool {
+        !self.expected.is_empty() || self.has_batch()
+    }
+
+    /// Sends all pending deletes.
+    pub(crate) fn send_pending_deletes(&mut self, now: Instant) {
+        for command in self.pending.take() {
+            // Not tracked, because the keys have probably expired and no caller waits for them.
+            let command = Command { untracked: true, ..command };
+            self.send(InFlight::without_caller(command), now);
+        }
+        // After they are counted as under way, so that they are counted at every time.
+        self.pending.link.pending_deletes_sent();
+    }
+
+    /// Sends the pending deletes again after 1, 2, 4 and 8 seconds, then every 8. Called once per second.
+    pub(crate) fn retry_deletes(&mut self, now: Instant) {
+        if self.pending.is_empty() {
+            return;
+        }
+        self.pending_for += 1;
+        // Each delay is added to the previous ones.
+        if matches!(self.pending_for, 1 | 3) || self.pending_for % 8 == 7 {
+            self.pending.forget_expired(now);
+            self.end_retries();
+            self.send_pending_deletes(now);
+        }
+    }
+
+    /// Lets the next pending delete be sent again after one second, if none is left and none is under way.
+    pub(super) fn end_retries(&mut self) {
+        if self.pending.is_empty() && !self.pending.link.has_deletes() {
+            self.pending_for = 0;
+        }
+    }
+
+    /// Records that something was read.
+    pub(crate) fn end_silence(&mut self) {
+        self.silence = Duration::ZERO;
+    }
+
+    /// Whether nothing was read between the last two ticks.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.silence > TICK
+    }
+
+    /// Counts a tick in which nothing was read and replies were outstanding. Returns an error once the silence is too
+    /// long.
+    pub(crate) fn count_silence(&mut self) -> Option<Fault> {
+        self.silence += TICK;
+        let open = self.expected.iter().flat_map(Request::members).map(|open| &open.command);
+        if open.clone().any(|open| matches!(open.purpose, Purpose::Probe)) {
+            let forgotten = "the server does not reply on a connection that was idle";
+            return (self.silence > self.probe_limit()).then(|| Fault::new(forgotten));
+        }
+        // A caller may wait longer, and the server then gets that time.
+        let timeout = open.map(|open| open.timeout).max();
+        let limit = timeout.unwrap_or_default().max(SILENCE);
+        (self.silence > limit + TICK).then(|| {
+            Fault::new(format!("the server sent nothing for {:.1} s", limit.as_secs_f64()))
+        })
+    }
+
+    /// Returns how long the server may take to reply to a probe. A slow network needs more than the minimum, but no
+    /// caller waits longer than for a vote.
+    fn probe_limit(&self) -> Duration {
+        let (least, round_trips) = PROBE;
+        (self.round_trip * round_trips).min(self.longest_vote.max(SILENCE)).max(least)
+    }
+
+    /// Ends the connection. If it broke, the commands without a reply fail with `fault`, and deletes among them become
+    /// pending.
+    ///
+    /// No byte of the last ones was written. Their votes are recorded as never sent, and the deletes of these votes are
+    /// not needed. Bytes that TLS accepted count as sent.
+    pub(crate) fn end(
+        mut self,
+        fault: Option<&Fault>,
+        now: Instant,
+    ) -> (UnsentVotes, PendingDeletes) {
+        let Some(fault) = fault else { return (self.unsent_votes, self.pending) };
+        self.encode_batch();
+        for (in_flight, _) in self.held.end() {
+            let _ = in_flight.answer.send(Err(fault.clone()));
+        }
+        // Bytes are written in order, so the remaining ones belong to the last commands.
+        let (mut unwritten, mut sent) = (self.buffer.len(), self.expected.len());
+        for last in self.expected.iter().rev() {
+            let Some(left) = unwritten.checked_sub(last.length()) else { break };
+            (unwritten, sent) = (left, sent - 1);
+        }
+        for (at, request) in self.expected.into_iter().enumerate() {
+            for mut in_flight in request.into_members() {
+                if at >= sent {
+                    self.unsent_votes.not_sent(&mut in_flight);
+                }
+                self.pending.fail(in_flight, fault, now);
+            }
+        }
+        (self.unsent_votes, self.pending)
+    }
+}
