@@ -191,7 +191,7 @@ pub(super) mod tests {
 
     pub(crate) const TTL: Duration = Duration::from_secs(10);
 
-    fn claim(name: &str, token: &str) -> Claim {
+    pub(crate) fn claim(name: &str, token: &str) -> Claim {
         let fences = Arc::from([format!("{name}:fence")]);
         Claim { keys: Arc::from([name.to_owned()]), fences, token: token.into() }
     }

@@ -337,8 +337,8 @@ fn may_grant(in_flight: &InFlight, value: &Value) -> bool {
     match value {
         Value::Array(parts) => parts.first() == Some(&Value::Int(1)),
         Value::BulkString(_) if matches!(in_flight.command.expects, Expects::Token(_)) => true,
-        // The owner, if the preceding `SET` succeeded.
-        _ => in_flight.set == Some(true),
+        // The owner, if the preceding `SET` succeeded. `set` may also be the reply to a prefix.
+        _ => matches!(in_flight.command.expects, Expects::Owner) && in_flight.set == Some(true),
     }
 }
 

@@ -6,13 +6,14 @@ use std::time::Duration;
 use redis::Value;
 use tokio::sync::oneshot;
 
-use super::combined::tests::{TTL, acquire, extend, full, release};
+use super::combined::tests::{TTL, acquire, claim, extend, full, release};
 use super::{InFlight, Parser, PendingDeletes, Protocol, PushHandler, SILENCE, TICK, UnsentVotes};
 use crate::clock::Instant;
+use crate::node::redis::commands::scriptless;
 use crate::node::redis::connect::Target;
 use crate::node::redis::connect::login::Without;
 use crate::node::redis::link::Link;
-use crate::node::{Address, Durability, Fault, Needs, Watch, slot};
+use crate::node::{Address, Durability, Fault, Fencing, Needs, VoteParams, Watch, slot};
 
 /// The time at the start of each test.
 const START: Instant = Instant::from_start(Duration::from_secs(100));
@@ -211,6 +212,23 @@ fn extend_is_not_repeated_after_a_release() {
     assert_eq!(connection.read("-NOSCRIPT no\r\n"), None);
     assert!(reply.try_recv().unwrap().unwrap_err().to_string().contains("released"));
     assert!(connection.written().is_empty());
+}
+
+/// The reply to the prefix has the same form as that of a `SET` that succeeded.
+#[test]
+fn extend_in_a_migrating_slot_needs_the_owner_for_its_second_step() {
+    for (owner, second) in [("-NOPERM no\r\n", false), ("$4\r\nours\r\n", true)] {
+        let mut connection = Connection::new();
+        let params = VoteParams::later(TTL, TTL, Fencing::Off);
+        let extend = scriptless::extend(&claim("a", "ours"), params, false);
+        let (mut extend, _reply) = heard(InFlight::without_caller(extend));
+        extend.redirects.asking = true;
+        connection.submit(extend);
+        assert_eq!(names(&connection.written()), ["ASKING", "GETRANGE", "PING"]);
+        assert_eq!(connection.read(&format!("+OK\r\n{owner}$4\r\nours\r\n")), None);
+        let step: &[&str] = &["ASKING", "MULTI", "PEXPIRE", "GETRANGE", "PING", "EXEC"];
+        assert_eq!(names(&connection.written()), if second { step } else { &[] }, "{owner}");
+    }
 }
 
 #[test]
