@@ -51,6 +51,14 @@ impl Purpose {
         }
     }
 
+    /// Returns until when the keys of a pending delete may exist.
+    pub(super) fn until(&self) -> Option<Instant> {
+        match self {
+            Self::Delete { until, .. } => *until,
+            _ => None,
+        }
+    }
+
     /// Whether it acquires or extends a lease.
     pub(crate) fn is_vote(&self) -> bool {
         matches!(self, Self::FirstVote { .. } | Self::Heal(_) | Self::Keep(None))

@@ -6,8 +6,7 @@
 //! vote could stay on the server for a whole TTL, or arrive later, and would keep all clients out. The delete of a vote
 //! that was never sent is not kept, so that it cannot displace others.
 
-use std::collections::HashMap;
-use std::hash::Hash;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::command::{Command, InFlight, Purpose};
@@ -17,16 +16,17 @@ use crate::node::redis::cluster::redirects::ClusterSender;
 use crate::node::redis::link::Link;
 use crate::telemetry::Throttle;
 
-/// The maximum number of pending deletes. At this number the oldest are dropped, because their keys expire. A client reaches
-/// it if a server is down for long.
+/// The maximum number of pending deletes. At this number those are dropped whose keys expire first. A client reaches it if a
+/// server is down for long.
 const MAX_PENDING_DELETES: usize = 10_000;
-/// The maximum number of unsent votes to remember. The delete of a forgotten one is kept needlessly.
+/// The maximum number of unsent votes to remember. At this number the older half is forgotten. The delete of a forgotten one
+/// is kept needlessly.
 const MAX_UNSENT_VOTES: usize = 32_768;
 
 /// The pending deletes of one node, across reconnects.
 pub(crate) struct PendingDeletes {
     /// By their encoded bytes, so that the delete of a claim is kept once.
-    deletes: Recent<Vec<u8>, Command>,
+    deletes: HashMap<Vec<u8>, Command>,
     /// Shares with the node how long deletes are pending.
     pub(crate) link: Arc<Link>,
     /// Sends events to the cluster of the node, if there is one.
@@ -38,12 +38,12 @@ pub(crate) struct PendingDeletes {
 impl PendingDeletes {
     /// Creates an empty set.
     pub(crate) fn new(link: Arc<Link>, cluster: Option<ClusterSender>) -> Self {
-        Self { deletes: Recent::default(), link, cluster, refusals: Throttle::default() }
+        Self { deletes: HashMap::new(), link, cluster, refusals: Throttle::default() }
     }
 
     /// Whether no delete is pending.
     pub(crate) fn is_empty(&self) -> bool {
-        self.deletes.entries.is_empty()
+        self.deletes.is_empty()
     }
 
     /// Fails a command without a reply. It is unknown whether the server ran it. A delete becomes pending, unless its
@@ -68,7 +68,7 @@ impl PendingDeletes {
         let Purpose::Delete { lifetime, until, .. } = &mut command.purpose else { return None };
         // Measured from the first time, so that repeated failures do not extend it forever.
         let until = *until.get_or_insert(now + *lifetime);
-        self.deletes.insert(MAX_PENDING_DELETES, command.bytes.clone(), command);
+        self.keep(command);
         Some(until)
     }
 
@@ -77,47 +77,63 @@ impl PendingDeletes {
     pub(super) fn repeat(&mut self, mut command: Command, opened: Instant) {
         if let Purpose::Delete { lifetime, until, .. } = &mut command.purpose {
             *until = Some(opened + *lifetime);
-            self.deletes.insert(MAX_PENDING_DELETES, command.bytes.clone(), command);
+            self.keep(command);
         }
+    }
+
+    /// Keeps a delete. At the maximum it drops an eighth of the others, because a search for each single one would take long.
+    fn keep(&mut self, command: Command) {
+        if self.deletes.len() >= MAX_PENDING_DELETES && !self.deletes.contains_key(&command.bytes) {
+            let ends = |(bytes, one): (&Vec<u8>, &Command)| (one.purpose.until(), bytes.clone());
+            let mut ends: Vec<_> = self.deletes.iter().map(ends).collect();
+            let (first, ..) = ends.select_nth_unstable(MAX_PENDING_DELETES / 8);
+            for (_, bytes) in first {
+                self.deletes.remove(bytes);
+            }
+        }
+        self.deletes.insert(command.bytes.clone(), command);
     }
 
     /// Takes all pending deletes. Those that fail are added again.
     pub(crate) fn take(&mut self) -> Vec<Command> {
-        std::mem::take(&mut self.deletes).values().collect()
+        std::mem::take(&mut self.deletes).into_values().collect()
     }
 
     /// Drops the deletes whose keys must have expired, unless a vote arrived later. After the client is gone, no
     /// connection remains that could delete the key of such a vote.
     pub(crate) fn forget_expired(&mut self, now: Instant) {
-        self.deletes.entries.retain(|_, (_, command)| match command.purpose {
-            Purpose::Delete { until, .. } => until.is_some_and(|until| until > now),
-            _ => false,
-        });
+        self.deletes.retain(|_, command| command.purpose.until().is_some_and(|until| until > now));
     }
 }
 
 /// The tokens of votes that were never sent, which have nothing to delete.
 #[derive(Default)]
-pub(crate) struct UnsentVotes(Recent<Arc<str>, ()>);
+pub(crate) struct UnsentVotes {
+    newer: HashSet<Arc<str>>,
+    older: HashSet<Arc<str>>,
+}
 
 impl UnsentVotes {
     /// Records that a vote is not sent. This does not apply to the second command of a vote, because the first one was
     /// sent.
     pub(crate) fn add(&mut self, command: &Command) {
         if let Purpose::FirstVote { token, sent: false } = &command.purpose {
-            self.0.insert(MAX_UNSENT_VOTES, Arc::clone(token), ());
+            if self.newer.len() >= MAX_UNSENT_VOTES / 2 {
+                self.older = std::mem::take(&mut self.newer);
+            }
+            self.newer.insert(Arc::clone(token));
         }
     }
 
     /// Called before a command is written. From then on, a vote may set its token on a key.
     pub(super) fn sending(&mut self, in_flight: &mut InFlight) {
         // Checked first, because this runs for each command and is almost always empty.
-        if self.0.entries.is_empty() {
+        if self.newer.is_empty() && self.older.is_empty() {
             return;
         }
         if let Purpose::FirstVote { token, .. } | Purpose::Heal(token) = &in_flight.command.purpose
         {
-            self.0.remove(token);
+            self.remove(token);
         }
         in_flight.unneeded |= self.has_vote_of(&in_flight.command);
     }
@@ -132,46 +148,13 @@ impl UnsentVotes {
     /// remembered any more.
     pub(crate) fn has_vote_of(&mut self, command: &Command) -> bool {
         let Purpose::Delete { token, .. } = &command.purpose else { return false };
-        self.0.remove(token).is_some()
-    }
-}
-
-/// A map with a maximum number of entries, which drops the oldest.
-struct Recent<K, V> {
-    /// Each entry with its number, by which they are ordered.
-    entries: HashMap<K, (u64, V)>,
-    next: u64,
-}
-
-impl<K, V> Default for Recent<K, V> {
-    fn default() -> Self {
-        Self { entries: HashMap::new(), next: 0 }
-    }
-}
-
-impl<K: Eq + Hash, V> Recent<K, V> {
-    /// Inserts an entry as the newest. At the maximum it drops the oldest eighth, because a search for each single one
-    /// would take long.
-    fn insert(&mut self, most: usize, key: K, value: V) {
-        if self.entries.len() >= most && !self.entries.contains_key(&key) {
-            let mut numbers: Vec<u64> = self.entries.values().map(|(at, _)| *at).collect();
-            let (_, oldest_kept, _) = numbers.select_nth_unstable(most / 8);
-            self.entries.retain(|_, (at, _)| *at >= *oldest_kept);
-        }
-        self.entries.insert(key, (self.next, value));
-        self.next += 1;
+        self.remove(token)
     }
 
-    /// Removes an entry.
-    fn remove(&mut self, key: &K) -> Option<V> {
-        self.entries.remove(key).map(|(_, value)| value)
-    }
-
-    /// Returns the values, oldest first.
-    fn values(self) -> impl Iterator<Item = V> {
-        let mut values: Vec<_> = self.entries.into_values().collect();
-        values.sort_unstable_by_key(|(at, _)| *at);
-        values.into_iter().map(|(_, value)| value)
+    /// Forgets a vote. Returns whether it was remembered.
+    fn remove(&mut self, token: &str) -> bool {
+        // From both.
+        self.newer.remove(token) | self.older.remove(token)
     }
 }
 
@@ -204,8 +187,9 @@ mod tests {
         for token in ["a", "b", "a"] {
             assert_eq!(pending.add(delete(token), now), Some(now + TTL));
         }
-        let bytes: Vec<_> = pending.take().into_iter().map(|command| command.bytes).collect();
-        assert_eq!(bytes, [b"b", b"a"]);
+        let mut bytes: Vec<_> = pending.take().into_iter().map(|command| command.bytes).collect();
+        bytes.sort_unstable();
+        assert_eq!(bytes, [b"a", b"b"]);
         assert!(pending.is_empty());
     }
 
@@ -232,18 +216,24 @@ mod tests {
     }
 
     #[test]
-    fn evicts_the_oldest_and_expires_only_on_demand() {
+    fn evicts_what_expires_first_and_expires_only_on_demand() {
         let (mut pending, now) =
             (PendingDeletes::new(Arc::default(), None), Instant::from_start(TTL));
-        let all = 0..=MAX_PENDING_DELETES;
-        let until = all.filter_map(|at| pending.add(delete(&at.to_string()), now));
-        assert_eq!(until.last(), Some(now + TTL));
-        let all = pending.take();
         let dropped = MAX_PENDING_DELETES / 8;
+        // The newest ones expire first. Some of them do at the same time.
+        let at = |at: usize| now + Duration::from_millis(((MAX_PENDING_DELETES - at) / 3) as u64);
+        for number in 0..MAX_PENDING_DELETES {
+            pending.add(delete(&number.to_string()), at(number));
+        }
+        assert_eq!(pending.add(delete("another"), now), Some(now + TTL));
+        let all = pending.take();
         assert_eq!(all.len(), MAX_PENDING_DELETES + 1 - dropped);
-        assert_eq!(all[0].bytes, dropped.to_string().as_bytes());
+        let until = all.iter().filter(|one| one.bytes != b"another").map(|one| one.purpose.until());
+        assert!(until.min().unwrap() >= Some(at(MAX_PENDING_DELETES - dropped - 1) + TTL));
         // A delete that fails again keeps its time limit.
-        pending.add(all[0].clone(), now + TTL / 2);
+        pending.add(delete("another"), now);
+        let again = pending.take().remove(0);
+        pending.add(again, now + TTL / 2);
         pending.forget_expired(now + TTL / 2);
         assert!(!pending.is_empty());
         pending.forget_expired(now + TTL);
