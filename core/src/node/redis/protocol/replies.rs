@@ -23,9 +23,6 @@ use crate::node::redis::commands::scriptless::Delete;
 use crate::node::redis::commands::scripts::plain;
 use crate::node::redis::connect::handshake::load_scripts;
 
-/// The number of consecutive replies without most of their parts after which commands are no longer combined.
-const MAX_INCOMPLETE: u32 = 3;
-
 /// Reads the time, which few replies need.
 pub(crate) type Now<'a> = &'a dyn Fn() -> Instant;
 
@@ -182,15 +179,6 @@ impl Protocol {
         let attempts = combined.are_attempts();
         if attempts && has_long(&parts) {
             self.read_long();
-        }
-        // A proxy may send combined commands to a single server, chosen by the first key, and would always do so.
-        let lacks = |(one, part): &(&InFlight, &Value)| {
-            **part == Value::Nil && (!attempts || one.set == Some(true))
-        };
-        let lacking = combined.members.iter().zip(&parts).filter(lacks).count();
-        self.incomplete = if 2 * lacking > parts.len() { self.incomplete + 1 } else { 0 };
-        if self.incomplete >= MAX_INCOMPLETE {
-            self.combines[combined.kind as usize] = false;
         }
         let mut separate = Vec::new();
         for (member, part) in combined.members.into_iter().zip(parts) {

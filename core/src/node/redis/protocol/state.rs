@@ -67,8 +67,6 @@ pub(crate) struct Protocol {
     /// When the connection began, if the previous one may still exist. Deletes are then repeated until the keys have
     /// expired that it may still set.
     pub(super) unkilled: Option<Instant>,
-    /// How many consecutive combined replies lacked most of their parts.
-    pub(super) incomplete: u32,
     /// How the server deletes without a script, if that is used.
     pub(super) deletes_by: Option<Delete>,
     /// What the server does not support.
@@ -110,7 +108,6 @@ impl Protocol {
             pending_for: 0,
             refusal_logged: false,
             unkilled,
-            incomplete: 0,
             deletes_by,
             without,
             target,
