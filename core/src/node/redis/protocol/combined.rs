@@ -15,7 +15,7 @@ use std::slice;
 use bytes::BytesMut;
 use redis::Value;
 
-use super::command::{BatchKind, Combinable, Expects, InFlight};
+use super::command::{BatchKind, Expects, InFlight};
 use crate::node::redis::commands::encode::RequestBuffer;
 use crate::node::redis::commands::reply::owns;
 use crate::node::redis::commands::scripts::{EXTEND_MANY, RELEASE_MANY, scripts};
@@ -39,60 +39,59 @@ fn script(kind: BatchKind) -> Option<(usize, usize)> {
 
 /// Collects commands of one kind, until a command of another kind follows or everything is written.
 #[derive(Default)]
-pub(super) struct Batch {
-    members: Vec<InFlight>,
-    kind: Option<BatchKind>,
-    keys: Vec<u8>,
-    /// The encoded arguments of all keys, or for attempts the whole `SET` commands.
-    arguments: Vec<u8>,
-}
+pub(super) struct Batch(Vec<InFlight>);
 
 impl Batch {
     /// Returns the number of commands.
     pub(super) fn len(&self) -> usize {
-        self.members.len()
+        self.0.len()
+    }
+
+    /// Returns the kind of its commands. `None` if it is empty.
+    fn kind(&self) -> Option<BatchKind> {
+        Some(self.0.first()?.command.combinable?.kind)
     }
 
     /// Whether a command of this kind can be added. `None` is a command that cannot be combined.
     pub(super) fn accepts(&self, kind: Option<BatchKind>) -> bool {
-        self.members.is_empty() || self.kind == kind
+        self.0.is_empty() || self.kind() == kind
     }
 
-    /// Adds a command.
-    pub(super) fn add(&mut self, one: InFlight, combinable: Combinable) {
-        self.kind = Some(combinable.kind);
-        let (key, arguments) = combinable.parts(&one.command);
-        self.keys.extend_from_slice(key);
-        self.arguments.extend_from_slice(arguments);
-        if self.members.capacity() == 0 {
+    /// Adds a command that can be combined.
+    pub(super) fn add(&mut self, one: InFlight) {
+        if self.0.capacity() == 0 {
             // Most batches with a second command have many.
-            self.members.reserve(MAX_COMBINED / 3);
+            self.0.reserve(MAX_COMBINED / 3);
         }
-        self.members.push(one);
+        self.0.push(one);
     }
 
     /// Appends one request for all commands to the buffer, and empties the batch. A single command is returned without
     /// being written.
     pub(super) fn take(&mut self, buffer: &mut BytesMut) -> Option<Request> {
-        let (kind, count, before) = (self.kind?, self.members.len(), buffer.len());
-        if count > 1 {
-            if let Some((script, each)) = script(kind) {
-                let call = scripts()[script].call(count, each * count, 0);
-                buffer.extend_from_slice(&call.bytes());
-                buffer.extend_from_slice(&self.keys);
-                buffer.extend_from_slice(&self.arguments);
-            } else {
-                buffer.extend_from_slice(&self.arguments);
-                buffer.extend_from_slice(&RequestBuffer::of(1 + count, "MGET").bytes());
-                buffer.extend_from_slice(&self.keys);
-            }
-        }
-        self.keys.clear();
-        self.arguments.clear();
+        let (kind, count, before) = (self.kind()?, self.len(), buffer.len());
         if count < 2 {
-            return self.members.pop().map(Request::Single);
+            return self.0.pop().map(Request::Single);
         }
-        let (members, length) = (std::mem::take(&mut self.members), buffer.len() - before);
+        let members = std::mem::take(&mut self.0);
+        let parts =
+            || members.iter().filter_map(|one| Some(one.command.combinable?.parts(&one.command)));
+        let keys =
+            |buffer: &mut BytesMut| parts().for_each(|(key, _)| buffer.extend_from_slice(key));
+        // For attempts, these are the whole `SET` commands.
+        let arguments = |buffer: &mut BytesMut| {
+            parts().for_each(|(_, arguments)| buffer.extend_from_slice(arguments));
+        };
+        if let Some((script, each)) = script(kind) {
+            buffer.extend_from_slice(&scripts()[script].call(count, each * count, 0).bytes());
+            keys(buffer);
+            arguments(buffer);
+        } else {
+            arguments(buffer);
+            buffer.extend_from_slice(&RequestBuffer::of(1 + count, "MGET").bytes());
+            keys(buffer);
+        }
+        let length = buffer.len() - before;
         Some(Request::Combined(Combined { members, kind, length, set_replies: 0 }))
     }
 }
@@ -222,8 +221,8 @@ pub(super) mod tests {
     fn combined<const N: usize>(members: [InFlight; N]) -> (Combined, Vec<u8>) {
         let (mut batch, mut buffer) = (Batch::default(), BytesMut::from("before"));
         for member in members {
-            let combinable = member.combinable().unwrap();
-            batch.add(member, combinable);
+            assert!(member.combinable().is_some());
+            batch.add(member);
         }
         let Some(request) = batch.take(&mut buffer) else { panic!("the batch is empty") };
         assert_eq!(request.length() + 6, buffer.len());

@@ -110,7 +110,7 @@ impl Protocol {
         if combinable.kind == BatchKind::Releases && !in_flight.answer.is_closed() {
             self.released.add(combinable.parts(&in_flight.command).0);
         }
-        self.batch.add(in_flight, combinable);
+        self.batch.add(in_flight);
         if self.batch.len() == MAX_COMBINED {
             self.encode_batch();
         }
