@@ -52,11 +52,6 @@ impl Protocol {
     /// Takes the request that the next reply belongs to.
     fn take_next(&mut self) -> Option<Request> {
         let next = self.expected.pop_front()?;
-        for member in next.members() {
-            if member.command.purpose.is_vote() {
-                self.longest_vote = self.longest_vote.max(member.command.timeout);
-            }
-        }
         if self.expected.is_empty() {
             // The server has nothing to send now.
             self.silence = Duration::ZERO;

@@ -23,8 +23,8 @@ use crate::node::redis::commands::scriptless::Delete;
 use crate::node::redis::connect::Target;
 use crate::node::redis::connect::login::Without;
 
-/// The minimum time for the reply to a probe, and a multiple of the round-trip time. Probes have a shorter limit than other
-/// commands, because callers wait and a new connection takes time.
+/// The minimum time for the reply to a probe, and a multiple of the round-trip time, which a slow network needs. Probes
+/// have a shorter limit than other commands, because callers wait and a new connection takes time.
 const PROBE: (Duration, u32) = (Duration::from_millis(500), 3);
 
 /// The protocol of one connection.
@@ -48,10 +48,8 @@ pub(crate) struct Protocol {
     /// How long nothing was read while replies were outstanding. It is counted in ticks, so that a pause of this process
     /// does not count as the server's.
     pub(super) silence: Duration,
-    /// The round-trip time of the handshake.
-    round_trip: Duration,
-    /// The longest time that a caller has waited for a vote.
-    pub(super) longest_vote: Duration,
+    /// How long the server may take to reply to a probe.
+    probe_limit: Duration,
     /// The votes that replicas and disks must confirm.
     pub(super) confirm: ConfirmRequests,
     /// The grants among their replies, with their commands.
@@ -76,7 +74,7 @@ pub(crate) struct Protocol {
 }
 
 impl Protocol {
-    /// Creates the state of a new connection, which continues after the handshake. `unkilled` is its beginning, if the
+    /// Creates the state of a new connection, which continues after the handshake with this round-trip time. `unkilled` is its beginning, if the
     /// previous one may still exist.
     pub(crate) fn new(
         target: Target,
@@ -99,8 +97,7 @@ impl Protocol {
             parser,
             probing: false,
             silence: Duration::ZERO,
-            round_trip,
-            longest_vote: Duration::ZERO,
+            probe_limit: (round_trip * PROBE.1).max(PROBE.0),
             confirm: ConfirmRequests::new(target.needs.durability),
             held: HeldGrants::new(target.needs.durability),
             unsent_votes,
@@ -169,7 +166,7 @@ impl Protocol {
         let open = self.expected.iter().flat_map(Request::members).map(|open| &open.command);
         if open.clone().any(|open| matches!(open.purpose, Purpose::Probe)) {
             let forgotten = "the server does not reply on a connection that was idle";
-            return (self.silence > self.probe_limit()).then(|| Fault::new(forgotten));
+            return (self.silence > self.probe_limit).then(|| Fault::new(forgotten));
         }
         // A caller may wait longer, and the server then gets that time.
         let timeout = open.map(|open| open.timeout).max();
@@ -177,13 +174,6 @@ impl Protocol {
         (self.silence > limit + TICK).then(|| {
             Fault::new(format!("the server sent nothing for {:.1} s", limit.as_secs_f64()))
         })
-    }
-
-    /// Returns how long the server may take to reply to a probe. A slow network needs more than the minimum, but no
-    /// caller waits longer than for a vote.
-    fn probe_limit(&self) -> Duration {
-        let (least, round_trips) = PROBE;
-        (self.round_trip * round_trips).min(self.longest_vote.max(SILENCE)).max(least)
     }
 
     /// Ends the connection. If it broke, the commands without a reply fail with `fault`, and deletes among them become
