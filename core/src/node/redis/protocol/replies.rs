@@ -4,8 +4,6 @@
 //! If a reply does not fit its command, no reply of the connection can be trusted any more. A proxy that loses one reply
 //! shifts all later ones, and a round could count another round's grant.
 
-use std::collections::HashSet;
-use std::sync::Arc;
 use std::time::Duration;
 
 use redis::Value;
@@ -105,7 +103,7 @@ impl Protocol {
 
     /// Handles the reply to a single command.
     pub(super) fn handle_single(&mut self, mut in_flight: InFlight, value: Value, now: Now<'_>) {
-        if released(&in_flight, &value, self.releases()) {
+        if self.is_extend_after_release(&in_flight) {
             self.pending.fail(in_flight, &Fault::new(LEASE_RELEASED), now());
             return;
         }
@@ -124,14 +122,23 @@ impl Protocol {
         }
     }
 
-    /// Returns the tokens of all releases without a reply.
-    fn releases(&self) -> impl Iterator<Item = &Arc<str>> {
-        let any = self.pending.link.has_deletes();
-        let open = self.expected.iter().flat_map(Request::members);
-        open.take_while(move |_| any).filter_map(|open| match &open.command.purpose {
-            Purpose::Delete { token, .. } => Some(token),
-            _ => None,
-        })
+    /// Whether this is the first step of an extend without scripts, and the delete of its lease is already under way.
+    ///
+    /// Its second step would arrive after that delete, and compares no token: it would extend the key of the next owner. All
+    /// other extends compare it.
+    fn is_extend_after_release(&self, in_flight: &InFlight) -> bool {
+        let (Purpose::Keep(Some(_)), Expects::Compound(parts)) =
+            (&in_flight.command.purpose, &in_flight.command.expects)
+        else {
+            return false;
+        };
+        // Counted, because a search for each of thousands of extends would be quadratic.
+        let mut open = self.expected.iter().flat_map(Request::members);
+        self.pending.link.has_deletes()
+            && open.any(|open| match &open.command.purpose {
+                Purpose::Delete { token, .. } => **token == *parts.echo(),
+                _ => false,
+            })
     }
 
     fn load_scripts(&mut self, now: Instant) {
@@ -192,26 +199,12 @@ impl Protocol {
         self.combines[BatchKind::Attempts as usize] = false;
     }
 
-    /// Sends these commands separately. Deletes are always sent. An extend is sent only if its caller waits and no
-    /// release of its lease is under way, because it would extend the lease after that.
+    /// Sends these deletes or extends separately. Deletes are always sent, and extends if their callers wait.
     fn send_separately(&mut self, members: Vec<InFlight>, now: Now<'_>) {
-        if members.is_empty() {
-            return;
-        }
-        let is_delete = |one: &InFlight| matches!(one.command.purpose, Purpose::Delete { .. });
-        // Computed once for all extends, and not for deletes. To search the open commands for each of thousands would
-        // be quadratic.
-        let released: HashSet<Arc<str>> = if members.iter().all(is_delete) {
-            HashSet::new()
-        } else {
-            self.releases().cloned().collect()
-        };
         for mut member in members {
-            let delete = is_delete(&member);
-            let over = |token| !delete && released.contains(token);
-            if matches!(&member.command.expects, Expects::Token(token) if over(token)) {
-                self.pending.fail(member, &Fault::new(LEASE_RELEASED), now());
-            } else if delete || !member.answer.is_closed() {
+            if matches!(member.command.purpose, Purpose::Delete { .. })
+                || !member.answer.is_closed()
+            {
                 member.again = true;
                 self.send(member, now());
             }
@@ -323,22 +316,6 @@ fn may_grant(in_flight: &InFlight, value: &Value) -> bool {
         // The owner, if the preceding `SET` succeeded. `set` may also be the reply to a prefix.
         _ => matches!(in_flight.command.expects, Expects::Owner) && in_flight.set == Some(true),
     }
-}
-
-/// Whether the command would extend a key whose delete is already under way. Its follow-up, or its repetition after the
-/// scripts were lost, would arrive after that delete.
-fn released<'a>(
-    in_flight: &InFlight,
-    value: &Value,
-    mut behind: impl Iterator<Item = &'a Arc<str>>,
-) -> bool {
-    let Purpose::Keep(then) = &in_flight.command.purpose else { return false };
-    let ours = match &in_flight.command.expects {
-        Expects::Echo(token) | Expects::Token(token) => token,
-        Expects::Compound(parts) => parts.echo(),
-        _ => return false,
-    };
-    (then.is_some() || lost_scripts(in_flight, value)) && behind.any(|token| **token == *ours)
 }
 
 /// The error for an extend of a released lease.

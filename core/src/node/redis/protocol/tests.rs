@@ -203,15 +203,27 @@ fn loads_lost_scripts_and_repeats_the_command_once() {
 }
 
 #[test]
-fn extend_is_not_repeated_after_a_release() {
-    let mut connection = Connection::new();
-    let (extend, mut reply) = heard(extend("a", "ours"));
-    connection.submit(extend);
-    connection.submit(release("a", "ours"));
-    connection.written();
-    assert_eq!(connection.read("-NOSCRIPT no\r\n"), None);
-    assert!(reply.try_recv().unwrap().unwrap_err().to_string().contains("released"));
-    assert!(connection.written().is_empty());
+fn only_an_extend_without_scripts_fails_after_a_release() {
+    let params = VoteParams::later(TTL, TTL, Fencing::Off);
+    let reads = InFlight::without_caller(scriptless::extend(&claim("a", "ours"), params, false));
+    for (extend, owner, compares) in [
+        (extend("a", "ours"), "-NOSCRIPT no\r\n", true),
+        (reads, "$4\r\nours\r\n$4\r\nours\r\n", false),
+    ] {
+        let mut connection = Connection::new();
+        let (extend, mut reply) = heard(extend);
+        connection.submit(extend);
+        connection.submit(release("a", "ours"));
+        connection.written();
+        assert_eq!(connection.read(owner), None);
+        let next = connection.written();
+        if compares {
+            assert_eq!(names(&next)[6..], ["EVALSHA"]);
+            continue;
+        }
+        assert!(next.is_empty(), "{next:?}");
+        assert!(reply.try_recv().unwrap().unwrap_err().to_string().contains("released"));
+    }
 }
 
 /// The reply to the prefix has the same form as that of a `SET` that succeeded.
