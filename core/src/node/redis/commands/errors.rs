@@ -10,6 +10,21 @@ pub(crate) fn is_replicas(value: &Value) -> bool {
     matches!(value, Value::ServerError(_)) && error_code(&words(value)) == "READONLY"
 }
 
+/// Whether a server may carry out the same command later: it is busy, is loading, or cannot write for now.
+pub(crate) fn is_transient(value: &Value) -> bool {
+    const CODES: [&str; 8] = [
+        "BUSY",
+        "CLUSTERDOWN",
+        "LOADING",
+        "MASTERDOWN",
+        "MISCONF",
+        "NOREPLICAS",
+        "OOM",
+        "TRYAGAIN",
+    ];
+    matches!(value, Value::ServerError(_)) && CODES.contains(&error_code(&words(value)))
+}
+
 /// Returns the code of an error, including one within a script.
 fn error_code(text: &str) -> &str {
     without_position(text).split_whitespace().next().unwrap_or_default()

@@ -15,7 +15,7 @@ use super::state::Protocol;
 use crate::clock::Instant;
 use crate::node::Fault;
 use crate::node::redis::cluster::redirects::{ConnectionEvent, Redirect, is_forwarded};
-use crate::node::redis::commands::errors::is_replicas;
+use crate::node::redis::commands::errors::{is_replicas, is_transient};
 use crate::node::redis::commands::reply;
 use crate::node::redis::commands::scriptless::Delete;
 use crate::node::redis::commands::scripts::plain;
@@ -163,7 +163,7 @@ impl Protocol {
         }
         if is_no_script(&value) {
             self.load_scripts(now());
-        } else {
+        } else if !is_transient(&value) {
             // The user lacks a right, the server is too old, or a proxy rejects keys of several servers.
             self.combines[combined.kind as usize] = false;
         }

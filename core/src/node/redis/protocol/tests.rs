@@ -153,18 +153,27 @@ fn delete_of_an_unwritten_vote_is_not_pending() {
 }
 
 #[test]
-fn stops_batching_after_a_refusal() {
+fn stops_batching_after_a_permanent_refusal() {
     let mut connection = Connection::new();
     let batch = |connection: &mut Connection| {
         ["a", "b"].into_iter().for_each(|name| connection.submit(heard(extend(name, name)).0));
         ["a", "b"].into_iter().for_each(|name| connection.submit(release(name, name)));
         connection.shape()
     };
-    assert_eq!(batch(&mut connection), [2, 2]);
-    assert_eq!(connection.read("-NOPERM no\r\n"), None);
-    // The releases. Both extends lost their callers.
-    assert_eq!(connection.read("*2\r\n$1\r\na\r\n$1\r\nb\r\n"), None);
-    assert_eq!(batch(&mut connection), [1, 1, 2]);
+    for (refusal, next) in [
+        ("-OOM no\r\n", &[2, 2][..]),
+        ("-ERR Error running script (call to f_0): -MISCONF no\r\n", &[2, 2]),
+        ("-NOPERM no\r\n", &[1, 1, 2]),
+    ] {
+        assert_eq!(batch(&mut connection), [2, 2]);
+        assert_eq!(connection.read(refusal), None);
+        // The releases. Both extends lost their callers.
+        assert_eq!(connection.read("*2\r\n$1\r\na\r\n$1\r\nb\r\n"), None);
+        assert_eq!(batch(&mut connection), next, "{refusal}");
+        let each = "$1\r\na\r\n$1\r\nb\r\n";
+        let extended = if next.len() == 2 { format!("*2\r\n{each}") } else { each.to_owned() };
+        assert_eq!(connection.read(&format!("{extended}*2\r\n{each}")), None);
+    }
 }
 
 #[test]
