@@ -42,6 +42,11 @@ struct Ends {
 
 impl Ends {
     fn open() -> Self {
+        Self::with(false)
+    }
+
+    /// `unkilled` means that the previous connection may still exist.
+    fn with(unkilled: bool) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let _inside = runtime.enter();
         let (ours, server) = tokio::net::UnixStream::pair().unwrap();
@@ -62,7 +67,7 @@ impl Ends {
             (parser, Duration::ZERO),
             (UnsentVotes::default(), pending),
             (None, Without::default()),
-            None,
+            unkilled.then(|| clock.now()),
             pushes,
         );
         let (commands, taken) = unbounded_channel();
@@ -133,6 +138,32 @@ fn session_of_a_client_that_is_gone_ends_after_a_command_without_a_reply() {
         session.state()
     };
     assert!(ends.connection.try_use(write).unwrap().idle);
+}
+
+#[test]
+fn session_of_a_client_that_is_gone_repeats_deletes_while_the_previous_connection_may_exist() {
+    for unkilled in [false, true] {
+        let ends = Ends::with(unkilled);
+        let (token, lifetime) = (Arc::from("ours"), Duration::from_secs(3600));
+        let purpose = Purpose::Delete { token, lifetime, until: None };
+        let delete = InFlight::without_caller(Command { purpose, ..ping() });
+        assert!(ends.commands.send(delete).is_ok());
+        drop(ends.commands);
+        let write = |session: &mut Option<Session>| {
+            ends.connection.write_by_task(session.as_mut().unwrap());
+        };
+        ends.connection.try_use(write).unwrap();
+        expect_ping(&ends.server);
+        (&ends.server).write_all(PONG).unwrap();
+        let read = |session: &mut Option<Session>| {
+            let session = session.as_mut().unwrap();
+            session.read();
+            session.state()
+        };
+        let state = ends.connection.try_use(read).unwrap();
+        assert!(!state.open && state.gone);
+        assert_eq!((state.idle, state.pending_deletes), (!unkilled, unkilled));
+    }
 }
 
 #[test]

@@ -46,6 +46,13 @@ impl PendingDeletes {
         self.deletes.is_empty()
     }
 
+    /// Whether a delete is pending whose keys may still exist, or may be set again.
+    pub(crate) fn has_unexpired(&self, now: Instant) -> bool {
+        self.deletes
+            .values()
+            .any(|command| command.purpose.until().is_some_and(|until| until > now))
+    }
+
     /// Fails a command without a reply. It is unknown whether the server ran it. A delete becomes pending, unless its
     /// vote was never sent.
     pub(crate) fn fail(&mut self, in_flight: InFlight, fault: &Fault, now: Instant) {

@@ -245,7 +245,8 @@ impl Session {
             open,
             gone: !self.more,
             left: self.stage == Stage::Leaving && !open && !unwritten,
-            idle: idle && !self.protocol.pending.link.has_pending_deletes(self.clock.now()),
+            // Also those that are only repeated, because a previous connection may set their keys again.
+            idle: idle && !self.protocol.pending.has_unexpired(self.clock.now()),
             pending_deletes: !self.protocol.pending.is_empty(),
         }
     }
