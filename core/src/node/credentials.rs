@@ -203,9 +203,10 @@ impl Provider {
     fn begin(&self) -> watch::Receiver<Option<Outcome>> {
         let (sender, receiver) = watch::channel(None);
         let question = Question { answer: Arc::new(sender), asked: SystemClock.now() };
-        self.with(|state| state.question = Some(question.clone()));
         let (answer, answered) = Answer::channel();
         self.0.source.ask(answer);
+        // Only now. If the call panics, later connections must not wait for its result.
+        self.with(|state| state.question = Some(question.clone()));
         let this = self.clone();
         background::spawn(async move {
             let answer = answered.await.unwrap_or_else(|_| Err(NONE.to_owned()));
@@ -313,4 +314,29 @@ where
     // The text of the error comes from the program and may contain the secret.
     let failed = |_| format!("failed with {}, whose text is not shown", type_name::<E>());
     runtime.block_on(async { ask().await }).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    struct PanicsOnce(AtomicBool);
+
+    impl Ask for PanicsOnce {
+        fn ask(&self, answer: Answer) {
+            assert!(self.0.swap(true, Ordering::Relaxed), "the first call panics");
+            answer.give(Ok(Credentials::new("secret")));
+        }
+    }
+
+    #[test]
+    fn request_that_panics_is_not_awaited_by_later_connections() {
+        let provider = Provider::new(Arc::new(PanicsOnce(AtomicBool::new(false))));
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let get = || runtime.block_on(provider.get(Duration::from_secs(10))).map(|_| ());
+        assert!(catch_unwind(AssertUnwindSafe(get)).is_err());
+        assert_eq!(get(), Ok(()));
+    }
 }
