@@ -107,8 +107,6 @@ pub trait Ask: Send + Sync {
 
 /// A request without a result after this time is assumed to hang, and a new one is sent.
 const CALLBACK_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a result is kept for the next connect if it arrived after the waiting one timed out.
-const UNUSED_RESULT_LIFETIME: Duration = Duration::from_secs(10);
 /// The number of recent secrets that are removed from a server's error text, which may repeat a replaced one.
 const MAX_RECENT_SECRETS: usize = 32;
 
@@ -146,10 +144,9 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// The request under way. Connections that need credentials meanwhile wait for its result.
+    /// The request under way, which connections that need credentials wait for. Or one with a result for which none of
+    /// them waited any more.
     question: Option<Question>,
-    /// A result for which no connection waited any more.
-    kept: Option<(Granted, Instant)>,
     /// Recent passwords, which no text may show.
     recent: VecDeque<String>,
 }
@@ -186,11 +183,7 @@ impl Provider {
 
     /// Waits for the request under way, or sends a new one.
     async fn ask(&self) -> Outcome {
-        let mut answer = match self.with(State::known) {
-            Known::Kept(granted) => return Ok(granted),
-            Known::Asked(answer) => answer,
-            Known::Nothing => self.begin(),
-        };
+        let mut answer = self.with(State::known).unwrap_or_else(|| self.begin());
         let answered = answer.wait_for(Option::is_some).await;
         // The sender is dropped without a result only if its task was dropped.
         answered.map_or_else(
@@ -227,44 +220,32 @@ impl Provider {
     }
 }
 
-enum Known {
-    /// A result that arrived too late for its own request.
-    Kept(Granted),
-    /// A request is under way.
-    Asked(watch::Receiver<Option<Outcome>>),
-    /// A new request is necessary.
-    Nothing,
-}
-
 impl State {
-    /// Returns what is available without a new request. A kept result is used once, because it would be too old for a
-    /// second connection.
-    fn known(&mut self) -> Known {
-        let now = SystemClock.now();
-        if let Some((kept, since)) = self.kept.take()
-            && now.since(since) < UNUSED_RESULT_LIFETIME
-            && kept.left().is_none_or(|left| !left.is_zero())
-        {
-            return Known::Kept(kept);
-        }
-        match &self.question {
-            Some(question) if now.since(question.asked) < CALLBACK_TIMEOUT => {
-                Known::Asked(question.answer.subscribe())
+    /// Returns the result that is available or awaited without a new request. An available one is used once, because it
+    /// would be too old for a second connection.
+    fn known(&mut self) -> Option<watch::Receiver<Option<Outcome>>> {
+        let question = self.question.as_ref()?;
+        let answer = question.answer.subscribe();
+        let fresh = SystemClock.now().since(question.asked) < CALLBACK_TIMEOUT;
+        let usable = match &*answer.borrow() {
+            Some(answer) => {
+                self.question = None;
+                answer.as_ref().is_ok_and(|granted| granted.left() != Some(Duration::ZERO))
             }
-            _ => Known::Nothing,
-        }
+            None => true,
+        };
+        (fresh && usable).then_some(answer)
     }
 
-    /// Ends the request. If no connection waits for the result, it is kept for the next attempt.
+    /// Handles the result of a request. If no connection waits for it, it is kept for the next attempt.
     fn answered(&mut self, question: &Question, answer: Outcome) {
-        if self.question.as_ref().is_some_and(|now| Arc::ptr_eq(&now.answer, &question.answer)) {
-            self.question = None;
-        }
         if let Ok(granted) = &answer {
             self.remember(&granted.credentials.password);
-            if question.answer.receiver_count() == 0 {
-                self.kept = Some((granted.clone(), SystemClock.now()));
-            }
+        }
+        let unused = answer.is_ok() && question.answer.receiver_count() == 0;
+        let asked = |asked: &mut Question| Arc::ptr_eq(&asked.answer, &question.answer);
+        if !unused {
+            self.question.take_if(asked);
         }
         question.answer.send_replace(Some(answer));
     }
