@@ -82,9 +82,9 @@ impl Builder {
         servers: impl IntoIterator<Item = &'a ConnectionInfo>,
     ) -> Result<Self> {
         let taken = servers.into_iter().map(taken_over).collect::<Result<Vec<_>>>()?;
-        let unseen = taken.iter().enumerate().filter(|(_, node)| node.unseen).map(|(at, _)| at);
+        let unseen = taken.iter().enumerate().filter(|(_, (_, unseen))| *unseen).map(|(at, _)| at);
         let unseen = unseen.collect();
-        let nodes = taken.into_iter().map(|node| node.url).collect();
+        let nodes = taken.into_iter().map(|(url, _)| url).collect();
         Ok(Self(Settings { unseen, ..Settings::of(nodes) }))
     }
 

@@ -5,29 +5,21 @@ use url::Url;
 
 use crate::error::{Error, Result};
 
-/// The node of one client of the `redis` crate.
-pub(crate) struct Taken {
-    /// The URL of the node.
-    pub(crate) url: String,
-    /// Whether the client has its own certificates, which the `redis` crate does not expose.
-    pub(crate) unseen: bool,
-}
-
-/// Returns the URL with the same meaning. Keepalive settings and the library name are ignored, because they do not
-/// matter for locks.
-pub(crate) fn taken_over(info: &ConnectionInfo) -> Result<Taken> {
+/// Returns the URL with the same meaning, and whether the client has its own certificates, which the `redis` crate does
+/// not expose. Keepalive settings and the library name are ignored, because they do not matter for locks.
+pub(crate) fn taken_over(info: &ConnectionInfo) -> Result<(String, bool)> {
     let settings = info.redis_settings();
     if settings.db() < 0 {
         return Err(refused("its database, which is below 0,"));
     }
     match info.addr() {
-        ConnectionAddr::Tcp(host, port) => server("redis", host, *port, settings).map(seen),
+        ConnectionAddr::Tcp(host, port) => Ok((server("redis", host, *port, settings)?.into(), false)),
         ConnectionAddr::TcpTls { host, port, insecure, tls_params } => {
             let mut url = server("rediss", host, *port, settings)?;
             if *insecure {
                 url.query_pairs_mut().append_pair("ssl_cert_reqs", "none");
             }
-            Ok(Taken { url: url.into(), unseen: tls_params.is_some() })
+            Ok((url.into(), tls_params.is_some()))
         }
         ConnectionAddr::Unix(path) => {
             let file = Url::from_file_path(path).map_err(|()| refused("the path of its socket"))?;
@@ -44,14 +36,10 @@ pub(crate) fn taken_over(info: &ConnectionInfo) -> Result<Taken> {
                     url.query_pairs_mut().append_pair(name, value);
                 }
             }
-            Ok(seen(url))
+            Ok((url.into(), false))
         }
         _ => Err(refused("its kind of address")),
     }
-}
-
-fn seen(url: Url) -> Taken {
-    Taken { url: url.into(), unseen: false }
 }
 
 /// Builds a URL from host, port, login and database.
