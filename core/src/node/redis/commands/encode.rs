@@ -42,8 +42,7 @@ impl RequestBuffer {
 
     /// Appends a number as an argument.
     pub(crate) fn number(&mut self, number: u64) -> &mut Self {
-        let (digits, from) = decimal(number);
-        self.word(&digits[from..])
+        self.word(itoa::Buffer::new().format(number))
     }
 
     /// Appends several arguments.
@@ -64,39 +63,10 @@ impl RequestBuffer {
     }
 
     fn header(&mut self, kind: u8, number: u64) -> &mut Self {
-        // Optimized for one or two digits, which almost every length has.
-        match number {
-            0..10 => self.0.extend_from_slice(&[kind, digit(number), b'\r', b'\n']),
-            10..100 => {
-                let digits = [kind, digit(number / 10), digit(number), b'\r', b'\n'];
-                self.0.extend_from_slice(&digits);
-            }
-            _ => {
-                let (digits, from) = decimal(number);
-                self.0.push(kind);
-                self.0.extend_from_slice(&digits[from..]);
-                self.0.extend_from_slice(b"\r\n");
-            }
-        }
+        self.0.push(kind);
+        self.0.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+        self.0.extend_from_slice(b"\r\n");
         self
-    }
-}
-
-/// Returns the last digit.
-fn digit(number: u64) -> u8 {
-    b'0' + (number % 10) as u8
-}
-
-/// Returns the digits, which end at the end of the array, and their start position.
-fn decimal(mut number: u64) -> ([u8; 20], usize) {
-    let (mut digits, mut from) = ([b'0'; 20], 20);
-    loop {
-        from -= 1;
-        digits[from] = digit(number);
-        number /= 10;
-        if number == 0 {
-            return (digits, from);
-        }
     }
 }
 
