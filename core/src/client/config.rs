@@ -15,8 +15,8 @@ use crate::error::{Error, Result};
 use crate::lock::options::{Options, check_time, longest_vote};
 use crate::node::credentials::Ask;
 use crate::node::{
-    Address, CONNECT_TIMEOUT, Durability, Given, Shared, TlsOptions, client_name, several_slots,
-    unseen,
+    Address, CLIENT_NAME_RULE, CONNECT_TIMEOUT, Durability, Given, Shared, TlsOptions,
+    is_client_name, several_slots, unseen,
 };
 use crate::telemetry::log;
 use crate::text::spelled;
@@ -93,8 +93,8 @@ impl Settings {
             return Err(Error::invalid("no nodes were given. A client needs at least one URL"));
         }
         self.check_times()?;
-        if self.client_name.as_deref().is_some_and(|name| !client_name::fits(name)) {
-            let (option, rule) = (spelled("client_name"), client_name::RULE);
+        if self.client_name.as_deref().is_some_and(|name| !is_client_name(name)) {
+            let (option, rule) = (spelled("client_name"), CLIENT_NAME_RULE);
             return Err(Error::invalid(format!("{option} {rule}")));
         }
         if let (Some(at), false) = (self.unseen.first(), self.tls.says_whom_to_trust()) {

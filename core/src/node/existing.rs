@@ -13,7 +13,9 @@ pub(crate) fn taken_over(info: &ConnectionInfo) -> Result<(String, bool)> {
         return Err(refused("its database, which is below 0,"));
     }
     match info.addr() {
-        ConnectionAddr::Tcp(host, port) => Ok((server("redis", host, *port, settings)?.into(), false)),
+        ConnectionAddr::Tcp(host, port) => {
+            Ok((server("redis", host, *port, settings)?.into(), false))
+        }
         ConnectionAddr::TcpTls { host, port, insecure, tls_params } => {
             let mut url = server("rediss", host, *port, settings)?;
             if *insecure {

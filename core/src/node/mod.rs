@@ -8,8 +8,6 @@
 //! cluster: it sends a command again if a server did not run it because the server does not have the key.
 
 mod address;
-mod changes;
-pub(crate) mod client_name;
 pub(crate) mod credentials;
 mod existing;
 mod fault;
@@ -29,7 +27,6 @@ use crate::clock::Instant;
 
 pub(crate) use ::redis::ConnectionInfo;
 pub(crate) use address::Address;
-pub(crate) use changes::{Change, Changes};
 pub(crate) use existing::{taken_over, unseen};
 pub(crate) use fault::{CONFIRMED_AFTER, Fault, Remedy};
 pub(crate) use fencing::{Fencing, IMPOSSIBLE};
@@ -37,8 +34,8 @@ pub(crate) use memory::MemoryNode;
 pub use memory::{advance_memory, fail_memory};
 pub(crate) use outage::Outage;
 pub(crate) use redis::{
-    CONNECT_TIMEOUT, ClusterNode, Connection, Durability, Given, MAX_RECEIVE, Needs, ReaderRole,
-    RedisNode, RunIds, Shared, Target,
+    CLIENT_NAME_RULE, CONNECT_TIMEOUT, ClusterNode, Connection, Durability, Given, MAX_RECEIVE,
+    Needs, ReaderRole, RedisNode, RunIds, Shared, Target, is_client_name,
 };
 #[cfg(test)]
 pub(crate) use redis::{
@@ -51,7 +48,7 @@ pub(crate) use vote::{
     Claim, Expect, Extension, Holder, KEPT_PREFIX, MAX_INSPECTED, ReleaseMode, Taken, Vote,
     VoteParams,
 };
-pub(crate) use watch::Watch;
+pub(crate) use watch::{Change, Changes, Watch};
 
 /// The pending reply to a command. The command was sent when the method returned. Dropping the reply does not cancel
 /// it.

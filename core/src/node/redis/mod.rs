@@ -22,7 +22,6 @@ mod io;
 mod link;
 mod node_task;
 mod protocol;
-mod queue;
 mod sentinel;
 #[cfg(test)]
 mod tests;
@@ -33,6 +32,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use redis::Value;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
 use super::{
@@ -40,8 +40,8 @@ use super::{
     VoteParams, Watch, slot,
 };
 use crate::clock::{Clock, Instant};
-use crate::drivers::RuntimeDriver;
-use crate::runtime::background;
+use crate::drivers::{RuntimeDriver, submit};
+use crate::runtime::{background, flush_at_exit};
 use commands::Dialect;
 use commands::reply::{self, Answer};
 use commands::scriptless;
@@ -50,7 +50,6 @@ use link::Link;
 use node_task::NodeTask;
 use node_task::context::Context;
 use protocol::{Command, InFlight};
-use queue::{Queue, queue};
 
 pub(crate) use cluster::ClusterNode;
 pub(crate) use commands::durability::Durability;
@@ -59,7 +58,7 @@ pub(crate) use connect::{RunIds, Target};
 pub(crate) use connection::{Connection, ReaderRole};
 pub(crate) use io::socket::MAX_RECEIVE;
 pub use io::tls::{Pem, TlsOptions};
-pub(crate) use url::query::{Given, Parameters};
+pub(crate) use url::query::{CLIENT_NAME_RULE, Given, Parameters, is_client_name};
 pub(crate) use url::route::{Route, parse_cluster, parse_service};
 pub(crate) use url::{CONNECT_TIMEOUT, Shared};
 #[cfg(test)]
@@ -67,6 +66,48 @@ pub(crate) use {
     cluster::simulated::*,
     protocol::{ConfirmRequests, HeldGrants, Purpose},
 };
+
+/// Queues commands for a connection, in order. Dropping the last clone ends the connection task.
+#[derive(Clone)]
+struct Queue(Arc<Sender>);
+
+struct Sender {
+    /// Unbounded, because callers have deadlines, and a full connection takes no more commands ([`connection::session`]).
+    commands: Option<UnboundedSender<InFlight>>,
+    connection: Arc<Connection>,
+    /// The driver of the client's runtime.
+    runtime: Option<Arc<RuntimeDriver>>,
+}
+
+/// Creates a queue and the connection side of it.
+fn queue(
+    runtime: Option<Arc<RuntimeDriver>>,
+) -> (Queue, UnboundedReceiver<InFlight>, Arc<Connection>) {
+    let (commands, taken) = unbounded_channel();
+    let connection = Arc::new(Connection::new());
+    let weak = Arc::downgrade(&connection);
+    flush_at_exit(weak);
+    let sender = Sender { commands: Some(commands), connection: Arc::clone(&connection), runtime };
+    (Queue(Arc::new(sender)), taken, connection)
+}
+
+impl Queue {
+    /// Adds a command after all earlier ones.
+    fn put(&self, in_flight: InFlight) {
+        let Some(commands) = &self.0.commands else { return };
+        // Fails only after the connection task has ended, which the caller sees by its dropped sender.
+        let _ = commands.send(in_flight);
+        submit(&self.0.connection, self.0.runtime.as_deref());
+    }
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        // The order matters: the connection task must find a closed queue when it is woken.
+        self.commands = None;
+        self.connection.call();
+    }
+}
 
 /// A server with one connection.
 pub(crate) struct RedisNode {

@@ -22,7 +22,7 @@ use tokio::sync::oneshot;
 
 use super::commands::reply;
 use super::protocol::TIMEOUT;
-use super::queue::queue;
+use super::queue;
 use crate::clock::{Clock, Instant};
 use crate::drivers::RuntimeDriver;
 use crate::node::redis::{RedisNode, Target, unless_replaced};

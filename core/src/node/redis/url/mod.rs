@@ -17,10 +17,10 @@ use url::{Host, Url};
 
 use super::io::tls::{Tls, TlsOptions, one};
 use crate::error::{Error, Result};
+use crate::node::Fault;
 use crate::node::credentials::{Ask, Credentials, Granted, Provider};
-use crate::node::{Fault, client_name};
 use crate::text::{shown, spelled};
-use query::Parameters;
+use query::{CLIENT_NAME, Parameters};
 
 /// The address of a server, and the login to use there.
 #[derive(Clone)]
@@ -92,7 +92,7 @@ impl Endpoint {
             password: settings.password().map(str::to_owned),
             db: settings.db(),
             address,
-            client_name: client_name::DEFAULT.to_owned(),
+            client_name: CLIENT_NAME.to_owned(),
             connect_timeout: CONNECT_TIMEOUT,
             provider: None,
             tls: None,

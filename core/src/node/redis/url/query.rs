@@ -7,9 +7,20 @@ use std::time::Duration;
 
 use url::form_urlencoded;
 
-use crate::node::client_name;
 use crate::node::redis::io::tls::TlsOptions;
 use crate::text::spelled;
+
+/// The name of connections if none is configured.
+pub(crate) const CLIENT_NAME: &str = "redlock";
+
+/// The rule for the name of connections, for error messages.
+pub(crate) const CLIENT_NAME_RULE: &str =
+    "must be 1 to 255 printable ASCII characters without spaces";
+
+/// Whether a server accepts the name. Redis refuses other characters, and a line break could forge a log line.
+pub(crate) fn is_client_name(name: &str) -> bool {
+    (1..=255).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic())
+}
 
 /// The parameters of a URL. `None` if not set.
 #[derive(Clone, Default)]
@@ -71,8 +82,8 @@ const UNDERSTOOD: &[Row] = &[
     (&["family"], "must be 4, 6 or 0", |to, _, value| {
         fill(&mut to.family, value.parse().ok().filter(|family| matches!(family, 0 | 4 | 6)))
     }),
-    (&["client_name", "clientName", "connectionName"], client_name::RULE, |to, by, value| {
-        let name = client_name::fits(value).then(|| value.to_owned());
+    (&["client_name", "clientName", "connectionName"], CLIENT_NAME_RULE, |to, by, value| {
+        let name = is_client_name(value).then(|| value.to_owned());
         fill(&mut to.client_name, name.map(|value| Given { value, by }))
     }),
     (&["socket_timeout", "read_timeout", "commandTimeout"], TIME, |to, by, value| {
