@@ -86,7 +86,6 @@ pub struct Answer(oneshot::Sender<Given>);
 type Given = Result<Credentials, String>;
 
 impl Answer {
-    /// Creates an answer and its receiver.
     fn channel() -> (Self, oneshot::Receiver<Given>) {
         let (sender, receiver) = oneshot::channel();
         (Self(sender), receiver)
@@ -159,7 +158,6 @@ struct Question {
 }
 
 impl Provider {
-    /// Creates a provider. It requests nothing yet.
     pub(crate) fn new(source: Arc<dyn Ask>) -> Self {
         Self(Arc::new(Shared { source, state: PerProcess::new() }))
     }
@@ -262,7 +260,6 @@ impl State {
 pub(crate) struct OnThread<F>(Arc<F>);
 
 impl<F> OnThread<F> {
-    /// Creates a source that calls `ask`.
     pub(crate) fn new(ask: F) -> Self {
         Self(Arc::new(ask))
     }

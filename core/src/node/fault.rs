@@ -87,7 +87,6 @@ impl Fault {
         Self { cause: other.cause, remedy: other.remedy, ..self }
     }
 
-    /// Returns the error of the operating system, if there is one.
     pub(crate) fn cause(&self) -> Option<Cause> {
         self.cause
     }
@@ -171,7 +170,6 @@ impl Fault {
         (Arc::clone(&self.text), self.quote.as_deref().and_then(code))
     }
 
-    /// Whether another attempt can succeed.
     pub(crate) fn remedy(&self) -> Remedy {
         self.remedy
     }

@@ -20,7 +20,6 @@ pub(crate) fn hash_tag(key: &str) -> Option<&str> {
     Some(tag).filter(|tag| !tag.is_empty())
 }
 
-/// Returns the hash slot of the key.
 pub(crate) fn slot(key: &str) -> u16 {
     State::<XMODEM>::calculate(hash_tag(key).unwrap_or(key).as_bytes()) % SLOTS
 }

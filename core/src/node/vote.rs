@@ -104,12 +104,10 @@ impl Taken {
         u32::try_from(at).ok().and_then(|at| 1_u64.checked_shl(at)).unwrap_or(0)
     }
 
-    /// Whether the key at this position is held.
     pub(crate) fn has(self, at: usize) -> bool {
         self.keys & Self::bit(at) != 0
     }
 
-    /// Sets whether the keys only remain for `min_hold`.
     pub(crate) fn that_stay(self, kept: bool) -> Self {
         Self { kept, ..self }
     }

@@ -94,7 +94,6 @@ impl Watch {
         self.leases.0.add(change);
     }
 
-    /// Does the same as [`Watch::changed`] for several keys.
     pub(crate) fn changed_keys(&self, keys: &[String]) {
         for key in keys {
             self.changed(Change::Key(key.clone()));
@@ -258,7 +257,6 @@ impl Changes {
         lock(&self.pending)
     }
 
-    /// Adds a change that a node reported.
     fn add(&self, change: Change) {
         let mut pending = self.pending();
         self.remember(&mut pending.recent, &change);
@@ -297,7 +295,6 @@ impl Changes {
         }
     }
 
-    /// Returns the number of changes so far.
     fn count(&self) -> u64 {
         self.count.load(Ordering::Acquire)
     }

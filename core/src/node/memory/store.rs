@@ -48,7 +48,6 @@ impl Store {
     }
 }
 
-/// The data that a server would store.
 pub(super) struct Data {
     pub(super) keys: Keys,
     pub(super) fences: HashMap<String, u64>,
@@ -102,7 +101,6 @@ impl Keys {
     }
 }
 
-/// One lock key.
 pub(super) struct Entry {
     /// The token of its owner.
     pub(super) token: String,

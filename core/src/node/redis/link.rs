@@ -105,12 +105,10 @@ impl Link {
         self.opened.load(Ordering::Relaxed)
     }
 
-    /// Whether some key holds a value that is longer than any token.
     pub(super) fn has_long_values(&self) -> bool {
         self.long_values.load(Ordering::Relaxed)
     }
 
-    /// Records that such a value was read.
     pub(super) fn has_read_long_values(&self) {
         self.long_values.store(true, Ordering::Relaxed);
     }
@@ -224,12 +222,10 @@ impl Link {
         self.deletes.load(Ordering::Relaxed) > 0
     }
 
-    /// Counts a delete that is sent.
     pub(super) fn delete_asked(&self) {
         self.deletes.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts the reply to a delete.
     pub(super) fn delete_answered(&self) {
         self.deletes.fetch_sub(1, Ordering::Relaxed);
     }
@@ -240,7 +236,6 @@ impl Link {
         *pending = (*pending).max(Some(until));
     }
 
-    /// Records that all pending deletes are sent.
     pub(super) fn pending_deletes_sent(&self) {
         self.state().pending_until = None;
     }

@@ -92,7 +92,6 @@ fn queue(
 }
 
 impl Queue {
-    /// Adds a command after all earlier ones.
     fn put(&self, in_flight: InFlight) {
         let Some(commands) = &self.0.commands else { return };
         // Fails only after the connection task has ended, which the caller sees by its dropped sender.
@@ -147,7 +146,6 @@ impl RedisNode {
         Self { url, route, queue, link, clock, dialect }
     }
 
-    /// Sends a vote, of one or two commands.
     fn vote(
         &self,
         claim: &Claim,

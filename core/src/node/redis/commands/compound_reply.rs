@@ -60,7 +60,6 @@ impl CompoundReply {
         &self.echo
     }
 
-    /// Returns the number of parts.
     pub(crate) fn count(&self) -> usize {
         // One command and its echo, or the replies to `MULTI` and `EXEC`.
         2 + self.queued

@@ -22,7 +22,6 @@ pub(crate) struct Durability {
 }
 
 impl Durability {
-    /// Whether nothing beyond the server's reply is required.
     pub(crate) fn is_none(self) -> bool {
         self == Self::default()
     }
@@ -70,7 +69,6 @@ impl Durability {
         Some(Fault::unsupported(why).saying(&words(answer), ""))
     }
 
-    /// Returns the option that requires it, for messages.
     fn option(self) -> &'static str {
         if self.fsync { "fsync" } else { "min_replicas" }
     }

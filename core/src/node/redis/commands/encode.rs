@@ -20,7 +20,6 @@ impl RequestBuffer {
         packed
     }
 
-    /// Begins a request with this number of arguments.
     pub(crate) fn request(&mut self, words: usize) -> &mut Self {
         self.header(b'*', words as u64)
     }
@@ -31,7 +30,6 @@ impl RequestBuffer {
         self
     }
 
-    /// Appends an argument.
     pub(crate) fn word(&mut self, word: impl AsRef<[u8]>) -> &mut Self {
         let word = word.as_ref();
         self.header(b'$', word.len() as u64);
@@ -40,12 +38,10 @@ impl RequestBuffer {
         self
     }
 
-    /// Appends a number as an argument.
     pub(crate) fn number(&mut self, number: u64) -> &mut Self {
         self.word(itoa::Buffer::new().format(number))
     }
 
-    /// Appends several arguments.
     pub(crate) fn words(&mut self, words: &[String]) -> &mut Self {
         for word in words {
             self.word(word);
@@ -57,7 +53,6 @@ impl RequestBuffer {
         self.0
     }
 
-    /// Returns the encoded length so far.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }

@@ -27,7 +27,6 @@ pub(crate) struct Dialect {
 }
 
 impl Dialect {
-    /// Creates the selection from the client's options.
     pub(crate) fn of(needs: &Needs) -> Self {
         Self { without_scripts: !needs.scripts(), durable: !needs.durability.is_none() }
     }
@@ -51,7 +50,6 @@ impl Dialect {
         ask(claim, params, sent)
     }
 
-    /// Builds an extend.
     pub(crate) fn extend(self, claim: &Claim, params: VoteParams) -> Command {
         let native = self.is_native(&claim.keys, params.fencing);
         let ask = if native { scriptless::extend } else { extend_script };
@@ -71,7 +69,6 @@ impl Dialect {
         Command { untracked: how != ReleaseMode::Delete, ..command }
     }
 
-    /// Builds the read of a key's holder.
     pub(crate) fn inspect(self, key: &str) -> Command {
         if self.without_scripts { scriptless::inspect(key) } else { inspect_script(key) }
     }

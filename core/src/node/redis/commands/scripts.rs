@@ -202,17 +202,12 @@ pub(crate) fn in_full<'a>(mut words: impl Iterator<Item = &'a [u8]>) -> Option<V
 /// The longest argument of a script.
 const TOKEN: usize = 40;
 
-/// Acquires keys. This and the following constants are positions in [`scripts`].
+// The positions in [`scripts`]. Those for many extend or delete the keys of different leases.
 pub(crate) const ACQUIRE: usize = 0;
-/// Extends keys of the claim.
 pub(crate) const EXTEND: usize = 1;
-/// Extends keys of many leases.
 pub(crate) const EXTEND_MANY: usize = 2;
-/// Deletes keys of the claim.
 pub(crate) const RELEASE: usize = 3;
-/// Deletes keys of many leases.
 pub(crate) const RELEASE_MANY: usize = 4;
-/// Reads the holder of a key.
 pub(crate) const INSPECT: usize = 5;
 
 /// Returns all scripts, in the order of these constants.

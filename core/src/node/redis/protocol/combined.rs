@@ -42,7 +42,6 @@ fn script(kind: BatchKind) -> Option<(usize, usize)> {
 pub(super) struct Batch(Vec<InFlight>);
 
 impl Batch {
-    /// Returns the number of commands.
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
@@ -57,7 +56,6 @@ impl Batch {
         self.0.is_empty() || self.kind() == kind
     }
 
-    /// Adds a command that can be combined.
     pub(super) fn add(&mut self, one: InFlight) {
         if self.0.capacity() == 0 {
             // Most batches with a second command have many.
@@ -106,7 +104,6 @@ pub(crate) enum Request {
 }
 
 impl Request {
-    /// Returns the commands.
     pub(super) fn members(&self) -> &[InFlight] {
         match self {
             Self::Single(one) => slice::from_ref(one),
@@ -114,7 +111,6 @@ impl Request {
         }
     }
 
-    /// Takes the commands.
     pub(super) fn into_members(self) -> Vec<InFlight> {
         match self {
             Self::Single(one) => vec![one],
@@ -122,7 +118,6 @@ impl Request {
         }
     }
 
-    /// Returns the encoded length.
     pub(super) fn length(&self) -> usize {
         match self {
             Self::Single(one) => one.length(),

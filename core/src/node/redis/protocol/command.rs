@@ -95,9 +95,7 @@ pub(crate) const ASKING: &[u8] = b"*1\r\n$6\r\nASKING\r\n";
 /// A command for the server, with the expected form of its reply.
 #[derive(Clone)]
 pub(crate) struct Command {
-    /// The encoded command.
     pub(crate) bytes: Vec<u8>,
-    /// The expected reply.
     pub(crate) expects: Expects,
     /// What happens when the connection breaks.
     pub(crate) purpose: Purpose,
@@ -232,7 +230,6 @@ impl InFlight {
         Self { redirects: self.redirects, ..Self::new(command, self.answer) }
     }
 
-    /// Creates a command without a waiting caller.
     pub(crate) fn without_caller(command: Command) -> Self {
         Self::new(command, oneshot::channel().0)
     }
@@ -289,7 +286,6 @@ impl InFlight {
         self.command.combinable.filter(|_| !self.again && self.before().is_empty())
     }
 
-    /// Returns the encoded length.
     pub(crate) fn length(&self) -> usize {
         self.before().len() + self.command.bytes.len()
     }

@@ -25,7 +25,6 @@ fn share(timeout: Duration) -> Duration {
 
 /// The requests for confirmation of one connection.
 pub(crate) struct ConfirmRequests {
-    /// The required durability.
     pub(super) wanted: Durability,
     /// The earliest time by which a vote must be confirmed that no request covers. `None` without such votes.
     uncovered: Option<Instant>,
@@ -34,7 +33,6 @@ pub(crate) struct ConfirmRequests {
 }
 
 impl ConfirmRequests {
-    /// Creates an empty state.
     pub(crate) fn new(wanted: Durability) -> Self {
         Self { wanted, uncovered: None, sent: false }
     }
@@ -81,7 +79,6 @@ impl ConfirmRequests {
 
 /// The unconfirmed grants of one connection.
 pub(crate) struct HeldGrants<G> {
-    /// The required durability.
     wanted: Durability,
     /// In the order of their replies.
     held: Vec<Held<G>>,
@@ -98,7 +95,6 @@ struct Held<G> {
 }
 
 impl<G> HeldGrants<G> {
-    /// Creates an empty state.
     pub(crate) fn new(wanted: Durability) -> Self {
         Self { wanted, held: Vec::new() }
     }

@@ -36,12 +36,10 @@ pub(crate) struct PendingDeletes {
 }
 
 impl PendingDeletes {
-    /// Creates an empty set.
     pub(crate) fn new(link: Arc<Link>, cluster: Option<ClusterSender>) -> Self {
         Self { deletes: HashMap::new(), link, cluster, refusals: Throttle::default() }
     }
 
-    /// Whether no delete is pending.
     pub(crate) fn is_empty(&self) -> bool {
         self.deletes.is_empty()
     }

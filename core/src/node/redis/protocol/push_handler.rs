@@ -39,7 +39,6 @@ struct Counts {
 }
 
 impl PushHandler {
-    /// Creates a handler without pushes.
     pub(crate) fn new(watch: Arc<Watch>, now: Instant) -> Self {
         Self { watch, counts: Mutex::new(Counts { begun: now, read: 0, pushed: 0 }) }
     }

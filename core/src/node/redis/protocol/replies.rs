@@ -1,8 +1,7 @@
 //! Parses replies, assigns them to their commands, checks and handles them: delivers the result, or sends another
 //! command.
 //!
-//! If a reply does not fit its command, no reply of the connection can be trusted any more. A proxy that loses one reply
-//! shifts all later ones, and a round could count another round's grant.
+//! If a reply does not fit its command, no reply of the connection can be trusted any more.
 
 use std::time::Duration;
 

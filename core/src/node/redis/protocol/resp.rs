@@ -26,7 +26,6 @@ impl Parser {
         self.partial += bytes;
     }
 
-    /// Adds bytes that were read.
     pub(crate) fn add(&mut self, bytes: &[u8]) {
         self.unread.extend_from_slice(bytes);
         self.partial += bytes.len();
@@ -37,7 +36,6 @@ impl Parser {
         self.partial
     }
 
-    /// Returns the next complete reply.
     pub(crate) fn next(&mut self) -> Result<Option<Value>, RedisError> {
         let reply = if self.begun { None } else { self.next_short() };
         let reply = match reply {

@@ -162,17 +162,14 @@ impl Protocol {
         self.send(InFlight::without_caller(request), now());
     }
 
-    /// Returns the number of commands so far.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
 
-    /// Whether there is something to write.
     pub(crate) fn is_unwritten(&self) -> bool {
         !self.buffer.is_empty() || self.has_batch()
     }
 
-    /// Whether commands wait in the batch.
     pub(crate) fn has_batch(&self) -> bool {
         self.batch.len() > 0
     }
@@ -182,13 +179,11 @@ impl Protocol {
         self.buffer.len() < FULL
     }
 
-    /// Returns the bytes to write.
     pub(crate) fn bytes(&mut self) -> &[u8] {
         self.encode_batch();
         &self.buffer
     }
 
-    /// Removes bytes that were written.
     pub(crate) fn written(&mut self, bytes: usize) {
         self.buffer.advance(bytes);
     }
@@ -204,7 +199,6 @@ const SLOTS: usize = 4096;
 pub(super) struct ReleasedKeys(Vec<u32>);
 
 impl ReleasedKeys {
-    /// Remembers the key.
     fn add(&mut self, key: &[u8]) {
         if self.0.is_empty() {
             self.0 = vec![0; SLOTS];
@@ -213,7 +207,6 @@ impl ReleasedKeys {
         self.0[slot] = mark;
     }
 
-    /// Whether the key is remembered.
     fn contains(&self, key: &[u8]) -> bool {
         let (slot, mark) = slot_and_mark(key);
         self.0.get(slot) == Some(&mark)
