@@ -10,9 +10,11 @@
 //! extend or delete a key, its command is sent again separately.
 
 use std::collections::VecDeque;
+use std::hash::BuildHasher;
 use std::slice;
 
 use bytes::BytesMut;
+use foldhash::fast::FixedState;
 use redis::Value;
 
 use super::command::{BatchKind, Expects, InFlight};
@@ -92,6 +94,38 @@ impl Batch {
         let length = buffer.len() - before;
         Some(Request::Combined(Combined { members, kind, length, set_replies: 0 }))
     }
+}
+
+/// The number of slots for released keys.
+const SLOTS: usize = 4096;
+
+/// Remembers keys that were released over a connection, by their hashes in a fixed number of slots.
+///
+/// A false result only costs time. No grant or refusal depends on it. Allocates memory with the first key.
+#[derive(Default)]
+pub(super) struct ReleasedKeys(Vec<u32>);
+
+impl ReleasedKeys {
+    pub(super) fn add(&mut self, key: &[u8]) {
+        if self.0.is_empty() {
+            self.0 = vec![0; SLOTS];
+        }
+        let (slot, mark) = slot_and_mark(key);
+        self.0[slot] = mark;
+    }
+
+    pub(super) fn contains(&self, key: &[u8]) -> bool {
+        let (slot, mark) = slot_and_mark(key);
+        self.0.get(slot) == Some(&mark)
+    }
+}
+
+/// Returns the slot of the key, and its mark, which is never zero.
+fn slot_and_mark(key: &[u8]) -> (usize, u32) {
+    let hash = FixedState::default().hash_one(key);
+    let [slot, mark] =
+        [hash % SLOTS as u64, hash >> 32].map(|part| u32::try_from(part).unwrap_or(0));
+    (slot as usize, mark | 1)
 }
 
 /// The requests without a reply in the order in which they were sent, which is also that of their replies.

@@ -3,10 +3,7 @@
 //! Each command is appended to the expected replies before its bytes can be written. The order of both is the same. It
 //! assigns each reply to its command, and shows which commands were never sent.
 
-use std::hash::BuildHasher;
-
 use bytes::Buf;
-use foldhash::fast::FixedState;
 use redis::Value;
 
 use super::SILENCE;
@@ -187,36 +184,4 @@ impl Protocol {
     pub(crate) fn written(&mut self, bytes: usize) {
         self.buffer.advance(bytes);
     }
-}
-
-/// The number of slots for released keys.
-const SLOTS: usize = 4096;
-
-/// Remembers keys that were released over a connection, by their hashes in a fixed number of slots.
-///
-/// A false result only costs time. No grant or refusal depends on it. Allocates memory with the first key.
-#[derive(Default)]
-pub(super) struct ReleasedKeys(Vec<u32>);
-
-impl ReleasedKeys {
-    fn add(&mut self, key: &[u8]) {
-        if self.0.is_empty() {
-            self.0 = vec![0; SLOTS];
-        }
-        let (slot, mark) = slot_and_mark(key);
-        self.0[slot] = mark;
-    }
-
-    fn contains(&self, key: &[u8]) -> bool {
-        let (slot, mark) = slot_and_mark(key);
-        self.0.get(slot) == Some(&mark)
-    }
-}
-
-/// Returns the slot of the key, and its mark, which is never zero.
-fn slot_and_mark(key: &[u8]) -> (usize, u32) {
-    let hash = FixedState::default().hash_one(key);
-    let [slot, mark] =
-        [hash % SLOTS as u64, hash >> 32].map(|part| u32::try_from(part).unwrap_or(0));
-    (slot as usize, mark | 1)
 }

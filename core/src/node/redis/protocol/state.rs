@@ -9,13 +9,12 @@ use std::time::Duration;
 use bytes::BytesMut;
 use redis::Value;
 
-use super::combined::{Batch, Expected, Request};
+use super::combined::{Batch, Expected, ReleasedKeys, Request};
 use super::command::{BatchKind, Command, InFlight, Purpose};
 use super::confirm::{ConfirmRequests, HeldGrants};
 use super::pending_deletes::{PendingDeletes, UnsentVotes};
 use super::push_handler::PushHandler;
 use super::resp::Parser;
-use super::sending::ReleasedKeys;
 use super::{SILENCE, TICK};
 use crate::clock::Instant;
 use crate::node::Fault;
