@@ -21,7 +21,7 @@ use crate::node::redis::commands::scripts::plain;
 use crate::node::redis::connect::handshake::load_scripts;
 
 /// Reads the time, which few replies need.
-pub(crate) type Now<'a> = &'a dyn Fn() -> Instant;
+type Now<'a> = &'a dyn Fn() -> Instant;
 
 impl Protocol {
     /// Handles bytes of the server. Returns an error if no further reply of this connection can be trusted.
@@ -89,19 +89,14 @@ impl Protocol {
     }
 
     /// Fails these commands, because the reply does not fit them. No further reply of this connection can be trusted.
-    pub(super) fn distrust(
-        &mut self,
-        members: Vec<InFlight>,
-        value: &Value,
-        now: Now<'_>,
-    ) -> Fault {
+    fn distrust(&mut self, members: Vec<InFlight>, value: &Value, now: Now<'_>) -> Fault {
         let fault = self.target.route.redact_fault(reply::unexpected(value));
         members.into_iter().for_each(|member| self.pending.fail(member, &fault, now()));
         fault
     }
 
     /// Handles the reply to a single command.
-    pub(super) fn handle_single(&mut self, mut in_flight: InFlight, value: Value, now: Now<'_>) {
+    fn handle_single(&mut self, mut in_flight: InFlight, value: Value, now: Now<'_>) {
         if self.is_extend_after_release(&in_flight) {
             self.pending.fail(in_flight, &Fault::new(LEASE_RELEASED), now());
             return;
@@ -111,8 +106,8 @@ impl Protocol {
             self.deletes_by = None;
         }
         if denied || lost_scripts(&in_flight, &value) {
-            // A round drops its replies before it sends its deletes, so a command with a waiting caller has no delete
-            // ahead of it.
+            // A round drops its replies before it sends its deletes, so a vote with a waiting caller has no delete ahead
+            // of it. An extend may have one, and compares its token.
             self.load_scripts(now());
             (in_flight.again, in_flight.set) = (true, None);
             self.send(in_flight, now());
@@ -147,7 +142,7 @@ impl Protocol {
     }
 
     /// Gives each command its part of the reply. Commands without a part are sent separately.
-    pub(super) fn handle_combined(
+    fn handle_combined(
         &mut self,
         combined: Combined,
         mut value: Value,
@@ -193,7 +188,7 @@ impl Protocol {
 
     /// Handles a value that is longer than any token, or will be: other data under the name of a lock. No connection
     /// may read it as a whole again.
-    pub(super) fn read_long(&mut self) {
+    fn read_long(&mut self) {
         self.pending.link.has_read_long_values();
         self.combines[BatchKind::Attempts as usize] = false;
     }
