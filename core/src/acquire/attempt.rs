@@ -8,7 +8,7 @@ use super::request::{Refusal, own_holder};
 use super::retry::{Delays, FALLBACK, OutageLimit, RoundPlan};
 use super::round::{Acquirer, connect, round};
 use crate::clock::{Clock, Instant, NEVER, jittered};
-use crate::error::{Error, ErrorKind, Result, seconds};
+use crate::error::{Error, Result, seconds};
 use crate::lease::{Lease, Owner};
 use crate::lock::options::Request;
 use crate::node::Expect;
@@ -16,22 +16,6 @@ use crate::telemetry::{Level, Spans, Topic, log};
 
 /// An endless wait is first logged after this time, and again each time its duration has doubled.
 const FIRST_WARNING: Duration = Duration::from_secs(30);
-
-/// How long an acquire waits.
-#[derive(Clone, Copy)]
-pub(crate) enum Wait {
-    /// It only tries. The caller expects that the lock may be held.
-    Never,
-    /// Up to this time. Zero runs one round.
-    AtMost(Duration),
-    Forever,
-}
-
-impl From<Option<Duration>> for Wait {
-    fn from(wait: Option<Duration>) -> Self {
-        wait.map_or(Self::Forever, Self::AtMost)
-    }
-}
 
 /// One acquire. Dropping it at any await leaves no key and no entry in the queue: its round deletes the votes, and its
 /// ticket leaves the queue.
@@ -41,8 +25,6 @@ pub(super) struct Attempt<'a> {
     pub(super) started: Instant,
     /// One budget for queueing, connecting, voting and pausing. `None` waits forever.
     pub(super) wait: Option<Duration>,
-    /// Whether the caller only tries.
-    pub(super) tries: bool,
     owner: Option<Owner>,
     /// Why no lease was acquired yet.
     last: Refusal,
@@ -63,26 +45,20 @@ pub(super) struct Attempt<'a> {
 }
 
 impl<'a> Attempt<'a> {
-    /// Creates an acquire that may take up to `wait`.
+    /// Creates an acquire that may take up to `wait`. `None` waits forever.
     pub(super) fn new(
         request: &'a Arc<Request>,
         acquirer: &'a Acquirer,
-        wait: Wait,
+        wait: Option<Duration>,
         owner: Option<Owner>,
     ) -> Self {
         let started = acquirer.leases.nodes.clock.now();
-        let (wait, tries) = match wait {
-            Wait::Never => (Some(Duration::ZERO), true),
-            Wait::AtMost(wait) => (Some(wait), false),
-            Wait::Forever => (None, false),
-        };
         let unavailable_after = request.options.unavailable_after.filter(|_| wait.is_none());
         Self {
             request,
             acquirer,
             started,
             wait,
-            tries,
             owner,
             last: Refusal::Queued,
             permanent: false,
@@ -143,23 +119,6 @@ impl<'a> Attempt<'a> {
             ticket.requeue(self.last.taken(keys.len()));
             self.take_turn(&ticket).await?;
         }
-    }
-
-    /// Runs one round without a pause. A held lock is an expected result, so its error has no text.
-    pub(super) async fn try_once(&self) -> Result<Lease> {
-        // Joins the queue like every caller, so that it does not overtake a waiting one.
-        let ticket = self.acquirer.queue.join(&self.request.keys);
-        let tried = if !ticket.has_turn() {
-            Err(Refusal::Queued)
-        } else if let Err(refusal) = connect(self.request, self.acquirer).await {
-            Err(refusal)
-        } else {
-            // One command instead of the cheap pair. A refusal is likely here, and then takes one round trip.
-            let how = (Expect::Unknown, false);
-            round(self.request, self.acquirer, (self.now(), NEVER), how).await
-        };
-        let held = || Error::new(ErrorKind::Timeout, "");
-        tried.map_err(|refusal| refusal.error(self.request, None).unwrap_or_else(held))
     }
 
     fn join(&mut self) -> Ticket {

@@ -19,59 +19,87 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::clock::{Instant, NEVER};
+use crate::error::{Error, Result};
 use crate::lease::{ExtendRound, Lease, Leases, Owner, State, Verdict};
 use crate::lock::options::Request;
-use crate::node::{Claim, Fencing, VoteParams};
+use crate::node::{Claim, Expect, Fencing, VoteParams};
 use crate::quorum::Validity;
 use crate::telemetry::{Spans, log, metrics};
 use attempt::Attempt;
+use round::{connect, round};
 
-pub(crate) use attempt::Wait;
 pub use request::NOT_REENTRANT;
 pub(crate) use round::Acquirer;
 
-/// Acquires the lease within `wait`. If an owner waits for its own lock, the error reports that.
+/// Acquires the lease. Without a `wait` it waits forever, and with zero it runs one round. If an owner waits for its
+/// own lock, the error reports that.
 ///
 /// Dropping the future lets the next caller in the queue continue and leaves no key behind.
 pub(crate) fn acquire<'a>(
     acquirer: &'a Acquirer,
     request: &'a Arc<Request>,
-    wait: Wait,
+    wait: Option<Duration>,
     owner: Option<Owner>,
 ) -> impl Future<Output = Result<Lease>> + 'a {
     let mut attempt = Attempt::new(request, acquirer, wait, owner);
     async move {
-        let outcome = if attempt.tries { attempt.try_once().await } else { attempt.run().await };
-        report(&attempt, &outcome);
+        let outcome = attempt.run().await;
+        let Attempt { acquirer, started, spans, .. } = &attempt;
+        // Measured until the granted round began. Every acquire takes one round, so that round is not part of the wait.
+        let waited = match &outcome {
+            Ok(lease) => lease.acquired().since(*started),
+            Err(error) => error.waited().unwrap_or_default(),
+        };
+        report(acquirer, spans, *started, outcome.as_ref().map(Some), waited);
         outcome
     }
 }
 
-/// Turns the result of an acquire that never waits: `None` if the lock is held.
-pub(crate) fn none_if_held(outcome: Result<Lease>) -> Result<Option<Lease>> {
-    match outcome {
-        Err(error) if error.kind() == ErrorKind::Timeout => Ok(None),
-        outcome => outcome.map(Some),
-    }
+/// Runs one round without waiting. Returns `None` if the lock is held, or if another caller in this process waits for
+/// it.
+pub(crate) async fn try_acquire(
+    acquirer: &Acquirer,
+    request: &Arc<Request>,
+) -> Result<Option<Lease>> {
+    let started = metrics::started(acquirer.clock());
+    let spans = Spans::acquire(|| request.key());
+    // Joins the queue like every caller, so that it does not overtake a waiting one.
+    let ticket = acquirer.queue.join(&request.keys);
+    let outcome = if ticket.has_turn() { ask_once(acquirer, request).await } else { Ok(None) };
+    report(acquirer, &spans, started, outcome.as_ref().map(Option::as_ref), Duration::ZERO);
+    outcome
 }
 
-/// Reports the end of an acquire to the statistics, the metrics, the log and the spans.
-fn report(attempt: &Attempt<'_>, outcome: &Result<Lease>) {
-    let Attempt { acquirer, started, spans, tries, .. } = attempt;
-    let counts = &acquirer.leases.counts;
-    // Measured until the granted round began. Every acquire takes one round, so that round is not part of the wait.
-    let waited = match outcome {
-        _ if *tries => Duration::ZERO,
-        Ok(lease) => lease.acquired().since(*started),
-        Err(error) => error.waited().unwrap_or_default(),
+/// Runs the round of [`try_acquire`].
+async fn ask_once(acquirer: &Acquirer, request: &Arc<Request>) -> Result<Option<Lease>> {
+    let granted = match connect(request, acquirer).await {
+        Ok(()) => {
+            let now = acquirer.clock().now();
+            // One command instead of the cheap pair. A refusal is likely here, and then takes one round trip.
+            round(request, acquirer, (now, NEVER), (Expect::Unknown, false)).await
+        }
+        Err(refusal) => Err(refusal),
     };
+    granted.map(Some).or_else(|refusal| refusal.error(request, None).map_or(Ok(None), Err))
+}
+
+/// Reports the end of an acquire to the statistics, the metrics, the log and the spans. `None` means that the lock is
+/// held.
+fn report(
+    acquirer: &Acquirer,
+    spans: &Spans,
+    started: Instant,
+    outcome: Result<Option<&Lease>, &Error>,
+    waited: Duration,
+) {
+    let counts = &acquirer.leases.counts;
     let word = match outcome {
-        Ok(_) => {
+        Ok(Some(_)) => {
             counts.granted(waited);
             "granted"
         }
-        Err(error) if *tries && error.kind() == ErrorKind::Timeout => {
+        Ok(None) => {
             counts.refused();
             "refused"
         }
@@ -80,8 +108,8 @@ fn report(attempt: &Attempt<'_>, outcome: &Result<Lease>) {
             error.code()
         }
     };
-    metrics::waited(word, || acquirer.clock().now().since(*started));
-    if let Ok(lease) = outcome {
+    metrics::waited(word, || acquirer.clock().now().since(started));
+    if let Ok(Some(lease)) = outcome {
         let state = lease.state();
         log::event!(
             Debug, Acquire, in spans.log_context(), {

@@ -156,7 +156,7 @@ impl Setup {
     }
 
     fn within(&self, wait: Option<Duration>) -> impl Future<Output = Result<Lease>> {
-        acquire(&self.running.acquirer, &self.request, wait.into(), None)
+        acquire(&self.running.acquirer, &self.request, wait, None)
     }
 
     /// The error of an acquire, and the time of the test by then.

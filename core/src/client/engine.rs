@@ -16,7 +16,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use tokio::sync::Notify;
 
-use crate::acquire::{Acquirer, Wait, acquire, attach};
+use crate::acquire::{Acquirer, acquire, attach, try_acquire};
 use crate::client::config::Config;
 use crate::clock::Clock;
 use crate::drivers::RuntimeDriver;
@@ -115,7 +115,7 @@ impl Engine {
     pub(crate) fn acquire(
         self: Arc<Self>,
         request: Result<Arc<Request>>,
-        wait: Wait,
+        wait: Option<Duration>,
         owner: Option<Owner>,
     ) -> impl Future<Output = Result<Lease>> + Send + 'static {
         // Read when the function is called: an event loop may first poll the future after a later call of `shutdown`.
@@ -134,6 +134,15 @@ impl Engine {
             });
             self.hand_out(request, &running, granted.await?)
         }
+    }
+
+    /// Tries to acquire the lock in one round. Returns `None` if it is held.
+    pub(crate) async fn try_acquire(&self, request: &Arc<Request>) -> Result<Option<Lease>> {
+        self.warn_if_long(request);
+        let running = self.start(self.is_open(), request)?;
+        // A single round ends soon, so this does not wait for a close.
+        let granted = in_own_process(request, try_acquire(&running.acquirer, request)).await?;
+        granted.map(|lease| self.hand_out(request, &running, lease)).transpose()
     }
 
     /// Returns the lease to the caller. Releases it by dropping it if the client was closed in the meantime, or if the

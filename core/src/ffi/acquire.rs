@@ -8,9 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use futures_util::FutureExt;
+use futures_util::future::{Either, FutureExt};
 
-use crate::acquire::{Wait, none_if_held};
 use crate::client::engine::Engine;
 use crate::clock::Instant;
 use crate::error::{Error, LossReason, Result};
@@ -27,8 +26,8 @@ pub struct Acquire {
     engine: Arc<Engine>,
     /// The request, or the rule that the lock breaks.
     request: Result<Arc<Request>>,
-    /// The time budget.
-    wait: Wait,
+    /// The time budget. `None` tries once without waiting, and `Some(None)` waits forever.
+    wait: Option<Option<Duration>>,
     owner: Option<Owner>,
     /// When the first attempt began. All attempts share the budget that begins here.
     started: OnceLock<Instant>,
@@ -50,16 +49,16 @@ impl Acquire {
             Some(f64::INFINITY) => None,
             Some(wait) => Some(unit.duration("wait", wait)?),
         };
-        Ok(Self::of(lock, wait.into(), owner))
+        Ok(Self::of(lock, Some(wait), owner))
     }
 
     /// An acquire that tries once, as [`Lock::try_acquire`] does.
     pub fn once(lock: &Lock) -> Self {
-        Self::of(lock, Wait::Never, None)
+        Self::of(lock, None, None)
     }
 
     /// The budget begins at the first attempt and not here, because bindings make the acquire earlier.
-    fn of(lock: &Lock, wait: Wait, owner: Option<Owner>) -> Self {
+    fn of(lock: &Lock, wait: Option<Option<Duration>>, owner: Option<Owner>) -> Self {
         let (engine, request) = lock.parts();
         let (started, late) = (OnceLock::new(), AtomicBool::new(false));
         Self { engine, request, wait, owner, started, late }
@@ -69,7 +68,7 @@ impl Acquire {
     ///
     /// Bindings warn if that would block an event loop.
     pub fn may_wait(&self) -> bool {
-        !matches!(self.wait, Wait::Never | Wait::AtMost(Duration::ZERO))
+        self.wait.is_some_and(|wait| wait != Some(Duration::ZERO))
     }
 
     /// Acquires the lock within the rest of the budget. Once the budget is used up, it tries once.
@@ -81,14 +80,18 @@ impl Acquire {
         let now = self.engine.config.clock.now();
         let passed = now.since(*self.started.get_or_init(|| now));
         let (engine, request) = (Arc::clone(&self.engine), self.request.clone());
-        let (wait, tries) = match self.wait {
-            Wait::AtMost(wait) => (Wait::AtMost(wait.saturating_sub(passed)), false),
-            wait => (wait, matches!(wait, Wait::Never)),
-        };
-        engine.acquire(request, wait, self.owner).map(move |granted| {
-            let granted = granted.map(Lease::undone_on_drop);
-            if tries { none_if_held(granted) } else { granted.map(Some) }
-        })
+        let owner = self.owner;
+        // `Either` and not one async block: the block would hold both futures and be moved as a whole.
+        match self.wait.map(|wait| wait.map(|wait| wait.saturating_sub(passed))) {
+            Some(wait) => {
+                let granted = engine.acquire(request, wait, owner);
+                Either::Left(granted.map(|granted| Ok(Some(granted?.undone_on_drop()))))
+            }
+            None => Either::Right(async move {
+                let granted = engine.try_acquire(&request?).await?;
+                Ok(granted.map(Lease::undone_on_drop))
+            }),
+        }
     }
 
     /// Checks a result on the caller's thread. Returns `None` if the caller must try again.

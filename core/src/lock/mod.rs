@@ -11,10 +11,8 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use once_cell::race::OnceBox;
 
-use crate::acquire::{Wait, none_if_held};
 use crate::client::config::DEFAULT_PREFIX;
 use crate::client::engine::Engine;
 use crate::error::Result;
@@ -145,7 +143,7 @@ impl Lock {
         owner: Option<Owner>,
     ) -> impl Future<Output = Result<Lease>> + Send + 'static + use<> {
         let (engine, request) = self.parts();
-        engine.acquire(request, wait.into(), owner)
+        engine.acquire(request, wait, owner)
     }
 
     pub(crate) fn options(&self) -> &Options {
@@ -173,7 +171,7 @@ impl Lock {
         &self,
     ) -> impl Future<Output = Result<Option<Lease>>> + Send + 'static + use<> {
         let (engine, request) = self.parts();
-        engine.acquire(request, Wait::Never, None).map(none_if_held)
+        async move { engine.try_acquire(&request?).await }
     }
 
     /// Continues a lease that another process holds, by its token. Begins with an extend round.

@@ -20,7 +20,7 @@ use metrics::{
 };
 
 use super::stats::{Counts, Stats};
-use crate::clock::{Clock, SystemClock};
+use crate::clock::{Clock, Instant, SystemClock};
 use crate::runtime::{PerProcess, lock};
 
 /// The length of the queue. Further durations are dropped.
@@ -58,6 +58,10 @@ struct Client {
     counts: Arc<Counts>,
     /// Adds the current values. It does not keep the client alive.
     now: Arc<dyn Fn(&mut Stats) + Send + Sync>,
+}
+
+pub(crate) fn started(clock: &dyn Clock) -> Instant {
+    clock.now()
 }
 
 pub(crate) fn waited(outcome: &'static str, time: impl FnOnce() -> Duration) {
