@@ -123,6 +123,9 @@ fn report(
     spans.note(word, waited);
 }
 
+/// The maximum number of extend rounds of an attach. Keys that change in each of them do not belong to a single holder.
+const TRIES: u32 = 10;
+
 /// Continues the lease of `claim`, if the nodes still have it. `is_closed` is called right before the lease is returned.
 ///
 /// No vote is needed. An extend round checks whether the token still owns its keys. It creates no key, so a wrong token
@@ -136,24 +139,24 @@ pub(crate) async fn attach(
     request.connect(&leases.nodes).await?;
     // Subscribes before the first request. Otherwise a release by another lease of this client would be missed.
     let interest = leases.watch.subscribe(&request.keys);
-    let mark = interest.mark();
-    let validity = extended(request, claim, leases).await?;
-    // `max_hold` counts from the attach, because the time of the acquire is unknown here.
-    let state = State::new(request, (claim.clone(), None, true), validity, Vec::new(), leases);
-    // A release of the token may have run after the first round. The second round is ordered after it, and any later
-    // release finds this lease. A holder that only renewed its lease does no harm. Until here, dropping the lease ends it
-    // without a report, and without a delete: its keys belong to the first holder.
-    if interest.mark() != mark {
-        state.confirm(extended(request, claim, leases).await?);
+    for _ in 0..TRIES {
+        let mark = interest.mark();
+        let validity = extended(request, claim, leases).await?;
+        // `max_hold` counts from the attach, because the time of the acquire is unknown here.
+        let origin = (claim.clone(), None, true);
+        let state = State::new(request, origin, validity, Vec::new(), leases);
+        // The client may have been closed during the round. Until it is returned, the lease ends without a report and
+        // without a delete, because its keys belong to the first holder.
+        if is_closed() {
+            return Err(Error::closed(&request.key()));
+        }
+        if interest.mark() == mark {
+            state.keep_spans(Spans::attached(|| state.key(), state.token_prefix()));
+            return Ok(Lease::new(state));
+        }
+        // A release of the token may have run after this request. The next request is ordered after the release.
     }
-    if is_closed() {
-        return Err(Error::closed(&request.key()));
-    }
-    if !state.is_held() {
-        return Err(state.why_over());
-    }
-    state.keep_spans(Spans::attached(|| state.key(), state.token_prefix()));
-    Ok(Lease::new(state))
+    Err(request.invalid("its keys changed during every attempt. Check which client holds it"))
 }
 
 /// Runs one extend round under the token, like a renewal of the lease. Returns the new validity.

@@ -299,12 +299,12 @@ async fn vote_of_a_server_that_is_replaced_during_the_round_does_not_count() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn attach_succeeds_while_the_holder_renews_and_makes_one_lease() {
+async fn attach_fails_without_a_lease_if_the_keys_change_in_every_round() {
     let setup = Setup::new(&[Does::ExtendsWithHolder], None);
-    let claim = setup.request.claim();
-    let attached = attach(&setup.request, &claim, setup.running.leases(), || false).await.unwrap();
-    // Leases are numbered from 0.
-    assert_eq!((attached.is_held(), attached.state().id), (true, 0));
+    let (claim, leases) = (setup.request.claim(), setup.running.leases());
+    let error = attach(&setup.request, &claim, leases, || false).await.map(drop).unwrap_err();
+    assert!(error.to_string().contains("changed during every attempt"), "{error}");
+    assert!(leases.registry.leases().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
