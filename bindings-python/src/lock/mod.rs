@@ -80,7 +80,7 @@ impl Lock {
     ) -> PyResult<Self> {
         let core = match &names {
             Names::Fixed(names) => source.check(py, names, &args)?,
-            _ => None,
+            Names::Of(_) => None,
         };
         let (core, entries) = (Mutex::new(core), Entries::default());
         Ok(Self { source, names, args, default: None, core, entries })
