@@ -44,10 +44,9 @@ export interface RedlockOptions {
    */
   fsync?: boolean | undefined;
   /**
-   * Whether to use Lua scripts (`EVALSHA`). By default only releases avoid them, if the server has the cheaper
-   * `DELIFEQ` (Valkey 9).
+   * Whether to use Lua scripts (`EVALSHA`). Default true.
    *
-   * True always uses scripts. False needs `DELIFEQ` or `DELEX` (Redis 8.4), one name per lock and no fencing.
+   * False needs a server with `DELIFEQ` (Valkey 9) or `DELEX` (Redis 8.4), one name per lock and no fencing.
    */
   scripts?: boolean | undefined;
   /** CA certificates for `rediss://`, as the path of a PEM file or its bytes. Default: the system's. */

@@ -412,9 +412,8 @@ class AsyncRedlock:
       (WAIT). Default 0.
     - fsync: Whether a grant or renewal must be on disk before it counts (WAITAOF). This may take up to a second.
       Default False.
-    - scripts: Whether to use Lua scripts (EVALSHA). By default, only releases on a server with DELIFEQ (Valkey 9)
-      use none. True always uses scripts. False needs a server with DELIFEQ or DELEX (Redis 8.4), one name per lock
-      and no fencing.
+    - scripts: Whether to use Lua scripts (EVALSHA). False needs a server with DELIFEQ (Valkey 9) or DELEX
+      (Redis 8.4), one name per lock and no fencing. Default True.
     - tls_ca: CA certificates for `rediss://`, as the path of a PEM file or as its bytes. Default the system's CAs.
     - tls_cert: The client's certificate chain, as the path of a PEM file or as its bytes. Requires `tls_key`.
       Default None.
@@ -1124,9 +1123,8 @@ class Redlock:
       (WAIT). Default 0.
     - fsync: Whether a grant or renewal must be on disk before it counts (WAITAOF). This may take up to a second.
       Default False.
-    - scripts: Whether to use Lua scripts (EVALSHA). By default, only releases on a server with DELIFEQ (Valkey 9)
-      use none. True always uses scripts. False needs a server with DELIFEQ or DELEX (Redis 8.4), one name per lock
-      and no fencing.
+    - scripts: Whether to use Lua scripts (EVALSHA). False needs a server with DELIFEQ (Valkey 9) or DELEX
+      (Redis 8.4), one name per lock and no fencing. Default True.
     - tls_ca: CA certificates for `rediss://`, as the path of a PEM file or as its bytes. Default the system's CAs.
     - tls_cert: The client's certificate chain, as the path of a PEM file or as its bytes. Requires `tls_key`.
       Default None.

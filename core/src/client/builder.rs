@@ -150,8 +150,7 @@ impl Builder {
         self
     }
 
-    /// Whether to use scripts (`EVALSHA`). Default on, but releases use `DELIFEQ` if the server has it (Valkey 9),
-    /// because it is cheaper.
+    /// Whether to use scripts (`EVALSHA`). Default on.
     ///
     /// Use `false` for users that may not run `EVALSHA`. This requires `DELIFEQ` or `DELEX` (Redis 8.4): the first
     /// connect to a server without them fails with `Unsupported`. A lock then has one name and no fencing token.

@@ -48,8 +48,7 @@ pub(crate) struct Config {
     pub(crate) guard: Duration,
     /// What must happen to a grant before it counts.
     pub(crate) durability: Durability,
-    /// Whether to use scripts. `None` uses them except where a command without a script is cheaper.
-    pub(crate) scripts: Option<bool>,
+    pub(crate) scripts: bool,
     /// The source of every deadline.
     pub(crate) clock: Arc<dyn Clock>,
     /// The runtime whose tasks renew leases, instead of the background thread.
@@ -122,7 +121,7 @@ impl Settings {
             unavailable_after: self.unavailable_after.unwrap_or(Some(UNAVAILABLE_AFTER)),
             guard: self.restart_guard.unwrap_or(guard),
             durability: self.durability,
-            scripts: self.scripts,
+            scripts: self.scripts.unwrap_or(true),
             clock,
             renews_on: self.renews_on,
             // Last, because it starts a task.
@@ -188,7 +187,7 @@ impl Config {
             } else {
                 return None;
             };
-            (self.scripts == Some(false)).then(|| format!("scripts is off, but {why}"))
+            (!self.scripts).then(|| format!("scripts is off, but {why}"))
         });
         rule.map_or(Ok(()), |rule| Err(Error::invalid(rule).about(&keys.join(", "))))
     }

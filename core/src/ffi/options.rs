@@ -163,8 +163,8 @@ pub const CLIENT_OPTIONS: &[Row<Settings>] = &[
     Row {
         name: "scripts",
         kind: Kind::Switch(|settings, scripts| settings.scripts = Some(scripts)),
-        default: "on, except for releases on a server with `DELIFEQ` (Valkey 9)",
-        rule: "off needs `DELIFEQ` or `DELEX` (Redis 8.4), one name per lock, and no `fencing`",
+        default: "on",
+        rule: "off needs `DELIFEQ` (Valkey 9) or `DELEX` (Redis 8.4), one name per lock, and no `fencing`",
         about: "use Lua scripts (`EVALSHA`)",
     },
     Row {

@@ -43,7 +43,7 @@ impl Player<'_> {
             node_timeout: None,
             guard: self.scenario.guard,
             durability: Durability { min_replicas: self.scenario.replicas.1, fsync: false },
-            scripts: None,
+            scripts: true,
             clock: shared,
             renews_on: None,
             runtime: None,

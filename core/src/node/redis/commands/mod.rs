@@ -28,7 +28,7 @@ pub(crate) struct Dialect {
 
 impl Dialect {
     pub(crate) fn of(needs: &Needs) -> Self {
-        Self { without_scripts: !needs.scripts(), durable: !needs.durability.is_none() }
+        Self { without_scripts: !needs.scripts, durable: !needs.durability.is_none() }
     }
 
     /// Whether scripts are never used.

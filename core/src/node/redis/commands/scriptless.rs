@@ -1,7 +1,7 @@
 //! Builds lock commands without scripts, from the server's compare-and-delete and from transactions.
 //!
-//! They are for users without the right to run scripts (`scripts` off), and for releases that are cheaper this way. The
-//! replies are combined in [`CompoundReply`], in the form of the script's reply.
+//! They are for users without the right to run scripts (`scripts` off). The replies are combined in [`CompoundReply`], in
+//! the form of the script's reply.
 //!
 //! An extend takes two steps, because no command extends only our own key without ever shortening it. `SET … IFEQ … PX`
 //! would shorten a longer TTL. The first step reads the owner, and the second one sends `PEXPIRE GT`. A read after it
@@ -16,7 +16,7 @@ use redis::{Cmd, Value, cmd};
 use super::compound_reply::{CompoundReply, OURS, Operation};
 use super::encode::RequestBuffer;
 use super::reply::{self, Answer};
-use super::scripts::{keep, millis, release_script, vote};
+use super::scripts::{keep, millis, vote};
 use crate::node::redis::protocol::{Command, Expects, Purpose};
 use crate::node::{Claim, Extension, Fault, MAX_INSPECTED, Vote, VoteParams};
 
@@ -154,16 +154,16 @@ pub(crate) fn shorten(claim: &Claim, lifetime: Duration, stay: Duration) -> Comm
 /// Converts a delete to the form that this server supports. Returns `None` if it already has that form.
 ///
 /// Each delete is built as a script. One that is pending from another server may have another form.
-pub(crate) fn converted_delete(command: &Command, by: Option<Delete>) -> Option<Command> {
+pub(crate) fn converted_delete(command: &Command, by: Delete) -> Option<Command> {
     let Purpose::Delete { token, lifetime, .. } = &command.purpose else { return None };
     let mut words = command.words();
     let key = match &command.expects {
         Expects::Compound(parts) if parts.is_delete() => {
             let name = words.next();
-            words.next().filter(|_| name != by.map(|by| by.name().as_bytes()))?
+            words.next().filter(|_| name != Some(by.name().as_bytes()))?
         }
         // A script for several keys, or for keys that remain, has no other form.
-        Expects::Token(_) if by.is_some() => match words.collect::<Vec<_>>()[..] {
+        Expects::Token(_) => match words.collect::<Vec<_>>()[..] {
             [_, _, b"1", key, _] => key,
             _ => return None,
         },
@@ -171,10 +171,7 @@ pub(crate) fn converted_delete(command: &Command, by: Option<Delete>) -> Option<
     };
     let keys = [String::from_utf8_lossy(key).into_owned()].into();
     let claim = Claim { keys, fences: Arc::default(), token: Arc::clone(token) };
-    let other = match by {
-        Some(by) => release(&claim, *lifetime, by),
-        None => release_script(&claim, *lifetime, None),
-    };
+    let other = release(&claim, *lifetime, by);
     Some(Command { purpose: command.purpose.clone(), untracked: command.untracked, ..other })
 }
 

@@ -32,7 +32,7 @@ pub(crate) struct Greeting {
     pub(crate) id: Option<i64>,
     /// The credentials of the login and their provider, if there is one.
     pub(crate) login: Option<(Provider, Granted)>,
-    /// How the server deletes without a script, if that is used.
+    /// How the server deletes without a script, if scripts are off.
     pub(crate) deletes_by: Option<Delete>,
     /// What the server, or a proxy in front of it, does not support.
     pub(crate) without: Without,
@@ -161,7 +161,7 @@ impl Findings {
             (Step::Delete(by), answer) => self.deletes.push((by, answer)),
             (Step::Named, answer) => {
                 self.named = text(&answer) == NAMED;
-                self.lacking.extend(needs.lack("PING", &answer).filter(|_| !needs.scripts()));
+                self.lacking.extend(needs.lack("PING", &answer).filter(|_| !needs.scripts));
             }
             // Without tracking locks still work, and waiters poll.
             (Step::Tracking, answer) => self.without.tracking = answer != Value::Okay,
@@ -312,7 +312,7 @@ pub(crate) fn steps(
     for section in ["server", "memory"] {
         steps.push((Step::About, about(section)));
     }
-    if needs.scripts() {
+    if needs.scripts {
         // Loaded at every connect, so that `EVALSHA` fails only after a flush of the scripts.
         steps.extend(load_scripts().map(|load| (Step::Script, load)));
     }

@@ -22,22 +22,17 @@ pub(crate) struct Needs {
     pub(crate) key_prefix: String,
     /// The durability of a grant.
     pub(crate) durability: Durability,
-    /// Whether locks use scripts. `None` uses scripts except where the server has a cheaper command.
-    pub(crate) scripts: Option<bool>,
+    /// Whether locks use scripts.
+    pub(crate) scripts: bool,
 }
 
 impl Needs {
-    /// Whether scripts may be used.
-    pub(crate) fn scripts(&self) -> bool {
-        self.scripts != Some(false)
-    }
-
     /// Returns the commands to try, by name. The last one for scripts requires that they are loaded. `digests` means
     /// that the server stores scripts.
     pub(crate) fn trials(&self, digests: bool) -> Vec<(&'static str, Cmd)> {
         let key = self.key();
         let mut trials =
-            if self.scripts() { self.by_script(&key, digests) } else { self.without_scripts(&key) };
+            if self.scripts { self.by_script(&key, digests) } else { self.without_scripts(&key) };
         trials.extend(self.durability.trial());
         trials
     }
@@ -47,14 +42,9 @@ impl Needs {
         cmd("EVAL").arg(&scripts()[INSPECT].text).arg(1).arg(self.key()).clone()
     }
 
-    /// Returns the compare-and-delete commands to try.
+    /// Returns the compare-and-delete commands to try. Scripts need none.
     pub(crate) fn deletes(&self) -> Vec<(Delete, Cmd)> {
-        let (key, scripts) = (self.key(), self.scripts);
-        // If scripts are an alternative, only the cheaper command is tried.
-        let wanted = Delete::ALL.into_iter().filter(|by| match scripts {
-            Some(scripts) => !scripts,
-            None => *by == Delete::IfEq,
-        });
+        let (key, wanted) = (self.key(), Delete::ALL.into_iter().filter(|_| !self.scripts));
         wanted.map(|by| (by, by.trial(&key))).collect()
     }
 
@@ -65,12 +55,12 @@ impl Needs {
         answers: &[(Delete, Value)],
         named: bool,
     ) -> Result<Option<Delete>, Fault> {
+        if self.scripts {
+            return Ok(None);
+        }
         let known = answers.iter().find(|(by, answer)| is_known(by.name(), answer));
         if known.is_some() && named {
             return Ok(known.map(|(by, _)| *by));
-        }
-        if self.scripts() {
-            return Ok(None);
         }
         if known.is_some() {
             return Err(Fault::unsupported(

@@ -55,7 +55,7 @@ impl Ends {
         let socket = Socket::over(Transport::unix(ours).unwrap());
         let Ok(Address::Redis(route)) = Address::parse("redis://127.0.0.1") else { unreachable!() };
         let (key_prefix, durability) = ("lock:".to_owned(), Durability::default());
-        let needs = Needs { key_prefix, durability, scripts: None };
+        let needs = Needs { key_prefix, durability, scripts: true };
         let target = Target::alone(route, Duration::ZERO, needs, Arc::default());
         let clock = Arc::new(SystemClock);
         let (link, watch) = (Arc::new(Link::default()), Arc::new(Watch::new(Arc::default())));

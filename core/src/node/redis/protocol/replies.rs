@@ -16,7 +16,6 @@ use crate::node::Fault;
 use crate::node::redis::cluster::redirects::{ConnectionEvent, Redirect, is_forwarded};
 use crate::node::redis::commands::errors::{is_replicas, is_transient};
 use crate::node::redis::commands::reply;
-use crate::node::redis::commands::scriptless::Delete;
 use crate::node::redis::commands::scripts::plain;
 use crate::node::redis::connect::handshake::load_scripts;
 
@@ -101,11 +100,7 @@ impl Protocol {
             self.pending.fail(in_flight, &Fault::new(LEASE_RELEASED), now());
             return;
         }
-        let denied = denied_delete(&in_flight, &value, self.target.needs.scripts);
-        if denied {
-            self.deletes_by = None;
-        }
-        if denied || lost_scripts(&in_flight, &value) {
+        if lost_scripts(&in_flight, &value) {
             // A round drops its replies before it sends its deletes, so a vote with a waiting caller has no delete ahead
             // of it. An extend may have one, and compares its token.
             self.load_scripts(now());
@@ -321,17 +316,6 @@ const LEASE_RELEASED: &str = "the lease was released in the meantime";
 fn believed(command: &Command, set: Option<bool>, value: Value) -> Value {
     let set = !matches!(command.expects, Expects::Owner) || set == Some(true);
     if set { value } else { Value::Nil }
-}
-
-/// Whether the user has lost the right to the server's compare-and-delete. The delete is then repeated by a script, if
-/// scripts are allowed.
-fn denied_delete(in_flight: &InFlight, value: &Value, scripts: Option<bool>) -> bool {
-    let Expects::Compound(parts) = &in_flight.command.expects else { return false };
-    let Value::ServerError(error) = value else { return false };
-    let told = error.details().unwrap_or_default();
-    let named = |by: Delete| told.contains(&format!("'{}'", by.name().to_lowercase()));
-    let denied = error.code() == "NOPERM" && Delete::ALL.into_iter().any(named);
-    denied && scripts.is_none() && parts.is_delete() && !in_flight.again
 }
 
 /// Whether the server has lost the scripts and the command must be repeated.

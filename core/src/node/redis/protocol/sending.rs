@@ -71,7 +71,9 @@ impl Protocol {
     /// changes of its keys.
     fn prepare(&mut self, in_flight: &mut InFlight, now: Instant) {
         self.count += 1;
-        if let Some(command) = converted_delete(&in_flight.command, self.deletes_by) {
+        if let Some(by) = self.deletes_by
+            && let Some(command) = converted_delete(&in_flight.command, by)
+        {
             in_flight.command = command;
         }
         // Without tracking, no command needs the prefix that excludes it.

@@ -45,7 +45,7 @@ impl Connection {
     fn without(without: Without, min_replicas: u32, unkilled: Option<Instant>) -> Self {
         let Ok(Address::Redis(route)) = Address::parse("redis://127.0.0.1") else { unreachable!() };
         let durability = Durability { min_replicas, fsync: false };
-        let needs = Needs { key_prefix: "lock:".to_owned(), durability, scripts: None };
+        let needs = Needs { key_prefix: "lock:".to_owned(), durability, scripts: true };
         let target = Target::alone(route, Duration::ZERO, needs, Arc::default());
         let (link, watch) = (Arc::new(Link::default()), Arc::new(Watch::new(Arc::default())));
         link.set_used(START);
