@@ -19,8 +19,8 @@ use crate::runtime::{lock, try_lock};
 ///
 /// Most leases are short, and looking at each would wake the monitor each time.
 const GRACE: Duration = Duration::from_millis(100);
-/// How many leases without a handle the list of new ones may hold before they are removed.
-const UNSEEN: usize = 1024;
+/// How many leases without a handle the list of new ones may hold before they are removed. Their memory stays until then.
+const UNSEEN: usize = 64;
 
 /// Every lease that is not released yet and has a handle.
 pub(crate) struct Registry<L> {

@@ -40,7 +40,7 @@ fn thirds(owners: [u16; 3], replicas: [&[u16]; 3]) -> Vec<Range> {
 /// Creates the task of a cluster with a restart guard of one minute.
 fn state() -> Task {
     let route = parse_cluster("redis+cluster://server:1").unwrap();
-    let (key_prefix, durability, scripts) = ("lock:".to_owned(), Durability::default(), None);
+    let (key_prefix, durability, scripts) = ("lock:".to_owned(), Durability::default(), true);
     let needs = Needs { key_prefix, durability, scripts };
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let watch = Arc::new(Watch::new(Arc::default()));

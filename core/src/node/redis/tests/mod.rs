@@ -102,7 +102,7 @@ fn reply(words: &[String]) -> String {
 /// A node at this URL.
 fn node(url: &str, clock: Arc<dyn Clock>) -> RedisNode {
     let Address::Redis(route) = Address::parse(url).unwrap() else { unreachable!() };
-    let (key_prefix, durability, scripts) = ("lock:".to_owned(), Durability::default(), None);
+    let (key_prefix, durability, scripts) = ("lock:".to_owned(), Durability::default(), true);
     let needs = Needs { key_prefix, durability, scripts };
     let target = Target::alone(route, Duration::ZERO, needs, Arc::default());
     let watch = Arc::new(Watch::new(Arc::default()));
