@@ -156,12 +156,12 @@ impl Shared {
     /// Submits a command, and leaves it to the task.
     fn delegate(&self) -> usize {
         let command = self.submitted.fetch_add(1, Ordering::Relaxed) + 1;
-        self.call();
+        self.leave_to_task();
         command
     }
 
-    fn call(&self) {
-        self.role.call();
+    fn leave_to_task(&self) {
+        self.role.give_to_task();
         self.called.swap(true, Ordering::SeqCst);
     }
 
@@ -176,7 +176,7 @@ impl Shared {
         let reads = known().is_some() || self.role.reader() == Reader::Task;
         let role = reads.then(|| self.with(Visitor::Thread, used)).flatten().flatten();
         if role.is_none() {
-            self.call();
+            self.leave_to_task();
         }
         role
     }
@@ -185,7 +185,7 @@ impl Shared {
     fn read(&self) {
         let read = |session: &mut Session| session.read = session.written;
         if self.with(Visitor::Thread, |session| self.run(session, read)).is_none() {
-            self.call();
+            self.leave_to_task();
         }
     }
 
@@ -249,7 +249,7 @@ fn a_role_is_taken_from_a_task_that_was_not_called() {
         role.end_if(Reader::Called, || true);
         let calls = {
             let role = Arc::clone(&role);
-            thread::spawn(move || role.call())
+            thread::spawn(move || role.give_to_task())
         };
         let taken = role.take();
         calls.join().unwrap();

@@ -78,6 +78,8 @@ class Redlock:
             key_prefix: Prefix of every key. This and all further arguments are options of `Redlock`.
             node_timeout: Timeout for the reply of one node, in seconds.
             connect_timeout: Timeout for connecting, in seconds.
+            unavailable_after: Time in seconds after which an acquire without `wait` fails if no quorum of nodes
+                replies. None waits forever.
             restart_guard: Time in seconds for which a restarted node does not vote.
             min_replicas: Number of replicas that must confirm a grant or renewal.
             fsync: Require that a grant or renewal is on disk.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::queue::Ticket;
-use super::request::{Refusal, own_holder};
+use super::refusal::{Refusal, own_holder};
 use super::retry::{Delays, FALLBACK, OutageLimit, RoundPlan};
 use super::round::{Acquirer, connect, round};
 use crate::clock::{Clock, Instant, NEVER, jittered};

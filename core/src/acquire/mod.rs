@@ -10,7 +10,7 @@
 
 mod attempt;
 mod queue;
-mod request;
+mod refusal;
 mod retry;
 mod round;
 #[cfg(test)]
@@ -29,7 +29,7 @@ use crate::telemetry::{Spans, log, metrics};
 use attempt::Attempt;
 use round::{connect, round};
 
-pub use request::NOT_REENTRANT;
+pub use refusal::NOT_REENTRANT;
 pub(crate) use round::Acquirer;
 
 /// Acquires the lease. Without a `wait` it waits forever, and with zero it runs one round. If an owner waits for its

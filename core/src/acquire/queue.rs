@@ -17,7 +17,7 @@ use std::task::{Poll, Waker};
 
 use smallvec::SmallVec;
 
-use super::request::Refusal;
+use super::refusal::Refusal;
 use crate::clock::Instant;
 use crate::keyed::{Key, Keyed};
 use crate::node::Taken;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::queue::{NoQuorum, Ticket};
-use super::request::Refusal;
+use super::refusal::Refusal;
 use crate::clock::{Clock, Instant, jittered};
 use crate::node::Expect;
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::queue::Queue;
-use super::request::Refusal;
+use super::refusal::Refusal;
 use crate::clock::{Clock, Instant};
 use crate::drivers;
 use crate::error::NodeState;

@@ -34,6 +34,6 @@ pub(crate) fn submit(connection: &Arc<Connection>, runtime: Option<&RuntimeDrive
     let is_driven =
         reactor::submit(connection) || runtime.is_some_and(|runtime| runtime.submit(connection));
     if !is_driven {
-        connection.call();
+        connection.wake_task();
     }
 }

@@ -1,8 +1,8 @@
 //! The leases of one client, their keys, and the new leases that the monitor has not seen yet.
 //!
 //! The registry stores keys, numbers and weak references of leases and never calls them. No other lock is taken while its
-//! lock is held, except that of the changes. A thread may be suspended while it holds the lock, so neither the monitor nor
-//! a lease's `Drop` waits for it.
+//! lock is held, except that of the changes. A thread may be suspended while it holds the lock, so the monitor does not
+//! wait for it, and neither does the drop of a lease that was not released.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};

@@ -4,8 +4,9 @@
 //! process.
 //!
 //! The algorithm uses only this trait. Nodes do not know how votes count, what a quorum is, or which callers wait for a
-//! lock. They never retry: each command runs at most once, and its result is exact or an error. The exception is a
-//! cluster: it sends a command again if a server did not run it because the server does not have the key.
+//! lock. A vote or an extension runs at most once, and its result is exact or an error. It is sent again only if a server
+//! replied that it did not run it, such as a cluster's server that does not have the key. A delete is repeated until it is
+//! confirmed, or its keys have expired.
 
 mod address;
 pub(crate) mod credentials;

@@ -58,7 +58,7 @@ pub(crate) struct VoteParams {
     pub(crate) ttl: Duration,
     /// How long the caller waits for the reply. The node may reply later, but the caller then ignores it.
     pub(crate) timeout: Duration,
-    /// Whether this is the first vote of a lease on this node. A node that restarted recently refuses it.
+    /// Whether this is the first vote of a lease on this node. It is not sent to a server that restarted recently.
     pub(crate) first: bool,
     /// Whether the round only checks the lease. Its result extends nothing, so it does not wait for replicas or disks.
     pub(crate) check: bool,

@@ -132,7 +132,7 @@ impl Watch {
     pub(crate) fn subscribe(self: &Arc<Self>, keys: &Arc<[String]>) -> Subscription {
         let number = self.waiters.fetch_add(1, Ordering::Relaxed);
         // One signal for all keys, so that any change wakes the waiter once. Allocated before the mutex is locked, because a
-        // thread that is suspended in an allocation must not block others.
+        // thread that is suspended in an allocation would block others. Under it, only a map or a list that grows allocates.
         let signal = Arc::new(Signal { number, ..Signal::default() });
         let mut signals = self.signals();
         for key in Key::each(keys) {

@@ -1,7 +1,7 @@
-//! The arithmetic of a vote: whether a quorum granted or still can, and how much of a TTL is lost to clock drift.
+//! The arithmetic of a vote: whether a quorum granted or still can, and until when a granted lease is valid, after a part
+//! of its TTL for clock drift.
 //!
-//! It has no I/O and reads no clock. Every decision of a round is one of these comparisons. The shared vectors in
-//! `tests/vectors/tally.toml` specify them.
+//! It has no I/O and reads no clock. The shared vectors in `tests/vectors/tally.toml` specify it.
 
 use std::time::Duration;
 

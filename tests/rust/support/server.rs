@@ -20,26 +20,38 @@ impl Server {
     }
 
     pub(crate) fn with(extra: &[&str]) -> Self {
-        Self::at(free_port(), extra)
+        // Another process may take the port in between.
+        let started = (0..5).find_map(|_| Self::try_at(free_port(), extra));
+        started.expect("redis-server starts")
     }
 
     pub(crate) fn at(port: u16, extra: &[&str]) -> Self {
+        Self::try_at(port, extra).expect("redis-server starts")
+    }
+
+    /// Returns `None` if the server ended immediately, as it does if the port is in use.
+    fn try_at(port: u16, extra: &[&str]) -> Option<Self> {
         let folder =
             std::env::temp_dir().join(format!("redlock-test-{}-{port}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let extra: Vec<String> = extra.iter().map(|arg| (*arg).to_owned()).collect();
         let child = spawn(port, &folder, &extra);
-        let server = Self { child, port, folder, extra };
-        server.wait_ready();
-        server
+        let mut server = Self { child, port, folder, extra };
+        server.is_started().then_some(server)
     }
 
-    fn wait_ready(&self) {
-        let listens = || TcpStream::connect(("127.0.0.1", self.port)).is_ok();
-        eventually_blocking("redis-server starts", listens);
-        // It accepts connections before it has loaded its data.
-        let loaded = || !self.ask("PING").starts_with("-LOADING");
-        eventually_blocking("redis-server loads its data", loaded);
+    /// Waits until the server accepts connections and has loaded its data. Returns false if it has ended.
+    ///
+    /// It reads the server's log. The port would also answer if it belonged to the server of another process.
+    fn is_started(&mut self) -> bool {
+        let log = self.folder.join(LOG);
+        let mut ended = false;
+        eventually_blocking("redis-server starts and loads its data", || {
+            ended = self.child.try_wait().unwrap().is_some();
+            let log = std::fs::read_to_string(&log).unwrap_or_default();
+            ended || log.contains("Ready to accept connections")
+        });
+        !ended
     }
 
     pub(crate) fn url(&self) -> String {
@@ -54,7 +66,7 @@ impl Server {
     /// Starts it again without data on the same port.
     pub(crate) fn restart(&mut self) {
         self.child = spawn(self.port, &self.folder, &self.extra);
-        self.wait_ready();
+        assert!(self.is_started(), "redis-server starts again");
     }
 
     /// A replica of `primary` that has all its data.
@@ -151,11 +163,18 @@ pub(super) fn program() -> std::ffi::OsString {
     std::env::var_os("REDLOCK_TEST_SERVER").unwrap_or_else(|| "redis-server".into())
 }
 
+/// The server's log, in its folder.
+const LOG: &str = "server.log";
+
 fn spawn(port: u16, folder: &std::path::Path, extra: &[String]) -> Child {
+    let log = folder.join(LOG);
+    let _ = std::fs::remove_file(&log);
     Command::new(program())
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""])
         .args(["--appendonly", "no", "--dir"])
         .arg(folder)
+        .arg("--logfile")
+        .arg(log)
         .args(["--user", "least", "on", ">s3cret-word"])
         .args(RIGHTS.split_whitespace())
         .args(extra)

@@ -22,6 +22,7 @@ mod io;
 mod link;
 mod node_task;
 mod protocol;
+mod restart_guard;
 mod sentinel;
 #[cfg(test)]
 mod tests;
@@ -67,7 +68,7 @@ pub(crate) use {
     protocol::{ConfirmRequests, HeldGrants, Purpose},
 };
 
-/// Queues commands for a connection, in order. Dropping the last clone ends the connection task.
+/// Queues commands for a connection, in order. Dropping the last clone ends the node's task.
 #[derive(Clone)]
 struct Queue(Arc<Sender>);
 
@@ -94,7 +95,7 @@ fn queue(
 impl Queue {
     fn put(&self, in_flight: InFlight) {
         let Some(commands) = &self.0.commands else { return };
-        // Fails only after the connection task has ended, which the caller sees by its dropped sender.
+        // Fails only after the node's task has ended, which the caller sees by its dropped sender.
         let _ = commands.send(in_flight);
         submit(&self.0.connection, self.0.runtime.as_deref());
     }
@@ -102,9 +103,9 @@ impl Queue {
 
 impl Drop for Sender {
     fn drop(&mut self) {
-        // The order matters: the connection task must find a closed queue when it is woken.
+        // The order matters: the node's task must find a closed queue when it is woken.
         self.commands = None;
-        self.connection.call();
+        self.connection.wake_task();
     }
 }
 
@@ -114,7 +115,7 @@ pub(crate) struct RedisNode {
     url: String,
     /// Used only for the passwords to redact.
     route: Arc<Route>,
-    /// Ordered, so that a delete follows the vote that it undoes. Dropping it ends the connection task.
+    /// Ordered, so that a delete follows the vote that it undoes. Dropping it ends the node's task.
     queue: Queue,
     /// The state of the connection.
     link: Arc<Link>,
@@ -123,7 +124,7 @@ pub(crate) struct RedisNode {
 }
 
 impl RedisNode {
-    /// Starts the connection task of the node. It connects with the first command.
+    /// Starts the node's task. It connects with the first command.
     pub(crate) fn new(
         target: Target,
         runtime: Option<Arc<RuntimeDriver>>,
@@ -245,7 +246,7 @@ impl Node for RedisNode {
     }
 
     fn guard_fault(&self, key: &str) -> Option<Fault> {
-        self.link.guard_fault(|| Some(slot(key)), || self.clock.now())
+        self.link.guard.vote_fault(|| Some(slot(key)), || self.clock.now())
     }
 
     fn still_counts(&self, key: &str, asked: Instant) -> bool {
@@ -259,9 +260,9 @@ impl Node for RedisNode {
     fn extend(&self, claim: &Claim, params: VoteParams) -> Reply<Extension> {
         let (link, asked) = (Arc::clone(&self.link), self.clock.now());
         let reply = self.ask(self.dialect.extend(claim, params), reply::extension);
-        Box::pin(
-            async move { unless_replaced(reply.await?, || link.replaced_fault(|| None, asked)) },
-        )
+        Box::pin(async move {
+            unless_replaced(reply.await?, || link.guard.extend_fault(|| None, asked))
+        })
     }
 
     fn release(&self, claim: &Claim, lifetime: Duration, how: ReleaseMode) -> Reply<bool> {

@@ -44,7 +44,7 @@ impl Open {
                 Purpose::FirstVote { token: token(claim), sent: false }
             }
             Request::Acquire { claim, .. } => Purpose::Heal(token(claim)),
-            Request::Extend { check: false, .. } => Purpose::Keep(None),
+            Request::Extend { check: false, .. } => Purpose::Extend(None),
             Request::Release { claim, .. } => {
                 Purpose::Delete { token: token(claim), lifetime, until: None }
             }

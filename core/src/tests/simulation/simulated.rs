@@ -155,7 +155,7 @@ impl Node for SimulatedNode {
         let node = self.clone();
         Box::pin(async move {
             let extension = reply.await?;
-            // The rule of `Link::replaced_fault`.
+            // The rule of `RestartGuard::extend_fault`.
             if extension == Extension::Extended && node.is_replaced(asked) {
                 return Err(Fault::new("it replaced another server"));
             }

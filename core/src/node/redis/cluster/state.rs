@@ -10,10 +10,8 @@ use super::redirects::{ClusterSender, ServerAddress};
 use super::task::{Server, Task};
 use super::topology::{Map, Member, Topology};
 use crate::clock::Instant;
-use crate::node::redis::connect::handshake::guard_time;
-use crate::node::redis::link::MovedSlot;
-use crate::node::redis::node_task::context::FAILOVER_NOTICE_TIME;
 use crate::node::redis::protocol::{Command, InFlight, Redirects};
+use crate::node::redis::restart_guard::MovedSlot;
 use crate::node::redis::{RedisNode, Target};
 use crate::node::{Change, SLOTS};
 
@@ -89,14 +87,14 @@ impl Task {
 
     /// Applies a redirect. The map changes only if it names the redirecting server as the owner. A discovery then
     /// queries the reported owner for the rest.
-    pub(super) fn believe(&mut self, from: &ServerAddress, slot: u16, to: &ServerAddress) {
+    pub(super) fn apply_redirect(&mut self, from: &ServerAddress, slot: u16, to: &ServerAddress) {
         if self.map.load().owner(slot).address != *from {
             return;
         }
         let to = to.or_host_of(from);
         if !self.topology.disputed.iter().any(|(slots, _)| slots.contains(&slot)) {
             let owner = self.server(&to);
-            self.change([(slot, owner)].into_iter());
+            self.change_owners([(slot, owner)].into_iter());
         }
         self.preferred.extend([to, from.clone()]);
         self.discovery.want();
@@ -116,7 +114,7 @@ impl Task {
 
     /// Applies the result of a discovery: the reported owner of each slot. A slot without a reported owner has none.
     /// Servers that have had no slot for long are forgotten.
-    pub(super) fn learn(&mut self, topology: Topology) {
+    pub(super) fn apply_discovery(&mut self, topology: Topology) {
         let (map, now) = (self.map.load_full(), self.clock.now());
         let mut owners = vec![Arc::clone(map.unassigned()); usize::from(SLOTS)];
         for slot in topology.disputed.iter().flat_map(|(slots, _)| slots.clone()) {
@@ -128,7 +126,7 @@ impl Task {
             let slots = owners.get_mut(usize::from(range.first)..=usize::from(range.last));
             slots.into_iter().flatten().for_each(|slot| *slot = Arc::clone(&owner));
         }
-        self.change((0..).zip(owners));
+        self.change_owners((0..).zip(owners));
         self.topology = topology;
         let map = self.map.load_full();
         self.servers.retain(|address, server| {
@@ -141,7 +139,7 @@ impl Task {
 
     /// Changes the owners of slots. Waiting callers then send their commands to the new owners, which also get the
     /// pending deletes.
-    fn change(&mut self, to: impl Iterator<Item = (u16, Arc<Member>)>) {
+    fn change_owners(&mut self, to: impl Iterator<Item = (u16, Arc<Member>)>) {
         let Some((next, moved)) = self.map.load().moved(to) else { return };
         let next = Arc::new(next);
         let old = self.map.swap(Arc::clone(&next));
@@ -170,12 +168,10 @@ impl Task {
         if self.target.guard.is_zero() {
             return;
         }
-        let extends_from = now + FAILOVER_NOTICE_TIME;
-        let guarded =
-            MovedSlot { extends_from, votes_from: extends_from + guard_time(self.target.guard) };
+        let guarded = MovedSlot::at(now, self.target.guard);
         for server in map.servers() {
             let its = |slot: &u16| Arc::ptr_eq(map.owner(*slot), server);
-            server.node.link.guard_slots(moved.iter().copied().filter(its), now, guarded);
+            server.node.link.guard.guard_slots(moved.iter().copied().filter(its), now, guarded);
         }
     }
 

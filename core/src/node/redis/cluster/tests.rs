@@ -13,8 +13,8 @@ use super::task::Task;
 use super::topology::{Range, Topology};
 use super::{ClusterSender, Map, Member, RedisNode, Target, queue};
 use crate::clock::{Clock, SystemClock};
-use crate::node::redis::node_task::context::FAILOVER_NOTICE_TIME;
 use crate::node::redis::parse_cluster;
+use crate::node::redis::restart_guard::FAILOVER_NOTICE_TIME;
 use crate::node::{Durability, Fault, Needs, Node, Watch, slot};
 
 /// A key in slot 15,495, which the third server has.
@@ -55,13 +55,13 @@ fn state() -> Task {
 
 /// Applies this result of a discovery.
 fn learn(state: &mut Task, ranges: Vec<Range>) {
-    state.learn(Topology { ranges, disputed: Vec::new() });
+    state.apply_discovery(Topology { ranges, disputed: Vec::new() });
 }
 
 /// Returns why the owner of the key extends no lease, for an extension that is sent in this time.
 fn replaced_fault(state: &Task, key: &str, later: Duration) -> Option<Fault> {
     let asked = state.clock.now() + later;
-    state.map.load().owner(slot(key)).node.link.replaced_fault(|| Some(slot(key)), asked)
+    state.map.load().owner(slot(key)).node.link.guard.extend_fault(|| Some(slot(key)), asked)
 }
 
 /// Returns why the owner of the key takes no first vote.
@@ -111,7 +111,7 @@ async fn owner_of_an_unassigned_slot_is_guarded() {
 async fn master_is_guarded_in_its_new_slots() {
     let mut state = state();
     learn(&mut state, thirds([1, 2, 3], [&[], &[], &[]]));
-    state.believe(&server(3), slot(KEY), &server(2));
+    state.apply_redirect(&server(3), slot(KEY), &server(2));
     assert!(guard_fault(&state, KEY).is_some());
     let (owner, slots) = (server(2), 5461..10_922);
     let other = (0..99).map(|at| format!("lock:{at}")).find(|key| slots.contains(&slot(key)));
@@ -130,9 +130,9 @@ async fn disputed_slot_keeps_its_owner_until_a_discovery() {
     ranges.push(Range { first: slot + 1, ..ranges[2].clone() });
     ranges[2].last = slot - 1;
     let disputed = vec![(slot..=slot, vec![server(2), server(3)])];
-    state.learn(Topology { ranges, disputed });
+    state.apply_discovery(Topology { ranges, disputed });
     assert!(state.is_unsettled());
-    state.believe(&server(3), slot, &server(2));
+    state.apply_redirect(&server(3), slot, &server(2));
     assert_eq!(owner(&state), server(3));
     // The disputed owners are asked first, then the other servers.
     let asked = state.asked(false);
@@ -140,7 +140,7 @@ async fn disputed_slot_keeps_its_owner_until_a_discovery() {
     assert_eq!(asked, [server(2), server(3), server(1)]);
     learn(&mut state, thirds([1, 2, 3], [&[], &[], &[]]));
     assert!(!state.is_unsettled());
-    state.believe(&server(3), slot, &server(2));
+    state.apply_redirect(&server(3), slot, &server(2));
     assert_eq!(owner(&state), server(2));
 }
 

@@ -16,7 +16,7 @@ use redis::{Cmd, Value, cmd};
 use super::compound_reply::{CompoundReply, OURS, Operation};
 use super::encode::RequestBuffer;
 use super::reply::{self, Answer};
-use super::scripts::{keep, millis, vote};
+use super::scripts::{extend_purpose, millis, vote};
 use crate::node::redis::protocol::{Command, Expects, Purpose};
 use crate::node::{Claim, Extension, Fault, MAX_INSPECTED, Vote, VoteParams};
 
@@ -118,9 +118,9 @@ pub(crate) fn extend(claim: &Claim, params: VoteParams, durable: bool) -> Comman
         let same = cmd("SET").arg(key).arg(token).arg("IFEQ").arg(token).arg("KEEPTTL").clone();
         all.insert(0, same);
     }
-    let second = transaction(Operation::Extend, &all, token, keep(params));
+    let second = transaction(Operation::Extend, &all, token, extend_purpose(params));
     let second = Command { timeout: params.timeout, ..second };
-    let purpose = Purpose::Keep(Some(Box::new(second)));
+    let purpose = Purpose::Extend(Some(Box::new(second)));
     let first = pair(Operation::Owner, &owner(key, token), token, purpose);
     Command { timeout: params.timeout, ..first }
 }

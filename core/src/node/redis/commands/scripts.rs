@@ -120,13 +120,13 @@ pub(crate) fn extend_script(claim: &Claim, params: VoteParams, durable: bool) ->
     let combinable = (claim.keys.len() == 1 && fence.is_none() && !durable)
         .then(|| Combinable::new(BatchKind::Extends, [from, to, end]));
     let expects = Expects::Token(Arc::clone(&claim.token));
-    let command = Command::new(call.bytes(), expects, keep(params));
+    let command = Command::new(call.bytes(), expects, extend_purpose(params));
     Command { timeout: params.timeout, combinable: combinable.flatten(), ..command }
 }
 
 /// Returns the purpose of an extend. A check does not need replicas or disks.
-pub(crate) fn keep(params: VoteParams) -> Purpose {
-    if params.check { Purpose::Plain } else { Purpose::Keep(None) }
+pub(crate) fn extend_purpose(params: VoteParams) -> Purpose {
+    if params.check { Purpose::Plain } else { Purpose::Extend(None) }
 }
 
 /// Builds the script that reads the holder of a key. The key is not tracked, because no caller waits for its change.

@@ -16,6 +16,7 @@ use crate::node::credentials::{Granted, Provider};
 use crate::node::redis::commands::errors::{has_code, is_unsupported, text_of, words};
 use crate::node::redis::commands::scriptless::Delete;
 use crate::node::redis::commands::scripts::scripts;
+use crate::node::redis::restart_guard::wait_of;
 use crate::node::redis::url::Endpoint;
 
 /// A connection that is ready for locks.
@@ -226,18 +227,11 @@ fn check_mode(about: &str, endpoint: &Endpoint, clustered: bool) -> Result<(), F
     Err(Fault::invalid(format!("it is {what}. Use {scheme}{url}")))
 }
 
-/// Returns how long the node must wait before it may vote. Uptimes are reported in whole seconds, rounded down. Returns
-/// `None` if the uptime cannot be read, as on a server whose clock went back before its start.
+/// Returns how long the server takes no first vote. Returns `None` if its uptime cannot be read, as on a server whose
+/// clock went back before its start.
 fn votes_in(about: &str, guard: Duration) -> Option<Duration> {
     let uptime = Duration::from_secs(field(about, "uptime_in_seconds")?.parse().ok()?);
-    // The second that rounding may have removed.
-    Some((guard_time(guard) + Duration::from_secs(1)).saturating_sub(uptime))
-}
-
-/// Returns how long a server takes no first vote after it may have lost data.
-pub(crate) fn guard_time(guard: Duration) -> Duration {
-    // The clocks of lease holders may be up to 1 % slower than ours, as in the drift of a lease.
-    guard.mul_f64(1.01)
+    Some(wait_of(uptime, guard))
 }
 
 /// Returns the text of a reply to `INFO`, or an empty text.

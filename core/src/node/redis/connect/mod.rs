@@ -113,7 +113,7 @@ async fn find_and_open(
     let mut greeting = greet(target, &found).await?;
     // The primary may have changed during the handshake, and votes of the old one would not count.
     if news.has_left(&found) {
-        return Err(news.left(&found).await);
+        return Err(news.moved(&found).await);
     }
     let Target { url, route, run_ids, cluster, .. } = target;
     if let Some(run_id) = &greeting.run_id {

@@ -55,7 +55,7 @@ impl Connection {
     }
 
     /// Wakes the task.
-    pub(crate) fn call(&self) {
+    pub(crate) fn wake_task(&self) {
         // A forked child has no such task, and a lock inside `Notify` may be held forever.
         if self.generation == fork_generation() {
             self.call.notify_one();
@@ -63,7 +63,7 @@ impl Connection {
     }
 
     /// Completes after a call.
-    pub(super) async fn called(&self) {
+    pub(super) async fn task_woken(&self) {
         self.call.notified().await;
     }
 
@@ -77,7 +77,7 @@ impl Connection {
         let (result, mut visitors) = self.session.try_with(visitor, act)?;
         loop {
             if visitors.include(Visitor::Task) {
-                self.call();
+                self.wake_task();
             }
             if !visitors.include(Visitor::Thread) {
                 return Some(result);
@@ -98,7 +98,7 @@ impl Connection {
             // The task reads the replies to what it sends, because the thread with the role may be suspended.
             let reads = |session: &Session| session.sent() > sent || session.wants_task();
             if session.as_ref().is_some_and(reads) && self.is_read_by_thread() {
-                self.role.call();
+                self.role.give_to_task();
             }
             result
         })
@@ -110,7 +110,7 @@ impl Connection {
             if let Some(result) = self.try_use(&mut act) {
                 return result;
             }
-            self.called().await;
+            self.task_woken().await;
         }
     }
 
@@ -129,7 +129,7 @@ impl Connection {
 
     /// Has the task read, because the thread with the role does not.
     pub(super) fn end_role(&self) {
-        self.role.call();
+        self.role.give_to_task();
     }
 
     pub(super) fn is_read_by_thread(&self) -> bool {
@@ -174,7 +174,7 @@ impl Connection {
         if session.wants_task() {
             self.delegate();
         } else if session.is_open() && (is_unchecked() || (returned && !self.is_read_by_thread())) {
-            self.call();
+            self.wake_task();
         }
         result
     }
@@ -242,15 +242,15 @@ impl Connection {
 
     /// Has the background thread write the submitted commands and read all outstanding replies.
     pub(crate) fn delegate(&self) {
-        self.role.call();
-        self.call();
+        self.role.give_to_task();
+        self.wake_task();
     }
 
     /// Has the background thread write the submitted commands if this thread has not written them at its next tick.
     pub(crate) fn supervise(&self) {
         // The regular checks take the submitted commands. They end if there are none.
         if !self.in_use.swap(true, Ordering::SeqCst) {
-            self.call();
+            self.wake_task();
         }
     }
 

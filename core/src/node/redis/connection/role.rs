@@ -71,7 +71,7 @@ impl Role {
     }
 
     /// Ends the role of any thread. The task must look for commands and read their replies.
-    pub(super) fn call(&self) {
+    pub(super) fn give_to_task(&self) {
         // Also if it was called before, because it may look just now.
         let called = |role| Some(next(role, Reader::Called));
         let _ = self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, called);

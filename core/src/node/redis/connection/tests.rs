@@ -171,7 +171,7 @@ fn thread_without_the_reader_role_is_woken_by_another() {
     let ends = Ends::open();
     let (connection, mut server) = (Arc::clone(&ends.connection), ends.server.try_clone().unwrap());
     let other = thread::spawn(move || {
-        assert!(wait(pin!(connection.called()), LIMIT).is_ready());
+        assert!(wait(pin!(connection.task_woken()), LIMIT).is_ready());
         server.write_all(PONG).unwrap();
         connection.try_use(|session| {
             let session = session.as_mut().unwrap();

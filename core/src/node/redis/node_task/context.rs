@@ -1,6 +1,7 @@
-//! Keeps the state of a node across its connections: its target, its commands, its pending deletes, and what was logged.
+//! Keeps the state of a node across its connections: its target, its commands, its pending deletes, its previous servers,
+//! and what was logged.
 //!
-//! The connection task owns it, except for the [`Backlog`], which an open connection borrows. The node reads the state
+//! The node's task owns it, except for the [`Backlog`], which an open connection borrows. The node reads the state
 //! in [`crate::node::redis::link`].
 
 use std::sync::Arc;
@@ -8,19 +9,17 @@ use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use crate::clock::{Clock, Instant};
+use crate::clock::Clock;
 use crate::node::redis::connect::Target;
-use crate::node::redis::connect::handshake::{Greeting, guard_time};
-use crate::node::redis::link::{Link, VotesFrom};
+use crate::node::redis::connect::handshake::Greeting;
+use crate::node::redis::link::Link;
 use crate::node::redis::protocol::{InFlight, PendingDeletes, UnsentVotes};
+use crate::node::redis::restart_guard::{
+    FAILOVER_NOTICE_TIME, Greeted, Succession, VotesFrom, guard_time,
+};
 use crate::node::redis::sentinel::{Found, News, Resolver};
 use crate::node::{Fault, Watch};
 use crate::telemetry::{Notice, log};
-
-/// The time after which every client has noticed a failover and left the old primary, which may have granted locks
-/// until then. Sentinels are polled every second and send an event earlier. In a cluster, a partitioned master stops
-/// serving at about the time of the election.
-pub(crate) const FAILOVER_NOTICE_TIME: Duration = Duration::from_secs(2);
 
 /// The state that all connections of a node share.
 pub(crate) struct Context {
@@ -41,14 +40,8 @@ pub(crate) struct Context {
     /// The number of commands to redirect notifications since the last reply to one.
     pub(crate) redirects: u32,
     notices: Notices,
-    /// The run ID of the last server that may have taken first votes, if it reported one. `None` before the first one.
-    run_id: Option<Option<String>>,
-    /// The time before which a server that replaced another one takes no first vote.
-    not_before: Option<Instant>,
-    /// The time before which a server that replaced another one extends no lease.
-    extends_from: Option<Instant>,
-    /// When the last connection ended.
-    pub(crate) lost_at: Option<Instant>,
+    /// The servers that it had, for the restart guard.
+    pub(crate) servers: Succession,
 }
 
 /// What was logged about one server. Each problem is logged once until it changes, because every new connection detects it
@@ -99,7 +92,7 @@ impl Context {
         let guard = Some(target.guard).filter(|guard| !guard.is_zero());
         let old = guard.map_or(Duration::ZERO, |guard| guard_time(guard) + FAILOVER_NOTICE_TIME);
         let resolver = Arc::new(Resolver::new(&target.route, old));
-        let (news, run_id, not_before) = (resolver.news(), None, None);
+        let news = resolver.news();
         Self {
             target,
             resolver,
@@ -110,10 +103,7 @@ impl Context {
             backlog,
             redirects: 0,
             notices: Notices::default(),
-            run_id,
-            not_before,
-            extends_from: None,
-            lost_at: None,
+            servers: Succession::default(),
         }
     }
 
@@ -125,71 +115,15 @@ impl Context {
         backlog.pending.fail(in_flight, fault, now);
     }
 
-    /// Determines when the server takes first votes: when it is old enough by its own report and by ours.
+    /// Determines when the server of a new connection takes first votes.
     pub(crate) fn votes_from(&mut self, greeting: &Greeting, found: &Found) -> VotesFrom {
-        let guard = self.target.guard;
-        if let Some(age) = found.primary_for() {
-            // Without a previous server, this client cannot detect a promoted replica. The sentinels can.
-            let old =
-                self.clock.now() + (guard_time(guard) + FAILOVER_NOTICE_TIME).saturating_sub(age);
-            self.not_before = self.not_before.max(Some(old));
-            let young = FAILOVER_NOTICE_TIME.saturating_sub(age);
-            // The primary of a new connection is not a new primary.
-            if !young.is_zero() {
-                self.extends_from = self.extends_from.max(Some(self.clock.now() + young));
-            }
-        }
-        // Without both, the server takes no first votes, so it does not matter which server it is.
-        if greeting.run_id.is_some() || greeting.votes_in.is_some() {
-            let restart = greeting.votes_in.is_some_and(|wait| self.restarted(wait));
-            self.enter(greeting.run_id.clone(), restart);
-        }
-        self.guard_extends();
-        match greeting.votes_in {
-            // Without a guard, the age does not matter.
-            _ if guard.is_zero() => VotesFrom::Now,
-            Some(wait) => self.votes_in(wait),
-            // An unknown age may be zero, after a restart.
-            None => VotesFrom::Never,
-        }
-    }
-
-    /// Records which server may take first votes from now on. If it may be another one than before, it takes none for
-    /// the time of the guard.
-    ///
-    /// Unless it is a `restart`, the previous server may still run.
-    fn enter(&mut self, run_id: Option<String>, restart: bool) {
-        let known = self.run_id.replace(run_id);
-        // A promoted replica may lack data of its predecessor, regardless of its age. Without a run ID, it may be
-        // another server.
-        if known.is_some_and(|known| known.is_none() || Some(known) != self.run_id) {
-            let (guard, now) = (guard_time(self.target.guard), self.clock.now());
-            self.not_before = self.not_before.max(Some(now + guard));
-            if !restart {
-                self.extends_from = self.extends_from.max(Some(now + FAILOVER_NOTICE_TIME));
-                self.guard_extends();
-            }
-        }
-    }
-
-    /// Whether a server that is old enough for first votes in this time started after the last connection ended.
-    fn restarted(&self, votes_in: Duration) -> bool {
-        let gap = self.lost_at.map_or(Duration::ZERO, |at| self.clock.now().since(at));
-        let enough = guard_time(self.target.guard) + Duration::from_secs(1);
-        // Of an older server, the exact uptime is not known.
-        !votes_in.is_zero() && enough.saturating_sub(votes_in) <= gap
-    }
-
-    fn guard_extends(&self) {
-        if !self.target.guard.is_zero() {
-            self.link.set_extends_from(self.extends_from);
-        }
-    }
-
-    /// Returns when a server takes first votes that is old enough after `wait`.
-    fn votes_in(&self, wait: Duration) -> VotesFrom {
-        let from = self.clock.now() + wait;
-        VotesFrom::At(self.not_before.map_or(from, |at| at.max(from)))
+        let server = Greeted {
+            run_id: greeting.run_id.as_ref(),
+            votes_in: greeting.votes_in,
+            primary_for: found.primary_for(),
+        };
+        let when = (self.target.guard, self.clock.now());
+        self.servers.votes_from(&server, when, &self.link.guard)
     }
 
     /// Logs that the login of the connection could not be renewed.
@@ -247,7 +181,7 @@ impl Context {
 
     fn note_guard(&mut self, greeting: &Greeting) {
         let now = self.clock.now();
-        let Some(fault) = self.link.guard_fault(|| None, || now) else {
+        let Some(fault) = self.link.guard.vote_fault(|| None, || now) else {
             self.notices.guard.ends();
             return;
         };

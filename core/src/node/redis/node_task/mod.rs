@@ -1,11 +1,11 @@
 //! Maintains the connection to one server: connects, serves, detects the end, pauses, and reconnects with the pending
 //! deletes.
 //!
-//! Replies have the order of the commands. The connection is implemented here, while the `redis` crate encodes and
-//! parses. Late replies, pending deletes, pushes and silence require control of both ends of one queue.
+//! Replies have the order of the commands. Late replies, pending deletes, pushes and silence require control of both ends
+//! of one queue, so the connection is not that of the `redis` crate.
 //!
-//! [`reconnect`] opens a connection, and [`super::connection::session`] uses it. Both end with their connection, while the
-//! [`Context`] outlives it.
+//! [`reconnect`] decides when to connect, [`super::connect`] opens a connection, and [`super::connection`] uses it. The
+//! [`Context`] outlives each connection.
 
 pub(super) mod context;
 mod reconnect;
@@ -38,7 +38,7 @@ const DOUBTFUL_PAUSE: Duration = Duration::from_millis(250);
 /// A connection that breaks directly after the handshake must not be reopened continuously.
 const GOOD: Duration = Duration::from_secs(1);
 
-/// The task of a node. It runs as long as the client exists.
+/// The task of a node. It runs as long as the client exists, or a delete is pending.
 pub(super) struct NodeTask {
     /// The state that outlives each connection.
     context: Context,
@@ -103,7 +103,7 @@ impl NodeTask {
                     let opened = self.context.clock.now();
                     let end = self.serve(opening, &mut waiting).await;
                     self.context.link.closed();
-                    self.context.lost_at = Some(self.context.clock.now());
+                    self.context.servers.lost(self.context.clock.now());
                     // The client is gone, and every command has its result.
                     let End::Broken { fault, idle } = end else { return };
                     forgotten = idle;

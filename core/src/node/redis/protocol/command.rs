@@ -26,7 +26,7 @@ pub(crate) enum Purpose {
     Heal(Arc<str>),
     /// Extends keys that we own, so nothing becomes pending. It contains the follow-up command if this one only reads
     /// the owner.
-    Keep(Option<Box<Command>>),
+    Extend(Option<Box<Command>>),
     /// Requests the confirmation of replicas and disks.
     Confirm,
     /// Nothing becomes pending.
@@ -61,7 +61,7 @@ impl Purpose {
 
     /// Whether it acquires or extends a lease.
     pub(crate) fn is_vote(&self) -> bool {
-        matches!(self, Self::FirstVote { .. } | Self::Heal(_) | Self::Keep(None))
+        matches!(self, Self::FirstVote { .. } | Self::Heal(_) | Self::Extend(None))
     }
 }
 

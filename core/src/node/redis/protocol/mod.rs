@@ -4,7 +4,7 @@
 //! argument.
 //!
 //! A command whose reply is lost fails. If it is a delete, it becomes pending ([`pending_deletes`]).
-//! [`super::session`] moves the bytes.
+//! [`super::connection::session`] moves the bytes.
 
 mod combined;
 mod command;

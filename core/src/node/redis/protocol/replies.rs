@@ -116,7 +116,7 @@ impl Protocol {
     /// Its second step would arrive after that delete, and compares no token: it would extend the key of the next owner. All
     /// other extends compare it.
     fn is_extend_after_release(&self, in_flight: &InFlight) -> bool {
-        let (Purpose::Keep(Some(_)), Expects::Compound(parts)) =
+        let (Purpose::Extend(Some(_)), Expects::Compound(parts)) =
             (&in_flight.command.purpose, &in_flight.command.expects)
         else {
             return false;
@@ -241,7 +241,7 @@ impl Protocol {
             }
             self.pending.link.delete_answered();
         }
-        if let Purpose::Keep(Some(second)) = &in_flight.command.purpose
+        if let Purpose::Extend(Some(second)) = &in_flight.command.purpose
             && may_grant(&in_flight, &value)
         {
             let second = Command::clone(second);

@@ -54,7 +54,7 @@ impl Protocol {
     fn guard_fault(&self, in_flight: &InFlight, now: Instant) -> Option<Fault> {
         let first = matches!(in_flight.command.purpose, Purpose::FirstVote { .. });
         if first {
-            self.pending.link.guard_fault(|| in_flight.command.slot(), || now)
+            self.pending.link.guard.vote_fault(|| in_flight.command.slot(), || now)
         } else {
             None
         }

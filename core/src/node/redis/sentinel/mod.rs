@@ -1,8 +1,9 @@
 //! Finds the server of a node: a fixed one that the URL names, or the primary that sentinels report.
 //!
-//! Any sentinel may be down, partitioned, or behind the others. Therefore a majority must reply before a report is
-//! trusted, and every sentinel is monitored. Only a majority takes a node back to an earlier primary, and only if no
-//! sentinel has reported the later one during the search. An event only triggers a new request.
+//! Any sentinel may be down, partitioned, or behind the others. Therefore a search waits for a majority, and every
+//! sentinel is monitored. If the others do not reply in time, fewer are enough, unless they report an older primary than
+//! the known one. A node goes back to an earlier primary only if no sentinel has reported the later one during the
+//! search. An event only triggers a new request.
 
 mod report;
 #[cfg(test)]
@@ -225,7 +226,7 @@ impl News {
     }
 
     /// Waits until the server has changed. Returns an error that names the new one.
-    pub(crate) async fn left(&mut self, found: &Found) -> Fault {
+    pub(crate) async fn moved(&mut self, found: &Found) -> Fault {
         while !self.has_left(found) {
             self.any().await;
         }

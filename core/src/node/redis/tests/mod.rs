@@ -19,7 +19,7 @@ use crate::clock::{Clock, Instant, Sleep, SystemClock};
 use crate::node::redis::{Durability, Needs, RedisNode, Target};
 use crate::node::{Address, Claim, Node, ReleaseMode, Reply, Watch};
 
-/// The key that makes the connection task panic.
+/// The key that makes the node's task panic.
 const FATAL: &str = "panic-on-purpose";
 /// The key to which the server does not reply.
 const SILENT: &str = "silent";

@@ -3,8 +3,8 @@
 //! It reads the replies that no thread reads, keeps time, logs in again, and detects a dead connection. All connections of
 //! a process share one thread, so nothing here may take long at once.
 
+mod login_renewal;
 mod notifications;
-mod renewal;
 
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, resume_unwind};
@@ -27,8 +27,8 @@ use crate::node::redis::connect::{Opening, Target, greet};
 use crate::node::redis::node_task::context::Context;
 use crate::node::redis::protocol::{InFlight, Protocol, PushHandler, TICK};
 use crate::node::redis::sentinel::{Found, News};
+use login_renewal::LoginRenewal;
 use notifications::{Event, Notifications};
-use renewal::Renewal;
 
 /// How a connection ended.
 pub(crate) enum End {
@@ -53,7 +53,7 @@ pub(crate) struct ConnectionTask<'a> {
     /// Reports that it is another one now.
     news: News,
     /// Logs in again if the login expires.
-    renewal: Option<Renewal>,
+    renewal: Option<LoginRenewal>,
     /// The connection for notifications, if the server sends any.
     notifications: Option<Notifications>,
     /// Detects that a new connection would have more features.
@@ -74,7 +74,7 @@ impl<'a> ConnectionTask<'a> {
         let endpoint =
             login.map_or_else(|| found.endpoint.clone(), |login| found.endpoint.with_login(login));
         let renewal =
-            greeting.login.and_then(|(provider, granted)| Renewal::of(provider, &granted));
+            greeting.login.and_then(|(provider, granted)| LoginRenewal::of(provider, &granted));
         let BatchConnection { socket, parser, round_trip, .. } = greeting.connection;
         let (news, pause) = (context.resolver.news(), context.ends_at_redirects());
         let without = greeting.without;
@@ -147,10 +147,10 @@ impl<'a> ConnectionTask<'a> {
                 return Ok(());
             }
             let notifications = self.notifications.as_mut().map(Notifications::next);
-            let renewal = self.renewal.as_mut().map(Renewal::next);
+            let renewal = self.renewal.as_mut().map(LoginRenewal::next);
             let served = tokio::select! {
                 // In random order: a server that sends without a pause must not delay commands or the client's end.
-                () = connection.called() => Ok(()),
+                () = connection.task_woken() => Ok(()),
                 much = read(connection) => {
                     if much {
                         // All connections share one thread, and the others must have their turn.
@@ -164,7 +164,7 @@ impl<'a> ConnectionTask<'a> {
                     Ok(())
                 }
                 // Not at the next failure: the previous primary still replies for a while.
-                fault = self.news.left(&self.found) => Err(fault),
+                fault = self.news.moved(&self.found) => Err(fault),
                 Some(()) = OptionFuture::from(self.features.as_mut()), if !state.gone => {
                     self.features = None;
                     connection.use_session(Session::leave).await;
@@ -238,7 +238,7 @@ impl ConnectionTask<'_> {
                 self.send(login).await;
             }
             Err(fault) => {
-                if self.renewal.as_mut().is_some_and(Renewal::is_news) {
+                if self.renewal.as_mut().is_some_and(LoginRenewal::is_news) {
                     self.context.warn_of_login(fault);
                 }
             }

@@ -22,7 +22,7 @@ const BACKGROUND_TIMEOUT: Duration = Duration::from_secs(30);
 const RETRY_DELAYS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
 /// Requests credentials, logs in, and waits until the next renewal.
-pub(crate) struct Renewal {
+pub(crate) struct LoginRenewal {
     provider: Provider,
     /// The lifetime of the current login.
     lifetime: Duration,
@@ -38,7 +38,7 @@ enum Stage {
     Confirming(Granted, oneshot::Receiver<Result<Value, Fault>>),
 }
 
-impl Renewal {
+impl LoginRenewal {
     /// Creates the renewal of a login. `None` if it lasts as long as the connection.
     pub(crate) fn of(provider: Provider, granted: &Granted) -> Option<Self> {
         let lifetime = granted.credentials.lifetime?;
