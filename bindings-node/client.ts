@@ -198,7 +198,7 @@ export class Redlock {
   /**
    * Deletes the lock, even if another client holds it. A running holder is notified of the loss.
    * @param names One name or several.
-   * @returns Whether the lock was held.
+   * @returns Whether any node had a key of the lock.
    * @throws `QuorumUnavailable` if too few nodes reply.
    * @throws `Unsupported` if the key has a value that is not a token. It is then no lock, and stays.
    * @example

@@ -6,8 +6,8 @@
  *
  * Below them are `handle` (the state of a lease), `collection` and `loss` (collected and lost leases) and `calls`
  * (promises for native calls). `runtime` exchanges calls and outcomes with the native part, with `batch` and `pending`.
- * `trace`, `events` and `warnings` notify the program. `options` and `values` check arguments. The others are
- * `credentials` and `errors`.
+ * `trace`, `events` and `warnings` notify the program. `options` and `values` check arguments. architecture.md in
+ * docs/contributing lists all modules.
  *
  * `existing` with `ioredis`, `noderedis` and `foreign-settings` reads the settings of other packages' clients.
  */

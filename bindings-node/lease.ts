@@ -144,9 +144,9 @@ export class Lease<Fencing extends boolean = boolean> {
   }
 
   /**
-   * Extends the lease to at least `ttl` ms from now. It never ends earlier than before.
-   * @param ttl Milliseconds, at least 100, default the lease's own. With several nodes it must not exceed
-   * `restartGuard`. Later renewals use it too.
+   * Extends the lease to at least `ttl` ms from now, but not beyond `maxHold`. It never ends earlier than before.
+   * @param ttl Milliseconds, at least 100 and `minHold`, default the lease's own. It must not exceed `restartGuard` while
+   * that is on. Later renewals use it too.
    * @throws `LockLost` after the lease has ended.
    * @throws `QuorumUnavailable` if too few nodes reply. The lease then stays valid until its previous end.
    * @throws `InvalidOption` for an invalid `ttl`.

@@ -212,7 +212,10 @@ export declare const LOSS: number
 export interface NodeFailure {
   /** The node's URL, without its password. */
   url: string
-  /** The node's vote, or why it did not vote. */
+  /**
+   * `granted`, `held`, `missing` (no key to extend or release), `fault`, or `pending` (no reply before the other nodes had
+   * decided).
+   */
   state: string
   /** The text of the node's error. */
   error?: string

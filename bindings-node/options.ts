@@ -32,7 +32,7 @@ export interface RedlockOptions {
    * With several nodes, a node that started more recently than this does not vote on new locks, and no TTL may exceed
    * it.
    *
-   * In ms, default 60,000. 0 turns it off. Use the same value on every client.
+   * In ms, default 60,000 with several nodes, otherwise 0. 0 turns it off. Use the same value on every client.
    */
   restartGuard?: number | undefined;
   /**
@@ -95,7 +95,8 @@ export interface LockOptions<Fencing extends boolean = boolean> {
    */
   minHold?: number | undefined;
   /**
-   * Timeout for the reply of one node, in ms. Must be below `ttl`. Default: the client's, or else min(1,000, ttl / 5).
+   * Timeout for the reply of one node, in ms. Must be below `ttl`. Default: the client's, or else min(1,000, ttl / 5),
+   * with `fsync` min(2,000, ttl / 5).
    */
   nodeTimeout?: number | undefined;
   /** Whether to assign a fencing token, `lease.fencingToken`. Default false. */

@@ -1,6 +1,6 @@
 /**
- * Exchanges calls and their outcomes with the native binary. Calls are sent in batches, and outcomes are delivered one at a
- * time.
+ * Exchanges calls and their outcomes with the native binary. Each call is sent at once, except that those made while
+ * outcomes are delivered are sent together.
  */
 
 import { outsideAsyncContext } from "./async-context.js";

@@ -74,7 +74,7 @@ export class TestRedlock extends Redlock {
   /**
    * Makes the current holder lose the lock. Leases of this client are notified before this resolves.
    * @param names One name or several.
-   * @returns Whether the lock was held.
+   * @returns Whether any node had a key of the lock.
    *
    * @example
    * ```js

@@ -19,7 +19,7 @@ export interface LockCall {
   error?: unknown;
 }
 
-/** The message of the channel `redlock:lossChannel`. */
+/** The message of the channel `redlock:lost`. */
 export interface LockLoss {
   /** The Redis key. */
   key: string;
@@ -58,7 +58,7 @@ export function traced<T>(
   return calls[name].tracePromise(call, { key });
 }
 
-/** Whether the channel `redlock:lossChannel` has subscribers. */
+/** Whether the channel `redlock:lost` has subscribers. */
 export function lossHasSubscribers(): boolean {
   return lossChannel.hasSubscribers;
 }

@@ -29,9 +29,9 @@ export function isList(value: unknown, call: string): value is unknown[] {
 export function isSignal(value: unknown): value is AbortSignal {
   if (typeof value !== "object" || value === null) return false;
   const { aborted, addEventListener, removeEventListener } = value as Partial<AbortSignal>;
-  const addLossListener = [addEventListener, removeEventListener];
+  const methods = [addEventListener, removeEventListener];
   return (
-    typeof aborted === "boolean" && addLossListener.every((method) => typeof method === "function")
+    typeof aborted === "boolean" && methods.every((method) => typeof method === "function")
   );
 }
 

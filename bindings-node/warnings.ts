@@ -63,7 +63,7 @@ function emitToProcess(warning: Error, text: string): void {
   }
 }
 
-/** Rethrows an error of the program's code as an uncaught exception, as `EventTarget` does for its lossListeners. */
+/** Rethrows an error of the program's code as an uncaught exception, as `EventTarget` does for its listeners. */
 export function throwLater(thrown: unknown): void {
   nextTick(() => {
     throw thrown;

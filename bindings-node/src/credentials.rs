@@ -1,4 +1,4 @@
-//! Credentials from a JavaScript function, which runs on its own thread.
+//! Credentials from a JavaScript function, which runs on the JavaScript thread that made the client.
 //!
 //! Rust does not hold the function. JavaScript identifies it by a number, for as long as an object there needs it. Each
 //! request has a number too. Its `Answer` is stored under that number until the function, or its promise, returns.

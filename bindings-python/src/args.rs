@@ -5,13 +5,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyEllipsis, PyList, PyString, PyTuple};
 use redlock::Pem;
 use redlock::ffi::Unit;
 
-use crate::errors::{check, invalid};
+use crate::errors::{check, invalid, tried};
 
 /// The argument `wait=` in seconds. `None` uses the lock's option, and infinity waits forever.
 pub(crate) type Wait = Option<f64>;
@@ -32,15 +31,6 @@ pub(crate) fn seconds(name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<
         "{name} is {}: it must be a number of seconds or a timedelta",
         shown(value)
     )))
-}
-
-/// Returns the result of a call on a value of any class. An error of the value counts as "not supported" and returns
-/// `None`. A KeyboardInterrupt is passed on.
-pub(crate) fn tried<T>(py: Python<'_>, answer: PyResult<T>) -> PyResult<Option<T>> {
-    match answer {
-        Err(error) if !error.is_instance_of::<PyException>(py) => Err(error),
-        answer => Ok(answer.ok()),
-    }
 }
 
 /// Python and numpy treat True and False as numbers, but a bool in place of a number is a mistake.

@@ -175,13 +175,15 @@ client_functions! {
     /// - key_prefix: Prefix of every key. Default `lock:`. With an empty prefix, keys may clash with those of other
     ///   libraries.
     key_prefix: "str | None",
-    /// - node_timeout: Timeout for the reply of one node, in seconds. Default min(1, ttl / 5).
+    /// - node_timeout: Timeout for the reply of one node, in seconds. Default min(1, ttl / 5), with `fsync`
+    ///   min(2, ttl / 5).
     node_timeout: "float | datetime.timedelta | None",
     /// - connect_timeout: Timeout for connecting to one node, in seconds. Includes the name lookup, TCP, TLS and login.
     ///   Default 5.
     connect_timeout: "float | datetime.timedelta | None",
     /// - restart_guard: With several nodes, a node that started less than this many seconds ago does not vote on new
-    ///   locks. No ttl may exceed it. Use the same value on every client. 0 turns it off. Default 60.
+    ///   locks. No ttl may exceed it. Use the same value on every client. 0 turns it off. Default 60 with
+    ///   several nodes, otherwise 0.
     restart_guard: "float | datetime.timedelta | None",
     /// - min_replicas: Number of replicas that must confirm a grant or renewal before the vote of their node counts
     ///   (WAIT). Default 0.

@@ -151,7 +151,8 @@ lock_functions! {
     /// - min_hold: Minimum time in seconds to keep the key, even if the lease is released earlier. Must not exceed
     ///   `ttl` or `max_hold`. Default 0.
     min_hold: "float | datetime.timedelta | None",
-    /// - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5).
+    /// - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5),
+    ///   with `fsync` min(2, ttl / 5).
     node_timeout: "float | datetime.timedelta | None",
     /// - fencing: Whether to issue a fencing token, available as `lease.fencing_token`. Default False.
     fencing: "bool | None",

@@ -1,6 +1,6 @@
 //! Converts errors of the core to Python exceptions. Only this module knows the names of the classes.
 
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyException, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
 use redlock::{Error, ErrorKind};
@@ -123,4 +123,13 @@ fn class(py: Python<'_>, kind: ErrorKind) -> Bound<'_, PyType> {
 fn node_report(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     static CLASS: crate::once::Once<Py<PyType>> = crate::once::Once::new();
     CLASS.import(py, "redlock.errors", "NodeReport")
+}
+
+/// Returns the result of a call on a value of any class. An error of the value counts as "not supported" and returns
+/// `None`. A KeyboardInterrupt is passed on.
+pub(crate) fn tried<T>(py: Python<'_>, answer: PyResult<T>) -> PyResult<Option<T>> {
+    match answer {
+        Err(error) if !error.is_instance_of::<PyException>(py) => Err(error),
+        answer => Ok(answer.ok()),
+    }
 }

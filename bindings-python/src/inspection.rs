@@ -40,7 +40,7 @@ pub(crate) struct NodeInspection {
     remaining: Option<f64>,
     /// The first 8 digits of the owner's token.
     token: Option<String>,
-    /// The error text of the node.
+    /// The error text of the node, or why it grants no new lease yet (`restart_guard`).
     error: Option<String>,
 }
 

@@ -8,7 +8,7 @@ use redlock::ffi::{
 
 use crate::args;
 use crate::credentials::{self, Kept};
-use crate::errors::invalid;
+use crate::errors::{invalid, tried};
 
 /// The name of an option, and its value.
 type Given<'a, 'py> = (&'static str, Option<&'a Bound<'py, PyAny>>);
@@ -99,7 +99,7 @@ fn refuse(
     kwargs: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<()> {
     if let Some(extra) = args.iter().next() {
-        let number = args::tried(args.py(), extra.extract::<f64>())?.is_some();
+        let number = tried(args.py(), extra.extract::<f64>())?.is_some();
         let extra = if number {
             args::shown(&extra)
         } else {

@@ -85,6 +85,25 @@ def test_locks_work_on_every_kind_of_loop(client: redlock.Redlock, name: str, ki
         runner.run(main())
 
 
+class InterruptedLoop(asyncio.SelectorEventLoop):
+    """An event loop in whose code a Ctrl-C arrives, when it begins to watch the connections."""
+
+    def add_reader(self, fd: Any, callback: Callable[..., Any], *args: Any) -> Any:
+        if type(callback).__name__ == "Reader":
+            raise KeyboardInterrupt
+        return super().add_reader(fd, callback, *args)
+
+
+def test_ctrl_c_is_raised_while_the_first_call_of_a_loop_begins(
+    client: redlock.Redlock, name: str
+) -> None:
+    async def main() -> None:
+        await client.lock(name).as_async().acquire()
+
+    with asyncio.Runner(loop_factory=InterruptedLoop) as runner, pytest.raises(KeyboardInterrupt):
+        runner.run(main())
+
+
 @kinds
 @pytest.mark.parametrize("granted", ["before", "after"])
 def test_grant_to_a_closed_loop_is_released(

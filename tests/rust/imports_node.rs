@@ -20,7 +20,7 @@ const RUST: &[&str] = &[
     "runtime::host",
     "runtime::log",
     "runtime::event_loop",
-    "runtime::watch",
+    "runtime::descriptor",
     "runtime::turn",
     "runtime::libuv",
     "runtime::wake",

@@ -70,7 +70,7 @@ fn each_dependency_is_used_only_where_allowed() {
     mentions("bindings-python/src", "detach(py", &["runtime"]);
     mentions("bindings-node/src", "ThreadsafeFunction", &["wake"]);
     // Looked up at run time, because not every runtime has them.
-    mentions("bindings-node/src", "uv_", &["runtime/libuv", "runtime/watch"]);
+    mentions("bindings-node/src", "uv_", &["runtime/libuv", "runtime/descriptor"]);
 }
 
 #[test]

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use napi::bindgen_prelude::Env;
 use redlock::ffi::Driver;
 
+use super::descriptor::Watch;
 use super::event_loop::EventLoop;
 use super::libuv::Functions;
-use super::watch::Watch;
 use crate::outcome::Ended;
 
 /// The event loop or the background thread.
@@ -45,7 +45,7 @@ impl Host {
     pub(super) fn begin(&self) -> Vec<Ended> {
         let begun = self.driver.wake();
         if !begun.written {
-            // JavaScript passes all calls of a turn in one native call, so no more will follow.
+            // JavaScript groups only the calls that it makes while outcomes are delivered, so no more will follow.
             self.driver.flush();
         }
         begun.done

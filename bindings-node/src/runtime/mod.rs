@@ -4,11 +4,14 @@
 //! connections. If that is not possible, it runs on core's background thread. The outcome returns to JavaScript's
 //! `settle` with the slot. Outcomes of other threads wait in a queue, and the event loop is woken once for each batch.
 //!
+//! No panic reaches JavaScript. Exported functions and callbacks of C catch them, and a future becomes `Outcome::Broken`.
+//!
 //! All other state belongs to the JavaScript thread and needs no lock. Each copy of the package has one `Runtime`. The
 //! main thread, each worker and each context that loads the package have separate copies. When a copy is collected or
 //! its environment ends, its calls are cancelled. Undelivered outcomes are dropped, which releases their leases. Its
 //! held leases expire when their TTL ends.
 
+mod descriptor;
 mod event_loop;
 mod host;
 mod libuv;
@@ -17,7 +20,6 @@ mod outcomes;
 mod thread_state;
 mod turn;
 mod wake;
-mod watch;
 
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};

@@ -1,4 +1,4 @@
-"""Locks and leases under asyncio and trio: the methods of `AsyncLock` and `AsyncLease`, and `async with`.
+"""Locks and leases under asyncio and trio: the methods of `AsyncLock` and `AsyncLease`, `async with` and `@lock`.
 
 The classes of `redlock._native` get the methods of the classes below when the package is imported. Calls therefore have
 one direction: this module calls native code, which returns futures. asyncio and trio are imported only where the
@@ -196,7 +196,8 @@ class AsyncLock(_AsyncLock):  # type: ignore[misc]
             LockTimeout: Another client held the lock all the time.
             QuorumUnavailable: Too few nodes replied all the time.
             ClientClosed: The client was closed.
-            InvalidOption: Both `wait` and `timeout` are given.
+            InvalidOption: An argument is invalid, or both `wait` and `timeout` are given.
+            Unsupported: A server lacks what an option of the client needs.
 
         Example:
             >>> async_lock = lock.as_async()
@@ -327,15 +328,15 @@ class AsyncLease(_AsyncLease):  # type: ignore[misc]
     """The Python methods of `redlock.AsyncLease`."""
 
     async def extend(self, ttl: "float | timedelta | None" = None) -> None:
-        """Makes the lease last at least `ttl` from now. Never shortens it. Later renewals use this `ttl`.
+        """Makes the lease last at least `ttl` from now, but not beyond `max_hold`. Never shortens it.
 
         Args:
-            ttl: Seconds or a timedelta, at least 0.1. Default: the lease's own `ttl`.
+            ttl: Seconds or a timedelta, at least 0.1. Default: the lease's own `ttl`. Later renewals use it.
 
         Raises:
             LockLost: The lease has ended.
             QuorumUnavailable: Too few nodes replied. The lease then lasts as long as before.
-            InvalidOption: `ttl` is below 0.1, or above `restart_guard` with several nodes.
+            InvalidOption: `ttl` is below 0.1 or `min_hold`, or above `restart_guard` while that is on.
 
         Example:
             >>> async with lock as lease:

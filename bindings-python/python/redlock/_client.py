@@ -191,7 +191,7 @@ class AsyncRedlock(Redlock, _AsyncRedlock):
             name: The name of the lock, or several.
 
         Returns:
-            Whether the lock was held.
+            Whether any node had a key of the lock.
 
         Raises:
             QuorumUnavailable: Too few nodes replied.

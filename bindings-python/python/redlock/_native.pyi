@@ -41,15 +41,15 @@ class AsyncLease:
     """
     async def extend(self, ttl: float | datetime.timedelta | None=None) -> None:
         """
-        Makes the lease last at least `ttl` from now. Never shortens it. Later renewals use this `ttl`.
+        Makes the lease last at least `ttl` from now, but not beyond `max_hold`. Never shortens it.
 
         Args:
-            ttl: Seconds or a timedelta, at least 0.1. Default: the lease's own `ttl`.
+            ttl: Seconds or a timedelta, at least 0.1. Default: the lease's own `ttl`. Later renewals use it.
 
         Raises:
             LockLost: The lease has ended.
             QuorumUnavailable: Too few nodes replied. The lease then lasts as long as before.
-            InvalidOption: `ttl` is below 0.1, or above `restart_guard` with several nodes.
+            InvalidOption: `ttl` is below 0.1 or `min_hold`, or above `restart_guard` while that is on.
 
         Example:
             >>> async with lock as lease:
@@ -204,7 +204,8 @@ class AsyncLease:
     @property
     def ttl(self, /) -> float:
         """
-        The lifetime that a renewal sets, in seconds: the lock's `ttl`, or the argument of the last `extend`.
+        The lifetime that a renewal sets, in seconds: the lock's `ttl`, or the argument of the last confirmed
+        `extend`. 0 in a forked child.
 
             >>> async with lock as lease:
             ...     lease.ttl
@@ -239,7 +240,8 @@ class AsyncLock:
             LockTimeout: Another client held the lock all the time.
             QuorumUnavailable: Too few nodes replied all the time.
             ClientClosed: The client was closed.
-            InvalidOption: Both `wait` and `timeout` are given.
+            InvalidOption: An argument is invalid, or both `wait` and `timeout` are given.
+            Unsupported: A server lacks what an option of the client needs.
 
         Example:
             >>> async_lock = lock.as_async()
@@ -403,11 +405,13 @@ class AsyncRedlock:
 
     - key_prefix: Prefix of every key. Default `lock:`. With an empty prefix, keys may clash with those of other
       libraries.
-    - node_timeout: Timeout for the reply of one node, in seconds. Default min(1, ttl / 5).
+    - node_timeout: Timeout for the reply of one node, in seconds. Default min(1, ttl / 5), with `fsync`
+      min(2, ttl / 5).
     - connect_timeout: Timeout for connecting to one node, in seconds. Includes the name lookup, TCP, TLS and login.
       Default 5.
     - restart_guard: With several nodes, a node that started less than this many seconds ago does not vote on new
-      locks. No ttl may exceed it. Use the same value on every client. 0 turns it off. Default 60.
+      locks. No ttl may exceed it. Use the same value on every client. 0 turns it off. Default 60 with
+      several nodes, otherwise 0.
     - min_replicas: Number of replicas that must confirm a grant or renewal before the vote of their node counts
       (WAIT). Default 0.
     - fsync: Whether a grant or renewal must be on disk before it counts (WAITAOF). This may take up to a second.
@@ -450,6 +454,8 @@ class AsyncRedlock:
             key_prefix: Prefix of every key. This and all further arguments are options of `Redlock`.
             node_timeout: Timeout for the reply of one node, in seconds.
             connect_timeout: Timeout for connecting, in seconds.
+            unavailable_after: Time in seconds after which an acquire without `wait` fails if no quorum of nodes
+                replies. None waits forever.
             restart_guard: Time in seconds for which a restarted node does not vote.
             min_replicas: Number of replicas that must confirm a grant or renewal.
             fsync: Require that a grant or renewal is on disk.
@@ -506,7 +512,7 @@ class AsyncRedlock:
             name: The name of the lock, or several.
 
         Returns:
-            Whether the lock was held.
+            Whether any node had a key of the lock.
 
         Raises:
             QuorumUnavailable: Too few nodes replied.
@@ -606,7 +612,8 @@ class AsyncRedlock:
         - max_hold: Maximum time in seconds to hold the lock. The lease is then lost. Default None, which sets no limit.
         - min_hold: Minimum time in seconds to keep the key, even if the lease is released earlier. Must not exceed
           `ttl` or `max_hold`. Default 0.
-        - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5).
+        - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5),
+          with `fsync` min(2, ttl / 5).
         - fencing: Whether to issue a fencing token, available as `lease.fencing_token`. Default False.
         - default: For decorators, the value that a call returns if it cannot acquire the lock within `wait`.
           The function does not run then. Without `default`, the call raises LockTimeout.
@@ -747,11 +754,12 @@ class Lease:
         """
     def extend(self, /, ttl: "float | datetime.timedelta | None" = None) -> None:
         """
-        Extends the lease to at least `ttl` seconds from now (default: its current ttl). Later renewals use the same
-        ttl. Never shortens the lease.
+        Extends the lease to at least `ttl` seconds from now (default: its current ttl), but not beyond `max_hold`. Later
+        renewals use the same ttl. Never shortens the lease.
 
         Raises LockLost if the lease has ended. Raises QuorumUnavailable if too few nodes replied. The lease is then
-        valid until its deadline. Raises InvalidOption for a ttl below 0.1, or above `restart_guard` over several nodes.
+        valid until its deadline. Raises InvalidOption for a ttl below 0.1 or `min_hold`, or above `restart_guard`
+        while that is on.
 
             >>> lease.extend(ttl=30)
             >>> lease.ttl, lease.remaining > 29
@@ -846,7 +854,8 @@ class Lease:
     @property
     def ttl(self, /) -> float:
         """
-        The lifetime that a renewal sets, in seconds: the lock's `ttl`, or the argument of the last `extend`.
+        The lifetime that a renewal sets, in seconds: the lock's `ttl`, or the argument of the last confirmed
+        `extend`. 0 in a forked child.
 
             >>> lease.ttl
             10.0
@@ -1073,7 +1082,7 @@ class NodeInspection:
     @property
     def error(self, /) -> str | None:
         """
-        The error text of the node.
+        The error text of the node, or why it grants no new lease yet (`restart_guard`).
         """
     @property
     def key(self, /) -> str:
@@ -1114,11 +1123,13 @@ class Redlock:
 
     - key_prefix: Prefix of every key. Default `lock:`. With an empty prefix, keys may clash with those of other
       libraries.
-    - node_timeout: Timeout for the reply of one node, in seconds. Default min(1, ttl / 5).
+    - node_timeout: Timeout for the reply of one node, in seconds. Default min(1, ttl / 5), with `fsync`
+      min(2, ttl / 5).
     - connect_timeout: Timeout for connecting to one node, in seconds. Includes the name lookup, TCP, TLS and login.
       Default 5.
     - restart_guard: With several nodes, a node that started less than this many seconds ago does not vote on new
-      locks. No ttl may exceed it. Use the same value on every client. 0 turns it off. Default 60.
+      locks. No ttl may exceed it. Use the same value on every client. 0 turns it off. Default 60 with
+      several nodes, otherwise 0.
     - min_replicas: Number of replicas that must confirm a grant or renewal before the vote of their node counts
       (WAIT). Default 0.
     - fsync: Whether a grant or renewal must be on disk before it counts (WAITAOF). This may take up to a second.
@@ -1160,6 +1171,8 @@ class Redlock:
             key_prefix: Prefix of every key. This and all further arguments are options of `Redlock`.
             node_timeout: Timeout for the reply of one node, in seconds.
             connect_timeout: Timeout for connecting, in seconds.
+            unavailable_after: Time in seconds after which an acquire without `wait` fails if no quorum of nodes
+                replies. None waits forever.
             restart_guard: Time in seconds for which a restarted node does not vote.
             min_replicas: Number of replicas that must confirm a grant or renewal.
             fsync: Require that a grant or renewal is on disk.
@@ -1264,7 +1277,8 @@ class Redlock:
         - max_hold: Maximum time in seconds to hold the lock. The lease is then lost. Default None, which sets no limit.
         - min_hold: Minimum time in seconds to keep the key, even if the lease is released earlier. Must not exceed
           `ttl` or `max_hold`. Default 0.
-        - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5).
+        - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5),
+          with `fsync` min(2, ttl / 5).
         - fencing: Whether to issue a fencing token, available as `lease.fencing_token`. Default False.
         - default: For decorators, the value that a call returns if it cannot acquire the lock within `wait`.
           The function does not run then. Without `default`, the call raises LockTimeout.
@@ -1514,7 +1528,8 @@ def lock(name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[...
     - max_hold: Maximum time in seconds to hold the lock. The lease is then lost. Default None, which sets no limit.
     - min_hold: Minimum time in seconds to keep the key, even if the lease is released earlier. Must not exceed
       `ttl` or `max_hold`. Default 0.
-    - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5).
+    - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5),
+      with `fsync` min(2, ttl / 5).
     - fencing: Whether to issue a fencing token, available as `lease.fencing_token`. Default False.
     - default: For decorators, the value that a call returns if it cannot acquire the lock within `wait`. The
       function does not run then. Without `default`, the call raises LockTimeout.

@@ -4,7 +4,8 @@
 class NodeReport:
     """The result of one node, with its `url` without password, its `state`, and its `error` or None.
 
-    The state is `granted`, `held`, `fault`, or `pending` (no reply before the other nodes had decided).
+    The state is `granted`, `held`, `missing` (no key to extend or release), `fault`, or `pending` (no reply before the
+    other nodes had decided).
 
         >>> redlock.NodeReport("redis://127.0.0.1:6379", "fault", "cannot connect").state
         'fault'
@@ -101,7 +102,7 @@ class LockLost(LockError):
 
 
 class LockReleased(LockLost):
-    """The operation needs a held lease, and this one was released by its owner. `reason` is None.
+    """The operation needs a held lease, and this one was released or detached by its owner. `reason` is None.
 
     See docs/operate/troubleshooting.md#released for causes and remedies.
 

@@ -1,7 +1,7 @@
 """Support for tests of programs that lock: a client for one test, and failures on demand.
 
-With pytest, the fixtures `redlock_client` and `async_redlock_client` provide a client. pytest imports redlock only for
-tests that use one.
+With pytest, the fixtures `redlock_client` and `async_redlock_client` of the plugin `redlock.pytest_plugin` provide a
+client.
 """
 
 import time
@@ -118,7 +118,7 @@ class TestRedlock(Redlock):
             name: The name of the lock, or several.
 
         Returns:
-            Whether the lock was held.
+            Whether any node had a key of the lock.
 
         Example:
             >>> client = redlock.testing.TestRedlock()
@@ -272,7 +272,7 @@ class AsyncTestRedlock(AsyncRedlock):
             name: The name of the lock, or several.
 
         Returns:
-            Whether the lock was held.
+            Whether any node had a key of the lock.
 
         Example:
             >>> client = redlock.testing.AsyncTestRedlock()

@@ -131,7 +131,8 @@ impl AsyncLease {
         self.lease.get().fencing_token(py)
     }
 
-    /// The lifetime that a renewal sets, in seconds: the lock's `ttl`, or the argument of the last `extend`.
+    /// The lifetime that a renewal sets, in seconds: the lock's `ttl`, or the argument of the last confirmed
+    /// `extend`. 0 in a forked child.
     ///
     ///     >>> async with lock as lease:
     ///     ...     lease.ttl

@@ -86,7 +86,8 @@ impl Lease {
         check(py, self.hold.fencing_token())
     }
 
-    /// The lifetime that a renewal sets, in seconds: the lock's `ttl`, or the argument of the last `extend`.
+    /// The lifetime that a renewal sets, in seconds: the lock's `ttl`, or the argument of the last confirmed
+    /// `extend`. 0 in a forked child.
     ///
     ///     >>> lease.ttl
     ///     10.0
@@ -107,11 +108,12 @@ impl Lease {
         check(py, self.hold.ensure_held())
     }
 
-    /// Extends the lease to at least `ttl` seconds from now (default: its current ttl). Later renewals use the same
-    /// ttl. Never shortens the lease.
+    /// Extends the lease to at least `ttl` seconds from now (default: its current ttl), but not beyond `max_hold`. Later
+    /// renewals use the same ttl. Never shortens the lease.
     ///
     /// Raises LockLost if the lease has ended. Raises QuorumUnavailable if too few nodes replied. The lease is then
-    /// valid until its deadline. Raises InvalidOption for a ttl below 0.1, or above `restart_guard` over several nodes.
+    /// valid until its deadline. Raises InvalidOption for a ttl below 0.1 or `min_hold`, or above `restart_guard`
+    /// while that is on.
     ///
     ///     >>> lease.extend(ttl=30)
     ///     >>> lease.ttl, lease.remaining > 29

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use super::Lease;
 use crate::args;
 use crate::errors::invalid;
-use crate::runtime::callback::{Callback, Mark, is_coroutine_function};
+use crate::runtime::loss_callback::{Callback, Mark, is_coroutine_function};
 use crate::runtime::watch::{CallbackThread, Watch};
 use crate::runtime::{event_loop, lock, watch};
 

@@ -14,9 +14,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyWeakrefReference;
 use redlock::ffi::{Begun, Driver};
 
-use super::callback::Callback;
 use super::calls::{Call, CallData, Calls};
 use super::loop_future::LoopFuture;
+use super::loss_callback::Callback;
 use super::pipe::Woken;
 use super::queue::{Item, Queue, Reply, WakeUp};
 use super::watch::{CallbackThread, LossNotification, Watch};

@@ -12,14 +12,14 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyWeakrefReference};
 use redlock::ffi::fork_generation;
 
-use super::callback::Callback;
 use super::completions::Completions;
-use super::ending::Inside;
+use super::interpreter_end::Inside;
 use super::loop_future::LoopFuture;
+use super::loss_callback::Callback;
 use super::queue::WakeUp;
 use super::watch::{CallbackThread, Watch};
 use super::{dispatcher, hosts, lock, pipe};
-use crate::errors::scarce;
+use crate::errors::{scarce, tried};
 use crate::once::Once;
 
 pub(crate) use super::hosts::running;
@@ -139,11 +139,12 @@ fn by_pipe(
     let reader = Reader::new(py, number, &completions, false)?;
     // This call releases the GIL.
     let _inside = Inside::begin();
-    if event_loop.call_method1("add_reader", (descriptor, &reader)).is_ok() {
+    let added = tried(py, event_loop.call_method1("add_reader", (descriptor, &reader)));
+    if let Ok(Some(_)) = added {
         return Ok(Some(completions));
     }
     reader.get().over.store(true, Ordering::Relaxed);
-    Ok(None)
+    added.map(|_| None)
 }
 
 /// Creates the completions of any other loop. The dispatcher's thread calls its `call_soon_threadsafe`.
@@ -169,7 +170,7 @@ fn by_thread(
     let completions = Py::new(py, completions)?;
     // Never called under trio, which has no such method and takes all results before a run ends.
     let reader = Reader::new(py, number, &completions, false)?;
-    let _ = event_loop.call_method1("call_later", (NEVER, reader));
+    tried(py, event_loop.call_method1("call_later", (NEVER, reader)))?;
     Ok(completions)
 }
 

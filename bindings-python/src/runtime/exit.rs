@@ -1,4 +1,4 @@
-//! Waits at exit for the clean-up of acquires that a Ctrl-C or a cancellation ended.
+//! Waits at exit for the clean-up of acquires and releases that an exception ended, or that no task awaited.
 //!
 //! The background thread sends the clean-up. An interpreter that exits at once would end that thread first.
 

@@ -2,18 +2,21 @@
 //!
 //! - **The GIL** is never held while waiting (`wait`), and core's background thread never takes it. That thread puts
 //!   its results into a queue as plain data. A Python thread or an event loop takes them from there.
-//! - **Panics** of ours are exceptions (`guarded`), on whichever thread.
+//! - **Panics** in a future, a conversion or a job of the dispatcher become a LockError (`guarded`). One in a method itself
+//!   becomes the PanicException of pyo3.
 //! - **Signals**: a waiting thread looks for them every 50 ms, so Ctrl-C raises; the dropped future cleans up after itself.
 //! - **Event loops** (`event_loop`, `completions`): one queue per loop, one wake-up per batch.
-//! - **Logs and callbacks outside a loop** (`log`, `watch`, `callback`, `dispatcher`): one native thread, started at first use.
+//! - **Logs and callbacks outside a loop** (`log`, `watch`, `loss_callback`, `dispatcher`): one native thread, started at first use.
 //! - **trio** (`hosts`): the Python code presents it as an event loop, if the program has imported it.
 //! - **gevent and eventlet** (`greenlets`): a waiting greenlet lets others run.
-//! - **Exits** (`exit`): an exit waits briefly for pending clean-ups.
+//! - **Exits**: an exit waits briefly for pending clean-ups (`exit`), and for threads with Python code below native frames
+//!   (`interpreter_end`). `dispatcher` stops its thread.
 //! - **Forks**: whatever belongs to the parent (`redlock::ffi::fork_generation`) is not touched. The child creates
 //!   its own.
 //!
 //! The statics of this crate are locked with the GIL held and never across a call into Python, so a fork, which holds
-//! the GIL, finds them free.
+//! the GIL, finds them free. A free-threaded interpreter has no such lock, so a program there must not fork while other
+//! threads use this package.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -37,24 +40,24 @@ mod pipe;
 mod queue;
 pub(crate) mod watch;
 
-pub(crate) mod callback;
+pub(crate) mod loss_callback;
 
 mod dispatcher;
 
 pub(crate) mod wait;
 
-mod ending;
 pub(crate) mod exit;
 pub(crate) mod greenlets;
 pub(crate) mod hosts;
+mod interpreter_end;
 
 /// Creates the classes that no module exports, and registers the exit handlers.
 pub(crate) fn make_classes(py: Python<'_>) -> PyResult<()> {
     completions::make_class(py);
     event_loop::make_class(py);
     loop_future::make_class(py);
-    callback::make_class(py);
-    ending::wait_at_exit(py)
+    loss_callback::make_class(py);
+    interpreter_end::wait_at_exit(py)
 }
 
 /// A map by number. The hash function of the standard library would add a twentieth to an acquire's instructions.

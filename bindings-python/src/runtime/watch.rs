@@ -15,7 +15,7 @@ use pyo3::{PyTraverseError, PyVisit};
 use redlock::Error;
 use redlock::ffi::{fork_generation, spawn};
 
-use super::callback::{Callback, Mark};
+use super::loss_callback::{Callback, Mark};
 use super::{dispatcher, guarded, lock};
 use crate::errors::exception;
 

@@ -6,7 +6,7 @@ use pyo3::types::PyDict;
 use pyo3::{PyTraverseError, PyVisit};
 
 use crate::once::{Once, intern};
-use crate::runtime::ending::Inside;
+use crate::runtime::interpreter_end::Inside;
 
 /// A callback of a future.
 pub(super) struct DoneCallback {
