@@ -286,12 +286,12 @@ impl<'a> Attempt<'a> {
         if let Some(omitted) = late.then(|| self.acquirer.late.admit(self.now())).flatten() {
             log::event!(
                 Warn, Acquire, { key: self.request.key() },
-                "every grant arrived too late, retrying until wait ends: {why}",
+                "every grant arrived too late, retrying: {why}",
                 why = format_args!("{error}{omitted}")
             );
         } else {
             log::event!(
-                Debug, Acquire, { key: self.request.key() }, "retrying until wait ends: {why}", why = error
+                Debug, Acquire, { key: self.request.key() }, "retrying: {why}", why = error
             );
         }
     }

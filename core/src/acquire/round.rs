@@ -143,7 +143,7 @@ fn granted(
 /// after the holder of the lock extended its lease at the next one.
 fn still_met(request: &Request, round: &VoteRound) -> bool {
     let nodes = &round.nodes.list;
-    // A single node has no guard, and may lose leases at a failover anyway.
+    // A single node has no guard by default, and may lose leases at a failover anyway.
     if nodes.len() == 1 {
         return true;
     }

@@ -228,7 +228,7 @@ const FOREIGN: &[(&str, &str)] = &[
     ),
     (
         "blocking context_manager_blocking",
-        "Use wait. 0 tries once, and without wait the acquire waits forever",
+        "Use wait. 0 tries once, and without wait the acquire waits for the holder forever",
     ),
     ("num_extensions", "Use max_hold, the maximum hold time in UNIT"),
     (

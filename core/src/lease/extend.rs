@@ -101,9 +101,10 @@ pub(crate) fn send(state: &State, ttl: Duration, check: bool) -> Option<ExtendRo
     let validity = Validity::new(state.now(), ttl, state.request.options.hold_end(state.acquired));
     let (timeout, fencing) = ask(state, &mut phase, validity.asked);
     // This round replaces the first votes that are not sent yet.
-    phase.votes = Vec::new();
+    let votes = std::mem::take(&mut phase.votes);
     // Unlocked first: sending allocates, and the system may suspend this thread there.
     drop(phase);
+    drop(votes);
     let params = VoteParams { check, ..VoteParams::later(validity.asked, timeout, fencing) };
     Some(ExtendRound::send(&state.leases.nodes, &state.claim, validity, params))
 }

@@ -1,7 +1,7 @@
 //! The monitor of a client's leases: starts renewals when they are due, and ends a lease at its deadline.
 //!
-//! One task serves all leases of a client. It runs on the background thread ([`background`]), so a blocked runtime of the
-//! program does not delay it. The first renewal is due after a third of the TTL ([`super::state`]). The result of each
+//! One task serves all leases of a client. It runs on the background thread ([`background`]), or on a test's runtime with the clock of tokio. A blocked runtime of the
+//! program therefore does not delay it. The first renewal is due after a third of the TTL ([`super::state`]). The result of each
 //! renewal determines the time of the next one ([`super::renewal`]). A late renewal cannot delay the deadline: the
 //! lease is lost, and its holder is notified, whether or not a renewal is under way.
 //!

@@ -2,7 +2,7 @@
 //!
 //! The registry stores keys, numbers and weak references of leases and never calls them. No other lock is taken while its
 //! lock is held, except that of the changes. A thread may be suspended while it holds the lock, so the monitor does not
-//! wait for it, and neither does the drop of a lease that was not released.
+//! wait for it, and neither does the drop of the last handle of an unreleased lease. A release waits.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};

@@ -82,9 +82,10 @@ fn send_deletes(
     let lifetime = phase.longest.max(left + drift(left));
     phase.deleted |= unsent;
     if held {
-        state.end(&mut phase, end, now);
+        state.end(phase, end, now);
+    } else {
+        drop(phase);
     }
-    drop(phase);
     finish_healing(state);
     state.unregister();
     state.leases.fairness.released(state.keys(), now);
@@ -119,11 +120,10 @@ fn send_deletes(
 ///
 /// The new status ends the renewals. An extend that is under way still affects the keys.
 pub(crate) fn detach(state: &State) -> bool {
-    let Some(mut phase) = state.held_phase() else {
+    let Some(phase) = state.held_phase() else {
         return false;
     };
-    state.end(&mut phase, Status::Detached, state.now());
-    drop(phase);
+    state.end(phase, Status::Detached, state.now());
     finish_healing(state);
     state.unregister();
     state.ended.notify_waiters();
@@ -170,22 +170,24 @@ pub(crate) async fn confirmed(state: Arc<State>, sent: Sent) -> Result<()> {
 }
 
 impl State {
-    /// Sets the final status and counts it, so that a caller that sees the end also sees it in the statistics.
+    /// Sets the final status and counts it, so that a caller that sees the end also sees it in the statistics. Then
+    /// unlocks the phase.
     ///
     /// It does not read the clock: a custom clock that panics must not come between the end and its notification.
-    pub(super) fn end(&self, phase: &mut Phase, end: Status, now: Instant) {
+    pub(super) fn end(&self, mut phase: MutexGuard<'_, Phase>, end: Status, now: Instant) {
         phase.status = end;
-        if end != Status::Detached {
-            // A pending vote may be sent later, or again after the script is reloaded. The delete, perhaps of a lease
-            // that shares the token, must be the last command.
-            phase.votes = Vec::new();
-        }
+        // A pending vote may be sent later, or again after the script is reloaded. The delete, perhaps of a lease that
+        // shares the token, must be the last command.
+        let ends = end != Status::Detached;
+        let votes = if ends { std::mem::take(&mut phase.votes) } else { Vec::new() };
         let held = now.since(self.acquired);
         match end {
             Status::Released => self.leases.counts.released(held),
             Status::Lost(reason, _) => self.leases.counts.lost(reason, held),
             Status::Held | Status::Detached => {}
         }
+        drop(phase);
+        drop(votes);
     }
 
     /// Reports the end to the metrics, the log and the spans. Waiting futures are notified of a loss first.

@@ -1,7 +1,7 @@
 //! The state of one lease: held, extended, healed, then released or lost permanently. [`super::release`] sets and reports the
 //! end.
 //!
-//! Never await, allocate, log or run a callback under the lock of [`Phase`]. The background thread waits for this lock, and
+//! Never await, allocate, free, log or run a callback under the lock of [`Phase`]. The background thread waits for this lock, and
 //! a notified caller may query the lease immediately.
 
 use std::any::Any;
@@ -151,9 +151,8 @@ impl State {
         if phase.status == Status::Held && now >= phase.deadline {
             let reason = if phase.capped { LossReason::MaxHold } else { LossReason::Expired };
             let end = Status::Lost(reason, phase.deadline);
-            self.end(&mut phase, end, now);
-            // Unlocked first, because a notified caller may query the lease immediately.
-            drop(phase);
+            // Unlocks first, because a notified caller may query the lease immediately.
+            self.end(phase, end, now);
             self.report(end);
             phase = lock(&self.phase);
         }
@@ -205,11 +204,10 @@ impl State {
 
     /// Marks the lease as lost permanently. The first reason stays, and no later reply revives the lease.
     pub(crate) fn lose(&self, reason: LossReason) {
-        let Some(mut phase) = self.held_phase() else { return };
+        let Some(phase) = self.held_phase() else { return };
         let now = self.now();
         let end = Status::Lost(reason, now);
-        self.end(&mut phase, end, now);
-        drop(phase);
+        self.end(phase, end, now);
         self.report(end);
     }
 
