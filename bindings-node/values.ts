@@ -30,9 +30,7 @@ export function isSignal(value: unknown): value is AbortSignal {
   if (typeof value !== "object" || value === null) return false;
   const { aborted, addEventListener, removeEventListener } = value as Partial<AbortSignal>;
   const methods = [addEventListener, removeEventListener];
-  return (
-    typeof aborted === "boolean" && methods.every((method) => typeof method === "function")
-  );
+  return typeof aborted === "boolean" && methods.every((method) => typeof method === "function");
 }
 
 export function formatValue(value: unknown): string {
