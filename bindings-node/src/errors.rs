@@ -33,8 +33,8 @@ pub struct Failure {
 pub struct NodeFailure {
     /// The node's URL, without its password.
     pub url: String,
-    /// `granted`, `held`, `missing` (no key to extend or release), `fault`, or `pending` (no reply before the other nodes had
-    /// decided).
+    /// `granted`, `held`, `missing` (no key to extend or release), `fault`, or `pending` (no reply before the other
+    /// nodes had decided).
     pub state: String,
     /// The text of the node's error.
     pub error: Option<String>,

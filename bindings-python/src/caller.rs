@@ -27,8 +27,9 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// Drives a future of this lock that ends with a lease. If an exception ends it, its clean-up is still under way and
-    /// is recorded. An exception that another thread has set is raised here, because the lease would be lost otherwise.
+    /// Drives a future of this lock that ends with a lease. If an exception ends it, its clean-up is still under way
+    /// and is recorded. An exception that another thread has set is raised here, because the lease would be lost
+    /// otherwise.
     pub(crate) fn wait<F>(&self, py: Python<'_>, future: F) -> PyResult<F::Output>
     where
         F: Future + Send,

@@ -1,7 +1,7 @@
 //! Calls the program's `credentials` callback, on a separate Python thread.
 //!
-//! The background thread must not wait for the GIL, so it never calls the function. A short-lived native thread starts the
-//! Python thread. No Rust frame is below the function, so an interpreter that exits may end its thread.
+//! The background thread must not wait for the GIL, so it never calls the function. A short-lived native thread starts
+//! the Python thread. No Rust frame is below the function, so an interpreter that exits may end its thread.
 //!
 //! The objects of a client own the function, but its connections do not. A function that refers to its client is
 //! therefore garbage-collected with it.

@@ -1,7 +1,7 @@
 //! The Python extension module. `runtime` lists the hazards between Rust threads and Python, so read it first.
 //!
-//! The groups of modules are listed from top to bottom, and each uses only modules below it. architecture.md has the order
-//! that a test checks. Python code calls this module. This module uses only the error classes of the Python code.
+//! The groups of modules are listed from top to bottom, and each uses only modules below it. architecture.md has the
+//! order that a test checks. Python code calls this module. This module uses only the error classes of the Python code.
 
 #![allow(
     clippy::doc_markdown,

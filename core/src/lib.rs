@@ -32,8 +32,8 @@
 //! | `testing` | no | a client for tests, with a clock that the test advances |
 
 // Each folder is one duty. They are listed from top to bottom, and each module only uses modules below it, which a test
-// checks. `client` makes a `lock`, which uses the client's `engine`. `acquire` runs rounds of votes until it has a lease.
-// `lease` renews a lease and detects its loss. `quorum` counts the votes, and each `node` votes.
+// checks. `client` makes a `lock`, which uses the client's `engine`. `acquire` runs rounds of votes until it has a
+// lease. `lease` renews a lease and detects its loss. `quorum` counts the votes, and each `node` votes.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // Some items are only used by the bindings or by TLS. With all features enabled, none may be unused.
 #![cfg_attr(

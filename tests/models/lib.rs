@@ -1,8 +1,8 @@
 //! Models of the core's lock-free state machines, in every interleaving of their threads and every order of memory that
 //! loom knows.
 //!
-//! A model includes the core's own file, whose atomics are loom's here. Timeouts do not exist here, so a lost wake-up is a
-//! deadlock, which loom reports. `make mutants` removes each rule of the files and expects a model to fail.
+//! A model includes the core's own file, whose atomics are loom's here. Timeouts do not exist here, so a lost wake-up
+//! is a deadlock, which loom reports. `make mutants` removes each rule of the files and expects a model to fail.
 
 #![cfg(test)]
 
@@ -170,7 +170,8 @@ fn an_awake_thread_takes_no_write() {
     });
 }
 
-/// Submits a job. If its ring has to wake the sleeper, the thread is suspended before it does, and another ring happens.
+/// Submits a job. If its ring has to wake the sleeper, the thread is suspended before it does, and another ring
+/// happens.
 fn submit_while_suspended(sleeper: &Sleeper) {
     let mut suspended = false;
     sleeper.wakeup.ring(|_| {

@@ -1,7 +1,8 @@
 //! Writes the Rust code blocks of each page in docs/ as the documentation of one item.
 //!
-//! The pages cannot be included directly. rustdoc takes the indented blocks of a content tab for Rust code, whatever their
-//! language. A block with a file name belongs to a program in examples/, and `tests/cross/test_pages.py` compares the two.
+//! The pages cannot be included directly. rustdoc takes the indented blocks of a content tab for Rust code, whatever
+//! their language. A block with a file name belongs to a program in examples/, and `tests/cross/test_pages.py` compares
+//! the two.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Memory costs of an acquire and a release: allocations, and the size of the future. Also a thread that is suspended in
-//! an allocation.
+//! Memory costs of an acquire and a release: allocations, and the size of the future. Also a thread that is suspended
+//! in an allocation.
 //!
 //! This is a separate test program because it counts every thread. `ALLOCATIONS=1` lists the call sites, most frequent
 //! first.
@@ -186,7 +186,8 @@ fn suspended_thread_blocks_no_other_client() {
     }
 }
 
-/// A queue allocates a block for every 32 commands. Commands behind it cannot be sent while a thread is suspended there.
+/// A queue allocates a block for every 32 commands. Commands behind it cannot be sent while a thread is suspended
+/// there.
 #[test]
 fn caller_behind_a_suspended_thread_keeps_its_deadline() {
     let _alone = SERIAL.lock().unwrap_or_else(PoisonError::into_inner);
@@ -206,7 +207,8 @@ fn caller_behind_a_suspended_thread_keeps_its_deadline() {
     }
 }
 
-/// The background thread renews the leases of a `memory://` store. It must not wait for a thread that is suspended there.
+/// The background thread renews the leases of a `memory://` store. It must not wait for a thread that is suspended
+/// there.
 #[test]
 fn caller_behind_a_suspended_thread_in_a_memory_store_keeps_its_deadline() {
     let _alone = SERIAL.lock().unwrap_or_else(PoisonError::into_inner);

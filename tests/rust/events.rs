@@ -165,8 +165,8 @@ fn events_with(words: &str, least: usize) -> Vec<Entry> {
     found
 }
 
-/// The events with this text of nodes whose URL begins so, once there are at least this many. The client of an earlier test may
-/// still delete a key, on a server that is gone.
+/// The events with this text of nodes whose URL begins so, once there are at least this many. The client of an earlier
+/// test may still delete a key, on a server that is gone.
 fn node_events(url: &str, words: &str, least: usize) -> Vec<Entry> {
     let mut found = Vec::new();
     eventually_blocking(words, || {

@@ -1,7 +1,8 @@
 //! A module calls only the modules below it. The test reads the imports of every source file, and one list of the
 //! order.
 //!
-//! `docs/contributing/architecture.md` shows the same list. An upward import is either a mistake or a reason to move a module.
+//! `docs/contributing/architecture.md` shows the same list. An upward import is either a mistake or a reason to move a
+//! module.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -87,6 +87,21 @@ fn files_are_short() {
     }
 }
 
+#[test]
+fn comments_are_wrapped() {
+    // Formatted code has at most 120 columns, but rustfmt leaves comments as they are. A row of a table cannot be
+    // wrapped.
+    for folder in ["core", "bindings-python/src", "bindings-node/src", "tests", "examples"] {
+        for path in files(&root().join(folder), &[".rs"]) {
+            for (number, line) in fs::read_to_string(&path).unwrap().lines().enumerate() {
+                let text = line.trim_start();
+                let is_wrapped = line.chars().count() <= 120 || text.starts_with("//! | ") || !text.starts_with("//");
+                assert!(is_wrapped, "{}:{} has more than 120 columns", path.display(), number + 1);
+            }
+        }
+    }
+}
+
 /// The longest function, from its `fn` to its closing brace. In formatted code both have the same indentation.
 fn longest_function(text: &str) -> Option<(usize, String)> {
     let lines: Vec<&str> = text.lines().collect();

@@ -4,7 +4,8 @@
 //! connections. If that is not possible, it runs on core's background thread. The outcome returns to JavaScript's
 //! `settle` with the slot. Outcomes of other threads wait in a queue, and the event loop is woken once for each batch.
 //!
-//! No panic reaches JavaScript. Exported functions and callbacks of C catch them, and a future becomes `Outcome::Broken`.
+//! No panic reaches JavaScript. Exported functions and callbacks of C catch them, and a future becomes
+//! `Outcome::Broken`.
 //!
 //! All other state belongs to the JavaScript thread and needs no lock. Each copy of the package has one `Runtime`. The
 //! main thread, each worker and each context that loads the package have separate copies. When a copy is collected or
@@ -81,8 +82,8 @@ impl Runtime {
         Ok(Self { thread })
     }
 
-    /// Sets the topics whose events this thread receives from now on, as a sum of 1 `acquire`, 2 `lease`, 4 `node` and 8
-    /// `client`.
+    /// Sets the topics whose events this thread receives from now on, as a sum of 1 `acquire`, 2 `lease`, 4 `node` and
+    /// 8 `client`.
     #[napi(catch_unwind)]
     pub fn want_events(&self, topics: u32) {
         self.thread.event_loop.want_events(topics);

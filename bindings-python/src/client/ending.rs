@@ -17,17 +17,17 @@ use crate::runtime::wait::wait;
 impl Redlock {
     /// Ends the client in order. Returns how many leases were still held at the timeout.
     ///
-    /// From the call on, new acquires raise ClientClosed. Acquires that wait already have `timeout` to get their lease, and
-    /// held leases to be released. At the timeout, acquires that still wait raise ClientClosed. Leases that are still held
-    /// are released, and their holders are notified: LockLost, reason `revoked`. A node that cannot be reached and has
-    /// pending deletes gets until `timeout` to return.
+    /// From the call on, new acquires raise ClientClosed. Acquires that wait already have `timeout` to get their lease,
+    /// and held leases to be released. At the timeout, acquires that still wait raise ClientClosed. Leases that are
+    /// still held are released, and their holders are notified: LockLost, reason `revoked`. A node that cannot be
+    /// reached and has pending deletes gets until `timeout` to return.
     ///
     /// Args:
     ///     timeout: Seconds or a timedelta, default 10. With 0, acquires that wait and held leases end at once.
     ///
     /// Raises:
-    ///     QuorumUnavailable: Too few nodes confirmed the releases. Those keys expire when their TTL ends. The client is
-    ///         closed nevertheless.
+    ///     QuorumUnavailable: Too few nodes confirmed the releases. Those keys expire when their TTL ends. The client
+    ///         is closed nevertheless.
     ///
     ///     >>> client.shutdown(timeout=0)            # a lease is still held
     ///     1

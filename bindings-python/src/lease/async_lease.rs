@@ -13,8 +13,8 @@ use crate::errors::not_async;
 
 /// A lock that you hold, for asyncio, trio and anyio. It is renewed in the background until it is released or lost.
 ///
-/// `async with lease:` releases it at the end of the block. It raises LockLost if the lease has ended, and RuntimeError if
-/// it was entered before. A lease that is collected without a release is not released. Its renewal stops, the key
+/// `async with lease:` releases it at the end of the block. It raises LockLost if the lease has ended, and RuntimeError
+/// if it was entered before. A lease that is collected without a release is not released. Its renewal stops, the key
 /// expires when its TTL ends, and a ResourceWarning shows where it was acquired.
 ///
 ///     >>> lease = await lock.as_async().acquire()
@@ -158,7 +158,8 @@ impl AsyncLease {
         self.lease.get().ensure_held(py)
     }
 
-    /// Ends the lease in this process and keeps the key. To transfer a lease, another process attaches to its `token` first.
+    /// Ends the lease in this process and keeps the key. To transfer a lease, another process attaches to its `token`
+    /// first.
     ///
     /// Returns:
     ///     Whether the lease was still held.
@@ -173,8 +174,8 @@ impl AsyncLease {
 
     /// Calls `callback(error)` once if the lease is lost, or soon if it is lost already. Never after a release.
     ///
-    /// The callback runs on the running event loop, in the caller's context (`contextvars`). It may be a coroutine function,
-    /// which runs as a task. Without a running loop it runs on a separate thread.
+    /// The callback runs on the running event loop, in the caller's context (`contextvars`). It may be a coroutine
+    /// function, which runs as a task. Without a running loop it runs on a separate thread.
     ///
     /// Args:
     ///     callback: Receives the LockLost.

@@ -108,8 +108,8 @@ impl Lease {
         check(py, self.hold.ensure_held())
     }
 
-    /// Extends the lease to at least `ttl` seconds from now (default: its current ttl), but not beyond `max_hold`. Later
-    /// renewals use the same ttl. Never shortens the lease.
+    /// Extends the lease to at least `ttl` seconds from now (default: its current ttl), but not beyond `max_hold`.
+    /// Later renewals use the same ttl. Never shortens the lease.
     ///
     /// Raises LockLost if the lease has ended. Raises QuorumUnavailable if too few nodes replied. The lease is then
     /// valid until its deadline. Raises InvalidOption for a ttl below 0.1 or `min_hold`, or above `restart_guard`

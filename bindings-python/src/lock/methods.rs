@@ -31,8 +31,8 @@ impl Lock {
     /// Emits a RuntimeWarning if an event loop runs in this thread. A KeyboardInterrupt leaves no key behind.
     ///
     /// Args:
-    ///     wait: Maximum time to wait, in seconds or as a timedelta. 0 tries once, `math.inf` waits forever. Default: the
-    ///         lock's own `wait`.
+    ///     wait: Maximum time to wait, in seconds or as a timedelta. 0 tries once, `math.inf` waits forever. Default:
+    ///         the lock's own `wait`.
     ///     timeout: Alias of `wait`, in this method only.
     ///
     /// Returns:

@@ -1,8 +1,8 @@
 //! Delays the end of the interpreter while other threads run event loops.
 //!
-//! Before version 3.14, CPython ends any other thread where that thread next acquires the GIL, by unwinding its stack. Frames of
-//! native code on that stack abort the process. A task that awaits one of our futures runs below such frames, so the end of the
-//! interpreter waits until it has left them, and no task is run there afterwards.
+//! Before version 3.14, CPython ends any other thread where that thread next acquires the GIL, by unwinding its stack.
+//! Frames of native code on that stack abort the process. A task that awaits one of our futures runs below such frames,
+//! so the end of the interpreter waits until it has left them, and no task is run there afterwards.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};

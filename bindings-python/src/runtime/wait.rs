@@ -67,8 +67,8 @@ where
 
 /// Raises the exception that another thread has set for this one, by `PyThreadState_SetAsyncExc`, if there is one.
 ///
-/// The interpreter looks for it when a function of Python code begins, and nowhere in its API. A call whose result needs
-/// no clean-up leaves it to the code of the caller.
+/// The interpreter looks for it when a function of Python code begins, and nowhere in its API. A call whose result
+/// needs no clean-up leaves it to the code of the caller.
 pub(crate) fn raise_injected(py: Python<'_>) -> PyResult<()> {
     static FUNCTION: Once<Py<PyAny>> = Once::new();
     let make = || Ok(py.eval(c"lambda: None", Some(&PyDict::new(py)), None)?.unbind());

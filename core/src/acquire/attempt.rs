@@ -296,8 +296,8 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Logs repeatedly that another owner holds the lock. Only the first caller in line does, because the callers behind
-    /// it wait for the same holder.
+    /// Logs repeatedly that another owner holds the lock. Only the first caller in line does, because the callers
+    /// behind it wait for the same holder.
     fn log_held(&mut self, ticket: &Ticket) {
         if self.wait.is_some() || self.last.is_unavailable() {
             return;

@@ -1,8 +1,8 @@
 //! How a lease is acquired: it joins the local queue, then runs rounds of votes until one is granted or `wait` is over.
 //!
-//! [`attempt`] is the loop, and [`mod@round`] runs one round. Acquires wait in the [`queue`] (callers of this process) and
-//! for the delays of [`retry`], which also decides when to give up. `fairness` decides which client tries first. [`attach`]
-//! continues a lease that is already held.
+//! [`attempt`] is the loop, and [`mod@round`] runs one round. Acquires wait in the [`queue`] (callers of this process)
+//! and for the delays of [`retry`], which also decides when to give up. `fairness` decides which client tries first.
+//! [`attach`] continues a lease that is already held.
 //!
 //! `node` sends the requests, `quorum` counts the replies, and `lease` keeps the lease afterwards. Nothing here spawns
 //! a task or depends on a runtime. Dropping the future of an acquire ends the whole acquire. The drop also sends
@@ -126,7 +126,8 @@ fn report(
 /// The maximum number of extend rounds of an attach. Keys that change in each of them do not belong to a single holder.
 const TRIES: u32 = 10;
 
-/// Continues the lease of `claim`, if the nodes still have it. `is_closed` is called right before the lease is returned.
+/// Continues the lease of `claim`, if the nodes still have it. `is_closed` is called right before the lease is
+/// returned.
 ///
 /// No vote is needed. An extend round checks whether the token still owns its keys. It creates no key, so a wrong token
 /// acquires nothing. The restart guard does not apply, because a node that lost the lease reports a missing key.

@@ -109,8 +109,8 @@ struct Waiting {
     waker: Option<Waker>,
 }
 
-/// Whether a caller with its turn holds others back in the line of its key at this position: if other clients held the key,
-/// or if they held none. If the nodes did not refuse, one caller at a time tries again.
+/// Whether a caller with its turn holds others back in the line of its key at this position: if other clients held the
+/// key, or if they held none. If the nodes did not refuse, one caller at a time tries again.
 fn holds_at(taken: Taken, at: usize) -> bool {
     taken == Taken::default() || taken.has(at)
 }
@@ -139,8 +139,8 @@ impl Queue {
         Ticket { queue: Arc::clone(self), keys: Arc::clone(keys), id, granted: None }
     }
 
-    /// Locks all lines. Returns `None` in a forked child, where a call of the parent may continue. A panic under the lock
-    /// leaves the lines consistent, so poisoning is ignored.
+    /// Locks all lines. Returns `None` in a forked child, where a call of the parent may continue. A panic under the
+    /// lock leaves the lines consistent, so poisoning is ignored.
     fn lines(&self) -> Option<MutexGuard<'_, Lines>> {
         let ours = self.generation == fork_generation();
         ours.then(|| lock(&self.lines))

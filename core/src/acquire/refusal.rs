@@ -1,6 +1,7 @@
 //! What a request sends, the errors about it, and why a round granted no lease.
 //!
-//! A refusal is read from existing votes. An error is never reported as "held by another", nor the reverse, because callers act on the difference.
+//! A refusal is read from existing votes. An error is never reported as "held by another", nor the reverse, because
+//! callers act on the difference.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -190,7 +191,8 @@ impl Refusal {
     /// Whether no attempt can succeed before the servers are changed. `refused_for` is the time since the first of
     /// consecutive rounds of this acquire that were refused.
     ///
-    /// If it has a `wait`, a refusal from before the acquire does not count, because the login may have been fixed since.
+    /// If it has a `wait`, a refusal from before the acquire does not count, because the login may have been fixed
+    /// since.
     pub(crate) fn is_permanent(&self, refused_for: Duration, has_wait: bool) -> bool {
         let Self::Unavailable(_, remedy) = self else { return false };
         let most = if has_wait { Remedy::Confirmed } else { Remedy::Refused };

@@ -92,7 +92,8 @@ async fn agree(round: &mut VoteRound, until: Instant) -> Option<u64> {
     let fence = |vote: &Vote| if let Vote::Granted(fence) = vote { *fence } else { None };
     let fences = round.votes.answers.iter().flatten().flatten().filter_map(fence);
     let (least, largest) = (fences.clone().min()?, fences.max()?);
-    // The usual case: every node stores the same proposal, unless its clock differs too much or its last token is larger.
+    // The usual case: every node stores the same proposal, unless its clock differs too much or its last token is
+    // larger.
     if least == largest {
         return Some(largest);
     }

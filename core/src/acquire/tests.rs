@@ -1,5 +1,5 @@
-//! Tests when an acquire without a `wait` gives up, and of leases over such nodes. The nodes are scripted, and the clock
-//! is paused.
+//! Tests when an acquire without a `wait` gives up, and of leases over such nodes. The nodes are scripted, and the
+//! clock is paused.
 
 use std::future::{pending, ready};
 use std::pin::pin;

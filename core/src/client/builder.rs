@@ -209,9 +209,9 @@ impl Builder {
     /// By default, this is the first runtime in which a task uses the client, and the next one after that has ended. A
     /// program that is compiled with `panic = "abort"` has no default and should set this option.
     ///
-    /// The client may still be used elsewhere. The library's own thread reads and writes for all other callers, while the
-    /// runtime is blocked, and after it has ended. It always renews the leases. On systems other than Linux and Android
-    /// this option has no effect.
+    /// The client may still be used elsewhere. The library's own thread reads and writes for all other callers, while
+    /// the runtime is blocked, and after it has ended. It always renews the leases. On systems other than Linux and
+    /// Android this option has no effect.
     ///
     /// [`Builder::build`] fails with `Invalid` if the runtime has ended or was built without I/O. `#[tokio::main]`,
     /// `enable_io` and `enable_all` provide I/O. Tokio reports missing I/O with a panic. The library catches it, but

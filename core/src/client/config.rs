@@ -1,7 +1,7 @@
 //! The options of a client: defaults and checks.
 //!
-//! [`crate::lock::options`] has the rules for single options, and [`crate::node`] those for URLs. This module has the rules
-//! that involve several nodes, and the defaults that depend on their number.
+//! [`crate::lock::options`] has the rules for single options, and [`crate::node`] those for URLs. This module has the
+//! rules that involve several nodes, and the defaults that depend on their number.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -99,8 +99,8 @@ impl Redlock {
     /// # Errors
     ///
     /// - `Invalid` if a setting has no counterpart in this library.
-    /// - `Invalid` if a client was made by `redis::Client::build_with_tls`, because its certificates cannot be read. Pass
-    ///   them to [`Builder::tls`] instead.
+    /// - `Invalid` if a client was made by `redis::Client::build_with_tls`, because its certificates cannot be read.
+    ///   Pass them to [`Builder::tls`] instead.
     ///
     /// # Examples
     ///

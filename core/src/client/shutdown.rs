@@ -56,13 +56,13 @@ impl Redlock {
     /// Ends the client in order. Returns how many leases were still held at the timeout.
     ///
     /// From the call on, new acquires fail with `Closed`. Acquires that wait already have up to `timeout` to get their
-    /// lease, and held leases to be released. At the timeout, acquires that still wait fail with `Closed`. Leases that are
-    /// still held are released, and their holders are notified of a loss with reason `revoked`. With a `timeout` of zero
-    /// both happen at the call.
+    /// lease, and held leases to be released. At the timeout, acquires that still wait fail with `Closed`. Leases that
+    /// are still held are released, and their holders are notified of a loss with reason `revoked`. With a `timeout` of
+    /// zero both happen at the call.
     ///
-    /// Ends when the nodes have confirmed every delete, or `node_timeout` after the deletes were sent. A node that cannot
-    /// be reached and has pending deletes gets until `timeout` to return. If a server does not reply, the call thus takes
-    /// up to `timeout` plus `node_timeout`.
+    /// Ends when the nodes have confirmed every delete, or `node_timeout` after the deletes were sent. A node that
+    /// cannot be reached and has pending deletes gets until `timeout` to return. If a server does not reply, the call
+    /// thus takes up to `timeout` plus `node_timeout`.
     ///
     /// # Errors
     ///

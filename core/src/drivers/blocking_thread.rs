@@ -3,8 +3,8 @@
 //! No other thread must then be woken. While the future is polled, the thread records the connections to which commands
 //! are submitted, and its timers. It then sleeps on all of them, and on a descriptor that wakes it.
 //!
-//! A thread that cannot do so parks, and the background thread writes and reads for it. This applies if the system cannot sleep on
-//! several descriptors, if no descriptor is left, or if the stack is almost full.
+//! A thread that cannot do so parks, and the background thread writes and reads for it. This applies if the system
+//! cannot sleep on several descriptors, if no descriptor is left, or if the stack is almost full.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -1,8 +1,8 @@
 //! The threads that write commands to the connections and read the replies.
 //!
-//! Each driver takes the same steps. It submits commands while it polls futures ([`submit`]). It then writes the commands
-//! of all these futures together. Finally it reads the replies, for all callers, if it has the reader role of the
-//! connection. A [`Reactor`](reactor::Reactor) has the connections of one driver.
+//! Each driver takes the same steps. It submits commands while it polls futures ([`submit`]). It then writes the
+//! commands of all these futures together. Finally it reads the replies, for all callers, if it has the reader role of
+//! the connection. A [`Reactor`](reactor::Reactor) has the connections of one driver.
 //!
 //! - A [`blocking_thread`] drives one future, and sleeps until a reply arrives.
 //! - An [`event_loop`] drives its futures in its turns.
@@ -28,8 +28,8 @@ pub(crate) use event_loop::LoopDriver;
 pub(crate) use poller::Poller;
 pub(crate) use tokio_runtime::{RuntimeDriver, flush};
 
-/// Has a command written that was added to the queue of a connection. The driver of this thread writes it, otherwise the
-/// background thread. `runtime` is the driver of the client's runtime.
+/// Has a command written that was added to the queue of a connection. The driver of this thread writes it, otherwise
+/// the background thread. `runtime` is the driver of the client's runtime.
 pub(crate) fn submit(connection: &Arc<Connection>, runtime: Option<&RuntimeDriver>) {
     let is_driven =
         reactor::submit(connection) || runtime.is_some_and(|runtime| runtime.submit(connection));

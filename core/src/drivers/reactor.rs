@@ -1,4 +1,5 @@
-//! The connections that one driver uses: their reader roles, which have commands to write, and whether this thread does.
+//! The connections that one driver uses: their reader roles, which have commands to write, and whether this thread
+//! does.
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -83,8 +84,8 @@ impl Reactor {
         if self.used.len() == 1 { self.read(0) } else { self.read_ready(|_| ()) }
     }
 
-    /// Reads all readable connections. `other` gets the numbers of the other descriptors that are readable. Returns true
-    /// if there may be more.
+    /// Reads all readable connections. `other` gets the numbers of the other descriptors that are readable. Returns
+    /// true if there may be more.
     pub(super) fn read_ready(&self, mut other: impl FnMut(u64)) -> bool {
         let (mut found, mut more) = (0, false);
         for number in self.poller.iter().flat_map(|poller| poller.ready()) {
@@ -124,9 +125,9 @@ impl Drop for Used {
 /// Connections with commands that are not written yet.
 pub(super) type Connections = SmallVec<[Arc<Connection>; 2]>;
 
-/// The number of callers whose commands are written before the end of a turn, so that the server works on them meanwhile.
-/// With all of them at the end, loop and server would wait for each other, which costs a third to a half of the throughput on two
-/// cores. On one core, smaller writes cost more system calls.
+/// The number of callers whose commands are written before the end of a turn, so that the server works on them
+/// meanwhile. With all of them at the end, loop and server would wait for each other, which costs a third to a half of
+/// the throughput on two cores. On one core, smaller writes cost more system calls.
 const MAX_UNWRITTEN: usize = 32;
 
 /// The connections with unwritten commands, and the number of callers that submitted them.
@@ -213,8 +214,8 @@ pub(super) fn take_submitted() -> Connections {
     with_local(&THREAD, |thread| thread.submitted.take()).unwrap_or_default()
 }
 
-/// Declares, until it is dropped, whether this thread writes the commands that are submitted on it, and whether it keeps
-/// the timers of the futures that it polls. Several on one thread are dropped in the reverse order.
+/// Declares, until it is dropped, whether this thread writes the commands that are submitted on it, and whether it
+/// keeps the timers of the futures that it polls. Several on one thread are dropped in the reverse order.
 pub(super) struct Driving {
     drove: bool,
     kept_timers: bool,

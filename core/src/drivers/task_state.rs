@@ -12,8 +12,8 @@ use crate::node::Connection;
 
 /// A runtime is blocked, or no thread drives it, if a woken task does not run within this time.
 pub(super) const LONGEST_TURN: Duration = Duration::from_millis(20);
-/// For how long the background thread does the work of such a runtime: at first, and at most. Each time is twice as long
-/// as the one before.
+/// For how long the background thread does the work of such a runtime: at first, and at most. Each time is twice as
+/// long as the one before.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(64));
 
 /// Whether the task runs, and in which runtime.

@@ -1,7 +1,7 @@
 //! Futures in a tokio runtime, one task of which writes their commands and reads their replies.
 //!
-//! That task has the reader roles. The first command of a turn wakes it. It then runs after the tasks that are already in
-//! the run queue, so that their commands are written together. It watches one descriptor for replies.
+//! That task has the reader roles. The first command of a turn wakes it. It then runs after the tasks that are already
+//! in the run queue, so that their commands are written together. It watches one descriptor for replies.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -30,8 +30,8 @@ const SHUT_DOWN: &str = "the runtime has shut down. Pass one that runs as long a
 
 /// Drives the connections of a client's tasks in one tokio runtime, until it is dropped.
 ///
-/// That is the runtime of [`Builder::runtime`](crate::Builder::runtime), otherwise the first one in which a task uses the
-/// client. If that one ends, the next one follows.
+/// That is the runtime of [`Builder::runtime`](crate::Builder::runtime), otherwise the first one in which a task uses
+/// the client. If that one ends, the next one follows.
 pub(crate) struct RuntimeDriver(Arc<Shared>);
 
 thread_local! {
@@ -151,8 +151,8 @@ impl Shared {
 
     /// Whether the task may be started in a runtime that the user did not choose.
     ///
-    /// Such a runtime may have no I/O driver. Tokio reports that by a panic, which must neither end the program nor follow
-    /// another one. In a forked child, the runtime may be that of the parent, whose epoll must stay as it is.
+    /// Such a runtime may have no I/O driver. Tokio reports that by a panic, which must neither end the program nor
+    /// follow another one. In a forked child, the runtime may be that of the parent, whose epoll must stay as it is.
     fn may_choose(&self) -> bool {
         let may_panic = cfg!(panic = "unwind") && !std::thread::panicking() && has_stack_space();
         may_panic && !self.is_chosen && self.generation == 0
@@ -176,8 +176,8 @@ impl Shared {
         checked
     }
 
-    /// Starts the task in a runtime. Without a task, everything runs on the background thread. That is so if no descriptor
-    /// is left, and on systems without epoll.
+    /// Starts the task in a runtime. Without a task, everything runs on the background thread. That is so if no
+    /// descriptor is left, and on systems without epoll.
     fn start(self: &Arc<Self>, runtime: &Handle) -> Result<()> {
         let Some(before) = lock(&self.task).begin(runtime) else { return Ok(()) };
         let create = || {
@@ -188,8 +188,8 @@ impl Shared {
             let _inside = runtime.enter();
             DriverTask::new(Arc::clone(self), poller, runtime)
         };
-        // Tokio panics if the runtime has no I/O driver. This must not happen later, in the task. Its panic hook may use
-        // the client, so no lock is held.
+        // Tokio panics if the runtime has no I/O driver. This must not happen later, in the task. Its panic hook may
+        // use the client, so no lock is held.
         let created = catch_unwind(AssertUnwindSafe(create));
         let (pending, id) = (Pending::default(), runtime.id());
         let begins = Arc::clone(&pending.watch);
@@ -216,8 +216,8 @@ impl Shared {
         Some(result)
     }
 
-    /// Removes the connections. If another thread uses them, that thread removes them afterwards. It may be suspended until
-    /// then: the regular checks of the connections find their replies.
+    /// Removes the connections. If another thread uses them, that thread removes them afterwards. It may be suspended
+    /// until then: the regular checks of the connections find their replies.
     fn clear(&self) {
         let cleared = self.reactor.try_with(Visitor::Thread, Reactor::clear);
         cleared.into_iter().for_each(|((), visitors)| self.leave(visitors));

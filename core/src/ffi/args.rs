@@ -1,8 +1,8 @@
 //! The options of a client or a lock as the bindings pass them, in the caller's unit and not checked yet.
 //!
 //! A binding passes options by name. The table in [`super::options`] defines how each is converted and where it is
-//! stored. For an unknown name, [`instead_of`] knows a replacement, also for the options of redis-py, python-redis-lock,
-//! pottery, redlock-py, aioredlock, node-redlock, redis-semaphore and Redis clients.
+//! stored. For an unknown name, [`instead_of`] knows a replacement, also for the options of redis-py,
+//! python-redis-lock, pottery, redlock-py, aioredlock, node-redlock, redis-semaphore and Redis clients.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Runs the futures of one event loop, for example those of asyncio acquires, and returns their results in batches, which
-//! a queue passes on with one wake-up for many.
+//! Runs the futures of one event loop, for example those of asyncio acquires, and returns their results in batches,
+//! which a queue passes on with one wake-up for many.
 //!
 //! They run on the loop's thread if it can watch their connections ([`LoopDriver`]), otherwise in one task on the
 //! background thread. Handing over many futures wakes that thread once, and finished ones return as one batch. One task
@@ -160,8 +160,8 @@ impl<T: Send + 'static> Driver<T> {
     }
 }
 
-/// A future that the driver runs. It is boxed once at the start, because an acquire's future is large and would be moved
-/// by each wrapper.
+/// A future that the driver runs. It is boxed once at the start, because an acquire's future is large and would be
+/// moved by each wrapper.
 type Work<T> = Abortable<Pin<Box<dyn Future<Output = T> + Send>>>;
 
 /// New futures on their way to the driver.

@@ -176,8 +176,8 @@ impl LeaseHandle {
         self.0.in_own_process(ended, State::loss)
     }
 
-    /// Extends the lease to at least `ttl` from now, but not beyond `max_hold`. Once confirmed, later renewals also use this
-    /// TTL.
+    /// Extends the lease to at least `ttl` from now, but not beyond `max_hold`. Once confirmed, later renewals also use
+    /// this TTL.
     ///
     /// The command is sent when this method is called. It never shortens the lease.
     ///

@@ -1,8 +1,8 @@
 //! The leases of one client, their keys, and the new leases that the monitor has not seen yet.
 //!
-//! The registry stores keys, numbers and weak references of leases and never calls them. No other lock is taken while its
-//! lock is held, except that of the changes. A thread may be suspended while it holds the lock, so the monitor does not
-//! wait for it, and neither does the drop of the last handle of an unreleased lease. A release waits.
+//! The registry stores keys, numbers and weak references of leases and never calls them. No other lock is taken while
+//! its lock is held, except that of the changes. A thread may be suspended while it holds the lock, so the monitor does
+//! not wait for it, and neither does the drop of the last handle of an unreleased lease. A release waits.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -19,7 +19,8 @@ use crate::runtime::{lock, try_lock};
 ///
 /// Most leases are short, and looking at each would wake the monitor each time.
 const GRACE: Duration = Duration::from_millis(100);
-/// How many leases without a handle the list of new ones may hold before they are removed. Their memory stays until then.
+/// How many leases without a handle the list of new ones may hold before they are removed. Their memory stays until
+/// then.
 const UNSEEN: usize = 64;
 
 /// Every lease that is not released yet and has a handle.

@@ -131,8 +131,8 @@ pub(crate) fn detach(state: &State) -> bool {
     true
 }
 
-/// Waits until the background thread has restored the keys, if it does so just now. After the end of the lease, it does so
-/// no more.
+/// Waits until the background thread has restored the keys, if it does so just now. After the end of the lease, it does
+/// so no more.
 fn finish_healing(state: &State) {
     drop(lock(&state.healing));
 }

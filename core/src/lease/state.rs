@@ -1,8 +1,8 @@
-//! The state of one lease: held, extended, healed, then released or lost permanently. [`super::release`] sets and reports the
-//! end.
+//! The state of one lease: held, extended, healed, then released or lost permanently. [`super::release`] sets and
+//! reports the end.
 //!
-//! Never await, allocate, free, log or run a callback under the lock of [`Phase`]. The background thread waits for this lock, and
-//! a notified caller may query the lease immediately.
+//! Never await, allocate, free, log or run a callback under the lock of [`Phase`]. The background thread waits for this
+//! lock, and a notified caller may query the lease immediately.
 
 use std::any::Any;
 use std::fmt::Display;
@@ -72,8 +72,8 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// A lease that a quorum granted, with its `votes` that may still be under way or unsent. The monitor watches it from
-    /// now on, and its end drops the votes before it sends their deletes.
+    /// A lease that a quorum granted, with its `votes` that may still be under way or unsent. The monitor watches it
+    /// from now on, and its end drops the votes before it sends their deletes.
     pub(crate) fn new(
         request: &Arc<Request>,
         (claim, fence, attached): (Claim, Option<u64>, bool),

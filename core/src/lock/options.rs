@@ -27,7 +27,8 @@ pub(crate) struct Request {
     /// The keys that store the fencing tokens, one for each lock key. Empty without fencing.
     pub(crate) fences: Arc<[String]>,
     pub(crate) options: Options,
-    /// The client's `restart_guard`: how long a restarted node grants no new leases. It limits every TTL. Zero disables it.
+    /// The client's `restart_guard`: how long a restarted node grants no new leases. It limits every TTL. Zero disables
+    /// it.
     pub(crate) guard: Duration,
 }
 

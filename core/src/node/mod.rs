@@ -4,9 +4,9 @@
 //! process.
 //!
 //! The algorithm uses only this trait. Nodes do not know how votes count, what a quorum is, or which callers wait for a
-//! lock. A vote or an extension runs at most once, and its result is exact or an error. It is sent again only if a server
-//! replied that it did not run it, such as a cluster's server that does not have the key. A delete is repeated until it is
-//! confirmed, or its keys have expired.
+//! lock. A vote or an extension runs at most once, and its result is exact or an error. It is sent again only if a
+//! server replied that it did not run it, such as a cluster's server that does not have the key. A delete is repeated
+//! until it is confirmed, or its keys have expired.
 
 mod address;
 pub(crate) mod credentials;
@@ -93,8 +93,8 @@ pub(crate) trait Node: Send + Sync {
         None
     }
 
-    /// Whether a vote that was sent at `asked` still counts when a quorum is complete. It does not if the connection has
-    /// ended, or if the server was replaced, because the next server may have other votes.
+    /// Whether a vote that was sent at `asked` still counts when a quorum is complete. It does not if the connection
+    /// has ended, or if the server was replaced, because the next server may have other votes.
     fn still_counts(&self, _key: &str, _asked: Instant) -> bool {
         true
     }

@@ -5,8 +5,8 @@
 //! A node may report many changes while the monitor is busy. The memory for them is bounded, because keys are kept in a
 //! set. Above a limit they are replaced by "all keys".
 //!
-//! The changes come from the notifications of a server (`redis/protocol/push_handler.rs`) and from `memory://` stores. A
-//! waiting acquire does not rely on them: it also tries again after a delay (`acquire/retry.rs`).
+//! The changes come from the notifications of a server (`redis/protocol/push_handler.rs`) and from `memory://` stores.
+//! A waiting acquire does not rely on them: it also tries again after a delay (`acquire/retry.rs`).
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -131,8 +131,9 @@ impl Watch {
     /// Subscribes to these keys. Every later change is counted.
     pub(crate) fn subscribe(self: &Arc<Self>, keys: &Arc<[String]>) -> Subscription {
         let number = self.waiters.fetch_add(1, Ordering::Relaxed);
-        // One signal for all keys, so that any change wakes the waiter once. Allocated before the mutex is locked, because a
-        // thread that is suspended in an allocation would block others. Under it, only a map or a list that grows allocates.
+        // One signal for all keys, so that any change wakes the waiter once. Allocated before the mutex is locked,
+        // because a thread that is suspended in an allocation would block others. Under it, only a map or a list that
+        // grows allocates.
         let signal = Arc::new(Signal { number, ..Signal::default() });
         let mut signals = self.signals();
         for key in Key::each(keys) {

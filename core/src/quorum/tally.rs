@@ -1,5 +1,5 @@
-//! The arithmetic of a vote: whether a quorum granted or still can, and until when a granted lease is valid, after a part
-//! of its TTL for clock drift.
+//! The arithmetic of a vote: whether a quorum granted or still can, and until when a granted lease is valid, after a
+//! part of its TTL for clock drift.
 //!
 //! It has no I/O and reads no clock. The shared vectors in `tests/vectors/tally.toml` specify it.
 
@@ -93,8 +93,8 @@ pub fn drift(ttl: Duration) -> Duration {
     ttl / 100 + Duration::from_millis(2)
 }
 
-/// Until when a granted lease is valid: the start of its round plus the TTL, minus the clock drift. `max_hold` may limit
-/// the TTL.
+/// Until when a granted lease is valid: the start of its round plus the TTL, minus the clock drift. `max_hold` may
+/// limit the TTL.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Validity {
     /// The time before the first byte was sent. A node starts its TTL later, so it ends later.

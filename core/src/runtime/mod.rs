@@ -51,8 +51,8 @@ pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     }
 }
 
-/// Takes the next value of a queue. `Pending` means that there is none, or that a thread is just adding one. That thread
-/// must visit the receiver afterwards.
+/// Takes the next value of a queue. `Pending` means that there is none, or that a thread is just adding one. That
+/// thread must visit the receiver afterwards.
 pub(crate) fn poll_next<T>(queue: &mut UnboundedReceiver<T>) -> Poll<Option<T>> {
     // Not `try_recv`: it waits for such a thread, which may be suspended.
     let next = unconstrained(poll_fn(|cx| queue.poll_recv(cx)));

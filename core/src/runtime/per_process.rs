@@ -1,8 +1,8 @@
 //! Values for one process: made at first use, and made again after a fork, because the child must not use its parent's.
 //!
 //! A child inherits its parent's memory but none of its threads. A value of another [`fork_generation`] belongs to the
-//! parent. It is neither used nor dropped, because that could write to the parent's sockets, or wait forever for a mutex
-//! that another thread of the parent held during the fork.
+//! parent. It is neither used nor dropped, because that could write to the parent's sockets, or wait forever for a
+//! mutex that another thread of the parent held during the fork.
 //!
 //! The background thread, the log, and the running parts of each client are such values. So is the future of each call,
 //! which a child continues if, for example, a signal handler forks during the call.
@@ -93,8 +93,8 @@ impl<F: Future> Future for Made<F> {
         }
         // SAFETY: the future is never moved out of its field, and is dropped in place.
         let future = unsafe { self.map_unchecked_mut(|this| &mut *this.value) };
-        // Without tokio's cooperative budget. It ends after 128 operations in a turn of a task, and tokio then wakes a future
-        // only after that turn. Under another executor in a task, the call would never end.
+        // Without tokio's cooperative budget. It ends after 128 operations in a turn of a task, and tokio then wakes a
+        // future only after that turn. Under another executor in a task, the call would never end.
         Poll::Ready(Some(ready!(pin!(unconstrained(future)).poll(cx))))
     }
 }

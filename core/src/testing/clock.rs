@@ -68,8 +68,8 @@ impl TestClock {
     /// If that time is paused, waits, renewals and ends of leases happen immediately and in order while the test
     /// sleeps. Clients with this clock keep their leases in tasks of this runtime, not on the library's thread.
     ///
-    /// Use these clients only inside this runtime, and only while it runs. Otherwise nothing renews their leases, and their
-    /// time stands still. Waiting for a held lock then never ends, or panics if the runtime has ended.
+    /// Use these clients only inside this runtime, and only while it runs. Otherwise nothing renews their leases, and
+    /// their time stands still. Waiting for a held lock then never ends, or panics if the runtime has ended.
     ///
     /// # Errors
     ///

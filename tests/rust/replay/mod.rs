@@ -1,6 +1,6 @@
 //! The test cases and programs of rslock, reproduced by meaning and under their original names. The module is the
-//! verdict: `same`, `better` or `differs`. The table in docs/contributing/replayed-tests.md has the reasons and is checked against
-//! these tests.
+//! verdict: `same`, `better` or `differs`. The table in docs/contributing/replayed-tests.md has the reasons and is
+//! checked against these tests.
 
 mod better;
 mod differs;

@@ -26,7 +26,8 @@ pub(crate) struct Gateway {
 }
 
 impl Gateway {
-    /// In front of the server at this port. `judge` sees the words of each command, and whether the client has logged in.
+    /// In front of the server at this port. `judge` sees the words of each command, and whether the client has logged
+    /// in.
     pub(crate) fn to(
         server: u16,
         judge: impl Fn(&[String], bool) -> Verdict + Send + Sync + 'static,

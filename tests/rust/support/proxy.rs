@@ -156,8 +156,8 @@ fn delay(mode: u8) -> Duration {
     found.map_or(Duration::ZERO, |(_, delay)| delay)
 }
 
-/// Reads replies, and passes each on with its mode and the time at which it is due. A server may send a reply in pieces, and
-/// each of them is late by the same time, as on a slow network.
+/// Reads replies, and passes each on with its mode and the time at which it is due. A server may send a reply in
+/// pieces, and each of them is late by the same time, as on a slow network.
 fn receive(mut from: TcpStream, mode: &AtomicU8, pass: &SyncSender<(Vec<u8>, u8, Instant)>) {
     let mut buffer = [0; 4096];
     while let Ok(count @ 1..) = from.read(&mut buffer) {

@@ -73,7 +73,8 @@ pub(crate) use {
 struct Queue(Arc<Sender>);
 
 struct Sender {
-    /// Unbounded, because callers have deadlines, and a full connection takes no more commands ([`connection::session`]).
+    /// Unbounded, because callers have deadlines, and a full connection takes no more commands
+    /// ([`connection::session`]).
     commands: Option<UnboundedSender<InFlight>>,
     connection: Arc<Connection>,
     /// The driver of the client's runtime.

@@ -2,8 +2,8 @@
 //!
 //! Such a server may have lost leases that are still held. It takes no first vote until they have ended: after the
 //! client's `restart_guard`, which no TTL exceeds. A server that replaced another one also extends no lease until every
-//! client has left the other one. [`Succession`] decides this at each connect. [`RestartGuard`] knows the result, also for
-//! the slots of a cluster, and says why a vote does not count.
+//! client has left the other one. [`Succession`] decides this at each connect. [`RestartGuard`] knows the result, also
+//! for the slots of a cluster, and says why a vote does not count.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
@@ -195,8 +195,8 @@ impl Succession {
         self.lost_at = Some(now);
     }
 
-    /// Determines when the server takes first votes: when it is old enough by its own report and by ours. Also sets when it
-    /// extends leases.
+    /// Determines when the server takes first votes: when it is old enough by its own report and by ours. Also sets
+    /// when it extends leases.
     pub(super) fn votes_from(
         &mut self,
         server: &Greeted<'_>,

@@ -171,8 +171,8 @@ impl Scenario {
         }
     }
 
-    /// Removes what is not guaranteed where failovers lose writes (docs/operate/sentinel.md): a second failover before the
-    /// guard of the first is over, and stored fencing tokens beyond all clocks.
+    /// Removes what is not guaranteed where failovers lose writes (docs/operate/sentinel.md): a second failover before
+    /// the guard of the first is over, and stored fencing tokens beyond all clocks.
     fn fail_over_one_by_one(&mut self) {
         let apart = Time::try_from(self.guard.mul_f64(1.01).as_nanos()).unwrap() + 4_100 * MS;
         let mut last = None;

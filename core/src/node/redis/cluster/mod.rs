@@ -1,9 +1,9 @@
 //! Implements a Redis Cluster as one node, with a connection for each server.
 //!
 //! A command for a key goes to the owner of the key's slot. The owner is looked up in the map, and the command then
-//! runs as on a [`RedisNode`]. The [`task`] maintains the map, and redirects deletes and the extensions of migrating keys.
-//! Any other redirected command is sent again by its waiting caller ([`redirects`]). Before there is a map, the task handles
-//! every command.
+//! runs as on a [`RedisNode`]. The [`task`] maintains the map, and redirects deletes and the extensions of migrating
+//! keys. Any other redirected command is sent again by its waiting caller ([`redirects`]). Before there is a map, the
+//! task handles every command.
 
 mod discovery;
 pub(super) mod redirects;

@@ -1,9 +1,9 @@
 //! Decides how a command reaches the right server after a server of a cluster redirected it. The protocol finds
 //! the redirects (`protocol/replies.rs`).
 //!
-//! The waiting caller sends a redirected command again ([`follow`]). Two kinds of commands go to the task of the cluster
-//! instead: deletes, which need no caller, and extensions whose key is migrating. The simulation uses these decisions
-//! too.
+//! The waiting caller sends a redirected command again ([`follow`]). Two kinds of commands go to the task of the
+//! cluster instead: deletes, which need no caller, and extensions whose key is migrating. The simulation uses these
+//! decisions too.
 
 use std::fmt;
 use std::sync::{Arc, Weak};

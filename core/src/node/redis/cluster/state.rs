@@ -1,5 +1,5 @@
-//! Applies changes to the known state of a cluster: the map, the servers with their connections, and the pending deletes
-//! for the next owner of a slot.
+//! Applies changes to the known state of a cluster: the map, the servers with their connections, and the pending
+//! deletes for the next owner of a slot.
 
 use std::collections::HashSet;
 use std::sync::Arc;

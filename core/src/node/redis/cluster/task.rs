@@ -1,8 +1,8 @@
 //! Runs the task of a cluster, which maintains the map, and forwards commands that have no owner or no waiting caller.
 //! [`super::state`] applies the changes of the map.
 //!
-//! Once there is a map, only commands that a server could not serve pass through here. A redirected vote does not, so the
-//! order of a key's votes and deletes is preserved ([`super::redirects`]).
+//! Once there is a map, only commands that a server could not serve pass through here. A redirected vote does not, so
+//! the order of a key's votes and deletes is preserved ([`super::redirects`]).
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
@@ -213,7 +213,8 @@ impl Task {
 
     /// Applies a redirect of `from`, and sends its command again after a pause.
     ///
-    /// It goes to the owner by the map, whose new slots are guarded. The server in a `MOVED` may have lost the slot again.
+    /// It goes to the owner by the map, whose new slots are guarded. The server in a `MOVED` may have lost the slot
+    /// again.
     fn redirect(&mut self, from: &ServerAddress, command: Option<InFlight>, redirect: Redirect) {
         match &redirect {
             Redirect::Moved(slot, to) => self.apply_redirect(from, *slot, to),

@@ -190,8 +190,8 @@ pub(crate) struct Member<N = RedisNode> {
     pub(crate) node: N,
 }
 
-/// The owner of every slot at one time. Every command reads a map. It is immutable, and a change creates a new one. In the
-/// simulation a server is a number.
+/// The owner of every slot at one time. Every command reads a map. It is immutable, and a change creates a new one. In
+/// the simulation a server is a number.
 pub(crate) struct Map<N = RedisNode> {
     /// By slot. The placeholder stands for an owner that is not known.
     owners: Box<[Arc<Member<N>>]>,

@@ -1,7 +1,7 @@
 //! Defines the durability that a grant needs before it counts: on how many replicas it is, and whether on disk.
 //!
-//! Pure. It defines the request and evaluates the reply. [`crate::node::redis::protocol`] decides when to send it, and which grants
-//! wait for it.
+//! Pure. It defines the request and evaluates the reply. [`crate::node::redis::protocol`] decides when to send it, and
+//! which grants wait for it.
 
 use std::time::Duration;
 
@@ -44,8 +44,8 @@ impl Durability {
 
     /// Builds a request on a connection without writes, to which any server with the command can reply immediately.
     pub(crate) fn trial(self) -> Option<(&'static str, Cmd)> {
-        // A server without an append-only file refuses `WAITAOF`. The time limit applies because other clients' writes may
-        // not be on disk yet.
+        // A server without an append-only file refuses `WAITAOF`. The time limit applies because other clients' writes
+        // may not be on disk yet.
         let trial = || Self { min_replicas: 0, ..self }.question(Duration::ZERO);
         (!self.is_none()).then(|| (self.name(), trial()))
     }

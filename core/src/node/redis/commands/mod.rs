@@ -56,8 +56,8 @@ impl Dialect {
         ask(claim, params, self.durable && !params.check)
     }
 
-    /// Builds the release. A delete gets the form that the server supports when it is sent ([`scriptless::converted_delete`]).
-    /// Keys that remain are not tracked, because no caller waits for them.
+    /// Builds the release. A delete gets the form that the server supports when it is sent
+    /// ([`scriptless::converted_delete`]). Keys that remain are not tracked, because no caller waits for them.
     pub(crate) fn release(self, claim: &Claim, lifetime: Duration, how: ReleaseMode) -> Command {
         let command = match how {
             ReleaseMode::Stay(stay) if self.is_native(&claim.keys, Fencing::Off) => {

@@ -1,7 +1,7 @@
 //! Builds lock commands without scripts, from the server's compare-and-delete and from transactions.
 //!
-//! They are for users without the right to run scripts (`scripts` off). The replies are combined in [`CompoundReply`], in
-//! the form of the script's reply.
+//! They are for users without the right to run scripts (`scripts` off). The replies are combined in [`CompoundReply`],
+//! in the form of the script's reply.
 //!
 //! An extend takes two steps, because no command extends only our own key without ever shortening it. `SET … IFEQ … PX`
 //! would shorten a longer TTL. The first step reads the owner, and the second one sends `PEXPIRE GT`. A read after it

@@ -1,10 +1,10 @@
 //! Builds the commands for a server, and defines the Lua scripts that most of them call.
 //!
-//! Each command has its bytes and the form of its reply. Times are sent as durations and not as points in time, because a
-//! server has its own clock.
+//! Each command has its bytes and the form of its reply. Times are sent as durations and not as points in time, because
+//! a server has its own clock.
 //!
-//! Each file of `lua` begins with its contract. Scripts are loaded at connect and called by digest. They are loaded again
-//! if a server has lost them (`NOSCRIPT`). Running a script twice is safe, because commands may be sent again and
+//! Each file of `lua` begins with its contract. Scripts are loaded at connect and called by digest. They are loaded
+//! again if a server has lost them (`NOSCRIPT`). Running a script twice is safe, because commands may be sent again and
 //! deletes repeated.
 
 use std::borrow::Cow;

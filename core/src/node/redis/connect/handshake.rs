@@ -162,7 +162,7 @@ impl Findings {
             (Step::Delete(by), answer) => self.deletes.push((by, answer)),
             (Step::Named, answer) => {
                 self.named = text(&answer) == NAMED;
-                self.lacking.extend(needs.lack("PING", &answer).filter(|_| !needs.scripts));
+                self.lacking.extend(needs.lack("PING", &answer));
             }
             // Without tracking locks still work, and waiters poll.
             (Step::Tracking, answer) => self.without.tracking = answer != Value::Okay,

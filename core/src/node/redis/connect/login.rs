@@ -1,7 +1,7 @@
 //! Opens the connection to a server, logs in, and selects the protocol.
 //!
-//! A server, or a proxy in front of it, may not support `HELLO` or other commands. That is detected by an error without a
-//! code, or by the end of the connection. The latter may have another cause, so
+//! A server, or a proxy in front of it, may not support `HELLO` or other commands. That is detected by an error without
+//! a code, or by the end of the connection. The latter may have another cause, so
 //! [`connection::task`](super::super::connection::task) checks it again later.
 
 use redis::{ServerError, Value, cmd};

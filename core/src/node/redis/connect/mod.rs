@@ -112,8 +112,8 @@ async fn find_and_open(
     let (found, mut news) = (resolver.find().await?, resolver.news());
     let mut greeting = greet(target, &found).await?;
     // The primary may have changed during the handshake, and votes of the old one would not count.
-    if news.has_left(&found) {
-        return Err(news.moved(&found).await);
+    if news.has_moved(&found) {
+        return Err(news.until_moved(&found).await);
     }
     let Target { url, route, run_ids, cluster, .. } = target;
     if let Some(run_id) = &greeting.run_id {
@@ -149,8 +149,8 @@ struct PreviousConnection {
     id: Option<i64>,
 }
 
-/// The last connection to each run of a server, newest first. Their bytes may still be under way, and a node may reconnect
-/// to an earlier server.
+/// The last connection to each run of a server, newest first. Their bytes may still be under way, and a node may
+/// reconnect to an earlier server.
 #[derive(Clone, Default)]
 pub(crate) struct PreviousConnections(Vec<PreviousConnection>);
 
@@ -187,10 +187,11 @@ impl PreviousConnections {
     }
 }
 
-/// Detects two nodes of a client that are the same server, which would vote twice in a quorum. The URLs are compared when
-/// the client is created, but two names of one server can only be detected by the `run_id` of the server.
+/// Detects two nodes of a client that are the same server, which would vote twice in a quorum. The URLs are compared
+/// when the client is created, but two names of one server can only be detected by the `run_id` of the server.
 ///
-/// Holds the `run_id` that each node has reached, by its URL and the server's address. A cluster has several. An entry is replaced if another server is found at the address.
+/// Holds the `run_id` that each node has reached, by its URL and the server's address. A cluster has several. An entry
+/// is replaced if another server is found at the address.
 #[derive(Default)]
 pub(crate) struct RunIds(Mutex<HashMap<(String, String), String>>);
 

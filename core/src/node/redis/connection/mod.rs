@@ -1,14 +1,15 @@
 //! The connection of a node, which several waiting threads and the connection's task use in turn.
 //!
-//! A thread that waits for a reply writes the command and reads the reply itself. A hop to another thread and back costs
-//! more than the rest of an acquire. No thread waits for the connection ([`Exclusive`]), so a thread that is suspended
-//! inside it blocks only this connection.
+//! A thread that waits for a reply writes the command and reads the reply itself. A hop to another thread and back
+//! costs more than the rest of an acquire. No thread waits for the connection ([`Exclusive`]), so a thread that is
+//! suspended inside it blocks only this connection.
 //!
-//! One thread at a time has the reader role, and reads for all callers until no reply is outstanding ([`role`]). Otherwise
-//! the connection's task reads. A thread that finds another one reading leaves its commands to the task, which then reads for
-//! both, because passing the role between threads would cost as much.
+//! One thread at a time has the reader role, and reads for all callers until no reply is outstanding ([`role`]).
+//! Otherwise the connection's task reads. A thread that finds another one reading leaves its commands to the task,
+//! which then reads for both, because passing the role between threads would cost as much.
 //!
-//! The driver that reads has its poller watch the socket. A change of this, as of the session, is made inside the session.
+//! The driver that reads has its poller watch the socket. A change of this, as of the session, is made inside the
+//! session.
 
 mod role;
 pub(super) mod session;
@@ -180,12 +181,12 @@ impl Connection {
     }
 }
 
-/// The number of times that no thread takes the role after two threads wanted it. They will probably meet again, and the
-/// task then reads for both at a lower cost.
+/// The number of times that no thread takes the role after two threads wanted it. They will probably meet again, and
+/// the task then reads for both at a lower cost.
 const CROWD: u32 = 1024;
 
-/// The maximum number of bytes that a thread receives at once. The reply to one thread is shorter. The rest stays in the
-/// socket.
+/// The maximum number of bytes that a thread receives at once. The reply to one thread is shorter. The rest stays in
+/// the socket.
 const RECEIVED: usize = 2048;
 
 /// The right to read a connection for all callers. One thread or loop at a time has it.
@@ -195,8 +196,8 @@ pub(crate) struct ReaderRole {
     descriptor: i32,
 }
 
-/// For the threads and event loops that wait for replies. If two of them want the reader role, the connection's task soon
-/// reads for both. No function waits for a thread that uses the connection.
+/// For the threads and event loops that wait for replies. If two of them want the reader role, the connection's task
+/// soon reads for both. No function waits for a thread that uses the connection.
 impl Connection {
     /// Writes the submitted commands, and has the background thread read the replies.
     pub(crate) fn write_and_delegate(&self) {
@@ -205,9 +206,9 @@ impl Connection {
         self.delegate();
     }
 
-    /// Writes the submitted commands of a driver if it reads the replies: it has the reader role, or may take it. Otherwise
-    /// the background thread does both, for all callers together. The poller of the reader watches the connection under
-    /// a number.
+    /// Writes the submitted commands of a driver if it reads the replies: it has the reader role, or may take it.
+    /// Otherwise the background thread does both, for all callers together. The poller of the reader watches the
+    /// connection under a number.
     pub(crate) fn submit(
         &self,
         known: Option<ReaderRole>,
@@ -290,8 +291,8 @@ impl Connection {
     /// woken, and no other thread may read. It therefore only blocks there if no other thread wanted the reader role
     /// lately, while it waits for one reply of one server, and for [`MAX_RECEIVE`](crate::node::MAX_RECEIVE) at most.
     ///
-    /// The thread is not inside the session meanwhile. It owns its buffer, and shares the socket, which stays open until
-    /// the last user drops it. A thread that is suspended there can therefore delay no other thread.
+    /// The thread is not inside the session meanwhile. It owns its buffer, and shares the socket, which stays open
+    /// until the last user drops it. A thread that is suspended there can therefore delay no other thread.
     pub(crate) fn receive(&self, role: ReaderRole) -> bool {
         if self.generation != fork_generation() {
             return false;

@@ -1,8 +1,8 @@
 //! The reader role: the reader of a connection, as one atomic word.
 //!
-//! The low bits are the reader, and the others count the changes. A thread therefore notices when its role has ended, and
-//! the role of an ended connection never affects the next one. The task notices commands that were left to it during its
-//! turn.
+//! The low bits are the reader, and the others count the changes. A thread therefore notices when its role has ended,
+//! and the role of an ended connection never affects the next one. The task notices commands that were left to it
+//! during its turn.
 //!
 //! `tests/models` checks every interleaving of these functions.
 
@@ -52,16 +52,16 @@ impl Role {
         self.now() == role
     }
 
-    /// Takes the role from a task that has looked. Called inside the session, while no reply is outstanding. Returns the
-    /// role of the thread.
+    /// Takes the role from a task that has looked. Called inside the session, while no reply is outstanding. Returns
+    /// the role of the thread.
     pub(super) fn take(&self) -> Option<u64> {
         let role = self.now();
         let taken = next(role, Reader::Thread);
         (reader(role) == Reader::Task && self.change(role, taken)).then_some(taken)
     }
 
-    /// Takes all submitted commands. If that returns true, ends the role of this reader: of a thread, because no reply is
-    /// outstanding, or of a called task, because it has looked.
+    /// Takes all submitted commands. If that returns true, ends the role of this reader: of a thread, because no reply
+    /// is outstanding, or of a called task, because it has looked.
     pub(super) fn end_if(&self, of: Reader, look: impl FnOnce() -> bool) {
         // Before the look, which may not find a command that is left to the task from now on.
         let role = self.now();

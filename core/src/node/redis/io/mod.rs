@@ -2,8 +2,8 @@
 //!
 //! A connection is opened in a runtime ([`open`]). It then is a [`socket`] that any thread may use, without blocking.
 //!
-//! A host name may have several addresses. The first one that accepts is used (RFC 8305, "Happy Eyeballs"). Otherwise an
-//! unreachable first address would use up the time limit of every attempt.
+//! A host name may have several addresses. The first one that accepts is used (RFC 8305, "Happy Eyeballs"). Otherwise
+//! an unreachable first address would use up the time limit of every attempt.
 
 pub(super) mod socket;
 pub(super) mod tls;
@@ -81,8 +81,8 @@ async fn tcp_connect(host: &str, port: u16, family: Option<u8>) -> io::Result<Tc
     Ok(stream)
 }
 
-/// Returns the addresses of a host. Names are looked up on a separate thread. Tokio's `lookup_host` panics if the system
-/// has no thread left.
+/// Returns the addresses of a host. Names are looked up on a separate thread. Tokio's `lookup_host` panics if the
+/// system has no thread left.
 async fn lookup(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok(vec![SocketAddr::new(address, port)]);

@@ -1,7 +1,7 @@
 //! Implements non-blocking reads and writes on an open connection, from any thread in turn.
 //!
-//! A waiting thread uses the descriptor. A waiting task has its runtime watch the socket ([`Socket::poll_readable`]), and an
-//! event loop its poller ([`Socket::watch`]). At most one of them watches it.
+//! A waiting thread uses the descriptor. A waiting task has its runtime watch the socket ([`Socket::poll_readable`]),
+//! and an event loop its poller ([`Socket::watch`]). At most one of them watches it.
 
 use std::future::poll_fn;
 use std::io::{self, Read, Write};

@@ -36,8 +36,8 @@ mod unix {
             Ok(Self(stream.into_std()?.into()))
         }
 
-        /// Lets a thread block in [`Transport::receive`] for at most this time. All other reads and writes are explicitly
-        /// non-blocking. Only tested on Linux, so it fails on other systems.
+        /// Lets a thread block in [`Transport::receive`] for at most this time. All other reads and writes are
+        /// explicitly non-blocking. Only tested on Linux, so it fails on other systems.
         pub(crate) fn may_wait(&self, time: Duration) -> io::Result<()> {
             if !cfg!(any(target_os = "linux", target_os = "android")) {
                 return Err(io::ErrorKind::Unsupported.into());

@@ -1,5 +1,5 @@
-//! Keeps the state of a node across its connections: its target, its commands, its pending deletes, its previous servers,
-//! and what was logged.
+//! Keeps the state of a node across its connections: its target, its commands, its pending deletes, its previous
+//! servers, and what was logged.
 //!
 //! The node's task owns it, except for the [`Backlog`], which an open connection borrows. The node reads the state
 //! in [`crate::node::redis::link`].
@@ -44,8 +44,8 @@ pub(crate) struct Context {
     pub(crate) servers: Succession,
 }
 
-/// What was logged about one server. Each problem is logged once until it changes, because every new connection detects it
-/// again.
+/// What was logged about one server. Each problem is logged once until it changes, because every new connection detects
+/// it again.
 #[derive(Default)]
 struct Notices {
     /// The missing commands.
@@ -154,8 +154,8 @@ impl Context {
         }
     }
 
-    /// Whether connections end instead of redirecting their notifications, as behind a proxy that closes them at an unknown
-    /// command. One of them may have ended for another reason.
+    /// Whether connections end instead of redirecting their notifications, as behind a proxy that closes them at an
+    /// unknown command. One of them may have ended for another reason.
     pub(crate) fn ends_at_redirects(&mut self) -> bool {
         let ends = self.redirects > 1;
         if ends {

@@ -1,8 +1,8 @@
 //! Maintains the connection to one server: connects, serves, detects the end, pauses, and reconnects with the pending
 //! deletes.
 //!
-//! Replies have the order of the commands. Late replies, pending deletes, pushes and silence require control of both ends
-//! of one queue, so the connection is not that of the `redis` crate.
+//! Replies have the order of the commands. Late replies, pending deletes, pushes and silence require control of both
+//! ends of one queue, so the connection is not that of the `redis` crate.
 //!
 //! [`reconnect`] decides when to connect, [`super::connect`] opens a connection, and [`super::connection`] uses it. The
 //! [`Context`] outlives each connection.

@@ -161,8 +161,8 @@ impl Reconnect {
         attempts: &mut Attempts,
         waiting: &mut Vec<InFlight>,
     ) {
-        // A key is restored at once or not at all. A connection begins with the pending deletes, which may include that of
-        // its lease.
+        // A key is restored at once or not at all. A connection begins with the pending deletes, which may include that
+        // of its lease.
         if matches!(command.command.purpose, Purpose::Heal(_)) {
             return context.fail(command, refusal);
         }

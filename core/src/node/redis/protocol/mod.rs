@@ -37,6 +37,6 @@ pub(super) const TICK: Duration = Duration::from_millis(250);
 ///
 /// The deadline of a vote does not close a connection. A single short TTL must not cost a long lease its connection.
 pub(super) const SILENCE: Duration = Duration::from_secs(1);
-/// The maximum length of a reply. No memory is spent on the rest of a longer one. The parser reserves nothing for what a
-/// header announces.
+/// The maximum length of a reply. No memory is spent on the rest of a longer one. The parser reserves nothing for what
+/// a header announces.
 pub(super) const LARGEST: usize = 1 << 20;

@@ -1,5 +1,5 @@
-//! Keeps the deletes that no server has confirmed: those without a reply, those that were refused and those that could not be
-//! sent. Fails each command without a reply.
+//! Keeps the deletes that no server has confirmed: those without a reply, those that were refused and those that could
+//! not be sent. Fails each command without a reply.
 //!
 //! Without a reply it is unknown whether the server ran the command. A vote then counts as failed, and the acquire that
 //! sent it sends a delete. A delete stays pending, and the next connection sends it before anything else. Otherwise the
@@ -16,11 +16,11 @@ use crate::node::redis::cluster::redirects::ClusterSender;
 use crate::node::redis::link::Link;
 use crate::telemetry::Throttle;
 
-/// The maximum number of pending deletes. At this number those are dropped whose keys expire first. A client reaches it if a
-/// server is down for long.
+/// The maximum number of pending deletes. At this number those are dropped whose keys expire first. A client reaches it
+/// if a server is down for long.
 const MAX_PENDING_DELETES: usize = 10_000;
-/// The maximum number of unsent votes to remember. At this number the older half is forgotten. The delete of a forgotten one
-/// is kept needlessly.
+/// The maximum number of unsent votes to remember. At this number the older half is forgotten. The delete of a
+/// forgotten one is kept needlessly.
 const MAX_UNSENT_VOTES: usize = 32_768;
 
 /// The pending deletes of one node, across reconnects.
@@ -67,8 +67,8 @@ impl PendingDeletes {
 
     /// Keeps a delete whose reply was not read or that could not be sent. Returns until when its keys may exist.
     ///
-    /// Without a connection it is kept beyond `until`, because a frozen server may run the vote at any time. Once another
-    /// connection has sent it, or once the client is gone, it is dropped then ([`Self::forget_expired`]).
+    /// Without a connection it is kept beyond `until`, because a frozen server may run the vote at any time. Once
+    /// another connection has sent it, or once the client is gone, it is dropped then ([`Self::forget_expired`]).
     pub(crate) fn add(&mut self, mut command: Command, now: Instant) -> Option<Instant> {
         let Purpose::Delete { lifetime, until, .. } = &mut command.purpose else { return None };
         // Measured from the first time, so that repeated failures do not extend it forever.
@@ -86,7 +86,8 @@ impl PendingDeletes {
         }
     }
 
-    /// Keeps a delete. At the maximum it drops an eighth of the others, because a search for each single one would take long.
+    /// Keeps a delete. At the maximum it drops an eighth of the others, because a search for each single one would take
+    /// long.
     fn keep(&mut self, command: Command) {
         if self.deletes.len() >= MAX_PENDING_DELETES && !self.deletes.contains_key(&command.bytes) {
             let ends = |(bytes, one): (&Vec<u8>, &Command)| (one.purpose.until(), bytes.clone());

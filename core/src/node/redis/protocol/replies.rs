@@ -101,8 +101,8 @@ impl Protocol {
             return;
         }
         if lost_scripts(&in_flight, &value) {
-            // A round drops its replies before it sends its deletes, so a vote with a waiting caller has no delete ahead
-            // of it. An extend may have one, and compares its token.
+            // A round drops its replies before it sends its deletes, so a vote with a waiting caller has no delete
+            // ahead of it. An extend may have one, and compares its token.
             self.load_scripts(now());
             (in_flight.again, in_flight.set) = (true, None);
             self.send(in_flight, now());
@@ -113,8 +113,8 @@ impl Protocol {
 
     /// Whether this is the first step of an extend without scripts, and the delete of its lease is already under way.
     ///
-    /// Its second step would arrive after that delete, and compares no token: it would extend the key of the next owner. All
-    /// other extends compare it.
+    /// Its second step would arrive after that delete, and compares no token: it would extend the key of the next
+    /// owner. All other extends compare it.
     fn is_extend_after_release(&self, in_flight: &InFlight) -> bool {
         let (Purpose::Extend(Some(_)), Expects::Compound(parts)) =
             (&in_flight.command.purpose, &in_flight.command.expects)

@@ -44,8 +44,8 @@ pub(crate) struct Protocol {
     pub(super) parser: Parser,
     /// Whether a probe was sent after a silence and has no reply yet.
     pub(super) probing: bool,
-    /// How long nothing was read while replies were outstanding. It is counted in ticks, so that a pause of this process
-    /// does not count as the server's.
+    /// How long nothing was read while replies were outstanding. It is counted in ticks, so that a pause of this
+    /// process does not count as the server's.
     pub(super) silence: Duration,
     /// How long the server may take to reply to a probe.
     probe_limit: Duration,
@@ -73,8 +73,8 @@ pub(crate) struct Protocol {
 }
 
 impl Protocol {
-    /// Creates the state of a new connection, which continues after the handshake with this round-trip time. `unkilled` is its beginning, if the
-    /// previous one may still exist.
+    /// Creates the state of a new connection, which continues after the handshake with this round-trip time. `unkilled`
+    /// is its beginning, if the previous one may still exist.
     pub(crate) fn new(
         target: Target,
         (parser, round_trip): (Parser, Duration),

@@ -1,8 +1,8 @@
 //! Finds the server of a node: a fixed one that the URL names, or the primary that sentinels report.
 //!
 //! Any sentinel may be down, partitioned, or behind the others. Therefore a search waits for a majority, and every
-//! sentinel is monitored. If the others do not reply in time, fewer are enough, unless they report an older primary than
-//! the known one. A node goes back to an earlier primary only if no sentinel has reported the later one during the
+//! sentinel is monitored. If the others do not reply in time, fewer are enough, unless they report an older primary
+//! than the known one. A node goes back to an earlier primary only if no sentinel has reported the later one during the
 //! search. An event only triggers a new request.
 
 mod report;
@@ -226,8 +226,8 @@ impl News {
     }
 
     /// Waits until the server has changed. Returns an error that names the new one.
-    pub(crate) async fn moved(&mut self, found: &Found) -> Fault {
-        while !self.has_left(found) {
+    pub(crate) async fn until_moved(&mut self, found: &Found) -> Fault {
+        while !self.has_moved(found) {
             self.any().await;
         }
         let address = self.0.borrow().report.as_ref().map(Report::address).unwrap_or_default();
@@ -235,7 +235,7 @@ impl News {
     }
 
     /// Whether the sentinels name another server by now.
-    pub(crate) fn has_left(&self, found: &Found) -> bool {
+    pub(crate) fn has_moved(&self, found: &Found) -> bool {
         let Some(primary) = &found.primary else { return false };
         self.0.borrow().report.as_ref().is_some_and(|report| !report.is_at(primary))
     }

@@ -150,7 +150,7 @@ fn replies_from_before_a_failover_do_not_lead_back_to_the_old_primary() {
     assert_eq!(found.primary.as_ref().unwrap().port, OLD.0);
     // The leader of the failover reports it, and does not reply to the search that follows.
     c.change(|script| script.listener = Some(NEW));
-    run(resolver.news().moved(&found));
+    run(resolver.news().until_moved(&found));
     b.change(|script| script.search = None);
     thread::scope(|scope| {
         let search = scope.spawn(|| find(&resolver));

@@ -204,8 +204,8 @@ fn yes(value: &str) -> Option<bool> {
     }
 }
 
-/// Parses the time in a parameter: a number, or a number with a unit such as `500ms`. The camel-case parameters are those
-/// of Node.js clients, in milliseconds. All others are in seconds.
+/// Parses the time in a parameter: a number, or a number with a unit such as `500ms`. The camel-case parameters are
+/// those of Node.js clients, in milliseconds. All others are in seconds.
 fn time(by: &str, value: &str) -> Option<Duration> {
     let unit = if by.contains(char::is_uppercase) { 1e-3 } else { 1.0 };
     let units = [("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];

@@ -165,8 +165,8 @@ pub(crate) fn parse_cluster(text: &str) -> std::result::Result<Route, String> {
     Ok(Route { server: seeds[0].clone(), service: None, seeds })
 }
 
-/// Parses a URL that names sentinels, by rules that URL parsers lack: several hosts, and a service in the path. Returns the
-/// violated rule as an error.
+/// Parses a URL that names sentinels, by rules that URL parsers lack: several hosts, and a service in the path. Returns
+/// the violated rule as an error.
 pub(crate) fn parse_service(text: &str) -> std::result::Result<Route, String> {
     let (scheme, rest) = one_server_scheme(text);
     if rest.contains('#') {

@@ -1,7 +1,7 @@
 //! One open connection: writes commands and reads replies, without blocking.
 //!
-//! It moves the bytes between the socket and the [`protocol`](crate::node::redis::protocol). One thread at a time uses it, and only briefly: a
-//! thread that waits for a reply, or the connection's own task ([`super::task`]).
+//! It moves the bytes between the socket and the [`protocol`](crate::node::redis::protocol). One thread at a time uses
+//! it, and only briefly: a thread that waits for a reply, or the connection's own task ([`super::task`]).
 
 mod reading;
 

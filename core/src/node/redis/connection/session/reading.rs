@@ -125,8 +125,8 @@ impl Session {
 
 /// A thread that blocks in the socket for bytes.
 impl Session {
-    /// Begins to receive, for the thread with the reader role. No other thread reads until [`Session::handle_received`].
-    /// Returns `None` if another thread reads.
+    /// Begins to receive, for the thread with the reader role. No other thread reads until
+    /// [`Session::handle_received`]. Returns `None` if another thread reads.
     pub(crate) fn begin_receiving(&mut self) -> Option<Arc<Receiver>> {
         if self.received_from {
             return None;

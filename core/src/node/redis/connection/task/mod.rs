@@ -1,7 +1,7 @@
 //! The task of one open connection: the work that no caller waits for.
 //!
-//! It reads the replies that no thread reads, keeps time, logs in again, and detects a dead connection. All connections of
-//! a process share one thread, so nothing here may take long at once.
+//! It reads the replies that no thread reads, keeps time, logs in again, and detects a dead connection. All connections
+//! of a process share one thread, so nothing here may take long at once.
 
 mod login_renewal;
 mod notifications;
@@ -164,7 +164,7 @@ impl<'a> ConnectionTask<'a> {
                     Ok(())
                 }
                 // Not at the next failure: the previous primary still replies for a while.
-                fault = self.news.moved(&self.found) => Err(fault),
+                fault = self.news.until_moved(&self.found) => Err(fault),
                 Some(()) = OptionFuture::from(self.features.as_mut()), if !state.gone => {
                     self.features = None;
                     connection.use_session(Session::leave).await;
@@ -287,8 +287,8 @@ fn every(period: Duration) -> Interval {
     interval
 }
 
-/// Checks on a second connection whether the server supports more than the open one uses: performs whole handshakes until
-/// one has more features. Errors do not matter, because the open connection works.
+/// Checks on a second connection whether the server supports more than the open one uses: performs whole handshakes
+/// until one has more features. Errors do not matter, because the open connection works.
 ///
 /// Servers and proxies that close a connection during its handshake may do so for any reason. The client then omits the
 /// commands that it had sent. A server's uptime may be unreadable for a while. Without this check, the node could not
