@@ -1,8 +1,10 @@
 //! Finds the completions of the running event loop.
 //!
-//! Loops that can watch a file descriptor are woken through a socket pair, by one byte, without the GIL. Others get a
-//! `call_soon_threadsafe` from the dispatcher's thread. A loop's completions know it by a weak reference only.
-//! Leases that a loop was granted but did not receive are released when it is closed.
+//! A loop watches one descriptor with `add_reader`, if it can ([`by_descriptor`]). With epoll, it is readable if a
+//! connection of the loop is, or a socket pair. Otherwise it is the socket pair, through which other threads wake the
+//! loop by one byte, without the GIL. Other loops get a `call_soon_threadsafe` from the dispatcher's thread. A loop's
+//! completions know it by a weak reference only. Leases that a loop was granted but did not receive are released when
+//! it is closed.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -110,8 +112,8 @@ fn make(event_loop: &Bound<'_, PyAny>) -> PyResult<Py<Completions>> {
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let forget = PyCFunction::new_closure(py, None, None, move |_, _| forget(number))?;
     let weak = PyWeakrefReference::new_with(event_loop, forget)?.unbind();
-    let by_pipe = by_pipe(event_loop, number, &weak)?;
-    let completions = by_pipe.map_or_else(|| by_thread(event_loop, number, weak), Ok)?;
+    let by_descriptor = by_descriptor(event_loop, number, &weak)?;
+    let completions = by_descriptor.map_or_else(|| by_thread(event_loop, number, weak), Ok)?;
     let slot = Slot {
         generation: fork_generation(),
         number,
@@ -122,9 +124,9 @@ fn make(event_loop: &Bound<'_, PyAny>) -> PyResult<Py<Completions>> {
     Ok(completions)
 }
 
-/// Creates the completions of a loop that watches a pipe. Returns `None` if the loop or the system does not support
-/// that.
-fn by_pipe(
+/// Creates the completions of a loop that watches a descriptor. Returns `None` if the loop or the system does not
+/// support that.
+fn by_descriptor(
     event_loop: &Bound<'_, PyAny>,
     number: u64,
     weak: &Py<PyWeakrefReference>,

@@ -11,6 +11,7 @@
 mod attempt;
 mod queue;
 mod refusal;
+mod request;
 mod retry;
 mod round;
 #[cfg(test)]

@@ -1,6 +1,7 @@
-//! When an acquire runs its next round, which nodes get the first requests, and when it gives up.
+//! The delays between the rounds of an acquire, which nodes get the first requests, and when it gives up.
+//! [`super::attempt`] chooses one of the delays by the refusal.
 //!
-//! A delay is the time without a notification. A change of the key ends most delays early (`node::watch`).
+//! A delay applies if no notification arrives: a change of the key ends most delays early (`node::watch`).
 
 use std::sync::Arc;
 use std::time::Duration;

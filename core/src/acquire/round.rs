@@ -1,10 +1,10 @@
 //! Runs one round of an acquire: sends the requests, counts the votes, and grants the lease if a quorum voted for it in
-//! time.
+//! time. Nodes that chose different fencing tokens are made to agree before that (`agree`).
 //!
-//! The caller ([`super::attempt`]) decides which node gets the first request and when to give up. Each round
-//! has a separate token. A round that is not granted, or whose acquire is cancelled, deletes all of its votes. The
-//! deletes wait for no reply. If a node cannot be reached, its delete stays pending until the node has confirmed it, so
-//! that no key is left.
+//! The caller ([`super::attempt`]) decides which node gets the first request and when to give up. Each round has a
+//! separate token. A round that is not granted, or whose acquire is cancelled, deletes all of its votes. The deletes
+//! wait for no reply. If a node cannot be reached, its delete stays pending until the node has confirmed it, so that no
+//! key is left.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Runs futures on the thread of an event loop, which writes their commands and reads their replies.
 //!
-//! The loop watches one descriptor, and calls [`LoopDriver::look`] when it is readable. The commands of one turn are
-//! written together at its end, or when there are enough for the server to begin. If the previous turn had only one
-//! caller, they are written immediately.
+//! The loop watches one descriptor, which the bindings register (`ffi::driver`), and calls [`LoopDriver::look`] when it
+//! is readable. The commands of one turn are written together at its end, or when there are enough for the server to
+//! begin. If the previous turn had only one caller, they are written immediately.
 
 use std::io;
 use std::sync::Arc;

@@ -243,9 +243,9 @@ impl LeaseHandle {
     pub fn release(&self) -> impl Future<Output = Result<()>> + Send + 'static + use<> {
         let state = Arc::clone(&self.0);
         // Sent here and not in the future: a release whose future is dropped or cancelled must still delete the keys.
-        let sent = release::send(&state);
+        let sent = end::release(&state);
         drivers::flush();
-        self.0.in_own_process(release::confirmed(state, sent), |state| Err(state.why_over()))
+        self.0.in_own_process(end::confirmed(state, sent), |state| Err(state.why_over()))
     }
 
     /// Ends the lease in this process without deleting its keys. Returns true if the lease was still held.
@@ -260,7 +260,7 @@ impl LeaseHandle {
     /// # Ok(()) }
     /// ```
     pub fn detach(&self) -> bool {
-        release::detach(&self.0)
+        end::detach(&self.0)
     }
 }
 

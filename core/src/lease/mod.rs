@@ -4,11 +4,11 @@
 //! [`release`] the commands to the nodes. [`mod@monitor`] watches all leases of a client through the [`registry`].
 //! Callers only see [`handle`].
 
+mod end;
 mod extend;
 mod handle;
 mod monitor;
 mod registry;
-mod release;
 mod renewal;
 mod state;
 
@@ -26,7 +26,7 @@ pub(crate) use extend::{ExtendRound, Verdict};
 pub use handle::LeaseHandle;
 pub(crate) use monitor::monitor;
 pub(crate) use registry::Registry;
-pub(crate) use release::{confirmed, revoke};
+pub(crate) use end::{confirmed, revoke};
 #[cfg(test)]
 pub(crate) use state::Status;
 pub use state::{CallSite, Owner};
@@ -158,7 +158,7 @@ impl Drop for Lease {
             Drops::Nothing => {}
             Drops::Release => drop(self.handle.release()),
             Drops::Undo => {
-                drop(release::undo(&self.handle.0));
+                drop(end::undo(&self.handle.0));
                 drivers::flush();
             }
         }

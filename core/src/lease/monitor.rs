@@ -1,4 +1,5 @@
-//! The monitor of a client's leases: starts renewals when they are due, and ends a lease at its deadline.
+//! The monitor of a client's leases: starts renewals when they are due, and looks at each lease at its deadline, which
+//! ends it ([`super::state`]).
 //!
 //! One task serves all leases of a client. It runs on the background thread ([`background`]), or on a test's runtime
 //! with the clock of tokio. A blocked runtime of the program therefore does not delay it. The first renewal is due

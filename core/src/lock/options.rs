@@ -1,7 +1,8 @@
 //! The options of a lock: their values, defaults and rules.
 //!
 //! `ffi::options` has the names, kinds and descriptions for other languages, one row for each option. An error states
-//! the rule that a value breaks, before anything is sent.
+//! the rule that a value breaks, before anything is sent. [`Unit`] converts the numbers of other languages, and refuses
+//! those that are no time.
 
 use std::sync::Arc;
 use std::time::Duration;

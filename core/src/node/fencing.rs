@@ -2,8 +2,8 @@
 //!
 //! The rule is `max(stored + 1, min(max(proposed, now - slack), now + slack))`. The client proposes its clock's time,
 //! so that the nodes agree and most tokens are final after one round. The node limits the proposal by its own clock, so
-//! that no client can move the tokens far. `acquire.lua` and `extend.lua` implement the same rule on a server. See
-//! docs/concepts/fencing.md for the guarantees of tokens.
+//! that no client can move the tokens far. `acquire::round` settles tokens that differ. `acquire.lua` and `extend.lua`
+//! implement the same rule on a server. See docs/concepts/fencing.md for the guarantees of tokens.
 
 use std::time::Duration;
 

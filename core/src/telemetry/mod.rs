@@ -1,7 +1,8 @@
 //! Log records, tracing spans, metrics and statistics for the program.
 //!
 //! A subscriber and a recorder are code of the program, which may block or panic. Events and metrics reach them on
-//! separate threads. Spans are made on the caller's thread, and never on the background thread.
+//! separate threads. Spans are made on the caller's thread, and never on the background thread. `disabled` replaces the
+//! parts whose feature is off.
 
 #[cfg(not(all(feature = "metrics", feature = "tracing")))]
 mod disabled;

@@ -2,11 +2,12 @@
 //!
 //! A thread that waits for a reply writes the command and reads the reply itself. A hop to another thread and back
 //! costs more than the rest of an acquire. No thread waits for the connection ([`Exclusive`]), so a thread that is
-//! suspended inside it blocks only this connection.
+//! suspended inside it blocks only this connection. A forked child never uses the session of its parent.
 //!
 //! One thread at a time has the reader role, and reads for all callers until no reply is outstanding ([`role`]).
 //! Otherwise the connection's task reads. A thread that finds another one reading leaves its commands to the task,
-//! which then reads for both, because passing the role between threads would cost as much.
+//! which then reads for both, because passing the role between threads would cost as much. Whoever reads sends each
+//! result through the channel of its command ([`InFlight`]), which wakes the caller.
 //!
 //! The driver that reads has its poller watch the socket. A change of this, as of the session, is made inside the
 //! session.

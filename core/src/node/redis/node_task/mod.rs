@@ -124,7 +124,6 @@ impl NodeTask {
             }
             // Sent after the pending deletes, because another server may now own the key.
             self.context.target.send(ConnectionEvent::Ended);
-            // The pause doubles after each failure. At least half of it is random.
             let is_doubtful = retries && self.refused_since.is_some();
             pause = (pause * 2)
                 .clamp(FIRST_PAUSE, if is_doubtful { DOUBTFUL_PAUSE } else { LONGEST_PAUSE });

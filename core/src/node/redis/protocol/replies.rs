@@ -1,6 +1,9 @@
 //! Parses replies, assigns them to their commands, checks and handles them: delivers the result, or sends another
 //! command.
 //!
+//! A late reply, whose caller has given up, is dropped. A grant needs nothing more: dropping its round has sent the
+//! delete behind it (`acquire::round`).
+//!
 //! If a reply does not fit its command, no reply of the connection can be trusted any more.
 
 use std::time::Duration;
@@ -271,6 +274,7 @@ impl Protocol {
         let timeout = in_flight.command.timeout;
         match in_flight.confirm_by.filter(|_| grants) {
             Some(by) => self.held.hold((in_flight, value), timeout, by),
+            // An error means that nobody waits any more.
             None => drop(in_flight.answer.send(Ok(value))),
         }
     }

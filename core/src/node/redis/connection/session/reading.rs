@@ -1,4 +1,4 @@
-//! Reads the bytes of a session.
+//! Reads the bytes of a session, and passes them to the protocol, which delivers the replies of all callers.
 
 use std::io;
 use std::sync::Arc;

@@ -42,7 +42,7 @@ impl LoginRenewal {
     /// Creates the renewal of a login. `None` if it lasts as long as the connection.
     pub(crate) fn of(provider: Provider, granted: &Granted) -> Option<Self> {
         let lifetime = granted.credentials.lifetime?;
-        let stage = Stage::asking(&provider, in_time(granted));
+        let stage = Stage::asking(&provider, until_renewal(granted));
         Some(Self { provider, lifetime, stage, failed: false })
     }
 
@@ -68,7 +68,7 @@ impl LoginRenewal {
                     Ok(Ok(Value::Okay)) => {
                         self.failed = false;
                         self.lifetime = granted.credentials.lifetime.unwrap_or(Duration::MAX);
-                        self.stage = Stage::asking(&self.provider, in_time(granted));
+                        self.stage = Stage::asking(&self.provider, until_renewal(granted));
                     }
                     Ok(Ok(Value::ServerError(error))) => {
                         return Err(self.again(login_refused(&error)));
@@ -102,7 +102,7 @@ impl Stage {
 }
 
 /// Returns the time until a quarter of the lifetime is left.
-fn in_time(granted: &Granted) -> Duration {
+fn until_renewal(granted: &Granted) -> Duration {
     granted.left().map_or(Duration::MAX, |left| left.mul_f64(0.75))
 }
 

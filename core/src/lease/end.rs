@@ -20,8 +20,8 @@ use crate::telemetry::{Spans, log, metrics};
 /// Sent deletes. `Err` if the lease had been lost, `Ok(None)` if it had already ended.
 pub(crate) type Sent = Result<Option<Collect<bool>>>;
 
-/// Ends the lease and sends the deletes.
-pub(crate) fn send(state: &State) -> Sent {
+/// Releases the lease: ends it and sends the deletes.
+pub(crate) fn release(state: &State) -> Sent {
     end(state, stay(state))
 }
 

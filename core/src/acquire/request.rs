@@ -1,0 +1,104 @@
+//! What a request sends, and the errors about it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::{Clock, Instant};
+use crate::error::{Error, ErrorKind, NodeReport, Result, seconds};
+use crate::lock::options::Request;
+use crate::node::{Claim, Fencing};
+use crate::quorum::{Collect, Nodes, Validity};
+use crate::text::shown;
+
+impl Request {
+    /// Returns the Redis keys, separated by commas. Errors and logs use this as the name of the lock.
+    pub(crate) fn key(&self) -> String {
+        self.keys.join(", ")
+    }
+
+    /// Returns the keys with a new token, for one round.
+    ///
+    /// Each round has a new token, so a late delete of one round cannot remove the grant of another.
+    pub(crate) fn claim(&self) -> Claim {
+        Claim::new(Arc::clone(&self.keys), Arc::clone(&self.fences))
+    }
+
+    pub(crate) fn node_timeout(&self) -> Duration {
+        self.options.node_timeout()
+    }
+
+    pub(crate) fn validity(&self, started: Instant) -> Validity {
+        Validity::new(started, self.options.ttl, self.options.hold_end(started))
+    }
+
+    /// Returns the TTL that the nodes set: `ttl`, or `max_hold` if that is shorter.
+    ///
+    /// It does not depend on the start of the round, so any instant can be used for the calculation.
+    pub(crate) fn asked_ttl(&self) -> Duration {
+        self.validity(Instant::default()).asked
+    }
+
+    /// Returns the fencing part of a first vote. It proposes the time of our wall clock, and the node's clock decides.
+    pub(crate) fn fencing(&self, clock: &dyn Clock) -> Fencing {
+        if self.options.fencing { Fencing::Propose(clock.wall_micros()) } else { Fencing::Off }
+    }
+
+    /// Returns the error for a rule that this request violates.
+    pub(crate) fn invalid(&self, text: &str) -> Error {
+        self.permanent(ErrorKind::Invalid, text)
+    }
+
+    /// Returns an error that no retry of this request can avoid.
+    pub(crate) fn permanent(&self, kind: ErrorKind, text: &str) -> Error {
+        let key = self.key();
+        Error::new(kind, &format!("{}: {text}", shown(&key))).about(&key)
+    }
+
+    /// Returns the error for votes without a quorum of replies: an error that no retry can avoid, or the result of each
+    /// node. `timeout` is how long the replies were awaited.
+    pub(crate) fn no_quorum<T>(
+        &self,
+        nodes: &Nodes,
+        votes: &Collect<T>,
+        timeout: Duration,
+    ) -> Error {
+        match nodes.permanent(votes) {
+            Some((kind, text)) => self.permanent(kind, &text),
+            None => self.unavailable(nodes.report(votes, timeout), None),
+        }
+    }
+
+    /// Waits for the connections of a quorum. Commands with a single attempt need them first.
+    pub(crate) async fn connect(&self, nodes: &Nodes) -> Result<()> {
+        let connected = nodes.connect(&self.keys).await;
+        connected.map_err(|votes| self.no_quorum(nodes, &votes, nodes.connect_timeout))
+    }
+
+    /// Returns the error for a missing quorum. `lasted` is the duration of the outage, if it was long.
+    pub(crate) fn unavailable(&self, nodes: Vec<NodeReport>, lasted: Option<Duration>) -> Error {
+        let what = if nodes.len() == 1 { "not available" } else { "no quorum" };
+        Error::unavailable(&self.key(), &format!("{what}{}", duration_text(lasted)), nodes)
+    }
+
+    /// Returns the error for a grant whose lease had expired when the replies of the quorum arrived.
+    pub(crate) fn late(
+        &self,
+        took: Duration,
+        nodes: Vec<NodeReport>,
+        lasted: Option<Duration>,
+    ) -> Error {
+        let (took, lasts) = (seconds(took), seconds(self.asked_ttl()));
+        let lasted = duration_text(lasted);
+        let what = format!(
+            "granted too late{lasted}, because the replies took {took} and the lease lasts only {lasts}"
+        );
+        Error::unavailable(&self.key(), &what, nodes).with_late()
+    }
+}
+
+/// Returns the text for a duration, or nothing for a very short one.
+fn duration_text(time: Option<Duration>) -> String {
+    // A shorter time would be shown as `0.000 s`.
+    let long = time.filter(|time| *time >= Duration::from_millis(1));
+    long.map_or_else(String::new, |time| format!(" for {}", seconds(time)))
+}
