@@ -77,22 +77,6 @@ pub(super) struct NoQuorum {
     pub(super) why: Arc<Refusal>,
 }
 
-impl Availability {
-    /// Continues the period that `earlier` is in, or begins one at `since`, but not before a quorum last replied.
-    pub(super) fn lost(
-        earlier: Option<&Self>,
-        (since, at): (Instant, Instant),
-        why: &Arc<Refusal>,
-    ) -> Self {
-        let since = match earlier {
-            Some(Self { no_quorum: Some(period), .. }) => period.since,
-            Some(Self { at, no_quorum: None }) => since.max(*at),
-            None => since,
-        };
-        Self { at, no_quorum: Some(NoQuorum { since, why: Arc::clone(why) }) }
-    }
-}
-
 /// A caller's entry in one line. A line is in order of arrival.
 struct Waiter {
     id: u64,
@@ -257,9 +241,17 @@ impl Ticket {
         self.note(|_| Availability { at, no_quorum: None });
     }
 
-    /// Records that no quorum has replied since this instant.
-    pub(super) fn quorum_missing(&self, times: (Instant, Instant), why: &Arc<Refusal>) {
-        self.note(|earlier| Availability::lost(earlier, times, why));
+    /// Records that no quorum replied in a round from `began` until `at`. This continues the period of an earlier round,
+    /// or begins one, but not before a quorum last replied.
+    pub(super) fn quorum_missing(&self, (began, at): (Instant, Instant), why: &Arc<Refusal>) {
+        self.note(|earlier| {
+            let since = match earlier {
+                Some(Availability { no_quorum: Some(period), .. }) => period.since,
+                Some(Availability { at, no_quorum: None }) => began.max(*at),
+                None => began,
+            };
+            Availability { at, no_quorum: Some(NoQuorum { since, why: Arc::clone(why) }) }
+        });
     }
 
     fn note(&self, change: impl Fn(Option<&Availability>) -> Availability) {

@@ -53,15 +53,12 @@ pub(crate) async fn round(
         && !thorough
         && nodes.list.len() > 1
         && scout_timeout * 4 <= ttl;
-    let mut round = if scouts {
-        // Boxed, because it is rarely needed and would enlarge the future of every acquire.
-        match Box::pin(VoteRound::scout(nodes, request.claim(), params, now, scout_timeout)).await {
-            Ok(round) => round,
-            Err((free, taken)) => return Err(Refusal::Held { free, taken, scouted: true }),
-        }
-    } else {
-        VoteRound::open(nodes, request.claim(), params, now)
-    };
+    let mut round = VoteRound::begin(nodes, request.claim(), params, now);
+    // Boxed, because it is rarely needed and would enlarge the future of every acquire.
+    if scouts && let Some((free, taken)) = Box::pin(round.scout(scout_timeout)).await {
+        return Err(Refusal::Held { free, taken, scouted: true });
+    }
+    round.ask_others();
     // Few local variables, which would enlarge the future of every acquire.
     round.votes.until(Until::Decided, &*nodes.clock, round.started + round.params.timeout).await;
     if thorough && !round.votes.tally.met() {
@@ -123,11 +120,9 @@ fn granted(
         let nodes = leases.nodes.report(&round.votes, round.params.timeout);
         return Err(Refusal::Late(took, nodes));
     }
-    if !still_met(request, &round) {
-        return Err(Refusal::Split { taken: Taken::default(), replied: true });
-    }
-    if request.options.fencing && fence.is_none() {
-        // No other client is known to have the keys, so the next round proposes again.
+    let lacks_fence = request.options.fencing && fence.is_none();
+    if lacks_fence || !still_met(request, &round) {
+        // No other client is known to have the keys, so the next round may be granted.
         return Err(Refusal::Split { taken: Taken::default(), replied: true });
     }
     // From here on nothing is rolled back and nothing is awaited, so the lease exists before a caller can drop this
@@ -177,48 +172,30 @@ pub(crate) struct VoteRound {
 }
 
 impl VoteRound {
-    /// Sends the request to every node at once. `started` is read before, so that no node ends its TTL before the lease
-    /// ends.
-    pub(crate) fn open(
-        nodes: &Arc<Nodes>,
-        claim: Claim,
-        params: VoteParams,
-        started: Instant,
-    ) -> Self {
-        let mut round = Self::begin(nodes, claim, params, started);
-        round.ask_others();
-        round
-    }
-
-    /// Sends the request to the scout, the first node that replies within `scout_timeout`, and to the others once it
-    /// has granted. One node then decides between contenders that would otherwise split the votes. If another client
-    /// holds keys there, returns for how long, and which ones.
+    /// Sends the request to the scout, the first node that replies within `scout_timeout`. The others get it once the
+    /// scout has granted. One node then decides between contenders that would otherwise split the votes. If another
+    /// client holds keys there, returns for how long, and which ones.
     ///
     /// The scout does not change which votes make a lease. For its effect see `bench/waits.py contend`.
-    pub(crate) async fn scout(
-        nodes: &Arc<Nodes>,
-        claim: Claim,
-        params: VoteParams,
-        started: Instant,
-        scout_timeout: Duration,
-    ) -> Result<Self, (Option<Duration>, Taken)> {
-        let mut round = Self::begin(nodes, claim, params, started);
-        while !round.votes.tally.decided() && round.ask_next() {
+    async fn scout(&mut self, scout_timeout: Duration) -> Option<(Option<Duration>, Taken)> {
+        let nodes = Arc::clone(&self.nodes);
+        while !self.votes.tally.decided() && self.ask_next() {
             // One deadline for all scouts. With one each, several silent scouts could exceed the `wait` of the acquire.
-            let until = (nodes.clock.now() + scout_timeout).min(round.started + params.timeout);
-            round.votes.until(Until::Last, &*nodes.clock, until).await;
-            match round.votes.answers.last() {
-                Some(Some(Ok(Vote::Held(left, taken)))) => return Err((*left, *taken)),
+            let until = (nodes.clock.now() + scout_timeout).min(self.started + self.params.timeout);
+            self.votes.until(Until::Last, &*nodes.clock, until).await;
+            match self.votes.answers.last() {
+                Some(Some(Ok(Vote::Held(left, taken)))) => return Some((*left, *taken)),
                 // An error decides nothing, so the next node is the scout.
                 Some(Some(Err(_))) => {}
                 // Granted, or too slow to wait for it alone.
                 _ => break,
             }
         }
-        round.ask_others();
-        Ok(round)
+        None
     }
 
+    /// A round that has sent nothing yet. `started` is not later than its first request, so that no node ends its TTL
+    /// before the lease ends.
     fn begin(nodes: &Arc<Nodes>, claim: Claim, params: VoteParams, started: Instant) -> Self {
         let votes = Collect::over(nodes.list.len(), |vote| match vote {
             Vote::Granted(_) => NodeState::Granted,

@@ -44,9 +44,9 @@ impl TaskState {
     }
 
     /// The unwritten commands of this runtime, if the task runs there.
-    pub(super) fn pending_in(&mut self, runtime: &Handle) -> Option<&mut Pending> {
+    pub(super) fn pending_in(&mut self, runtime: Id) -> Option<&mut Pending> {
         match self {
-            Self::Started(id, pending) if *id == runtime.id() => Some(pending),
+            Self::Started(id, pending) if *id == runtime => Some(pending),
             _ => None,
         }
     }
@@ -54,10 +54,7 @@ impl TaskState {
     /// Checks the task that was started in this runtime. `reads` is whether it has to read replies, however
     /// long ago the commands were submitted.
     pub(super) fn check(&mut self, runtime: Id, reads: bool) -> Checked {
-        match self {
-            Self::Started(id, pending) if *id == runtime => pending.check(reads),
-            _ => Checked::Ended,
-        }
+        self.pending_in(runtime).map_or(Checked::Ended, |pending| pending.check(reads))
     }
 
     /// The unwritten commands, while the task runs.

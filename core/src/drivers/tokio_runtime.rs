@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::node::Connection;
 use crate::runtime::background::{self, on_background};
 use crate::runtime::{
-    Exclusive, Visitor, Visitors, fork_generation, has_stack_space, lock, try_lock,
+    Exclusive, Made, Visitor, Visitors, fork_generation, has_stack_space, lock, try_lock,
 };
 
 const NO_IO: &str = "the runtime has no I/O driver. Build it with enable_io() or enable_all()";
@@ -79,7 +79,7 @@ impl RuntimeDriver {
             let _ = shared.start(&here);
             task = lock(&shared.task);
         }
-        let Some(new) = task.pending_in(&here) else { return false };
+        let Some(new) = task.pending_in(here.id()) else { return false };
         if new.is_paused() {
             return false;
         }
@@ -273,8 +273,8 @@ impl Shared {
 /// The task that writes the commands of the other tasks and reads the replies.
 struct DriverTask {
     shared: Arc<Shared>,
-    /// `None` only while it is dropped in a forked child.
-    watched: Option<Watched>,
+    /// A forked child does not drop it, because the runtime of the parent still watches it.
+    watched: Made<Watched>,
     /// Whether a woken task runs before tasks that were woken earlier, as in a multi-threaded runtime.
     stands_ahead: bool,
     /// Whether it already let the other tasks run first.
@@ -307,7 +307,7 @@ impl Future for DriverTask {
 impl DriverTask {
     /// Creates the task, inside its runtime. Panics if that has no I/O driver.
     fn new(shared: Arc<Shared>, poller: Arc<Poller>, runtime: &Handle) -> io::Result<Self> {
-        let watched = Some(Watched::new(poller)?);
+        let watched = Made::new(Watched::new(poller)?);
         let stands_ahead = runtime.runtime_flavor() != RuntimeFlavor::CurrentThread;
         Ok(Self { shared, watched, stands_ahead, behind: false, more: false })
     }
@@ -315,8 +315,7 @@ impl DriverTask {
     /// Reads the available replies. Returns an error if the runtime ends.
     fn read(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         let mut is_readable = std::mem::take(&mut self.more);
-        let Some(watched) = &self.watched else { return Ok(()) };
-        while let Poll::Ready(ready) = watched.poll_readable(cx) {
+        while let Poll::Ready(ready) = self.watched.poll_readable(cx) {
             ready?;
             is_readable = true;
         }
@@ -365,9 +364,6 @@ impl Drop for DriverTask {
         if self.shared.generation == fork_generation() {
             self.shared.end();
             self.shared.clear();
-        } else {
-            // The runtime of the parent still watches it.
-            std::mem::forget(self.watched.take());
         }
     }
 }

@@ -93,7 +93,7 @@ async fn sleep_by_background(time: Duration) {
         return;
     };
     if !has_locals() {
-        return there(async move { tokio::time::sleep(time).await }).await;
+        return drop(handle.spawn(async move { tokio::time::sleep(time).await }).await);
     }
     let sleep = {
         // A timer belongs to the runtime in which it is made.
@@ -106,13 +106,6 @@ async fn sleep_by_background(time: Duration) {
 /// Whether this thread can enter a runtime. A thread that is ending has no thread-locals of tokio any more.
 pub(crate) fn has_locals() -> bool {
     !matches!(Handle::try_current(), Err(error) if error.is_thread_local_destroyed())
-}
-
-/// Awaits a future on the background thread. Returns immediately if that thread cannot be started.
-async fn there(future: impl Future<Output = ()> + Send + 'static) {
-    if let Ok(handle) = handle() {
-        drop(handle.spawn(future).await);
-    }
 }
 
 /// A future on the background thread. Dropping this aborts it.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::clock::Instant;
 use crate::node::Outage;
-use crate::node::redis::restart_guard::{RestartGuard, VotesFrom};
+use crate::node::redis::restart_guard::RestartGuard;
 use crate::runtime::lock;
 
 /// The idle time after which a connection is probed before the next command.
@@ -79,11 +79,10 @@ impl Link {
     }
 
     /// Records a new connection.
-    pub(super) fn opened(&self, pushes: bool, votes_from: VotesFrom) {
+    pub(super) fn opened(&self, pushes: bool) {
         self.opened.store(true, Ordering::Relaxed);
         self.open.store(true, Ordering::Relaxed);
         self.pushes.store(pushes, Ordering::Relaxed);
-        self.guard.set_votes_from(votes_from);
     }
 
     /// Records the end of the connection. Its deletes without a reply are now pending.

@@ -68,11 +68,8 @@ pub(crate) use {
     protocol::{ConfirmRequests, HeldGrants, Purpose},
 };
 
-/// Queues commands for a connection, in order. Dropping the last clone ends the node's task.
-#[derive(Clone)]
-struct Queue(Arc<Sender>);
-
-struct Sender {
+/// Queues commands for a connection, in order. Dropping it ends the node's task.
+struct Queue {
     /// Unbounded, because callers have deadlines, and a full connection takes no more commands
     /// ([`connection::session`]).
     commands: Option<UnboundedSender<InFlight>>,
@@ -84,25 +81,25 @@ struct Sender {
 /// Creates a queue and the connection side of it.
 fn queue(
     runtime: Option<Arc<RuntimeDriver>>,
-) -> (Queue, UnboundedReceiver<InFlight>, Arc<Connection>) {
+) -> (Arc<Queue>, UnboundedReceiver<InFlight>, Arc<Connection>) {
     let (commands, taken) = unbounded_channel();
     let connection = Arc::new(Connection::new());
     let weak = Arc::downgrade(&connection);
     flush_at_exit(weak);
-    let sender = Sender { commands: Some(commands), connection: Arc::clone(&connection), runtime };
-    (Queue(Arc::new(sender)), taken, connection)
+    let queue = Queue { commands: Some(commands), connection: Arc::clone(&connection), runtime };
+    (Arc::new(queue), taken, connection)
 }
 
 impl Queue {
     fn put(&self, in_flight: InFlight) {
-        let Some(commands) = &self.0.commands else { return };
+        let Some(commands) = &self.commands else { return };
         // Fails only after the node's task has ended, which the caller sees by its dropped sender.
         let _ = commands.send(in_flight);
-        submit(&self.0.connection, self.0.runtime.as_deref());
+        submit(&self.connection, self.runtime.as_deref());
     }
 }
 
-impl Drop for Sender {
+impl Drop for Queue {
     fn drop(&mut self) {
         // The order matters: the node's task must find a closed queue when it is woken.
         self.commands = None;
@@ -117,7 +114,7 @@ pub(crate) struct RedisNode {
     /// Used only for the passwords to redact.
     route: Arc<Route>,
     /// Ordered, so that a delete follows the vote that it undoes. Dropping it ends the node's task.
-    queue: Queue,
+    queue: Arc<Queue>,
     /// The state of the connection.
     link: Arc<Link>,
     clock: Arc<dyn Clock>,
@@ -141,7 +138,7 @@ impl RedisNode {
     }
 
     /// Creates a node whose commands another task takes from its queue.
-    fn leading_to(queue: Queue, target: &Target, clock: Arc<dyn Clock>) -> Self {
+    fn leading_to(queue: Arc<Queue>, target: &Target, clock: Arc<dyn Clock>) -> Self {
         let (url, route, link) =
             (target.url.clone(), Arc::new(target.route.clone()), Arc::default());
         let dialect = Dialect::of(&target.needs);
@@ -212,7 +209,7 @@ const GONE: &str = "the client is closed, or the node's task failed";
 
 /// Sends the command when called. The future returns the reply.
 fn send(
-    queue: &Queue,
+    queue: &Arc<Queue>,
     command: Command,
 ) -> impl Future<Output = Result<Value, Fault>> + Send + 'static + use<> {
     let (answer, reply) = oneshot::channel();

@@ -2,8 +2,8 @@
 //!
 //! Such a server may have lost leases that are still held. It takes no first vote until they have ended: after the
 //! client's `restart_guard`, which no TTL exceeds. A server that replaced another one also extends no lease until every
-//! client has left the other one. [`Succession`] decides this at each connect. [`RestartGuard`] knows the result, also
-//! for the slots of a cluster, and says why a vote does not count.
+//! client has left the other one. [`RestartGuard`] decides this at each connect ([`RestartGuard::opened`]) and for the
+//! slots of a cluster that move ([`RestartGuard::guard_slots`]), and says why a vote does not count.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
@@ -34,8 +34,8 @@ pub(crate) fn wait_of(uptime: Duration, guard: Duration) -> Duration {
 
 /// When a server takes first votes.
 #[derive(Clone, Copy, Default)]
-pub(super) enum VotesFrom {
-    /// Immediately, because the guard is off or the server is old enough.
+enum VotesFrom {
+    /// Immediately, because the guard is off or no server is known.
     #[default]
     Now,
     /// The server restarted, and may have lost leases.
@@ -74,12 +74,64 @@ struct State {
     extends_from: Option<Instant>,
     /// The hash slots that another server had before.
     moved_slots: HashMap<u16, MovedSlot>,
+    /// The run ID of the last server that may have taken first votes, if it reported one. `None` before the first one.
+    run_id: Option<Option<String>>,
+    /// The time before which a server that replaced another one takes no first vote.
+    not_before: Option<Instant>,
+    /// When the last connection ended.
+    lost_at: Option<Instant>,
 }
 
 impl State {
     fn moved_slot(&self, slot: impl FnOnce() -> Option<u16>) -> Option<MovedSlot> {
         // Almost always empty, and the slot is then not computed.
         if self.moved_slots.is_empty() { None } else { self.moved_slots.get(&slot()?).copied() }
+    }
+
+    fn opened(&mut self, server: &Greeted<'_>, guard: Duration, now: Instant) {
+        if let Some(age) = server.primary_for {
+            // Without a previous server, this client cannot detect a promoted replica. The sentinels can.
+            let old = now + (guard_time(guard) + FAILOVER_NOTICE_TIME).saturating_sub(age);
+            self.not_before = self.not_before.max(Some(old));
+            let young = FAILOVER_NOTICE_TIME.saturating_sub(age);
+            // The primary of a new connection is not a new primary.
+            if !young.is_zero() {
+                self.extends_from = self.extends_from.max(Some(now + young));
+            }
+        }
+        // Without both, the server takes no first votes, so it does not matter which server it is.
+        if server.run_id.is_some() || server.votes_in.is_some() {
+            let restart = server.votes_in.is_some_and(|wait| self.restarted(wait, guard, now));
+            self.enter(server.run_id.cloned(), restart, guard, now);
+        }
+        // An unknown age may be zero, after a restart.
+        self.votes_from = server.votes_in.map_or(VotesFrom::Never, |wait| {
+            let from = now + wait;
+            VotesFrom::At(self.not_before.map_or(from, |at| at.max(from)))
+        });
+    }
+
+    /// Records which server may take first votes from now on. If it may be another one than before, it takes none for
+    /// the time of the guard.
+    ///
+    /// Unless it is a `restart`, the previous server may still run.
+    fn enter(&mut self, run_id: Option<String>, restart: bool, guard: Duration, now: Instant) {
+        let known = self.run_id.replace(run_id);
+        // A promoted replica may lack data of its predecessor, regardless of its age. Without a run ID, it may be
+        // another server.
+        if known.is_some_and(|known| known.is_none() || Some(known) != self.run_id) {
+            self.not_before = self.not_before.max(Some(now + guard_time(guard)));
+            if !restart {
+                self.extends_from = self.extends_from.max(Some(now + FAILOVER_NOTICE_TIME));
+            }
+        }
+    }
+
+    /// Whether a server that is old enough for first votes in this time started after the last connection ended.
+    fn restarted(&self, votes_in: Duration, guard: Duration, now: Instant) -> bool {
+        let gap = self.lost_at.map_or(Duration::ZERO, |at| now.since(at));
+        // Of an older server, the exact uptime is not known.
+        !votes_in.is_zero() && (guard_time(guard) + ROUNDING).saturating_sub(votes_in) <= gap
     }
 }
 
@@ -150,16 +202,17 @@ impl RestartGuard {
         known.extend(slots.map(|slot| (slot, moved)));
     }
 
-    /// Sets when the server of a new connection takes first votes. It is kept at the end of the connection, because the
-    /// next one sets it before it sends any command.
-    pub(super) fn set_votes_from(&self, votes_from: VotesFrom) {
-        self.state().votes_from = votes_from;
+    /// Records the server of a new connection, before it gets any command. It takes first votes when it is old enough by
+    /// its own report and by ours.
+    pub(super) fn opened(&self, server: &Greeted<'_>, guard: Duration, now: Instant) {
+        if !guard.is_zero() {
+            self.state().opened(server, guard, now);
+        }
     }
 
-    /// Sets when the server may extend leases, because it replaced another one.
-    fn set_extends_from(&self, from: Option<Instant>) {
-        let known = &mut self.state().extends_from;
-        *known = (*known).max(from);
+    /// Records that the connection ended.
+    pub(super) fn lost(&self, now: Instant) {
+        self.state().lost_at = Some(now);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -176,87 +229,6 @@ pub(super) struct Greeted<'a> {
     pub(super) primary_for: Option<Duration>,
 }
 
-/// The servers that a node had one after another.
-#[derive(Default)]
-pub(super) struct Succession {
-    /// The run ID of the last server that may have taken first votes, if it reported one. `None` before the first one.
-    run_id: Option<Option<String>>,
-    /// The time before which a server that replaced another one takes no first vote.
-    not_before: Option<Instant>,
-    /// The time before which a server that replaced another one extends no lease.
-    extends_from: Option<Instant>,
-    /// When the last connection ended.
-    lost_at: Option<Instant>,
-}
-
-impl Succession {
-    /// Records that the connection ended.
-    pub(super) fn lost(&mut self, now: Instant) {
-        self.lost_at = Some(now);
-    }
-
-    /// Determines when the server takes first votes: when it is old enough by its own report and by ours. Also sets
-    /// when it extends leases.
-    pub(super) fn votes_from(
-        &mut self,
-        server: &Greeted<'_>,
-        (guard, now): (Duration, Instant),
-        result: &RestartGuard,
-    ) -> VotesFrom {
-        if let Some(age) = server.primary_for {
-            // Without a previous server, this client cannot detect a promoted replica. The sentinels can.
-            let old = now + (guard_time(guard) + FAILOVER_NOTICE_TIME).saturating_sub(age);
-            self.not_before = self.not_before.max(Some(old));
-            let young = FAILOVER_NOTICE_TIME.saturating_sub(age);
-            // The primary of a new connection is not a new primary.
-            if !young.is_zero() {
-                self.extends_from = self.extends_from.max(Some(now + young));
-            }
-        }
-        // Without both, the server takes no first votes, so it does not matter which server it is.
-        if server.run_id.is_some() || server.votes_in.is_some() {
-            let restart = server.votes_in.is_some_and(|wait| self.restarted(wait, guard, now));
-            self.enter(server.run_id.cloned(), restart, (guard, now));
-        }
-        if !guard.is_zero() {
-            result.set_extends_from(self.extends_from);
-        }
-        match server.votes_in {
-            // Without a guard, the age does not matter.
-            _ if guard.is_zero() => VotesFrom::Now,
-            Some(wait) => {
-                let from = now + wait;
-                VotesFrom::At(self.not_before.map_or(from, |at| at.max(from)))
-            }
-            // An unknown age may be zero, after a restart.
-            None => VotesFrom::Never,
-        }
-    }
-
-    /// Records which server may take first votes from now on. If it may be another one than before, it takes none for
-    /// the time of the guard.
-    ///
-    /// Unless it is a `restart`, the previous server may still run.
-    fn enter(&mut self, run_id: Option<String>, restart: bool, (guard, now): (Duration, Instant)) {
-        let known = self.run_id.replace(run_id);
-        // A promoted replica may lack data of its predecessor, regardless of its age. Without a run ID, it may be
-        // another server.
-        if known.is_some_and(|known| known.is_none() || Some(known) != self.run_id) {
-            self.not_before = self.not_before.max(Some(now + guard_time(guard)));
-            if !restart {
-                self.extends_from = self.extends_from.max(Some(now + FAILOVER_NOTICE_TIME));
-            }
-        }
-    }
-
-    /// Whether a server that is old enough for first votes in this time started after the last connection ended.
-    fn restarted(&self, votes_in: Duration, guard: Duration, now: Instant) -> bool {
-        let gap = self.lost_at.map_or(Duration::ZERO, |at| now.since(at));
-        // Of an older server, the exact uptime is not known.
-        !votes_in.is_zero() && (guard_time(guard) + ROUNDING).saturating_sub(votes_in) <= gap
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -269,15 +241,13 @@ mod tests {
 
     /// One node, which connects to servers at times in seconds.
     struct Node {
-        servers: Succession,
         guard: RestartGuard,
         time: Duration,
     }
 
     impl Node {
         fn new() -> Self {
-            let (servers, guard) = Default::default();
-            Self { servers, guard, time: GUARD }
+            Self { guard: RestartGuard::default(), time: GUARD }
         }
 
         fn connect(&mut self, run_id: &str, uptime: u64, now: u64) {
@@ -297,8 +267,7 @@ mod tests {
                 votes_in: uptime.map(|uptime| wait_of(Duration::from_secs(uptime), self.time)),
                 primary_for: primary_for.map(Duration::from_secs),
             };
-            let votes_from = self.servers.votes_from(&server, (self.time, at(now)), &self.guard);
-            self.guard.set_votes_from(votes_from);
+            self.guard.opened(&server, self.time, at(now));
         }
 
         /// The first second in which it takes first votes.
@@ -327,7 +296,7 @@ mod tests {
         for run_ids in [[Some("one"), Some("two")], [None, None]] {
             let mut node = Node::new();
             node.greet(run_ids[0], Some(1000), None, 100);
-            node.servers.lost(at(199));
+            node.guard.lost(at(199));
             node.greet(run_ids[1], Some(1000), None, 300);
             assert_eq!((node.votes_from(), node.extends_from()), (Some(361), Some(302)));
         }
@@ -350,11 +319,11 @@ mod tests {
     fn restarted_server_votes_after_the_guard_and_extends_immediately() {
         let mut node = Node::new();
         node.connect("one", 1000, 100);
-        node.servers.lost(at(200));
+        node.guard.lost(at(200));
         node.connect("two", 1, 205);
         assert_eq!((node.votes_from(), node.extends_from()), (Some(266), Some(0)));
         // It started before the connection ended, so it is not a restart of the first one.
-        node.servers.lost(at(300));
+        node.guard.lost(at(300));
         node.connect("three", 10, 305);
         assert_eq!((node.votes_from(), node.extends_from()), (Some(366), Some(307)));
     }
@@ -393,7 +362,7 @@ mod tests {
         assert!(node.guard.vote_fault(|| Some(2), || at(200)).is_none());
         assert!(node.guard.extend_fault(|| Some(2), at(200)).is_none());
         // A restart of the server does not end this earlier.
-        node.servers.lost(at(210));
+        node.guard.lost(at(210));
         node.connect("two", 1000, 210);
         assert_eq!((node.votes_from(), node.extends_from()), (Some(271), Some(212)));
     }

@@ -107,15 +107,6 @@ impl ClusterSender {
     pub(crate) fn send(&self, event: ConnectionEvent) {
         let _ = self.to.send((self.from.clone(), event));
     }
-
-    pub(crate) fn report_pending(&self, in_flight: &InFlight) {
-        if matches!(in_flight.command.purpose, Purpose::Delete { .. }) {
-            self.send(ConnectionEvent::DeletePending(
-                in_flight.command.clone(),
-                in_flight.redirects,
-            ));
-        }
-    }
 }
 
 /// The shortest pause, in which the map changes after a redirect, and the longest one.

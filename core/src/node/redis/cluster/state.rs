@@ -80,7 +80,7 @@ impl Task {
                 in_flight.redirects = Redirects { asking: false, ..redirects };
                 owner.node.queue.put(in_flight);
             }
-            None if self.unsent_votes.has_vote_of(&command) => {}
+            None if self.pending.unsent_votes.has_vote_of(&command) => {}
             None => drop(self.pending.add(command, self.clock.now())),
         }
     }

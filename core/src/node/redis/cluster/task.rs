@@ -24,7 +24,7 @@ use super::topology::{Map, Member, Topology};
 use crate::clock::{Clock, Instant};
 use crate::drivers::RuntimeDriver;
 use crate::node::redis::Target;
-use crate::node::redis::protocol::{InFlight, PendingDeletes, UnsentVotes};
+use crate::node::redis::protocol::{InFlight, PendingDeletes};
 use crate::node::{Fault, Node, Watch};
 use crate::telemetry::log;
 
@@ -69,8 +69,6 @@ pub(super) struct Task {
     delayed: Later<(InFlight, Option<Arc<Member>>)>,
     /// Pending deletes for the next owner of a slot.
     pub(super) pending: PendingDeletes,
-    /// Votes that had no owner.
-    pub(super) unsent_votes: UnsentVotes,
     pub(super) servers: HashMap<ServerAddress, Server>,
     /// The result of the last discovery. The owners of disputed slots stay the same until the servers agree.
     pub(super) topology: Topology,
@@ -105,7 +103,6 @@ impl Task {
             waiting: Vec::new(),
             delayed: Later::new(),
             pending,
-            unsent_votes: UnsentVotes::default(),
             servers: HashMap::new(),
             topology: Topology::default(),
             preferred: Vec::new(),
@@ -205,8 +202,7 @@ impl Task {
                 let unassigned =
                     || Fault::new(format!("no server of the cluster has the hash slot {slot}"));
                 let fault = self.failed.clone().unwrap_or_else(unassigned);
-                self.unsent_votes.not_sent(&mut in_flight);
-                self.pending.fail(in_flight, &fault, now);
+                self.pending.fail_unsent(in_flight, &fault, now);
             }
         }
     }

@@ -11,7 +11,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{Cmd, Value, cmd};
+use redis::{Cmd, Value, cmd, pipe};
 
 use super::compound_reply::{CompoundReply, OURS, Operation};
 use super::encode::RequestBuffer;
@@ -51,26 +51,20 @@ fn command(bytes: Vec<u8>, parts: CompoundReply, purpose: Purpose) -> Command {
     Command::new(bytes, Expects::Compound(parts), purpose)
 }
 
-/// Encodes several commands for a single write.
-fn packed<'a>(commands: impl IntoIterator<Item = &'a Cmd>) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(256);
-    commands.into_iter().for_each(|command| command.write_packed_command(&mut bytes));
-    bytes
-}
-
 /// Builds a command, followed by a `PING` with the echo.
-fn pair(asked: Operation, of: &Cmd, echo: &str, purpose: Purpose) -> Command {
-    let bytes = packed([of, cmd("PING").arg(echo)]);
-    command(bytes, CompoundReply::pair(asked, echo), purpose)
+fn pair(asked: Operation, of: Cmd, echo: &str, purpose: Purpose) -> Command {
+    let both = pipe().add_command(of).cmd("PING").arg(echo).get_packed_pipeline();
+    command(both, CompoundReply::pair(asked, echo), purpose)
 }
 
 /// Builds a transaction with a `PING` that returns the echo.
 ///
 /// The prefixes for migrating slots and untracked reads apply to the whole transaction.
-fn transaction(asked: Operation, of: &[Cmd], echo: &str, purpose: Purpose) -> Command {
-    let (begin, name, end) = (cmd("MULTI"), cmd("PING").arg(echo).clone(), cmd("EXEC"));
-    let bytes = packed([&begin].into_iter().chain(of).chain([&name, &end]));
-    command(bytes, CompoundReply::transaction(asked, echo, of.len()), purpose)
+fn transaction(asked: Operation, of: Vec<Cmd>, echo: &str, purpose: Purpose) -> Command {
+    let parts = CompoundReply::transaction(asked, echo, of.len());
+    let mut all = pipe();
+    of.into_iter().for_each(|command| drop(all.add_command(command)));
+    command(all.atomic().cmd("PING").arg(echo).get_packed_pipeline(), parts, purpose)
 }
 
 /// Reads enough of the value to recognize a token, plus one byte.
@@ -87,9 +81,9 @@ fn key(claim: &Claim) -> &str {
 pub(crate) fn acquire(claim: &Claim, params: VoteParams, sent: bool) -> Command {
     let (key, token, ttl) = (key(claim), &*claim.token, millis(params.ttl));
     let make = cmd("SET").arg(key).arg(token).arg("NX").arg("PX").arg(ttl).clone();
-    let all = [make, owner(key, token), cmd("PTTL").arg(key).clone()];
+    let all = vec![make, owner(key, token), cmd("PTTL").arg(key).clone()];
     let purpose = vote(claim, params, sent);
-    let command = transaction(Operation::Acquire(ttl), &all, token, purpose);
+    let command = transaction(Operation::Acquire(ttl), all, token, purpose);
     Command { timeout: params.timeout, ..command }
 }
 
@@ -118,10 +112,10 @@ pub(crate) fn extend(claim: &Claim, params: VoteParams, durable: bool) -> Comman
         let same = cmd("SET").arg(key).arg(token).arg("IFEQ").arg(token).arg("KEEPTTL").clone();
         all.insert(0, same);
     }
-    let second = transaction(Operation::Extend, &all, token, extend_purpose(params));
+    let second = transaction(Operation::Extend, all, token, extend_purpose(params));
     let second = Command { timeout: params.timeout, ..second };
     let purpose = Purpose::Extend(Some(Box::new(second)));
-    let first = pair(Operation::Owner, &owner(key, token), token, purpose);
+    let first = pair(Operation::Owner, owner(key, token), token, purpose);
     Command { timeout: params.timeout, ..first }
 }
 
@@ -148,7 +142,7 @@ pub(crate) fn shorten(claim: &Claim, lifetime: Duration, stay: Duration) -> Comm
     let mut set = cmd("SET");
     set.arg(key).arg(claim.kept()).arg("IFEQ").arg(&*token).arg("PX").arg(millis(stay));
     let purpose = Purpose::Delete { token: Arc::clone(&token), lifetime, until: None };
-    pair(Operation::Shorten, &set, &token, purpose)
+    pair(Operation::Shorten, set, &token, purpose)
 }
 
 /// Converts a delete to the form that this server supports. Returns `None` if it already has that form.
@@ -178,7 +172,7 @@ pub(crate) fn converted_delete(command: &Command, by: Delete) -> Option<Command>
 /// Builds the read of a key's holder. The key is not tracked, because no caller waits for its change.
 pub(crate) fn inspect(key: &str) -> Command {
     let read = cmd("GETRANGE").arg(key).arg(0).arg(MAX_INSPECTED - 1).clone();
-    let all = [read, cmd("PTTL").arg(key).clone()];
-    let asked = transaction(Operation::Inspect, &all, key, Purpose::Plain);
+    let all = vec![read, cmd("PTTL").arg(key).clone()];
+    let asked = transaction(Operation::Inspect, all, key, Purpose::Plain);
     Command { untracked: true, ..asked }
 }

@@ -289,10 +289,11 @@ pub(crate) fn steps(
     minimal: bool,
 ) -> Vec<(Step, Cmd)> {
     let trial = |(name, try_it)| (Step::Right(name), try_it);
+    let select = cmd("SELECT").arg(endpoint.db).clone();
+    let select = (endpoint.db != 0).then_some((Step::Database, select));
+    let trials = needs.trials(!minimal).into_iter().map(trial);
     if minimal {
-        let select = cmd("SELECT").arg(endpoint.db).clone();
-        let select = (endpoint.db != 0).then_some((Step::Database, select));
-        return select.into_iter().chain(needs.trials(false).into_iter().map(trial)).collect();
+        return select.into_iter().chain(trials).collect();
     }
     let mut steps = vec![(Step::Optional, named(endpoint))];
     // Separate from the name that users choose. Supported since Redis 7.2.
@@ -300,9 +301,7 @@ pub(crate) fn steps(
         let about_us = cmd("CLIENT").arg("SETINFO").arg(what).arg(value).clone();
         steps.push((Step::Optional, about_us));
     }
-    if endpoint.db != 0 {
-        steps.push((Step::Database, cmd("SELECT").arg(endpoint.db).clone()));
-    }
+    steps.extend(select);
     for section in ["server", "memory"] {
         steps.push((Step::About, about(section)));
     }
@@ -310,7 +309,7 @@ pub(crate) fn steps(
         // Loaded at every connect, so that `EVALSHA` fails only after a flush of the scripts.
         steps.extend(load_scripts().map(|load| (Step::Script, load)));
     }
-    steps.extend(needs.trials(true).into_iter().map(trial));
+    steps.extend(trials);
     let deletes = needs.deletes();
     if !deletes.is_empty() {
         steps.push((Step::Named, cmd("PING").arg(NAMED).clone()));

@@ -50,13 +50,6 @@ impl Target {
         Self { url, route, guard, needs, run_ids, cluster: None, counts }
     }
 
-    /// Sends an event to the cluster, if there is one.
-    pub(crate) fn send(&self, event: ConnectionEvent) {
-        if let Some(cluster) = &self.cluster {
-            cluster.send(event);
-        }
-    }
-
     /// Logs a problem of the node.
     pub(crate) fn warn(&self, fault: &dyn Display) {
         log::event!(Warn, Node, { node: &*self.url }, "{fault}", fault = fault);

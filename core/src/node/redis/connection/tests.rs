@@ -25,7 +25,7 @@ use crate::node::redis::io::socket::Socket;
 use crate::node::redis::io::transport::Transport;
 use crate::node::redis::link::Link;
 use crate::node::redis::protocol::{
-    Command, InFlight, Parser, PendingDeletes, Protocol, Purpose, PushHandler, UnsentVotes,
+    Command, InFlight, Parser, PendingDeletes, Protocol, Purpose, PushHandler,
 };
 use crate::node::{Address, Durability, Needs, Watch};
 
@@ -65,7 +65,7 @@ impl Ends {
         let protocol = Protocol::new(
             target,
             (parser, Duration::ZERO),
-            (UnsentVotes::default(), pending),
+            pending,
             (None, Without::default()),
             unkilled.then(|| clock.now()),
             pushes,

@@ -13,9 +13,9 @@ use crate::clock::Clock;
 use crate::node::redis::connect::Target;
 use crate::node::redis::connect::handshake::Greeting;
 use crate::node::redis::link::Link;
-use crate::node::redis::protocol::{InFlight, PendingDeletes, UnsentVotes};
+use crate::node::redis::protocol::{InFlight, PendingDeletes};
 use crate::node::redis::restart_guard::{
-    FAILOVER_NOTICE_TIME, Greeted, Succession, VotesFrom, guard_time,
+    FAILOVER_NOTICE_TIME, Greeted, guard_time,
 };
 use crate::node::redis::sentinel::{Found, News, Resolver};
 use crate::node::{Fault, Watch};
@@ -40,8 +40,6 @@ pub(crate) struct Context {
     /// The number of commands to redirect notifications since the last reply to one.
     pub(crate) redirects: u32,
     notices: Notices,
-    /// The servers that it had, for the restart guard.
-    pub(crate) servers: Succession,
 }
 
 /// What was logged about one server. Each problem is logged once until it changes, because every new connection detects
@@ -60,14 +58,12 @@ struct Notices {
     unredirected: Notice<()>,
 }
 
-/// The commands of a node without a connection, the votes that were never sent, and the pending deletes. An open
-/// connection takes it and returns it at its end.
+/// The commands of a node without a connection, and the pending deletes. An open connection takes it and returns it at
+/// its end.
 pub(crate) struct Backlog {
     /// The commands of the node. Closed once the client is gone.
     pub(crate) commands: UnboundedReceiver<InFlight>,
-    /// Votes that were never sent.
-    pub(crate) unsent_votes: UnsentVotes,
-    /// Deletes without a confirmation.
+    /// Deletes without a confirmation, and the votes that need none.
     pub(crate) pending: PendingDeletes,
 }
 
@@ -88,7 +84,7 @@ impl Context {
         commands: UnboundedReceiver<InFlight>,
     ) -> Self {
         let pending = PendingDeletes::new(Arc::clone(&link), target.cluster.clone());
-        let backlog = Some(Backlog { commands, unsent_votes: UnsentVotes::default(), pending });
+        let backlog = Some(Backlog { commands, pending });
         let guard = Some(target.guard).filter(|guard| !guard.is_zero());
         let old = guard.map_or(Duration::ZERO, |guard| guard_time(guard) + FAILOVER_NOTICE_TIME);
         let resolver = Arc::new(Resolver::new(&target.route, old));
@@ -103,27 +99,30 @@ impl Context {
             backlog,
             redirects: 0,
             notices: Notices::default(),
-            servers: Succession::default(),
         }
     }
 
     /// Refuses a command that cannot be sent. Commands are never queued across a reconnect, except as pending deletes.
-    pub(crate) fn fail(&mut self, mut in_flight: InFlight, fault: &Fault) {
-        let (now, backlog) = (self.clock.now(), Backlog::of(&mut self.backlog));
-        // A vote that was never sent created no key, so its delete is not needed.
-        backlog.unsent_votes.not_sent(&mut in_flight);
-        backlog.pending.fail(in_flight, fault, now);
+    pub(crate) fn fail(&mut self, in_flight: InFlight, fault: &Fault) {
+        let now = self.clock.now();
+        Backlog::of(&mut self.backlog).pending.fail_unsent(in_flight, fault, now);
     }
 
-    /// Determines when the server of a new connection takes first votes.
-    pub(crate) fn votes_from(&mut self, greeting: &Greeting, found: &Found) -> VotesFrom {
+    /// Records a new connection, before it gets any command.
+    pub(crate) fn opened(&self, greeting: &Greeting, found: &Found) {
         let server = Greeted {
             run_id: greeting.run_id.as_ref(),
             votes_in: greeting.votes_in,
             primary_for: found.primary_for(),
         };
-        let when = (self.target.guard, self.clock.now());
-        self.servers.votes_from(&server, when, &self.link.guard)
+        let now = self.clock.now();
+        self.link.guard.opened(&server, self.target.guard, now);
+        self.link.set_used(now);
+        if self.link.was_open() {
+            self.target.counts.reconnected();
+        }
+        self.link.opened(!greeting.without.tracking);
+        self.link.outage.replied(&self.target.url, || now);
     }
 
     /// Logs that the login of the connection could not be renewed.

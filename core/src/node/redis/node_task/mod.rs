@@ -103,7 +103,7 @@ impl NodeTask {
                     let opened = self.context.clock.now();
                     let end = self.serve(opening, &mut waiting).await;
                     self.context.link.closed();
-                    self.context.servers.lost(self.context.clock.now());
+                    self.context.link.guard.lost(self.context.clock.now());
                     // The client is gone, and every command has its result.
                     let End::Broken { fault, idle } = end else { return };
                     forgotten = idle;
@@ -123,7 +123,9 @@ impl NodeTask {
                 self.reconnect.last = None;
             }
             // Sent after the pending deletes, because another server may now own the key.
-            self.context.target.send(ConnectionEvent::Ended);
+            if let Some(cluster) = &self.context.target.cluster {
+                cluster.send(ConnectionEvent::Ended);
+            }
             let is_doubtful = retries && self.refused_since.is_some();
             pause = (pause * 2)
                 .clamp(FIRST_PAUSE, if is_doubtful { DOUBTFUL_PAUSE } else { LONGEST_PAUSE });
@@ -172,14 +174,8 @@ impl NodeTask {
     /// Runs one session, from the handshake to its end.
     async fn serve(&mut self, opening: Opening, waiting: &mut Vec<InFlight>) -> End {
         let context = &mut self.context;
-        let (greeting, pushes) = (&opening.greeting, !opening.greeting.without.tracking);
-        let votes_from = context.votes_from(greeting, &opening.found);
-        context.link.set_used(context.clock.now());
-        if context.link.was_open() {
-            context.target.counts.reconnected();
-        }
-        context.link.opened(pushes, votes_from);
-        context.link.outage.replied(&context.target.url, || context.clock.now());
+        let greeting = &opening.greeting;
+        context.opened(greeting, &opening.found);
         connected(context, self.outage.take());
         context.log_problems(greeting);
         // Recorded before the session starts, so that the next connection can close this one however it ends.
@@ -187,10 +183,8 @@ impl NodeTask {
         // Changes without a connection were not reported.
         context.watch.changed(Change::All);
         // Any other end follows only after all commands have their results.
-        match ConnectionTask::new(&self.connection, &mut self.context, opening) {
-            Ok((task, session)) => task.run(session, std::mem::take(waiting)).await,
-            Err(fault) => End::Broken { fault, idle: false },
-        }
+        let (task, session) = ConnectionTask::new(&self.connection, &mut self.context, opening);
+        task.run(session, std::mem::take(waiting)).await
     }
 }
 

@@ -177,7 +177,7 @@ impl Reconnect {
         if again || (young && !waiting.is_empty()) {
             // Without its caller, the vote is never sent. If its delete is refused meanwhile, it must not become
             // pending, because it could displace one that is needed.
-            Backlog::of(&mut context.backlog).unsent_votes.add(&command.command);
+            Backlog::of(&mut context.backlog).pending.unsent_votes.add(&command.command);
             waiting.push(command);
         } else {
             context.fail(command, refusal);

@@ -25,7 +25,7 @@ pub(crate) use command::{
 };
 #[cfg(test)]
 pub(crate) use confirm::{ConfirmRequests, HeldGrants};
-pub(super) use pending_deletes::{PendingDeletes, UnsentVotes};
+pub(super) use pending_deletes::PendingDeletes;
 pub(super) use push_handler::PushHandler;
 pub(super) use resp::Parser;
 pub(super) use state::Protocol;

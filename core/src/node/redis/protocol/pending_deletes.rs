@@ -12,7 +12,7 @@ use std::sync::Arc;
 use super::command::{Command, InFlight, Purpose};
 use crate::clock::Instant;
 use crate::node::Fault;
-use crate::node::redis::cluster::redirects::ClusterSender;
+use crate::node::redis::cluster::redirects::{ClusterSender, ConnectionEvent};
 use crate::node::redis::link::Link;
 use crate::telemetry::Throttle;
 
@@ -31,13 +31,16 @@ pub(crate) struct PendingDeletes {
     pub(crate) link: Arc<Link>,
     /// Sends events to the cluster of the node, if there is one.
     cluster: Option<ClusterSender>,
+    /// The votes whose deletes are not needed.
+    pub(crate) unsent_votes: UnsentVotes,
     /// Limits the log records about refused deletes.
     pub(super) refusals: Throttle,
 }
 
 impl PendingDeletes {
     pub(crate) fn new(link: Arc<Link>, cluster: Option<ClusterSender>) -> Self {
-        Self { deletes: HashMap::new(), link, cluster, refusals: Throttle::default() }
+        let (unsent_votes, refusals) = Default::default();
+        Self { deletes: HashMap::new(), link, cluster, unsent_votes, refusals }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -54,15 +57,22 @@ impl PendingDeletes {
     /// Fails a command without a reply. It is unknown whether the server ran it. A delete becomes pending, unless its
     /// vote was never sent.
     pub(crate) fn fail(&mut self, in_flight: InFlight, fault: &Fault, now: Instant) {
-        if !in_flight.unneeded {
+        let InFlight { command, redirects, unneeded, answer, .. } = in_flight;
+        if matches!(command.purpose, Purpose::Delete { .. }) && !unneeded {
             if let Some(cluster) = &self.cluster {
-                cluster.report_pending(&in_flight);
+                cluster.send(ConnectionEvent::DeletePending(command.clone(), redirects));
             }
-            if let Some(until) = self.add(in_flight.command, now) {
+            if let Some(until) = self.add(command, now) {
                 self.link.add_pending_delete(until);
             }
         }
-        let _ = in_flight.answer.send(Err(fault.clone()));
+        let _ = answer.send(Err(fault.clone()));
+    }
+
+    /// Fails a command that was not sent. A vote that was never sent created no key, so its delete is not needed.
+    pub(crate) fn fail_unsent(&mut self, mut in_flight: InFlight, fault: &Fault, now: Instant) {
+        self.unsent_votes.not_sent(&mut in_flight);
+        self.fail(in_flight, fault, now);
     }
 
     /// Keeps a delete whose reply was not read or that could not be sent. Returns until when its keys may exist.

@@ -224,7 +224,7 @@ impl Protocol {
             let fault = if unserved { refusal() } else { Fault::redirect() };
             let _ = in_flight.answer.send(Err(fault));
             if unserved && in_flight.set != Some(true) {
-                self.unsent_votes.add(&in_flight.command);
+                self.pending.unsent_votes.add(&in_flight.command);
             }
         }
         if delete {
@@ -270,7 +270,10 @@ impl Protocol {
             _ => {}
         }
         let grants = may_grant(&in_flight, &value);
-        let value = believed(&in_flight.command, in_flight.set, value);
+        // The `SET` was refused, so a key with our token would result from an earlier command. The script determines the
+        // result then.
+        let is_owner = matches!(in_flight.command.expects, Expects::Owner);
+        let value = if is_owner && !grants { Value::Nil } else { value };
         let timeout = in_flight.command.timeout;
         match in_flight.confirm_by.filter(|_| grants) {
             Some(by) => self.held.hold((in_flight, value), timeout, by),
@@ -313,14 +316,6 @@ fn may_grant(in_flight: &InFlight, value: &Value) -> bool {
 
 /// The error for an extend of a released lease.
 const LEASE_RELEASED: &str = "the lease was released in the meantime";
-
-/// Removes the owner from the reply, unless the preceding `SET` succeeded. The script then determines the result.
-///
-/// If the `SET` was refused and the key has our token, the grant would result from an earlier command.
-fn believed(command: &Command, set: Option<bool>, value: Value) -> Value {
-    let set = !matches!(command.expects, Expects::Owner) || set == Some(true);
-    if set { value } else { Value::Nil }
-}
 
 /// Whether the server has lost the scripts and the command must be repeated.
 fn lost_scripts(in_flight: &InFlight, value: &Value) -> bool {

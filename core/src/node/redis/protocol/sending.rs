@@ -33,7 +33,7 @@ impl Protocol {
         let fault = self.guard_fault(&in_flight, now);
         // Without a caller, the vote would have to be deleted again.
         if fault.is_some() || in_flight.is_unwanted() {
-            self.unsent_votes.not_sent(&mut in_flight);
+            self.pending.unsent_votes.not_sent(&mut in_flight);
             if let Some(fault) = fault {
                 let _ = in_flight.answer.send(Err(fault));
             }
@@ -84,7 +84,7 @@ impl Protocol {
             // The next connection may combine commands again, but not in this form.
             (in_flight.command.bytes, in_flight.command.combinable) = (bytes, None);
         }
-        self.unsent_votes.sending(in_flight);
+        self.pending.unsent_votes.sending(in_flight);
         self.push_handler.count_reads(&in_flight.command.bytes);
         let Command { purpose, timeout, .. } = &in_flight.command;
         if matches!(purpose, Purpose::Delete { .. }) && !in_flight.again {

@@ -12,7 +12,7 @@ use redis::Value;
 use super::combined::{Batch, Expected, ReleasedKeys, Request};
 use super::command::{BatchKind, Command, InFlight, Purpose};
 use super::confirm::{ConfirmRequests, HeldGrants};
-use super::pending_deletes::{PendingDeletes, UnsentVotes};
+use super::pending_deletes::PendingDeletes;
 use super::push_handler::PushHandler;
 use super::resp::Parser;
 use super::{SILENCE, TICK};
@@ -54,7 +54,6 @@ pub(crate) struct Protocol {
     /// The grants among their replies, with their commands.
     pub(super) held: HeldGrants<(InFlight, Value)>,
     /// Votes that were never sent, over any connection.
-    pub(super) unsent_votes: UnsentVotes,
     /// The deletes without a confirmation.
     pub(crate) pending: PendingDeletes,
     /// The number of seconds in which pending deletes were not sent again.
@@ -78,7 +77,7 @@ impl Protocol {
     pub(crate) fn new(
         target: Target,
         (parser, round_trip): (Parser, Duration),
-        (unsent_votes, pending): (UnsentVotes, PendingDeletes),
+        pending: PendingDeletes,
         (deletes_by, without): (Option<Delete>, Without),
         unkilled: Option<Instant>,
         push_handler: Arc<PushHandler>,
@@ -99,7 +98,6 @@ impl Protocol {
             probe_limit: (round_trip * PROBE.1).max(PROBE.0),
             confirm: ConfirmRequests::new(target.needs.durability),
             held: HeldGrants::new(target.needs.durability),
-            unsent_votes,
             pending,
             pending_for: 0,
             refusal_logged: false,
@@ -180,12 +178,8 @@ impl Protocol {
     ///
     /// No byte of the last ones was written. Their votes are recorded as never sent, and the deletes of these votes are
     /// not needed. Bytes that TLS accepted count as sent.
-    pub(crate) fn end(
-        mut self,
-        fault: Option<&Fault>,
-        now: Instant,
-    ) -> (UnsentVotes, PendingDeletes) {
-        let Some(fault) = fault else { return (self.unsent_votes, self.pending) };
+    pub(crate) fn end(mut self, fault: Option<&Fault>, now: Instant) -> PendingDeletes {
+        let Some(fault) = fault else { return self.pending };
         self.encode_batch();
         for (in_flight, _) in self.held.end() {
             let _ = in_flight.answer.send(Err(fault.clone()));
@@ -197,13 +191,14 @@ impl Protocol {
             (unwritten, sent) = (left, sent - 1);
         }
         for (at, request) in self.expected.into_iter().enumerate() {
-            for mut in_flight in request.into_members() {
-                if at >= sent {
-                    self.unsent_votes.not_sent(&mut in_flight);
+            for in_flight in request.into_members() {
+                if at < sent {
+                    self.pending.fail(in_flight, fault, now);
+                } else {
+                    self.pending.fail_unsent(in_flight, fault, now);
                 }
-                self.pending.fail(in_flight, fault, now);
             }
         }
-        (self.unsent_votes, self.pending)
+        self.pending
     }
 }

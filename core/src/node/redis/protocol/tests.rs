@@ -7,7 +7,7 @@ use redis::Value;
 use tokio::sync::oneshot;
 
 use super::combined::tests::{TTL, acquire, claim, extend, full, release};
-use super::{InFlight, Parser, PendingDeletes, Protocol, PushHandler, SILENCE, TICK, UnsentVotes};
+use super::{InFlight, Parser, PendingDeletes, Protocol, PushHandler, SILENCE, TICK};
 use crate::clock::Instant;
 use crate::node::redis::commands::scriptless;
 use crate::node::redis::connect::Target;
@@ -53,7 +53,7 @@ impl Connection {
         let protocol = Protocol::new(
             target,
             (Parser::default(), Duration::ZERO),
-            (UnsentVotes::default(), PendingDeletes::new(Arc::clone(&link), None)),
+            PendingDeletes::new(Arc::clone(&link), None),
             (None, without),
             unkilled,
             pushes,

@@ -269,7 +269,7 @@ impl Session {
         if self.received_from {
             self.socket.shutdown();
         }
-        let (unsent_votes, pending) = self.protocol.end(fault, self.clock.now());
-        Backlog { commands: self.commands, unsent_votes, pending }
+        let pending = self.protocol.end(fault, self.clock.now());
+        Backlog { commands: self.commands, pending }
     }
 }

@@ -69,7 +69,7 @@ impl<'a> ConnectionTask<'a> {
         connection: &'a Connection,
         context: &'a mut Context,
         Opening { greeting, killed, found }: Opening,
-    ) -> Result<(Self, Session), Fault> {
+    ) -> (Self, Session) {
         let login = greeting.login.as_ref().map(|(_, granted)| &granted.credentials);
         let endpoint =
             login.map_or_else(|| found.endpoint.clone(), |login| found.endpoint.with_login(login));
@@ -86,11 +86,11 @@ impl<'a> ConnectionTask<'a> {
         let handler = (Arc::clone(&pushes), Arc::clone(&context.clock));
         let open = || Notifications::open(endpoint, greeting.run_id, handler, pause);
         let notifications = (!greeting.without.tracking).then(open);
-        let Some(backlog) = context.backlog.take() else { return Err(Fault::new(PANICKED)) };
+        let backlog = context.backlog.take().expect("no other connection has the backlog");
         let protocol = Protocol::new(
             context.target.clone(),
             (parser, round_trip.unwrap_or_default()),
-            (backlog.unsent_votes, backlog.pending),
+            backlog.pending,
             (greeting.deletes_by, greeting.without),
             (!killed).then_some(now),
             pushes,
@@ -98,7 +98,7 @@ impl<'a> ConnectionTask<'a> {
         let session = Session::new(protocol, backlog.commands, Arc::clone(&context.clock), socket);
         let task =
             Self { connection, context, found, news, renewal, notifications, features, sent: 0 };
-        Ok((task, session))
+        (task, session)
     }
 
     /// Serves until the client is gone and every command has its reply, or the connection breaks. `waiting` are the
