@@ -95,7 +95,9 @@ fn comments_are_wrapped() {
         for path in files(&root().join(folder), &[".rs"]) {
             for (number, line) in fs::read_to_string(&path).unwrap().lines().enumerate() {
                 let text = line.trim_start();
-                let is_wrapped = line.chars().count() <= 120 || text.starts_with("//! | ") || !text.starts_with("//");
+                let is_wrapped = line.chars().count() <= 120
+                    || text.starts_with("//! | ")
+                    || !text.starts_with("//");
                 assert!(is_wrapped, "{}:{} has more than 120 columns", path.display(), number + 1);
             }
         }

@@ -3,16 +3,14 @@
 //! A refusal is read from existing votes. An error is never reported as "held by another", nor the reverse, because
 //! callers act on the difference.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock::{Clock, Instant};
-use crate::error::{Error, ErrorKind, NodeReport, Result, seconds};
+use crate::error::{Error, ErrorKind, NodeReport, seconds};
 use crate::lease::{Leases, Owner};
 use crate::lock::options::Request;
-use crate::node::{CONFIRMED_AFTER, Claim, Fencing, Remedy, Taken, Vote};
-use crate::quorum::{Collect, Nodes, Validity};
-use crate::text::{shown, spelled};
+use crate::node::{CONFIRMED_AFTER, Remedy, Taken, Vote};
+use crate::quorum::{Collect, Nodes};
+use crate::text::spelled;
 
 /// The error text for an owner that waits for its own lock.
 pub const NOT_REENTRANT: &str = "Locks are not reentrant";

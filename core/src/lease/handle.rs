@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::future::{Either, FutureExt};
 
 use super::state::{State, Status};
-use super::{extend, release};
+use super::{end, extend};
 use crate::drivers;
 use crate::error::{Error, LossReason, Result};
 use crate::lock::options::{Unit, check_min_hold, check_ttl};

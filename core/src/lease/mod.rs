@@ -22,11 +22,11 @@ use crate::clock::Instant;
 use crate::drivers;
 use crate::error::Result;
 
+pub(crate) use end::{confirmed, revoke};
 pub(crate) use extend::{ExtendRound, Verdict};
 pub use handle::LeaseHandle;
 pub(crate) use monitor::monitor;
 pub(crate) use registry::Registry;
-pub(crate) use end::{confirmed, revoke};
 #[cfg(test)]
 pub(crate) use state::Status;
 pub use state::{CallSite, Owner};

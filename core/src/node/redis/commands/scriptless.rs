@@ -63,7 +63,9 @@ fn pair(asked: Operation, of: Cmd, echo: &str, purpose: Purpose) -> Command {
 fn transaction(asked: Operation, of: Vec<Cmd>, echo: &str, purpose: Purpose) -> Command {
     let parts = CompoundReply::transaction(asked, echo, of.len());
     let mut all = pipe();
-    of.into_iter().for_each(|command| drop(all.add_command(command)));
+    for command in of {
+        all.add_command(command);
+    }
     command(all.atomic().cmd("PING").arg(echo).get_packed_pipeline(), parts, purpose)
 }
 

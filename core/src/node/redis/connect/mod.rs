@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use redis::{Value, cmd};
 
-use super::cluster::redirects::{ClusterSender, ConnectionEvent};
+use super::cluster::redirects::ClusterSender;
 use super::sentinel::{Found, Resolver};
 use super::url::route::Route;
 use crate::node::Fault;

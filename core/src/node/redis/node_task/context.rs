@@ -14,9 +14,7 @@ use crate::node::redis::connect::Target;
 use crate::node::redis::connect::handshake::Greeting;
 use crate::node::redis::link::Link;
 use crate::node::redis::protocol::{InFlight, PendingDeletes};
-use crate::node::redis::restart_guard::{
-    FAILOVER_NOTICE_TIME, Greeted, guard_time,
-};
+use crate::node::redis::restart_guard::{FAILOVER_NOTICE_TIME, Greeted, guard_time};
 use crate::node::redis::sentinel::{Found, News, Resolver};
 use crate::node::{Fault, Watch};
 use crate::telemetry::{Notice, log};

@@ -270,8 +270,8 @@ impl Protocol {
             _ => {}
         }
         let grants = may_grant(&in_flight, &value);
-        // The `SET` was refused, so a key with our token would result from an earlier command. The script determines the
-        // result then.
+        // The `SET` was refused, so a key with our token would result from an earlier command. The script determines
+        // the result then.
         let is_owner = matches!(in_flight.command.expects, Expects::Owner);
         let value = if is_owner && !grants { Value::Nil } else { value };
         let timeout = in_flight.command.timeout;

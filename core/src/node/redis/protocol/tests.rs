@@ -97,7 +97,7 @@ impl Connection {
     }
 
     fn end(self) -> PendingDeletes {
-        self.protocol.end(Some(&Fault::new("broken")), self.now).1
+        self.protocol.end(Some(&Fault::new("broken")), self.now)
     }
 }
 
