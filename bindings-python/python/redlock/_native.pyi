@@ -30,8 +30,8 @@ class AsyncLease:
     """
     A lock that you hold, for asyncio, trio and anyio. It is renewed in the background until it is released or lost.
 
-    `async with lease:` releases it at the end of the block. It raises LockLost if the lease has ended, and RuntimeError if
-    it was entered before. A lease that is collected without a release is not released. Its renewal stops, the key
+    `async with lease:` releases it at the end of the block. It raises LockLost if the lease has ended, and RuntimeError
+    if it was entered before. A lease that is collected without a release is not released. Its renewal stops, the key
     expires when its TTL ends, and a ResourceWarning shows where it was acquired.
 
         >>> lease = await lock.as_async().acquire()
@@ -93,7 +93,8 @@ class AsyncLease:
         """
     def detach(self, /) -> bool:
         """
-        Ends the lease in this process and keeps the key. To transfer a lease, another process attaches to its `token` first.
+        Ends the lease in this process and keeps the key. To transfer a lease, another process attaches to its `token`
+        first.
 
         Returns:
             Whether the lease was still held.
@@ -166,8 +167,8 @@ class AsyncLease:
         """
         Calls `callback(error)` once if the lease is lost, or soon if it is lost already. Never after a release.
 
-        The callback runs on the running event loop, in the caller's context (`contextvars`). It may be a coroutine function,
-        which runs as a task. Without a running loop it runs on a separate thread.
+        The callback runs on the running event loop, in the caller's context (`contextvars`). It may be a coroutine
+        function, which runs as a task. Without a running loop it runs on a separate thread.
 
         Args:
             callback: Receives the LockLost.
@@ -754,8 +755,8 @@ class Lease:
         """
     def extend(self, /, ttl: "float | datetime.timedelta | None" = None) -> None:
         """
-        Extends the lease to at least `ttl` seconds from now (default: its current ttl), but not beyond `max_hold`. Later
-        renewals use the same ttl. Never shortens the lease.
+        Extends the lease to at least `ttl` seconds from now (default: its current ttl), but not beyond `max_hold`.
+        Later renewals use the same ttl. Never shortens the lease.
 
         Raises LockLost if the lease has ended. Raises QuorumUnavailable if too few nodes replied. The lease is then
         valid until its deadline. Raises InvalidOption for a ttl below 0.1 or `min_hold`, or above `restart_guard`
@@ -958,8 +959,8 @@ class Lock:
         Emits a RuntimeWarning if an event loop runs in this thread. A KeyboardInterrupt leaves no key behind.
 
         Args:
-            wait: Maximum time to wait, in seconds or as a timedelta. 0 tries once, `math.inf` waits forever. Default: the
-                lock's own `wait`.
+            wait: Maximum time to wait, in seconds or as a timedelta. 0 tries once, `math.inf` waits forever. Default:
+                the lock's own `wait`.
             timeout: Alias of `wait`, in this method only.
 
         Returns:
@@ -1312,17 +1313,17 @@ class Redlock:
         """
         Ends the client in order. Returns how many leases were still held at the timeout.
 
-        From the call on, new acquires raise ClientClosed. Acquires that wait already have `timeout` to get their lease, and
-        held leases to be released. At the timeout, acquires that still wait raise ClientClosed. Leases that are still held
-        are released, and their holders are notified: LockLost, reason `revoked`. A node that cannot be reached and has
-        pending deletes gets until `timeout` to return.
+        From the call on, new acquires raise ClientClosed. Acquires that wait already have `timeout` to get their lease,
+        and held leases to be released. At the timeout, acquires that still wait raise ClientClosed. Leases that are
+        still held are released, and their holders are notified: LockLost, reason `revoked`. A node that cannot be
+        reached and has pending deletes gets until `timeout` to return.
 
         Args:
             timeout: Seconds or a timedelta, default 10. With 0, acquires that wait and held leases end at once.
 
         Raises:
-            QuorumUnavailable: Too few nodes confirmed the releases. Those keys expire when their TTL ends. The client is
-                closed nevertheless.
+            QuorumUnavailable: Too few nodes confirmed the releases. Those keys expire when their TTL ends. The client
+                is closed nevertheless.
 
             >>> client.shutdown(timeout=0)            # a lease is still held
             1

@@ -202,8 +202,8 @@ impl RestartGuard {
         known.extend(slots.map(|slot| (slot, moved)));
     }
 
-    /// Records the server of a new connection, before it gets any command. It takes first votes when it is old enough by
-    /// its own report and by ours.
+    /// Records the server of a new connection, before it gets any command. It takes first votes when it is old enough
+    /// by its own report and by ours.
     pub(super) fn opened(&self, server: &Greeted<'_>, guard: Duration, now: Instant) {
         if !guard.is_zero() {
             self.state().opened(server, guard, now);

@@ -277,7 +277,7 @@ impl Protocol {
         let timeout = in_flight.command.timeout;
         match in_flight.confirm_by.filter(|_| grants) {
             Some(by) => self.held.hold((in_flight, value), timeout, by),
-            // An error means that nobody waits any more.
+            // An error means that the caller no longer waits.
             None => drop(in_flight.answer.send(Ok(value))),
         }
     }
