@@ -127,9 +127,12 @@ fn public_api_matches_the_committed_list() {
 
 #[test]
 fn reads_items_from_rustdoc_text() {
-    let text = "/// Doc.\n#[derive(Clone)]\npub struct Lock {\n    pub name: String,\n    secret: u8,\n}\n\nimpl Lock {\n    \
-                /// Doc.\n    pub fn ask<W>(\n        &self,\n        wait: W,\n    ) -> u8\n    where\n        W: Copy,\n    {\n        \
-                1\n    }\n\n    pub(crate) fn hidden(&self) {}\n}\n\nimpl Drop for Lock {\n    fn drop(&mut self) {}\n}\n";
+    let text = concat!(
+        "/// Doc.\n#[derive(Clone)]\npub struct Lock {\n    pub name: String,\n    secret: u8,\n}\n\n",
+        "impl Lock {\n    /// Doc.\n    pub fn ask<W>(\n        &self,\n        wait: W,\n    ) -> u8\n",
+        "    where\n        W: Copy,\n    {\n        1\n    }\n\n    pub(crate) fn hidden(&self) {}\n}\n\n",
+        "impl Drop for Lock {\n    fn drop(&mut self) {}\n}\n",
+    );
     let mut found = BTreeSet::new();
     of_file(text, &BTreeSet::from(["Lock".to_owned()]), &mut found);
     let expected = [
