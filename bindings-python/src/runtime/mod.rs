@@ -7,8 +7,8 @@
 //! - **Signals**: a waiting thread looks for them every 50 ms, so Ctrl-C raises; the dropped future cleans up after
 //!   itself.
 //! - **Event loops** (`event_loop`, `completions`): one queue per loop, one wake-up per batch.
-//! - **Logs and callbacks outside a loop** (`log`, `watch`, `loss_callback`, `dispatcher`): one native thread, started at
-//!   first use.
+//! - **Logs and callbacks outside a loop** (`log`, `watch`, `loss_callback`, `dispatcher`): one native thread, started
+//!   at first use.
 //! - **trio** (`hosts`): the Python code presents it as an event loop, if the program has imported it.
 //! - **gevent and eventlet** (`greenlets`): a waiting greenlet lets others run.
 //! - **Exits**: an exit waits briefly for pending clean-ups (`exit`), and for threads with Python code below native
