@@ -68,8 +68,8 @@ fn leave(job: Option<Job>) {
 
 /// Sends a job if the queue has room. The limit matters if the dispatcher never starts, or if a job blocks.
 ///
-/// Jobs without room are counted, and the count is reported after the jobs in the queue. The limit is `MAX_JOBS /
-/// share`.
+/// Jobs without room are counted, and the count is reported after the jobs in the queue. The limit is
+/// `MAX_JOBS / share`.
 pub(super) fn send_if_room(job: Job, tell: Dropped, share: usize) {
     let channel = channel();
     let mut events = lock(&channel.events);

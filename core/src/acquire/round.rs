@@ -172,9 +172,9 @@ pub(crate) struct VoteRound {
 }
 
 impl VoteRound {
-    /// Sends the request to the scout, the first node that replies within `scout_timeout`. The others get it once the
-    /// scout has granted. One node then decides between contenders that would otherwise split the votes. If another
-    /// client holds keys there, returns for how long, and which ones.
+    /// Sends the request to the scout, the first node that replies within `scout_timeout`. If another client holds keys
+    /// there, returns for how long, and which ones. Otherwise the other nodes must be asked now. One node thus decides
+    /// between contenders that would otherwise split the votes.
     ///
     /// The scout does not change which votes make a lease. For its effect see `bench/waits.py contend`.
     async fn scout(&mut self, scout_timeout: Duration) -> Option<(Option<Duration>, Taken)> {

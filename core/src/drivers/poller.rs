@@ -39,7 +39,7 @@ pub(super) fn wait(descriptors: &[i32], time: Duration) -> Ready {
     // Rounded up to milliseconds.
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     let time = i32::try_from(time.as_millis().saturating_add(1)).unwrap_or(i32::MAX);
-    // SAFETY: the number is right, the time is valid, and there is no mask.
+    // SAFETY: the number is right, the time is valid, and no mask is given.
     let found = unsafe {
         #[cfg(any(target_os = "linux", target_os = "android"))]
         let found = libc::ppoll(polled.as_mut_ptr(), count, &raw const time, std::ptr::null());

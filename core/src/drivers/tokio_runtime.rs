@@ -307,7 +307,7 @@ impl Future for DriverTask {
 impl DriverTask {
     /// Creates the task, inside its runtime. Panics if that has no I/O driver.
     fn new(shared: Arc<Shared>, poller: Arc<Poller>, runtime: &Handle) -> io::Result<Self> {
-        let watched = Made::new(Watched::new(poller)?);
+        let watched = Made::by(shared.generation, Watched::new(poller)?);
         let stands_ahead = runtime.runtime_flavor() != RuntimeFlavor::CurrentThread;
         Ok(Self { shared, watched, stands_ahead, behind: false, more: false })
     }

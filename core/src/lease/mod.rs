@@ -1,7 +1,7 @@
 //! A held lock: its token, its validity, and the notification of its loss.
 //!
 //! The nodes of a lease are known only as a quorum. [`state`] holds the data and its changes, and [`extend`] and
-//! [`release`] the commands to the nodes. [`mod@monitor`] watches all leases of a client through the [`registry`].
+//! [`end`] the commands to the nodes. [`mod@monitor`] watches all leases of a client through the [`registry`].
 //! Callers only see [`handle`].
 
 mod end;

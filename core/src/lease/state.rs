@@ -1,8 +1,8 @@
 //! The state of one lease: held, extended, healed, then released or lost permanently. [`super::end`] sets and reports
 //! the end.
 //!
-//! A lease is lost by [`State::lose`], if it was denied or revoked, or by the first look at it after its deadline
-//! ([`State::phase_now`]). The monitor looks at each deadline.
+//! A lease is lost by [`State::lose`] (denied by the nodes, or the client was closed), by `revoke` in [`super::end`],
+//! or by the first look at it after its deadline ([`State::phase_now`]). The monitor looks at each deadline.
 //!
 //! Never await, allocate, free, log or run a callback under the lock of [`Phase`]. The background thread waits for this
 //! lock, and a notified caller may query the lease immediately.

@@ -2,7 +2,7 @@
 //!
 //! `ffi::options` has the names, kinds and descriptions for other languages, one row for each option. An error states
 //! the rule that a value breaks, before anything is sent. [`Unit`] converts the numbers of other languages, and refuses
-//! those that are no time.
+//! those that cannot be a duration.
 
 use std::sync::Arc;
 use std::time::Duration;

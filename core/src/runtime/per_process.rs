@@ -4,9 +4,9 @@
 //! parent. It is neither used nor dropped, because that could write to the parent's sockets, or wait forever for a
 //! mutex that another thread of the parent held during the fork.
 //!
-//! The background thread, the log, and the running parts of each client are such values. Connections and drivers
-//! compare the generation themselves. So is the future of each call, which a child continues if, for example, a signal
-//! handler forks during the call.
+//! The background thread, the log, and the running parts of each client are such values. So is the future of each call,
+//! which a child continues if, for example, a signal handler forks during the call. Connections and drivers also compare
+//! the generation themselves.
 
 use std::convert::Infallible;
 use std::future::Future;

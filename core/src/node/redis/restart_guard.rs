@@ -88,7 +88,15 @@ impl State {
         if self.moved_slots.is_empty() { None } else { self.moved_slots.get(&slot()?).copied() }
     }
 
-    fn opened(&mut self, server: &Greeted<'_>, guard: Duration, now: Instant) {
+    /// Records the server of a new connection, and returns the previous run ID.
+    fn opened(
+        &mut self,
+        server: &Greeted<'_>,
+        run_id: Option<String>,
+        guard: Duration,
+        now: Instant,
+    ) -> Option<String> {
+        let mut previous = None;
         if let Some(age) = server.primary_for {
             // Without a previous server, this client cannot detect a promoted replica. The sentinels can.
             let old = now + (guard_time(guard) + FAILOVER_NOTICE_TIME).saturating_sub(age);
@@ -102,29 +110,37 @@ impl State {
         // Without both, the server takes no first votes, so it does not matter which server it is.
         if server.run_id.is_some() || server.votes_in.is_some() {
             let restart = server.votes_in.is_some_and(|wait| self.restarted(wait, guard, now));
-            self.enter(server.run_id.cloned(), restart, guard, now);
+            previous = self.enter(run_id, restart, guard, now);
         }
         // An unknown age may be zero, after a restart.
         self.votes_from = server.votes_in.map_or(VotesFrom::Never, |wait| {
             let from = now + wait;
             VotesFrom::At(self.not_before.map_or(from, |at| at.max(from)))
         });
+        previous
     }
 
     /// Records which server may take first votes from now on. If it may be another one than before, it takes none for
-    /// the time of the guard.
+    /// the time of the guard. Returns the run ID of the previous one.
     ///
     /// Unless it is a `restart`, the previous server may still run.
-    fn enter(&mut self, run_id: Option<String>, restart: bool, guard: Duration, now: Instant) {
+    fn enter(
+        &mut self,
+        run_id: Option<String>,
+        restart: bool,
+        guard: Duration,
+        now: Instant,
+    ) -> Option<String> {
         let known = self.run_id.replace(run_id);
         // A promoted replica may lack data of its predecessor, regardless of its age. Without a run ID, it may be
         // another server.
-        if known.is_some_and(|known| known.is_none() || Some(known) != self.run_id) {
+        if known.as_ref().is_some_and(|id| id.is_none() || Some(id) != self.run_id.as_ref()) {
             self.not_before = self.not_before.max(Some(now + guard_time(guard)));
             if !restart {
                 self.extends_from = self.extends_from.max(Some(now + FAILOVER_NOTICE_TIME));
             }
         }
+        known.flatten()
     }
 
     /// Whether a server that is old enough for first votes in this time started after the last connection ended.
@@ -206,7 +222,9 @@ impl RestartGuard {
     /// by its own report and by ours.
     pub(super) fn opened(&self, server: &Greeted<'_>, guard: Duration, now: Instant) {
         if !guard.is_zero() {
-            self.state().opened(server, guard, now);
+            let run_id = server.run_id.cloned();
+            // Freed without the mutex, for which callers may wait.
+            let _previous = self.state().opened(server, run_id, guard, now);
         }
     }
 

@@ -1,8 +1,8 @@
-//! Keeps the state of a node across its connections: its target, its commands, its pending deletes, its previous
-//! servers, and what was logged.
+//! Keeps the state of a node across its connections: its target, its commands, its pending deletes, and what was
+//! logged.
 //!
-//! The node's task owns it, except for the [`Backlog`], which an open connection borrows. The node reads the state
-//! in [`crate::node::redis::link`].
+//! The node's task owns it, except for the [`Backlog`], which an open connection borrows. The node reads the state in
+//! [`crate::node::redis::link`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,7 +61,7 @@ struct Notices {
 pub(crate) struct Backlog {
     /// The commands of the node. Closed once the client is gone.
     pub(crate) commands: UnboundedReceiver<InFlight>,
-    /// Deletes without a confirmation, and the votes that need none.
+    /// Deletes without a confirmation, and the votes whose deletes are not needed.
     pub(crate) pending: PendingDeletes,
 }
 

@@ -182,7 +182,6 @@ impl NodeTask {
         self.reconnect.previous_connections.add(greeting);
         // Changes without a connection were not reported.
         context.watch.changed(Change::All);
-        // Any other end follows only after all commands have their results.
         let (task, session) = ConnectionTask::new(&self.connection, &mut self.context, opening);
         task.run(session, std::mem::take(waiting)).await
     }

@@ -53,7 +53,6 @@ pub(crate) struct Protocol {
     pub(super) confirm: ConfirmRequests,
     /// The grants among their replies, with their commands.
     pub(super) held: HeldGrants<(InFlight, Value)>,
-    /// Votes that were never sent, over any connection.
     /// The deletes without a confirmation.
     pub(crate) pending: PendingDeletes,
     /// The number of seconds in which pending deletes were not sent again.
