@@ -241,8 +241,8 @@ impl Ticket {
         self.note(|_| Availability { at, no_quorum: None });
     }
 
-    /// Records that no quorum has replied from `began` until `at`. It began with this round, or with an inconclusive one
-    /// before. This continues the period of an earlier record, or begins one, but not before a quorum last replied.
+    /// Records that no quorum has replied from `began` until `at`. It began with this round, or with an inconclusive
+    /// one before. This continues the period of an earlier record, or begins one, but not before a quorum last replied.
     pub(super) fn quorum_missing(&self, (began, at): (Instant, Instant), why: &Arc<Refusal>) {
         self.note(|earlier| {
             let since = match earlier {

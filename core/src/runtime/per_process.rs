@@ -5,8 +5,8 @@
 //! mutex that another thread of the parent held during the fork.
 //!
 //! The background thread, the log, and the running parts of each client are such values. So is the future of each call,
-//! which a child continues if, for example, a signal handler forks during the call. Connections and drivers also compare
-//! the generation themselves.
+//! which a child continues if, for example, a signal handler forks during the call. Connections and drivers also
+//! compare the generation themselves.
 
 use std::convert::Infallible;
 use std::future::Future;
