@@ -69,20 +69,28 @@ export function attempt<T>(call: () => T): T {
   }
 }
 
-/** The abort callbacks of each signal. They share one event listener, because Node.js warns about more than ten. */
-const abortListeners = new WeakMap<AbortSignal, Set<() => void>>();
-
-function listenersOf(signal: AbortSignal): Set<() => void> {
-  let set = abortListeners.get(signal);
-  if (set === undefined) {
-    set = new Set();
-    abortListeners.set(signal, set);
-  }
-  return set;
+/** The abort callbacks of one signal. */
+interface AbortListeners {
+  readonly callbacks: Set<() => void>;
+  /** Calls them. */
+  readonly abortAll: () => void;
 }
 
-function abortAll(this: AbortSignal): void {
-  for (const listener of [...listenersOf(this)]) listener();
+/** Those of each signal. They share one event listener, because Node.js warns about more than ten. */
+const abortListeners = new WeakMap<AbortSignal, AbortListeners>();
+
+function listenersOf(signal: AbortSignal): AbortListeners {
+  let listeners = abortListeners.get(signal);
+  if (listeners === undefined) {
+    const callbacks = new Set<() => void>();
+    // A signal of another package may call it without `this`.
+    const abortAll = () => {
+      for (const callback of [...callbacks]) callback();
+    };
+    listeners = { callbacks, abortAll };
+    abortListeners.set(signal, listeners);
+  }
+  return listeners;
 }
 
 /** Returns the reason of an aborted signal. Signal classes of other packages may have none. */
@@ -97,16 +105,16 @@ export function reasonOf(signal: AbortSignal): unknown {
 
 /** Registers a callback for the abort of the signal. The returned function removes it. */
 export function listen(signal: AbortSignal, listener: () => void): () => void {
-  const set = listenersOf(signal);
+  const { callbacks, abortAll } = listenersOf(signal);
   try {
-    if (set.size === 0) signal.addEventListener("abort", abortAll);
+    if (callbacks.size === 0) signal.addEventListener("abort", abortAll);
   } catch (cause) {
     throw new InvalidOption("cannot listen to the signal (see the cause of this error)", { cause });
   }
-  set.add(listener);
+  callbacks.add(listener);
   return () => {
-    set.delete(listener);
-    if (set.size > 0) return;
+    callbacks.delete(listener);
+    if (callbacks.size > 0) return;
     try {
       signal.removeEventListener("abort", abortAll);
     } catch {

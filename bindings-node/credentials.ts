@@ -1,5 +1,7 @@
 /** Functions of the program that return credentials. They run on this thread. */
 
+import { LONE_SURROGATE } from "./values.js";
+
 /** The credentials for a login. */
 export interface Credentials {
   /** The Redis user. Default `default`. */
@@ -47,7 +49,9 @@ export async function callCredentials(number: number): Promise<CredentialsResult
   const handle = known.get(number)?.deref();
   if (handle === undefined) return ["cannot be called: the client was garbage-collected"];
   try {
-    return read(await handle.getCredentials());
+    // Called without `this`, which would be the handle.
+    const { getCredentials } = handle;
+    return read(await getCredentials());
   } catch (error) {
     // The text of the program's error may contain the secret.
     return [`threw ${classOf(error)} (message not shown)`];
@@ -63,13 +67,15 @@ function classOf(error: unknown): string {
 }
 
 function read(given: unknown): CredentialsResult {
-  if (typeof given === "string") return [undefined, undefined, given];
+  if (typeof given === "string") return read({ password: given });
   if (typeof given === "object" && given !== null) {
     const { username, password, lifetime } = given as Partial<Credentials>;
     const named = username === undefined || typeof username === "string";
     const lasts = lifetime === undefined || typeof lifetime === "number";
     if (named && lasts && typeof password === "string") {
-      return [undefined, username, password, lifetime];
+      const hasSurrogate = [username, password].some((text) => LONE_SURROGATE.test(text ?? ""));
+      if (!hasSurrogate) return [undefined, username, password, lifetime];
+      return ["must return text without lone surrogates, which UTF-8 cannot represent"];
     }
   }
   const rule = "a password or { username, password, lifetime }, with lifetime in ms";

@@ -78,8 +78,10 @@ export class LockError extends Error {
   readonly #captured: CapturedStack;
 
   constructor(message: string, details: LockErrorDetails = {}) {
+    // Read before the program's limit is changed, because reading an object of the program may throw.
+    const cause = "cause" in details ? { cause: details.cause } : undefined;
     const limit = limitFrames(0);
-    super(message, "cause" in details ? { cause: details.cause } : undefined);
+    super(message, cause);
     this.#captured = new CapturedStack(new.target, limit);
     try {
       Object.defineProperty(this, "stack", STACK);

@@ -116,8 +116,8 @@ export declare class Runtime {
    */
   constructor(calls: Float64Array, outcomes: Float64Array, settle: (rows: number, sideValues?: unknown[]) => void)
   /**
-   * Sets the topics whose events this thread receives from now on, as a sum of 1 `acquire`, 2 `lease`, 4 `node` and 8
-   * `client`.
+   * Sets the topics whose events this thread receives from now on, as a sum of 1 `acquire`, 2 `lease`, 4 `node` and
+   * 8 `client`.
    */
   wantEvents(topics: number): void
 }
@@ -213,8 +213,8 @@ export interface NodeFailure {
   /** The node's URL, without its password. */
   url: string
   /**
-   * `granted`, `held`, `missing` (no key to extend or release), `fault`, or `pending` (no reply before the other nodes had
-   * decided).
+   * `granted`, `held`, `missing` (no key to extend or release), `fault`, or `pending` (no reply before the other
+   * nodes had decided).
    */
   state: string
   /** The text of the node's error. */

@@ -40,9 +40,9 @@ export async function runUnder<T, Fencing extends boolean>(
   { signal }: AcquireOptions,
 ): Promise<T> {
   const lease = await acquiring;
-  lease.enterScope();
   let result: T;
   try {
+    lease.enterScope();
     result = await (signal === undefined ? body(lease) : runUntil(signal, lease, body));
   } catch (error) {
     // The error of the body takes precedence over an error of the release.

@@ -85,7 +85,9 @@ impl Runtime {
         let Some(acquire) = self.thread.delivered(id) else {
             return false;
         };
-        self.thread.held.remove(id).map(|lease| lease.detach());
+        if let Some(lease) = self.thread.held.remove(id) {
+            ffi::undo(&lease);
+        }
         self.thread.enqueue_acquire(slot, acquire);
         self.thread.wake();
         true

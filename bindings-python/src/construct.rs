@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::args::{self, Anything, Nodes};
+use crate::errors::invalid;
 use crate::options::{client_args, refuse_client};
 use crate::source::Numbered;
 
@@ -14,6 +15,14 @@ fn given<'a, 'py>(value: &'a Anything, py: Python<'py>) -> Option<&'a Bound<'py,
         Anything::NotGiven => None,
         Anything::Given(value) => Some(value.bind(py)),
     }
+}
+
+/// Returns an error if an option is given for a client that exists, because it would have no effect.
+fn refuse_options(options: &[(&str, Option<&Bound<'_, PyAny>>)]) -> PyResult<()> {
+    let Some((name, _)) = options.iter().find(|(_, value)| value.is_some()) else { return Ok(()) };
+    Err(invalid(format!(
+        "{name} cannot be set for a client that exists. Pass its nodes instead of the client"
+    )))
 }
 
 /// Generates the classes and `configure` with these options. Each option is a line of the docstring and a parameter
@@ -114,16 +123,18 @@ macro_rules! client_functions {
                 kwargs: Option<&Bound<'_, PyDict>>,
             ) -> PyResult<Self> {
                 refuse_client("AsyncRedlock()", args, kwargs)?;
+                let options = [
+                    $((stringify!($option), $option),)+
+                    (stringify!($nullable), given(&$nullable, py)),
+                ];
                 // `redlock.testing` makes a subclass over a client that exists.
                 if let Nodes::Given(nodes) = &nodes
                     && let Ok(client) = nodes.cast::<Redlock>()
                 {
+                    refuse_options(&options)?;
                     return Ok(Self { client: client.clone().unbind() });
                 }
-                let (options, kept) = client_args(&[
-                    $((stringify!($option), $option),)+
-                    (stringify!($nullable), given(&$nullable, py)),
-                ])?;
+                let (options, kept) = client_args(&options)?;
                 let client = Numbered::make(py, args::nodes(&nodes)?, (options, kept))?;
                 Ok(Self { client: Py::new(py, Redlock { client })? })
             }

@@ -9,6 +9,21 @@ const shared = serverForSuite();
 const listeners = (signal) => getEventListeners(signal, "abort").length;
 
 describe("acquire with a signal", () => {
+  test("ends if a signal of another package calls its listener without this", async () => {
+    const redlock = new Redlock("memory://");
+    const lock = redlock.lock(uniqueName());
+    await lock.acquire();
+    let abort;
+    const addEventListener = (_, listener) => {
+      abort = listener;
+    };
+    const reason = new Error("stop");
+    const signal = { aborted: false, reason, addEventListener, removeEventListener() {} };
+    const ended = assert.rejects(lock.acquire({ signal }), (error) => error === reason);
+    abort();
+    await ended;
+  });
+
   test("sends nothing if the signal is already aborted", async () => {
     const { server } = shared;
     const clientName = uniqueName();

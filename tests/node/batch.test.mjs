@@ -1,6 +1,7 @@
 // Many callers at once, and a thread that is blocked while its calls complete.
 import assert from "node:assert/strict";
 import { Redlock } from "redlock-native";
+import { TestRedlock } from "redlock-native/testing";
 import { block, serverForSuite, uniqueName } from "./helper.mjs";
 import { test } from "./testing.mjs";
 
@@ -101,6 +102,18 @@ test("a lease that expired while the thread was blocked is acquired again", asyn
   assert.equal(lease.held, true);
   assert.ok(lease.remaining > 50);
   await lease.release();
+});
+
+test("a lease that expired before its caller ran does not block the repeated acquire", async () => {
+  const redlock = new TestRedlock();
+  // The key outlives the lease by 1 % of the TTL and 2 ms, because clocks may drift.
+  const options = { ttl: 10_000, renew: false };
+  const first = redlock.lock(uniqueName(), options).tryAcquire();
+  const advanced = first.then(() => redlock.advance(9_950));
+  // It arrives with the first one, whose callback runs before.
+  const second = await redlock.lock(uniqueName(), options).tryAcquire();
+  assert.equal(second?.held, true);
+  await advanced;
 });
 
 test("a slow caller cannot make the next caller's lease expire unnoticed", async () => {

@@ -13,6 +13,17 @@ before(async () => {
 });
 after(() => server?.stop());
 
+test("the function is called without this, and its text must be valid Unicode", async () => {
+  let receiver = null;
+  function credentials() {
+    receiver = this;
+    return "a\ud800";
+  }
+  const client = new Redlock(url, { credentials });
+  await assert.rejects(client.lock("job", { wait: 0 }).acquire(), /without lone surrogates/);
+  assert.equal(receiver, undefined);
+});
+
 test("the function is called at each connect and may be async", async () => {
   let asked = 0;
   const credentials = async () => {

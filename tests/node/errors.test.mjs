@@ -88,3 +88,9 @@ test("the stack of an invalid option shows the line that passed it", () => {
   }
   assert.throws(theCaller, (error) => /theCaller/.test(error.stack));
 });
+
+test("details that cannot be read leave the program's stack limit unchanged", () => {
+  const { stackTraceLimit } = Error;
+  assert.throws(() => new redlock.LockError("text", null), TypeError);
+  assert.equal(Error.stackTraceLimit, stackTraceLimit);
+});

@@ -26,6 +26,18 @@ const aborted = (signal) =>
 describe("using()", () => {
   const redlock = new Redlock("memory://");
 
+  test("deletes the key if the lease is lost before the body runs", async () => {
+    const observer = new Redlock("memory://lost-before-the-body");
+    const client = new Redlock("memory://lost-before-the-body");
+    const first = client.lock("first").acquire();
+    // Both outcomes arrive together. The callback of the first one runs when the second lease exists.
+    const closing = first.then((lease) => lease).then(() => client.close());
+    const body = () => assert.fail("the lease was lost");
+    await assert.rejects(client.lock("second").using(body), LockLost);
+    await closing;
+    assert.equal((await observer.lock("second").inspect()).held, false);
+  });
+
   test("returns the result of the body and releases", async () => {
     const name = uniqueName();
     let seen;

@@ -27,6 +27,19 @@ async function laterWarning() {
   await eventually(() => assert.equal(losses(name).length, 1));
 }
 
+test("an acquire works while the program replaces the timers of Node.js", async () => {
+  const program = `
+    import timers from "node:timers";
+    import { Redlock } from "redlock-native";
+    timers.setTimeout = () => { throw new Error("replaced"); };
+    const lease = await new Redlock("memory://").lock("job").acquire();
+    console.log(lease.held);
+  `;
+  const cwd = fileURLToPath(new URL(".", import.meta.url));
+  const words = ["--input-type=module", "-e", program];
+  assert.equal((await run(process.execPath, words, { cwd })).stdout, "true\n");
+});
+
 describe("onWarning", () => {
   test("receives a warning instead of the process", async (context) => {
     const emitted = context.mock.method(process, "emitWarning", () => undefined);

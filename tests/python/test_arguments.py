@@ -292,3 +292,10 @@ def test_error_for_a_url_object_says_to_pass_text() -> None:
 
     with pytest.raises(redlock.InvalidOption, match=r"of type Dsn: it must be a str.*str\(url\)"):
         redlock.Redlock(Dsn())  # type: ignore[arg-type]
+
+
+def test_options_for_a_client_that_exists_are_refused(client: redlock.Redlock) -> None:
+    """Without its prefix, the locks would have other keys and exclude nobody."""
+    existing: Any = client
+    with pytest.raises(redlock.InvalidOption, match="key_prefix cannot be set"):
+        redlock.AsyncRedlock(existing, key_prefix="app:")

@@ -1,9 +1,12 @@
 """Cancellation while entering and leaving, and what each leaves behind: rows of docs/contributing/cancellation.md."""
 
 import asyncio
+import linecache
 import signal
+import sys
 import time
 from contextlib import AsyncExitStack, ExitStack
+from types import FrameType
 
 import pytest
 import redlock
@@ -67,6 +70,32 @@ def test_cancellation_at_any_time_leaves_no_key(
         await aeventually(lambda: redis_server.client.keys(f"lock:{name}*") == [])
 
     asyncio.run(main())
+
+
+def test_exception_before_the_task_has_the_lease_leaves_no_key(client: redlock.Redlock) -> None:
+    """Such as a second Ctrl-C. The traceback refers to the acquire for as long as the program keeps it."""
+    lock = client.lock("interrupted", ttl=60)
+    raised: list[BaseException] = []
+
+    def interrupt(frame: FrameType, event: str, _: object) -> object:
+        line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+        if event == "line" and "return acquire.lease()" in line:
+            sys.settrace(None)
+            raise KeyboardInterrupt
+        return interrupt if event == "line" or frame.f_code.co_name == "_acquire" else None
+
+    async def main() -> None:
+        sys.settrace(interrupt)
+        try:
+            await lock.as_async().acquire()
+        except KeyboardInterrupt as interrupted:
+            raised.append(interrupted)
+        finally:
+            sys.settrace(None)
+        await aeventually(lambda: not lock.inspect().held)
+
+    asyncio.run(main())
+    assert raised
 
 
 def test_cancellation_before_the_first_step_sends_nothing(silent: list[Silent]) -> None:

@@ -14,29 +14,37 @@ static LOOPS: Mutex<Vec<Weak<EventLoop>>> = Mutex::new(Vec::new());
 pub(crate) fn forward_to(event_loop: &Arc<EventLoop>) {
     static LISTEN: Once = Once::new();
     LISTEN.call_once(|| ffi::listen(on_event));
-    alive().push(Arc::downgrade(event_loop));
+    loops().push(Arc::downgrade(event_loop));
     request_events();
 }
 
 /// Requests events from core for the topics with subscribers, and only warnings for the others.
 pub(super) fn request_events() {
-    let loops: Vec<_> = alive().iter().filter_map(Weak::upgrade).collect();
+    let loops = alive();
     for topic in Topic::ALL {
         let wanted = loops.iter().any(|event_loop| event_loop.wants_events(topic));
         ffi::want(topic, Some(if wanted { Level::Debug } else { Level::Warn }));
     }
 }
 
-fn alive() -> MutexGuard<'static, Vec<Weak<EventLoop>>> {
-    let mut loops = LOOPS.lock().unwrap_or_else(PoisonError::into_inner);
-    loops.retain(|known| known.upgrade().is_some_and(|known| known.alive()));
-    loops
+fn loops() -> MutexGuard<'static, Vec<Weak<EventLoop>>> {
+    LOOPS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns the event loops that are alive, and forgets the others. The last reference to a loop is never dropped under
+/// the mutex, because that drops leases, which log events.
+fn alive() -> Vec<Arc<EventLoop>> {
+    let known: Vec<_> = loops().iter().filter_map(Weak::upgrade).collect();
+    let (alive, ended): (Vec<_>, Vec<_>) = known.into_iter().partition(|known| known.alive());
+    loops().retain(|known| {
+        known.strong_count() > 0 && !ended.iter().any(|ended| known.as_ptr() == Arc::as_ptr(ended))
+    });
+    alive
 }
 
 /// Called on the thread of the event.
 fn on_event(record: Record) {
-    let loops: Vec<_> = alive().iter().filter_map(Weak::upgrade).collect();
-    for event_loop in loops {
+    for event_loop in alive() {
         if event_loop.wants_events(record.topic) {
             event_loop.push_event(&record);
         }
@@ -48,8 +56,7 @@ fn on_event(record: Record) {
 
 /// Emits a warning on the first event loop that is still alive.
 pub(crate) fn warn(text: String) {
-    let first = alive().first().and_then(Weak::upgrade);
-    if let Some(first) = first {
+    if let Some(first) = alive().first() {
         first.push([Ended { slot: 0, number: 0, outcome: Outcome::Warning(text) }]);
     }
 }

@@ -1,5 +1,6 @@
 //! Turns of the event loop that begin in Rust, without a call from JavaScript.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
 use napi::bindgen_prelude::{Env, JsValue, Object};
@@ -44,7 +45,8 @@ impl Turns {
             let opened =
                 (uv.napi_open_callback_scope)(env, ptr::null_mut(), self.context, &raw mut turn);
             if opened == Status::napi_ok {
-                call();
+                // A panic must not leave the scope open, because Node.js runs no promises inside it.
+                let _ = catch_unwind(AssertUnwindSafe(call));
                 (uv.napi_close_callback_scope)(env, turn);
             }
             (uv.napi_close_handle_scope)(env, values);

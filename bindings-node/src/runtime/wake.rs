@@ -221,7 +221,9 @@ unsafe extern "C" fn ended(_: sys::napi_env, handle: *mut c_void, work: *mut c_v
         if let Some(handle) = handle.upgrade() {
             handle.with_write_aborted(|mut ended| *ended = true);
         }
-        drop(Box::from_raw(work.cast::<Work>()));
+        let work = Box::from_raw(work.cast::<Work>());
+        // A panic while dropping it must not unwind into Node.js.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(work)));
     }
 }
 

@@ -93,16 +93,15 @@ async def _acquire(begin: "Callable[..., _Acquire]", *args: "Any", **kwargs: "An
     """Begins an acquire with these arguments and awaits its result."""
     acquire = begin(*args, **kwargs)
     while True:
-        granted = acquire.start()
         try:
-            await granted
+            await acquire.start()
+            # Otherwise the grant expired before the loop read it. Try again within the same `wait`.
+            if acquire.accept():
+                return acquire.lease()
         except BaseException:
             # Also releases a grant that the task has not received.
             acquire.give_up()
             raise
-        # Otherwise the grant expired before the loop read it. Try again within the same `wait`.
-        if acquire.accept():
-            return acquire.lease()
 
 
 async def _try_acquire(lock: "_Lock", site: "tuple[CodeType, int]") -> "_AsyncLease | None":

@@ -35,9 +35,10 @@ impl Acquire {
         Self { caller, core, call, granted, accepted }
     }
 
-    fn end_call(&self) {
+    /// Ends the call. Returns false if there was none.
+    fn end_call(&self) -> bool {
         let call = lock(&self.call).take();
-        drop(call);
+        call.is_some()
     }
 }
 
@@ -84,9 +85,11 @@ impl Acquire {
 
     /// Ends the acquire, and releases a lease that was granted in the meantime.
     fn give_up(&self) {
-        exit::note(&self.caller.lock);
-        self.end_call();
+        let ended = self.end_call();
         let accepted = lock(&self.accepted).take();
-        drop(accepted);
+        // Otherwise its own error is being raised, and nothing is left to clean up.
+        if ended || accepted.is_some() {
+            exit::note(&self.caller.lock);
+        }
     }
 }

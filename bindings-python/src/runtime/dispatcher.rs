@@ -90,14 +90,18 @@ fn next() -> Events {
     std::mem::take(&mut *events)
 }
 
-/// Starts the dispatcher. Returns false if it already runs in this process.
-pub(super) fn start(py: Python<'_>) -> PyResult<bool> {
+/// Starts the dispatcher, unless it already runs in this process.
+pub(super) fn start(py: Python<'_>) -> PyResult<()> {
     let ours = channel();
-    if ours.started.load(Ordering::Relaxed) || ours.started.swap(true, Ordering::SeqCst) {
-        return Ok(false);
+    if ours.started.load(Ordering::Relaxed) {
+        return Ok(());
     }
-    // Imported here, because `threading` takes the first thread that imports it for the main thread.
+    // Imported here, because `threading` takes the first thread that imports it for the main thread. A failure leaves
+    // the start to the next call.
     py.import("threading")?;
+    if ours.started.swap(true, Ordering::SeqCst) {
+        return Ok(());
+    }
     let (ends, end) = ended::<()>();
     let native = std::thread::Builder::new().name("redlock-dispatch".into());
     let work = move || {
@@ -108,8 +112,7 @@ pub(super) fn start(py: Python<'_>) -> PyResult<bool> {
         channel().started.store(false, Ordering::SeqCst);
         scarce("the thread for logs and callbacks cannot be started", &error)
     })?;
-    stop_at_exit(py, end)?;
-    Ok(true)
+    stop_at_exit(py, end)
 }
 
 /// Stops the thread before the interpreter ends, because a thread that then acquires the GIL never returns.

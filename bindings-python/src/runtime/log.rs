@@ -32,9 +32,10 @@ pub(crate) fn log_from(topic: &str, level: i64) -> PyResult<()> {
     Ok(())
 }
 
-/// Starts logging the events of this process.
+/// Starts logging the events of this process. A forked child inherits everything but the dispatcher.
 pub(crate) fn start(py: Python<'_>) -> PyResult<()> {
-    if dispatcher::start(py)?
+    dispatcher::start(py)?;
+    if EMIT.get(py).is_none()
         && let Some(start) = START.get(py)
     {
         let emit = start.call0(py)?;

@@ -12,8 +12,9 @@ use futures_util::future::{Either, FutureExt};
 
 use crate::client::engine::Engine;
 use crate::clock::Instant;
+use crate::drivers;
 use crate::error::{Error, LossReason, Result};
-use crate::lease::{CallSite, Lease, LeaseHandle, Owner};
+use crate::lease::{CallSite, Lease, LeaseHandle, Owner, undo as undo_lease};
 use crate::lock::Lock;
 use crate::lock::options::{Request, Unit};
 
@@ -172,6 +173,12 @@ pub fn held_by(lock: &Lock, owner: impl Fn() -> Owner) -> Option<LeaseHandle> {
 /// `, acquired at CALL SITE` for messages, or an empty string if no call site was recorded.
 pub fn acquired_at(lease: &LeaseHandle) -> String {
     lease.0.acquired_at()
+}
+
+/// Ends a lease that its caller did not receive, and deletes its keys immediately, because no work was done under them.
+pub fn undo(lease: &LeaseHandle) {
+    drop(undo_lease(&lease.0));
+    drivers::flush();
 }
 
 /// Identifies the lease among those that this process holds now. Handles on one lease return the same value.

@@ -13,7 +13,7 @@ mod options;
 
 pub use acquire::{
     Acquire, acquired_at, advice, call_site, extend, fence, held_by, identity, note_call_site,
-    note_owner, own_ttl,
+    note_owner, own_ttl, undo,
 };
 pub use args::{
     Args, ClientArgs, LockArgs, check_lock, check_names, client, instead_of, key_prefix, lock,

@@ -22,7 +22,7 @@ use crate::clock::Instant;
 use crate::drivers;
 use crate::error::Result;
 
-pub(crate) use end::{confirmed, revoke};
+pub(crate) use end::{confirmed, revoke, undo};
 pub(crate) use extend::{ExtendRound, Verdict};
 pub use handle::LeaseHandle;
 pub(crate) use monitor::monitor;
@@ -158,7 +158,7 @@ impl Drop for Lease {
             Drops::Nothing => {}
             Drops::Release => drop(self.handle.release()),
             Drops::Undo => {
-                drop(end::undo(&self.handle.0));
+                drop(undo(&self.handle.0));
                 drivers::flush();
             }
         }
