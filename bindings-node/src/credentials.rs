@@ -6,32 +6,20 @@
 use std::sync::Arc;
 
 use napi_derive::napi;
-use redlock::ffi::{Answer, Ask, Credentials, Unit};
+use redlock::ffi::{Ask, Credentials, Unit};
 
 use crate::number::Number;
 use crate::outcome::{Ended, Outcome};
 use crate::runtime::{Runtime, ThreadState};
 
-/// Requests credentials from the function with this number, through its event loop.
-struct CallbackSource {
-    source: Number,
-    push: Box<dyn Fn(Ended) + Send + Sync>,
-}
-
-impl Ask for CallbackSource {
-    fn ask(&self, answer: Answer) {
+/// Returns the source of credentials for the function that JavaScript identifies by this number. A request reaches the
+/// function through its event loop.
+pub(crate) fn callback_source(thread: &ThreadState, source: Number) -> Arc<Ask> {
+    let push = thread.pusher();
+    Arc::new(move |answer| {
         // If the event loop has ended, the answer is dropped, which reports an error.
-        (self.push)(Ended {
-            slot: 0,
-            number: self.source,
-            outcome: Outcome::CredentialsRequest(answer),
-        });
-    }
-}
-
-/// Returns the source of credentials for the function that JavaScript identifies by this number.
-pub(crate) fn callback_source(thread: &ThreadState, source: Number) -> Arc<dyn Ask> {
-    Arc::new(CallbackSource { source, push: Box::new(thread.pusher()) })
+        push(Ended { slot: 0, number: source, outcome: Outcome::CredentialsRequest(answer) });
+    })
 }
 
 #[napi]

@@ -61,12 +61,6 @@ impl Runtime {
         fence.and_then(|fence| i64::try_from(fence).ok())
     }
 
-    /// The exact Redis key, or nothing after the lease has ended.
-    #[napi(catch_unwind)]
-    pub fn lease_key(&self, id: i64) -> Option<String> {
-        self.thread.held.read(id, LeaseHandle::key)
-    }
-
     /// The exact Redis keys, or nothing after the lease has ended.
     #[napi(catch_unwind)]
     pub fn lease_keys(&self, id: i64) -> Option<Vec<String>> {

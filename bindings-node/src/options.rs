@@ -62,7 +62,7 @@ impl<T> From<&Row<T>> for OptionRow {
 /// `ask` creates the source of credentials from the number of its function.
 pub(crate) fn client_args(
     given: &Object<'_>,
-    ask: impl Fn(Number) -> Arc<dyn Ask>,
+    ask: impl Fn(Number) -> Arc<Ask>,
 ) -> napi::Result<ClientArgs> {
     read(ClientArgs::of_client(Unit::Milliseconds), CLIENT_OPTIONS, given, |number| {
         Some(ask(number))
@@ -78,7 +78,7 @@ fn read<T>(
     mut args: Args<T>,
     table: &[Row<T>],
     given: &Object<'_>,
-    ask: impl Fn(Number) -> Option<Arc<dyn Ask>>,
+    ask: impl Fn(Number) -> Option<Arc<Ask>>,
 ) -> napi::Result<Args<T>> {
     for row in table {
         let (to, name) = (row.name, ffi::spelled(row.name));

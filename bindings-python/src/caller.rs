@@ -6,12 +6,11 @@ use std::time::Instant;
 use pyo3::exceptions::PyRuntimeWarning;
 use pyo3::prelude::*;
 use redlock::LeaseHandle;
-use redlock::ffi::{self, NOT_REENTRANT};
+use redlock::ffi::{self, NOT_REENTRANT, Owner};
 
 use crate::call_site::{CallSite, in_cell, warn};
 use crate::credentials::Kept;
 use crate::errors::check;
-use crate::owner::Owner;
 use crate::runtime::{event_loop, exit, observe, wait};
 
 type Answer = Result<Option<redlock::Lease>, redlock::Error>;
@@ -66,7 +65,7 @@ impl Caller {
     /// A thread that acquired a lease may have handed it to another thread or task: it holds the lease if the code that
     /// acquired it is still running.
     pub(crate) fn own(&self, py: Python<'_>) -> PyResult<Option<LeaseHandle>> {
-        let Some(held) = ffi::held_by(&self.lock, || self.owner.plain()) else { return Ok(None) };
+        let Some(held) = ffi::held_by(&self.lock, self.owner) else { return Ok(None) };
         let call_site = ffi::call_site::<CallSite>(&held);
         let runs = call_site.map_or(Ok(true), |call_site| call_site.may_run(py))?;
         Ok(runs.then_some(held))
@@ -75,7 +74,7 @@ impl Caller {
     /// Warns that this thread or task holds the lock and would wait for itself.
     pub(crate) fn warn_of_own(&self, py: Python<'_>, held: &LeaseHandle) -> PyResult<()> {
         let (key, whence) = (ffi::shown(&self.lock.key()), ffi::acquired_at(held));
-        let who = self.owner.word();
+        let who = self.owner.0;
         warn::<PyRuntimeWarning>(
             py,
             &format!(

@@ -96,7 +96,7 @@ impl Kept {
 pub(crate) fn given(
     name: &str,
     value: Option<&Bound<'_, PyAny>>,
-) -> PyResult<Option<(Kept, Arc<dyn Ask>)>> {
+) -> PyResult<Option<(Kept, Arc<Ask>)>> {
     let Some(value) = value else { return Ok(None) };
     let py = value.py();
     if !value.is_callable() {
@@ -114,17 +114,13 @@ pub(crate) fn given(
     }
     let source = Bound::new(py, CredentialsCallback { function: value.clone().unbind() })?;
     let weak = PyWeakrefReference::new(source.as_any())?.unbind();
-    Ok(Some((Kept(source.unbind()), Arc::new(Asker { weak: Arc::new(weak) }))))
+    Ok(Some((Kept(source.unbind()), asking(Arc::new(weak)))))
 }
 
-/// Calls the callback, unless it was collected.
-struct Asker {
-    weak: Arc<Py<PyWeakrefReference>>,
-}
-
-impl Ask for Asker {
-    fn ask(&self, answer: Answer) {
-        let weak = Arc::clone(&self.weak);
+/// Calls the callback on a new thread, unless it was collected.
+fn asking(weak: Arc<Py<PyWeakrefReference>>) -> Arc<Ask> {
+    Arc::new(move |answer| {
+        let weak = Arc::clone(&weak);
         let work = move || {
             Python::try_attach(|py| {
                 let answer = Arc::new(Mutex::new(Some(answer)));
@@ -135,7 +131,7 @@ impl Ask for Asker {
         };
         // Without a thread or an interpreter, `answer` is dropped with `work`, and its drop reports an error.
         let _ = std::thread::Builder::new().name("redlock-credentials".into()).spawn(work);
-    }
+    })
 }
 
 type Owed = Arc<Mutex<Option<Answer>>>;

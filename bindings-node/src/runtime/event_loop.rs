@@ -84,11 +84,6 @@ impl EventLoop {
         outcomes
     }
 
-    /// Takes all outcomes, because JavaScript can no longer receive them.
-    pub(super) fn take_all(&self) -> VecDeque<Ended> {
-        self.queue.take(usize::MAX).0
-    }
-
     fn wake(&self) {
         if self.queue.must_wake() && !self.wake.call() {
             // The environment has ended, so no thread will read these.

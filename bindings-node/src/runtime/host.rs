@@ -43,11 +43,11 @@ impl Host {
 
     /// Starts the enqueued futures and returns those that completed immediately.
     pub(super) fn begin(&self) -> Vec<Ended> {
-        let begun = self.driver.wake();
-        if !begun.written {
+        let (done, written) = self.driver.wake();
+        if !written {
             // JavaScript groups only the calls that it makes while outcomes are delivered, so no more will follow.
             self.driver.flush();
         }
-        begun.done
+        done
     }
 }

@@ -19,7 +19,7 @@ impl ThreadState {
         // Get the function first, because it keeps the memory of the rows alive.
         let Some(settle_callback) = self.settle_callback.get() else {
             self.event_loop.mark_ended();
-            return forward_warnings(self.event_loop.take_all());
+            return forward_warnings(self.event_loop.take(usize::MAX));
         };
         let outcomes = self.event_loop.take(self.batch.capacity());
         if outcomes.is_empty() {

@@ -74,7 +74,7 @@ async def _leave(
         # The coroutine is being closed. There may be no loop to wait in.
         lease._let_go()
         return
-    problem: LockError | None = lease._loss()
+    problem: LockError | None = None
     try:
         # The release is sent before the first await. A cancellation here only ends the wait for its confirmation.
         await lease._release()

@@ -42,7 +42,9 @@ impl Redlock {
         token: &Bound<'_, PyAny>,
         ttl: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<Lease>> {
-        self.plain(py, name, ttl)?.attach(py, token)
+        let options = lock_args(&[("ttl", ttl)])?;
+        let source = ClientSource::Client(self.client.clone());
+        Lock::make(py, source, Names::Fixed(args::names(name)?), options)?.attach(py, token)
     }
 
     /// Deletes the key of a lock, regardless of its holder. Returns True if the key existed.
@@ -97,22 +99,5 @@ impl Redlock {
 
     fn __repr__(&self) -> String {
         format!("<redlock.Redlock {}>", self.client.client.nodes().join(" "))
-    }
-}
-
-impl Redlock {
-    fn plain(
-        &self,
-        py: Python<'_>,
-        name: &Bound<'_, PyAny>,
-        ttl: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Lock> {
-        let options = lock_args(&[("ttl", ttl)])?;
-        Lock::make(
-            py,
-            ClientSource::Client(self.client.clone()),
-            Names::Fixed(args::names(name)?),
-            options,
-        )
     }
 }

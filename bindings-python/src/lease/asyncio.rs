@@ -8,7 +8,7 @@ use redlock::ffi::{self, Unit};
 
 use super::Lease;
 use crate::args;
-use crate::errors::{check, exception};
+use crate::errors::check;
 use crate::runtime::submit::submit;
 use crate::runtime::{exit, lock};
 
@@ -51,12 +51,6 @@ impl Lease {
     #[pyo3(signature = () -> "typing.Any")]
     fn _leave(&self) -> Option<Py<PyAny>> {
         lock(&self.body).take()
-    }
-
-    /// The loss of the lease, if it was lost.
-    #[pyo3(signature = () -> "redlock.errors.LockLost | None")]
-    fn _loss<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        self.loss().map(|error| exception(py, &error)).transpose()
     }
 
     /// Ends an `async with` whose release failed.

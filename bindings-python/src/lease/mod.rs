@@ -10,14 +10,13 @@ use std::sync::{Arc, Mutex};
 
 use pyo3::exceptions::{PyResourceWarning, PyRuntimeError};
 use pyo3::prelude::*;
-use redlock::ffi::{self, Level, Record, Topic};
+use redlock::ffi::{self, Level, Owner, Record, Topic};
 use redlock::{LeaseHandle, LossReason};
 
 use crate::call_site::warn_in_drop;
 use crate::caller::Caller;
 use crate::credentials::Kept;
 use crate::errors::{check, conclude, exception};
-use crate::owner::Owner;
 use crate::registry;
 use crate::runtime::wait::wait;
 use crate::runtime::watch::Watch;
@@ -53,7 +52,7 @@ impl Lease {
     pub(crate) fn make(py: Python<'_>, hold: LeaseHandle, caller: &Caller) -> PyResult<Py<Self>> {
         let (lock, owner, kept) = (Arc::clone(&caller.lock), caller.owner, caller.kept.clone());
         ffi::note_call_site(&hold, caller.call_site.clone());
-        ffi::note_owner(&hold, owner.plain());
+        ffi::note_owner(&hold, owner);
         let (watches, entered, body) = Default::default();
         let lease = Bound::new(py, Self { hold, lock, owner, watches, entered, body, kept })?;
         registry::add(&lease.get().hold, lease.as_any())?;

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 
 use crate::call_site;
 use crate::lease::Lease;
-use crate::owner::Owner;
+use crate::owner;
 use crate::runtime::lock;
 
 /// One with statement under way.
@@ -61,7 +61,7 @@ impl Entries {
             let known = |entry: &Entry| (entry.id, owner(entry), entry.frame.clone_ref(py));
             entries.iter().rev().map(known).collect()
         };
-        let (current, mut newest) = (Owner::current(py)?, None);
+        let (current, mut newest) = (owner::current(py)?, None);
         for (id, _, frame) in all.iter().filter(|(_, owner, _)| *owner == Some(current)) {
             // It was entered by an ExitStack, so the exit has another frame.
             if call_site::module(frame.bind(py))?.eq("contextlib")? {

@@ -19,7 +19,7 @@ use crate::call_site::CallSite;
 use crate::caller::{Caller, warn_of_loop};
 use crate::errors::{check, internal, invalid};
 use crate::lease::Lease;
-use crate::owner::Owner;
+use crate::owner;
 use crate::runtime;
 use crate::source::{ClientSource, Numbered};
 
@@ -134,7 +134,7 @@ impl Lock {
     /// The current caller and the lock that it tries to acquire.
     fn caller(&self, py: Python<'_>, call_site: CallSite) -> PyResult<Caller> {
         let (Numbered { kept, .. }, lock) = self.core(py)?;
-        let (owner, began) = (Owner::current(py)?, Instant::now());
+        let (owner, began) = (owner::current(py)?, Instant::now());
         Ok(Caller { lock, kept, owner, call_site, began })
     }
 
@@ -151,7 +151,7 @@ impl Lock {
             return Ok((caller, acquire));
         };
         let own = caller.own(py)?;
-        let owner = own.as_ref().map(|_| caller.owner.plain());
+        let owner = own.as_ref().map(|_| caller.owner);
         let acquire = check(py, ffi::Acquire::new(&caller.lock, wait, Unit::Seconds, owner))?;
         if let Some(own) = own
             && acquire.may_wait()

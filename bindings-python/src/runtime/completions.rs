@@ -12,7 +12,7 @@ use futures_util::FutureExt;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::types::PyWeakrefReference;
-use redlock::ffi::{Begun, Driver};
+use redlock::ffi::Driver;
 
 use super::calls::{Call, CallData, Calls};
 use super::loop_future::LoopFuture;
@@ -80,11 +80,11 @@ impl Completions {
     }
 
     /// Whether the caller must schedule a flush at the end of the loop iteration. Returns true once per flush.
-    pub(super) fn must_flush(&self, begun: Begun<Item>) -> bool {
-        if !begun.done.is_empty() {
-            self.queue.push(begun.done);
+    pub(super) fn must_flush(&self, (done, written): (Vec<Item>, bool)) -> bool {
+        if !done.is_empty() {
+            self.queue.push(done);
         }
-        !begun.written && !self.flushes.swap(true, Ordering::Relaxed)
+        !written && !self.flushes.swap(true, Ordering::Relaxed)
     }
 
     /// Takes all completions and resumes the tasks that wait for them. Runs on the loop's thread, in a callback.
@@ -180,7 +180,7 @@ impl Completions {
             let lost = lost.map(move |error| Item::Lost(LossNotification::FromTask(watch, error)));
             let job = self.driver.enqueue_job(lost, broken(0));
             // It sends no commands, so no flush is needed.
-            self.queue.push(self.driver.wake().done);
+            self.queue.push(self.driver.wake().0);
             job
         })
     }

@@ -14,7 +14,7 @@ use crate::clock::Clock;
 use crate::error::{Error, Result};
 #[cfg(feature = "tls")]
 use crate::node::TlsOptions;
-use crate::node::credentials::{Credentials, OnThread};
+use crate::node::credentials::{Credentials, on_thread};
 use crate::node::{Address, ConnectionInfo, taken_over};
 use crate::telemetry::log;
 
@@ -200,7 +200,7 @@ impl Builder {
         Fut: Future<Output = Result<Credentials, E>> + 'static,
         E: 'static,
     {
-        self.0.credentials = Some(Arc::new(OnThread::new(ask)));
+        self.0.credentials = Some(on_thread(ask));
         self
     }
 

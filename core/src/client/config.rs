@@ -76,7 +76,7 @@ pub struct Settings {
     pub(crate) runtime: Option<Handle>,
     pub(crate) tls: TlsOptions,
     pub(crate) client_name: Option<String>,
-    pub(crate) credentials: Option<Arc<dyn Ask>>,
+    pub(crate) credentials: Option<Arc<Ask>>,
 }
 
 impl Settings {

@@ -165,8 +165,8 @@ pub fn note_owner(lease: &LeaseHandle, owner: Owner) {
 }
 
 /// A lease of this lock's client on one of the lock's keys, with this recorded owner.
-pub fn held_by(lock: &Lock, owner: impl Fn() -> Owner) -> Option<LeaseHandle> {
-    let is_theirs = |lease: &LeaseHandle| lease.0.owner.get() == Some(&owner());
+pub fn held_by(lock: &Lock, owner: Owner) -> Option<LeaseHandle> {
+    let is_theirs = |lease: &LeaseHandle| lease.0.owner.get() == Some(&owner);
     lock.held().into_iter().find(is_theirs)
 }
 

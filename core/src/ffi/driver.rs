@@ -35,14 +35,6 @@ enum Host<T> {
     Loop(LoopDriver<T>),
 }
 
-/// The result of starting futures.
-pub struct Begun<T> {
-    /// Results of futures that completed immediately.
-    pub done: Vec<T>,
-    /// Whether all their commands are written. If not, call [`Driver::flush`] at the end of the loop's turn.
-    pub written: bool,
-}
-
 /// A future that was handed over.
 ///
 /// Dropping it aborts the future. If the future has completed already, its result is still delivered.
@@ -134,19 +126,17 @@ impl<T: Send + 'static> Driver<T> {
         Job { handle: self.push(future, broken), generation: fork_generation() }
     }
 
-    /// Starts the futures that were handed over.
-    pub fn wake(&self) -> Begun<T> {
+    /// Starts the futures that were handed over. Returns the results of those that completed immediately, and whether
+    /// all commands are written. If not, call [`Driver::flush`] at the end of the loop's turn.
+    pub fn wake(&self) -> (Vec<T>, bool) {
         match &self.host {
             Host::Background(task) => {
                 // If the system had no thread for the driver, it continues here.
                 task.nudge();
                 self.inbox.driver.wake();
-                Begun { done: Vec::new(), written: true }
+                (Vec::new(), true)
             }
-            Host::Loop(here) => {
-                let (done, written) = here.begin();
-                Begun { done, written }
-            }
+            Host::Loop(here) => here.begin(),
         }
     }
 

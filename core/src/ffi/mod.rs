@@ -20,7 +20,7 @@ pub use args::{
     renamed, times,
 };
 pub use default_client::{DefaultClient, default_nodes};
-pub use driver::{Begun, Completions, Driver, Job};
+pub use driver::{Completions, Driver, Job};
 pub use options::{CLIENT_OPTIONS, Kind, LOCK_OPTIONS, Row, Value};
 
 use crate::lease::LeaseHandle;

@@ -34,7 +34,7 @@ pub enum Kind<T> {
     /// The path of a PEM file, or its content.
     Pem(fn(&mut T, Pem)),
     /// A callback that supplies credentials.
-    Credentials(fn(&mut T, Arc<dyn Ask>)),
+    Credentials(fn(&mut T, Arc<Ask>)),
 }
 
 /// One option.
@@ -276,7 +276,7 @@ pub enum Value {
     /// The path of a PEM file, or its content.
     Pem(Pem),
     /// A callback that supplies credentials.
-    Credentials(Arc<dyn Ask>),
+    Credentials(Arc<Ask>),
 }
 
 macro_rules! from {
@@ -289,4 +289,4 @@ macro_rules! from {
     )*};
 }
 
-from!(Number(f64), Switch(bool), Text(String), Pem(Pem), Credentials(Arc<dyn Ask>));
+from!(Number(f64), Switch(bool), Text(String), Pem(Pem), Credentials(Arc<Ask>));

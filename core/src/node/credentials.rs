@@ -98,11 +98,9 @@ impl Answer {
     }
 }
 
-/// Supplies the current credentials.
-pub trait Ask: Send + Sync {
-    /// Requests credentials. It must not block: the callback of the program runs elsewhere and may take any time.
-    fn ask(&self, answer: Answer);
-}
+/// Requests the current credentials. It must not block: the callback of the program runs elsewhere and may take any
+/// time.
+pub type Ask = dyn Fn(Answer) + Send + Sync;
 
 /// A request without a result after this time is assumed to hang, and a new one is sent.
 const CALLBACK_TIMEOUT: Duration = Duration::from_secs(30);
@@ -136,7 +134,7 @@ impl Granted {
 pub(crate) struct Provider(Arc<Shared>);
 
 struct Shared {
-    source: Arc<dyn Ask>,
+    source: Arc<Ask>,
     /// A forked child has neither the requests nor the threads of its parent.
     state: PerProcess<Mutex<State>>,
 }
@@ -158,7 +156,7 @@ struct Question {
 }
 
 impl Provider {
-    pub(crate) fn new(source: Arc<dyn Ask>) -> Self {
+    pub(crate) fn new(source: Arc<Ask>) -> Self {
         Self(Arc::new(Shared { source, state: PerProcess::new() }))
     }
 
@@ -195,7 +193,7 @@ impl Provider {
         let (sender, receiver) = watch::channel(None);
         let question = Question { answer: Arc::new(sender), asked: SystemClock.now() };
         let (answer, answered) = Answer::channel();
-        self.0.source.ask(answer);
+        (self.0.source)(answer);
         // Only now. If the call panics, later connections must not wait for its result.
         self.with(|state| state.question = Some(question.clone()));
         let this = self.clone();
@@ -256,29 +254,22 @@ impl State {
     }
 }
 
-/// A callback that runs on a new thread for each request.
-pub(crate) struct OnThread<F>(Arc<F>);
-
-impl<F> OnThread<F> {
-    pub(crate) fn new(ask: F) -> Self {
-        Self(Arc::new(ask))
-    }
-}
-
-impl<F, Fut, E> Ask for OnThread<F>
+/// Requests credentials from a callback that runs on a new thread for each request.
+pub(crate) fn on_thread<F, Fut, E>(callback: F) -> Arc<Ask>
 where
     F: Fn() -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<Credentials, E>>,
 {
-    fn ask(&self, answer: Answer) {
-        let ask = Arc::clone(&self.0);
+    let callback = Arc::new(callback);
+    Arc::new(move |answer| {
+        let callback = Arc::clone(&callback);
         let work = move || {
-            let asked = catch_unwind(AssertUnwindSafe(|| run(&*ask)));
+            let asked = catch_unwind(AssertUnwindSafe(|| run(&*callback)));
             answer.give(asked.unwrap_or_else(|_| Err("panicked".to_owned())));
         };
         // If no thread can be started, the answer is dropped, which reports an error.
         let _ = std::thread::Builder::new().name("redlock-credentials".into()).spawn(work);
-    }
+    })
 }
 
 /// Runs the callback in a new runtime, so that its future can use timers and I/O.
@@ -300,18 +291,13 @@ mod tests {
 
     use super::*;
 
-    struct PanicsOnce(AtomicBool);
-
-    impl Ask for PanicsOnce {
-        fn ask(&self, answer: Answer) {
-            assert!(self.0.swap(true, Ordering::Relaxed), "the first call panics");
-            answer.give(Ok(Credentials::new("secret")));
-        }
-    }
-
     #[test]
     fn request_that_panics_is_not_awaited_by_later_connections() {
-        let provider = Provider::new(Arc::new(PanicsOnce(AtomicBool::new(false))));
+        let is_repeated = AtomicBool::new(false);
+        let provider = Provider::new(Arc::new(move |answer: Answer| {
+            assert!(is_repeated.swap(true, Ordering::Relaxed), "the first call panics");
+            answer.give(Ok(Credentials::new("secret")));
+        }));
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let get = || runtime.block_on(provider.get(Duration::from_secs(10))).map(|_| ());
         assert!(catch_unwind(AssertUnwindSafe(get)).is_err());

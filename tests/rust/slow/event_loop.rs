@@ -39,8 +39,8 @@ impl EventLoop {
 
     async fn run(&self, future: impl Future<Output = ()> + Send + 'static) {
         self.driver.enqueue(future, ());
-        let begun = self.driver.wake();
-        if !begun.written {
+        let (_, written) = self.driver.wake();
+        if !written {
             self.driver.flush();
         }
         let mut done = begun.done.len();

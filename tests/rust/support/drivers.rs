@@ -102,7 +102,7 @@ impl Driver {
     pub(crate) fn writes_at_once(&self, work: impl Future<Output = ()> + Send + 'static) -> bool {
         let events = self.events.as_ref().unwrap();
         events.enqueue(work, ());
-        events.wake().written
+        events.wake().1
     }
 
     /// Turns the event loop until the future completes.
@@ -110,7 +110,7 @@ impl Driver {
         let events = self.events.as_ref().unwrap();
         let (sender, results) = channel();
         events.enqueue(async move { sender.send(work.await).unwrap() }, ());
-        if !events.wake().written {
+        if !events.wake().1 {
             events.flush();
         }
         loop {

@@ -263,7 +263,7 @@ impl Shared {
     pub(crate) fn new(
         options: TlsOptions,
         client_name: Option<String>,
-        source: Option<Arc<dyn Ask>>,
+        source: Option<Arc<Ask>>,
         connect_timeout: Duration,
     ) -> Self {
         let provider = source.map(Provider::new);
