@@ -87,8 +87,6 @@ export declare class Runtime {
    * contains it.
    */
   leaseFence(id: number): number | null
-  /** The exact Redis key, or nothing after the lease has ended. */
-  leaseKey(id: number): string | null
   /** The exact Redis keys, or nothing after the lease has ended. */
   leaseKeys(id: number): Array<string> | null
   /** The lifetime that each renewal sets, in ms, or nothing after the lease has ended. */

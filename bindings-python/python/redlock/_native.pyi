@@ -712,10 +712,6 @@ class Lease:
         """
         Sends the release and does not wait.
         """
-    def _loss(self, /) -> "redlock.errors.LockLost | None":
-        """
-        The loss of the lease, if it was lost.
-        """
     def _on_lost(self, /, callback: "collections.abc.Callable[[redlock.errors.LockLost], object]") -> "None":
         """
         Like `on_lost`, without a context and without a function that unregisters the callback.

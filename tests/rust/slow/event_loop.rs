@@ -39,11 +39,11 @@ impl EventLoop {
 
     async fn run(&self, future: impl Future<Output = ()> + Send + 'static) {
         self.driver.enqueue(future, ());
-        let (_, written) = self.driver.wake();
+        let (done, written) = self.driver.wake();
         if !written {
             self.driver.flush();
         }
-        let mut done = begun.done.len();
+        let mut done = done.len();
         while done == 0 {
             done = self.handle_ready().await;
         }
