@@ -474,49 +474,6 @@ def test_forked_child_logs_and_an_exit_flushes_queued_records() -> None:
         assert [process, "redlock.lease", "released"] in steps, out
 
 
-INTERRUPTED = """
-import sys, time
-
-class Interrupted:
-    def __init__(self, module):
-        self.module = module
-
-    def find_spec(self, name, path=None, target=None):
-        if name == self.module:
-            sys.meta_path.remove(self)
-            raise KeyboardInterrupt
-
-import redlock
-
-def use():
-    with redlock.Redlock("memory://") as client:
-        lease = client.lock("job").acquire()
-        lease.on_lost(lambda error: print("notified", flush=True))
-        client.close()
-        time.sleep(0.5)
-
-sys.modules.pop(sys.argv[1], None)
-sys.meta_path.insert(0, Interrupted(sys.argv[1]))
-try:
-    use()
-except KeyboardInterrupt:
-    print("interrupted")
-import logging
-logging.basicConfig(stream=sys.stdout, format="%(message)s")
-use()
-"""
-
-
-@pytest.mark.parametrize("module", ["threading", "logging"])
-def test_interrupted_first_client_disables_neither_logs_nor_callbacks(module: str) -> None:
-    child = processes.run(INTERRUPTED, module)
-    out, errors = child.communicate(timeout=30)
-    assert child.returncode == 0, errors
-    assert "interrupted" in out
-    assert "notified" in out
-    assert "lease lost" in out
-
-
 @pytest.mark.parametrize("end", ["release_all", "shutdown", "close", "force_release"])
 def test_revoked_lease_logs_info_and_any_other_loss_a_warning(
     client: redlock.Redlock, name: str, end: str, caplog: pytest.LogCaptureFixture

@@ -3,6 +3,7 @@
 import signal
 import threading
 import time
+from pathlib import Path
 
 import pytest
 import redlock
@@ -36,6 +37,17 @@ def test_waiting_releases_the_gil(client: redlock.Redlock, name: str) -> None:
     thread.join()
     assert steps - before > 10_000
     lease.release()
+
+
+@pytest.mark.parametrize("module", ["threading", "logging"])
+def test_interrupted_first_client_disables_neither_logs_nor_callbacks(module: str) -> None:
+    program = Path(__file__).with_name("programs") / "interrupted_import.py"
+    child = run(program.read_text(), module)
+    out, errors = child.communicate(timeout=30)
+    assert child.returncode == 0, errors
+    assert "interrupted" in out
+    assert "notified closed" in out
+    assert "lease lost" in out
 
 
 INTERRUPTED = """
