@@ -21,7 +21,7 @@ fn given<'a, 'py>(value: &'a Anything, py: Python<'py>) -> Option<&'a Bound<'py,
 fn refuse_options(options: &[(&str, Option<&Bound<'_, PyAny>>)]) -> PyResult<()> {
     let Some((name, _)) = options.iter().find(|(_, value)| value.is_some()) else { return Ok(()) };
     Err(invalid(format!(
-        "{name} cannot be set for a client that exists. Pass its nodes instead of the client"
+        "{name} cannot be set for a client that exists. Pass the URLs of its nodes instead of the client"
     )))
 }
 

@@ -87,7 +87,7 @@ impl Acquire {
     fn give_up(&self) {
         let ended = self.end_call();
         let accepted = lock(&self.accepted).take();
-        // Otherwise its own error is being raised, and nothing is left to clean up.
+        // Otherwise the acquire has ended, and its own error is being raised.
         if ended || accepted.is_some() {
             exit::note(&self.caller.lock);
         }

@@ -90,17 +90,17 @@ fn next() -> Events {
     std::mem::take(&mut *events)
 }
 
-/// Starts the dispatcher, unless it already runs in this process.
-pub(super) fn start(py: Python<'_>) -> PyResult<()> {
+/// Starts the dispatcher. Returns false if it already runs in this process.
+pub(super) fn start(py: Python<'_>) -> PyResult<bool> {
     let ours = channel();
     if ours.started.load(Ordering::Relaxed) {
-        return Ok(());
+        return Ok(false);
     }
     // Imported here, because `threading` takes the first thread that imports it for the main thread. A failure leaves
     // the start to the next call.
     py.import("threading")?;
     if ours.started.swap(true, Ordering::SeqCst) {
-        return Ok(());
+        return Ok(false);
     }
     let (ends, end) = ended::<()>();
     let native = std::thread::Builder::new().name("redlock-dispatch".into());
@@ -112,7 +112,8 @@ pub(super) fn start(py: Python<'_>) -> PyResult<()> {
         channel().started.store(false, Ordering::SeqCst);
         scarce("the thread for logs and callbacks cannot be started", &error)
     })?;
-    stop_at_exit(py, end)
+    stop_at_exit(py, end)?;
+    Ok(true)
 }
 
 /// Stops the thread before the interpreter ends, because a thread that then acquires the GIL never returns.

@@ -14,7 +14,7 @@ static START: Once<Py<PyAny>> = Once::new();
 /// The function that logs a record.
 static EMIT: Once<Py<PyAny>> = Once::new();
 
-/// Sets the function that starts logging. A process calls it for its first client.
+/// Sets the function that starts logging. A process calls it until it has returned once, and a forked child again.
 #[pyfunction]
 #[pyo3(name = "_log_by", signature = (start: "collections.abc.Callable[[], object]") -> "None")]
 pub(crate) fn log_by(py: Python<'_>, start: Py<PyAny>) {
@@ -32,10 +32,9 @@ pub(crate) fn log_from(topic: &str, level: i64) -> PyResult<()> {
     Ok(())
 }
 
-/// Starts logging the events of this process. A forked child inherits everything but the dispatcher.
+/// Starts logging the events of this process. A start that was interrupted is repeated by the next call.
 pub(crate) fn start(py: Python<'_>) -> PyResult<()> {
-    dispatcher::start(py)?;
-    if EMIT.get(py).is_none()
+    if (dispatcher::start(py)? || EMIT.get(py).is_none())
         && let Some(start) = START.get(py)
     {
         let emit = start.call0(py)?;
