@@ -115,6 +115,7 @@ const CORE: &[&str] = &[
     "node",
     "node::credentials",
     "node::watch",
+    "node::changes",
     "node::vote",
     "node::fencing",
     "node::slots",

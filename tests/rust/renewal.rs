@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use redlock::testing::{self, Clock, Sleep, SystemClock};
-use redlock::{ErrorKind, Redlock};
+use redlock::{ErrorKind, LossReason, Redlock};
 
-use crate::support::{Server, client, eventually, millis};
+use crate::support::{Server, builder, client, eventually, millis};
 
 fn memory() -> Redlock {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -109,4 +109,22 @@ async fn panic_of_the_renewal_task_notifies_all_and_restarts() {
     let before = redlock.stats().renewed;
     eventually("renewals", || redlock.stats().renewed >= before + 6).await;
     next.ensure_held().unwrap();
+}
+
+#[tokio::test]
+async fn attach_during_a_panic_of_the_renewal_task_fails() {
+    let clock = Arc::new(PanickingClock(AtomicBool::new(false)));
+    let (shared, server): (Arc<dyn Clock>, _) = (clock.clone(), Server::start());
+    let redlock = builder([server.url()]).clock(shared).build().unwrap();
+    let renewed = redlock.lock("renewed").ttl(millis(2000)).acquire().await.unwrap();
+    let held = client([&server]).lock("held").acquire().await.unwrap();
+    server.signal(libc::SIGSTOP);
+    let mut attach = std::pin::pin!(redlock.lock("held").attach(held.token()));
+    assert!(futures_util::poll!(&mut attach).is_pending());
+    clock.0.store(true, Ordering::SeqCst);
+    assert_eq!(renewed.lost().await.reason(), Some("internal"));
+    server.signal(libc::SIGCONT);
+    let error = attach.await.map(drop).unwrap_err();
+    assert_eq!(error.loss_reason(), Some(LossReason::Internal), "{error}");
+    held.ensure_held().unwrap();
 }

@@ -212,3 +212,19 @@ fn forked_child_does_not_use_the_runtime() {
     }
     assert_eq!(server.ask("DBSIZE"), ":0");
 }
+
+/// Clients of the child exclude each other, whether they were made before the fork or after it.
+#[cfg(unix)]
+#[tokio::test]
+async fn clients_of_a_forked_child_share_its_memory_stores() {
+    let inherited = builder(["memory://forked"]).build().unwrap();
+    let excluded = succeeds_in_child(
+        || {
+            let new = builder(["memory://forked"]).build().unwrap();
+            let held = inherited.lock("job").try_acquire_blocking().unwrap();
+            held.is_some() && new.lock("job").try_acquire_blocking().unwrap().is_none()
+        },
+        tokio::task::yield_now,
+    );
+    assert!(excluded.await);
+}

@@ -273,6 +273,16 @@ async fn attach_continues_a_lease_and_refuses_a_wrong_token() {
 }
 
 #[tokio::test]
+async fn remaining_time_is_unknown_if_one_of_the_keys_has_no_end() {
+    let server = Server::start();
+    server.ask("SET lock:a owner");
+    server.ask("SET lock:b owner PX 5000");
+    let found = client([&server]).lock(["a", "b"]).inspect().await.unwrap();
+    assert!(found.held);
+    assert_eq!(found.remaining, None);
+}
+
+#[tokio::test]
 async fn inspect_and_force_release() {
     let server = Server::start();
     let (one, two) = (client([&server]), client([&server]));

@@ -323,7 +323,8 @@ impl<'a> Attempt<'a> {
         let mut last = std::mem::replace(&mut self.last, Refusal::Queued);
         let permanent = self.permanent || matches!(last, Refusal::Permanent(..));
         let given_up = self.wait.is_none() && !permanent;
-        if let Some(period) = period.filter(|_| given_up && !last.is_unavailable()) {
+        let never_tried = matches!(last, Refusal::Queued) && !permanent;
+        if let Some(period) = period.filter(|_| never_tried || given_up && !last.is_unavailable()) {
             // Another caller detected the outage while this one waited for its turn.
             last = Refusal::clone(&period.why);
         }

@@ -127,8 +127,8 @@ fn report(
 /// The maximum number of extend rounds of an attach. Keys that change in each of them do not belong to a single holder.
 const TRIES: u32 = 10;
 
-/// Continues the lease of `claim`, if the nodes still have it. `is_closed` is called right before the lease is
-/// returned.
+/// Continues the lease of `claim`, if the nodes still have it. `ended` is called right before the lease is returned,
+/// and tells why nothing would renew it.
 ///
 /// No vote is needed. An extend round checks whether the token still owns its keys. It creates no key, so a wrong token
 /// acquires nothing. The restart guard does not apply, because a node that lost the lease reports a missing key.
@@ -136,7 +136,7 @@ pub(crate) async fn attach(
     request: &Arc<Request>,
     claim: &Claim,
     leases: &Arc<Leases>,
-    is_closed: impl Fn() -> bool,
+    ended: impl Fn() -> Option<Error>,
 ) -> Result<Lease> {
     request.connect(&leases.nodes).await?;
     // Subscribes before the first request. Otherwise a release by another lease of this client would be missed.
@@ -149,8 +149,8 @@ pub(crate) async fn attach(
         let state = State::new(request, origin, validity, Vec::new(), leases);
         // The client may have been closed during the round. Until it is returned, the lease ends without a report and
         // without a delete, because its keys belong to the first holder.
-        if is_closed() {
-            return Err(Error::closed(&request.key()));
+        if let Some(error) = ended() {
+            return Err(error);
         }
         if interest.mark() == mark {
             state.keep_spans(Spans::attached(|| state.key(), state.token_prefix()));

@@ -200,14 +200,13 @@ impl Ticket {
     pub(crate) async fn turn(&self) {
         // The check and the registration use one lock, so that no wake-up is missed in between.
         poll_fn(|cx| {
+            // Wakers are cloned and dropped without the mutex, because that may run code of the program.
+            let mut waker = Some(cx.waker().clone());
             let mut lines = self.queue.lines();
-            match lines.as_mut().and_then(|lines| lines.waiting.get_mut(&self.id)) {
-                Some(waiting) => {
-                    waiting.waker = Some(cx.waker().clone());
-                    Poll::Pending
-                }
-                None => Poll::Ready(()),
-            }
+            let waiting = lines.as_mut().and_then(|lines| lines.waiting.get_mut(&self.id));
+            let waits = waiting.map(|waiting| std::mem::swap(&mut waiting.waker, &mut waker));
+            drop(lines);
+            if waits.is_some() { Poll::Pending } else { Poll::Ready(()) }
         })
         .await;
     }
@@ -284,9 +283,7 @@ impl Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         let Some(mut lines) = self.queue.lines() else { return };
-        if !lines.waiting.is_empty() {
-            lines.waiting.remove(&self.id);
-        }
+        let waited = if lines.waiting.is_empty() { None } else { lines.waiting.remove(&self.id) };
         for key in self.keys.iter() {
             let Some(line) = lines.by_key.get_mut(key.as_str()) else { continue };
             line.waiters.retain(|waiter| waiter.id != self.id);
@@ -298,13 +295,50 @@ impl Drop for Ticket {
         }
         let woken = lines.admit(&self.keys);
         drop(lines);
+        drop(waited);
         woken.into_iter().for_each(Waker::wake);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Context, Wake};
+
     use super::*;
+
+    /// A task that owns another acquire of the client, and whose last reference may be its waker.
+    struct Task(Arc<Queue>, Arc<AtomicUsize>);
+
+    impl Wake for Task {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    impl Drop for Task {
+        fn drop(&mut self) {
+            if self.0.lines.try_lock().is_ok() {
+                self.1.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    #[test]
+    fn wakers_are_dropped_without_the_mutex() {
+        let (queue, keys) = (Arc::new(Queue::default()), Arc::from(["job".to_owned()]));
+        let _first = queue.join(&keys);
+        let dropped = Arc::default();
+        let waits = |ticket: &Ticket| {
+            let waker = Waker::from(Arc::new(Task(Arc::clone(&queue), Arc::clone(&dropped))));
+            let mut turn = std::pin::pin!(ticket.turn());
+            assert!(turn.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        };
+        let second = queue.join(&keys);
+        waits(&second);
+        // The next poll replaces the waker, and the end of the acquire drops it.
+        waits(&second);
+        drop(second);
+        assert_eq!(dropped.load(Ordering::Relaxed), 2);
+    }
 
     /// A thread of the parent locked the lines during the fork. That thread does not exist in the child.
     #[test]

@@ -280,6 +280,17 @@ async fn queued_callers_give_up_at_their_own_limit() {
     assert!(error.to_string().contains("not available for 10.00"), "{error}");
 }
 
+/// Most of them never get their turn within the wait.
+#[tokio::test(start_paused = true)]
+async fn queued_callers_with_a_wait_report_the_outage() {
+    let setup = Setup::new(&[Does::Hangs], 10 * SECOND);
+    let all = (0..20).map(|_| setup.fails(setup.within(Some(5 * SECOND))));
+    for (error, time) in futures_util::future::join_all(all).await {
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert_at(time, 5 * SECOND);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn queued_callers_wait_for_a_held_lock() {
     let setup = Setup::new(&[Does::Refuses], SECOND);
@@ -302,9 +313,24 @@ async fn vote_of_a_server_that_is_replaced_during_the_round_does_not_count() {
 async fn attach_fails_without_a_lease_if_the_keys_change_in_every_round() {
     let setup = Setup::new(&[Does::ExtendsWithHolder], None);
     let (claim, leases) = (setup.request.claim(), setup.running.leases());
-    let error = attach(&setup.request, &claim, leases, || false).await.map(drop).unwrap_err();
+    let error = attach(&setup.request, &claim, leases, || None).await.map(drop).unwrap_err();
     assert!(error.to_string().contains("changed during every attempt"), "{error}");
     assert!(leases.registry.leases().is_empty());
+}
+
+/// Nothing else would find out that the key is gone, because the lease is not renewed.
+#[tokio::test(start_paused = true)]
+async fn check_without_a_result_is_repeated() {
+    let mut setup = Setup::new(&[Does::Grants], None);
+    Arc::get_mut(&mut setup.request).unwrap().options.renew = false;
+    let lease = setup.acquire().await.unwrap();
+    setup.now_does(&[Does::Hangs]);
+    setup.running.leases().watch.changed_keys(&setup.request.keys);
+    sleep(3 * SECOND).await;
+    assert!(lease.is_held());
+    // From now on it replies that the key is missing.
+    setup.now_does(&[Does::Grants]);
+    timeout(3 * SECOND, lease.lost()).await.expect("the loss");
 }
 
 #[tokio::test(start_paused = true)]

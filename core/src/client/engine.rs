@@ -148,15 +148,20 @@ impl Engine {
     /// Returns the lease to the caller. Releases it by dropping it if the client was closed in the meantime, or if the
     /// monitor failed and cannot renew it.
     fn hand_out(&self, request: &Request, running: &Running, lease: Lease) -> Result<Lease> {
-        if self.is_closed() {
+        if let Some(error) = self.ended(request, running) {
             drop(lease.undone_on_drop());
-            return Err(Error::closed(&request.key()));
-        }
-        if !running.works() {
-            drop(lease.undone_on_drop());
-            return Err(Error::lost(&request.key(), LossReason::Internal, Duration::ZERO));
+            return Err(error);
         }
         Ok(lease)
+    }
+
+    /// The error for a new lease that nothing would renew.
+    fn ended(&self, request: &Request, running: &Running) -> Option<Error> {
+        if self.is_closed() {
+            return Some(Error::closed(&request.key()));
+        }
+        let lost = || Error::lost(&request.key(), LossReason::Internal, Duration::ZERO);
+        (!running.works()).then(lost)
     }
 
     /// Attaches to the lease that is already held under this token.
@@ -168,8 +173,8 @@ impl Engine {
             return Err(request.invalid(&text));
         }
         let running = self.start(self.is_open(), request)?;
-        // `attach` itself checks whether the client was closed. It must then abandon the lease without releasing it.
-        let attached = attach(request, claim, running.leases(), || self.is_closed());
+        // `attach` itself checks this. It must then abandon the lease without releasing it.
+        let attached = attach(request, claim, running.leases(), || self.ended(request, &running));
         in_own_process(request, attached).await
     }
 

@@ -58,7 +58,7 @@ impl Redlock {
     /// From the call on, new acquires fail with `Closed`. Acquires that wait already have up to `timeout` to get their
     /// lease, and held leases to be released. At the timeout, acquires that still wait fail with `Closed`. Leases that
     /// are still held are released, and their holders are notified of a loss with reason `revoked`. With a `timeout` of
-    /// zero both happen at the call.
+    /// zero, acquires end at the call, and leases when the future is first polled.
     ///
     /// Ends when the nodes have confirmed every delete, or `node_timeout` after the deletes were sent. A node that
     /// cannot be reached and has pending deletes gets until `timeout` to return. If a server does not reply, the call

@@ -79,6 +79,7 @@ pub(crate) async fn inspection(nodes: &Nodes, request: &Request) -> Result<Inspe
         )
     };
     let mut inspection = Inspection { held: false, remaining: None, nodes: Vec::new() };
+    let mut longest = None;
     // Requests for all keys are sent before the first reply is awaited.
     for (key, mut votes) in request.keys.iter().map(ask).collect::<Vec<_>>() {
         // Waits for every node, because the result includes each reply and not only that of a quorum.
@@ -90,11 +91,13 @@ pub(crate) async fn inspection(nodes: &Nodes, request: &Request) -> Result<Inspe
         }
         if let Some((remaining, kept)) = quorums_holder(&votes) {
             inspection.held |= !kept;
-            inspection.remaining = inspection.remaining.max(remaining);
+            // A key without a known end lasts longest.
+            longest = longest.max(Some(remaining.unwrap_or(Duration::MAX)));
         }
         let answers = nodes.list.iter().zip(votes.answers);
         inspection.nodes.extend(answers.map(|(node, answer)| word(node, &key, answer)));
     }
+    inspection.remaining = longest.filter(|longest| *longest < Duration::MAX);
     Ok(inspection)
 }
 
@@ -127,7 +130,7 @@ fn delete_any(node: &Arc<dyn Node>, keys: &Arc<[String]>, watch: &Arc<Watch>) ->
     let (node, keys, watch) = (Arc::clone(node), Arc::clone(keys), Arc::clone(watch));
     let holders = join_all(keys.iter().map(|key| node.inspect(key)));
     Box::pin(async move {
-        let mut deletes = Vec::new();
+        let mut claims = Vec::new();
         for (key, holder) in keys.iter().zip(holders.await) {
             // The error of one key alone names it already.
             let named = |fault: Fault| if keys.len() > 1 { fault.of(&shown(key)) } else { fault };
@@ -139,8 +142,12 @@ fn delete_any(node: &Arc<dyn Node>, keys: &Arc<[String]>, watch: &Arc<Watch>) ->
             }
             let (keys, fences) = ([key.clone()].into(), Arc::default());
             let claim = Claim { keys, fences, token: token.into() };
-            deletes.push(node.release(&claim, remaining.unwrap_or_default(), ReleaseMode::Delete));
+            claims.push((claim, remaining.unwrap_or_default()));
         }
+        // Sent only if every key can be deleted.
+        let deletes =
+            claims.iter().map(|(claim, left)| node.release(claim, *left, ReleaseMode::Delete));
+        let deletes: Vec<_> = deletes.collect();
         // A node does not notify the client that deletes. Commands that are sent now follow the deletes.
         watch.changed_keys(&keys);
         let there = !deletes.is_empty();

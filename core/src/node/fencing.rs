@@ -52,7 +52,7 @@ impl Fencing {
             // Saturating, because clocks and stored numbers may have any value.
             Self::Propose(wanted) if stored <= wanted.max(now).saturating_add(LEAP) => {
                 // Always larger than the last token, even if both clocks went back.
-                wanted.clamp(now.saturating_sub(slack), now + slack).max(stored + 1)
+                wanted.clamp(now.saturating_sub(slack), now.saturating_add(slack)).max(stored + 1)
             }
             // Only ever raised: a late renewal must not undo the token of a later lease.
             Self::AtLeast(token) => stored.max(token),

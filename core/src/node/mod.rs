@@ -9,6 +9,7 @@
 //! until it is confirmed, or its keys have expired.
 
 mod address;
+mod changes;
 pub(crate) mod credentials;
 mod existing;
 mod fault;
@@ -28,6 +29,7 @@ use crate::clock::Instant;
 
 pub(crate) use ::redis::ConnectionInfo;
 pub(crate) use address::Address;
+pub(crate) use changes::{Change, Changes};
 pub(crate) use existing::{taken_over, unseen};
 pub(crate) use fault::{CONFIRMED_AFTER, Fault, Remedy};
 pub(crate) use fencing::{Fencing, IMPOSSIBLE};
@@ -49,7 +51,7 @@ pub(crate) use vote::{
     Claim, Expect, Extension, Holder, KEPT_PREFIX, MAX_INSPECTED, ReleaseMode, Taken, Vote,
     VoteParams,
 };
-pub(crate) use watch::{Change, Changes, Watch};
+pub(crate) use watch::Watch;
 
 /// The pending reply to a command. The command was sent when the method returned. Dropping the reply does not cancel
 /// it.

@@ -35,7 +35,7 @@ pub(crate) struct MemoryNode {
 impl MemoryNode {
     /// Creates a node for this store.
     pub(crate) fn new(memory: &Memory, clock: Arc<dyn Clock>, watch: Arc<Watch>) -> Self {
-        let (url, store) = (memory.url(), Arc::clone(&memory.store));
+        let (url, store) = (memory.url(), memory.store());
         let watcher = Arc::downgrade(&watch);
         store.run(|data| {
             // Removes dropped clients whenever a new one is added, so that the list does not grow.

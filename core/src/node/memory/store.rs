@@ -109,22 +109,33 @@ pub(super) struct Entry {
 }
 
 /// The store of a `memory://` URL: shared by name within the process, or used by one client only.
+///
+/// A forked child starts with empty stores, as its parent's threads may be inside those of the parent.
 #[derive(Clone)]
 pub(crate) struct Memory {
     name: String,
-    pub(super) store: Arc<Store>,
+    /// The store without a name.
+    own: Arc<PerProcess<Arc<Store>>>,
 }
 
 impl Memory {
     /// Returns the store with this name. Without a name, creates a separate store.
     pub(crate) fn called(name: &str) -> Self {
-        let store = if name.is_empty() { Arc::default() } else { named(name) };
-        Self { name: name.to_owned(), store }
+        Self { name: name.to_owned(), own: Arc::default() }
+    }
+
+    /// Returns the store of this process.
+    pub(super) fn store(&self) -> Arc<Store> {
+        if self.name.is_empty() {
+            Arc::clone(&self.own.get_or_make(Arc::default))
+        } else {
+            named(&self.name)
+        }
     }
 
     /// Returns the clock of clients whose only node is this one.
     pub(crate) fn clock(&self) -> Arc<dyn Clock> {
-        Arc::new(self.store.clock.clone())
+        Arc::new(self.store().clock.clone())
     }
 
     /// Returns the URL of the node.
@@ -135,8 +146,7 @@ impl Memory {
 
 /// Returns the store with this name, and creates it if necessary.
 ///
-/// It exists as long as the process, so a new client finds its keys, as on a server. A forked child starts with empty
-/// stores.
+/// It exists as long as the process, so a new client finds its keys, as on a server.
 fn named(name: &str) -> Arc<Store> {
     static STORES: PerProcess<Mutex<HashMap<String, Arc<Store>>>> = PerProcess::new();
     let stores = STORES.get_or_make(Mutex::default);
