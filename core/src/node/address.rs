@@ -34,6 +34,12 @@ impl Address {
 
     /// Parses the URL. Returns the violated rule as an error.
     fn read(text: &str) -> std::result::Result<Self, String> {
+        // The parser of URLs would remove them without an error.
+        if text.contains(['\t', '\r', '\n']) {
+            return Err(
+                "it contains a tab or a line break. Remove it, or write %09, %0D or %0A".into()
+            );
+        }
         let no_scheme = "it has no scheme. Write redis:// before host and port";
         let (scheme, rest) = text.split_once("://").ok_or(no_scheme)?;
         misread(scheme, rest).map_or(Ok(()), Err)?;

@@ -4,6 +4,7 @@
 //! The callback of a Rust program runs on a separate thread, which may block.
 
 use std::any::type_name;
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
@@ -172,8 +173,11 @@ impl Provider {
     /// Removes all recent secrets from a server's error text.
     pub(crate) fn redact(&self, words: &str) -> String {
         self.with(|state| {
-            let recent = state.recent.iter();
-            recent.fold(words.to_owned(), |words, secret| words.replace(secret.as_str(), "***"))
+            // The longest first, because it may contain others.
+            let mut recent: Vec<&String> = state.recent.iter().collect();
+            recent.sort_by_key(|secret| Reverse(secret.len()));
+            let without = |words: String, secret: &String| words.replace(secret.as_str(), "***");
+            recent.into_iter().fold(words.to_owned(), without)
         })
     }
 
@@ -290,6 +294,13 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::*;
+
+    #[test]
+    fn no_part_of_a_secret_that_contains_a_later_one_is_shown() {
+        let provider = Provider::new(Arc::new(|_: Answer| {}));
+        provider.with(|state| ["token-7f3a", "token"].map(|secret| state.remember(secret)));
+        assert_eq!(provider.redact("got token-7f3a"), "got ***");
+    }
 
     #[test]
     fn request_that_panics_is_not_awaited_by_later_connections() {

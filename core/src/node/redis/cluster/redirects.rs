@@ -72,6 +72,10 @@ impl Redirect {
             Some((slot, ServerAddress::new(host, port.parse().ok()?)))
         };
         match error.code() {
+            // The server does not know the address, for example without an announced host name.
+            "MOVED" | "ASK" if error.details().is_some_and(|told| told.contains(" ?:")) => {
+                Some(Self::NoOwner)
+            }
             "MOVED" => place().map(|(slot, address)| Self::Moved(slot, address)),
             "ASK" => place().map(|(_, address)| Self::Ask(address)),
             "TRYAGAIN" => Some(Self::TryAgain),
@@ -185,10 +189,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn recognizes_cluster_down_errors_of_scripts() {
+    fn recognizes_that_no_server_can_be_asked() {
         let read = |text: &str| Redirect::read(&parse_redis_value(text.as_bytes()).unwrap());
         for text in [
             "-CLUSTERDOWN The cluster is down\r\n",
+            "-MOVED 7 ?:7000\r\n",
             "-ERR Can not execute a write command while the cluster is down and readonly script: x\r\n",
         ] {
             assert_eq!(read(text), Some(Redirect::NoOwner), "{text}");

@@ -141,13 +141,12 @@ impl Task {
     /// pending deletes.
     fn change_owners(&mut self, to: impl Iterator<Item = (u16, Arc<Member>)>) {
         let Some((next, moved)) = self.map.load().moved(to) else { return };
-        let next = Arc::new(next);
-        let old = self.map.swap(Arc::clone(&next));
-        let now = self.clock.now();
-        // With the first map, no slot changes its owner.
-        if !old.servers().is_empty() {
+        let (next, now) = (Arc::new(next), self.clock.now());
+        // With the first map, no slot changes its owner. Guarded before any vote can reach the new owners.
+        if !self.map.load().servers().is_empty() {
             self.guard(&next, &moved, now);
         }
+        self.map.store(Arc::clone(&next));
         next.unassigned().node.link.pending_deletes_sent();
         for command in self.pending.take() {
             let slot = command.slot().filter(|slot| moved.binary_search(slot).is_ok());

@@ -223,11 +223,7 @@ impl Endpoint {
         format!("{address}/{}", self.db)
     }
 
-    /// Formats a server's text for messages: without the password, on one line, and shortened.
-    pub(crate) fn redact(&self, text: &str) -> String {
-        shown(&self.without_password(text))
-    }
-
+    /// Removes the password from a server's text.
     pub(crate) fn without_password(&self, text: &str) -> String {
         let text = match self.password.as_deref() {
             // An empty password is part of every text.

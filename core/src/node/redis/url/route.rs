@@ -3,6 +3,7 @@
 //! Plain data, which a forked child may use too. Each host of a `redis+sentinel://` or `redis+cluster://` URL follows
 //! the rules of a `redis://` URL, so that names, ports and passwords mean the same in all.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use super::{Endpoint, PeerAddr};
 use crate::error::Result;
 use crate::node::Fault;
 use crate::node::redis::cluster::redirects::ServerAddress;
+use crate::text::shown;
 
 const PORT: &str = "26379";
 const NO_SERVICE: &str = "it has no service name. Write redis+sentinel://host,host/service";
@@ -117,12 +119,14 @@ impl Route {
 
     /// Removes all passwords of this route from the error text of a server or sentinel.
     pub(crate) fn redact(&self, text: &str) -> String {
-        // All sentinels have the same password. It is removed before the text is shortened, which could leave a part of
-        // it.
-        match &self.service {
-            Some(service) => self.server.redact(&service.sentinels[0].without_password(text)),
-            None => self.server.redact(text),
-        }
+        // All sentinels have the same password. One password may contain the other one, so the longer one is removed
+        // first. Both are removed before the text is shortened, which could leave a part of them.
+        let sentinel = self.service.as_ref().map(|service| &service.sentinels[0]);
+        let mut endpoints: Vec<&Endpoint> = sentinel.into_iter().chain([&self.server]).collect();
+        endpoints
+            .sort_by_key(|endpoint| Reverse(endpoint.password.as_ref().map_or(0, String::len)));
+        let without = |text: String, endpoint: &&Endpoint| endpoint.without_password(&text);
+        shown(&endpoints.iter().fold(text.to_owned(), without))
     }
 
     pub(crate) fn redact_fault(&self, fault: Fault) -> Fault {
@@ -222,7 +226,9 @@ fn sentinel_login(query: &str) -> std::result::Result<(Login, String), &'static 
             return Err("sentinel_username or sentinel_password is empty");
         }
         let field = if name == "sentinel_username" { &mut user } else { &mut password };
-        *field = Some(value.into_owned());
+        if field.replace(value.into_owned()).is_some() {
+            return Err("sentinel_username or sentinel_password is repeated");
+        }
     }
     if user.is_some() && password.is_none() {
         return Err("it has a sentinel_username without a sentinel_password");
@@ -250,6 +256,17 @@ mod tests {
 
     fn seeds(url: &str) -> Route {
         parse_cluster(url).unwrap_or_else(|error| panic!("{url}: {error}"))
+    }
+
+    #[test]
+    fn no_part_of_a_password_that_contains_another_one_is_shown() {
+        for url in [
+            "redis+sentinel://:redis-7f3a@host/main?sentinel_password=redis",
+            "redis+sentinel://:redis@host/main?sentinel_password=redis-7f3a",
+        ] {
+            let route = parse_service(url).unwrap();
+            assert_eq!(route.redact("got redis-7f3a and redis"), "got *** and ***");
+        }
     }
 
     #[test]
