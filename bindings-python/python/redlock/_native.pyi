@@ -1460,7 +1460,7 @@ def _lock(client: "Redlock | None", names: "typing.Any", options: "dict[str, typ
 
 def _log_by(start: "collections.abc.Callable[[], object]") -> "None":
     """
-    Sets the function that starts logging. A process calls it for its first client.
+    Sets the function that starts logging. A process calls it until it has returned once, and a forked child again.
     """
 
 def _log_from(topic: "str", level: "int") -> "None":

@@ -14,6 +14,7 @@ use crate::node::redis::commands::reply::{
 };
 use crate::node::redis::url::Endpoint;
 use crate::node::redis::{Extension, Fault, Vote};
+use crate::text::shown;
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 const SECRET: &str = "s3cret-word";
@@ -110,7 +111,7 @@ fn server() -> Endpoint {
 
 /// Checks the public text of an error.
 fn check_error(fault: Fault, server: &Endpoint) -> Result<(), String> {
-    let text = fault.redacted(|text| server.without_password(text)).to_string();
+    let text = fault.redacted(|text| shown(&server.without_password(text))).to_string();
     let has_control =
         text.contains(|c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{202e}'));
     if has_control || text.contains(SECRET) || text.chars().count() > 500 {
