@@ -19,7 +19,7 @@ use super::io::tls::{Tls, TlsOptions, one};
 use crate::error::{Error, Result};
 use crate::node::Fault;
 use crate::node::credentials::{Ask, Credentials, Granted, Provider};
-use crate::text::{shown, spelled};
+use crate::text::spelled;
 use query::{CLIENT_NAME, Parameters};
 
 /// The address of a server, and the login to use there.
