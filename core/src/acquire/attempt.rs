@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::queue::Ticket;
+use super::queue::{NoQuorum, Ticket};
 use super::refusal::{Refusal, own_holder};
 use super::retry::{Delays, FALLBACK, OutageLimit, RoundPlan};
 use super::round::{Acquirer, connect, round};
@@ -324,7 +324,12 @@ impl<'a> Attempt<'a> {
         let permanent = self.permanent || matches!(last, Refusal::Permanent(..));
         let given_up = self.wait.is_none() && !permanent;
         let never_tried = matches!(last, Refusal::Queued) && !permanent;
-        if let Some(period) = period.filter(|_| never_tried || given_up && !last.is_unavailable()) {
+        let explains = |period: &NoQuorum| {
+            // Replies that were too late for the TTL of another caller may be in time for this one.
+            let is_outage = matches!(*period.why, Refusal::Unavailable(..));
+            never_tried && is_outage || given_up && !last.is_unavailable()
+        };
+        if let Some(period) = period.filter(explains) {
             // Another caller detected the outage while this one waited for its turn.
             last = Refusal::clone(&period.why);
         }

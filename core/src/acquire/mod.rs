@@ -147,8 +147,8 @@ pub(crate) async fn attach(
         // `max_hold` counts from the attach, because the time of the acquire is unknown here.
         let origin = (claim.clone(), None, true);
         let state = State::new(request, origin, validity, Vec::new(), leases);
-        // The client may have been closed during the round. Until it is returned, the lease ends without a report and
-        // without a delete, because its keys belong to the first holder.
+        // The client may have been closed, or its monitor may have failed, during the round. Until it is returned, the
+        // lease ends without a report and without a delete, because its keys belong to the first holder.
         if let Some(error) = ended() {
             return Err(error);
         }

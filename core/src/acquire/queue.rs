@@ -295,8 +295,8 @@ impl Drop for Ticket {
         }
         let woken = lines.admit(&self.keys);
         drop(lines);
-        drop(waited);
         woken.into_iter().for_each(Waker::wake);
+        drop(waited);
     }
 }
 

@@ -318,21 +318,6 @@ async fn attach_fails_without_a_lease_if_the_keys_change_in_every_round() {
     assert!(leases.registry.leases().is_empty());
 }
 
-/// Nothing else would find out that the key is gone, because the lease is not renewed.
-#[tokio::test(start_paused = true)]
-async fn check_without_a_result_is_repeated() {
-    let mut setup = Setup::new(&[Does::Grants], None);
-    Arc::get_mut(&mut setup.request).unwrap().options.renew = false;
-    let lease = setup.acquire().await.unwrap();
-    setup.now_does(&[Does::Hangs]);
-    setup.running.leases().watch.changed_keys(&setup.request.keys);
-    sleep(3 * SECOND).await;
-    assert!(lease.is_held());
-    // From now on it replies that the key is missing.
-    setup.now_does(&[Does::Grants]);
-    timeout(3 * SECOND, lease.lost()).await.expect("the loss");
-}
-
 #[tokio::test(start_paused = true)]
 async fn renewal_that_a_release_denies_is_not_counted_as_failed() {
     let setup = Setup::new(&[Does::Grants], None);

@@ -137,17 +137,13 @@ fn check(state: Arc<State>) -> Work {
             let begun = state.now();
             let Some(end) = state.deadline() else { return Next::default() };
             let round = confirmed(&state, extend::send(&state, end.since(begun), true)).await;
-            // Without a result, the next renewal finds out. Nothing else would, if the lease is not renewed.
-            let repeats = round.is_none() && state.is_held() && state.renewal().is_none();
             // Only the last check heals, because later notifications may have outdated the earlier ones.
-            if !repeats && !state.checks.end() {
+            if !state.checks.end() {
                 let rest = round.and_then(|round| restore_missing(&state, round, true));
                 return Next { again: None, rest };
             }
-            // Otherwise changes were reported in the meantime. One more check covers all of them.
-            let pause = if repeats { state.ttl() / 20 } else { Duration::ZERO };
-            let clock = &state.leases.nodes.clock;
-            clock.sleep_until(begun + pause.max(CHECK_INTERVAL)).await;
+            // Changes were reported in the meantime. One more check covers all of them.
+            state.leases.nodes.clock.sleep_until(begun + CHECK_INTERVAL).await;
         }
     })
 }

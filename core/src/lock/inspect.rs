@@ -144,7 +144,7 @@ fn delete_any(node: &Arc<dyn Node>, keys: &Arc<[String]>, watch: &Arc<Watch>) ->
             let claim = Claim { keys, fences, token: token.into() };
             claims.push((claim, remaining.unwrap_or_default()));
         }
-        // Sent only if every key can be deleted.
+        // Sent only if every key can be deleted on this node.
         let deletes =
             claims.iter().map(|(claim, left)| node.release(claim, *left, ReleaseMode::Delete));
         let deletes: Vec<_> = deletes.collect();

@@ -57,7 +57,7 @@ pub(crate) enum Redirect {
     Ask(ServerAddress),
     /// Only some of several keys have migrated.
     TryAgain,
-    /// No server has the slot now, or this server must not write.
+    /// No server has the slot now, its address is not known, or this server must not write.
     NoOwner,
 }
 

