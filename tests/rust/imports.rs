@@ -57,6 +57,7 @@ const CORE: &[&str] = &[
     "node::redis::cluster::state",
     "node::redis::cluster::task",
     "node::redis::cluster::discovery",
+    "node::redis::cluster::map",
     "node::redis::cluster::topology",
     "node::redis",
     "node::redis::commands",

@@ -7,7 +7,8 @@ use std::time::Duration;
 use redlock::testing::{self, Clock, Sleep, SystemClock};
 use redlock::{ErrorKind, LossReason, Redlock};
 
-use crate::support::{Server, builder, client, eventually, millis};
+use crate::support::batch::calls_of;
+use crate::support::{Proxy, Server, builder, client, eventually, millis};
 
 fn memory() -> Redlock {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -23,6 +24,28 @@ async fn unconfirmed_extension_keeps_the_ttl() {
     server.kill();
     assert_eq!(lease.extend(millis(300)).await.unwrap_err().kind(), ErrorKind::Unavailable);
     assert_eq!(lease.ttl(), millis(20_000));
+}
+
+/// The reply to the check is late. A lease that is not renewed would otherwise count as held until its TTL ends.
+#[tokio::test]
+async fn check_without_a_result_is_repeated() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port);
+    let redlock = builder([proxy.url()]).node_timeout(millis(50)).build().unwrap();
+    let lock = redlock.lock("job").ttl(millis(60_000)).renew(false);
+    drop(lock.acquire().await.unwrap());
+    eventually("the second connection", || server.redirects()).await;
+    let lease = lock.acquire().await.unwrap();
+    proxy.hold();
+    let checks = || calls_of(&server, "evalsha");
+    let before = checks();
+    server.ask("DEL lock:job");
+    eventually("a check", || checks() > before).await;
+    // Longer than the node timeout, and shorter than the silence that ends the connection.
+    tokio::time::sleep(millis(300)).await;
+    proxy.let_go();
+    eventually("the loss", || !lease.is_held()).await;
+    assert_eq!(lease.lost_reason(), Some(LossReason::Missing));
 }
 
 #[tokio::test]

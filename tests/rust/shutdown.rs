@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use redlock::{ErrorKind, Redlock};
 
-use crate::support::{Server, builder, client, eventually, millis, servers};
+use crate::support::{Mode, Proxy, Server, builder, client, eventually, millis, servers};
 
 fn memory() -> Redlock {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -189,6 +189,24 @@ async fn shutdown_does_not_wait_for_a_dead_server() {
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert_eq!(redlock.lock("job").acquire().await.unwrap_err().kind(), ErrorKind::Closed);
     drop(lease);
+}
+
+/// The server accepts the connection and replies to nothing, as behind a load balancer without a server.
+#[tokio::test]
+async fn shutdown_reports_a_delete_that_waits_for_a_connection() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port);
+    let redlock = builder([proxy.url()]).build().unwrap();
+    let lease = redlock.lock("job").ttl(Duration::from_secs(60)).acquire().await.unwrap();
+    let connections = || proxy.connections.load(Ordering::Relaxed);
+    let before = connections();
+    proxy.set(Mode::Blackhole);
+    proxy.reset();
+    eventually("another connection", || connections() > before).await;
+    lease.release().await.unwrap_err();
+    let down = tokio::time::timeout(millis(20_000), redlock.shutdown(Duration::ZERO)).await;
+    assert_eq!(down.expect("it ends").unwrap_err().kind(), ErrorKind::Unavailable);
+    assert_eq!(server.ask("EXISTS lock:job"), ":1");
 }
 
 #[tokio::test]

@@ -28,6 +28,8 @@ const MIN_RETRY_DELAY: Duration = Duration::from_millis(1);
 const RESTORE_DELAY: Duration = Duration::from_millis(100);
 /// Minimum time between two checks of one lease, no matter how many changes are reported.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
+/// Maximum pause before a check without a result is repeated.
+const MAX_CHECK_DELAY: Duration = Duration::from_secs(5);
 
 /// A future that the monitor runs.
 pub(crate) type Work = Pin<Box<dyn Future<Output = Next> + Send>>;
@@ -139,13 +141,36 @@ fn check(state: Arc<State>) -> Work {
             let round = confirmed(&state, extend::send(&state, end.since(begun), true)).await;
             // Only the last check heals, because later notifications may have outdated the earlier ones.
             if !state.checks.end() {
-                let rest = round.and_then(|round| restore_missing(&state, round, true));
+                let rest = match round {
+                    Some(round) => restore_missing(&state, round, true),
+                    None => check_later(&state),
+                };
                 return Next { again: None, rest };
             }
             // Changes were reported in the meantime. One more check covers all of them.
             state.leases.nodes.clock.sleep_until(begun + CHECK_INTERVAL).await;
         }
     })
+}
+
+/// Repeats a check without a result, because the reported change may have been a loss. A later check replaces it. A
+/// renewal has the same effect, so a renewed lease needs none.
+fn check_later(state: &Arc<State>) -> Option<Work> {
+    let ttl = state.held_phase()?.ttl;
+    if state.renewal().is_some() {
+        return None;
+    }
+    let (newest, clock) = (state.checks.listen(), Arc::clone(&state.leases.nodes.clock));
+    let pause = clock.sleep_until(clock.now() + (ttl / 20).clamp(CHECK_INTERVAL, MAX_CHECK_DELAY));
+    // A weak reference: the pause must not keep a dropped lease alive.
+    let state = Arc::downgrade(state);
+    Some(Box::pin(async move {
+        let over = Abortable::new(pause, newest).await.is_ok();
+        match state.upgrade().filter(|state| over && state.checks.begin()) {
+            Some(state) => check(state).await,
+            None => Next::default(),
+        }
+    }))
 }
 
 /// Returns the extend round if a quorum confirmed it.

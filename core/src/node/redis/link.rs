@@ -3,8 +3,8 @@
 //! The node's task and the threads that use the connection write it, and any thread may read it. Therefore it consists
 //! of atomics and of mutexes that are locked only briefly.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::clock::Instant;
@@ -23,8 +23,8 @@ pub(super) struct Link {
     used: AtomicU64,
     /// Whether the server pushes changes.
     pushes: AtomicBool,
-    /// The number of deletes over this connection without a reply.
-    deletes: AtomicUsize,
+    /// Shared by the deletes that were passed to the node and have no reply yet, so that its references count them.
+    deletes: Arc<()>,
     /// Whether some key holds a value that is longer than any token. Values are then only read up to a limit.
     long_values: AtomicBool,
     /// Whether there was a connection.
@@ -85,11 +85,10 @@ impl Link {
         self.pushes.store(pushes, Ordering::Relaxed);
     }
 
-    /// Records the end of the connection. Its deletes without a reply are now pending.
+    /// Records the end of the connection.
     pub(super) fn closed(&self) {
         self.open.store(false, Ordering::Relaxed);
         self.pushes.store(false, Ordering::Relaxed);
-        self.deletes.store(0, Ordering::Relaxed);
     }
 
     /// Whether a key may remain if the caller does not wait, because a delete is under way or pending.
@@ -102,17 +101,14 @@ impl Link {
         lock(&self.pending_until).is_some_and(|until| until > now)
     }
 
-    /// Whether deletes have no reply yet.
+    /// Whether deletes have no reply yet, or wait for a connection.
     pub(super) fn has_deletes(&self) -> bool {
-        self.deletes.load(Ordering::Relaxed) > 0
+        Arc::strong_count(&self.deletes) > 1
     }
 
-    pub(super) fn delete_asked(&self) {
-        self.deletes.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(super) fn delete_answered(&self) {
-        self.deletes.fetch_sub(1, Ordering::Relaxed);
+    /// Returns what a delete keeps while it counts.
+    pub(super) fn deletes(&self) -> &Arc<()> {
+        &self.deletes
     }
 
     /// Records a pending delete, which expires at this time.

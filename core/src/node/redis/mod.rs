@@ -74,6 +74,8 @@ struct Queue {
     /// ([`connection::session`]).
     commands: Option<UnboundedSender<InFlight>>,
     connection: Arc<Connection>,
+    /// The state of the connection, which also counts deletes.
+    link: Arc<Link>,
     /// The driver of the client's runtime.
     runtime: Option<Arc<RuntimeDriver>>,
 }
@@ -86,13 +88,15 @@ fn queue(
     let connection = Arc::new(Connection::new());
     let weak = Arc::downgrade(&connection);
     flush_at_exit(weak);
-    let queue = Queue { commands: Some(commands), connection: Arc::clone(&connection), runtime };
+    let (connected, link) = (Arc::clone(&connection), Arc::default());
+    let queue = Queue { commands: Some(commands), connection: connected, link, runtime };
     (Arc::new(queue), taken, connection)
 }
 
 impl Queue {
-    fn put(&self, in_flight: InFlight) {
+    fn put(&self, mut in_flight: InFlight) {
         let Some(commands) = &self.commands else { return };
+        in_flight.count(self.link.deletes());
         // Fails only after the node's task has ended, which the caller sees by its dropped sender.
         let _ = commands.send(in_flight);
         submit(&self.connection, self.runtime.as_deref());
@@ -139,8 +143,8 @@ impl RedisNode {
 
     /// Creates a node whose commands another task takes from its queue.
     fn leading_to(queue: Arc<Queue>, target: &Target, clock: Arc<dyn Clock>) -> Self {
-        let (url, route, link) =
-            (target.url.clone(), Arc::new(target.route.clone()), Arc::default());
+        let (url, route) = (target.url.clone(), Arc::new(target.route.clone()));
+        let link = Arc::clone(&queue.link);
         let dialect = Dialect::of(&target.needs);
         Self { url, route, queue, link, clock, dialect }
     }

@@ -13,7 +13,8 @@ use futures_util::stream::FuturesUnordered;
 use redis::cmd;
 use tokio::time::timeout;
 
-use super::topology::{Member, Topology, View, compare, view};
+use super::map::Member;
+use super::topology::{Topology, View, compare, view};
 use crate::clock::{Clock, Instant, NEVER, jittered};
 use crate::node::Fault;
 use crate::node::redis::commands::scripts::plain;

@@ -6,6 +6,7 @@
 //! task handles every command.
 
 mod discovery;
+mod map;
 pub(super) mod redirects;
 mod state;
 mod task;
@@ -32,9 +33,9 @@ use crate::node::{
     slot,
 };
 use crate::runtime::background;
+use map::{Map, Member};
 use redirects::{ClusterSender, ServerAddress, follow};
 use task::Task;
-use topology::{Map, Member};
 
 pub(crate) struct ClusterNode {
     /// Without its password.
@@ -159,12 +160,10 @@ impl Node for ClusterNode {
 
     fn may_leave_keys(&self) -> bool {
         let (map, now) = (self.map.load(), self.clock.now());
-        Arc::strong_count(&self.rerouted) > 1
-            || map
-                .servers()
-                .iter()
-                .chain([map.unassigned()])
-                .any(|member| member.node.link.may_leave_keys(now))
+        // In the order in which a delete passes through them, so that none is missed.
+        let mut members = [map.unassigned()].into_iter().chain(map.servers());
+        members.any(|member| member.node.link.may_leave_keys(now))
+            || Arc::strong_count(&self.rerouted) > 1
     }
 
     fn drained(&self) -> Reply<()> {
@@ -181,6 +180,7 @@ impl Node for ClusterNode {
 #[cfg(test)]
 pub(crate) mod simulated {
     pub(crate) use super::super::protocol::Redirects;
+    pub(crate) use super::map::{Map, Member};
     pub(crate) use super::redirects::{ServerAddress, follow, is_forwarded, redirect_pause};
-    pub(crate) use super::topology::{Map, Member, Ruling, ruling};
+    pub(crate) use super::topology::{Ruling, ruling};
 }

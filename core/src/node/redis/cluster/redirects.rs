@@ -34,6 +34,10 @@ impl ServerAddress {
         Self::new("", 0)
     }
 
+    pub(crate) fn is_unknown(&self) -> bool {
+        self.port == 0
+    }
+
     /// Uses the host of the replying server for a server that does not know its own host.
     pub(crate) fn or_host_of(&self, from: &Self) -> Self {
         let host = if self.host.is_empty() { &from.host } else { &self.host };

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::discovery::FAILOVER;
+use super::map::{Map, Member};
 use super::redirects::{ClusterSender, ServerAddress};
 use super::task::{Server, Task};
-use super::topology::{Map, Member, Topology};
+use super::topology::Topology;
 use crate::clock::Instant;
 use crate::node::redis::protocol::{Command, InFlight, Redirects};
 use crate::node::redis::restart_guard::MovedSlot;
@@ -92,7 +93,7 @@ impl Task {
             return;
         }
         let to = to.or_host_of(from);
-        if !self.topology.disputed.iter().any(|(slots, _)| slots.contains(&slot)) {
+        if !self.topology.disputes(slot) {
             let owner = self.server(&to);
             self.change_owners([(slot, owner)].into_iter());
         }
@@ -147,13 +148,16 @@ impl Task {
             self.guard(&next, &moved, now);
         }
         self.map.store(Arc::clone(&next));
-        next.unassigned().node.link.pending_deletes_sent();
         for command in self.pending.take() {
             let slot = command.slot().filter(|slot| moved.binary_search(slot).is_ok());
             match slot.and_then(|slot| next.known_owner(slot)) {
                 Some(owner) => owner.node.queue.put(InFlight::without_caller(command)),
                 None => drop(self.pending.add(command, now)),
             }
+        }
+        // The owners count the others.
+        if self.pending.is_empty() {
+            next.unassigned().node.link.pending_deletes_sent();
         }
         // The previous owners tracked the reads, so the reads must be repeated.
         self.watch.changed(Change::Slots(moved));

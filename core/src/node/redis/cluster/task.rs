@@ -19,8 +19,9 @@ use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
 use super::discovery::{Discovery, Found};
+use super::map::{Map, Member};
 use super::redirects::{ConnectionEvent, Redirect, ServerAddress, redirect_pause};
-use super::topology::{Map, Member, Topology};
+use super::topology::Topology;
 use crate::clock::{Clock, Instant};
 use crate::drivers::RuntimeDriver;
 use crate::node::redis::Target;
@@ -183,25 +184,24 @@ impl Task {
             let _ = in_flight.answer.send(Ok(Value::Okay));
             return;
         };
+        if let Some(cluster) = &self.target.cluster {
+            in_flight.count_rerouted(&cluster.rerouted);
+        }
         let (map, now) = (self.map.load_full(), self.clock.now());
         match map.known_owner(slot) {
             Some(owner) if !in_flight.is_unwanted() => owner.node.queue.put(in_flight),
             None if waits && !in_flight.is_unwanted() => {
-                if let Some(cluster) = &self.target.cluster {
-                    in_flight.count_rerouted(&cluster.rerouted);
-                }
                 // When it continues, its own delete may already have reached the owner.
                 in_flight.redirects.since.get_or_insert(now);
                 self.waiting.push(in_flight);
                 let discovery = &mut self.discovery;
                 if !discovery.is_running() {
-                    if self.failed.is_some() { discovery.want() } else { discovery.want_now() }
+                    let known = self.failed.is_some() || self.topology.disputes(slot);
+                    if known { discovery.want() } else { discovery.want_now() }
                 }
             }
             _ => {
-                let unassigned =
-                    || Fault::new(format!("no server of the cluster has the hash slot {slot}"));
-                let fault = self.failed.clone().unwrap_or_else(unassigned);
+                let fault = self.failed.clone().unwrap_or_else(|| self.topology.fault(slot));
                 self.pending.fail_unsent(in_flight, &fault, now);
             }
         }

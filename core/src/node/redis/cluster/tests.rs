@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use redis::cmd;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -14,9 +15,12 @@ use super::topology::{Range, Topology};
 use super::{ClusterSender, Map, Member, RedisNode, Target, queue};
 use crate::clock::{Clock, SystemClock};
 use crate::node::redis::parse_cluster;
+use crate::node::redis::protocol::{Command, Expects, InFlight, Purpose};
 use crate::node::redis::restart_guard::FAILOVER_NOTICE_TIME;
 use crate::node::{Durability, Fault, Needs, Node, Watch, slot};
 
+/// The restart guard.
+const GUARD: Duration = Duration::from_secs(60);
 /// A key in slot 15,495, which the third server has.
 const KEY: &str = "a";
 
@@ -44,7 +48,7 @@ fn state() -> Task {
     let needs = Needs { key_prefix, durability, scripts };
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let watch = Arc::new(Watch::new(Arc::default()));
-    let mut target = Target::alone(route, Duration::from_secs(60), needs, Arc::default());
+    let mut target = Target::alone(route, GUARD, needs, Arc::default());
     let node = RedisNode::leading_to(queue(None).0, &target, Arc::clone(&clock));
     let unassigned = Arc::new(Member { address: ServerAddress::unknown(), node });
     let map = Arc::new(ArcSwap::from_pointee(Map::new(unassigned)));
@@ -142,6 +146,23 @@ async fn disputed_slot_keeps_its_owner_until_a_discovery() {
     assert!(!state.is_unsettled());
     state.apply_redirect(&server(3), slot, &server(2));
     assert_eq!(owner(&state), server(2));
+}
+
+/// Otherwise a shutdown would report success before a server confirmed it.
+#[tokio::test]
+async fn change_of_owners_keeps_the_count_of_other_deletes() {
+    let mut state = state();
+    let purpose = Purpose::Delete { token: "a".into(), lifetime: GUARD, until: None };
+    let delete =
+        Command::new(cmd("DELEX").arg(KEY).get_packed_command(), Expects::Anything, purpose);
+    let (delete, now) = (InFlight::without_caller(delete), state.clock.now());
+    state.pending.fail_unsent(delete, &Fault::new("no server has the slot"), now);
+    let counts = |state: &Task| state.map.load().unassigned().node.may_leave_keys();
+    learn(&mut state, thirds([1, 2, 3], [&[], &[], &[]]).drain(..2).collect());
+    assert!(counts(&state), "its slot has no owner yet");
+    learn(&mut state, thirds([1, 2, 3], [&[], &[], &[]]));
+    assert!(!counts(&state), "its owner counts it");
+    assert!(state.map.load().owner(slot(KEY)).node.may_leave_keys());
 }
 
 /// The receiver completes once, and a panic may leave the set of futures empty.

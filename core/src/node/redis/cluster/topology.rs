@@ -1,19 +1,17 @@
-//! The owner of each slot: as servers report it, and as commands read it.
+//! The owner of each slot, as servers report it.
 //!
 //! Parses the replies to `CLUSTER SLOTS` and `CLUSTER NODES` of several servers and compares them. `CLUSTER SLOTS`
 //! contains the addresses for clients, `CLUSTER NODES` the epochs for comparing reports. The simulation uses the
-//! comparison and the map too.
+//! comparison too.
 //!
 //! A master that is partitioned from its cluster continues to report itself as an owner. The rule is that of the
 //! cluster itself: of several claims to a slot, the one with the largest configuration epoch counts.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
 
 use redis::Value;
 
 use super::redirects::ServerAddress;
-use crate::node::redis::RedisNode;
 use crate::node::redis::commands::reply;
 use crate::node::redis::connect::handshake::text;
 use crate::node::{Fault, SLOTS};
@@ -39,8 +37,27 @@ pub(super) struct View {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Topology {
     pub(super) ranges: Vec<Range>,
-    /// Slots with conflicting reports, with all servers that claim them or are named as their owner.
+    /// Slots with conflicting reports, or with an owner of unknown address, with all servers that claim them or are
+    /// named as their owner.
     pub(super) disputed: Vec<(std::ops::RangeInclusive<u16>, Vec<ServerAddress>)>,
+}
+
+impl Topology {
+    pub(super) fn disputes(&self, slot: u16) -> bool {
+        self.disputed.iter().any(|(slots, _)| slots.contains(&slot))
+    }
+
+    /// Returns why no server is known for this slot.
+    pub(super) fn fault(&self, slot: u16) -> Fault {
+        Fault::new(if self.disputes(slot) {
+            format!(
+                "the cluster's servers disagree about the server of the hash slot {slot}, or it announces no host \
+                name (see cluster-announce-hostname)"
+            )
+        } else {
+            format!("no server of the cluster has the hash slot {slot}")
+        })
+    }
 }
 
 /// Parses the slots that the server at `from` reports. Epochs are missing if the user may not run `CLUSTER NODES`.
@@ -81,19 +98,19 @@ pub(super) fn compare(views: &[View]) -> Topology {
             .zip(&claims)
             .map(|(view, claim)| (view.by.as_deref(), claim.map(|claim| (&*claim.id, claim.epoch))))
             .collect();
-        let named = || claims.iter().flatten();
+        let named = || claims.iter().flatten().filter(|range| !range.owner.is_unknown());
+        let disputed = || (first..=last, named().map(|range| range.owner.clone()).collect());
         match ruling(&reports) {
             Ruling::Owner(id) => {
                 // An older report may have an address that the server no longer has.
                 let range = named().rev().filter(|range| range.id == id);
                 let range = range.max_by_key(|range| range.epoch);
-                let range = range.map(|range| Range { first, last, ..Range::clone(range) });
-                topology.ranges.extend(range);
+                match range.map(|range| Range { first, last, ..Range::clone(range) }) {
+                    Some(range) => topology.ranges.push(range),
+                    None => topology.disputed.push(disputed()),
+                }
             }
-            Ruling::Disputed => {
-                let owners = named().map(|range| range.owner.clone()).collect();
-                topology.disputed.push((first..=last, owners));
-            }
+            Ruling::Disputed => topology.disputed.push(disputed()),
             Ruling::Unassigned => {}
         }
     }
@@ -159,7 +176,7 @@ fn range(row: &Value, from: &ServerAddress) -> Option<Range> {
         Value::Array(parts) => parts.get(2).map(text).unwrap_or_default(),
         _ => String::new(),
     };
-    let owner = address(owner, from)?;
+    let owner = if hides_host(owner) { ServerAddress::unknown() } else { address(owner, from)? };
     Some(Range {
         first,
         last,
@@ -168,6 +185,11 @@ fn range(row: &Value, from: &ServerAddress) -> Option<Range> {
         epoch: 0,
         replicas: replicas.iter().filter_map(|replica| address(replica, from)).collect(),
     })
+}
+
+/// Whether clients should use the host name of a server, and it announces none (`cluster-announce-hostname`).
+fn hides_host(server: &Value) -> bool {
+    matches!(server, Value::Array(parts) if parts.first().is_some_and(|host| text(host) == "?"))
 }
 
 /// Returns the preferred address of a server, or `None` if the server does not know it.
@@ -182,75 +204,6 @@ fn address(server: &Value, from: &ServerAddress) -> Option<ServerAddress> {
         _ => return None,
     };
     (host != "?").then(|| ServerAddress::new(host, port).or_host_of(from))
-}
-
-/// One server of a cluster, or the placeholder, which gets the commands whose owner is not known.
-pub(crate) struct Member<N = RedisNode> {
-    pub(crate) address: ServerAddress,
-    pub(crate) node: N,
-}
-
-/// The owner of every slot at one time. Every command reads a map. It is immutable, and a change creates a new one. In
-/// the simulation a server is a number.
-pub(crate) struct Map<N = RedisNode> {
-    /// By slot. The placeholder stands for an owner that is not known.
-    owners: Box<[Arc<Member<N>>]>,
-    unassigned: Arc<Member<N>>,
-    /// Each owner once.
-    servers: Vec<Arc<Member<N>>>,
-}
-
-impl<N> Map<N> {
-    pub(crate) fn new(unassigned: Arc<Member<N>>) -> Self {
-        let owners = std::iter::repeat_n(&unassigned, usize::from(SLOTS)).map(Arc::clone);
-        Self { owners: owners.collect(), unassigned, servers: Vec::new() }
-    }
-
-    /// Returns the owner of the slot, or the placeholder if the owner is not known.
-    pub(crate) fn owner(&self, slot: u16) -> &Arc<Member<N>> {
-        self.owners.get(usize::from(slot)).unwrap_or(&self.unassigned)
-    }
-
-    pub(crate) fn known_owner(&self, slot: u16) -> Option<&Arc<Member<N>>> {
-        Some(self.owner(slot)).filter(|owner| !Arc::ptr_eq(owner, &self.unassigned))
-    }
-
-    /// Returns the placeholder, which gets the commands whose owner is not known.
-    pub(crate) fn unassigned(&self) -> &Arc<Member<N>> {
-        &self.unassigned
-    }
-
-    pub(crate) fn servers(&self) -> &[Arc<Member<N>>] {
-        &self.servers
-    }
-
-    pub(crate) fn has(&self, address: &ServerAddress) -> bool {
-        self.servers.iter().any(|member| member.address == *address)
-    }
-
-    /// Returns the next map with these owners, and the slots whose owner changed. Returns `None` if nothing changed.
-    pub(crate) fn moved(
-        &self,
-        to: impl Iterator<Item = (u16, Arc<Member<N>>)>,
-    ) -> Option<(Self, Vec<u16>)> {
-        let (mut owners, mut moved, mut servers) = (self.owners.clone(), Vec::new(), Vec::new());
-        for (slot, member) in to {
-            let owner = owners.get_mut(usize::from(slot));
-            if let Some(owner) = owner.filter(|owner| !Arc::ptr_eq(owner, &member)) {
-                *owner = member;
-                moved.push(slot);
-            }
-        }
-        for owner in &owners {
-            // Most slots have the owner of the slot before.
-            let is_owner = |server: &Arc<_>| Arc::ptr_eq(server, owner);
-            if !is_owner(&self.unassigned) && !servers.iter().rev().any(is_owner) {
-                servers.push(Arc::clone(owner));
-            }
-        }
-        let unassigned = Arc::clone(&self.unassigned);
-        (!moved.is_empty()).then_some((Self { owners, unassigned, servers }, moved))
-    }
 }
 
 #[cfg(test)]
@@ -341,6 +294,21 @@ mod tests {
         ];
         assert_eq!(read(&text).unwrap(), expected);
         assert_eq!(read("*0\r\n").unwrap(), []);
+    }
+
+    /// Its slots keep their owner. The other servers are used as usual.
+    #[test]
+    fn slots_of_a_server_without_a_host_name_are_disputed() {
+        let text = "*2\r\n*3\r\n:0\r\n:99\r\n*3\r\n$1\r\n?\r\n:7001\r\n$1\r\n1\r\n\
+                    *3\r\n:100\r\n:16383\r\n*3\r\n$1\r\nh\r\n:2\r\n$1\r\n2\r\n";
+        let hidden = read(text).unwrap();
+        let topology = compare(&[view("2", hidden.clone())]);
+        assert_eq!(topology.disputed, [(0..=99, vec![])]);
+        assert_eq!(topology.ranges, [range(100, 16_383, 2, 0)]);
+        // Another server knows the address.
+        let known = vec![range(0, 99, 1, 0), range(100, 16_383, 2, 0)];
+        let topology = compare(&[view("2", hidden), view("1", known.clone())]);
+        assert_eq!((topology.ranges, topology.disputed), (known, vec![]));
     }
 
     #[test]

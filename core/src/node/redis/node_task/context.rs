@@ -70,6 +70,12 @@ impl Backlog {
     pub(crate) fn of(context: &mut Option<Self>) -> &mut Self {
         context.as_mut().expect("a connection has the backlog")
     }
+
+    /// Lets a command wait for a connection.
+    pub(crate) fn wait(&mut self, mut in_flight: InFlight, waiting: &mut Vec<InFlight>) {
+        self.pending.unsent_votes.waiting(&mut in_flight);
+        waiting.push(in_flight);
+    }
 }
 
 impl Context {

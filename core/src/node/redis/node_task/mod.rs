@@ -88,7 +88,7 @@ impl NodeTask {
         let backlog = Backlog::of(&mut self.context.backlog);
         if backlog.pending.is_empty() {
             match backlog.commands.recv().await {
-                Some(first) => waiting.push(first),
+                Some(first) => backlog.wait(first, &mut waiting),
                 None => return,
             }
         }

@@ -134,7 +134,7 @@ impl Reconnect {
                 }
                 command = backlog.commands.recv(), if more => match (command, &refusal) {
                     // Before the first attempt, no error exists that could be returned.
-                    (Some(command), None) => waiting.push(command),
+                    (Some(command), None) => backlog.wait(command, waiting),
                     (Some(command), Some(refusal)) => {
                         self.join_or_refuse(context, (command, refusal), &mut attempts, waiting);
                     }
@@ -175,10 +175,7 @@ impl Reconnect {
             attempts.begin(context, &self.previous_connections);
         }
         if again || (young && !waiting.is_empty()) {
-            // Without its caller, the vote is never sent. If its delete is refused meanwhile, it must not become
-            // pending, because it could displace one that is needed.
-            Backlog::of(&mut context.backlog).pending.unsent_votes.add(&command.command);
-            waiting.push(command);
+            Backlog::of(&mut context.backlog).wait(command, waiting);
         } else {
             context.fail(command, refusal);
         }

@@ -198,6 +198,8 @@ pub(crate) struct InFlight {
     pub(crate) confirm_by: Option<Instant>,
     /// Whether it is a delete of a vote that was never sent, so that it need not become pending.
     pub(crate) unneeded: bool,
+    /// Counts a delete of a node until it has a reply or is pending.
+    counted: Option<Arc<()>>,
     /// Counts a redirected delete until any server has confirmed it.
     rerouted: Option<Arc<()>>,
     /// Makes the end of the process wait. Used for deletes only, because deletes remove whatever other commands leave
@@ -220,6 +222,7 @@ impl InFlight {
             parts,
             confirm_by,
             unneeded: false,
+            counted: None,
             rerouted: None,
             _under_way: under_way,
         }
@@ -234,9 +237,25 @@ impl InFlight {
         Self::new(command, oneshot::channel().0)
     }
 
+    /// Counts a delete from now on, and no longer for another node.
+    pub(crate) fn count(&mut self, counter: &Arc<()>) {
+        if self.is_delete() {
+            self.counted = Some(Arc::clone(counter));
+        }
+    }
+
+    /// Ends the count of a delete that has a reply, or that is not needed.
+    pub(crate) fn stop_counting(&mut self) {
+        self.counted = None;
+    }
+
+    pub(crate) fn is_delete(&self) -> bool {
+        matches!(self.command.purpose, Purpose::Delete { .. })
+    }
+
     /// Called at the first redirect. Counts a delete from now on.
     pub(crate) fn count_rerouted(&mut self, counter: &Weak<()>) {
-        if matches!(self.command.purpose, Purpose::Delete { .. }) && self.rerouted.is_none() {
+        if self.is_delete() && self.rerouted.is_none() {
             self.rerouted = counter.upgrade();
         }
     }

@@ -40,3 +40,5 @@ pub(super) const SILENCE: Duration = Duration::from_secs(1);
 /// The maximum length of a reply. No memory is spent on the rest of a longer one. The parser reserves nothing for what
 /// a header announces.
 pub(super) const LARGEST: usize = 1 << 20;
+/// The maximum length of a reply about a cluster, which may have thousands of servers and ranges of slots.
+pub(super) const LARGEST_MAP: usize = 16 << 20;

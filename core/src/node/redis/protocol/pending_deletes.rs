@@ -57,8 +57,9 @@ impl PendingDeletes {
     /// Fails a command without a reply. It is unknown whether the server ran it. A delete becomes pending, unless its
     /// vote was never sent.
     pub(crate) fn fail(&mut self, in_flight: InFlight, fault: &Fault, now: Instant) {
+        let is_delete = in_flight.is_delete();
         let InFlight { command, redirects, unneeded, answer, .. } = in_flight;
-        if matches!(command.purpose, Purpose::Delete { .. }) && !unneeded {
+        if is_delete && !unneeded {
             if let Some(cluster) = &self.cluster {
                 cluster.send(ConnectionEvent::DeletePending(command.clone(), redirects));
             }
@@ -165,6 +166,19 @@ impl UnsentVotes {
     pub(crate) fn has_vote_of(&mut self, command: &Command) -> bool {
         let Purpose::Delete { token, .. } = &command.purpose else { return false };
         self.remove(token)
+    }
+
+    /// Called for a command that waits for a connection.
+    ///
+    /// Without its caller, a vote is never sent. If its delete is refused meanwhile, it must not become pending,
+    /// because it could displace one that is needed. If its delete also waits, a shutdown need not wait for it.
+    pub(crate) fn waiting(&mut self, in_flight: &mut InFlight) {
+        self.add(&in_flight.command);
+        if let Purpose::Delete { token, .. } = &in_flight.command.purpose
+            && (self.newer.contains(token) || self.older.contains(token))
+        {
+            in_flight.stop_counting();
+        }
     }
 
     /// Forgets a vote. Returns whether it was remembered.

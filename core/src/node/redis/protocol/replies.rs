@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::LARGEST;
 use super::combined::{Combined, Request, has_long};
 use super::command::{BatchKind, Command, Expects, InFlight, Purpose};
 use super::state::Protocol;
+use super::{LARGEST, LARGEST_MAP};
 use crate::clock::Instant;
 use crate::node::Fault;
 use crate::node::redis::cluster::redirects::{ConnectionEvent, Redirect, is_forwarded};
@@ -31,7 +31,7 @@ impl Protocol {
         self.parser.add(bytes);
         loop {
             let fault = match self.parser.next() {
-                Ok(None) if self.parser.partial() > LARGEST => {
+                Ok(None) if self.is_too_long(self.parser.partial()) => {
                     self.read_long();
                     Some(Fault::new("a reply is larger than any that a lock needs"))
                 }
@@ -46,6 +46,15 @@ impl Protocol {
                 return fault;
             }
         }
+    }
+
+    /// Whether a reply of this length, or more, needs no lock.
+    fn is_too_long(&self, length: usize) -> bool {
+        let is_map = || {
+            let mut next = self.expected.front().into_iter().flat_map(Request::members);
+            next.any(|next| next.command.words().next() == Some(b"CLUSTER"))
+        };
+        length > LARGEST && (length > LARGEST_MAP || !is_map())
     }
 
     /// Takes the request that the next reply belongs to.
@@ -210,7 +219,6 @@ impl Protocol {
         let Some(redirect) = Redirect::read(value) else { return Some(in_flight) };
         let unserved = redirect == Redirect::NoOwner;
         let (purpose, asked) = (&in_flight.command.purpose, matches!(redirect, Redirect::Ask(_)));
-        let delete = matches!(purpose, Purpose::Delete { .. });
         let forwarded = is_forwarded(purpose, asked, in_flight.redirects)
             // The vote created no key, so the delete is not needed.
             && !(unserved && in_flight.unneeded);
@@ -227,22 +235,16 @@ impl Protocol {
                 self.pending.unsent_votes.add(&in_flight.command);
             }
         }
-        if delete {
-            self.pending.link.delete_answered();
-        }
         None
     }
 
     /// Delivers a reply to the caller.
-    fn deliver(&mut self, in_flight: InFlight, value: Value, now: Now<'_>) {
-        if matches!(in_flight.command.purpose, Purpose::Delete { .. }) {
+    fn deliver(&mut self, mut in_flight: InFlight, value: Value, now: Now<'_>) {
+        if in_flight.is_delete() {
             if let Some(fault) = self.refused_delete(&value, now) {
-                self.pending.fail(in_flight, &fault, now());
-                // Counted after the delete is recorded as pending, so that it is counted at every time.
-                self.pending.link.delete_answered();
-                return;
+                return self.pending.fail(in_flight, &fault, now());
             }
-            self.pending.link.delete_answered();
+            in_flight.stop_counting();
         }
         if let Purpose::Extend(Some(second)) = &in_flight.command.purpose
             && may_grant(&in_flight, &value)

@@ -87,10 +87,8 @@ impl Protocol {
         self.pending.unsent_votes.sending(in_flight);
         self.push_handler.count_reads(&in_flight.command.bytes);
         let Command { purpose, timeout, .. } = &in_flight.command;
-        if matches!(purpose, Purpose::Delete { .. }) && !in_flight.again {
-            self.pending.link.delete_asked();
-        }
         in_flight.confirm_by = self.confirm.sending(purpose, *timeout, now);
+        in_flight.count(self.pending.link.deletes());
     }
 
     /// Adds a command to the batch, if it can be combined with others.

@@ -7,9 +7,10 @@ use redis::Value;
 use tokio::sync::oneshot;
 
 use super::combined::tests::{TTL, acquire, claim, extend, full, release};
-use super::{InFlight, Parser, PendingDeletes, Protocol, PushHandler, SILENCE, TICK};
+use super::{InFlight, Parser, PendingDeletes, Protocol, Purpose, PushHandler, SILENCE, TICK};
 use crate::clock::Instant;
 use crate::node::redis::commands::scriptless;
+use crate::node::redis::commands::scripts::plain;
 use crate::node::redis::connect::Target;
 use crate::node::redis::connect::login::Without;
 use crate::node::redis::link::Link;
@@ -263,6 +264,19 @@ fn reply_of_another_command_ends_the_connection() {
         assert!(connection.read(reply).is_some(), "{reply}");
         assert!(result.try_recv().unwrap().is_err(), "{reply}");
         assert!(connection.read("+OK\r\n").is_some(), "no command is left");
+    }
+}
+
+#[test]
+fn only_maps_of_clusters_may_be_long() {
+    let long = format!("$2000000\r\n{}", "x".repeat(1_999_999));
+    for (command, allowed) in [("CLUSTER", true), ("GETRANGE", false)] {
+        let mut connection = Connection::new();
+        let command = plain(redis::cmd(command).arg("SLOTS"), Purpose::Plain);
+        connection.submit(InFlight::without_caller(command));
+        connection.written();
+        assert_eq!(connection.read(&long).is_none(), allowed);
+        assert_eq!(connection.read(&long.repeat(9)).is_none(), false, "longer than any map");
     }
 }
 

@@ -17,7 +17,7 @@ use super::commands::scripts::{RELEASE, scripts};
 use super::protocol::Command;
 use crate::clock::{Clock, Instant, Sleep, SystemClock};
 use crate::node::redis::{Durability, Needs, RedisNode, Target};
-use crate::node::{Address, Claim, Node, ReleaseMode, Reply, Watch};
+use crate::node::{Address, Claim, Fencing, Node, ReleaseMode, Reply, VoteParams, Watch};
 
 /// The key that makes the node's task panic.
 const FATAL: &str = "panic-on-purpose";
@@ -109,6 +109,11 @@ fn node(url: &str, clock: Arc<dyn Clock>) -> RedisNode {
     RedisNode::new(target, None, clock, watch)
 }
 
+fn claim() -> Claim {
+    let keys = Arc::from(["key".to_owned()]);
+    Claim { keys, fences: Arc::default(), token: "ours".into() }
+}
+
 /// Panics at one of its readings, counted from 1.
 struct PanickingClock(AtomicUsize);
 
@@ -140,12 +145,32 @@ async fn panic_while_a_connection_begins_loses_no_later_command() {
     assert!(failed > 3, "the clock panicked {failed} times while the connection began");
 }
 
+/// Otherwise a client could end before the delete is sent. A delete whose vote also waits is not needed.
+#[tokio::test]
+async fn delete_that_waits_for_a_connection_counts_if_it_is_needed() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}", silent.local_addr().unwrap());
+    let lifetime = Duration::from_secs(60);
+    let params = VoteParams { first: true, ..VoteParams::later(lifetime, lifetime, Fencing::Off) };
+    let [needed, unneeded] = [(); 2].map(|()| node(&url, Arc::new(SystemClock)));
+    let _reply = needed.release(&claim(), lifetime, ReleaseMode::Delete);
+    let _vote = unneeded.acquire(&claim(), params);
+    let _reply = unneeded.release(&claim(), lifetime, ReleaseMode::Delete);
+    timeout(Duration::from_secs(4), async {
+        while unneeded.may_leave_keys() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .expect("a delete that is not needed counts");
+    assert!(needed.may_leave_keys());
+}
+
 #[tokio::test]
 async fn panicking_task_fails_its_requests_and_restarts() {
     let (url, mut deletes) = server();
     let node = node(&url, Arc::new(SystemClock));
-    let keys = Arc::from(["key".to_owned()]);
-    let claim = Claim { keys, fences: Arc::default(), token: "ours".into() };
+    let claim = claim();
     for _ in 0..3 {
         let soon = Duration::from_secs(30);
         assert_eq!(timeout(soon, node.inspect("before")).await.unwrap(), Ok(None));

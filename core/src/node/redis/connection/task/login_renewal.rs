@@ -24,6 +24,8 @@ const RETRY_DELAYS: (Duration, Duration) = (Duration::from_secs(1), Duration::fr
 /// Requests credentials, logs in, and waits until the next renewal.
 pub(crate) struct LoginRenewal {
     provider: Provider,
+    /// Whether the connection logged in with `HELLO`.
+    hello: bool,
     /// The lifetime of the current login.
     lifetime: Duration,
     stage: Stage,
@@ -40,10 +42,10 @@ enum Stage {
 
 impl LoginRenewal {
     /// Creates the renewal of a login. `None` if it lasts as long as the connection.
-    pub(crate) fn of(provider: Provider, granted: &Granted) -> Option<Self> {
+    pub(crate) fn of(provider: Provider, granted: &Granted, hello: bool) -> Option<Self> {
         let lifetime = granted.credentials.lifetime?;
         let stage = Stage::asking(&provider, until_renewal(granted));
-        Some(Self { provider, lifetime, stage, failed: false })
+        Some(Self { provider, hello, lifetime, stage, failed: false })
     }
 
     /// Whether a failure is the first in a row.
@@ -58,7 +60,7 @@ impl LoginRenewal {
                 Stage::Asking(asking) => match asking.await {
                     Ok(granted) => {
                         let (answer, answered) = oneshot::channel();
-                        let login = InFlight::new(auth(&granted.credentials), answer);
+                        let login = InFlight::new(auth(&granted.credentials, self.hello), answer);
                         self.stage = Stage::Confirming(granted, answered);
                         return Ok(login);
                     }
@@ -107,9 +109,31 @@ fn until_renewal(granted: &Granted) -> Duration {
 }
 
 /// Builds the login command. The renewal evaluates its reply.
-fn auth(credentials: &Credentials) -> Command {
+///
+/// A server without `HELLO` may accept only a password. Both forms log in as `default` if there is no user name.
+fn auth(credentials: &Credentials, hello: bool) -> Command {
     let mut auth = cmd("AUTH");
-    // Always sent, because the user may have changed.
-    auth.arg(credentials.username.as_deref().unwrap_or("default")).arg(&credentials.password);
+    auth.arg(credentials.username.as_deref().or(hello.then_some("default")));
+    auth.arg(&credentials.password);
     Command { timeout: SILENCE, ..plain(&auth, Purpose::Plain) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn renewal_has_the_form_of_the_login() {
+        for (user, hello, words) in [
+            (None, true, &["AUTH", "default", "secret"][..]),
+            (None, false, &["AUTH", "secret"]),
+            (Some("me"), true, &["AUTH", "me", "secret"]),
+            (Some("me"), false, &["AUTH", "me", "secret"]),
+        ] {
+            let mut credentials = Credentials::new("secret");
+            credentials.username = user.map(Into::into);
+            let sent = auth(&credentials, hello);
+            assert!(sent.words().eq(words.iter().map(|word| word.as_bytes())), "{words:?}");
+        }
+    }
 }

@@ -73,8 +73,10 @@ impl<'a> ConnectionTask<'a> {
         let login = greeting.login.as_ref().map(|(_, granted)| &granted.credentials);
         let endpoint =
             login.map_or_else(|| found.endpoint.clone(), |login| found.endpoint.with_login(login));
-        let renewal =
-            greeting.login.and_then(|(provider, granted)| LoginRenewal::of(provider, &granted));
+        let hello = !greeting.without.hello && endpoint.parameters.protocol != Some(2);
+        let renewal = greeting
+            .login
+            .and_then(|(provider, granted)| LoginRenewal::of(provider, &granted, hello));
         let BatchConnection { socket, parser, round_trip, .. } = greeting.connection;
         let (news, pause) = (context.resolver.news(), context.ends_at_redirects());
         let without = greeting.without;

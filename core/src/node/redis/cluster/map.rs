@@ -1,0 +1,76 @@
+//! The owner of each slot, as commands read it. The simulation uses the map too.
+
+use std::sync::Arc;
+
+use super::redirects::ServerAddress;
+use crate::node::SLOTS;
+use crate::node::redis::RedisNode;
+
+/// One server of a cluster, or the placeholder, which gets the commands whose owner is not known.
+pub(crate) struct Member<N = RedisNode> {
+    pub(crate) address: ServerAddress,
+    pub(crate) node: N,
+}
+
+/// The owner of every slot at one time. Every command reads a map. It is immutable, and a change creates a new one. In
+/// the simulation a server is a number.
+pub(crate) struct Map<N = RedisNode> {
+    /// By slot. The placeholder stands for an owner that is not known.
+    owners: Box<[Arc<Member<N>>]>,
+    unassigned: Arc<Member<N>>,
+    /// Each owner once.
+    servers: Vec<Arc<Member<N>>>,
+}
+
+impl<N> Map<N> {
+    pub(crate) fn new(unassigned: Arc<Member<N>>) -> Self {
+        let owners = std::iter::repeat_n(&unassigned, usize::from(SLOTS)).map(Arc::clone);
+        Self { owners: owners.collect(), unassigned, servers: Vec::new() }
+    }
+
+    /// Returns the owner of the slot, or the placeholder if the owner is not known.
+    pub(crate) fn owner(&self, slot: u16) -> &Arc<Member<N>> {
+        self.owners.get(usize::from(slot)).unwrap_or(&self.unassigned)
+    }
+
+    pub(crate) fn known_owner(&self, slot: u16) -> Option<&Arc<Member<N>>> {
+        Some(self.owner(slot)).filter(|owner| !Arc::ptr_eq(owner, &self.unassigned))
+    }
+
+    /// Returns the placeholder, which gets the commands whose owner is not known.
+    pub(crate) fn unassigned(&self) -> &Arc<Member<N>> {
+        &self.unassigned
+    }
+
+    pub(crate) fn servers(&self) -> &[Arc<Member<N>>] {
+        &self.servers
+    }
+
+    pub(crate) fn has(&self, address: &ServerAddress) -> bool {
+        self.servers.iter().any(|member| member.address == *address)
+    }
+
+    /// Returns the next map with these owners, and the slots whose owner changed. Returns `None` if nothing changed.
+    pub(crate) fn moved(
+        &self,
+        to: impl Iterator<Item = (u16, Arc<Member<N>>)>,
+    ) -> Option<(Self, Vec<u16>)> {
+        let (mut owners, mut moved, mut servers) = (self.owners.clone(), Vec::new(), Vec::new());
+        for (slot, member) in to {
+            let owner = owners.get_mut(usize::from(slot));
+            if let Some(owner) = owner.filter(|owner| !Arc::ptr_eq(owner, &member)) {
+                *owner = member;
+                moved.push(slot);
+            }
+        }
+        for owner in &owners {
+            // Most slots have the owner of the slot before.
+            let is_owner = |server: &Arc<_>| Arc::ptr_eq(server, owner);
+            if !is_owner(&self.unassigned) && !servers.iter().rev().any(is_owner) {
+                servers.push(Arc::clone(owner));
+            }
+        }
+        let unassigned = Arc::clone(&self.unassigned);
+        (!moved.is_empty()).then_some((Self { owners, unassigned, servers }, moved))
+    }
+}
