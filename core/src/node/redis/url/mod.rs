@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::{ConnectionAddr, IntoConnectionInfo};
-use url::{Host, Url};
+use url::{Host, Url, form_urlencoded};
 
 use super::io::tls::{Tls, TlsOptions, one};
 use crate::error::{Error, Result};
@@ -302,6 +302,32 @@ fn check(url: &Url) -> std::result::Result<(), &'static str> {
     }
     if url.fragment().is_some() {
         return Err("it must not have a part after a #");
+    }
+    let wildcard = match url.host() {
+        Some(Host::Ipv4(address)) => address.is_unspecified(),
+        Some(Host::Ipv6(address)) => address.is_unspecified(),
+        // With a scheme that the parser does not know, an IPv4 address is a name.
+        Some(Host::Domain(name)) => name == "0.0.0.0",
+        None => false,
+    };
+    if wildcard {
+        return Err(
+            "its host stands for all addresses of a server. Write one of them, such as 127.0.0.1",
+        );
+    }
+    let texts =
+        [url.username(), url.password().unwrap_or_default(), url.query().unwrap_or_default()];
+    texts.into_iter().try_for_each(check_escapes)
+}
+
+/// Refuses a user, a password or a query whose decoded text is not UTF-8. The parser would replace such bytes.
+fn check_escapes(text: &str) -> std::result::Result<(), &'static str> {
+    let odd = |word: Cow<'_, str>| word.contains(char::REPLACEMENT_CHARACTER);
+    if form_urlencoded::parse(text.as_bytes()).any(|(name, value)| odd(name) || odd(value)) {
+        return Err(
+            "a user, a password or a parameter is not UTF-8. Write each character beyond ASCII as the % escapes of \
+             its UTF-8 bytes",
+        );
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use url::form_urlencoded;
 
 use super::Shared;
 use super::query::Parameters;
-use super::{Endpoint, PeerAddr};
+use super::{Endpoint, PeerAddr, check_escapes};
 use crate::error::Result;
 use crate::node::Fault;
 use crate::node::redis::cluster::redirects::ServerAddress;
@@ -218,6 +218,7 @@ fn sentinel_login(query: &str) -> std::result::Result<(Login, String), &'static 
     let is_login = |pair: &&str| {
         pair.starts_with("sentinel_username=") || pair.starts_with("sentinel_password=")
     };
+    check_escapes(query)?;
     let pairs = query.trim_start_matches('?').split('&').filter(|pair| !pair.is_empty());
     let (login, rest): (Vec<_>, Vec<_>) = pairs.partition(is_login);
     let (mut user, mut password) = (None, None);
