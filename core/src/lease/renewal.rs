@@ -28,7 +28,7 @@ const MIN_RETRY_DELAY: Duration = Duration::from_millis(1);
 const RESTORE_DELAY: Duration = Duration::from_millis(100);
 /// Minimum time between two checks of one lease, no matter how many changes are reported.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
-/// Maximum pause before a check without a result is repeated.
+/// Maximum first pause before a check without a result is repeated.
 const MAX_CHECK_DELAY: Duration = Duration::from_secs(5);
 
 /// A future that the monitor runs.
@@ -126,14 +126,14 @@ fn warn_if_long(state: &State) {
 
 /// Starts a check for each of these leases that has none under way.
 pub(crate) fn to_check(leases: Vec<Arc<State>>) -> impl Iterator<Item = Work> {
-    leases.into_iter().filter(|state| state.checks.begin()).map(check)
+    leases.into_iter().filter(|state| state.checks.begin()).map(|state| check(state, None))
 }
 
 /// Checks whether the lease is still held after a change was reported.
 ///
 /// It requests the remaining time of the lease. Keys with at least this TTL are not touched, and a shortened TTL is
-/// restored.
-fn check(state: Arc<State>) -> Work {
+/// restored. `pause` is the time since the previous check, if that one had no result.
+fn check(state: Arc<State>, mut pause: Option<Duration>) -> Work {
     Box::pin(async move {
         loop {
             let begun = state.now();
@@ -143,31 +143,30 @@ fn check(state: Arc<State>) -> Work {
             if !state.checks.end() {
                 let rest = match round {
                     Some(round) => restore_missing(&state, round, true),
-                    None => check_later(&state),
+                    None => check_later(&state, pause),
                 };
                 return Next { again: None, rest };
             }
             // Changes were reported in the meantime. One more check covers all of them.
+            pause = None;
             state.leases.nodes.clock.sleep_until(begun + CHECK_INTERVAL).await;
         }
     })
 }
 
-/// Repeats a check without a result, because the reported change may have been a loss. A later check replaces it. A
-/// renewal has the same effect, so a renewed lease needs none.
-fn check_later(state: &Arc<State>) -> Option<Work> {
+/// Repeats a check without a result, because the reported change may have been a loss. Each pause is twice as long as
+/// the last one.
+fn check_later(state: &Arc<State>, last: Option<Duration>) -> Option<Work> {
     let ttl = state.held_phase()?.ttl;
-    if state.renewal().is_some() {
-        return None;
-    }
-    let (newest, clock) = (state.checks.listen(), Arc::clone(&state.leases.nodes.clock));
-    let pause = clock.sleep_until(clock.now() + (ttl / 20).clamp(CHECK_INTERVAL, MAX_CHECK_DELAY));
+    let pause = last.map_or((ttl / 20).clamp(CHECK_INTERVAL, MAX_CHECK_DELAY), |last| last * 2);
+    let (newest, clock) = (state.checks.listen(), &state.leases.nodes.clock);
+    let over = clock.sleep_until(clock.now() + pause);
     // A weak reference: the pause must not keep a dropped lease alive.
     let state = Arc::downgrade(state);
     Some(Box::pin(async move {
-        let over = Abortable::new(pause, newest).await.is_ok();
+        let over = Abortable::new(over, newest).await.is_ok();
         match state.upgrade().filter(|state| over && state.checks.begin()) {
-            Some(state) => check(state).await,
+            Some(state) => check(state, Some(pause)).await,
             None => Next::default(),
         }
     }))

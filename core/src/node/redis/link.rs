@@ -3,7 +3,7 @@
 //! The node's task and the threads that use the connection write it, and any thread may read it. Therefore it consists
 //! of atomics and of mutexes that are locked only briefly.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -23,7 +23,8 @@ pub(super) struct Link {
     used: AtomicU64,
     /// Whether the server pushes changes.
     pushes: AtomicBool,
-    /// Shared by the deletes that were passed to the node and have no reply yet, so that its references count them.
+    /// Counts, by its references, the deletes that were passed to the node and are neither answered, redirected nor
+    /// pending.
     deletes: Arc<()>,
     /// Whether some key holds a value that is longer than any token. Values are then only read up to a limit.
     long_values: AtomicBool,
@@ -93,7 +94,8 @@ impl Link {
 
     /// Whether a key may remain if the caller does not wait, because a delete is under way or pending.
     pub(super) fn may_leave_keys(&self, now: Instant) -> bool {
-        self.has_deletes() || self.has_pending_deletes(now)
+        // Twice, because pending deletes are sent, and counted again, at any time.
+        self.has_deletes() || self.has_pending_deletes(now) || self.has_deletes()
     }
 
     /// Whether a delete is pending whose keys may still exist.
@@ -101,9 +103,12 @@ impl Link {
         lock(&self.pending_until).is_some_and(|until| until > now)
     }
 
-    /// Whether deletes have no reply yet, or wait for a connection.
+    /// Whether deletes have no reply yet, even if they still wait for a connection.
     pub(super) fn has_deletes(&self) -> bool {
-        Arc::strong_count(&self.deletes) > 1
+        let has = Arc::strong_count(&self.deletes) > 1;
+        // What was counted before the last one ended is visible to the caller.
+        fence(Ordering::Acquire);
+        has
     }
 
     /// Returns what a delete keeps while it counts.
@@ -117,7 +122,8 @@ impl Link {
         *pending = (*pending).max(Some(until));
     }
 
-    pub(super) fn pending_deletes_sent(&self) {
-        *lock(&self.pending_until) = None;
+    /// Records that pending deletes were sent, and until when the others are pending.
+    pub(super) fn pending_deletes_sent(&self, left: Option<Instant>) {
+        *lock(&self.pending_until) = left;
     }
 }

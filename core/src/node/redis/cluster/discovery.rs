@@ -66,6 +66,13 @@ impl Discovery {
         self.due.get_or_insert(self.begun.map_or(now, |begun| (begun + pause).max(now)));
     }
 
+    /// Schedules a discovery for a command that waits although a problem persists.
+    pub(super) fn want_soon(&mut self) {
+        self.want();
+        let soon = self.begun.map(|begun| begun + MAX_PAUSE.0);
+        self.due = self.due.min(soon.or(self.due));
+    }
+
     /// Schedules a discovery without the pause, because something new happened.
     pub(super) fn want_now(&mut self) {
         (self.due, self.since) = (None, None);

@@ -148,17 +148,18 @@ impl Task {
             self.guard(&next, &moved, now);
         }
         self.map.store(Arc::clone(&next));
+        let mut left = None;
         for command in self.pending.take() {
-            let slot = command.slot().filter(|slot| moved.binary_search(slot).is_ok());
+            let slot = command.slot();
+            let has_moved = slot.is_some_and(|slot| moved.binary_search(&slot).is_ok());
             match slot.and_then(|slot| next.known_owner(slot)) {
-                Some(owner) => owner.node.queue.put(InFlight::without_caller(command)),
-                None => drop(self.pending.add(command, now)),
+                Some(owner) if has_moved => owner.node.queue.put(InFlight::without_caller(command)),
+                // Its server counts it too.
+                Some(_) => drop(self.pending.add(command, now)),
+                None => left = left.max(self.pending.add(command, now)),
             }
         }
-        // The owners count the others.
-        if self.pending.is_empty() {
-            next.unassigned().node.link.pending_deletes_sent();
-        }
+        next.unassigned().node.link.pending_deletes_sent(left);
         // The previous owners tracked the reads, so the reads must be repeated.
         self.watch.changed(Change::Slots(moved));
     }

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -71,7 +71,8 @@ pub(super) struct Task {
     /// Pending deletes for the next owner of a slot.
     pub(super) pending: PendingDeletes,
     pub(super) servers: HashMap<ServerAddress, Server>,
-    /// The result of the last discovery. The owners of disputed slots stay the same until the servers agree.
+    /// The result of the last discovery. The owners of disputed slots stay the same until the servers agree and know
+    /// the address.
     pub(super) topology: Topology,
     /// Servers to query first, because they know about a change directly.
     pub(super) preferred: Vec<ServerAddress>,
@@ -162,14 +163,17 @@ impl Task {
     /// Called when the client is gone. Waits for the replies of the servers, especially to deletes.
     fn shut_down(&mut self) {
         let (members, clock) = (self.members(), Arc::clone(&self.clock));
+        let busy = !self.delayed.is_empty() || !self.waiting.is_empty();
+        let rerouted = self.target.cluster.as_ref().map(|cluster| Weak::clone(&cluster.rerouted));
         self.shutdown.push(Box::pin(async move {
             let (replies, pause) = SHUTDOWN_REPLIES;
             let all = members.iter().map(|member| member.node.drained());
             let _ = timeout(replies, join_all(all)).await;
-            // Commands that were redirected by then count at their new server.
+            // Deletes that were redirected by then count at their new server, or in `rerouted`.
             let now = clock.now();
-            let over = !members.iter().any(|member| member.node.link.may_leave_keys(now));
-            if !over {
+            let over = !members.iter().any(|member| member.node.link.may_leave_keys(now))
+                && rerouted.is_none_or(|rerouted| rerouted.strong_count() == 0);
+            if !over || busy {
                 sleep(pause).await;
             }
             over
@@ -196,8 +200,11 @@ impl Task {
                 self.waiting.push(in_flight);
                 let discovery = &mut self.discovery;
                 if !discovery.is_running() {
-                    let known = self.failed.is_some() || self.topology.disputes(slot);
-                    if known { discovery.want() } else { discovery.want_now() }
+                    match self.failed {
+                        Some(_) => discovery.want(),
+                        None if self.topology.disputes(slot) => discovery.want_soon(),
+                        None => discovery.want_now(),
+                    }
                 }
             }
             _ => {

@@ -15,7 +15,7 @@ use super::topology::{Range, Topology};
 use super::{ClusterSender, Map, Member, RedisNode, Target, queue};
 use crate::clock::{Clock, SystemClock};
 use crate::node::redis::parse_cluster;
-use crate::node::redis::protocol::{Command, Expects, InFlight, Purpose};
+use crate::node::redis::protocol::{Command, Expects, InFlight, Purpose, Redirects};
 use crate::node::redis::restart_guard::FAILOVER_NOTICE_TIME;
 use crate::node::{Durability, Fault, Needs, Node, Watch, slot};
 
@@ -152,14 +152,19 @@ async fn disputed_slot_keeps_its_owner_until_a_discovery() {
 #[tokio::test]
 async fn change_of_owners_keeps_the_count_of_other_deletes() {
     let mut state = state();
-    let purpose = Purpose::Delete { token: "a".into(), lifetime: GUARD, until: None };
-    let delete =
-        Command::new(cmd("DELEX").arg(KEY).get_packed_command(), Expects::Anything, purpose);
-    let (delete, now) = (InFlight::without_caller(delete), state.clock.now());
+    let command = |key: &str, lifetime| {
+        let purpose = Purpose::Delete { token: "a".into(), lifetime, until: None };
+        Command::new(cmd("DELEX").arg(key).get_packed_command(), Expects::Anything, purpose)
+    };
+    let (delete, now) = (InFlight::without_caller(command(KEY, GUARD)), state.clock.now());
     state.pending.fail_unsent(delete, &Fault::new("no server has the slot"), now);
     let counts = |state: &Task| state.map.load().unassigned().node.may_leave_keys();
     learn(&mut state, thirds([1, 2, 3], [&[], &[], &[]]).drain(..2).collect());
     assert!(counts(&state), "its slot has no owner yet");
+    // A server of an assigned slot has this one, and counts it.
+    let of_server = command("lock:job", GUARD * 60);
+    state.add_pending(&server(2), of_server, Redirects::default());
+    assert!(!state.pending.is_empty());
     learn(&mut state, thirds([1, 2, 3], [&[], &[], &[]]));
     assert!(!counts(&state), "its owner counts it");
     assert!(state.map.load().owner(slot(KEY)).node.may_leave_keys());

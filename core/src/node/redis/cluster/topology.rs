@@ -31,6 +31,7 @@ pub(super) struct Range {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct View {
     by: Option<String>,
+    /// In the order of their slots.
     pub(super) ranges: Vec<Range>,
 }
 
@@ -40,6 +41,14 @@ pub(super) struct Topology {
     /// Slots with conflicting reports, or with an owner of unknown address, with all servers that claim them or are
     /// named as their owner.
     pub(super) disputed: Vec<(std::ops::RangeInclusive<u16>, Vec<ServerAddress>)>,
+}
+
+impl View {
+    /// Returns the range with this slot.
+    fn range(&self, slot: u16) -> Option<&Range> {
+        let behind = self.ranges.partition_point(|range| range.first <= slot);
+        self.ranges[..behind].last().filter(|range| range.last >= slot)
+    }
 }
 
 impl Topology {
@@ -91,8 +100,7 @@ pub(super) fn compare(views: &[View]) -> Topology {
     let mut topology = Topology::default();
     for (&first, next) in places.iter().zip(places.iter().skip(1)) {
         let last = next - 1;
-        let has = |range: &&Range| (range.first..=range.last).contains(&first);
-        let claims: Vec<_> = views.iter().map(|view| view.ranges.iter().find(has)).collect();
+        let claims: Vec<_> = views.iter().map(|view| view.range(first)).collect();
         let reports: Vec<Report<&str>> = views
             .iter()
             .zip(&claims)
@@ -147,9 +155,12 @@ pub(crate) fn ruling<Id: Copy + Eq>(reports: &[Report<Id>]) -> Ruling<Id> {
 
 fn ranges(answer: &Value, from: &ServerAddress) -> Result<Vec<Range>, Fault> {
     match answer {
-        Value::Array(rows) => {
+        // More rows are not valid.
+        Value::Array(rows) if rows.len() <= usize::from(SLOTS) => {
             let ranges: Option<Vec<Range>> = rows.iter().map(|row| range(row, from)).collect();
-            ranges.ok_or_else(|| reply::unexpected(answer))
+            let mut ranges = ranges.ok_or_else(|| reply::unexpected(answer))?;
+            ranges.sort_by_key(|range| range.first);
+            Ok(ranges)
         }
         Value::ServerError(error) => {
             let said = error.details().unwrap_or_default();
@@ -251,6 +262,16 @@ mod tests {
         let owners = vec![ServerAddress::new("h", 2), ServerAddress::new("h", 1)];
         assert_eq!(topology.disputed, [(7..=7, owners)]);
         assert_eq!(topology.ranges, [range(0, 6, 1, 1), range(8, 99, 1, 1)]);
+    }
+
+    #[test]
+    fn rows_may_have_any_order() {
+        let row = |first, last, port: u16| {
+            format!("*3\r\n:{first}\r\n:{last}\r\n*3\r\n$1\r\nh\r\n:{port}\r\n$1\r\n{port}\r\n")
+        };
+        let text = format!("*2\r\n{}{}", row(100, 199, 2), row(0, 49, 1));
+        let topology = compare(&[view("1", read(&text).unwrap())]);
+        assert_eq!(topology.ranges, [range(0, 49, 1, 0), range(100, 199, 2, 0)]);
     }
 
     #[test]

@@ -198,7 +198,7 @@ pub(crate) struct InFlight {
     pub(crate) confirm_by: Option<Instant>,
     /// Whether it is a delete of a vote that was never sent, so that it need not become pending.
     pub(crate) unneeded: bool,
-    /// Counts a delete of a node until it has a reply or is pending.
+    /// Counts a delete for its node until it is answered, redirected or pending.
     counted: Option<Arc<()>>,
     /// Counts a redirected delete until any server has confirmed it.
     rerouted: Option<Arc<()>>,
@@ -244,19 +244,20 @@ impl InFlight {
         }
     }
 
-    /// Ends the count of a delete that has a reply, or that is not needed.
+    /// Ends the count of a delete that is answered or not needed.
     pub(crate) fn stop_counting(&mut self) {
-        self.counted = None;
+        (self.counted, self.rerouted) = (None, None);
     }
 
     pub(crate) fn is_delete(&self) -> bool {
         matches!(self.command.purpose, Purpose::Delete { .. })
     }
 
-    /// Called at the first redirect. Counts a delete from now on.
+    /// Called at a redirect. From now on the cluster counts a delete instead of its node.
     pub(crate) fn count_rerouted(&mut self, counter: &Weak<()>) {
-        if self.is_delete() && self.rerouted.is_none() {
-            self.rerouted = counter.upgrade();
+        if self.is_delete() {
+            self.rerouted = self.rerouted.take().or_else(|| counter.upgrade());
+            self.counted.take_if(|_| self.rerouted.is_some());
         }
     }
 

@@ -40,5 +40,6 @@ pub(super) const SILENCE: Duration = Duration::from_secs(1);
 /// The maximum length of a reply. No memory is spent on the rest of a longer one. The parser reserves nothing for what
 /// a header announces.
 pub(super) const LARGEST: usize = 1 << 20;
-/// The maximum length of a reply about a cluster, which may have thousands of servers and ranges of slots.
-pub(super) const LARGEST_MAP: usize = 16 << 20;
+/// The maximum length of a reply about a cluster. If each slot has another owner than the one before, a row has some
+/// hundred bytes.
+pub(super) const LARGEST_MAP: usize = 8 << 20;

@@ -121,7 +121,7 @@ impl Protocol {
             self.send(InFlight::without_caller(command), now);
         }
         // After they are counted as under way, so that they are counted at every time.
-        self.pending.link.pending_deletes_sent();
+        self.pending.link.pending_deletes_sent(None);
     }
 
     /// Sends the pending deletes again after 1, 2, 4 and 8 seconds, then every 8. Called once per second.

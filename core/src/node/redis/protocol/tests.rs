@@ -269,14 +269,14 @@ fn reply_of_another_command_ends_the_connection() {
 
 #[test]
 fn only_maps_of_clusters_may_be_long() {
-    let long = format!("$2000000\r\n{}", "x".repeat(1_999_999));
+    let part = "x".repeat(1_500_000);
     for (command, allowed) in [("CLUSTER", true), ("GETRANGE", false)] {
         let mut connection = Connection::new();
         let command = plain(redis::cmd(command).arg("SLOTS"), Purpose::Plain);
         connection.submit(InFlight::without_caller(command));
         connection.written();
-        assert_eq!(connection.read(&long).is_none(), allowed);
-        assert_eq!(connection.read(&long.repeat(9)).is_none(), false, "longer than any map");
+        assert_eq!(connection.read(&format!("$9000000\r\n{part}")).is_none(), allowed);
+        assert!(connection.read(&part.repeat(5)).is_some(), "longer than any map");
     }
 }
 

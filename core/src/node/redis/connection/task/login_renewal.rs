@@ -24,7 +24,7 @@ const RETRY_DELAYS: (Duration, Duration) = (Duration::from_secs(1), Duration::fr
 /// Requests credentials, logs in, and waits until the next renewal.
 pub(crate) struct LoginRenewal {
     provider: Provider,
-    /// Whether the connection logged in with `HELLO`.
+    /// Whether the server supports `HELLO`, which requires a user name.
     hello: bool,
     /// The lifetime of the current login.
     lifetime: Duration,

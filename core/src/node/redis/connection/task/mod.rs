@@ -209,7 +209,7 @@ impl ConnectionTask<'_> {
         match event {
             Event::Opened(redirect) => {
                 self.context.redirects += 1;
-                self.send(redirect).await;
+                self.send(*redirect).await;
             }
             Event::Redirected => {
                 self.context.redirected();

@@ -62,7 +62,7 @@ enum State {
 /// What happened to the second connection.
 pub(crate) enum Event {
     /// It is open. The first connection must send this command, which redirects the notifications.
-    Opened(InFlight),
+    Opened(Box<InFlight>),
     /// The first connection carries only replies from now on.
     Redirected,
     /// It cannot be opened or used. The next attempt follows after a pause.
@@ -114,7 +114,7 @@ impl Notifications {
                     let (answer, redirected) = oneshot::channel();
                     let line = Line { connection, heard: SystemClock.now(), probed: None };
                     self.state = State::Open(Box::new(line), Some(redirected));
-                    return Event::Opened(InFlight::new(redirect(id), answer));
+                    return Event::Opened(Box::new(InFlight::new(redirect(id), answer)));
                 }
                 Err(fault) => fault,
             },
