@@ -161,8 +161,8 @@ impl Node for ClusterNode {
     fn may_leave_keys(&self) -> bool {
         let now = self.clock.now();
         let leaves = |member: &Arc<Member>| member.node.link.may_leave_keys(now);
-        // In the order in which a delete passes through them. The map is loaded again, because a new server may have the
-        // deletes of the placeholder.
+        // In the order in which a delete passes through them. The map is loaded again, because a new server may have
+        // the deletes of the placeholder.
         leaves(self.map.load().unassigned())
             || self.map.load().servers().iter().any(leaves)
             || Arc::strong_count(&self.rerouted) > 1
