@@ -1,10 +1,16 @@
 //! One node, real and in memory: exclusion, token safety, waiting, loss.
 
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use redlock::{ErrorKind, LossReason, Redlock};
 
-use crate::support::{Mode, Proxy, Server, builder, client, eventually, millis};
+use crate::support::{
+    Mode, Proxy, Server, block_on, builder, client, eventually, eventually_blocking, millis,
+};
 
 fn memory(name: &str) -> Redlock {
     Redlock::builder([format!("memory://{name}")]).build().unwrap()
@@ -55,6 +61,37 @@ async fn key_is_prefix_plus_name_and_value_is_the_token() {
     assert!(lease.remaining() <= millis(5000 - 52) && lease.remaining() > millis(4000));
     lease.release().await.unwrap();
     assert_eq!(server.ask("EXISTS app:job"), ":0");
+}
+
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The grant is read, and its caller polls only after the server has lost the key.
+#[test]
+fn grant_that_is_polled_after_a_restart_is_checked() {
+    let mut server = Server::start();
+    let redlock = client([&server]);
+    let lock = |name| redlock.lock(name).ttl(millis(60_000)).renew(false);
+    let earlier = block_on(lock("earlier").acquire()).unwrap();
+    let mut acquire = pin!(lock("job").acquire());
+    let woken = Arc::new(Woken(AtomicBool::new(false)));
+    let waker = Waker::from(Arc::clone(&woken));
+    let mut context = Context::from_waker(&waker);
+    assert!(acquire.as_mut().poll(&mut context).is_pending());
+    eventually_blocking("the reply", || woken.0.load(Ordering::Relaxed));
+    server.kill();
+    server.restart();
+    // Then the begin of the next connection has been handled too.
+    eventually_blocking("the loss of an earlier lease", || !earlier.is_held());
+    let Poll::Ready(lease) = acquire.poll(&mut context) else { panic!("it was granted") };
+    let lease = lease.unwrap();
+    eventually_blocking("the loss", || !lease.is_held());
+    assert_eq!(lease.lost_reason(), Some(LossReason::Missing));
 }
 
 #[tokio::test]

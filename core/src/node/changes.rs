@@ -20,9 +20,9 @@ pub(crate) enum Change {
     Key(String),
     /// Keys in these hash slots may have changed, because the servers of a cluster changed.
     Slots(Vec<u16>),
-    /// The server deleted every key.
-    Flush,
-    /// Any key may have changed, because a connection began or ended.
+    /// Any key may have changed since its vote was read: the server deleted every key, or a connection ended.
+    Reset,
+    /// Any key may have changed before the next vote: a connection began.
     All,
 }
 
@@ -87,7 +87,7 @@ impl Changes {
         let mut pending = self.pending();
         self.remember(&mut pending.recent, &change);
         match change {
-            Change::All | Change::Flush => pending.all = true,
+            Change::All | Change::Reset => pending.all = true,
             // Any key may have changed, which includes this change.
             Change::Key(_) | Change::Slots(_) if pending.all => {}
             Change::Slots(slots) => pending.slots.extend(slots),
@@ -115,7 +115,7 @@ impl Changes {
         match change {
             Change::Key(key) => add(hash(key)),
             Change::Slots(slots) if slots.len() < RECENT => slots.iter().map(hash).for_each(add),
-            Change::Slots(_) | Change::Flush => add(hash(())),
+            Change::Slots(_) | Change::Reset => add(hash(())),
             // A vote that was sent before does not count, and one that is sent afterwards knows the server's state.
             Change::All => {}
         }
@@ -194,7 +194,7 @@ mod tests {
         assert!(!changes.may_concern(0, &ours), "no change");
         assert!(concerns(key("a")) && concerns(key("b")) && !concerns(key("c")));
         assert!(concerns(Change::Slots(vec![1, slot("b")])) && !concerns(Change::Slots(vec![1])));
-        assert!(concerns(Change::Flush) && concerns(Change::Slots((0..500).collect())));
+        assert!(concerns(Change::Reset) && concerns(Change::Slots((0..500).collect())));
         assert!(!concerns(Change::All), "a connection began");
         assert!(!changes.may_concern(changes.count(), &ours), "all are older");
     }

@@ -87,7 +87,7 @@ impl Watch {
                 signals.iter().for_each(|signal| signal.notify());
             }
             // Pushes were lost while a connection began or ended.
-            Change::All | Change::Flush => {
+            Change::All | Change::Reset => {
                 let signals = self.signals().of_each(|_| true);
                 signals.iter().for_each(|signal| signal.notify());
             }

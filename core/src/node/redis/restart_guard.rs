@@ -107,10 +107,12 @@ impl State {
                 self.extends_from = self.extends_from.max(Some(now + young));
             }
         }
-        // Without both, the server takes no first votes, so it does not matter which server it is.
         if server.run_id.is_some() || server.votes_in.is_some() {
             let restart = server.votes_in.is_some_and(|wait| self.restarted(wait, guard, now));
             previous = self.enter(run_id, restart, guard, now);
+        } else if self.run_id.is_some() {
+            // It takes no first vote, but it may have replaced the previous server.
+            self.extends_from = self.extends_from.max(Some(now + FAILOVER_NOTICE_TIME));
         }
         // An unknown age may be zero, after a restart.
         self.votes_from = server.votes_in.map_or(VotesFrom::Never, |wait| {
@@ -327,10 +329,11 @@ mod tests {
         node.connect("two", 1000, 200);
         node.connect("two", 1010, 210);
         assert_eq!((node.votes_from(), node.extends_from()), (Some(261), Some(202)));
-        // Its name cannot be read, and it takes no vote.
+        // Its name cannot be read. It takes no vote, and may be another server.
         node.greet(None, None, None, 220);
+        assert_eq!((node.votes_from(), node.extends_from()), (None, Some(222)));
         node.connect("two", 1030, 230);
-        assert_eq!((node.votes_from(), node.extends_from()), (Some(261), Some(202)));
+        assert_eq!((node.votes_from(), node.extends_from()), (Some(261), Some(222)));
     }
 
     #[test]

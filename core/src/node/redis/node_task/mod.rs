@@ -69,7 +69,7 @@ impl NodeTask {
     pub(super) async fn run(mut self) {
         while AssertUnwindSafe(self.serve_all()).catch_unwind().await.is_err() {
             self.context.link.closed();
-            self.context.watch.changed(Change::All);
+            self.context.watch.changed(Change::Reset);
             // As before the first attempt: the next command waits for the connection instead of failing with the panic.
             self.reconnect.last = None;
             log::event!(
@@ -110,8 +110,8 @@ impl NodeTask {
                     if idle || self.context.clock.now().since(opened) > GOOD {
                         pause = Duration::ZERO;
                     }
-                    // Notifications may have been lost.
-                    self.context.watch.changed(Change::All);
+                    // Notifications may have been lost, also for a key whose vote was just read.
+                    self.context.watch.changed(Change::Reset);
                     fault
                 }
                 Err(fault) => self.judge(fault),

@@ -62,7 +62,7 @@ impl PushHandler {
         let Some(Value::Array(keys)) = data.first() else {
             let flood = self.count_pushes(ALL, now);
             if flood.is_none() {
-                self.watch.changed(Change::Flush);
+                self.watch.changed(Change::Reset);
             }
             return flood;
         };

@@ -71,9 +71,11 @@ impl Report {
     /// Whether this report names another primary than `known`, the newest report so far. `before` is the previous
     /// report of the same sentinel.
     pub(crate) fn is_news(&self, before: Option<&Self>, known: &Self) -> bool {
-        // Epochs may be missing, or restart when a service is removed and added again. A sentinel that then changes its
-        // report is trusted. A sentinel that only catches up with the others reports a larger epoch than before.
-        let changed = before.is_some_and(|before| !self.is_at(before) && !self.is_after(before));
+        // Epochs may be missing, or restart when a service is removed and added again, or when all sentinels lose their
+        // state. A sentinel that then changes its report is trusted. A sentinel that only catches up with the others
+        // reports a larger epoch than before, and named another primary than the newest one.
+        let catches_up = |before| self.is_after(before) && !before.is_at(known);
+        let changed = before.is_some_and(|before| !self.is_at(before) && !catches_up(before));
         !self.is_at(known) && (self.is_after(known) || changed)
     }
 }
@@ -197,6 +199,8 @@ mod tests {
         let known = report(1, 5);
         assert!(report(2, 0).is_news(Some(&report(1, 5)), &known));
         assert!(report(2, None).is_news(Some(&report(1, None)), &report(1, None)));
+        // The sentinels lost their state before this failover.
+        assert!(report(2, 1).is_news(Some(&report(1, 0)), &known));
         assert!(!report(2, None).is_news(Some(&report(2, None)), &report(1, None)));
         assert!(!report(2, None).is_news(None, &report(1, None)));
     }
