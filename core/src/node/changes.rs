@@ -86,6 +86,16 @@ impl Changes {
     pub(super) fn add(&self, change: Change) {
         let mut pending = self.pending();
         self.remember(&mut pending.recent, &change);
+        self.insert(pending, change);
+    }
+
+    /// Has a new lease on this key checked. Not counted as a change, because each check could otherwise cause another
+    /// one.
+    pub(super) fn check(&self, key: String) {
+        self.insert(self.pending(), Change::Key(key));
+    }
+
+    fn insert(&self, mut pending: MutexGuard<'_, Pending>, change: Change) {
         match change {
             Change::All | Change::Reset => pending.all = true,
             // Any key may have changed, which includes this change.

@@ -114,7 +114,7 @@ impl Watch {
         if let Some(key) = keys.first()
             && self.leases.0.may_concern(since, keys)
         {
-            self.leases.0.add(Change::Key(key.clone()));
+            self.leases.0.check(key.clone());
         }
     }
 
@@ -209,6 +209,18 @@ mod tests {
     }
 
     /// An executor may drop a task instead of running it, which ends the subscription of its acquire.
+    #[test]
+    fn check_of_a_new_lease_causes_no_further_check() {
+        let watch = Watch::new(Arc::default());
+        let since = watch.count();
+        watch.changed(Change::Reset);
+        let later = watch.count();
+        for number in 0..100 {
+            watch.check_new(since, &[number.to_string()]);
+        }
+        assert_eq!(watch.count(), later);
+    }
+
     #[test]
     fn waiters_are_woken_without_the_mutex() {
         let job = "job".to_owned();

@@ -191,7 +191,7 @@ impl World {
         self.send_to_cluster(client, node, ClusterMessage::ConnectionChanged);
         self.at(now + pause, Event::Connect { client, node, epoch });
         if let Some(watch) = &self.watches[client] {
-            watch.changed(Change::All);
+            watch.changed(Change::Reset);
         }
     }
 

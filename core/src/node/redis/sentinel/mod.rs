@@ -192,10 +192,12 @@ fn judge(
 
 /// Listens to one sentinel, and reconnects.
 async fn listen(sentinel: Endpoint, service: String, known: Arc<watch::Sender<Known>>) {
-    let mut previous: Option<Report> = None;
+    let (mut previous, mut lost_state) = (None::<Report>, false);
     let mut on_report = |report: Report| {
+        lost_state |= previous.as_ref().is_some_and(|previous| previous.is_after(&report));
         known.send_if_modified(|Known { report: known, confirmed }| {
-            let news = known.as_ref().is_none_or(|known| report.is_news(previous.as_ref(), known));
+            let is_news = |known| report.is_news(previous.as_ref(), lost_state, known);
+            let news = known.as_ref().is_none_or(is_news);
             let same = known.as_ref().is_some_and(|known| report.is_at(known));
             *confirmed += u64::from(news || same);
             if news || (same && known.as_ref().is_some_and(|known| report.is_after(known))) {

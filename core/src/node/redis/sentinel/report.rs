@@ -69,12 +69,13 @@ impl Report {
     }
 
     /// Whether this report names another primary than `known`, the newest report so far. `before` is the previous
-    /// report of the same sentinel.
-    pub(crate) fn is_news(&self, before: Option<&Self>, known: &Self) -> bool {
+    /// report of the same sentinel, which may have `lost_state`.
+    pub(crate) fn is_news(&self, before: Option<&Self>, lost_state: bool, known: &Self) -> bool {
         // Epochs may be missing, or restart when a service is removed and added again, or when all sentinels lose their
         // state. A sentinel that then changes its report is trusted. A sentinel that only catches up with the others
-        // reports a larger epoch than before, and named another primary than the newest one.
-        let catches_up = |before| self.is_after(before) && !before.is_at(known);
+        // reports a larger epoch than before.
+        let restarts = |before: &Self| lost_state && before.is_at(known);
+        let catches_up = |before| self.is_after(before) && !restarts(before);
         let changed = before.is_some_and(|before| !self.is_at(before) && !catches_up(before));
         !self.is_at(known) && (self.is_after(known) || changed)
     }
@@ -174,12 +175,12 @@ mod tests {
     #[test]
     fn only_a_later_failover_is_news() {
         let known = report(1, 5);
-        assert!(report(2, 6).is_news(None, &known));
-        assert!(!report(2, 4).is_news(None, &known));
-        assert!(!report(2, 5).is_news(None, &known));
-        assert!(!report(1, 6).is_news(None, &known));
+        assert!(report(2, 6).is_news(None, false, &known));
+        assert!(!report(2, 4).is_news(None, false, &known));
+        assert!(!report(2, 5).is_news(None, false, &known));
+        assert!(!report(1, 6).is_news(None, false, &known));
         // It catches up and is still behind.
-        assert!(!report(2, 4).is_news(Some(&report(3, 3)), &known));
+        assert!(!report(2, 4).is_news(Some(&report(3, 3)), false, &known));
     }
 
     #[test]
@@ -197,12 +198,14 @@ mod tests {
     #[test]
     fn accepts_a_new_primary_without_an_epoch_change() {
         let known = report(1, 5);
-        assert!(report(2, 0).is_news(Some(&report(1, 5)), &known));
-        assert!(report(2, None).is_news(Some(&report(1, None)), &report(1, None)));
+        assert!(report(2, 0).is_news(Some(&report(1, 5)), false, &known));
+        assert!(report(2, None).is_news(Some(&report(1, None)), false, &report(1, None)));
         // The sentinels lost their state before this failover.
-        assert!(report(2, 1).is_news(Some(&report(1, 0)), &known));
-        assert!(!report(2, None).is_news(Some(&report(2, None)), &report(1, None)));
-        assert!(!report(2, None).is_news(None, &report(1, None)));
+        assert!(report(2, 1).is_news(Some(&report(1, 0)), true, &known));
+        assert!(!report(2, 1).is_news(Some(&report(1, 0)), false, &known));
+        assert!(!report(2, 1).is_news(Some(&report(3, 0)), true, &known));
+        assert!(!report(2, None).is_news(Some(&report(2, None)), false, &report(1, None)));
+        assert!(!report(2, None).is_news(None, false, &report(1, None)));
     }
 
     #[test]
