@@ -1,12 +1,8 @@
 /** Emits the warnings of this package, and limits how often each is repeated. */
 
-import { nextTick } from "node:process";
-import timers from "node:timers";
+import { nextTick, setTimeout } from "./clock.js";
 import { weakly } from "./native.js";
 import { checkCallback } from "./values.js";
-
-/** Read once, because a test of the program may replace the timers of Node.js meanwhile. */
-const { setTimeout } = timers;
 
 /** The name and code of the warnings. */
 const KIND = { name: "RedlockWarning", code: "REDLOCK" };
