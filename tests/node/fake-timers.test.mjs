@@ -55,3 +55,12 @@ test("an error of a callback is thrown while process.nextTick is replaced", asyn
     setInterval(() => undefined, 1000);`;
   await output("process.nextTick = () => undefined;", body);
 });
+
+test("a callback for an earlier loss runs while queueMicrotask is replaced", async () => {
+  const body = `
+    const lease = await redlock.lock("job").acquire();
+    redlock.close();
+    lease.onLost(() => process.exit(0));
+    setInterval(() => undefined, 1000);`;
+  await output('replace("queueMicrotask", () => undefined);', body);
+});
