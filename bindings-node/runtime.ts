@@ -90,8 +90,21 @@ function send(): void {
   if (unsent === 0) return;
   const rows = unsent;
   unsent = 0;
+  if (listensForExit) {
+    listensForExit = false;
+    process.off("exit", sendAtExit);
+  }
   sendRows(rows, rows === 1 ? names[0] : names);
   for (let row = 0; row < rows; row += 1) names[row] = undefined;
+}
+
+/** Whether `sendAtExit` is registered. */
+let listensForExit = false;
+
+/** Sends the recorded calls if the code of a caller ends the process, and all later calls at once. */
+function sendAtExit(): void {
+  batching = false;
+  send();
 }
 
 function recordCall(
@@ -106,6 +119,10 @@ function recordCall(
   names[unsent] = nativeNames;
   unsent += 1;
   if (!batching || unsent === SEND_THRESHOLD) send();
+  else if (!listensForExit) {
+    listensForExit = true;
+    process.on("exit", sendAtExit);
+  }
   return slot;
 }
 
