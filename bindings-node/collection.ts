@@ -1,6 +1,6 @@
 /** Leases that the program can no longer release, because their objects were garbage-collected. */
 
-import timers from "node:timers";
+import { setTimeout } from "./clock.js";
 import { forget } from "./loss.js";
 import { shown, weakly } from "./native.js";
 import { native, now } from "./runtime.js";
@@ -94,9 +94,6 @@ const collected = new FinalizationRegistry<LeaseRecord>(({ id, key, site }) => {
     "collected",
   );
 });
-
-/** Read once, because a test of the program may replace the timers of Node.js meanwhile. */
-const { setTimeout } = timers;
 
 /** Time in ms before a lease is registered. Until then this module keeps its object from collection. */
 const REGISTER_DELAY = 50;

@@ -14,7 +14,7 @@ import {
 } from "./collection.js";
 import type { CredentialsHandle } from "./credentials.js";
 import { InvalidOption, LockReleased, toError } from "./errors.js";
-import { forget, type Loss, lossOf } from "./loss.js";
+import { forget, type Loss, lossOf, reportLoss } from "./loss.js";
 import { type Failure, shown } from "./native.js";
 import { checkOptions, LOCK, type LockOptions, rejectSignal } from "./options.js";
 import { Failed } from "./pending.js";
@@ -42,6 +42,8 @@ export class LeaseHandle implements Watched {
   #ttl: number | undefined;
   #registered = false;
   #released = false;
+  /** The loss that a failed release found. The native part no longer knows the lease then. */
+  #failure: Failure | undefined;
   #loss: Loss | undefined;
   #lossWasThrown = false;
   #entered = false;
@@ -109,7 +111,7 @@ export class LeaseHandle implements Watched {
   }
 
   ensureHeld(): void {
-    const failure = native().leaseFailure(this.id);
+    const failure = this.#failure ?? native().leaseFailure(this.id);
     if (failure) {
       this.#noteLoss(failure);
       throw toError(failure);
@@ -137,6 +139,10 @@ export class LeaseHandle implements Watched {
   async #extend(given?: number): Promise<void> {
     const { ttl } = checkOptions<LockOptions>({ ttl: given }, LOCK, "extend()");
     const begin = (slot: number) => {
+      if (this.#failure) {
+        this.#noteLoss(this.#failure);
+        throw toError(this.#failure);
+      }
       if (!attempt(() => native().leaseExtend(slot, this.id, ttl))) throw this.#releasedError();
     };
     const outcome = await settled(begin);
@@ -153,11 +159,13 @@ export class LeaseHandle implements Watched {
   #release(none: unknown): Promise<void> {
     return new Promise((resolve) => {
       if (none !== undefined) rejectSignal(none, "release()");
+      if (this.#failure) return resolve(failing(new Failed(this.#failure)));
       if (this.#released) return resolve();
       this.#storeValues();
       release(this.id, (outcome) => {
         if (outcome instanceof Failed) {
           this.#noteLoss(outcome.failure);
+          this.#markFailed();
           return resolve(failing(outcome));
         }
         this.#markEnded();
@@ -171,6 +179,19 @@ export class LeaseHandle implements Watched {
     const held = native().leaseDetach(this.id);
     this.#markEnded();
     return held;
+  }
+
+  /** Ends the lease after its release failed. A loss is still reported to listeners and by later calls. */
+  #markFailed(): void {
+    const failure = native().leaseFailure(this.id);
+    // It is still held if the native part failed to release it, and has ended if an earlier release failed.
+    if (!failure) return;
+    if (failure.reason) {
+      this.#failure = failure;
+      reportLoss(this.id, failure);
+    }
+    native().leaseDetach(this.id);
+    this.#markEnded();
   }
 
   #markEnded(): void {

@@ -15,6 +15,7 @@ import {
   readGrant,
   writeCall,
 } from "./batch.js";
+import { readTime } from "./clock.js";
 import { callCredentials } from "./credentials.js";
 import { publishEvent, wantedTopics } from "./events.js";
 import {
@@ -89,8 +90,21 @@ function send(): void {
   if (unsent === 0) return;
   const rows = unsent;
   unsent = 0;
+  if (listensForExit) {
+    listensForExit = false;
+    process.off("exit", sendAtExit);
+  }
   sendRows(rows, rows === 1 ? names[0] : names);
   for (let row = 0; row < rows; row += 1) names[row] = undefined;
+}
+
+/** Whether `sendAtExit` is registered. */
+let listensForExit = false;
+
+/** Sends the recorded calls if the code of a caller ends the process, and all later calls at once. */
+function sendAtExit(): void {
+  batching = false;
+  send();
 }
 
 function recordCall(
@@ -105,6 +119,10 @@ function recordCall(
   names[unsent] = nativeNames;
   unsent += 1;
   if (!batching || unsent === SEND_THRESHOLD) send();
+  else if (!listensForExit) {
+    listensForExit = true;
+    process.on("exit", sendAtExit);
+  }
   return slot;
 }
 
@@ -160,7 +178,7 @@ let time = 0;
 
 /** Returns the time in ms. While outcomes are delivered, this is the last time that was read. */
 export function now(): number {
-  return batching ? time : performance.now();
+  return batching ? time : readTime();
 }
 
 /** A batch in which no outcome needs more than numbers. */
@@ -197,14 +215,14 @@ function settleRow(batch: Float64Array, at: number, sideValues: unknown[]): void
  * lease could block the thread until the second one, which was already checked, has expired.
  */
 async function settleAll(batch: Float64Array, sideValues: unknown[]): Promise<void> {
-  batching = true;
-  time = performance.now();
-  let sent = time;
   try {
+    batching = true;
+    time = readTime();
+    let sent = time;
     for (let at = 0; at < batch.length; at += OUTCOME_COLUMNS) {
       settleOne(batch, at, sideValues);
       await undefined;
-      time = performance.now();
+      time = readTime();
       if (time - sent > MAX_DELAY) {
         send();
         sent = time;

@@ -1,27 +1,53 @@
 /** A client for tests of programs that use locks, with methods that cause failures. */
 
 import { randomUUID } from "node:crypto";
-import { setTimeout as sleep } from "node:timers/promises";
+import timers from "node:timers/promises";
 import { type Lease, type LockOptions, Redlock, type RedlockOptions } from "./index.js";
 import { advanceMemory, failMemory } from "./native.js";
 
 /** Maximum time, in ms, that `lose` and `advance` wait until holders are notified. */
 const NOTIFY_TIMEOUT = 1_000;
 
-/** Resolves when the lease is lost. */
-function loss(lease: Lease): Promise<void> {
-  return new Promise((done) => lease.onLost(() => done()));
+/** Read once, because the test may replace the timers of Node.js. */
+const { setTimeout: sleep } = timers;
+
+/** A wait for the loss of a lease. */
+interface LossWait {
+  readonly lease: Lease;
+  readonly lost: Promise<void>;
+  /** Ends the wait. While it lasts, the loss causes no warning. */
+  readonly end: () => void;
+}
+
+function waitForLoss(lease: Lease): LossWait {
+  let end = () => {};
+  const lost = new Promise<void>((done) => {
+    end = lease.onLost(() => done());
+  });
+  return { lease, lost, end };
 }
 
 /**
- * Waits for the losses, at most `NOTIFY_TIMEOUT`. A wait for a loss does not keep the process alive, and never ends if the lease
- * is released.
+ * Runs `work`, then waits for the losses of those leases that `isLost` selects, at most `NOTIFY_TIMEOUT`. A wait for a
+ * loss does not keep the process alive, and never ends if the lease is released.
  */
-async function waitForLosses(losses: Promise<void>[]): Promise<void> {
+async function afterLosses<T>(
+  leases: Lease[],
+  work: () => T | Promise<T>,
+  isLost: (lease: Lease) => boolean,
+): Promise<T> {
+  const waits = leases.map(waitForLoss);
   const stop = new AbortController();
-  const late = sleep(NOTIFY_TIMEOUT, undefined, { signal: stop.signal }).catch(() => undefined);
-  await Promise.race([Promise.all(losses), late]);
-  stop.abort();
+  try {
+    const result = await work();
+    const losses = waits.filter(({ lease }) => isLost(lease)).map(({ lost }) => lost);
+    const late = sleep(NOTIFY_TIMEOUT, undefined, { signal: stop.signal }).catch(() => undefined);
+    await Promise.race([Promise.all(losses), late]);
+    return result;
+  } finally {
+    stop.abort();
+    for (const { end } of waits) end();
+  }
 }
 
 /**
@@ -40,6 +66,8 @@ async function waitForLosses(losses: Promise<void>[]): Promise<void> {
 export class TestRedlock extends Redlock {
   readonly #node: string;
   readonly #other: Redlock;
+  /** The leases from `hold`. A lease that no variable refers to must not be collected, because that ends its renewal. */
+  readonly #theirs = new Set<Lease>();
 
   /**
    * Creates a client.
@@ -68,7 +96,10 @@ export class TestRedlock extends Redlock {
    * ```
    */
   async hold(names: string | readonly string[], options?: LockOptions): Promise<Lease<false>> {
-    return (await this.#other.lock(names, options).acquire({ wait: 0 })) as Lease<false>;
+    const lease = (await this.#other.lock(names, options).acquire({ wait: 0 })) as Lease<false>;
+    for (const earlier of this.#theirs) if (!earlier.held) this.#theirs.delete(earlier);
+    this.#theirs.add(lease);
+    return lease;
   }
 
   /**
@@ -86,10 +117,11 @@ export class TestRedlock extends Redlock {
   async lose(names: string | readonly string[]): Promise<boolean> {
     const { keys } = this.lock(names);
     const held = this.leases().filter((lease) => lease.keys.some((key) => keys.includes(key)));
-    const losses = held.map(loss);
-    const wasHeld = await this.forceRelease(names);
-    await waitForLosses(losses);
-    return wasHeld;
+    return await afterLosses(
+      held,
+      () => this.forceRelease(names),
+      () => true,
+    );
   }
 
   /**
@@ -107,10 +139,11 @@ export class TestRedlock extends Redlock {
    * ```
    */
   async advance(ms: number): Promise<void> {
-    const held = this.leases();
-    const losses = held.map(loss);
-    advanceMemory(this.#node, ms);
-    await waitForLosses(losses.filter((_, at) => !held[at]?.held));
+    await afterLosses(
+      this.leases(),
+      () => advanceMemory(this.#node, ms),
+      (lease) => !lease.held,
+    );
   }
 
   /**
@@ -144,15 +177,19 @@ export class TestRedlock extends Redlock {
 
   /** Shuts the client down as `Redlock` does. The node recovers, and leases from `hold` end. */
   override async shutdown(timeout?: number): Promise<number> {
-    this.recover();
-    this.#other.close();
+    this.#endOther();
     return await super.shutdown(timeout);
   }
 
   /** Closes the client as `Redlock` does. The node recovers, and leases from `hold` end. */
   override close(): void {
+    this.#endOther();
+    super.close();
+  }
+
+  #endOther(): void {
     this.recover();
     this.#other.close();
-    super.close();
+    this.#theirs.clear();
   }
 }

@@ -7,6 +7,7 @@ import {
   tracingChannel,
 } from "node:diagnostics_channel";
 import { debuglog } from "node:util";
+import { readTime } from "./clock.js";
 import type { LockLost } from "./errors.js";
 
 /** The message of the channels `tracing:redlock:...`, for one call. */
@@ -74,9 +75,9 @@ const debug = debuglog("redlock");
 function printEvents(): void {
   for (const [name, to] of Object.entries(calls)) {
     const begun = new WeakMap<object, number>();
-    const took = (call: object) => Math.round(performance.now() - (begun.get(call) ?? 0));
+    const took = (call: object) => Math.round(readTime() - (begun.get(call) ?? 0));
     to.subscribe({
-      start: (call) => void begun.set(call, performance.now()),
+      start: (call) => void begun.set(call, readTime()),
       end: () => undefined,
       asyncStart: () => undefined,
       asyncEnd: (call) => {

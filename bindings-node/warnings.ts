@@ -1,12 +1,8 @@
 /** Emits the warnings of this package, and limits how often each is repeated. */
 
-import { nextTick } from "node:process";
-import timers from "node:timers";
-import { weakly } from "./native.js";
+import { nextTick, setTimeout } from "./clock.js";
+import { shown, weakly } from "./native.js";
 import { checkCallback } from "./values.js";
-
-/** Read once, because a test of the program may replace the timers of Node.js meanwhile. */
-const { setTimeout } = timers;
 
 /** The name and code of the warnings. */
 const KIND = { name: "RedlockWarning", code: "REDLOCK" };
@@ -131,13 +127,14 @@ export function emitCoreWarning(text: string): void {
   warn(text, kind);
 }
 
-/** Number of listeners for the loss of leases, by key. */
+/** Number of listeners for the loss of leases, by key as `shown` writes it in warnings. */
 const lossListeners = new Map<string, number>();
 /** Keys whose loss was reported to a listener within the current `PERIOD`. */
 const reportedLosses = new Set<string>();
 
 /** Registers a listener for the loss of a lease on this key. Call the returned function to remove it. */
-export function addLossListener(key: string): (lost: boolean) => void {
+export function addLossListener(exactKey: string): (lost: boolean) => void {
+  const key = shown(exactKey);
   lossListeners.set(key, (lossListeners.get(key) ?? 0) + 1);
   return (lost) => {
     const left = (lossListeners.get(key) ?? 1) - 1;

@@ -79,6 +79,18 @@ for (const ending of ["released", "aborted"]) {
   });
 }
 
+test("a lock released right before the process exits leaves no key if another grant arrived with it", async () => {
+  const { server } = shared;
+  const [released, held] = [uniqueName(), uniqueName()];
+  const args = [server.url, server.port, released, held];
+  const { code, stderr } = await program("exits-in-batch", args);
+  assert.equal(code, 0, stderr);
+  const clients = () => server.cli("CLIENT", "LIST");
+  await eventually(async () => assert.doesNotMatch(await clients(), / name=left-batch/));
+  assert.equal(await server.cli("EXISTS", `lock:${released}`), "0");
+  assert.equal(await server.cli("EXISTS", `lock:${held}`), "1");
+});
+
 test("process.nextTick callbacks run before a released lease continues, and after it", async () => {
   const client = new Redlock(shared.server.url);
   await takeReaderRole(client);

@@ -1,10 +1,15 @@
 // Which objects represent a lease, and who receives its loss: every registered listener once, and none after a release.
 import assert from "node:assert/strict";
 import { AsyncLocalStorage } from "node:async_hooks";
+import { execFile } from "node:child_process";
 import { once } from "node:events";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
 import { Redlock } from "redlock-native";
 import { block, eventually, laterLoss, uniqueName } from "./helper.mjs";
 import { describe, test } from "./testing.mjs";
+
+const run = promisify(execFile);
 
 async function heldLease() {
   const redlock = new Redlock(`memory://${uniqueName()}`);
@@ -129,6 +134,29 @@ describe("AsyncLocalStorage", () => {
       });
     assert.equal(await alive(() => lost(listen)), "request");
   });
+});
+
+test("a callback that registers itself again does not block the event loop", async () => {
+  const program = `
+    import { Redlock } from "redlock-native";
+    const client = new Redlock("memory://");
+    const lease = await client.lock("job").acquire();
+    const called = new Promise((resolve) =>
+      lease.onLost(function again() {
+        lease.onLost(again);
+        resolve();
+      }),
+    );
+    client.close();
+    const alive = setInterval(() => undefined, 1000);
+    await called;
+    clearInterval(alive);
+    setImmediate(() => process.exit(0));
+  `;
+  const words = ["--input-type=module", "-e", program];
+  const cwd = fileURLToPath(new URL(".", import.meta.url));
+  // The limit ends a process that hangs.
+  await run(process.execPath, words, { cwd, timeout: 20_000, killSignal: "SIGKILL" });
 });
 
 describe("the function that onLost returns", () => {

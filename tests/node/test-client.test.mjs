@@ -1,9 +1,9 @@
 // redlock-native/testing: a separate client for a test, and the failures that it simulates.
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
-import { configure, lock, Redlock } from "redlock-native";
+import { configure, lock, onWarning, Redlock } from "redlock-native";
 import { TestRedlock } from "redlock-native/testing";
-import { assertRefused, block, waiting } from "./helper.mjs";
+import { assertRefused, block, eventually, waiting } from "./helper.mjs";
 import { describe, test } from "./testing.mjs";
 
 const require = createRequire(import.meta.url);
@@ -64,6 +64,19 @@ describe("advance():", () => {
     const lease = await waiting;
     assert.ok(lease.held);
     await lease.release();
+  });
+
+  test("a later loss that the program does not listen for causes a warning", async () => {
+    const warnings = [];
+    onWarning(({ message }) => warnings.push(message));
+    const redlock = new TestRedlock({ keyPrefix: "warned:" });
+    const lease = await redlock.lock("job").acquire();
+    await redlock.advance(1);
+    assert.ok(lease.held);
+    redlock.close();
+    const losses = () => warnings.filter((message) => message.includes(`key=${lease.key} `));
+    await eventually(() => assert.equal(losses().length, 1));
+    onWarning(null);
   });
 
   isolated("invalid times are rejected", async (redlock) => {

@@ -72,6 +72,7 @@ const TYPESCRIPT: &[&str] = &[
     "errors.ts",
     "addresses.ts",
     "stack.ts",
+    "clock.ts",
 ];
 
 /// The files that a file's text names: values and types, imports and re-exports.
