@@ -156,7 +156,7 @@ fn by_thread(
     weak: Py<PyWeakrefReference>,
 ) -> PyResult<Py<Completions>> {
     let py = event_loop.py();
-    waker::start(py)?;
+    waker::start(py, wake)?;
     let completions = Completions::new(
         WakeUp::Thread(Box::new(move || waker::wake_later(number))),
         None,
@@ -203,7 +203,7 @@ fn forget(number: u64) {
 }
 
 /// Wakes a loop that cannot watch a file descriptor. Runs on the thread of `waker`.
-pub(super) fn wake(py: Python<'_>, number: u64) {
+fn wake(py: Python<'_>, number: u64) {
     let completions = lock(&SLOTS)
         .iter()
         .find(|slot| slot.number == number)

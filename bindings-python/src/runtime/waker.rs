@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyCFunction;
 use redlock::ffi::{PerProcess, fork_generation};
 
-use super::{event_loop, guarded, lock};
+use super::{guarded, lock};
 use crate::errors::scarce;
 
 /// How long the end of the interpreter waits for the thread.
@@ -46,15 +46,15 @@ pub(super) fn wake_later(number: u64) {
     channel.filled.notify_one();
 }
 
-/// Starts the thread, unless it runs in this process.
-pub(super) fn start(py: Python<'_>) -> PyResult<()> {
+/// Starts the thread, unless it runs in this process. `wake` wakes the loop with this number.
+pub(super) fn start(py: Python<'_>, wake: fn(Python<'_>, u64)) -> PyResult<()> {
     let channel = channel();
     if std::mem::replace(&mut lock(&channel.state).is_started, true) {
         return Ok(());
     }
     let (ends, end) = ended();
     let native = std::thread::Builder::new().name("redlock-waker".into());
-    native.spawn(move || run(ends)).map_err(|error| {
+    native.spawn(move || run(wake, ends)).map_err(|error| {
         lock(&channel.state).is_started = false;
         scarce("the thread that wakes event loops cannot be started", &error)
     })?;
@@ -81,7 +81,7 @@ fn stop_at_exit(py: Python<'_>, end: Receiver<()>) -> PyResult<()> {
     py.import("atexit")?.call_method1("register", (stop,)).map(drop)
 }
 
-fn run(ends: Sender<()>) {
+fn run(wake: fn(Python<'_>, u64), ends: Sender<()>) {
     // A thread that an exit handler has started may acquire the GIL when the interpreter ends.
     let _ = guarded(|| {
         Python::try_attach(|py| {
@@ -89,7 +89,7 @@ fn run(ends: Sender<()>) {
                 for number in loops {
                     // A panic must not end the thread.
                     let _ = guarded(|| {
-                        event_loop::wake(py, number);
+                        wake(py, number);
                         Ok(())
                     });
                 }
