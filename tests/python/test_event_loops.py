@@ -85,6 +85,33 @@ def test_locks_work_on_every_kind_of_loop(client: redlock.Redlock, name: str, ki
         runner.run(main())
 
 
+@kinds
+def test_callback_that_waits_for_a_loop_does_not_block_it(
+    client: redlock.Redlock, name: str, kind: str
+) -> None:
+    async def use() -> bool:
+        async with client.lock(f"{name}-other") as lease:
+            return lease.held
+
+    async def main() -> bool:
+        loop, used = asyncio.get_running_loop(), asyncio.Event()
+        lease = (await client.lock(name).as_async().acquire()).as_sync()
+
+        def wait_for_loop(_: redlock.LockLost) -> None:
+            held.append(asyncio.run_coroutine_threadsafe(use(), loop).result())
+            loop.call_soon_threadsafe(used.set)
+
+        # No loop runs in that thread, so the callback runs in the thread of the dispatcher.
+        await asyncio.to_thread(lease.on_lost, wait_for_loop)
+        await client.as_async().force_release(name)
+        await asyncio.wait_for(used.wait(), 20)
+        return held[0]
+
+    held: list[bool] = []
+    with asyncio.Runner(loop_factory=new_loop(kind)) as runner:
+        assert runner.run(main())
+
+
 class InterruptedLoop(asyncio.SelectorEventLoop):
     """An event loop in whose code a Ctrl-C arrives, when it begins to watch the connections."""
 
@@ -162,7 +189,7 @@ def test_closed_loops_are_collected(client: redlock.Redlock, name: str, kind: st
     loops = [use() for _ in range(10)]
 
     def collected() -> bool:
-        gc.collect()  # the dispatcher may be about to wake one
+        gc.collect()  # the waker may be about to wake one
         return not any(loop() for loop in loops)
 
     eventually(collected)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import eventually
+
 from .servers import Server
 
 PROGRAM = Path(__file__).with_name("programs") / "greenlets.py"
@@ -34,6 +36,42 @@ def test_greenlets_wait_for_each_other(
     finally:
         process.kill()
     assert (out, process.returncode) == ("1 25 True ['missing'] 0\n", 0), err
+
+
+@libraries
+def test_command_after_overlapping_waits_of_greenlets_is_written_at_once(
+    redis_server: Server, server: Server, library: str
+) -> None:
+    """The greenlet that began to wait first ends first. The process is stopped after a call that does not wait."""
+    words = [sys.executable, "-W", "ignore", PROGRAM, library, "before", redis_server.url]
+    pipe, servers = subprocess.PIPE, (redis_server, server)
+    with subprocess.Popen(
+        [*words, "overlaps", server.url], stdin=pipe, stdout=pipe, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+
+        def proceed() -> None:
+            assert process.stdin is not None
+            print(file=process.stdin, flush=True)
+
+        try:
+            assert process.stdout.readline() == "held\n"
+            for each in servers:
+                each.freeze()
+            proceed()
+            for each, ended in zip(servers, ("[1]\n", "[1, 2]\n"), strict=True):
+                assert process.stdout.readline() == "waiting\n"
+                each.thaw()
+                assert process.stdout.readline() == ended
+                proceed()
+            eventually(lambda: not server.client.exists("lock:kept"))
+        finally:
+            for each in servers:
+                each.thaw()
+            process.kill()
+            redis_server.client.delete("lock:overlap")
+            server.client.delete("lock:kept")
 
 
 @libraries

@@ -55,6 +55,7 @@ const RUST: &[&str] = &[
     "runtime::watch",
     "runtime::loss_callback",
     "runtime::dispatcher",
+    "runtime::waker",
     "runtime::hosts",
     "runtime::wait",
     "runtime::interpreter_end",

@@ -8,9 +8,8 @@ program uses them.
 import sys
 
 from redlock import _native
-from redlock._body import Body
+from redlock._body import Body, leave
 from redlock._coroutine_function import coroutine_function
-from redlock.errors import LockError
 
 # Like `typing.TYPE_CHECKING`. Importing `typing` takes longer than all the rest.
 TYPE_CHECKING = False
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from redlock._native import AsyncLease as _AsyncLease
     from redlock._native import AsyncLock as _AsyncLock
     from redlock._native import Inspection, _Acquire
-    from redlock._native import Lease as _Lease
     from redlock._native import Lock as _Lock
     from redlock._trio import Body as TrioBody
     from redlock._trio import Loop
@@ -54,39 +52,6 @@ def _body() -> "Body | TrioBody":
 
         return TrioBody()
     return Body()
-
-
-async def _leave(
-    lease: "_Lease", body: "Body | TrioBody | None", error: BaseException | None
-) -> None:
-    """Releases the lease at the end of an `async with`.
-
-    Args:
-        lease: The lease of the block.
-        body: The body of the block, if it was entered.
-        error: The exception that leaves the block.
-
-    Raises:
-        LockLost: The lease was lost and the block raised nothing else.
-    """
-    ours, left = (False, error) if body is None else body.finish(error)
-    if isinstance(error, GeneratorExit):
-        # The coroutine is being closed. There may be no loop to wait in.
-        lease._let_go()
-        return
-    problem: LockError | None = None
-    try:
-        # The release is sent before the first await. A cancellation here only ends the wait for its confirmation.
-        await lease._release()
-    except LockError as failure:
-        problem = failure
-    if problem is not None:
-        if ours:
-            raise problem from error
-        lease._conclude(problem, left)
-    if left is not None and left is not error:
-        # The rest of an exception group, without our cancellation.
-        raise left
 
 
 async def _acquire(begin: "Callable[..., _Acquire]", *args: "Any", **kwargs: "Any") -> "Any":
@@ -126,9 +91,15 @@ class Lock(_Lock):  # type: ignore[misc]
         body = _body()
         site = (frame.f_code, frame.f_lasti)
         lease: _AsyncLease = await _acquire(self._begin, site)
-        body.begin()
-        lease._lease._on_lost(body.lost)
-        self._enter(frame, lease, body)
+        try:
+            # First, so that an exception in this block finds it entered.
+            self._enter(frame, lease, body)
+            lease._lease._on_lost(body.lost)
+            body.begin()
+        except BaseException:
+            body.abandon(lease._lease)
+            self._leave(frame)
+            raise
         return lease
 
     async def __aexit__(
@@ -138,7 +109,7 @@ class Lock(_Lock):  # type: ignore[misc]
         trace: "TracebackType | None",
     ) -> None:
         lease, body = self._leave(sys._getframe(1))
-        await _leave(lease, body, error)
+        await leave(lease, body, error)
 
     if TYPE_CHECKING:
 
@@ -274,9 +245,15 @@ class AsyncLock(_AsyncLock):  # type: ignore[misc]
         site = (frame.f_code, frame.f_lasti)
         lock = self._lock
         lease: _AsyncLease = await _acquire(lock._begin, site)
-        body.begin()
-        lease._lease._on_lost(body.lost)
-        lock._enter(frame, lease, body)
+        try:
+            # First, so that an exception in this block finds it entered.
+            lock._enter(frame, lease, body)
+            lease._lease._on_lost(body.lost)
+            body.begin()
+        except BaseException:
+            body.abandon(lease._lease)
+            lock._leave(frame)
+            raise
         return lease
 
     async def __aexit__(
@@ -286,7 +263,7 @@ class AsyncLock(_AsyncLock):  # type: ignore[misc]
         trace: "TracebackType | None",
     ) -> None:
         lease, body = self._lock._leave(sys._getframe(1))
-        await _leave(lease, body, error)
+        await leave(lease, body, error)
 
     if TYPE_CHECKING:
 
@@ -361,9 +338,16 @@ class AsyncLease(_AsyncLease):  # type: ignore[misc]
     async def __aenter__(self) -> "_AsyncLease":
         body = _body()
         lease = self._lease
-        lease._enter(body)
-        body.begin()
-        lease._on_lost(body.lost)
+        try:
+            lease._enter(body)
+            lease._on_lost(body.lost)
+            body.begin()
+        except BaseException:
+            # Otherwise `_enter` raised it, and the lease is not ours to release.
+            if lease._body is body:
+                body.abandon(lease)
+                lease._leave()
+            raise
         return self
 
     async def __aexit__(
@@ -373,12 +357,12 @@ class AsyncLease(_AsyncLease):  # type: ignore[misc]
         trace: "TracebackType | None",
     ) -> None:
         lease = self._lease
-        await _leave(lease, lease._leave(), error)
+        await leave(lease, lease._leave(), error)
 
 
 _PROTECTED = (
     _acquire,
-    _leave,
+    leave,
     Lock.__aenter__,
     Lock.__aexit__,
     AsyncLock.__aenter__,

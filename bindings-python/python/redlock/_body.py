@@ -1,17 +1,21 @@
 """The body of an `async with`: cancels its task when the lease is lost, and recognises that cancellation."""
 
+from redlock.errors import LockError
+
 # Like `typing.TYPE_CHECKING`. Importing `typing` takes longer than all the rest.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from redlock._native import Lease as _Lease
+    from redlock._trio import Body as TrioBody
     from redlock.errors import LockLost
 
 
 class Body:
     """An asyncio task inside an `async with`, which is cancelled once when the lease is lost."""
 
-    __slots__ = ("cancelling", "done", "requested", "task")
+    __slots__ = ("cancellation", "cancelling", "done", "requested", "task")
 
     def __init__(self) -> None:
         import asyncio
@@ -20,12 +24,19 @@ class Body:
         if task is None:
             raise RuntimeError("'async with' needs a running asyncio task")
         self.task: asyncio.Task[Any] = task
+        # Not imported when it is needed, because the interpreter may then be ending.
+        self.cancellation = asyncio.CancelledError
         self.cancelling = task.cancelling()
         self.requested = False
         self.done = False
 
     def begin(self) -> None:
         """Does nothing, because the task exists already. trio needs this step."""
+
+    def abandon(self, lease: "_Lease") -> None:
+        """Releases the lease of a body that does not begin, and ignores a later loss."""
+        self.done = True
+        lease._let_go()
 
     def lost(self, error: "LockLost") -> None:
         """Cancels the task. Only the event loop calls this, between the steps of its tasks."""
@@ -35,8 +46,42 @@ class Body:
 
     def finish(self, error: BaseException | None) -> "tuple[bool, BaseException | None]":
         """Returns whether only our own cancellation ends the body, and the exception that ends it."""
-        from asyncio import CancelledError
-
         self.done = True
         ours = self.requested and self.task.uncancel() <= self.cancelling
-        return ours and isinstance(error, CancelledError), error
+        return ours and isinstance(error, self.cancellation), error
+
+
+async def leave(
+    lease: "_Lease", body: "Body | TrioBody | None", error: BaseException | None
+) -> None:
+    """Releases the lease at the end of an `async with`.
+
+    Args:
+        lease: The lease of the block.
+        body: The body of the block, if it was entered.
+        error: The exception that leaves the block.
+
+    Raises:
+        LockLost: The lease was lost and the block raised nothing else.
+    """
+    if isinstance(error, GeneratorExit):
+        # The coroutine is being closed. There may be no loop to wait in. Released first, because the interpreter may be
+        # ending, and then much else fails.
+        lease._let_go()
+        if body is not None:
+            body.finish(error)
+        return
+    ours, left = (False, error) if body is None else body.finish(error)
+    problem: LockError | None = None
+    try:
+        # The release is sent before the first await. A cancellation here only ends the wait for its confirmation.
+        await lease._release()
+    except LockError as failure:
+        problem = failure
+    if problem is not None:
+        if ours:
+            raise problem from error
+        lease._conclude(problem, left)
+    if left is not None and left is not error:
+        # The rest of an exception group, without our cancellation.
+        raise left

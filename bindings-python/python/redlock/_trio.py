@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from contextvars import Context
     from typing import Any
 
+    from redlock._native import Lease
     from redlock.errors import LockLost
 
 
@@ -144,6 +145,11 @@ class Body:
     def begin(self) -> None:
         """Enters the scope, so that a loss cancels the body from now on."""
         self._scope.__enter__()
+
+    def abandon(self, lease: "Lease") -> None:
+        """Releases the lease of a body that does not begin, and ignores a later loss."""
+        self._is_finished = True
+        lease._let_go()
 
     def lost(self, error: "LockLost") -> None:
         """Called by trio, between the steps of its tasks."""

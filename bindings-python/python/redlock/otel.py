@@ -6,10 +6,12 @@
 Without this import, redlock imports nothing of OpenTelemetry and records nothing for it.
 """
 
+import os
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 
 try:
     from opentelemetry import metrics, trace
@@ -73,9 +75,9 @@ class _Instruments:
     def __init__(self, tracer: trace.Tracer, meter: metrics.Meter) -> None:
         self.tracer = tracer
         self.clients: weakref.WeakSet[Redlock | AsyncRedlock] = weakref.WeakSet()
-        self.guard = threading.Lock()
-        #: Spans of holds, by key and token prefix, oldest first.
-        self.holds: dict[tuple[str, str], tuple[trace.Span, int]] = {}
+        #: Spans of holds, by token prefix, oldest first. Used without a lock, because a signal handler may acquire a
+        #: lease while this thread records one, and a forked child while another thread did.
+        self.holds: dict[str, tuple[trace.Span, int]] = {}
         for name, (read, about) in _COUNTERS.items():
             meter.create_observable_counter(name, [self._observed(read)], description=about)
         for name, (read, about) in _GAUGES.items():
@@ -125,12 +127,20 @@ class _Instruments:
             return
         attributes = {"redlock.key": key, "redlock.token": token}
         hold = self.tracer.start_span("redlock.hold", attributes=attributes, start_time=now)
-        with self.guard:
-            self.holds[key, token] = hold, now
-            oldest = next(iter(self.holds)) if len(self.holds) > _MAX_HOLDS else None
-            left = None if oldest is None else self.holds.pop(oldest)
-        if left is not None:
-            left[0].end()
+        # Not by the key, which log records shorten and escape.
+        left = [self.holds.pop(token, None)]
+        self.holds[token] = hold, now
+        if len(self.holds) > _MAX_HOLDS:
+            left.append(self.holds.pop(self._oldest(), None))
+        for replaced in left:
+            if replaced is not None:
+                replaced[0].end()
+
+    def _oldest(self) -> str:
+        while True:
+            # Another thread may change the dict between both steps.
+            with suppress(RuntimeError):
+                return next(iter(self.holds), "")
 
     def event(self, _topic: str, template: str, values: dict[str, object]) -> None:
         """Records the end of a lease. The log thread calls this for each event of the topic."""
@@ -142,8 +152,7 @@ class _Instruments:
         if values.get("attached"):
             # The span belongs to the lease that was acquired, and ends with it.
             return
-        with self.guard:
-            found = self.holds.pop((str(values["key"]), str(values["token"])), None)
+        found = self.holds.pop(str(values["token"]), None)
         if found is None:
             return
         span, began = found
@@ -156,7 +165,18 @@ class _Instruments:
 
 
 _current: _Instruments | None = None
-_guard = threading.Lock()
+#: Reentrant, because a signal handler may interrupt its owner.
+_guard = threading.RLock()
+
+
+def _renew_guard() -> None:
+    global _guard
+    _guard = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    # A thread of the parent may have held it during the fork.
+    os.register_at_fork(after_in_child=_renew_guard)
 
 
 def instrument(
@@ -194,8 +214,7 @@ def uninstrument() -> None:
             return
         _observe_by(None)
         _log.subscribe("lease", None)
-    with old.guard:
-        left = [span for span, _ in old.holds.values()]
-        old.holds.clear()
-    for span in left:
-        span.end()
+    while old.holds:
+        # The log thread may take the last one first.
+        with suppress(KeyError):
+            old.holds.popitem()[1][0].end()

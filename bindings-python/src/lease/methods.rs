@@ -10,7 +10,7 @@ use crate::args;
 use crate::credentials::Kept;
 use crate::errors::{check, not_sync};
 use crate::runtime::lock;
-use crate::runtime::wait::wait;
+use crate::runtime::wait::send_and_wait;
 
 #[pymethods]
 impl Lease {
@@ -120,9 +120,9 @@ impl Lease {
     ///     (30.0, True)
     #[pyo3(signature = (ttl: "float | datetime.timedelta | None" = None))]
     fn extend(&self, py: Python<'_>, ttl: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
-        let _waits = ffi::about_to_wait();
-        let sent = check(py, ffi::extend(&self.hold, args::seconds("ttl", ttl)?, Unit::Seconds))?;
-        check(py, wait(py, sent, |_| Ok(()))?)
+        let ttl = args::seconds("ttl", ttl)?;
+        let extended = || check(py, ffi::extend(&self.hold, ttl, Unit::Seconds));
+        check(py, send_and_wait(py, extended)?)
     }
 
     /// Releases the lock. A second call does nothing. Raises LockLost if the lease was lost.

@@ -18,7 +18,7 @@ use crate::caller::Caller;
 use crate::credentials::Kept;
 use crate::errors::{check, conclude, exception};
 use crate::registry;
-use crate::runtime::wait::wait;
+use crate::runtime::wait::send_and_wait;
 use crate::runtime::watch::Watch;
 use crate::runtime::{exit, lock};
 
@@ -124,10 +124,7 @@ impl Lease {
     }
 
     fn confirmed(&self, py: Python<'_>) -> PyResult<Result<(), redlock::Error>> {
-        // Announced first, because `release` sends its command when it is called.
-        let _waits = ffi::about_to_wait();
-        let sent = self.give_back();
-        wait(py, sent, |_| Ok(())).inspect_err(|_| exit::note(&self.lock))
+        send_and_wait(py, || Ok(self.give_back())).inspect_err(|_| exit::note(&self.lock))
     }
 
     fn give_back(

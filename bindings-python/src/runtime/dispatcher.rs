@@ -1,5 +1,5 @@
-//! The dispatcher: a thread that logs, calls `on_lost` callbacks registered outside a loop, and wakes loops that cannot
-//! watch a file descriptor. It is started at first use, and ends before the interpreter does.
+//! The dispatcher: a thread that logs, and calls `on_lost` callbacks registered outside a loop. It is started at first
+//! use, and ends before the interpreter does.
 //!
 //! It is a native thread, because gevent and eventlet replace `threading.Thread` by greenlets, which would block the
 //! only thread.

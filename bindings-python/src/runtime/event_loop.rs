@@ -2,7 +2,7 @@
 //!
 //! A loop watches one descriptor with `add_reader`, if it can ([`by_descriptor`]). With epoll, it is readable if a
 //! connection of the loop is, or a socket pair. Otherwise it is the socket pair, through which other threads wake the
-//! loop by one byte, without the GIL. Other loops get a `call_soon_threadsafe` from the dispatcher's thread. A loop's
+//! loop by one byte, without the GIL. Other loops get a `call_soon_threadsafe` from the thread of `waker`. A loop's
 //! completions know it by a weak reference only. Leases that a loop was granted but did not receive are released when
 //! it is closed.
 
@@ -20,7 +20,7 @@ use super::loop_future::LoopFuture;
 use super::loss_callback::Callback;
 use super::queue::WakeUp;
 use super::watch::{CallbackThread, Watch};
-use super::{dispatcher, hosts, lock, pipe};
+use super::{hosts, lock, pipe, waker};
 use crate::errors::{scarce, tried};
 use crate::once::Once;
 
@@ -149,22 +149,16 @@ fn by_descriptor(
     added.map(|_| None)
 }
 
-/// Creates the completions of any other loop. The dispatcher's thread calls its `call_soon_threadsafe`.
+/// Creates the completions of any other loop. The thread of `waker` calls its `call_soon_threadsafe`.
 fn by_thread(
     event_loop: &Bound<'_, PyAny>,
     number: u64,
     weak: Py<PyWeakrefReference>,
 ) -> PyResult<Py<Completions>> {
     let py = event_loop.py();
-    dispatcher::start(py)?;
-    let ring = move || {
-        dispatcher::send(Box::new(move |py| {
-            wake(py, number);
-            Ok(())
-        }));
-    };
+    waker::start(py, wake)?;
     let completions = Completions::new(
-        WakeUp::Thread(Box::new(ring)),
+        WakeUp::Thread(Box::new(move || waker::wake_later(number))),
         None,
         weak,
         LoopFuture::suits(event_loop)?,
@@ -208,7 +202,7 @@ fn forget(number: u64) {
     drop(gone);
 }
 
-/// Wakes a loop that cannot watch a file descriptor. Runs on the dispatcher's thread.
+/// Wakes a loop that cannot watch a file descriptor. Runs on the thread of `waker`.
 fn wake(py: Python<'_>, number: u64) {
     let completions = lock(&SLOTS)
         .iter()

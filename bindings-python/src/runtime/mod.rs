@@ -6,13 +6,14 @@
 //!   itself becomes the PanicException of pyo3.
 //! - **Signals**: a waiting thread looks for them every 50 ms, so Ctrl-C raises; the dropped future cleans up after
 //!   itself.
-//! - **Event loops** (`event_loop`, `completions`): one queue per loop, one wake-up per batch.
+//! - **Event loops** (`event_loop`, `completions`): one queue per loop, one wake-up per batch. A separate thread wakes
+//!   those that cannot watch a descriptor (`waker`).
 //! - **Logs and callbacks outside a loop** (`log`, `watch`, `loss_callback`, `dispatcher`): one native thread, started
 //!   at first use.
 //! - **trio** (`hosts`): the Python code presents it as an event loop, if the program has imported it.
 //! - **gevent and eventlet** (`greenlets`): a waiting greenlet lets others run.
 //! - **Exits**: an exit waits briefly for pending clean-ups (`exit`), and for threads with Python code below native
-//!   frames (`interpreter_end`). `dispatcher` stops its thread.
+//!   frames (`interpreter_end`). `dispatcher` and `waker` stop their threads.
 //! - **Forks**: whatever belongs to the parent (`redlock::ffi::fork_generation`) is not touched. The child creates
 //!   its own.
 //!
@@ -40,6 +41,7 @@ pub(crate) mod log;
 pub(crate) mod observe;
 mod pipe;
 mod queue;
+mod waker;
 pub(crate) mod watch;
 
 pub(crate) mod loss_callback;

@@ -37,6 +37,25 @@ where
     }
 }
 
+/// Like [`wait`], for a call that sends its command before it returns the future.
+pub(crate) fn send_and_wait<F>(
+    py: Python<'_>,
+    send: impl FnOnce() -> PyResult<F>,
+) -> PyResult<F::Output>
+where
+    F: Future + Send,
+    F::Output: Send,
+{
+    let has_greenlets = greenlets::in_use(py)?.is_some();
+    // Announced first, so that this thread writes the command.
+    let waits = ffi::about_to_wait();
+    let future = send()?;
+    // Other greenlets of this thread may begin to wait before this one, and end after it. Such announcements must not
+    // overlap.
+    let _waits = (!has_greenlets).then_some(waits);
+    wait(py, future, |_| Ok(()))
+}
+
 fn drive<F>(
     py: Python<'_>,
     mut future: Pin<&mut F>,

@@ -1,10 +1,16 @@
-"""Acquires locks in a process that gevent or eventlet has patched: LIBRARY before|after URL works|waits."""
+"""Acquires locks in a process that gevent or eventlet has patched: LIBRARY before|after URL works|waits.
 
+With `overlaps` and a second URL, two greenlets wait at the same time, and the one that began first ends first. The
+caller freezes and thaws the servers.
+"""
+
+import os
+import signal
 import sys
 import time
 from typing import Any
 
-library, when, url, what = sys.argv[1:]
+library, when, url, what, *others = sys.argv[1:]
 if when == "after":
     import redlock
 
@@ -63,7 +69,40 @@ def says_when_it_waits() -> None:
     print("waiting", flush=True)
 
 
-if what == "works":
+def tell(word: str) -> None:
+    print(word, flush=True)
+    sys.stdin.readline()
+
+
+def overlap() -> None:
+    begun: list[int] = []
+    ended: list[int] = []
+    clients = [redlock.Redlock(each, node_timeout=60) for each in (url, *others)]
+    first, second = (each.lock("overlap", ttl=300).acquire() for each in clients)
+    kept: Any = clients[1].lock("kept", ttl=300).acquire()
+    tell("held")
+
+    def run(number: int, call: Any) -> None:
+        begun.append(number)
+        call()
+        ended.append(number)
+
+    greens.spawn(run, 1, first.extend)
+    greens.spawn(run, 2, second.release)
+    # Each greenlet runs until its first pause.
+    until(lambda: begun == [1, 2])
+    for expected in ([1], [1, 2]):
+        print("waiting", flush=True)
+        until(lambda expected=expected: ended == expected)
+        tell(str(ended))
+    kept._let_go()
+    # Before another thread could write the command.
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+if what == "overlaps":
+    overlap()
+elif what == "works":
     greens.spawn(beat)
     for _ in range(5):
         greens.spawn(work)
