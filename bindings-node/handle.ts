@@ -188,6 +188,8 @@ export class LeaseHandle implements Watched {
     if (!failure) return;
     if (failure.reason) {
       this.#failure = failure;
+      // Listeners may also be added later.
+      void this.loss;
       reportLoss(this.id, failure);
     }
     native().leaseDetach(this.id);

@@ -8,49 +8,33 @@ import { native, unwatch, watch } from "./runtime.js";
 import { publishLoss } from "./trace.js";
 import { addLossListener, throwLater } from "./warnings.js";
 
-/** Whether the program listens for the loss of one lease. Does not refer to the listeners. */
-class Listening {
-  /** Set while the program listens, so that the loss does not cause a warning. Call it to stop. */
-  #stop: ((lost: boolean) => void) | undefined;
-  #ended = false;
-
-  constructor(readonly key: string) {}
-
-  /** Updates the state after a listener was added or removed. */
-  update(listening: boolean): void {
-    if (this.#ended) return;
-    if (listening) this.#stop ??= addLossListener(this.key);
-    else this.#end(false);
-  }
-
-  /** Ends it, because the lease has ended. `notified` means that the loss is reported to the listeners. */
-  end(notified = false): void {
-    this.#ended = true;
-    this.#end(notified);
-  }
-
-  #end(notified: boolean): void {
-    this.#stop?.(notified);
-    this.#stop = undefined;
-  }
-}
-
-/** The listeners for the loss of one lease. */
+/** The listeners for the loss of one lease. They stay until the lease ends, even if its object is collected. */
 export class Loss {
   #error: LockLost | undefined;
   #controller: AbortController | undefined;
   #abort: ((reason: unknown) => void) | undefined;
   readonly #callbacks = new Set<(error: LockLost) => void>();
-  readonly #listening: Listening;
-  /** Whether a callback is running. */
-  #calling = false;
+  readonly #key: string;
+  /** Set while the program listens, so that the loss does not cause a warning. Call it to stop. */
+  #stopListening: ((lost: boolean) => void) | undefined;
+  #ended = false;
+  /** Whether a callback was registered after the loss. */
+  #isLate = false;
 
-  constructor(listening: Listening) {
-    this.#listening = listening;
+  constructor(key: string) {
+    this.#key = key;
   }
 
-  #update(): void {
-    this.#listening.update(this.#controller !== undefined || this.#callbacks.size > 0);
+  /** Updates `#stopListening` after a listener was added or removed, or when the lease has ended. */
+  updateListening(ended = this.#ended, lost = false): void {
+    this.#ended = ended;
+    const listening = this.#controller !== undefined || this.#callbacks.size > 0;
+    if (listening && !ended) {
+      this.#stopListening ??= addLossListener(this.#key);
+    } else {
+      this.#stopListening?.(lost);
+      this.#stopListening = undefined;
+    }
   }
 
   /** Its listeners run in the asynchronous context in which the signal was first read. */
@@ -60,7 +44,7 @@ export class Loss {
       this.#controller = controller;
       this.#abort = AsyncResource.bind((reason: unknown) => controller.abort(reason));
       if (this.#error !== undefined) controller.abort(this.#error);
-      this.#update();
+      this.updateListening();
     }
     return this.#controller.signal;
   }
@@ -74,21 +58,20 @@ export class Loss {
   /** Notifies the listeners of the loss. */
   notify(error: LockLost): void {
     this.#error = error;
+    this.updateListening(true, true);
+    publishLoss(this.#key, error);
     this.#abort?.(error);
-    // A copy, because a callback may register another one, which then runs in a later turn.
+    // A copy, because a callback may register another one.
     for (const bound of [...this.#callbacks]) this.#call(bound, error);
   }
 
   /** Calls a callback, unless it was removed. Other callbacks must still run if it throws. */
   #call(bound: (error: LockLost) => void, error: LockLost): void {
     if (!this.#callbacks.delete(bound)) return;
-    this.#calling = true;
     try {
       bound(error);
     } catch (thrown) {
       throwLater(thrown);
-    } finally {
-      this.#calling = false;
     }
   }
 
@@ -99,67 +82,50 @@ export class Loss {
   listen(callback: (error: LockLost) => void): () => void {
     const bound = AsyncResource.bind(callback);
     this.#callbacks.add(bound);
-    this.#update();
+    this.updateListening();
     const error = this.#error;
     if (error !== undefined) {
       const call = () => this.#call(bound, error);
-      // In a microtask, a callback that always registers itself again would block the event loop.
-      if (this.#calling) setImmediate(call);
+      // Only the first one runs in a microtask. A callback that always registers itself again would otherwise block the
+      // event loop.
+      if (this.#isLate) setImmediate(call);
       else void Promise.resolve().then(call);
+      this.#isLate = true;
     }
     return () => {
       this.#callbacks.delete(bound);
-      this.#update();
+      this.updateListening();
     };
   }
 }
 
-/** A lease that can still be lost. */
-interface Watched {
-  /** Only the handle of the lease holds it strongly. A listener that refers to the lease must not keep it alive. */
-  readonly loss: WeakRef<Loss>;
-  readonly listening: Listening;
-}
-
-/** The leases that can still be lost and whose loss was requested, by number. */
-const watches = new Map<number, Watched>();
+/** The listeners of leases that can still be lost, by number. */
+const watches = new Map<number, Loss>();
 
 /** Stops watching a lease that has ended and can no longer be lost. */
 export function forget(id: number): void {
-  watches.get(id)?.listening.end();
+  watches.get(id)?.updateListening(true);
   if (watches.delete(id)) unwatch(id);
 }
 
 /** Reports the loss of a watched lease. A second call does nothing. */
 export function reportLoss(id: number, failure: Failure): void {
-  const watched = watches.get(id);
-  if (watched === undefined) return;
+  const loss = watches.get(id);
+  if (loss === undefined) return;
   watches.delete(id);
   unwatch(id);
-  notify(watched.loss.deref(), watched.listening, failure);
-}
-
-function notify(loss: Loss | undefined, listening: Listening, failure: Failure): void {
-  const error = toError(failure) as LockLost;
-  listening.end(loss !== undefined);
-  publishLoss(listening.key, error);
-  loss?.notify(error);
+  loss.notify(toError(failure) as LockLost);
 }
 
 /** Returns the listeners for the loss of this lease. */
 export function lossOf(id: number, key: string): Loss {
-  const watched = watches.get(id);
-  const known = watched?.loss.deref();
+  const known = watches.get(id);
   if (known !== undefined) return known;
-  // The lease was listed again, as another object, after its first one was collected.
-  watched?.listening.end();
-  const listening = new Listening(key);
-  const loss = new Loss(listening);
+  const loss = new Loss(key);
   const failure = native().leaseFailure(id);
   // A released lease is not held either, but that is not a loss.
-  if (failure?.reason) notify(loss, listening, failure);
-  else if (!failure && watch(id, (lost) => reportLoss(id, lost))) {
-    watches.set(id, { loss: new WeakRef(loss), listening });
-  } else listening.end();
+  if (failure?.reason) loss.notify(toError(failure) as LockLost);
+  else if (!failure && watch(id, (lost) => reportLoss(id, lost))) watches.set(id, loss);
+  else loss.updateListening(true);
   return loss;
 }

@@ -90,16 +90,9 @@ function send(): void {
   if (unsent === 0) return;
   const rows = unsent;
   unsent = 0;
-  if (listensForExit) {
-    listensForExit = false;
-    process.off("exit", sendAtExit);
-  }
   sendRows(rows, rows === 1 ? names[0] : names);
   for (let row = 0; row < rows; row += 1) names[row] = undefined;
 }
-
-/** Whether `sendAtExit` is registered. */
-let listensForExit = false;
 
 /** Sends the recorded calls if the code of a caller ends the process, and all later calls at once. */
 function sendAtExit(): void {
@@ -119,10 +112,6 @@ function recordCall(
   names[unsent] = nativeNames;
   unsent += 1;
   if (!batching || unsent === SEND_THRESHOLD) send();
-  else if (!listensForExit) {
-    listensForExit = true;
-    process.on("exit", sendAtExit);
-  }
   return slot;
 }
 
@@ -216,6 +205,7 @@ function settleRow(batch: Float64Array, at: number, sideValues: unknown[]): void
  */
 async function settleAll(batch: Float64Array, sideValues: unknown[]): Promise<void> {
   try {
+    process.on("exit", sendAtExit);
     batching = true;
     time = readTime();
     let sent = time;
@@ -232,6 +222,7 @@ async function settleAll(batch: Float64Array, sideValues: unknown[]): Promise<vo
   } finally {
     batching = false;
     send();
+    process.off("exit", sendAtExit);
   }
 }
 

@@ -67,6 +67,16 @@ test("a release after a loss reports the loss once to the listeners and again to
   assert.equal(warnings(lease.key), 0);
 });
 
+test("a listener that is added after a failed release gets the loss", async () => {
+  const redlock = new TestRedlock();
+  const lease = await redlock.lock(uniqueName()).acquire();
+  redlock.close();
+  await assert.rejects(lease.release(), { reason: "closed" });
+  assert.equal(lease.signal.aborted, true);
+  const error = await new Promise((resolve) => lease.onLost(resolve));
+  assert.equal(error.reason, "closed");
+});
+
 test("a failed release removes the lease from the native part", async () => {
   const redlock = new built.Redlock(`memory://${uniqueName()}`);
   const number = 1_000_000;

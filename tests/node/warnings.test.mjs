@@ -89,19 +89,14 @@ describe("a loss", () => {
     });
   }
 
-  for (const [about, end] of [
-    ["a long key", "x".repeat(300)],
-    ["a key with control characters", "\n\u202e"],
-  ]) {
-    test(`of ${about} is not a warning if a listener reports it`, async () => {
-      const redlock = client();
-      const start = `${uniqueName()}-`;
-      (await redlock.lock(start + end).acquire()).onLost(() => undefined);
-      redlock.close();
-      await laterWarning();
-      assert.equal(heard.filter(({ message }) => message.includes(start)).length, 0);
-    });
-  }
+  test("of a key with control characters is not a warning if a listener reports it", async () => {
+    const redlock = client();
+    const start = `${uniqueName()}-`;
+    (await redlock.lock(`${start}\n\u202e`).acquire()).onLost(() => undefined);
+    redlock.close();
+    await laterWarning();
+    assert.equal(heard.filter(({ message }) => message.includes(start)).length, 0);
+  });
 
   test("causes a warning after its listener was removed", async () => {
     const [redlock, name] = [client(), uniqueName()];

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -76,24 +77,13 @@ def test_entry_that_failed_is_forgotten(
     (library.run if library is trio else lambda main: asyncio.run(main()))(main)
 
 
-TEARDOWN = """
-import asyncio, sys, redlock
-client = redlock.Redlock(sys.argv[1])
-async def main():
-    async with client.lock(sys.argv[2], ttl=300) as lease:
-        entered.set_result(lease.held)
-        await loop.create_future()
-loop = asyncio.new_event_loop()
-entered = loop.create_future()
-task = loop.create_task(main())
-print(loop.run_until_complete(entered), flush=True)
-"""
+TEARDOWN = Path(__file__).with_name("programs") / "closed_coroutine.py"
 
 
 def test_coroutine_that_the_interpreter_closes_leaves_no_key(
     redis_server: Server, name: str
 ) -> None:
-    process = run(TEARDOWN, redis_server.url, name)
+    process = run(TEARDOWN.read_text(), redis_server.url, name)
     out, err = process.communicate(timeout=30)
     assert (out, process.returncode) == ("True\n", 0), err
     assert "ImportError" not in err

@@ -1,6 +1,7 @@
 """A trio run reads its results itself: no callback, log handler or end of the interpreter delays them."""
 
 from collections.abc import AsyncGenerator
+from pathlib import Path
 
 import pytest
 import redlock
@@ -11,6 +12,8 @@ from tests.waiting import aeventually
 
 from .processes import run
 from .servers import Server
+
+ENDS_A_RUN = Path(__file__).with_name("programs") / "ends_a_run.py"
 
 
 def test_callback_of_a_thread_can_use_a_lock_in_the_run(client: redlock.Redlock, name: str) -> None:
@@ -116,4 +119,11 @@ def test_run_in_an_atexit_handler_gets_its_results(redis_server: Server, name: s
     process = run(EXIT, redis_server.url, name)
     out, err = process.communicate(timeout=20)
     assert (out, err, process.returncode) == ("1\n", "", 0)
+    assert not redis_server.client.exists(f"lock:{name}")
+
+
+def test_run_that_an_atexit_handler_ends_releases_its_lock(redis_server: Server, name: str) -> None:
+    process = run(ENDS_A_RUN.read_text(), redis_server.url, name)
+    out, err = process.communicate(timeout=20)
+    assert (out, err, process.returncode) == ("ended\n", "", 0)
     assert not redis_server.client.exists(f"lock:{name}")

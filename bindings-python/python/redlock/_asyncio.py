@@ -91,14 +91,16 @@ class Lock(_Lock):  # type: ignore[misc]
         body = _body()
         site = (frame.f_code, frame.f_lasti)
         lease: _AsyncLease = await _acquire(self._begin, site)
+        entered = False
         try:
-            # First, so that an exception in this block finds it entered.
             self._enter(frame, lease, body)
+            entered = True
             lease._lease._on_lost(body.lost)
             body.begin()
         except BaseException:
-            body.abandon(lease._lease)
-            self._leave(frame)
+            body.discard(lease._lease)
+            if entered:
+                self._leave(frame)
             raise
         return lease
 
@@ -245,14 +247,16 @@ class AsyncLock(_AsyncLock):  # type: ignore[misc]
         site = (frame.f_code, frame.f_lasti)
         lock = self._lock
         lease: _AsyncLease = await _acquire(lock._begin, site)
+        entered = False
         try:
-            # First, so that an exception in this block finds it entered.
             lock._enter(frame, lease, body)
+            entered = True
             lease._lease._on_lost(body.lost)
             body.begin()
         except BaseException:
-            body.abandon(lease._lease)
-            lock._leave(frame)
+            body.discard(lease._lease)
+            if entered:
+                lock._leave(frame)
             raise
         return lease
 
@@ -345,7 +349,7 @@ class AsyncLease(_AsyncLease):  # type: ignore[misc]
         except BaseException:
             # Otherwise `_enter` raised it, and the lease is not ours to release.
             if lease._body is body:
-                body.abandon(lease)
+                body.discard(lease)
                 lease._leave()
             raise
         return self

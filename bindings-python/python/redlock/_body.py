@@ -33,7 +33,7 @@ class Body:
     def begin(self) -> None:
         """Does nothing, because the task exists already. trio needs this step."""
 
-    def abandon(self, lease: "_Lease") -> None:
+    def discard(self, lease: "_Lease") -> None:
         """Releases the lease of a body that does not begin, and ignores a later loss."""
         self.done = True
         lease._let_go()

@@ -146,7 +146,7 @@ class Body:
         """Enters the scope, so that a loss cancels the body from now on."""
         self._scope.__enter__()
 
-    def abandon(self, lease: "Lease") -> None:
+    def discard(self, lease: "Lease") -> None:
         """Releases the lease of a body that does not begin, and ignores a later loss."""
         self._is_finished = True
         lease._let_go()

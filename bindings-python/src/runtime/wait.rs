@@ -46,10 +46,10 @@ where
     F: Future + Send,
     F::Output: Send,
 {
-    let has_greenlets = greenlets::in_use(py)?.is_some();
     // Announced first, so that this thread writes the command.
     let waits = ffi::about_to_wait();
     let future = send()?;
+    let has_greenlets = greenlets::in_use(py)?.is_some();
     // Other greenlets of this thread may begin to wait before this one, and end after it. Such announcements must not
     // overlap.
     let _waits = (!has_greenlets).then_some(waits);

@@ -18,10 +18,14 @@ use crate::errors::scarce;
 /// How long the end of the interpreter waits for the thread.
 const MAX_WAIT: Duration = Duration::from_secs(1);
 
+type Wake = fn(Python<'_>, u64);
+
 #[derive(Default)]
 struct State {
     /// The numbers of the loops to wake.
     loops: Vec<u64>,
+    /// Wakes the loop with this number. Set when the first loop needs it.
+    wake: Option<Wake>,
     is_started: bool,
     is_stopping: bool,
 }
@@ -44,25 +48,31 @@ pub(super) fn wake_later(number: u64) {
     let channel = channel();
     lock(&channel.state).loops.push(number);
     channel.filled.notify_one();
+    // A loop may run in an exit handler, after the thread was stopped. It is not woken if no thread can be started.
+    let _ = start_thread(&channel);
 }
 
 /// Starts the thread, unless it runs in this process. `wake` wakes the loop with this number.
-pub(super) fn start(py: Python<'_>, wake: fn(Python<'_>, u64)) -> PyResult<()> {
+pub(super) fn start(py: Python<'_>, wake: Wake) -> PyResult<()> {
     let channel = channel();
-    if std::mem::replace(&mut lock(&channel.state).is_started, true) {
-        return Ok(());
-    }
-    let (ends, end) = ended();
-    let native = std::thread::Builder::new().name("redlock-waker".into());
-    native.spawn(move || run(wake, ends)).map_err(|error| {
-        lock(&channel.state).is_started = false;
-        scarce("the thread that wakes event loops cannot be started", &error)
-    })?;
-    stop_at_exit(py, end)
+    lock(&channel.state).wake = Some(wake);
+    let started = start_thread(&channel)
+        .map_err(|error| scarce("the thread that wakes event loops cannot be started", &error))?;
+    started.map_or(Ok(()), |end| stop_at_exit(py, end))
 }
 
-/// Stops the thread before the interpreter ends, because a thread that then acquires the GIL never returns. A loop that
-/// runs in a later exit handler starts another one.
+/// Starts the thread, unless it runs or no loop needs it. The returned channel closes when the thread ends.
+fn start_thread(channel: &Channel) -> std::io::Result<Option<Receiver<()>>> {
+    let mut state = lock(&channel.state);
+    let Some(wake) = state.wake.filter(|_| !state.is_started) else { return Ok(None) };
+    let (ends, end) = ended();
+    let native = std::thread::Builder::new().name("redlock-waker".into());
+    native.spawn(move || run(wake, ends))?;
+    state.is_started = true;
+    Ok(Some(end))
+}
+
+/// Stops the thread before the interpreter ends, because a thread that then acquires the GIL never returns.
 fn stop_at_exit(py: Python<'_>, end: Receiver<()>) -> PyResult<()> {
     let (generation, end) = (fork_generation(), Mutex::new(end));
     let stop = PyCFunction::new_closure(py, Some(c"stop"), None, move |args, _| {
@@ -81,7 +91,7 @@ fn stop_at_exit(py: Python<'_>, end: Receiver<()>) -> PyResult<()> {
     py.import("atexit")?.call_method1("register", (stop,)).map(drop)
 }
 
-fn run(wake: fn(Python<'_>, u64), ends: Sender<()>) {
+fn run(wake: Wake, ends: Sender<()>) {
     // A thread that an exit handler has started may acquire the GIL when the interpreter ends.
     let _ = guarded(|| {
         Python::try_attach(|py| {
@@ -107,7 +117,8 @@ fn next() -> Option<Vec<u64>> {
     while state.loops.is_empty() && !state.is_stopping {
         state = channel.filled.wait(state).unwrap_or_else(PoisonError::into_inner);
     }
-    if std::mem::take(&mut state.is_stopping) {
+    if state.loops.is_empty() {
+        state.is_stopping = false;
         state.is_started = false;
         return None;
     }
