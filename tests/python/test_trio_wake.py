@@ -19,9 +19,9 @@ ENDS_A_RUN = Path(__file__).with_name("programs") / "ends_a_run.py"
 def test_callback_of_a_thread_can_use_a_lock_in_the_run(client: redlock.Redlock, name: str) -> None:
     used: list[bool] = []
 
-    async def use() -> None:
+    async def use() -> bool:
         async with client.lock(f"{name}-other") as lease:
-            used.append(lease.held)
+            return lease.held
 
     async def main() -> None:
         token = trio.lowlevel.current_trio_token()
@@ -29,7 +29,7 @@ def test_callback_of_a_thread_can_use_a_lock_in_the_run(client: redlock.Redlock,
 
         def register() -> None:
             # No event loop runs in this thread, so the callback runs in the thread of the dispatcher.
-            lease.on_lost(lambda _: trio.from_thread.run(use, trio_token=token))
+            lease.on_lost(lambda _: used.append(trio.from_thread.run(use, trio_token=token)))
 
         await trio.to_thread.run_sync(register)
         await client.as_async().force_release(name)
@@ -52,8 +52,12 @@ def test_blocked_callback_delays_neither_results_nor_losses(
             blocked.set()
             await ends.wait()
 
+        def callback(_: object) -> None:
+            trio.from_thread.run(block, trio_token=token)
+            returned.append(True)
+
         def register() -> None:
-            lease.on_lost(lambda _: trio.from_thread.run(block, trio_token=token))
+            lease.on_lost(callback)
 
         await trio.to_thread.run_sync(register)
         await client.as_async().force_release(name)
@@ -63,8 +67,10 @@ def test_blocked_callback_delays_neither_results_nor_losses(
                 async with client.lock(name):
                     await client.as_async().force_release(name)
                     await trio.sleep_forever()
-        ends.set()
+            ends.set()
+            await aeventually(lambda: returned, sleep=trio.sleep)
 
+    returned: list[bool] = []
     trio.run(main)
 
 
