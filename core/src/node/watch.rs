@@ -208,7 +208,6 @@ mod tests {
         }
     }
 
-    /// An executor may drop a task instead of running it, which ends the subscription of its acquire.
     #[test]
     fn check_of_a_new_lease_causes_no_further_check() {
         let watch = Watch::new(Arc::default());
@@ -221,6 +220,7 @@ mod tests {
         assert_eq!(watch.count(), later);
     }
 
+    /// An executor may drop a task instead of running it, which ends the subscription of its acquire.
     #[test]
     fn waiters_are_woken_without_the_mutex() {
         let job = "job".to_owned();

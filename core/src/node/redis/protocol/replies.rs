@@ -48,7 +48,7 @@ impl Protocol {
         }
     }
 
-    /// Whether a reply of this length, or more, needs no lock.
+    /// Whether no lock needs a reply of this length.
     fn is_too_long(&self, length: usize) -> bool {
         let is_map = || {
             let mut next = self.expected.front().into_iter().flat_map(Request::members);
