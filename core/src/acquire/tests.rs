@@ -37,6 +37,8 @@ enum Does {
     GrantsAndIsReplaced,
     /// It extends, and the holder renews the lease at the same time.
     ExtendsWithHolder,
+    /// It replies at once that the keys are missing.
+    Misses,
 }
 
 struct Scripted {
@@ -65,7 +67,7 @@ impl Node for Scripted {
             Does::Fails => Box::pin(ready(Err(Fault::new("cannot be reached")))),
             Does::Hangs => Box::pin(pending()),
             Does::Refuses => Box::pin(ready(Ok(held))),
-            Does::Grants | Does::GrantsAndIsReplaced | Does::ExtendsWithHolder => {
+            Does::Grants | Does::GrantsAndIsReplaced | Does::ExtendsWithHolder | Does::Misses => {
                 Box::pin(ready(Ok(Vote::Granted(None))))
             }
             Does::RefusesIn(time) => Box::pin(async move {
@@ -83,6 +85,7 @@ impl Node for Scripted {
             }
             // A release is sent in the meantime.
             Does::Grants => Box::pin(sleep(SECOND / 10).map(|()| Ok(Extension::Missing))),
+            Does::Misses => Box::pin(ready(Ok(Extension::Missing))),
             _ => Box::pin(pending()),
         }
     }
@@ -316,6 +319,24 @@ async fn attach_fails_without_a_lease_if_the_keys_change_in_every_round() {
     let error = attach(&setup.request, &claim, leases, || None).await.map(drop).unwrap_err();
     assert!(error.to_string().contains("changed during every attempt"), "{error}");
     assert!(leases.registry.leases().is_empty());
+}
+
+/// A server that cannot run the check may be in this state for long. The loss is noticed soon after.
+#[tokio::test(start_paused = true)]
+async fn loss_is_noticed_soon_after_an_outage() {
+    let (ttl, mut setup) = (600 * SECOND, Setup::new(&[Does::Grants], None));
+    let request = Arc::get_mut(&mut setup.request).unwrap();
+    (request.options.ttl, request.options.renew) = (ttl, false);
+    let lease = setup.acquire().await.unwrap();
+    setup.now_does(&[Does::Hangs]);
+    setup.running.leases().watch.changed_keys(&["job".to_owned()]);
+    sleep(100 * SECOND).await;
+    assert!(lease.is_held());
+    setup.now_does(&[Does::Misses]);
+    let begun = setup.clock.elapsed();
+    lease.lost().await;
+    let took = setup.clock.elapsed() - begun;
+    assert!(took < 7 * SECOND, "{took:?}");
 }
 
 #[tokio::test(start_paused = true)]

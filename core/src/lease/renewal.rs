@@ -155,10 +155,10 @@ fn check(state: Arc<State>, mut pause: Option<Duration>) -> Work {
 }
 
 /// Repeats a check without a result, because the reported change may have been a loss. Each pause is twice as long as
-/// the last one.
+/// the last one, up to a limit: a loss must not stay unnoticed for long after an outage.
 fn check_later(state: &Arc<State>, last: Option<Duration>) -> Option<Work> {
     let ttl = state.held_phase()?.ttl;
-    let pause = last.map_or((ttl / 20).clamp(CHECK_INTERVAL, MAX_CHECK_DELAY), |last| last * 2);
+    let pause = last.map_or(ttl / 20, |last| last * 2).clamp(CHECK_INTERVAL, MAX_CHECK_DELAY);
     let (newest, clock) = (state.checks.listen(), &state.leases.nodes.clock);
     let over = clock.sleep_until(clock.now() + pause);
     // A weak reference: the pause must not keep a dropped lease alive.

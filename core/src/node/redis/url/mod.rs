@@ -303,14 +303,7 @@ fn check(url: &Url) -> std::result::Result<(), &'static str> {
     if url.fragment().is_some() {
         return Err("it must not have a part after a #");
     }
-    let wildcard = match url.host() {
-        Some(Host::Ipv4(address)) => address.is_unspecified(),
-        Some(Host::Ipv6(address)) => address.is_unspecified(),
-        // With a scheme that the parser does not know, an IPv4 address is a name.
-        Some(Host::Domain(name)) => name == "0.0.0.0",
-        None => false,
-    };
-    if wildcard {
+    if url.host_str().is_some_and(is_wildcard) {
         return Err(
             "its host stands for all addresses of a server. Write one of them, such as 127.0.0.1",
         );
@@ -318,6 +311,19 @@ fn check(url: &Url) -> std::result::Result<(), &'static str> {
     let texts =
         [url.username(), url.password().unwrap_or_default(), url.query().unwrap_or_default()];
     texts.into_iter().try_for_each(check_escapes)
+}
+
+/// Whether the host is a spelling of the address that a server uses to listen on all its addresses.
+fn is_wildcard(host: &str) -> bool {
+    // Parsed once more, because with a scheme that the parser does not know, an IPv4 address is a name.
+    match Host::parse(host) {
+        Ok(Host::Ipv4(address)) => address.is_unspecified(),
+        Ok(Host::Ipv6(address)) => {
+            address.is_unspecified() || address.to_ipv4_mapped().is_some_and(|v4| v4.is_unspecified())
+        }
+        Ok(Host::Domain(name)) => name == "*",
+        Err(_) => host == "*",
+    }
 }
 
 /// Refuses a user, a password or a query whose decoded text is not UTF-8. The parser would replace such bytes.
