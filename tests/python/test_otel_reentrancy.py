@@ -31,5 +31,9 @@ def test_interrupted_instruments_block_no_handler_and_no_child(mode: str) -> Non
     assert run_program(mode) == [True]
 
 
+def test_forked_child_ends_no_span_of_its_parent() -> None:
+    assert run_program("parent") == [True]
+
+
 def test_hold_span_of_a_long_or_escaped_key_ends() -> None:
     assert run_program("long") == [True, True, True]

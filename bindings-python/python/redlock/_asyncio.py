@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from datetime import timedelta
-    from types import CodeType, TracebackType
+    from types import CodeType, FrameType, TracebackType
     from typing import Any, ParamSpec, TypeVar, overload
 
     from redlock._native import AsyncLease as _AsyncLease
@@ -52,6 +52,23 @@ def _body() -> "Body | TrioBody":
 
         return TrioBody()
     return Body()
+
+
+def _enter(
+    lock: "_Lock", frame: "FrameType", lease: "_AsyncLease", body: "Body | TrioBody"
+) -> None:
+    """Begins the body of an `async with`. If this fails, the lease is released."""
+    entered = False
+    try:
+        lock._enter(frame, lease, body)
+        entered = True
+        lease._lease._on_lost(body.lost)
+        body.begin()
+    except BaseException:
+        body.discard(lease._lease)
+        if entered:
+            lock._leave(frame)
+        raise
 
 
 async def _acquire(begin: "Callable[..., _Acquire]", *args: "Any", **kwargs: "Any") -> "Any":
@@ -91,17 +108,7 @@ class Lock(_Lock):  # type: ignore[misc]
         body = _body()
         site = (frame.f_code, frame.f_lasti)
         lease: _AsyncLease = await _acquire(self._begin, site)
-        entered = False
-        try:
-            self._enter(frame, lease, body)
-            entered = True
-            lease._lease._on_lost(body.lost)
-            body.begin()
-        except BaseException:
-            body.discard(lease._lease)
-            if entered:
-                self._leave(frame)
-            raise
+        _enter(self, frame, lease, body)
         return lease
 
     async def __aexit__(
@@ -245,19 +252,8 @@ class AsyncLock(_AsyncLock):  # type: ignore[misc]
         frame = sys._getframe(1)
         body = _body()
         site = (frame.f_code, frame.f_lasti)
-        lock = self._lock
-        lease: _AsyncLease = await _acquire(lock._begin, site)
-        entered = False
-        try:
-            lock._enter(frame, lease, body)
-            entered = True
-            lease._lease._on_lost(body.lost)
-            body.begin()
-        except BaseException:
-            body.discard(lease._lease)
-            if entered:
-                lock._leave(frame)
-            raise
+        lease: _AsyncLease = await _acquire(self._lock._begin, site)
+        _enter(self._lock, frame, lease, body)
         return lease
 
     async def __aexit__(
@@ -366,6 +362,7 @@ class AsyncLease(_AsyncLease):  # type: ignore[misc]
 
 _PROTECTED = (
     _acquire,
+    _enter,
     leave,
     Lock.__aenter__,
     Lock.__aexit__,

@@ -169,14 +169,17 @@ _current: _Instruments | None = None
 _guard = threading.RLock()
 
 
-def _renew_guard() -> None:
+def _after_fork() -> None:
     global _guard
     _guard = threading.RLock()
+    if _current is not None:
+        # The leases, and therefore their spans, belong to the parent.
+        _current.holds = {}
 
 
 if hasattr(os, "register_at_fork"):
     # A thread of the parent may have held it during the fork.
-    os.register_at_fork(after_in_child=_renew_guard)
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def instrument(

@@ -101,5 +101,16 @@ def long_keys() -> None:
     results.extend([len(holds()) == 4, has_ended("lock:" + "x" * 300), not current.holds])
 
 
-{"setup": setup, "long": long_keys}.get(sys.argv[1], interrupt)()
+def parents_spans() -> None:
+    """Forks a child under a lease. The child must not end, and thereby export, the spans of its parent."""
+    otel.instrument(client, tracer_provider=tracers)
+    with client.lock("job"):
+        child = os.fork()
+        if child == 0:
+            otel.uninstrument()
+            os._exit(bool(holds()))
+    results.append(os.waitpid(child, 0)[1] == 0)
+
+
+{"setup": setup, "long": long_keys, "parent": parents_spans}.get(sys.argv[1], interrupt)()
 print(json.dumps(results))
