@@ -260,7 +260,7 @@ export class Redlock {
    * `ClientClosed`. Leases that are still held are released, and their holders are notified of a loss with reason
    * `revoked`. An unreachable node with pending deletes has until the timeout to come back.
    * @param timeout Milliseconds, default 10,000. With 0, waiting acquires and held leases end immediately.
-   * @returns The number of leases that were still held at the timeout.
+   * @returns The number of leases that were still held at the timeout, or 0 if the client is already closed.
    * @throws `QuorumUnavailable` if too few nodes confirmed the releases. Those keys expire when their TTL ends. The
    * client is closed nevertheless.
    * @example

@@ -230,7 +230,7 @@ class AsyncRedlock(Redlock, _AsyncRedlock):
             timeout: Seconds or a timedelta. With 0, waiting acquires and held leases end at once.
 
         Returns:
-            The number of leases that were still held at the timeout.
+            The number of leases that were still held at the timeout, or 0 if the client is already closed.
 
         Raises:
             QuorumUnavailable: Too few nodes confirmed the releases. Those keys expire when their TTL ends. The client

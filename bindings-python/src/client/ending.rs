@@ -15,7 +15,8 @@ use crate::runtime::wait::wait;
 
 #[pymethods]
 impl Redlock {
-    /// Ends the client in order. Returns how many leases were still held at the timeout.
+    /// Ends the client in order. Returns how many leases were still held at the timeout, or 0 if the client is already
+    /// closed.
     ///
     /// From the call on, new acquires raise ClientClosed. Acquires that wait already have `timeout` to get their lease,
     /// and held leases to be released. At the timeout, acquires that still wait raise ClientClosed. Leases that are

@@ -53,7 +53,8 @@ impl Redlock {
         confirmed.map(|count| count.unwrap_or(Ok(0)))
     }
 
-    /// Ends the client in order. Returns how many leases were still held at the timeout.
+    /// Ends the client in order. Returns how many leases were still held at the timeout, or 0 if the client is already
+    /// closed.
     ///
     /// From the call on, new acquires fail with `Closed`. Acquires that wait already have up to `timeout` to get their
     /// lease, and held leases to be released. At the timeout, acquires that still wait fail with `Closed`. Leases that
