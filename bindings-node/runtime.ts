@@ -24,6 +24,7 @@ import {
   CREDENTIALS,
   EVENT,
   type Failure,
+  LOSS,
   OUTCOME_COLUMNS,
   RELEASE,
   Runtime,
@@ -245,9 +246,13 @@ function deliverEvent(kind: number, value: number, payload: unknown): void {
     emitCoreWarning(payload as string);
     return;
   }
-  const listener = losses.get(value);
-  losses.delete(value);
-  listener?.(payload as Failure);
+  if (kind === LOSS) deliverLoss(value, payload as Failure);
+}
+
+function deliverLoss(lease: number, failure: Failure): void {
+  const listener = losses.get(lease);
+  losses.delete(lease);
+  listener?.(failure);
 }
 
 /** Calls `listener` once if the lease with this number is lost. Returns false if it has already ended. */

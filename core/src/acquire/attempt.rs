@@ -65,7 +65,7 @@ impl<'a> Attempt<'a> {
             refused_since: None,
             limit: OutageLimit::new(unavailable_after, started),
             delays: Delays::default(),
-            plan: RoundPlan::new(),
+            plan: RoundPlan::default(),
             unavailable_logged: false,
             waits_logged: [false; 2],
             next_warning: FIRST_WARNING,

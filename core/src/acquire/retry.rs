@@ -18,7 +18,7 @@ use crate::node::Expect;
 pub(super) const FALLBACK: Duration = Duration::from_secs(1);
 /// Between rounds with a split vote: some round-trip times.
 const SPLIT: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
-/// Between rounds if no node can send a notification: from a fast handover to a load that a server does not notice.
+/// Between rounds if too few nodes for a quorum send notifications: from a fast handover to a load that a server does not notice.
 const POLL: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
 /// Between rounds without a quorum of usable nodes. Each round takes votes away from other clients for a while.
 const UNAVAILABLE: (Duration, Duration) = (Duration::from_millis(5), FALLBACK);
@@ -81,7 +81,9 @@ impl Delays {
 
 /// How an acquire runs its next round, according to its previous rounds.
 ///
-/// It decides which nodes get the first requests, never how their votes are counted.
+/// It decides which nodes get the first requests, never how their votes are counted. Most locks are free, so the first
+/// round is the cheapest one for a free lock.
+#[derive(Default)]
 pub(super) struct RoundPlan {
     pub(super) expect: Expect,
     /// The number of rounds that other clients won. The first refusal does not count: it only shows that there is a
@@ -94,12 +96,6 @@ pub(super) struct RoundPlan {
 }
 
 impl RoundPlan {
-    pub(super) fn new() -> Self {
-        let (all_by, scouted) = (Instant::default(), None);
-        // Most locks are free, so the first round is the cheapest one for a free lock.
-        Self { expect: Expect::Free, losses: 0, all_by, scouted }
-    }
-
     /// Returns how to run the next round. Under contention, the scout gets its request before the others, but from time
     /// to time all nodes get theirs at once. The scout may be the only node with a key, left by a dead client or
     /// another library.

@@ -51,12 +51,6 @@ impl TaskState {
         }
     }
 
-    /// Checks the task that was started in this runtime. `reads` is whether it has to read replies, however
-    /// long ago the commands were submitted.
-    pub(super) fn check(&mut self, runtime: Id, reads: bool) -> Checked {
-        self.pending_in(runtime).map_or(Checked::Ended, |pending| pending.check(reads))
-    }
-
     /// The unwritten commands, while the task runs.
     pub(super) fn pending(&mut self) -> Option<&mut Pending> {
         match self {
@@ -103,7 +97,9 @@ impl Pending {
         self.is_awaited = false;
     }
 
-    fn check(&mut self, reads: bool) -> Checked {
+    /// Checks whether the task ran since the last check. `reads` is whether it has to read replies, however long ago
+    /// the commands were submitted.
+    pub(super) fn check(&mut self, reads: bool) -> Checked {
         if std::mem::take(&mut self.is_awaited) {
             let (first, longest) = PAUSE;
             let pause = self.pause.map_or(first, |last| (last * 2).min(longest));

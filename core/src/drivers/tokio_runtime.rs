@@ -163,8 +163,10 @@ impl Shared {
     fn check(&self, runtime: Id) -> Checked {
         let reads = self.with(|reactor| reactor.awaited().next().is_some()).unwrap_or(true);
         // The background thread waits for no thread that may be suspended.
-        let checked = try_lock(&self.task).map(|mut task| task.check(runtime, reads));
-        let Some(checked) = checked else { return Checked::Again };
+        let Some(mut task) = try_lock(&self.task) else { return Checked::Again };
+        let checked =
+            task.pending_in(runtime).map_or(Checked::Ended, |pending| pending.check(reads));
+        drop(task);
         match &checked {
             Checked::Again => self.waker.wake(),
             Checked::Blocked(unwritten) => {

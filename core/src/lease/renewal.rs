@@ -28,7 +28,7 @@ const MIN_RETRY_DELAY: Duration = Duration::from_millis(1);
 const RESTORE_DELAY: Duration = Duration::from_millis(100);
 /// Minimum time between two checks of one lease, no matter how many changes are reported.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
-/// Maximum first pause before a check without a result is repeated.
+/// Maximum pause before a check without a result is repeated.
 const MAX_CHECK_DELAY: Duration = Duration::from_secs(5);
 
 /// A future that the monitor runs.

@@ -37,7 +37,8 @@ impl Lock {
         let wait = wait.into();
         let rule = wait.map_or(Ok(()), |wait| check_time("wait", wait));
         let rule = rule.map_err(|error| error.about(&self.key()));
-        let acquired = self.acquire_as(wait, None);
+        let (engine, request) = self.parts();
+        let acquired = engine.acquire(request, wait, None);
         async move {
             rule?;
             acquired.await

@@ -16,7 +16,7 @@ use once_cell::race::OnceBox;
 use crate::client::config::DEFAULT_PREFIX;
 use crate::client::engine::Engine;
 use crate::error::Result;
-use crate::lease::{Lease, LeaseHandle, Owner};
+use crate::lease::{Lease, LeaseHandle};
 use crate::node::Claim;
 use names::{check_lock_key, check_names, fence_key};
 use options::{Options, Request};
@@ -133,17 +133,8 @@ impl Lock {
     ///   `unavailable_after`.
     /// - `Invalid`, `Unsupported` or `Closed` immediately.
     pub fn acquire(&self) -> impl Future<Output = Result<Lease>> + Send + 'static + use<> {
-        self.acquire_as(self.options.wait, None)
-    }
-
-    /// [`Lock::acquire`] with another `wait`. The error names the `owner` if it waits for itself.
-    pub(crate) fn acquire_as(
-        &self,
-        wait: Option<Duration>,
-        owner: Option<Owner>,
-    ) -> impl Future<Output = Result<Lease>> + Send + 'static + use<> {
         let (engine, request) = self.parts();
-        engine.acquire(request, wait, owner)
+        engine.acquire(request, self.options.wait, None)
     }
 
     pub(crate) fn options(&self) -> &Options {

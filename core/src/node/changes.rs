@@ -51,31 +51,21 @@ pub(crate) struct Changes {
     count: AtomicU64,
 }
 
-#[derive(Default)]
-struct Pending {
-    /// Each key once, regardless of the number of reports.
-    keys: HashSet<String>,
-    /// Hash slots whose keys may have changed.
-    slots: HashSet<u16>,
-    /// The memory that the keys take. It limits what a node that floods the client can use.
-    bytes: usize,
-    /// Whether any key may have changed.
-    all: bool,
-    /// Whether no further changes can arrive.
-    closed: bool,
-    /// The hashes of the latest changes.
-    recent: VecDeque<u64>,
-}
-
 /// The changes that the monitor must check.
-pub(crate) struct PendingChanges {
+#[derive(Default)]
+pub(crate) struct Pending {
+    /// Each key once, regardless of the number of reports.
     pub(crate) keys: HashSet<String>,
     /// Hash slots whose keys may have changed.
     pub(crate) slots: HashSet<u16>,
+    /// The memory that the keys take. It limits what a node that floods the client can use.
+    bytes: usize,
     /// Whether any key may have changed.
     pub(crate) all: bool,
     /// Whether no further changes can arrive.
     pub(crate) closed: bool,
+    /// The hashes of the latest changes. They stay here when the monitor takes the others.
+    recent: VecDeque<u64>,
 }
 
 impl Changes {
@@ -156,7 +146,7 @@ impl Changes {
     /// Takes the changed keys. Takes the slots and "all keys" only if `many_now` is set.
     ///
     /// Checking many leases costs one round for each of them, so the monitor decides how often to do that.
-    pub(crate) fn take(&self, many_now: bool) -> PendingChanges {
+    pub(crate) fn take(&self, many_now: bool) -> Pending {
         let mut pending = self.pending();
         pending.bytes = 0;
         let keys = std::mem::take(&mut pending.keys);
@@ -165,7 +155,7 @@ impl Changes {
             slots = std::mem::take(&mut pending.slots);
             all = std::mem::take(&mut pending.all);
         }
-        PendingChanges { keys, slots, all, closed: pending.closed }
+        Pending { keys, slots, all, closed: pending.closed, ..Pending::default() }
     }
 
     /// Whether changed slots or "all keys" are still to be taken.

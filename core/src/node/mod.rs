@@ -42,8 +42,8 @@ pub(crate) use redis::{
 };
 #[cfg(test)]
 pub(crate) use redis::{
-    ConfirmRequests, HeldGrants, Map, Member, Purpose, Redirects, Ruling, ServerAddress, follow,
-    is_forwarded, redirect_pause, ruling,
+    Confirmations, Map, Member, Purpose, Redirects, Ruling, ServerAddress, follow, is_forwarded,
+    redirect_pause, ruling,
 };
 pub use redis::{Pem, TlsOptions};
 pub(crate) use slots::{SLOTS, hash_tag, several_slots, slot};

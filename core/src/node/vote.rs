@@ -41,9 +41,10 @@ impl Claim {
 }
 
 /// What the client knows about a lock before a round. It determines which commands the round sends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Expect {
     /// No contention is known. Sends the cheapest command, which needs a second one if the lock is held.
+    #[default]
     Free,
     /// Nothing is known. Sends one command that covers all cases.
     Unknown,

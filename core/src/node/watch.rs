@@ -23,6 +23,8 @@ use crate::runtime::lock;
 pub(crate) struct Watch {
     /// Never held during notifications, because an executor may drop a task that it is to wake, and with it a
     /// subscription.
+    ///
+    /// Each waiter has its signal under each of its keys. A key is removed with its last waiter.
     signals: Mutex<Signals>,
     /// The number of waiters so far.
     waiters: AtomicU64,
@@ -30,25 +32,7 @@ pub(crate) struct Watch {
     leases: ChangeSender,
 }
 
-/// The signal of each waiter under each of its keys. A key is removed with its last waiter.
-#[derive(Default)]
-struct Signals {
-    by_key: Keyed<SmallVec<[Arc<Signal>; 1]>>,
-}
-
-impl Signals {
-    fn of(&self, key: &str) -> SmallVec<[Arc<Signal>; 4]> {
-        self.by_key.get(key).into_iter().flatten().cloned().collect()
-    }
-
-    /// Returns the signals of all matching keys, in the order of subscription.
-    fn of_each(&self, wanted: impl Fn(&str) -> bool) -> Vec<Arc<Signal>> {
-        let keys = self.by_key.iter().filter(|(key, _)| wanted(key.text()));
-        let mut all: Vec<_> = keys.flat_map(|(_, signals)| signals).cloned().collect();
-        all.sort_by_key(|signal| signal.number);
-        all
-    }
-}
+type Signals = Keyed<SmallVec<[Arc<Signal>; 1]>>;
 
 /// The signal of one waiter.
 #[derive(Default)]
@@ -82,15 +66,10 @@ impl Watch {
             Change::Key(key) => self.wake(key),
             Change::Slots(slots) => {
                 let slots: HashSet<u16> = slots.iter().copied().collect();
-                let moved = |key: &str| slots.contains(&slot(key));
-                let signals = self.signals().of_each(moved);
-                signals.iter().for_each(|signal| signal.notify());
+                self.wake_each(|key| slots.contains(&slot(key)));
             }
             // Pushes were lost while a connection began or ended.
-            Change::All | Change::Reset => {
-                let signals = self.signals().of_each(|_| true);
-                signals.iter().for_each(|signal| signal.notify());
-            }
+            Change::All | Change::Reset => self.wake_each(|_| true),
         }
         self.leases.0.add(change);
     }
@@ -122,8 +101,18 @@ impl Watch {
     ///
     /// A server does not notify the connection that made the change. The client's own leases already know about it.
     pub(crate) fn wake(&self, key: &str) {
-        let signals = self.signals().of(key);
-        signals.iter().for_each(|signal| signal.notify());
+        let signals: SmallVec<[_; 4]> =
+            self.signals().get(key).into_iter().flatten().cloned().collect();
+        signals.iter().for_each(|signal: &Arc<Signal>| signal.notify());
+    }
+
+    /// Wakes the waiters of all matching keys, in the order of subscription.
+    fn wake_each(&self, wanted: impl Fn(&str) -> bool) {
+        let matching = |(key, signals)| Some(signals).filter(|_| wanted(Key::text(key)));
+        let mut all: Vec<Arc<Signal>> =
+            self.signals().iter().filter_map(matching).flatten().cloned().collect();
+        all.sort_by_key(|signal| signal.number);
+        all.iter().for_each(|signal| signal.notify());
     }
 
     fn signals(&self) -> MutexGuard<'_, Signals> {
@@ -139,7 +128,7 @@ impl Watch {
         let signal = Arc::new(Signal { number, ..Signal::default() });
         let mut signals = self.signals();
         for key in Key::each(keys) {
-            signals.by_key.entry(key).or_default().push(Arc::clone(&signal));
+            signals.entry(key).or_default().push(Arc::clone(&signal));
         }
         drop(signals);
         Subscription { watch: Arc::clone(self), keys: Arc::clone(keys), signal }
@@ -180,10 +169,10 @@ impl Drop for Subscription {
     fn drop(&mut self) {
         let mut signals = self.watch.signals();
         for key in self.keys.iter() {
-            if let Some(list) = signals.by_key.get_mut(key.as_str()) {
+            if let Some(list) = signals.get_mut(key.as_str()) {
                 list.retain(|signal| !Arc::ptr_eq(signal, &self.signal));
                 if list.is_empty() {
-                    signals.by_key.remove(key.as_str());
+                    signals.remove(key.as_str());
                 }
             }
         }

@@ -1,4 +1,5 @@
-//! Sends a command to every node at once, counts the replies, and stops as soon as the outcome is certain.
+//! Sends extends and deletes to every node at once, counts the replies of every kind of command, and stops as soon as
+//! the outcome is certain. A vote round ([`acquire`](crate::acquire)) decides itself which nodes it asks first.
 //!
 //! A quorum is more than half of the nodes. Any two quorums share a node, which is what Redlock's mutual exclusion
 //! relies on (<https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/>). For a single node, the

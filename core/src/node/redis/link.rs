@@ -39,11 +39,6 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Whether commands can be sent immediately: there is a connection that was not idle for long.
-    pub(super) fn is_ready(&self, now: impl FnOnce() -> Instant) -> bool {
-        self.is_open() && !self.is_idle(now())
-    }
-
     pub(super) fn is_open(&self) -> bool {
         self.open.load(Ordering::Relaxed)
     }
@@ -72,11 +67,6 @@ impl Link {
 
     pub(super) fn has_read_long_values(&self) {
         self.long_values.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether a vote that was sent at `asked` still counts. See [`crate::node::Node::still_counts`].
-    pub(super) fn still_counts(&self, slot: impl FnOnce() -> Option<u16>, asked: Instant) -> bool {
-        self.is_open() && self.guard.extend_fault(slot, asked).is_none()
     }
 
     /// Records a new connection.

@@ -65,7 +65,7 @@ pub(crate) use url::{CONNECT_TIMEOUT, Shared};
 #[cfg(test)]
 pub(crate) use {
     cluster::simulated::*,
-    protocol::{ConfirmRequests, HeldGrants, Purpose},
+    protocol::{Confirmations, Purpose},
 };
 
 /// Queues commands for a connection, in order. Dropping it ends the node's task.
@@ -235,7 +235,8 @@ impl Node for RedisNode {
     }
 
     fn is_connected(&self, _key: &str) -> bool {
-        self.link.is_ready(|| self.clock.now())
+        // A connection that was idle for long may be broken.
+        self.link.is_open() && !self.link.is_idle(self.clock.now())
     }
 
     fn connected(&self, key: &str) -> Reply<()> {
@@ -252,7 +253,8 @@ impl Node for RedisNode {
     }
 
     fn still_counts(&self, key: &str, asked: Instant) -> bool {
-        self.link.still_counts(|| Some(slot(key)), asked)
+        let guard = &self.link.guard;
+        self.link.is_open() && guard.extend_fault(|| Some(slot(key)), asked).is_none()
     }
 
     fn acquire(&self, claim: &Claim, params: VoteParams) -> Reply<Vote> {

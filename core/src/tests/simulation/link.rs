@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use crate::clock::Instant;
-use crate::node::{Change, Claim, ConfirmRequests, Fault, HeldGrants, Purpose, Redirects};
+use crate::node::{Change, Claim, Confirmations, Fault, Purpose, Redirects};
 
 use super::clock::Time;
 use super::network::Reply;
@@ -113,7 +113,7 @@ pub(super) struct Link {
     /// Tokens whose vote was never sent. They need no delete.
     pub(super) unsent: BTreeSet<Arc<str>>,
     /// Grants that replicas must confirm before they count, if the client requires replicas.
-    pub(super) confirm: Option<(ConfirmRequests, HeldGrants<(Open, Answer)>)>,
+    pub(super) confirm: Option<Confirmations<(Open, Answer)>>,
 }
 
 impl Link {
@@ -183,7 +183,7 @@ impl World {
         link.epoch += 1;
         link.blocked_until = now + pause;
         let epoch = link.epoch;
-        let held = link.confirm.iter_mut().flat_map(|(_, held)| held.end()).map(|(open, _)| open);
+        let held = link.confirm.iter_mut().flat_map(Confirmations::end).map(|(open, _)| open);
         let held: Vec<Open> = held.collect();
         for open in std::mem::take(&mut link.open).into_iter().chain(held) {
             self.unanswered(client, node, open, "the connection broke");
@@ -226,8 +226,7 @@ impl World {
         (link.up_since, link.last_there, link.last_back) = (self.now, self.now, self.now);
         link.votes_from = (!self.guard.is_zero()).then(|| local + quarantine);
         link.extends_from = link.extends_from.max(used);
-        link.confirm = (!durability.is_none())
-            .then(|| (ConfirmRequests::new(durability), HeldGrants::new(durability)));
+        link.confirm = (!durability.is_none()).then(|| Confirmations::new(durability));
         // Kills the previous connection before a pending delete is sent. None of its messages can arrive after the
         // delete.
         if self.kills {

@@ -61,8 +61,8 @@ impl World {
         if let Some(claim) = open.request.keeps() {
             link.unsent.remove(&claim.token);
         }
-        if let Some((requests, _)) = &mut link.confirm {
-            open.confirm_by = requests.sending(&open.purpose, open.timeout, now);
+        if let Some(confirm) = &mut link.confirm {
+            open.confirm_by = confirm.sending(&open.purpose, open.timeout, now);
         }
         let delay = self.delay(client, node);
         open.id = self.new_id();

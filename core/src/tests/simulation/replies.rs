@@ -18,7 +18,7 @@ impl World {
         let now = self.clocks[client].local(self.now);
         let replicas = self.durability.min_replicas;
         let confirm = self.links[client][node].confirm.as_mut();
-        if let Some(time) = confirm.and_then(|(requests, _)| requests.due(|| now)) {
+        if let Some(time) = confirm.and_then(|confirm| confirm.due(|| now)) {
             let wait = Request::Wait { replicas, time };
             self.send((client, node), Open::without_caller(wait, Duration::ZERO));
         }
@@ -49,13 +49,11 @@ impl World {
         match (answer, &open.request) {
             (Answer::Confirmed(replicas), _) => {
                 let replicas = Value::Int(replicas.try_into().unwrap());
-                let (requests, held) = link.confirm.as_mut().unwrap();
-                let unconfirmed = held.judge(&replicas, now, |(open, answer), fault| {
+                link.confirm.as_mut().unwrap().judge(&replicas, now, |(open, answer), fault| {
                     let _ = open.answer.send(fault.map_or(Ok(answer), Err));
                 });
-                requests.replied(unconfirmed);
             }
-            // As in `Protocol::redirect`.
+            // As in `Protocol::follow_or_forward`.
             (Answer::Sent(redirect), request)
                 if !is_forwarded(
                     &open.purpose,
@@ -89,9 +87,9 @@ impl World {
                 self.reported(client, node, *discovery, (owner, epoch));
             }
             (answer, _) => match (&mut link.confirm, open.confirm_by) {
-                (Some((_, held)), Some(by)) if answer.grants() => {
+                (Some(confirm), Some(by)) if answer.grants() => {
                     let timeout = open.timeout;
-                    held.hold((open, answer), timeout, by);
+                    confirm.hold((open, answer), timeout, by);
                 }
                 _ => drop(open.answer.send(Ok(answer))),
             },

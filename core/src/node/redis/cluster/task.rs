@@ -133,7 +133,7 @@ impl Task {
                 Some(in_flight) = self.unassigned.recv() => self.place(in_flight, true),
                 Some((from, event)) = self.events.recv() => match event {
                     ConnectionEvent::Redirected(in_flight, redirect) => {
-                        self.redirect(&from, in_flight, redirect);
+                        self.forward(&from, in_flight, redirect);
                     }
                     ConnectionEvent::DeletePending(command, redirects) => {
                         self.add_pending(&from, command, redirects);
@@ -218,7 +218,7 @@ impl Task {
     ///
     /// It goes to the owner by the map, whose new slots are guarded. The server in a `MOVED` may have lost the slot
     /// again.
-    fn redirect(&mut self, from: &ServerAddress, command: Option<InFlight>, redirect: Redirect) {
+    fn forward(&mut self, from: &ServerAddress, command: Option<InFlight>, redirect: Redirect) {
         match &redirect {
             Redirect::Moved(slot, to) => self.apply_redirect(from, *slot, to),
             Redirect::NoOwner => self.refused(from),

@@ -13,13 +13,6 @@ impl RequestBuffer {
         Self(Vec::with_capacity(words * AROUND + bytes))
     }
 
-    /// Begins a command with this number of arguments, including the first one.
-    pub(crate) fn of(words: usize, first: &str) -> Self {
-        let mut packed = Self::with_room(2, first.len());
-        packed.request(words).word(first);
-        packed
-    }
-
     pub(crate) fn request(&mut self, words: usize) -> &mut Self {
         self.header(b'*', words as u64)
     }
@@ -65,32 +58,21 @@ impl RequestBuffer {
     }
 }
 
-/// The arguments of one or more encoded commands, for the few places that need them.
-pub(crate) struct Arguments<'a>(&'a [u8]);
-
-impl<'a> Arguments<'a> {
-    /// Iterates over the arguments of these commands.
-    pub(crate) fn of(bytes: &'a [u8]) -> Self {
-        Self(bytes)
-    }
-}
-
-impl<'a> Iterator for Arguments<'a> {
-    type Item = &'a [u8];
-
-    fn next(&mut self) -> Option<&'a [u8]> {
+/// Iterates over the arguments of one or more encoded commands, for the few places that need them.
+pub(crate) fn arguments(mut left: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
         loop {
-            let end = self.0.windows(2).position(|two| two == b"\r\n")?;
-            let (line, rest) = (&self.0[..end], &self.0[end + 2..]);
-            self.0 = rest;
+            let end = left.windows(2).position(|two| two == b"\r\n")?;
+            let (line, rest) = (&left[..end], &left[end + 2..]);
+            left = rest;
             // Skips the number of arguments at the start of a command.
             let Some(length) = line.strip_prefix(b"$") else { continue };
             let length: usize = std::str::from_utf8(length).ok()?.parse().ok()?;
             let word = rest.get(..length)?;
-            self.0 = rest.get(length + 2..).unwrap_or_default();
+            left = rest.get(length + 2..).unwrap_or_default();
             return Some(word);
         }
-    }
+    })
 }
 
 #[cfg(test)]

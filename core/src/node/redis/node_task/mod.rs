@@ -33,7 +33,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause while a refusal is not confirmed, because callers wait for that.
 const DOUBTFUL_PAUSE: Duration = Duration::from_millis(250);
-/// A connection that lasted longer than this worked, so the next attempt follows without a pause.
+/// A connection that lasted longer than this worked, so the next attempt follows after the first pause.
 ///
 /// A connection that breaks directly after the handshake must not be reopened continuously.
 const GOOD: Duration = Duration::from_secs(1);

@@ -1,10 +1,10 @@
 //! Decides when to attempt the next connection, and which commands wait for its result.
 //!
-//! The first attempt after a connection that worked follows immediately. Each failure doubles the pause, which the
-//! [`NodeTask`](super::NodeTask) computes. A command after an idle time, or a change of the server, ends the pause.
+//! The first attempt after a connection that worked follows after a short pause. Each failure doubles the pause, which
+//! the [`NodeTask`](super::NodeTask) computes. A command after an idle time, or a change of the server, ends the pause.
 //!
 //! Lock commands are never queued across a reconnect, because a late vote is useless and delays its delete. They wait
-//! for an attempt that is about to end, or fail immediately. How long they wait depends on how often commands arrive.
+//! for an attempt that began shortly before, or fail immediately. How long they wait depends on how often commands arrive.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -116,7 +116,7 @@ impl Reconnect {
         let mut pause_ends = std::pin::pin!(tokio::time::sleep(jittered(pause)));
         let (mut attempts, mut more) = (Attempts::default(), true);
         let opened = loop {
-            // After a working connection, the next attempt follows immediately.
+            // At the start of the client, the first attempt follows immediately.
             if attempts.begun.is_none() && pause.is_zero() {
                 attempts.begin(context, &self.previous_connections);
             }

@@ -88,7 +88,9 @@ impl Batch {
             arguments(buffer);
         } else {
             arguments(buffer);
-            buffer.extend_from_slice(&RequestBuffer::of(1 + count, "MGET").bytes());
+            let mut get = RequestBuffer::with_room(2, 4);
+            get.request(1 + count).word("MGET");
+            buffer.extend_from_slice(&get.bytes());
             keys(buffer);
         }
         let length = buffer.len() - before;

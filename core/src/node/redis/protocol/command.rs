@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use crate::clock::Instant;
 use crate::node::redis::commands::compound_reply::CompoundReply;
 use crate::node::redis::commands::durability::Durability;
-use crate::node::redis::commands::encode::Arguments;
+use crate::node::redis::commands::encode::arguments;
 use crate::node::redis::commands::reply;
 use crate::node::{Fault, slot};
 use crate::runtime::UnderWay;
@@ -167,7 +167,7 @@ impl Command {
 
     /// Returns all arguments, of several commands one after the other.
     pub(crate) fn words(&self) -> impl Iterator<Item = &[u8]> {
-        Arguments::of(&self.bytes)
+        arguments(&self.bytes)
     }
 }
 

@@ -23,18 +23,30 @@ fn share(timeout: Duration) -> Duration {
     timeout.saturating_sub(LATE + timeout / 10).max(timeout / 2)
 }
 
-/// The requests for confirmation of one connection.
-pub(crate) struct ConfirmRequests {
+/// The unconfirmed grants of one connection, and the requests to confirm them.
+pub(crate) struct Confirmations<G> {
     pub(super) wanted: Durability,
     /// The earliest time by which a vote must be confirmed that no request covers. `None` without such votes.
     uncovered: Option<Instant>,
     /// Whether a request is under way.
     sent: bool,
+    /// In the order of their replies.
+    held: Vec<Held<G>>,
 }
 
-impl ConfirmRequests {
+/// A grant that waits for its confirmation.
+struct Held<G> {
+    /// The result for the caller once it is confirmed.
+    grant: G,
+    /// How long the caller waits.
+    timeout: Duration,
+    /// When it fails without a confirmation.
+    by: Instant,
+}
+
+impl<G> Confirmations<G> {
     pub(crate) fn new(wanted: Durability) -> Self {
-        Self { wanted, uncovered: None, sent: false }
+        Self { wanted, uncovered: None, sent: false, held: Vec::new() }
     }
 
     /// Records a command that is sent now. Returns the deadline for its confirmation, if it is a vote that needs one.
@@ -69,51 +81,20 @@ impl ConfirmRequests {
         Some(time)
     }
 
-    /// Records that a request has its reply, and the earliest deadline of the grants that it did not confirm
-    /// ([`HeldGrants::judge`]).
-    pub(crate) fn replied(&mut self, unconfirmed: Option<Instant>) {
-        self.sent = false;
-        self.cover(unconfirmed);
-    }
-}
-
-/// The unconfirmed grants of one connection.
-pub(crate) struct HeldGrants<G> {
-    wanted: Durability,
-    /// In the order of their replies.
-    held: Vec<Held<G>>,
-}
-
-/// A grant that waits for its confirmation.
-struct Held<G> {
-    /// The result for the caller once it is confirmed.
-    grant: G,
-    /// How long the caller waits.
-    timeout: Duration,
-    /// When it fails without a confirmation.
-    by: Instant,
-}
-
-impl<G> HeldGrants<G> {
-    pub(crate) fn new(wanted: Durability) -> Self {
-        Self { wanted, held: Vec::new() }
-    }
-
     /// Holds a grant that must be confirmed by this time.
     pub(crate) fn hold(&mut self, grant: G, timeout: Duration, by: Instant) {
         self.held.push(Held { grant, timeout, by });
     }
 
-    /// Handles the reply to a request: delivers the grants that are confirmed or out of time. Returns the earliest
-    /// deadline of the others.
+    /// Handles the reply to a request: delivers the grants that are confirmed or out of time.
     ///
-    /// Those shared a request that another vote had shortened. They are covered by the next one.
+    /// The others shared a request that another vote had shortened. They are covered by the next one.
     pub(crate) fn judge(
         &mut self,
         value: &Value,
         now: Instant,
         deliver: impl Fn(G, Option<Fault>),
-    ) -> Option<Instant> {
+    ) {
         for held in std::mem::take(&mut self.held) {
             match self.wanted.shortfall(value, share(held.timeout)) {
                 Some(_) if held.by > now && !matches!(value, Value::ServerError(_)) => {
@@ -122,7 +103,8 @@ impl<G> HeldGrants<G> {
                 fault => deliver(held.grant, fault),
             }
         }
-        self.held.iter().map(|held| held.by).min()
+        self.sent = false;
+        self.cover(self.held.iter().map(|held| held.by).min());
     }
 
     /// Returns the grants of a broken connection, which can no longer be confirmed.

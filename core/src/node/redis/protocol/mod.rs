@@ -24,14 +24,14 @@ pub(crate) use command::{
     BatchKind, Combinable, Command, Expects, InFlight, Purpose, Redirects, TIMEOUT,
 };
 #[cfg(test)]
-pub(crate) use confirm::{ConfirmRequests, HeldGrants};
+pub(crate) use confirm::Confirmations;
 pub(super) use pending_deletes::PendingDeletes;
 pub(super) use push_handler::PushHandler;
 pub(super) use resp::Parser;
 pub(super) use state::Protocol;
 
-/// The interval for detecting a silent server. It is a quarter of the shortest silence that counts, which limits the
-/// delay.
+/// The interval for detecting a silent server. It is half of the shortest silence that counts (that of a probe), which
+/// limits the delay.
 pub(super) const TICK: Duration = Duration::from_millis(250);
 /// A server with open commands that is silent for this long is dead, unless a caller waits longer.
 ///

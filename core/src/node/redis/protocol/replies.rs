@@ -118,7 +118,7 @@ impl Protocol {
             self.load_scripts(now());
             (in_flight.again, in_flight.set) = (true, None);
             self.send(in_flight, now());
-        } else if let Some(in_flight) = self.redirect(in_flight, &value) {
+        } else if let Some(in_flight) = self.follow_or_forward(in_flight, &value) {
             self.deliver(in_flight, value, now);
         }
     }
@@ -214,7 +214,7 @@ impl Protocol {
 
     /// Handles a redirect of a cluster's server. The command fails, or the task of the cluster gets it. Returns the
     /// command if the reply is not a redirect.
-    fn redirect(&mut self, mut in_flight: InFlight, value: &Value) -> Option<InFlight> {
+    fn follow_or_forward(&mut self, mut in_flight: InFlight, value: &Value) -> Option<InFlight> {
         let Some(cluster) = &self.target.cluster else { return Some(in_flight) };
         let Some(redirect) = Redirect::read(value) else { return Some(in_flight) };
         let unserved = redirect == Redirect::NoOwner;
@@ -259,10 +259,9 @@ impl Protocol {
                 self.probing = false;
             }
             (Purpose::Confirm, _) => {
-                let unconfirmed = self.held.judge(&value, now(), |(in_flight, value), fault| {
+                self.confirm.judge(&value, now(), |(in_flight, value), fault| {
                     let _ = in_flight.answer.send(fault.map_or(Ok(value), Err));
                 });
-                self.confirm.replied(unconfirmed);
             }
             // A command of the previous connection may still arrive after this delete.
             (Purpose::Delete { lifetime, .. }, Some(opened)) if opened + *lifetime > now() => {
@@ -278,7 +277,7 @@ impl Protocol {
         let value = if is_owner && !grants { Value::Nil } else { value };
         let timeout = in_flight.command.timeout;
         match in_flight.confirm_by.filter(|_| grants) {
-            Some(by) => self.held.hold((in_flight, value), timeout, by),
+            Some(by) => self.confirm.hold((in_flight, value), timeout, by),
             // An error means that the caller no longer waits.
             None => drop(in_flight.answer.send(Ok(value))),
         }

@@ -11,7 +11,7 @@ use redis::Value;
 
 use super::combined::{Batch, Expected, ReleasedKeys, Request};
 use super::command::{BatchKind, Command, InFlight, Purpose};
-use super::confirm::{ConfirmRequests, HeldGrants};
+use super::confirm::Confirmations;
 use super::pending_deletes::PendingDeletes;
 use super::push_handler::PushHandler;
 use super::resp::Parser;
@@ -49,10 +49,8 @@ pub(crate) struct Protocol {
     pub(super) silence: Duration,
     /// How long the server may take to reply to a probe.
     probe_limit: Duration,
-    /// The votes that replicas and disks must confirm.
-    pub(super) confirm: ConfirmRequests,
-    /// The grants among their replies, with their commands.
-    pub(super) held: HeldGrants<(InFlight, Value)>,
+    /// The grants that replicas and disks must confirm, with their commands.
+    pub(super) confirm: Confirmations<(InFlight, Value)>,
     /// The deletes without a confirmation.
     pub(crate) pending: PendingDeletes,
     /// The number of seconds in which pending deletes were not sent again.
@@ -95,8 +93,7 @@ impl Protocol {
             probing: false,
             silence: Duration::ZERO,
             probe_limit: (round_trip * PROBE.1).max(PROBE.0),
-            confirm: ConfirmRequests::new(target.needs.durability),
-            held: HeldGrants::new(target.needs.durability),
+            confirm: Confirmations::new(target.needs.durability),
             pending,
             pending_for: 0,
             refusal_logged: false,
@@ -180,7 +177,7 @@ impl Protocol {
     pub(crate) fn end(mut self, fault: Option<&Fault>, now: Instant) -> PendingDeletes {
         let Some(fault) = fault else { return self.pending };
         self.encode_batch();
-        for (in_flight, _) in self.held.end() {
+        for (in_flight, _) in self.confirm.end() {
             let _ = in_flight.answer.send(Err(fault.clone()));
         }
         // Bytes are written in order, so the remaining ones belong to the last commands.

@@ -319,7 +319,8 @@ fn is_wildcard(host: &str) -> bool {
     match Host::parse(host) {
         Ok(Host::Ipv4(address)) => address.is_unspecified(),
         Ok(Host::Ipv6(address)) => {
-            address.is_unspecified() || address.to_ipv4_mapped().is_some_and(|v4| v4.is_unspecified())
+            address.is_unspecified()
+                || address.to_ipv4_mapped().is_some_and(|v4| v4.is_unspecified())
         }
         Ok(Host::Domain(name)) => name == "*",
         Err(_) => host == "*",
