@@ -18,7 +18,8 @@ use crate::node::Expect;
 pub(super) const FALLBACK: Duration = Duration::from_secs(1);
 /// Between rounds with a split vote: some round-trip times.
 const SPLIT: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
-/// Between rounds if too few nodes for a quorum send notifications: from a fast handover to a load that a server does not notice.
+/// Between rounds if too few nodes for a quorum send notifications: from a fast handover to a load that a server does
+/// not notice.
 const POLL: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
 /// Between rounds without a quorum of usable nodes. Each round takes votes away from other clients for a while.
 const UNAVAILABLE: (Duration, Duration) = (Duration::from_millis(5), FALLBACK);

@@ -4,7 +4,8 @@
 //! the [`NodeTask`](super::NodeTask) computes. A command after an idle time, or a change of the server, ends the pause.
 //!
 //! Lock commands are never queued across a reconnect, because a late vote is useless and delays its delete. They wait
-//! for an attempt that began shortly before, or fail immediately. How long they wait depends on how often commands arrive.
+//! for an attempt that began shortly before, or fail immediately. How long they wait depends on how often commands
+//! arrive.
 
 use std::pin::Pin;
 use std::sync::Arc;
