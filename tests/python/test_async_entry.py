@@ -1,6 +1,8 @@
 """An `async with` that fails between the grant and its body, or whose coroutine is closed, leaves no key."""
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -88,3 +90,11 @@ def test_coroutine_that_the_interpreter_closes_leaves_no_key(
     assert (out, process.returncode) == ("True\n", 0), err
     assert "ImportError" not in err
     eventually(lambda: not redis_server.client.exists(f"lock:{name}"))
+
+
+def test_interrupt_at_the_start_of_any_function_leaves_no_key() -> None:
+    program = Path(__file__).with_name("programs") / "interrupted_entry.py"
+    done = subprocess.run(
+        [sys.executable, program], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert done.stdout == "[] True\n", done.stderr

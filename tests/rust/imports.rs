@@ -1,4 +1,4 @@
-//! A module calls only the modules below it. The test reads the imports of every source file, and one list of the
+//! A module imports only the modules below it. The test reads the imports of every source file, and one list of the
 //! order.
 //!
 //! `docs/contributing/architecture.md` shows the same list. An upward import is either a mistake or a reason to move a

@@ -1,4 +1,4 @@
-//! A module of the Node binding calls only the modules below it, in Rust and in TypeScript.
+//! A module of the Node binding imports only the modules below it, in Rust and in TypeScript.
 
 use std::collections::BTreeMap;
 use std::fs;

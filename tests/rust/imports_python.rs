@@ -1,4 +1,4 @@
-//! A module of the Python binding calls only the modules below it, in Rust and in Python. Calls between the two have
+//! A module of the Python binding imports only the modules below it, in Rust and in Python. Calls between the two have
 //! one direction.
 
 use std::collections::BTreeMap;

@@ -54,23 +54,6 @@ def _body() -> "Body | TrioBody":
     return Body()
 
 
-def _enter(
-    lock: "_Lock", frame: "FrameType", lease: "_AsyncLease", body: "Body | TrioBody"
-) -> None:
-    """Begins the body of an `async with`. If this fails, the lease is released."""
-    entered = False
-    try:
-        lock._enter(frame, lease, body)
-        entered = True
-        lease._lease._on_lost(body.lost)
-        body.begin()
-    except BaseException:
-        body.discard(lease._lease)
-        if entered:
-            lock._leave(frame)
-        raise
-
-
 async def _acquire(begin: "Callable[..., _Acquire]", *args: "Any", **kwargs: "Any") -> "Any":
     """Begins an acquire with these arguments and awaits its result."""
     acquire = begin(*args, **kwargs)
@@ -84,6 +67,26 @@ async def _acquire(begin: "Callable[..., _Acquire]", *args: "Any", **kwargs: "An
             # Also releases a grant that the task has not received.
             acquire.give_up()
             raise
+
+
+async def _enter(
+    lock: "_Lock", site: "tuple[CodeType, int]", frame: "FrameType", body: "Body | TrioBody"
+) -> "_AsyncLease":
+    """Acquires the lock and begins the body of an `async with`. If this fails, the lease is released."""
+    lease: _AsyncLease = await _acquire(lock._begin, site)
+    # No call may be between these lines: a signal handler could raise at its start, and the lease would be lost.
+    entered = False
+    try:
+        lock._enter(frame, lease, body)
+        entered = True
+        lease._lease._on_lost(body.lost)
+        body.begin()
+    except BaseException:
+        body.discard(lease._lease)
+        if entered:
+            lock._leave(frame)
+        raise
+    return lease
 
 
 async def _try_acquire(lock: "_Lock", site: "tuple[CodeType, int]") -> "_AsyncLease | None":
@@ -107,9 +110,7 @@ class Lock(_Lock):  # type: ignore[misc]
         frame = sys._getframe(1)
         body = _body()
         site = (frame.f_code, frame.f_lasti)
-        lease: _AsyncLease = await _acquire(self._begin, site)
-        _enter(self, frame, lease, body)
-        return lease
+        return await _enter(self, site, frame, body)
 
     async def __aexit__(
         self,
@@ -252,9 +253,7 @@ class AsyncLock(_AsyncLock):  # type: ignore[misc]
         frame = sys._getframe(1)
         body = _body()
         site = (frame.f_code, frame.f_lasti)
-        lease: _AsyncLease = await _acquire(self._lock._begin, site)
-        _enter(self._lock, frame, lease, body)
-        return lease
+        return await _enter(self._lock, site, frame, body)
 
     async def __aexit__(
         self,

@@ -550,7 +550,7 @@ class AsyncRedlock:
             timeout: Seconds or a timedelta. With 0, waiting acquires and held leases end at once.
 
         Returns:
-            The number of leases that were still held at the timeout.
+            The number of leases that were still held at the timeout, or 0 if the client is already closed.
 
         Raises:
             QuorumUnavailable: Too few nodes confirmed the releases. Those keys expire when their TTL ends. The client
@@ -1307,7 +1307,8 @@ class Redlock:
         """
     def shutdown(self, /, timeout: "float | datetime.timedelta" = 10) -> "int":
         """
-        Ends the client in order. Returns how many leases were still held at the timeout.
+        Ends the client in order. Returns how many leases were still held at the timeout, or 0 if the client is already
+        closed.
 
         From the call on, new acquires raise ClientClosed. Acquires that wait already have `timeout` to get their lease,
         and held leases to be released. At the timeout, acquires that still wait raise ClientClosed. Leases that are

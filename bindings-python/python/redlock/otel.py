@@ -171,6 +171,7 @@ _guard = threading.RLock()
 
 def _after_fork() -> None:
     global _guard
+    # A thread of the parent may have held it during the fork.
     _guard = threading.RLock()
     if _current is not None:
         # The leases, and therefore their spans, belong to the parent.
@@ -178,7 +179,6 @@ def _after_fork() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    # A thread of the parent may have held it during the fork.
     os.register_at_fork(after_in_child=_after_fork)
 
 

@@ -117,7 +117,7 @@ impl Reconnect {
         let mut pause_ends = std::pin::pin!(tokio::time::sleep(jittered(pause)));
         let (mut attempts, mut more) = (Attempts::default(), true);
         let opened = loop {
-            // At the start of the client, the first attempt follows immediately.
+            // At the start of the task, the first attempt follows immediately.
             if attempts.begun.is_none() && pause.is_zero() {
                 attempts.begin(context, &self.previous_connections);
             }

@@ -323,7 +323,7 @@ fn is_wildcard(host: &str) -> bool {
                 || address.to_ipv4_mapped().is_some_and(|v4| v4.is_unspecified())
         }
         Ok(Host::Domain(name)) => name == "*",
-        Err(_) => host == "*",
+        Err(_) => false,
     }
 }
 
