@@ -335,8 +335,7 @@ async fn loss_is_noticed_soon_after_an_outage() {
     setup.now_does(&[Does::Misses]);
     let begun = setup.clock.elapsed();
     lease.lost().await;
-    let took = setup.clock.elapsed() - begun;
-    assert!(took < 7 * SECOND, "{took:?}");
+    assert!(setup.clock.elapsed() < begun + 7 * SECOND, "{:?}", setup.clock.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
