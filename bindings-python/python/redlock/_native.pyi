@@ -550,7 +550,7 @@ class AsyncRedlock:
             timeout: Seconds or a timedelta. With 0, waiting acquires and held leases end at once.
 
         Returns:
-            The number of leases that were still held at the timeout.
+            The number of leases that were still held at the timeout, or 0 if the client is already closed.
 
         Raises:
             QuorumUnavailable: Too few nodes confirmed the releases. Those keys expire when their TTL ends. The client
@@ -1217,6 +1217,11 @@ class Redlock:
         """
         Begins a shutdown.
         """
+    def _stats_reader(self, /) -> "tuple[int, collections.abc.Callable[[], Stats | None]]":
+        """
+        The number of the client, which all its objects share, and a function that returns its statistics. The function
+        does not keep the client alive, and returns None once the program no longer uses it.
+        """
     def as_async(self, /) -> AsyncRedlock:
         """
         Returns the asynchronous form of this client. Both share connections, leases and the shutdown.
@@ -1307,7 +1312,8 @@ class Redlock:
         """
     def shutdown(self, /, timeout: "float | datetime.timedelta" = 10) -> "int":
         """
-        Ends the client in order. Returns how many leases were still held at the timeout.
+        Ends the client in order. Returns how many leases were still held at the timeout, or 0 if the client is already
+        closed.
 
         From the call on, new acquires raise ClientClosed. Acquires that wait already have `timeout` to get their lease,
         and held leases to be released. At the timeout, acquires that still wait raise ClientClosed. Leases that are
