@@ -2,7 +2,14 @@
 
 import { randomUUID } from "node:crypto";
 import timers from "node:timers/promises";
-import { type Lease, type LockOptions, Redlock, type RedlockOptions } from "./index.js";
+import { inspect } from "node:util";
+import {
+  InvalidOption,
+  type Lease,
+  type LockOptions,
+  Redlock,
+  type RedlockOptions,
+} from "./index.js";
 import { advanceMemory, failMemory } from "./native.js";
 
 /** Maximum time, in ms, that `lose` and `advance` wait until holders are notified. */
@@ -47,6 +54,22 @@ async function afterLosses<T>(
   } finally {
     stop.abort();
     for (const { end } of waits) end();
+  }
+}
+
+/**
+ * Advances the clock of a node. The error class is that of the bundled index: an import of `errors.js` would load
+ * another copy of it.
+ */
+function advanceNode(node: string, ms: number): void {
+  if (typeof ms !== "number") {
+    const rule = "ms must be a number of milliseconds, 0 or more";
+    throw new InvalidOption(`${rule} (got ${inspect(ms)})`);
+  }
+  try {
+    advanceMemory(node, ms);
+  } catch (failure) {
+    throw new InvalidOption((failure as Error).message);
   }
 }
 
@@ -130,6 +153,7 @@ export class TestRedlock extends Redlock {
    * Leases with less time left are lost, even if they are renewed. Leases of this client are notified before this
    * resolves. Waits in progress end that much earlier.
    * @param ms The time in ms.
+   * @throws `InvalidOption` for an invalid time.
    *
    * @example
    * ```js
@@ -141,7 +165,7 @@ export class TestRedlock extends Redlock {
   async advance(ms: number): Promise<void> {
     await afterLosses(
       this.leases(),
-      () => advanceMemory(this.#node, ms),
+      () => advanceNode(this.#node, ms),
       (lease) => !lease.held,
     );
   }

@@ -3,7 +3,9 @@
 use std::sync::{Arc, LazyLock, Mutex};
 
 use pyo3::PyTypeInfo;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 
 use crate::once::{Once, intern};
 use crate::runtime::{ByNumber, lock};
@@ -56,7 +58,9 @@ impl Line {
 
     fn found(code: &Bound<'_, PyAny>, instruction: i32) -> PyResult<Self> {
         let py = code.py();
-        let file = code.getattr(intern!(py, "co_filename"))?.extract()?;
+        let file = code.getattr(intern!(py, "co_filename"))?;
+        // A file name that is not UTF-8 contains surrogates.
+        let file = file.cast::<PyString>()?.to_string_lossy().into_owned();
         for range in code.call_method0(intern!(py, "co_lines"))?.try_iter()? {
             let (from, to, number): (i32, i32, Option<u32>) = range?.extract()?;
             if (from..to).contains(&instruction) {
@@ -70,20 +74,25 @@ impl Line {
 /// Where a lease was acquired.
 #[derive(Clone)]
 pub(crate) struct CallSite {
-    line: Arc<Line>,
-    /// The address of the calling frame, to check whether it is still running. `None` for an ExitStack.
+    /// `None` if no Python code called.
+    line: Option<Arc<Line>>,
+    /// The address of the calling frame, to check whether it is still running. `None` for an ExitStack and without a
+    /// line.
     frame: Option<usize>,
 }
 
 impl CallSite {
-    /// Creates the call site of this frame.
+    /// Creates the call site of this frame, which may be None.
     pub(crate) fn of(frame: &Bound<'_, PyAny>) -> PyResult<Self> {
         let py = frame.py();
+        if frame.is_none() {
+            return Ok(Self { line: None, frame: None });
+        }
         let code = frame.getattr(intern!(py, "f_code"))?;
         let line = Line::of(&code, frame.getattr(intern!(py, "f_lasti"))?.extract()?)?;
         // The frame of an ExitStack ends before the block runs.
         let frame = (!line.file.ends_with("contextlib.py")).then(|| frame.as_ptr() as usize);
-        Ok(Self { line, frame })
+        Ok(Self { line: Some(line), frame })
     }
 
     /// Whether the code that this names may still run on this thread: false if its frame is not on the stack.
@@ -108,25 +117,34 @@ impl<'py> FromPyObject<'_, 'py> for CallSite {
 
     fn extract(site: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
         let (code, instruction): (Bound<'py, PyAny>, i32) = site.extract()?;
-        Ok(Self { line: Line::of(&code, instruction)?, frame: None })
+        Ok(Self { line: Some(Line::of(&code, instruction)?), frame: None })
     }
 }
 
 impl std::fmt::Display for CallSite {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}:{}", self.line.file, self.line.number)
+        match &self.line {
+            Some(line) => write!(f, "{}:{}", line.file, line.number),
+            None => f.write_str("an unknown line"),
+        }
     }
 }
 
-/// The frame of the Python code that calls us. Native code does not have a Python frame.
+/// The frame of the Python code that calls us, or None if a thread runs only native code, which has no frames.
 pub(crate) fn frame(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     static GET_FRAME: Once<Py<PyAny>> = Once::new();
-    GET_FRAME.import(py, "sys", "_getframe")?.call0()
+    match GET_FRAME.import(py, "sys", "_getframe")?.call0() {
+        Err(error) if error.is_instance_of::<PyValueError>(py) => Ok(py.None().into_bound(py)),
+        found => found,
+    }
 }
 
-/// The name of the module whose code a frame runs.
+/// The name of the module whose code a frame runs. None for no frame.
 pub(crate) fn module<'py>(frame: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = frame.py();
+    if frame.is_none() {
+        return Ok(frame.clone());
+    }
     let globals = frame.getattr(intern!(py, "f_globals"))?;
     globals.call_method1(intern!(py, "get"), (intern!(py, "__name__"),))
 }
@@ -172,8 +190,11 @@ pub(crate) fn warn<C: PyTypeInfo>(py: Python<'_>, text: &str) -> PyResult<()> {
     let (mut level, mut at) = (1, frame(py)?);
     loop {
         let module = module(&at)?;
+        if !OURS.iter().any(|ours| module.eq(ours).unwrap_or(false)) {
+            break;
+        }
         let before = at.getattr(intern!(py, "f_back"))?;
-        if before.is_none() || !OURS.iter().any(|ours| module.eq(ours).unwrap_or(false)) {
+        if before.is_none() {
             break;
         }
         (level, at) = (level + 1, before);

@@ -12,6 +12,7 @@ use crate::call_site::{CallSite, in_cell, warn};
 use crate::credentials::Kept;
 use crate::errors::check;
 use crate::runtime::{event_loop, exit, observe, wait};
+use crate::source::Recipe;
 
 type Answer = Result<Option<redlock::Lease>, redlock::Error>;
 
@@ -20,6 +21,8 @@ pub(crate) struct Caller {
     pub(crate) lock: Arc<redlock::Lock>,
     /// Owns the credentials callback of the client.
     pub(crate) kept: Option<Kept>,
+    /// Keeps the statistics of the client readable.
+    pub(crate) recipe: Arc<Recipe>,
     pub(crate) owner: Owner,
     pub(crate) call_site: CallSite,
     pub(crate) began: Instant,

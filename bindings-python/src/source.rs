@@ -12,6 +12,7 @@ use redlock::ffi::{self, ClientArgs, DefaultClient, LockArgs, Unit};
 use crate::credentials::Kept;
 use crate::errors::{check, invalid};
 use crate::runtime::{lock, log};
+use crate::stats::Stats;
 
 static DEFAULT: DefaultClient<Numbered> = DefaultClient::new();
 
@@ -34,6 +35,13 @@ pub(crate) struct Recipe {
     number: u64,
     client: redlock::Redlock,
     kept: Option<Py<PyWeakrefReference>>,
+}
+
+impl Recipe {
+    /// Returns the statistics of the client.
+    pub(crate) fn stats(&self) -> Stats {
+        self.client.stats().into()
+    }
 }
 
 /// The clients that were pickled or unpickled.

@@ -1,6 +1,9 @@
 """The line of the program that acquired a lease, as messages name it."""
 
+import _thread
+import ast
 import asyncio
+import itertools
 import re
 import sys
 import weakref
@@ -11,6 +14,8 @@ from typing import Any
 
 import pytest
 import redlock
+
+from tests.waiting import eventually
 
 
 def call_site(lock: redlock.Lock) -> str:
@@ -73,3 +78,54 @@ def test_code_that_is_compiled_again_and_again_is_named_and_not_kept(
         assert call_site(lock) == f"made-{line}.py:{line}"
         variables["lease"].release()
     assert sum(code() is not None for code in codes) <= 256
+
+
+def test_line_of_a_file_whose_name_is_not_utf_8_is_named(
+    client: redlock.Redlock, name: str
+) -> None:
+    lock = client.lock(name)
+    variables: dict[str, Any] = {"lock": lock, "alock": lock.as_async()}
+    exec(compile("lease = lock.acquire()", "/srv/caf\udce9/sync.py", "exec"), variables)
+    assert re.fullmatch(r"/srv/caf\ufffd+/sync.py:1", call_site(lock))
+    variables["lease"].release()
+
+    code = compile(
+        "lease = await alock.acquire()",
+        "/srv/caf\udce9/task.py",
+        "exec",
+        flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT,
+    )
+    asyncio.run(eval(code, variables))
+    assert re.fullmatch(r"/srv/caf\ufffd+/task.py:1", call_site(lock))
+    variables["lease"].as_sync().release()
+
+
+@pytest.mark.parametrize("method", ["acquire", "try_acquire", "__enter__"])
+def test_thread_without_a_python_frame_can_acquire(
+    client: redlock.Redlock, name: str, method: str
+) -> None:
+    lock = client.lock(name)
+    leases: list[redlock.Lease] = []
+    calls = itertools.starmap(getattr(lock, method), [()])
+    # Only native code runs in this thread, so that the acquire has no calling frame.
+    _thread.start_new_thread(leases.extend, (calls,))
+    eventually(lambda: leases)
+    with pytest.raises(redlock.LockTimeout, match="acquired at an unknown line"):
+        lock.acquire(wait=0)
+    leases[0].release()
+
+
+def test_with_statements_without_a_python_frame_end_their_own_lease(
+    client: redlock.Redlock, name: str
+) -> None:
+    locks = [client.lock(f"{name}-{number}") for number in range(2)]
+    ended: list[object] = []
+    for lock in locks:
+        calls = itertools.chain(
+            itertools.starmap(lock.__enter__, [()]),
+            itertools.starmap(lock.__exit__, [(None, None, None)]),
+        )
+        _thread.start_new_thread(ended.extend, (calls,))
+    eventually(lambda: len(ended) == 4)
+    for lock in locks:
+        lock.acquire(wait=0).release()

@@ -4,7 +4,9 @@ import asyncio
 import contextvars
 import functools
 import gc
+import os
 import threading
+import weakref
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -214,6 +216,35 @@ def test_a_context_that_holds_the_lease_is_collected_with_it(
     with pytest.warns(ResourceWarning, match=name):
         contextvars.copy_context().run(forgets)
         gc.collect()
+
+
+@pytest.mark.parametrize("unregisters", [True, False])
+def test_lease_keeps_no_descriptor_and_no_callback_of_closed_loops(
+    client: redlock.Redlock, name: str, unregisters: bool
+) -> None:
+    lease = client.lock(name).acquire()
+    callbacks: list[weakref.ref[Any]] = []
+
+    async def main() -> None:
+        def callback(_: redlock.LockLost) -> None: ...
+
+        callbacks.append(weakref.ref(callback))
+        forget = lease.on_lost(callback)
+        if unregisters:
+            forget()
+
+    def open_files() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    asyncio.run(main())
+    before = open_files()
+    for _ in range(50):
+        asyncio.run(main())
+    gc.collect()
+    after = open_files()
+    assert after <= before + 5, after - before
+    assert sum(callback() is not None for callback in callbacks) <= 1
+    lease.release()
 
 
 def test_callbacks_run_before_the_loss_ends_the_loop(client: redlock.Redlock, name: str) -> None:

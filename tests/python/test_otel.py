@@ -224,6 +224,19 @@ def test_metrics_match_what_the_clients_did() -> None:
     assert "redlock.held{}" not in ended
 
 
+@pytest.mark.parametrize(
+    ("mode", "counted"),
+    [("default", 2), ("asynchronous", 2), ("both", 2), ("lock", [2, None]), ("lease", [1, None])],
+)
+def test_each_client_in_use_is_counted_once(mode: str, counted: Any) -> None:
+    program = Path(__file__).with_name("programs") / "counted_clients.py"
+    done = subprocess.run(
+        [sys.executable, program, mode], capture_output=True, text=True, timeout=60, cwd=ROOT
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == counted
+
+
 INTERRUPTED = """
 import _thread, signal
 observed = []

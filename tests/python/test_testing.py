@@ -10,12 +10,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 import redlock
 import redlock.testing
 from redlock.testing import TestRedlock
 
-from tests.waiting import eventually, forever
+from tests.waiting import aeventually, eventually, forever
 
 Call = Callable[..., Any]
 
@@ -133,6 +134,59 @@ def test_advance_returns_after_the_callbacks(fake: TestRedlock) -> None:
         assert notified == ["expired"] * 2
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_advance_runs_the_callbacks_while_the_node_fails(fake: TestRedlock, backend: str) -> None:
+    notified: list[str | None] = []
+
+    async def main() -> None:
+        lease = await fake.lock("job").as_async().acquire()
+        lease.on_lost(lambda error: notified.append(error.reason))
+        fake.fail()
+        await fake.as_async().advance(3600)
+        assert notified == ["expired"]
+
+    anyio.run(main, backend=backend)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_advance_inside_a_running_loop_does_not_wait_for_it(
+    fake: TestRedlock, backend: str
+) -> None:
+    notified: list[str | None] = []
+
+    async def main() -> None:
+        lease = await fake.lock("job").as_async().acquire()
+        lease.on_lost(lambda error: notified.append(error.reason))
+        with pytest.warns(RuntimeWarning, match=r"use 'await client.as_async\(\).advance\(\)'"):
+            fake.advance(3600)
+        assert not lease.held
+        await aeventually(lambda: notified, sleep=anyio.sleep)
+        assert notified == ["expired"]
+
+    anyio.run(main, backend=backend)
+
+
+@pytest.mark.parametrize("wrong", [-1, None])
+def test_failed_advance_leaves_no_callback(
+    fake: TestRedlock, call: Call, wrong: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registered: list[object] = []
+    forgotten: list[object] = []
+
+    class Lease:
+        held = True
+
+        def on_lost(self, callback: object) -> Callable[[], None]:
+            registered.append(callback)
+            return lambda: forgotten.append(callback)
+
+    monkeypatch.setattr(TestRedlock, "leases", lambda _: [Lease()])
+    with pytest.raises(redlock.InvalidOption):
+        call(fake, "advance", wrong)
+    assert registered
+    assert forgotten == registered
 
 
 def test_advance_affects_one_client_only(fake: TestRedlock) -> None:
@@ -288,7 +342,7 @@ def test_plugin_is_not_loaded_by_the_installation(tmp_path: Path) -> None:
 def test_advance_works_while_the_programs_clock_is_frozen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As with freezegun. The call itself blocks the loop that would notify the holder."""
+    """As with freezegun."""
 
     async def main() -> None:
         client = TestRedlock()
@@ -296,7 +350,7 @@ def test_advance_works_while_the_programs_clock_is_frozen(
         lease.on_lost(lambda _: None)
         for clock in ("monotonic", "time", "perf_counter"):
             monkeypatch.setattr(time, clock, lambda: 1.0)
-        client.advance(20)
+        await client.as_async().advance(20)
         assert not lease.held
         monkeypatch.undo()
 

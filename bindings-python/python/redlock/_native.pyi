@@ -1217,6 +1217,11 @@ class Redlock:
         """
         Begins a shutdown.
         """
+    def _stats_reader(self, /) -> "tuple[int, collections.abc.Callable[[], Stats | None]]":
+        """
+        The number of the client, which all its objects share, and a function that returns its statistics. The function
+        does not keep the client alive, and returns None once the program no longer uses it.
+        """
     def as_async(self, /) -> AsyncRedlock:
         """
         Returns the asynchronous form of this client. Both share connections, leases and the shutdown.

@@ -9,7 +9,6 @@ Without this import, redlock imports nothing of OpenTelemetry and records nothin
 import os
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
@@ -74,7 +73,9 @@ class _Instruments:
 
     def __init__(self, tracer: trace.Tracer, meter: metrics.Meter) -> None:
         self.tracer = tracer
-        self.clients: weakref.WeakSet[Redlock | AsyncRedlock] = weakref.WeakSet()
+        #: Functions that return the statistics of clients, by the number of the client. A client may have several
+        #: objects, and may be in use without any of them, such as the default client.
+        self.clients: dict[int, Callable[[], Stats | None]] = {}
         #: Spans of holds, by token prefix, oldest first. Used without a lock, because a signal handler may acquire a
         #: lease while this thread records one, and a forked child while another thread did.
         self.holds: dict[str, tuple[trace.Span, int]] = {}
@@ -102,8 +103,12 @@ class _Instruments:
             if _current is not self:
                 return
             totals: dict[tuple[tuple[str, str], ...], float] = {}
-            for client in list(self.clients):
-                for attributes, count in read(client.stats()):
+            for number, read_stats in self.clients.copy().items():
+                stats = read_stats()
+                if stats is None:
+                    self.clients.pop(number, None)
+                    continue
+                for attributes, count in read(stats):
                     row = tuple(attributes.items())
                     totals[row] = totals.get(row, 0) + count
             for row, total in totals.items():
@@ -192,7 +197,7 @@ def instrument(
     Another call adds clients, and keeps the providers of the first call.
 
     Args:
-        *clients: The clients to count.
+        *clients: The clients to count, until the program no longer uses them.
         tracer_provider: The provider of spans. Default: the global one.
         meter_provider: The provider of metrics. Default: the global one.
     """
@@ -205,7 +210,9 @@ def instrument(
             _observe_by(_current.acquired)
             _log.subscribe("lease", _current.event)
         for client in clients:
-            _current.clients.add(client)
+            sync = client.as_sync() if isinstance(client, AsyncRedlock) else client
+            number, read_stats = sync._stats_reader()
+            _current.clients[number] = read_stats
 
 
 def uninstrument() -> None:

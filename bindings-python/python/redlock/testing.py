@@ -4,8 +4,11 @@ With pytest, the fixtures `redlock_client` and `async_redlock_client` of the plu
 client.
 """
 
+import asyncio
+import sys
 import time
 import uuid
+import warnings
 from collections.abc import Callable
 from datetime import timedelta
 from types import TracebackType
@@ -26,9 +29,14 @@ _Names = str | list[str] | tuple[str, ...]
 #: How long `lose` and `advance` wait for the loss callbacks, in seconds on a clock that freezegun does not replace.
 NOTIFY_TIMEOUT = 1.0
 
+_LATE_CALLBACKS = (
+    "advance(): the callbacks of this event loop have not run yet, because this call blocks it; "
+    "use 'await client.as_async().advance()'"
+)
+
 
 class _Notified:
-    """Waits up to `NOTIFY_TIMEOUT` seconds for the loss callbacks of some leases."""
+    """Waits up to `NOTIFY_TIMEOUT` seconds for the loss callbacks of some leases, in a with statement."""
 
     def __init__(self, held: list[Lease]) -> None:
         self._held = held
@@ -41,11 +49,38 @@ class _Notified:
 
     def missing(self) -> bool:
         waiting = [lease for lease in self._held if not lease.held and lease not in self._notified]
-        if waiting and _now() < self._end:
-            return True
+        return bool(waiting) and _now() < self._end
+
+    def __enter__(self) -> "Self":
+        return self
+
+    def __exit__(self, *_: object) -> None:
         for forget in self._forget:
             forget()
+
+
+def _in_trio() -> bool:
+    """Whether the caller is a task of trio."""
+    if "trio" not in sys.modules:
         return False
+    from redlock import _trio
+
+    return _trio.running() is not None
+
+
+def _in_event_loop() -> bool:
+    """Whether an event loop, or trio, runs in this thread."""
+    return _in_trio() or asyncio._get_running_loop() is not None
+
+
+async def _turn() -> None:
+    """Lets the event loop run other tasks and callbacks, under asyncio and trio."""
+    if _in_trio():
+        import trio
+
+        await trio.lowlevel.checkpoint()
+    else:
+        await asyncio.sleep(0)
 
 
 class TestRedlock(Redlock):
@@ -137,7 +172,8 @@ class TestRedlock(Redlock):
         """Advances time at once, as on a machine that was suspended. Waits that are under way end that much earlier.
 
         Leases with less time left are lost, renewed or not, and their locks become free. Their callbacks have run when
-        this returns.
+        this returns, except in a running event loop: this cannot wait for callbacks of the loop that it blocks. If
+        leases are lost there, it warns (RuntimeWarning). Use `await client.as_async().advance()` instead.
 
         Args:
             seconds: Seconds or a timedelta.
@@ -152,10 +188,13 @@ class TestRedlock(Redlock):
             >>> lease.held, client.lock("job").try_acquire().held
             (False, True)
         """
-        notified = _Notified(self.leases())
-        _advance_memory(self._node, seconds)
-        while notified.missing():
-            time.sleep(0.001)
+        with _Notified(self.leases()) as notified:
+            _advance_memory(self._node, seconds)
+            while notified.missing():
+                if _in_event_loop():
+                    warnings.warn(_LATE_CALLBACKS, RuntimeWarning, stacklevel=2)
+                    break
+                time.sleep(0.001)
 
     def fail(self) -> None:
         """Makes the node fail every command until `recover()`. Leases that are not renewed end with their TTL.
@@ -281,13 +320,13 @@ class AsyncTestRedlock(AsyncRedlock):
             (True, False)
         """
         held = self._test._leases_of(name)
-        notified = _Notified(held)
-        was_held = await self.force_release(name)
-        end = _now() + NOTIFY_TIMEOUT
-        while any(lease.held for lease in held) and _now() < end:
-            await self._turn()
-        while notified.missing():
-            await self._turn()
+        with _Notified(held) as notified:
+            was_held = await self.force_release(name)
+            end = _now() + NOTIFY_TIMEOUT
+            while any(lease.held for lease in held) and _now() < end:
+                await _turn()
+            while notified.missing():
+                await _turn()
         return was_held
 
     async def advance(self, seconds: "float | timedelta") -> None:
@@ -306,14 +345,10 @@ class AsyncTestRedlock(AsyncRedlock):
             >>> lease.held
             False
         """
-        notified = _Notified(self._test.leases())
-        _advance_memory(self._test._node, seconds)
-        while notified.missing():
-            await self._turn()
-
-    async def _turn(self) -> None:
-        """Lets the event loop run other tasks and callbacks, under asyncio and trio."""
-        await self._test._other.lock("turn").as_async().inspect()
+        with _Notified(self._test.leases()) as notified:
+            _advance_memory(self._test._node, seconds)
+            while notified.missing():
+                await _turn()
 
     def fail(self) -> None:
         """Makes the node fail every command until `recover()`. Leases that are not renewed end with their TTL.

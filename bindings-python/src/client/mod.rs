@@ -4,7 +4,10 @@ pub(crate) mod async_client;
 mod asyncio;
 mod ending;
 
+use std::sync::Arc;
+
 use pyo3::prelude::*;
+use pyo3::types::{PyCFunction, PyDict, PyTuple};
 use pyo3::{PyTraverseError, PyVisit};
 
 use crate::args;
@@ -86,6 +89,17 @@ impl Redlock {
     ///     1
     pub(super) fn stats(&self) -> Stats {
         self.client.client.stats().into()
+    }
+
+    /// The number of the client, which all its objects share, and a function that returns its statistics. The function
+    /// does not keep the client alive, and returns None once the program no longer uses it.
+    #[pyo3(signature = () -> "tuple[int, collections.abc.Callable[[], Stats | None]]")]
+    fn _stats_reader<'py>(&self, py: Python<'py>) -> PyResult<(u64, Bound<'py, PyCFunction>)> {
+        let client = Arc::downgrade(&self.client.recipe);
+        let read = move |_: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| {
+            client.upgrade().map(|client| client.stats())
+        };
+        Ok((self.client.number, PyCFunction::new_closure(py, None, None, read)?))
     }
 
     /// The URLs of the nodes, without user and password.

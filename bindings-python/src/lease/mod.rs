@@ -21,6 +21,7 @@ use crate::registry;
 use crate::runtime::wait::send_and_wait;
 use crate::runtime::watch::Watch;
 use crate::runtime::{exit, lock};
+use crate::source::Recipe;
 
 /// A held lock, renewed in the background until the lease is released, lost or garbage-collected.
 ///
@@ -45,16 +46,20 @@ pub(crate) struct Lease {
     body: Mutex<Option<Py<PyAny>>>,
     /// Owns the credentials callback, which renewals may need.
     kept: Option<Kept>,
+    #[expect(dead_code, reason = "keeps the statistics of the client readable")]
+    recipe: Arc<Recipe>,
 }
 
 impl Lease {
     /// Creates the object for a lease that this caller was granted.
     pub(crate) fn make(py: Python<'_>, hold: LeaseHandle, caller: &Caller) -> PyResult<Py<Self>> {
         let (lock, owner, kept) = (Arc::clone(&caller.lock), caller.owner, caller.kept.clone());
+        let recipe = Arc::clone(&caller.recipe);
         ffi::note_call_site(&hold, caller.call_site.clone());
         ffi::note_owner(&hold, owner);
         let (watches, entered, body) = Default::default();
-        let lease = Bound::new(py, Self { hold, lock, owner, watches, entered, body, kept })?;
+        let lease =
+            Bound::new(py, Self { hold, lock, owner, watches, entered, body, kept, recipe })?;
         registry::add(&lease.get().hold, lease.as_any())?;
         Ok(lease.unbind())
     }

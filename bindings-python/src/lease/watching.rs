@@ -57,7 +57,7 @@ impl Lease {
             if in_loop { event_loop::callback_thread(py)? } else { CallbackThread::dispatcher() };
         let mut callback = callback;
         for watch in &*lock(&self.watches) {
-            match watch.add(place, callback) {
+            match watch.add(&place, callback) {
                 Ok(()) => return Ok(Arc::downgrade(watch)),
                 Err(back) => callback = back,
             }
@@ -69,7 +69,13 @@ impl Lease {
             watch::on_dispatcher(py, lost, callback)?
         };
         let weak = Arc::downgrade(&watch);
-        lock(&self.watches).push(watch);
+        let over: Vec<_> = {
+            let mut watches = lock(&self.watches);
+            watches.push(watch);
+            watches.extract_if(.., |watch| watch.is_over()).collect()
+        };
+        // Dropped last, because dropping a callback may run code that uses the lease.
+        drop(over);
         Ok(weak)
     }
 }

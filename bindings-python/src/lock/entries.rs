@@ -39,8 +39,11 @@ impl Entries {
     /// Removes the entry of this frame. Without one, removes the newest entry of this thread or task, or the only
     /// entry. Otherwise returns the number of entries as an error.
     pub(super) fn take(&self, frame: &Bound<'_, PyAny>) -> PyResult<Result<Entry, usize>> {
-        // No bytecode runs here, so no signal handler comes between this and the release.
-        if let Some(entry) = self.remove(|entry| entry.frame.is(frame)) {
+        // No bytecode runs here, so no signal handler comes between this and the release. Without a Python frame, the
+        // entry of another thread would match.
+        if !frame.is_none()
+            && let Some(entry) = self.remove(|entry| entry.frame.is(frame))
+        {
             return Ok(Ok(entry));
         }
         let (found, many) = self.of_owner(frame.py())?;

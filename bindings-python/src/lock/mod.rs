@@ -133,9 +133,9 @@ impl Lock {
 
     /// The current caller and the lock that it tries to acquire.
     fn caller(&self, py: Python<'_>, call_site: CallSite) -> PyResult<Caller> {
-        let (Numbered { kept, .. }, lock) = self.core(py)?;
+        let (Numbered { kept, recipe, .. }, lock) = self.core(py)?;
         let (owner, began) = (owner::current(py)?, Instant::now());
-        Ok(Caller { lock, kept, owner, call_site, began })
+        Ok(Caller { lock, kept, recipe, owner, call_site, began })
     }
 
     /// Begins an acquire within `wait`, or of one round without it. Warns if it would wait for itself.

@@ -165,7 +165,7 @@ impl Completions {
 
     /// The thread that calls callbacks of this loop.
     pub(super) fn callback_thread(&self) -> CallbackThread {
-        CallbackThread::Loop(Arc::as_ptr(&self.queue) as usize)
+        CallbackThread::Loop(Arc::downgrade(&self.queue))
     }
 
     /// Calls `callback` on the loop when the lease is lost, for as long as the watch lives.
@@ -174,8 +174,12 @@ impl Completions {
         lost: impl Future<Output = redlock::Error> + Send + 'static,
         callback: Callback,
     ) -> Arc<Watch> {
-        let queue = Arc::clone(&self.queue);
-        let send = move |notification| queue.push([Item::Lost(notification)]);
+        let queue = Arc::downgrade(&self.queue);
+        let send = move |notification| {
+            if let Some(queue) = queue.upgrade() {
+                queue.push([Item::Lost(notification)]);
+            }
+        };
         Watch::start(self.callback_thread(), callback, send, |watch| {
             let lost = lost.map(move |error| Item::Lost(LossNotification::FromTask(watch, error)));
             let job = self.driver.enqueue_job(lost, broken(0));

@@ -16,6 +16,7 @@ use redlock::Error;
 use redlock::ffi::{fork_generation, spawn};
 
 use super::loss_callback::{Callback, Mark};
+use super::queue::Queue;
 use super::{dispatcher, guarded, lock};
 use crate::errors::exception;
 
@@ -31,12 +32,11 @@ pub(crate) struct Watch {
 }
 
 /// Which thread calls a callback.
-#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CallbackThread {
     /// The dispatcher of the process with this fork generation.
     Dispatcher(u32),
-    /// The thread of the loop with the queue at this address. Each watch of that loop keeps the queue alive.
-    Loop(usize),
+    /// The thread of the loop with this queue. Weak, because the queue owns a socket, and a lease may outlive the loop.
+    Loop(Weak<Queue>),
 }
 
 /// A notification of a loss for the callbacks.
@@ -51,6 +51,19 @@ impl CallbackThread {
     /// The thread for callbacks that no loop calls.
     pub(crate) fn dispatcher() -> Self {
         Self::Dispatcher(fork_generation())
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Dispatcher(generation), Self::Dispatcher(other)) => generation == other,
+            (Self::Loop(queue), Self::Loop(other)) => queue.ptr_eq(other),
+            _ => false,
+        }
+    }
+
+    /// Whether it is a loop that was closed.
+    fn is_closed(&self) -> bool {
+        matches!(self, Self::Loop(queue) if queue.strong_count() == 0)
     }
 }
 
@@ -71,9 +84,9 @@ impl Watch {
     }
 
     /// Adds a callback. Returns it as an error if another thread must call it, or if the callbacks were already called.
-    pub(crate) fn add(&self, thread: CallbackThread, callback: Callback) -> Result<(), Callback> {
+    pub(crate) fn add(&self, thread: &CallbackThread, callback: Callback) -> Result<(), Callback> {
         match &mut *lock(&self.callbacks) {
-            Some(callbacks) if self.thread == thread => callbacks.push(callback),
+            Some(callbacks) if self.thread.is(thread) => callbacks.push(callback),
             _ => return Err(callback),
         }
         Ok(())
@@ -89,6 +102,11 @@ impl Watch {
         drop(callbacks);
         // Dropped last, because dropping a callback may run code that calls this module.
         drop(gone);
+    }
+
+    /// Whether it has nothing to call any more.
+    pub(crate) fn is_over(&self) -> bool {
+        self.thread.is_closed() || lock(&self.callbacks).as_ref().is_none_or(Vec::is_empty)
     }
 
     /// Called when a lost lease is dropped before its notification has arrived.
