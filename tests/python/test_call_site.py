@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import re
 import sys
+import threading
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -118,14 +119,22 @@ def test_thread_without_a_python_frame_can_acquire(
 def test_with_statements_without_a_python_frame_end_their_own_lease(
     client: redlock.Redlock, name: str
 ) -> None:
-    locks = [client.lock(f"{name}-{number}") for number in range(2)]
-    ended: list[object] = []
-    for lock in locks:
+    lock = client.lock(name)
+    gates = [threading.Semaphore(0), threading.Semaphore(0)]
+    entered: list[list[object]] = [[], []]
+    for gate, results in zip(gates, entered, strict=True):
         calls = itertools.chain(
             itertools.starmap(lock.__enter__, [()]),
+            itertools.starmap(gate.acquire, [()]),
             itertools.starmap(lock.__exit__, [(None, None, None)]),
         )
-        _thread.start_new_thread(ended.extend, (calls,))
-    eventually(lambda: len(ended) == 4)
-    for lock in locks:
-        lock.acquire(wait=0).release()
+        _thread.start_new_thread(results.extend, (calls,))
+        eventually(client.leases)
+        if gate is gates[0]:
+            client.leases()[0].release()
+    gates[0].release()
+    eventually(lambda: len(entered[0]) == 3)
+    assert client.leases()[0].held
+    gates[1].release()
+    eventually(lambda: len(entered[1]) == 3)
+    assert not client.leases()

@@ -209,6 +209,10 @@ def instrument(
             _current = _Instruments(tracer, meter)
             _observe_by(_current.acquired)
             _log.subscribe("lease", _current.event)
+        for number, read_stats in _current.clients.copy().items():
+            # Otherwise ended clients would add up if no reader collects the metrics.
+            if read_stats() is None:
+                _current.clients.pop(number, None)
         for client in clients:
             sync = client.as_sync() if isinstance(client, AsyncRedlock) else client
             number, read_stats = sync._stats_reader()

@@ -8,12 +8,12 @@ import asyncio
 import sys
 import time
 import uuid
-import warnings
 from collections.abc import Callable
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self
 
+from redlock._asyncio import _trio
 from redlock._native import (
     AsyncLease,
     AsyncRedlock,
@@ -28,11 +28,6 @@ _Names = str | list[str] | tuple[str, ...]
 
 #: How long `lose` and `advance` wait for the loss callbacks, in seconds on a clock that freezegun does not replace.
 NOTIFY_TIMEOUT = 1.0
-
-_LATE_CALLBACKS = (
-    "advance(): the callbacks of this event loop have not run yet, because this call blocks it; "
-    "use 'await client.as_async().advance()'"
-)
 
 
 class _Notified:
@@ -59,23 +54,9 @@ class _Notified:
             forget()
 
 
-def _in_trio() -> bool:
-    """Whether the caller is a task of trio."""
-    if "trio" not in sys.modules:
-        return False
-    from redlock import _trio
-
-    return _trio.running() is not None
-
-
-def _in_event_loop() -> bool:
-    """Whether an event loop, or trio, runs in this thread."""
-    return _in_trio() or asyncio._get_running_loop() is not None
-
-
 async def _turn() -> None:
     """Lets the event loop run other tasks and callbacks, under asyncio and trio."""
-    if _in_trio():
+    if "trio" in sys.modules and _trio() is not None:
         import trio
 
         await trio.lowlevel.checkpoint()
@@ -172,8 +153,8 @@ class TestRedlock(Redlock):
         """Advances time at once, as on a machine that was suspended. Waits that are under way end that much earlier.
 
         Leases with less time left are lost, renewed or not, and their locks become free. Their callbacks have run when
-        this returns, except in a running event loop: this cannot wait for callbacks of the loop that it blocks. If
-        leases are lost there, it warns (RuntimeWarning). Use `await client.as_async().advance()` instead.
+        this returns. In a running event loop, use `await client.as_async().advance()`. Otherwise the call blocks the
+        loop for up to a second, and callbacks on the loop run afterwards.
 
         Args:
             seconds: Seconds or a timedelta.
@@ -191,9 +172,6 @@ class TestRedlock(Redlock):
         with _Notified(self.leases()) as notified:
             _advance_memory(self._node, seconds)
             while notified.missing():
-                if _in_event_loop():
-                    warnings.warn(_LATE_CALLBACKS, RuntimeWarning, stacklevel=2)
-                    break
                 time.sleep(0.001)
 
     def fail(self) -> None:
