@@ -165,7 +165,7 @@ impl Completions {
 
     /// The thread that calls callbacks of this loop.
     pub(super) fn callback_thread(&self) -> CallbackThread {
-        CallbackThread::Loop(Arc::downgrade(&self.queue))
+        CallbackThread::Loop(Arc::<Queue>::downgrade(&self.queue))
     }
 
     /// Calls `callback` on the loop when the lease is lost, for as long as the watch lives.

@@ -7,6 +7,7 @@
 //! All callbacks of one thread share one message. With several, a loop could cancel the lease's task at the first one
 //! and end before the others arrive.
 
+use std::any::Any;
 use std::future::Future;
 use std::sync::{Arc, Mutex, Weak};
 
@@ -16,7 +17,6 @@ use redlock::Error;
 use redlock::ffi::{fork_generation, spawn};
 
 use super::loss_callback::{Callback, Mark};
-use super::queue::Queue;
 use super::{dispatcher, guarded, lock};
 use crate::errors::exception;
 
@@ -36,7 +36,7 @@ pub(crate) enum CallbackThread {
     /// The dispatcher of the process with this fork generation.
     Dispatcher(u32),
     /// The thread of the loop with this queue. Weak, because the queue owns a socket, and a lease may outlive the loop.
-    Loop(Weak<Queue>),
+    Loop(Weak<dyn Any + Send + Sync>),
 }
 
 /// A notification of a loss for the callbacks.
