@@ -76,8 +76,8 @@ impl Line {
 pub(crate) struct CallSite {
     /// `None` if no Python code called.
     line: Option<Arc<Line>>,
-    /// The address of the calling frame, to check whether it is still running. `None` for an ExitStack and without a
-    /// line.
+    /// The address of the calling frame, to check whether it is still running. `None` for an ExitStack, an
+    /// asynchronous acquire, and without a line.
     frame: Option<usize>,
 }
 

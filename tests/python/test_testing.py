@@ -121,7 +121,10 @@ def test_advance_ends_a_wait(fake: TestRedlock) -> None:
     assert theirs.held
 
 
-def test_advance_returns_after_the_callbacks(fake: TestRedlock) -> None:
+def test_advance_returns_after_the_callbacks(
+    fake: TestRedlock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redlock.testing, "NOTIFY_TIMEOUT", 60)
     notified: list[str | None] = []
     lease = fake.lock("job").acquire()
     lease.on_lost(lambda error: notified.append(error.reason))
@@ -138,7 +141,10 @@ def test_advance_returns_after_the_callbacks(fake: TestRedlock) -> None:
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_advance_runs_the_callbacks_while_the_node_fails(fake: TestRedlock, backend: str) -> None:
+def test_advance_runs_the_callbacks_while_the_node_fails(
+    fake: TestRedlock, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redlock.testing, "NOTIFY_TIMEOUT", 60)
     notified: list[str | None] = []
 
     async def main() -> None:
@@ -154,6 +160,8 @@ def test_advance_runs_the_callbacks_while_the_node_fails(fake: TestRedlock, back
 def test_advance_ignores_another_module_named_trio(
     fake: TestRedlock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delitem(sys.modules, "redlock._trio", raising=False)
+    monkeypatch.delattr(redlock, "_trio", raising=False)
     monkeypatch.setitem(sys.modules, "trio", ModuleType("trio"))
 
     async def main() -> None:

@@ -300,7 +300,7 @@ pub(crate) fn wrong(order: &[&str], modules: &Modules) -> Vec<String> {
             if place(&used).is_some_and(|to| to < from) {
                 let used = used.join("::");
                 wrong.push(format!(
-                    "{name} calls {used}, which stands above it ({})",
+                    "{name} imports {used}, which stands above it ({})",
                     path.join("::")
                 ));
             }

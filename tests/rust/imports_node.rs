@@ -93,7 +93,8 @@ fn wrong_files(order: &[&str], texts: &BTreeMap<String, String>) -> Vec<String> 
             continue;
         };
         let up = named(text).into_iter().filter(|used| place(used).is_some_and(|to| to <= from));
-        wrong.extend(up.map(|used| format!("{file} calls {used}, which does not stand below it")));
+        wrong
+            .extend(up.map(|used| format!("{file} imports {used}, which does not stand below it")));
     }
     wrong
 }

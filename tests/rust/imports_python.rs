@@ -122,7 +122,8 @@ fn wrong_files(order: &[&str], texts: &BTreeMap<String, String>) -> Vec<String> 
         };
         for (used, line) in imported(text) {
             if place(&used).is_some_and(|to| to <= from) {
-                wrong.push(format!("{file} calls {used}, which does not stand below it ({line})"));
+                wrong
+                    .push(format!("{file} imports {used}, which does not stand below it ({line})"));
             }
         }
     }

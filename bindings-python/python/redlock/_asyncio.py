@@ -74,7 +74,8 @@ async def _enter(
 ) -> "_AsyncLease":
     """Acquires the lock and begins the body of an `async with`. If this fails, the lease is released."""
     lease: _AsyncLease = await _acquire(lock._begin, site)
-    # No call may be between these lines: a signal handler could raise at its start, and the lease would be lost.
+    # No call may be between these lines: a signal handler could raise at its start, and nothing would release the
+    # lease.
     entered = False
     try:
         lock._enter(frame, lease, body)

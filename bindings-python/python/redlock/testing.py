@@ -153,8 +153,8 @@ class TestRedlock(Redlock):
         """Advances time at once, as on a machine that was suspended. Waits that are under way end that much earlier.
 
         Leases with less time left are lost, renewed or not, and their locks become free. Their callbacks have run when
-        this returns. In a running event loop, use `await client.as_async().advance()`. Otherwise the call blocks the
-        loop for up to a second, and callbacks on the loop run afterwards.
+        this returns, except callbacks on a running event loop of this thread: this call blocks that loop for up to a
+        second, and they run afterwards. There, use `await client.as_async().advance()`.
 
         Args:
             seconds: Seconds or a timedelta.

@@ -29,7 +29,7 @@ pub(super) enum WakeUp {
 }
 
 /// The sending end. Any thread may push items.
-pub(crate) struct Queue {
+pub(super) struct Queue {
     items: Completions<Item>,
     wake_up: WakeUp,
     /// The process of the loop. In a forked child, a lock that a thread of the parent held is never released.
