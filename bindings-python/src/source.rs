@@ -38,6 +38,11 @@ pub(crate) struct Recipe {
 }
 
 impl Recipe {
+    /// The number of the client in this process.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
     /// Returns the statistics of the client.
     pub(crate) fn stats(&self) -> Stats {
         self.client.stats().into()

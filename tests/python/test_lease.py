@@ -43,7 +43,7 @@ def test_callback_that_refers_to_the_lease_does_not_keep_it_alive(
         gc.collect()
 
 
-def test_on_lost_runs_on_the_dispatcher_thread(client: redlock.Redlock, name: str) -> None:
+def test_on_lost_runs_on_a_thread_for_losses(client: redlock.Redlock, name: str) -> None:
     notified: list[Any] = []
     event = threading.Event()
 
@@ -58,7 +58,7 @@ def test_on_lost_runs_on_the_dispatcher_thread(client: redlock.Redlock, name: st
     event.clear()
     lease.on_lost(callback)  # lost already, so it is called soon
     assert event.wait(60)
-    assert notified == [("missing", "redlock-dispatch")] * 2
+    assert notified == [("missing", "redlock-losses")] * 2
     other = client.lock(name).acquire()
     other.on_lost(callback)
     other.release()

@@ -31,7 +31,7 @@ def test_process_with_daemon_threads_exits_cleanly(
         # Python prints messages about daemon threads, and about a loop that ends under one. redlock cannot prevent
         # them.
         assert "panicked" not in done.stderr
-        assert "redlock" not in done.stderr.replace("redlock-dispatch", ""), done.stderr
+        assert "redlock" not in done.stderr.replace("redlock-losses", ""), done.stderr
 
 
 #: How the main thread ends in the body of a `with`, and the exit code of the process.

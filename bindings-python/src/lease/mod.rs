@@ -46,7 +46,7 @@ pub(crate) struct Lease {
     body: Mutex<Option<Py<PyAny>>>,
     /// Owns the credentials callback, which renewals may need.
     kept: Option<Kept>,
-    #[expect(dead_code, reason = "keeps the statistics of the client readable")]
+    /// Names the client, and keeps its statistics readable.
     recipe: Arc<Recipe>,
 }
 

@@ -50,7 +50,7 @@ impl Lease {
 }
 
 impl Lease {
-    /// Registers a callback, to be called in this thread's loop or by the dispatcher.
+    /// Registers a callback, to be called in this thread's loop or by the dispatcher of losses.
     fn watch(&self, py: Python<'_>, callback: Callback) -> PyResult<Weak<Watch>> {
         let in_loop = event_loop::running(py)?.is_some();
         let place =
@@ -66,7 +66,7 @@ impl Lease {
         let watch = if in_loop {
             event_loop::watch(py, lost, callback)?
         } else {
-            watch::on_dispatcher(py, lost, callback)?
+            watch::on_dispatcher(py, self.recipe.number(), lost, callback)?
         };
         let weak = Arc::downgrade(&watch);
         let over: Vec<_> = {

@@ -1,12 +1,12 @@
-//! Passes log events of the core to `logging`. They go as plain data through the dispatcher's queue to `redlock._log`.
-//! That module sets the wanted levels here.
+//! Passes log events of the core to `logging`. They go as plain data through the queue of [`LOG`] to
+//! `redlock._log`. That module sets the wanted levels here.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use redlock::ffi::{self, Field, Level, Record, Topic};
 
-use super::dispatcher;
+use super::dispatcher::LOG;
 use crate::once::Once;
 
 /// The function that creates the loggers and returns the function that logs a record.
@@ -34,7 +34,7 @@ pub(crate) fn log_from(topic: &str, level: i64) -> PyResult<()> {
 
 /// Starts logging the events of this process. A start that was interrupted is repeated by the next call.
 pub(crate) fn start(py: Python<'_>) -> PyResult<()> {
-    if (dispatcher::start(py)? || EMIT.get(py).is_none())
+    if (LOG.start(py)? || EMIT.get(py).is_none())
         && let Some(start) = START.get(py)
     {
         let emit = start.call0(py)?;
@@ -47,7 +47,16 @@ pub(crate) fn start(py: Python<'_>) -> PyResult<()> {
 /// Queues a record, on the thread of the event. DEBUG records get less room, so that they do not displace warnings.
 fn leave(record: Record) {
     let share = if record.level == Level::Debug { 2 } else { 1 };
-    dispatcher::send_if_room(Box::new(move |py| emit(py, &record)), tell_of_dropped, share);
+    LOG.send_if_room(0, Box::new(move |py| emit(py, &record)), tell_of_dropped, share);
+}
+
+/// Reports the exception of a callback. Printing it may block, and must not delay other callbacks.
+pub(super) fn report(error: PyErr) {
+    let report = move |py: Python<'_>| {
+        error.write_unraisable(py, None);
+        Ok(())
+    };
+    LOG.send_if_room(0, Box::new(report), tell_of_dropped, 1);
 }
 
 /// Logs a record, on a Python thread.

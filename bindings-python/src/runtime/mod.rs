@@ -2,14 +2,14 @@
 //!
 //! - **The GIL** is never held while waiting (`wait`), and core's background thread never takes it. That thread puts
 //!   its results into a queue as plain data. A Python thread or an event loop takes them from there.
-//! - **Panics** in a future, a conversion or a job of the dispatcher become a LockError (`guarded`). One in a method
+//! - **Panics** in a future, a conversion or a job of a dispatcher become a LockError (`guarded`). One in a method
 //!   itself becomes the PanicException of pyo3.
 //! - **Signals**: a waiting thread looks for them every 50 ms, so Ctrl-C raises; the dropped future cleans up after
 //!   itself.
 //! - **Event loops** (`event_loop`, `completions`): one queue per loop, one wake-up per batch. A separate thread wakes
 //!   those that cannot watch a descriptor (`waker`).
-//! - **Logs and callbacks outside a loop** (`log`, `watch`, `loss_callback`, `dispatcher`): one native thread, started
-//!   at first use.
+//! - **Logs and callbacks outside a loop** (`log`, `watch`, `loss_callback`, `dispatcher`): native threads, started at
+//!   first use. A loss never waits for a log record, nor for a callback of another client.
 //! - **trio** (`hosts`): the Python code presents it as an event loop, if the program has imported it.
 //! - **gevent and eventlet** (`greenlets`): a waiting greenlet lets others run.
 //! - **Exits**: an exit waits briefly for pending clean-ups (`exit`), and for threads with Python code below native

@@ -1,6 +1,6 @@
 //! A thread that wakes event loops that cannot watch a descriptor: trio, and the loops of Windows.
 //!
-//! It runs no code of the program. The dispatcher cannot do this, because a callback or a log handler may block that
+//! It runs no code of the program. A dispatcher cannot do this, because a callback or a log handler may block its
 //! thread, or wait there for the loop.
 
 use std::ops::Deref;

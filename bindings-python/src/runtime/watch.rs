@@ -16,8 +16,9 @@ use pyo3::{PyTraverseError, PyVisit};
 use redlock::Error;
 use redlock::ffi::{fork_generation, spawn};
 
+use super::dispatcher::LOSSES;
 use super::loss_callback::{Callback, Mark};
-use super::{dispatcher, guarded, lock};
+use super::{guarded, lock, log};
 use crate::errors::exception;
 
 /// The callbacks of one thread for the loss of a lease. Dropping it unregisters them.
@@ -137,25 +138,28 @@ impl LossNotification {
     }
 }
 
-/// Calls `callback` on the dispatcher's thread when the lease is lost, for as long as the watch lives.
+/// Calls `callback` on a thread for losses when the lease of this client is lost, for as long as the watch lives.
 pub(crate) fn on_dispatcher(
     py: Python<'_>,
+    client: u64,
     lost: impl Future<Output = Error> + Send + 'static,
     callback: Callback,
 ) -> PyResult<Arc<Watch>> {
-    dispatcher::start(py)?;
+    LOSSES.start(py)?;
+    let send = move |word| send(client, word);
     Ok(Watch::start(CallbackThread::dispatcher(), callback, send, |watch| {
         spawn(async move { send(LossNotification::FromTask(watch, lost.await)) })
     }))
 }
 
-fn send(word: LossNotification) {
-    dispatcher::send(Box::new(|py| {
+fn send(client: u64, word: LossNotification) {
+    let notify = move |py: Python<'_>| {
         let Some((callbacks, error)) = word.arrived(py) else { return Ok(()) };
         for callback in callbacks {
             let called = || callback.call(py, exception(py, &error)?);
-            dispatcher::report(py, guarded(called));
+            guarded(called).unwrap_or_else(log::report);
         }
         Ok(())
-    }));
+    };
+    LOSSES.send(client, Box::new(notify));
 }
