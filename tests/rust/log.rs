@@ -9,7 +9,7 @@ mod node_records;
 mod support;
 
 use std::fmt::{Debug, Write};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -38,6 +38,8 @@ static CHANGED: Condvar = Condvar::new();
 static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 static SPAN: Mutex<Option<&'static Metadata<'static>>> = Mutex::new(None);
 static CURRENT_SPAN: AtomicU64 = AtomicU64::new(0);
+/// The number of references to spans. Each takes memory of the subscriber, and of the queue.
+static SPANS: AtomicI64 = AtomicI64::new(0);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -79,8 +81,20 @@ impl Subscriber for TestHook {
 
     fn new_span(&self, made: &span::Attributes<'_>) -> span::Id {
         *lock(&SPAN) = Some(made.metadata());
+        SPANS.fetch_add(1, Ordering::Relaxed);
         span::Id::from_u64(7)
     }
+
+    fn clone_span(&self, id: &span::Id) -> span::Id {
+        SPANS.fetch_add(1, Ordering::Relaxed);
+        id.clone()
+    }
+
+    fn try_close(&self, _: span::Id) -> bool {
+        SPANS.fetch_sub(1, Ordering::Relaxed);
+        false
+    }
+
     fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
     fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
     fn enter(&self, id: &span::Id) {
@@ -235,6 +249,34 @@ fn full_log_queue_drops_and_counts_events() {
         logged + dropped >= lost
     });
     assert!(dropped > 100 && logged > 100, "{dropped} {logged}");
+}
+
+#[test]
+fn blocked_subscriber_bounds_the_queued_ends_of_spans() {
+    let _turn = Turn::take();
+    let redlock = Redlock::builder(["memory://ends"]).build().unwrap();
+    set_behaviour(Behaviour::BlocksAt("lock:blocks"));
+    let blocking = block_on(redlock.lock("blocks").acquire()).unwrap();
+    block_on(redlock.force_release("blocks")).unwrap();
+    lines_with("lock:blocks", 1);
+    let before = SPANS.load(Ordering::Relaxed);
+    let cycles = |count: i64| {
+        block_on(async {
+            for _ in 0..count {
+                let lease = redlock.lock("cycle").acquire().await.unwrap();
+                lease.release().await.unwrap();
+            }
+        });
+        SPANS.load(Ordering::Relaxed) - before
+    };
+    let most = cycles(5_000);
+    assert!(most > 1_000, "{most}: without spans this tests nothing");
+    assert!(cycles(5_000) < most + 100);
+    set_behaviour(Behaviour::Writes);
+    eventually_blocking("all spans are closed", || SPANS.load(Ordering::Relaxed) <= before);
+    assert!(cycles(1) >= 0);
+    lines_with("spans were not made", 1);
+    drop(blocking);
 }
 
 #[test]

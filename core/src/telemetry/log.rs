@@ -3,7 +3,8 @@
 //! A subscriber is code of the program: it may block (a full pipe), panic, or call this library. Only the log's thread
 //! calls it for events. They reach that thread through a bounded queue as owned data. If the queue is full, an event is
 //! dropped and counted, and the count is logged as soon as there is room. DEBUG events may use only half of the queue,
-//! so that they never displace a warning.
+//! so that they never displace a warning. The ends of spans are never dropped. If too many of them wait, no further
+//! spans are made, so the number of ends is bounded too.
 //!
 //! The thread starts with the first wanted event, and again in a forked child. At the end of the process it gets a
 //! short time to empty the queue. The bindings have separate queues and receive each event where it occurs.
@@ -26,14 +27,24 @@ use tracing::{Dispatch, Span, dispatcher, info_span};
 use super::record::{self, Level, Record, Topic, Value};
 use crate::runtime::background::on_background;
 use crate::runtime::{Made, PerProcess, at_exit, delay_exit_while, lock};
+use crate::text::shown;
 
-/// The length of the queue. Further events are dropped.
+/// The maximum number of events in the queue. Further events are dropped.
 const MAX_EVENTS: u64 = 1024;
+/// The number of queued ends of spans above which no further spans are made. Those of existing spans are still queued.
+const MAX_ENDS: u64 = 4096;
 
 /// The thread and the queue of this process.
 static CURRENT: PerProcess<Log> = PerProcess::new();
-/// The number of events that were dropped and not yet reported.
-static DROPPED: PerProcess<AtomicU64> = PerProcess::new();
+/// What was dropped and not yet reported.
+static DROPPED: PerProcess<Dropped> = PerProcess::new();
+
+#[derive(Default)]
+struct Dropped {
+    events: AtomicU64,
+    /// Spans that were not made.
+    spans: AtomicU64,
+}
 
 /// The sending end of the queue, and the progress of the thread.
 struct Log {
@@ -41,7 +52,10 @@ struct Log {
     queued: AtomicU64,
     /// How many entries were processed so far. Equal to `queued` if the queue is empty.
     done: AtomicU64,
-    events: AtomicU64, // queued and not processed; an `End` entry does not count
+    /// The number of queued events that are not processed.
+    events: AtomicU64,
+    /// The number of queued ends that are not processed.
+    ends: AtomicU64,
 }
 
 /// The subscriber and the span of an event.
@@ -135,43 +149,58 @@ pub(crate) fn spans_wanted() -> bool {
 /// Queues an event for the log's thread. Never blocks, and never calls a subscriber's `event`.
 pub(crate) fn enqueue(record: Record, say: Say, context: Option<Arc<LogContext>>) {
     let Some(record) = record::pass(record) else { return };
+    let is_kept = context.is_some();
     let context = context.unwrap_or_else(|| here().into());
     // DEBUG events must not displace more important ones.
     let room = if record.level == Level::Debug { MAX_EVENTS / 2 } else { MAX_EVENTS };
-    let queued = current().is_some_and(|log| {
-        let queued = log.events.fetch_add(1, Ordering::AcqRel) < room
-            && push(&log, Entry::Event(record, say, context));
-        log.events.fetch_sub((!queued).into(), Ordering::AcqRel);
-        queued
-    });
-    if !queued {
-        note_dropped();
+    let log = current();
+    if let Some(log) = &log
+        && log.events.fetch_update(Ordering::AcqRel, Ordering::Acquire, less_than(room)).is_ok()
+    {
+        push(log, Entry::Event(record, say, context));
+        return;
+    }
+    DROPPED.get_or_make(Dropped::default).events.fetch_add(1, Ordering::Relaxed);
+    // The span may have ended meanwhile. Closing it runs code of the subscriber, which may block this thread.
+    if is_kept && let Some(last) = Arc::into_inner(context) {
+        enqueue_end(last.into());
     }
 }
 
-fn note_dropped() {
-    DROPPED.get_or_make(AtomicU64::default).fetch_add(1, Ordering::Relaxed);
+/// Adds one to a number below the limit.
+fn less_than(limit: u64) -> impl Fn(u64) -> Option<u64> {
+    move |count| (count < limit).then_some(count + 1)
 }
 
-fn take_dropped() -> u64 {
-    DROPPED.get().map_or(0, |dropped| dropped.swap(0, Ordering::Relaxed))
+fn take_dropped() -> [u64; 2] {
+    DROPPED.get().map_or([0; 2], |dropped| {
+        [&dropped.events, &dropped.spans].map(|count| count.swap(0, Ordering::Relaxed))
+    })
 }
 
-/// Queues the end of a context, regardless of the limit: there are no more of these than leases.
+/// Queues the end of a context, regardless of the limit. There are at most a few for each span that was made before the
+/// limit was reached.
 pub(crate) fn enqueue_end(context: Arc<LogContext>) {
     if let Some(log) = current() {
+        log.ends.fetch_add(1, Ordering::AcqRel);
         push(&log, Entry::End(context));
     }
 }
 
-/// Queues an entry. Returns whether the log's thread exists.
-fn push(log: &Log, entry: Entry) -> bool {
-    log.queued.fetch_add(1, Ordering::AcqRel);
-    let queued = log.queue.send(entry).is_ok();
-    if !queued {
-        log.queued.fetch_sub(1, Ordering::AcqRel);
+/// Whether the log's thread is too far behind for further spans. Counts a span that is not made for that reason.
+fn is_behind() -> bool {
+    let is_behind = CURRENT.get().is_some_and(|log| log.ends.load(Ordering::Acquire) >= MAX_ENDS);
+    if is_behind {
+        DROPPED.get_or_make(Dropped::default).spans.fetch_add(1, Ordering::Relaxed);
     }
-    queued
+    is_behind
+}
+
+/// Queues an entry.
+fn push(log: &Log, entry: Entry) {
+    log.queued.fetch_add(1, Ordering::AcqRel);
+    // Cannot fail, because the thread receives as long as its process has this queue.
+    let _ = log.queue.send(entry);
 }
 
 /// The subscriber and span of the current thread. The background thread is in no span.
@@ -195,21 +224,24 @@ fn start() -> io::Result<Log> {
     let thread = std::thread::Builder::new().name("redlock-log".into());
     thread.spawn(move || run(&entries))?;
     at_exit(&HOOKED, wait_for_log);
-    let [queued, done, events] = [(); 3].map(|()| AtomicU64::new(0));
-    Ok(Log { queue, queued, done, events })
+    let [queued, done, events, ends] = [(); 4].map(|()| AtomicU64::new(0));
+    Ok(Log { queue, queued, done, events, ends })
 }
 
 /// Runs until the queue is closed. This only happens if two threads started a log at the same time.
 fn run(entries: &Receiver<Entry>) {
     for entry in entries {
-        let event = matches!(entry, Entry::Event(..));
+        let is_event = matches!(entry, Entry::Event(..));
         let context = match entry {
             Entry::Event(record, say, context) => {
                 emit(&context, |span| say(&record, span));
                 // Reported after an event that had room, to the subscriber of that event.
-                let dropped = take_dropped();
-                if dropped > 0 {
-                    emit(&context, |_| count(dropped));
+                let [events, spans] = take_dropped();
+                if events > 0 {
+                    emit(&context, |_| report_events(events));
+                }
+                if spans > 0 {
+                    emit(&context, |_| report_spans(spans));
                 }
                 context
             }
@@ -218,7 +250,8 @@ fn run(entries: &Receiver<Entry>) {
         // Dropping the context may run code of the subscriber.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(context)));
         if let Some(log) = CURRENT.get() {
-            log.events.fetch_sub(event.into(), Ordering::AcqRel);
+            let count = if is_event { &log.events } else { &log.ends };
+            count.fetch_sub(1, Ordering::AcqRel);
             log.done.fetch_add(1, Ordering::Release);
         }
     }
@@ -233,8 +266,12 @@ fn emit(context: &LogContext, say: impl FnOnce(Option<Id>)) {
     }));
 }
 
-fn count(dropped: u64) {
+fn report_events(dropped: u64) {
     tracing::warn!(target: "redlock", dropped, "events were dropped because the subscriber is too slow");
+}
+
+fn report_spans(dropped: u64) {
+    tracing::warn!(target: "redlock", dropped, "spans were not made because the subscriber is too slow");
 }
 
 /// The exit hook. Waits for the last events, unless the subscriber is too slow.
@@ -250,13 +287,13 @@ pub(crate) struct Spans(Option<Box<Mutex<Option<Arc<LogContext>>>>>);
 
 impl Spans {
     pub(crate) fn acquire(key: impl FnOnce() -> String) -> Self {
-        if !spans_wanted() {
+        if !spans_wanted() || is_behind() {
             return Self(None);
         }
         Self::begin(here, |within| {
             info_span!(
                 target: "redlock::acquire", parent: within, "redlock.acquire",
-                key = key(), outcome = Empty, waited_ms = Empty
+                key = shown(&key()), outcome = Empty, waited_ms = Empty
             )
         })
     }
@@ -276,7 +313,8 @@ impl Spans {
     }
 
     pub(crate) fn attached(key: impl FnOnce() -> String, token: &str) -> Option<Self> {
-        spans_wanted().then(|| Self::begin(here, |within| holds(within, &key(), token)))
+        let are_wanted = spans_wanted() && !is_behind();
+        are_wanted.then(|| Self::begin(here, |within| holds(within, &key(), token)))
     }
 
     /// Makes a span below another one. If the subscriber panics, no span is made.
@@ -311,7 +349,7 @@ impl Spans {
 }
 
 fn holds(within: &Span, key: &str, token: &str) -> Span {
-    info_span!(target: "redlock::lease", parent: within, "redlock.hold", key, token)
+    info_span!(target: "redlock::lease", parent: within, "redlock.hold", key = shown(key), token)
 }
 
 impl Drop for Spans {
@@ -325,15 +363,15 @@ mod tests {
     #[cfg(unix)]
     #[test]
     fn forked_child_does_not_report_events_that_its_parent_dropped() {
-        use super::{note_dropped, take_dropped};
-        note_dropped();
+        use super::{DROPPED, Dropped, Ordering, take_dropped};
+        DROPPED.get_or_make(Dropped::default).events.fetch_add(1, Ordering::Relaxed);
         // SAFETY: the child runs only the tested code and exits immediately.
         let child = unsafe { libc::fork() };
         if child == 0 {
             // SAFETY: the first ends a child that hangs, the second ends no state of the parent.
             unsafe {
                 libc::alarm(60);
-                libc::_exit((take_dropped() > 0).into());
+                libc::_exit((take_dropped() != [0; 2]).into());
             }
         }
         let mut status = 0;
