@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { AsyncLocalStorage } from "node:async_hooks";
 import { execFile } from "node:child_process";
+import diagnostics from "node:diagnostics_channel";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
@@ -204,4 +205,37 @@ describe("the function that onLost returns", () => {
     clearInterval(timer);
     for (const listener of listening) process.on("uncaughtException", listener);
   });
+});
+
+test("a loss waits for one event at most, however many are queued", async () => {
+  const redlock = new Redlock(`memory://${uniqueName()}`);
+  const order = [];
+  const leases = [];
+  let lost;
+  const renewed = () => {
+    order.push("event");
+    if (order.length > 1) return;
+    // Meanwhile a renewal of each lease is queued several times, and behind them the loss.
+    while (redlock.stats().renewed < 500 || lost.held);
+  };
+  // A lease does not keep the process alive.
+  const timer = setInterval(() => undefined, 1000);
+  diagnostics.subscribe("redlock:renew", renewed);
+  try {
+    for (let count = 0; count < 100; count += 1) {
+      leases.push(await redlock.lock(`renewed-${count}`, { ttl: 300 }).acquire());
+    }
+    lost = await redlock.lock("lost", { ttl: 1_000, renew: false }).acquire();
+    const told = new Promise((resolve) => lost.onLost(resolve));
+    void told.then(() => order.push("loss"));
+    await told;
+    await eventually(() => assert.ok(order.length > 200));
+    const first = order.indexOf("event");
+    const between = order.indexOf("loss") - first;
+    assert.ok(between >= 1 && between <= 3, `${between} events before the loss`);
+  } finally {
+    clearInterval(timer);
+    diagnostics.unsubscribe("redlock:renew", renewed);
+    redlock.close();
+  }
 });

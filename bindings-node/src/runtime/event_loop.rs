@@ -1,16 +1,96 @@
 //! The event loop of one JavaScript thread. Other threads queue outcomes for it and wake it.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use redlock::ffi::{Completions, Record, Topic};
+use redlock::ffi::{Completions, Level, Record, Topic};
 
 use super::wake::{Callback, Wake};
 use crate::outcome::{Ended, Outcome};
 
-/// The outcomes that the event loop has not read yet.
-pub(crate) type Queue = Arc<Completions<Ended>>;
+/// What the event loop has not read yet. Losses are outcomes, which never wait for warnings and events.
+pub(crate) type Queue = Arc<Queues>;
+
+/// The outcomes, and the warnings and events.
+#[derive(Default)]
+pub(crate) struct Queues {
+    outcomes: Completions<Ended>,
+    records: Mutex<Records>,
+    /// Whether a wake-up for records is under way.
+    is_waking: AtomicBool,
+}
+
+/// Warnings and events. They are delivered one at a time, while there are no outcomes. They are dropped if there are
+/// too many.
+#[derive(Default)]
+struct Records {
+    queued: VecDeque<Outcome>,
+    dropped_events: usize,
+    dropped_warnings: usize,
+}
+
+/// Maximum number of warnings and events in the queue. Events may use half of it.
+const MAX_RECORDS: usize = 10_000;
+
+impl Queues {
+    fn records(&self) -> MutexGuard<'_, Records> {
+        self.records.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes everything.
+    pub(super) fn take_all(&self) -> VecDeque<Ended> {
+        let mut all = self.outcomes.take(usize::MAX).0;
+        all.extend(std::mem::take(&mut self.records().queued).into_iter().map(ended));
+        all
+    }
+
+    /// Whether the caller must wake the loop.
+    fn must_wake(&self) -> bool {
+        let for_records =
+            || !self.records().queued.is_empty() && !self.is_waking.swap(true, Ordering::SeqCst);
+        self.outcomes.must_wake() || for_records()
+    }
+}
+
+impl Records {
+    fn push(&mut self, record: Outcome, level: Level) {
+        let (room, dropped) = match record {
+            Outcome::Event(..) if level == Level::Debug => {
+                (MAX_RECORDS / 2, &mut self.dropped_events)
+            }
+            Outcome::Event(..) => (MAX_RECORDS, &mut self.dropped_events),
+            _ => (MAX_RECORDS, &mut self.dropped_warnings),
+        };
+        if self.queued.len() < room {
+            self.queued.push_back(record);
+        } else {
+            *dropped += 1;
+        }
+    }
+
+    /// Takes the oldest one. An event has the number of those that were dropped before it.
+    fn pop(&mut self) -> Option<Outcome> {
+        match self.queued.pop_front()? {
+            Outcome::Event(event, _) => {
+                Some(Outcome::Event(event, std::mem::take(&mut self.dropped_events)))
+            }
+            warning => {
+                let dropped = std::mem::take(&mut self.dropped_warnings);
+                if dropped > 0 {
+                    let text = format!("{dropped} warnings were dropped: this thread was too slow");
+                    self.queued.push_front(Outcome::Warning(text));
+                }
+                Some(warning)
+            }
+        }
+    }
+}
+
+/// An outcome that is not that of a call.
+fn ended(outcome: Outcome) -> Ended {
+    Ended { slot: 0, number: 0, outcome }
+}
 
 /// An event loop. Any thread can queue outcomes for it.
 pub(crate) struct EventLoop {
@@ -20,21 +100,13 @@ pub(crate) struct EventLoop {
     ended: AtomicBool,
     /// The topics whose events the program requested, one bit for each.
     event_topics: AtomicU32,
-    /// Number of events in the queue.
-    queued_events: AtomicUsize,
-    /// Number of events that were dropped since the last one was delivered.
-    dropped: AtomicUsize,
 }
-
-/// Maximum number of events in the queue.
-const MAX_QUEUED_EVENTS: usize = 10_000;
 
 impl EventLoop {
     /// `wake` runs the function that reads the queue.
     pub(crate) fn new(queue: Queue, wake: Wake) -> Self {
         let (ended, event_topics) = (AtomicBool::new(false), AtomicU32::new(0));
-        let (queued_events, dropped) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Self { queue, wake, ended, event_topics, queued_events, dropped }
+        Self { queue, wake, ended, event_topics }
     }
 
     /// Sets the topics whose events the event loop receives.
@@ -47,47 +119,57 @@ impl EventLoop {
         self.event_topics.load(Ordering::Relaxed) & (1 << topic as u32) != 0
     }
 
-    /// Queues an event and wakes the loop. Drops the event if the queue is full.
+    /// Queues an event and wakes the loop.
     pub(super) fn push_event(&self, event: &Record) {
-        if self.queued_events.fetch_add(1, Ordering::Relaxed) < MAX_QUEUED_EVENTS {
-            let outcome = Outcome::Event(Box::new(event.clone()), 0);
-            self.push([Ended { slot: 0, number: 0, outcome }]);
-        } else {
-            self.queued_events.fetch_sub(1, Ordering::Relaxed);
-            self.dropped.fetch_add(1, Ordering::Relaxed);
-        }
+        self.push_record(Outcome::Event(Box::new(event.clone()), 0), event.level);
     }
 
-    /// Removes an event from the count. Returns how many were dropped since the last one.
-    pub(super) fn event_delivered(&self) -> usize {
-        self.queued_events.fetch_sub(1, Ordering::Relaxed);
-        self.dropped.swap(0, Ordering::Relaxed)
+    /// Queues a warning and wakes the loop.
+    pub(super) fn push_warning(&self, text: String) {
+        self.push_record(Outcome::Warning(text), Level::Warn);
+    }
+
+    fn push_record(&self, record: Outcome, level: Level) {
+        self.queue.records().push(record, level);
+        self.wake();
     }
 
     /// Queues outcomes without waking the loop, because the caller reads them. JavaScript thread only.
     pub(super) fn add(&self, outcomes: impl IntoIterator<Item = Ended>) {
-        self.queue.push(outcomes);
+        self.queue.outcomes.push(outcomes);
     }
 
     /// Queues outcomes and wakes the loop.
     pub(crate) fn push(&self, outcomes: impl IntoIterator<Item = Ended>) {
-        self.queue.push(outcomes);
+        self.queue.outcomes.push(outcomes);
         self.wake();
     }
 
-    /// Takes the oldest outcomes, at most `most`. If more are left, the loop is woken again. JavaScript thread only.
-    pub(crate) fn take(&self, most: usize) -> VecDeque<Ended> {
-        let (outcomes, more) = self.queue.take(most);
-        if more {
-            self.wake();
-        }
-        outcomes
+    /// Takes the oldest outcomes, at most `most`. JavaScript thread only. It then calls [`EventLoop::wake_for_rest`].
+    pub(super) fn take(&self, most: usize) -> VecDeque<Ended> {
+        self.queue.outcomes.take(most).0
+    }
+
+    /// Takes the oldest warning or event. JavaScript thread only.
+    pub(super) fn take_record(&self) -> Option<Ended> {
+        self.queue.records().pop().map(ended)
+    }
+
+    /// Wakes the loop again if anything is left. JavaScript thread only.
+    pub(super) fn wake_for_rest(&self) {
+        self.queue.is_waking.store(false, Ordering::SeqCst);
+        self.wake();
+    }
+
+    /// Takes everything, which no caller can receive any more.
+    pub(super) fn take_all(&self) -> VecDeque<Ended> {
+        self.queue.take_all()
     }
 
     fn wake(&self) {
         if self.queue.must_wake() && !self.wake.call() {
             // The environment has ended, so no thread will read these.
-            drop(self.queue.take(usize::MAX));
+            drop(self.queue.take_all());
         }
     }
 

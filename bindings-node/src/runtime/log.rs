@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 use redlock::ffi::{self, Level, Record, Topic};
 
 use super::event_loop::EventLoop;
-use crate::outcome::{Ended, Outcome};
 
 /// The event loops that can emit a warning. Warnings belong to the process, so only the first live loop gets each.
 static LOOPS: Mutex<Vec<Weak<EventLoop>>> = Mutex::new(Vec::new());
@@ -57,6 +56,6 @@ fn on_event(record: Record) {
 /// Emits a warning on the first event loop that is still alive.
 pub(crate) fn warn(text: String) {
     if let Some(first) = alive().first() {
-        first.push([Ended { slot: 0, number: 0, outcome: Outcome::Warning(text) }]);
+        first.push_warning(text);
     }
 }

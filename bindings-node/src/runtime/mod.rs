@@ -68,7 +68,7 @@ impl Runtime {
         let resource = Resource::new(env)?;
         let wake = Wake::new(env, &resource, move || match owner.borrow().upgrade() {
             Some(thread) => thread.deliver(),
-            None => forward_warnings(arrived.take(usize::MAX).0),
+            None => forward_warnings(arrived.take_all()),
         })?;
         let event_loop = Arc::new(EventLoop::new(queue, wake));
         log::forward_to(&event_loop);

@@ -19,14 +19,29 @@ impl ThreadState {
         // Get the function first, because it keeps the memory of the rows alive.
         let Some(settle_callback) = self.settle_callback.get() else {
             self.event_loop.mark_ended();
-            return forward_warnings(self.event_loop.take(usize::MAX));
+            return forward_warnings(self.event_loop.take_all());
         };
-        let outcomes = self.event_loop.take(self.batch.capacity());
+        let outcomes = self.next_outcomes();
+        self.event_loop.wake_for_rest();
         if outcomes.is_empty() {
             // Another wake-up has already delivered them.
             return;
         }
         self.settle_callback.call(&settle_callback, FnArgs::from(self.settle(outcomes)));
+    }
+
+    /// Takes the next outcomes, or one record if there are none. The code that handles a record may be slow, so an
+    /// outcome waits for one record at most.
+    fn next_outcomes(&self) -> VecDeque<Ended> {
+        let outcomes = self.event_loop.take(self.batch.capacity());
+        if !outcomes.is_empty() {
+            return outcomes;
+        }
+        let Some(record) = self.event_loop.take_record() else { return outcomes };
+        self.event_loop.add(self.read_outcomes());
+        let mut outcomes = self.event_loop.take(self.batch.capacity() - 1);
+        outcomes.push_back(record);
+        outcomes
     }
 
     /// Writes the rows. Returns their number, and the side values, if there are any.
@@ -57,9 +72,8 @@ impl ThreadState {
             Outcome::Warning(_) => {
                 return Some((Row::plain(WARNING.into(), Row::SIDE_VALUE), Some(outcome)));
             }
-            Outcome::Event(event, _) => {
-                let event = Outcome::Event(event, self.event_loop.event_delivered());
-                return Some((Row::plain(EVENT.into(), Row::SIDE_VALUE), Some(event)));
+            Outcome::Event(..) => {
+                return Some((Row::plain(EVENT.into(), Row::SIDE_VALUE), Some(outcome)));
             }
             Outcome::Lost(lease, _) => {
                 return Some((Row::numbered(LOSS.into(), lease), Some(outcome)));

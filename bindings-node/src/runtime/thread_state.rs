@@ -171,9 +171,14 @@ impl ThreadState {
         })
     }
 
+    /// Reads what is available on the connections of this thread. Returns the outcomes so far.
+    pub(super) fn read_outcomes(&self) -> Vec<Ended> {
+        self.host.get().map_or(Vec::new(), |host| host.driver.look().0)
+    }
+
     /// Reads and delivers outcomes when the loop reports readable data.
     fn read_replies(&self) {
-        let done = self.host().driver.look().0;
+        let done = self.read_outcomes();
         if let Some(turns) = self.turns.as_ref().filter(|_| !done.is_empty()) {
             self.event_loop.add(done);
             let _turn = self.turn();
