@@ -5,6 +5,9 @@ import type { inspect } from "node:util";
 /** The method that `node:util` calls to print an object. */
 const INSPECT = Symbol.for("nodejs.util.inspect.custom");
 
+/** A sequence of hex digits that may be a token or contain one. Its first 8 digits are printed, as in messages of core. */
+const TOKEN = /([\da-f]{8})[\da-f]{24,}/gi;
+
 type Options = Parameters<typeof inspect>[1] & object;
 
 /** Prints objects of this class as their `toJSON` result, with this name. */
@@ -18,7 +21,7 @@ export function printable(kind: { prototype: { toJSON(): object } }, name: strin
     if (depth < 0) return `[${name}]`;
     const nested = { ...options, depth: options.depth == null ? null : depth };
     try {
-      return `${name} ${text(this.toJSON(), nested)}`;
+      return `${name} ${text(this.toJSON(), nested).replace(TOKEN, "$1…")}`;
     } catch {
       // Printing must not throw for the prototype or a Proxy.
       return `[${name}]`;

@@ -127,8 +127,6 @@ export function emitCoreWarning(text: string): void {
   warn(text, kind);
 }
 
-/** Warnings contain at most this number of characters of a key. */
-const MAX_SHOWN = 200;
 /** Number of listeners for the loss of leases, by key as `shown` writes it in warnings. */
 const lossListeners = new Map<string, number>();
 /** Keys whose loss was reported to a listener within the current `PERIOD`. */
@@ -137,7 +135,8 @@ const reportedLosses = new Set<string>();
 /** Registers a listener for the loss of a lease on this key. Call the returned function to remove it. */
 export function addLossListener(exactKey: string): (lost: boolean) => void {
   // A cut key could be that of another lock, whose warning would be missing.
-  const key = exactKey.length > MAX_SHOWN ? exactKey : shown(exactKey);
+  const shownKey = shown(exactKey);
+  const key = shownKey.includes("…") ? exactKey : shownKey;
   lossListeners.set(key, (lossListeners.get(key) ?? 0) + 1);
   return (lost) => {
     const left = (lossListeners.get(key) ?? 1) - 1;

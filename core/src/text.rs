@@ -1,7 +1,7 @@
 //! Text from other sources in messages and logs, and the spelling of options in messages.
 //!
 //! Keys, names and texts of servers may be untrusted. They must not forge a line of a log, control a terminal or fill a
-//! screen. The core has one text for each message, with the names of options as Rust and Python write them.
+//! screen. They must not show a whole token either, because knowing it is enough to release the lease. The core has one text for each message, with the names of options as Rust and Python write them.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -11,14 +11,44 @@ use std::time::Duration;
 /// The maximum length that is shown, in characters.
 const MAX_CHARS: usize = 200;
 
-/// Text on one line, without characters that control a terminal, cut at 200 characters.
+/// The number of hex digits of a token, and how many of them are shown.
+const TOKEN_DIGITS: (usize, usize) = (32, 8);
+
+/// Text on one line, without whole tokens and characters that control a terminal, cut at 200 characters.
 pub fn shown(text: &str) -> String {
-    // Cut before escaping, because escapes make the text longer.
+    // Cut after tokens are shortened, because part of a token could remain otherwise. Cut before escaping, because
+    // escapes make the text longer.
+    let text = without_tokens(text);
     let mut shown = escaped(text.chars().take(MAX_CHARS));
     if text.chars().nth(MAX_CHARS).is_some() {
         shown.push('…');
     }
     shown
+}
+
+/// Text on one line, without whole tokens and characters that control a terminal.
+pub(crate) fn on_one_line(text: &str) -> String {
+    escaped(without_tokens(text).chars())
+}
+
+/// Shortens each sequence of at least 32 hex digits to its first 8. It may be a token, or contain one.
+fn without_tokens(text: &str) -> Cow<'_, str> {
+    let (long, short) = TOKEN_DIGITS;
+    let is_token = |digits: &&str| digits.len() >= long;
+    let sequences = || text.split(|character: char| !character.is_ascii_hexdigit());
+    if !sequences().any(|digits| is_token(&digits)) {
+        return text.into();
+    }
+    let (mut shortened, mut end) = (String::with_capacity(text.len()), 0);
+    for token in sequences().filter(is_token) {
+        // Hex digits are ASCII, so each is one byte.
+        let begin = token.as_ptr().addr() - text.as_ptr().addr();
+        shortened.push_str(&text[end..begin + short]);
+        shortened.push('…');
+        end = begin + token.len();
+    }
+    shortened.push_str(&text[end..]);
+    shortened.into()
 }
 
 /// Escapes control characters, and characters that break a line or change the direction of writing.
@@ -106,6 +136,27 @@ mod tests {
         assert_eq!(shown("größe: 5 µs"), "größe: 5 µs");
         assert_eq!(shown(&"é".repeat(200)), "é".repeat(200));
         assert_eq!(shown(&"é".repeat(201)), format!("{}…", "é".repeat(200)));
+    }
+
+    #[test]
+    fn shortens_tokens_in_every_form() {
+        const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+        let upper = TOKEN.to_uppercase();
+        for (text, short) in [
+            (TOKEN, "01234567…"),
+            (&*upper, "01234567…"),
+            (&format!("'kept:{TOKEN}'\n{upper}"), "'kept:01234567…'\\n01234567…"),
+            (&format!("ab{TOKEN}{TOKEN}9"), "ab012345…"),
+            (&format!("größe {TOKEN}é"), "größe 01234567…é"),
+            (&TOKEN[1..], &TOKEN[1..]),
+        ] {
+            assert_eq!(shown(text), short);
+            assert_eq!(on_one_line(text), short);
+            assert_eq!(shown(&shown(text)), shown(short));
+        }
+        // No part of a token is left where the text is cut.
+        let cut = shown(&format!("{}{TOKEN}", "x".repeat(MAX_CHARS - 20)));
+        assert!(cut.ends_with("x01234567…"), "{cut}");
     }
 
     #[test]

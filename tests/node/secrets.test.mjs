@@ -12,18 +12,24 @@ const secrets = table("secrets");
 // biome-ignore lint/suspicious/noControlCharactersInRegex: the test looks for them
 const CONTROL_CHARACTERS = /[\u0000-\u001f\u007f-\u009f\u2028\u202e]/;
 
+const TOKEN = /[0-9a-f]{32}/i;
+
 /** Checks that the error contains the required text, and that no format of it contains a secret. */
 function check(error, words) {
   for (const word of words) assert.ok(error.message.includes(word), error.message);
   const forms = [error.message, inspect(error, { depth: null }), error.stack];
   forms.push(JSON.stringify({ ...error }), JSON.stringify(error.nodes ?? []));
   for (const form of forms) assert.ok(!form.includes("s3cret"), form);
+  for (const form of forms.slice(0, 3)) assert.doesNotMatch(withoutResource(form), TOKEN);
   for (const text of [error.message, ...(error.nodes ?? []).map((node) => node.error)]) {
     assert.doesNotMatch(text, CONTROL_CHARACTERS);
   }
   assert.ok(error.message.length < 1000, error.message);
   return true;
 }
+
+/** Leaves out the exact key, which a printed error shows as a property. */
+const withoutResource = (text) => text.replaceAll(/resource: .*/g, "");
 
 for (const { about, nodes, says } of secrets.refused) {
   test(`a rejected value is not quoted: ${about}`, () => {
@@ -86,6 +92,9 @@ for (const { about, name, shown } of secrets.name) {
     // No listener reports the loss, so a warning does.
     await eventually(() => assert.ok(warnings.some((text) => text.includes(shown))));
     for (const text of warnings) assert.doesNotMatch(text, CONTROL_CHARACTERS);
+    for (const text of [...warnings, inspect(lock), inspect(lease)]) {
+      assert.doesNotMatch(text, TOKEN);
+    }
     const next = await lock.acquire();
     const lost = once(next.signal, "abort");
     await redlock.forceRelease(name);

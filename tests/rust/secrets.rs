@@ -67,7 +67,13 @@ fn check(about: &str, error: &Error, words: &[String]) {
     let all = format!("{text} {error:?} {:?}", error.nodes());
     assert!(!all.contains("s3cret"), "{about}: {all}");
     assert!(!all.contains(is_control), "{about}: {all:?}");
+    assert!(!has_token(&all), "{about}: {all}");
     assert!(text.len() < 1000, "{about}: {text}");
+}
+
+/// Whether the text contains as many hex digits in sequence as a token.
+fn has_token(text: &str) -> bool {
+    text.split(|character: char| !character.is_ascii_hexdigit()).any(|digits| digits.len() >= 32)
 }
 
 /// Whether a terminal or a log viewer could interpret the character instead of showing it.
@@ -124,7 +130,7 @@ async fn server_texts_are_shown_escaped_without_passwords() {
         let error = lock.acquire().await.unwrap_err();
         check(&row.about, &error, &row.cause);
         let seen = format!("{:?}", lock.inspect().await);
-        assert!(!seen.contains("s3cret"), "{}: {seen}", row.about);
+        assert!(!seen.contains("s3cret") && !has_token(&seen), "{}: {seen}", row.about);
     }
 }
 
@@ -143,6 +149,6 @@ async fn names_are_shown_escaped_and_used_unchanged() {
         let lost = lease.lost().await;
         check(&about, &lost, std::slice::from_ref(&shown));
         let shown = format!("{lock:?} {lease:?}");
-        assert!(!shown.contains(is_control), "{about}: {shown:?}");
+        assert!(!shown.contains(is_control) && !has_token(&shown), "{about}: {shown:?}");
     }
 }

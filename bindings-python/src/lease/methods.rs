@@ -217,6 +217,6 @@ impl Lease {
             (_, _, Some(_)) => "lost".to_owned(),
             _ => "detached".to_owned(),
         };
-        format!("<redlock.{class} {:?}: {state}>", self.hold.key())
+        format!("<redlock.{class} \"{}\": {state}>", ffi::shown(&self.hold.key()))
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{fmt, io};
 
-use crate::text::{escaped, shown};
+use crate::text::{on_one_line, shown};
 
 pub use kind::{ErrorKind, LossReason, NodeState};
 
@@ -57,8 +57,8 @@ impl Error {
     pub(crate) fn new(kind: ErrorKind, message: &str) -> Self {
         Self(Box::new(Repr {
             kind,
-            // Escaped in this one place, because names and keys come from callers.
-            message: escaped(message.chars()),
+            // In this one place, because names and keys come from callers.
+            message: on_one_line(message),
             resource: None,
             waited: None,
             remaining: None,

@@ -275,7 +275,7 @@ impl LeaseHandle {
 impl fmt::Debug for LeaseHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lease")
-            .field("key", &self.key())
+            .field("key", &shown(&self.key()))
             .field("held", &self.is_held())
             .finish_non_exhaustive()
     }

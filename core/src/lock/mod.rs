@@ -18,6 +18,7 @@ use crate::client::engine::Engine;
 use crate::error::Result;
 use crate::lease::{Lease, LeaseHandle};
 use crate::node::Claim;
+use crate::text::shown;
 use names::{check_lock_key, check_names, fence_key};
 use options::{Options, Request};
 
@@ -254,7 +255,7 @@ pub(crate) fn check_alone(names: &[String], options: &Options) -> Result<()> {
 
 impl fmt::Debug for Lock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lock").field("key", &self.key()).finish_non_exhaustive()
+        f.debug_struct("Lock").field("key", &shown(&self.key())).finish_non_exhaustive()
     }
 }
 
