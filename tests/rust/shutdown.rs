@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
+use redlock::ffi::fail_memory;
 use redlock::{ErrorKind, Redlock};
 
 use crate::support::{Mode, Proxy, Server, builder, client, eventually, millis, servers};
@@ -207,6 +208,39 @@ async fn shutdown_reports_a_delete_that_waits_for_a_connection() {
     let down = tokio::time::timeout(millis(20_000), redlock.shutdown(Duration::ZERO)).await;
     assert_eq!(down.expect("it ends").unwrap_err().kind(), ErrorKind::Unavailable);
     assert_eq!(server.ask("EXISTS lock:job"), ":1");
+}
+
+#[tokio::test]
+async fn shutdown_reports_a_delete_that_waits_for_a_memory_node() {
+    let client = || Redlock::builder(["memory://pending"]).build().unwrap();
+    let acquire = async |redlock: &Redlock| {
+        redlock.lock("job").ttl(Duration::from_secs(60)).acquire().await.unwrap()
+    };
+    for dropped in [true, false] {
+        let redlock = client();
+        let lease = acquire(&redlock).await;
+        fail_memory("pending", true);
+        if dropped {
+            drop(lease);
+        } else {
+            lease.release().await.unwrap_err();
+        }
+        redlock.lock("other").wait(Duration::ZERO).acquire().await.unwrap_err();
+        let error = redlock.shutdown(Duration::ZERO).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        assert!(error.to_string().contains("releases are not confirmed"), "{error}");
+        // The delete is sent when the node replies again.
+        fail_memory("pending", false);
+        assert!(!client().lock("job").inspect().await.unwrap().held);
+        assert_eq!(redlock.shutdown(Duration::ZERO).await.unwrap(), 0);
+    }
+    let redlock = client();
+    let lease = acquire(&redlock).await;
+    fail_memory("pending", true);
+    lease.release().await.unwrap_err();
+    let down = tokio::spawn(redlock.shutdown(Duration::from_secs(60)));
+    fail_memory("pending", false);
+    assert_eq!(down.await.unwrap().unwrap(), 0);
 }
 
 #[tokio::test]

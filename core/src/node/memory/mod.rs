@@ -2,12 +2,13 @@
 //!
 //! It replies immediately, and its data ends with the process. It follows the rules of the scripts, so a program gets
 //! the same results as from a server. It does not simulate delays or network errors, but a test can make it fail.
+//! Deletes that fail are pending until it replies again, as those of a server without a connection.
 
 mod store;
 
 use std::future::ready;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -17,7 +18,8 @@ use super::{
     Claim, Extension, Fault, Fencing, Holder, KEPT_PREFIX, Node, Outage, ReleaseMode, Reply, Taken,
     Vote, VoteParams, Watch,
 };
-use crate::clock::Clock;
+use crate::clock::{Clock, Instant};
+use crate::runtime::lock;
 pub(crate) use store::Memory;
 use store::{Data, Entry, Store};
 pub use store::{advance_memory, fail_memory};
@@ -30,6 +32,8 @@ pub(crate) struct MemoryNode {
     clock: Arc<dyn Clock>,
     watch: Arc<Watch>,
     outage: Outage,
+    /// Until when keys with a pending delete can live.
+    pending_until: Arc<Mutex<Option<Instant>>>,
 }
 
 impl MemoryNode {
@@ -42,7 +46,8 @@ impl MemoryNode {
             data.watchers.retain(|watcher| watcher.strong_count() > 0);
             data.watchers.push(watcher);
         });
-        Self { url, store, clock, watch, outage: Outage::default() }
+        let (outage, pending_until) = Default::default();
+        Self { url, store, clock, watch, outage, pending_until }
     }
 
     /// Runs one command. A node that a test has disabled runs none.
@@ -51,7 +56,7 @@ impl MemoryNode {
         command: impl FnOnce(&mut Data, &dyn Clock) -> T + Send + 'static,
     ) -> Reply<T> {
         if self.store.down.load(Ordering::SeqCst) {
-            return Box::pin(ready(Err(Fault::new("a test has this node fail"))));
+            return failed();
         }
         let (clock, (answer, reply)) = (Arc::clone(&self.clock), oneshot::channel());
         self.store.run(move |data| {
@@ -60,6 +65,36 @@ impl MemoryNode {
         });
         Box::pin(reply.map(|done| done.map_err(|_| Fault::new("the command panicked"))))
     }
+}
+
+fn failed<T: Send + 'static>() -> Reply<T> {
+    Box::pin(ready(Err(Fault::new("a test has this node fail"))))
+}
+
+/// Deletes each key that the claim still owns, or lets it stay for a while. Returns whether that were all its keys.
+fn delete(
+    data: &mut Data,
+    claim: &Claim,
+    how: ReleaseMode,
+    now: Instant,
+    own: &Arc<Watch>,
+) -> bool {
+    let keys = data.keys.without_expired(&*claim.keys, now);
+    let ours = |key: &&String| keys.get(*key).is_some_and(|e| *e.token == *claim.token);
+    let released: Vec<String> = claim.keys.iter().filter(ours).cloned().collect();
+    for key in &released {
+        let entry = keys.remove(key);
+        if let (ReleaseMode::Stay(stay), Some(Entry { expires, .. })) = (how, entry) {
+            let expires = expires.min(now + stay);
+            keys.insert(key.clone(), Entry { token: claim.kept(), expires });
+        }
+    }
+    // Notifies every other client, as a server does. A client handles its own changes itself. A notified client may
+    // call this node immediately. Its command then follows this one.
+    let watchers = data.watchers.iter().filter_map(Weak::upgrade);
+    let others = watchers.filter(|watch| !Arc::ptr_eq(watch, own));
+    others.for_each(|watch| watch.changed_keys(&released));
+    released.len() == claim.keys.len()
 }
 
 /// Stores the next fencing token. With several names, the largest stored token decides, and all names get the new one,
@@ -138,26 +173,39 @@ impl Node for MemoryNode {
 
     fn release(&self, claim: &Claim, _owed: Duration, how: ReleaseMode) -> Reply<bool> {
         let (claim, own) = (claim.clone(), Arc::clone(&self.watch));
-        self.run(move |data, clock| {
+        if !self.store.down.load(Ordering::SeqCst) {
+            return self.run(move |data, clock| delete(data, &claim, how, clock.now(), &own));
+        }
+        let (store, clock) = (Arc::clone(&self.store), Arc::clone(&self.clock));
+        let pending_until = Arc::clone(&self.pending_until);
+        self.store.run(move |data| {
             let now = clock.now();
             let keys = data.keys.without_expired(&*claim.keys, now);
-            let ours = |key: &&String| keys.get(*key).is_some_and(|e| *e.token == *claim.token);
-            // Each key that the claim still owns.
-            let released: Vec<String> = claim.keys.iter().filter(ours).cloned().collect();
-            for key in &released {
-                let entry = keys.remove(key);
-                if let (ReleaseMode::Stay(stay), Some(Entry { expires, .. })) = (how, entry) {
-                    let expires = expires.min(now + stay);
-                    keys.insert(key.clone(), Entry { token: claim.kept(), expires });
-                }
+            let ours = claim.keys.iter().filter_map(|key| keys.get(key));
+            let ours = ours.filter(|entry| *entry.token == *claim.token);
+            // A vote that failed has stored nothing.
+            let Some(last) = ours.map(|entry| entry.expires).max() else { return };
+            let delete = move |data: &mut Data| {
+                delete(data, &claim, how, clock.now(), &own);
+            };
+            // The node may reply again by now, if another thread runs this.
+            if !store.down.load(Ordering::SeqCst) {
+                return delete(data);
             }
-            // Notifies every other client, as a server does. A client handles its own changes itself. A notified client
-            // may call this node immediately. Its command then follows this one.
-            let watchers = data.watchers.iter().filter_map(Weak::upgrade);
-            let others = watchers.filter(|watch| !Arc::ptr_eq(watch, &own));
-            others.for_each(|watch| watch.changed_keys(&released));
-            released.len() == claim.keys.len()
-        })
+            let until = Arc::clone(&pending_until);
+            let mut latest = lock(&pending_until);
+            *latest = (*latest).max(Some(last));
+            drop(latest);
+            data.pending_deletes.push(Box::new(move |data| {
+                *lock(&until) = None;
+                delete(data);
+            }));
+        });
+        failed()
+    }
+
+    fn may_leave_keys(&self) -> bool {
+        lock(&self.pending_until).is_some_and(|until| until > self.clock.now())
     }
 
     fn inspect(&self, key: &str) -> Reply<Option<Holder>> {

@@ -16,7 +16,7 @@ use crate::node::Watch;
 use crate::runtime::{Exclusive, PerProcess, Visitor, lock, poll_next};
 
 /// A command. It runs alone, as a script does.
-type Command = Box<dyn FnOnce(&mut Data) + Send>;
+pub(super) type Command = Box<dyn FnOnce(&mut Data) + Send>;
 
 /// The data that a server would store, and the commands on it.
 pub(super) struct Store {
@@ -31,8 +31,8 @@ pub(super) struct Store {
 impl Default for Store {
     fn default() -> Self {
         let (sender, commands) = unbounded_channel();
-        let (keys, fences, watchers) = Default::default();
-        let data = Exclusive::new(Data { keys, fences, watchers, commands });
+        let (keys, fences, watchers, pending_deletes) = Default::default();
+        let data = Exclusive::new(Data { keys, fences, watchers, pending_deletes, commands });
         Self { data, commands: sender, down: AtomicBool::default(), clock: OffsetClock::default() }
     }
 }
@@ -53,6 +53,8 @@ pub(super) struct Data {
     pub(super) fences: HashMap<String, u64>,
     /// Every client that has used the store. Weak, so that dropped clients get no notifications.
     pub(super) watchers: Vec<Weak<Watch>>,
+    /// Deletes that failed because a test has disabled the node. Each is of a key that was held.
+    pub(super) pending_deletes: Vec<Command>,
     /// The commands that have not run yet.
     commands: UnboundedReceiver<Command>,
 }
@@ -156,9 +158,17 @@ fn named(name: &str) -> Arc<Store> {
 
 /// Makes the node `memory://name` fail every command, or reply again. For tests of programs.
 ///
-/// The data remains, so a granted lock stays held.
+/// The data remains, so a granted lock stays held. Keys that were released meanwhile are deleted when it replies again.
 pub fn fail_memory(name: &str, down: bool) {
-    named(name).down.store(down, Ordering::SeqCst);
+    let store = named(name);
+    store.down.store(down, Ordering::SeqCst);
+    if !down {
+        store.run(|data| {
+            for delete in std::mem::take(&mut data.pending_deletes) {
+                delete(data);
+            }
+        });
+    }
 }
 
 /// Advances the clock of the clients whose only node is `memory://name`. For tests of programs.
