@@ -37,7 +37,12 @@ pub(crate) struct Registry<L> {
 /// The number of a lease, and the lease. A weak reference: a lease without a handle ends and is not renewed.
 type Numbered<L> = (u64, Weak<L>);
 
+/// The new leases, the number of all leases, and when the monitor looks again.
+type Plan<L> = (Vec<Arc<L>>, usize, Instant);
+
 pub(super) struct Entries<L> {
+    /// The number of leases.
+    live: usize,
     /// The leases on each key. There are several after an attach.
     by_key: Keyed<SmallVec<[Numbered<L>; 1]>>,
     /// Leases that the monitor has not seen yet, each with the time of its first event.
@@ -51,7 +56,7 @@ pub(super) struct Entries<L> {
 impl<L> Registry<L> {
     pub(crate) fn new() -> Self {
         let entries =
-            Entries { by_key: Keyed::default(), new: Vec::new(), left: 0, planned: NEVER };
+            Entries { live: 0, by_key: Keyed::default(), new: Vec::new(), left: 0, planned: NEVER };
         let (count, dropped) = Default::default();
         Self { entries: Mutex::new(entries), count, dropped, early: Notify::new() }
     }
@@ -72,6 +77,7 @@ impl<L> Registry<L> {
         for key in Key::each(keys) {
             entries.by_key.entry(key).or_default().push((id, Arc::downgrade(lease)));
         }
+        entries.live += 1;
         entries.new.push((first, Arc::downgrade(lease)));
         // Not for every lease: for most of them the wake-up would be a wasted system call.
         let early = first < entries.planned;
@@ -111,9 +117,9 @@ impl<L> Registry<L> {
         try_lock(&self.entries).map(|entries| find(&entries))
     }
 
-    /// Returns the new leases, and when the monitor looks again: at its next event, at the first one of a new lease, or
-    /// for further leases. Returns `None` if another thread is inside.
-    pub(super) fn try_plan(&self, now: Instant, next: Instant) -> Option<(Vec<Arc<L>>, Instant)> {
+    /// Returns the new leases, the number of all leases, and when the monitor looks again: at its next event, at the
+    /// first one of a new lease, or for further leases. Returns `None` if another thread is inside.
+    pub(super) fn try_plan(&self, now: Instant, next: Instant) -> Option<Plan<L>> {
         let mut entries = try_lock(&self.entries)?;
         if self.dropped.swap(false, Ordering::Acquire) {
             entries.remove_dropped();
@@ -124,7 +130,7 @@ impl<L> Registry<L> {
         // While leases come and go, the monitor looks periodically, so that new leases need not wake it.
         let soon = if new.is_empty() { NEVER } else { now + GRACE };
         entries.planned = new.iter().map(|(first, _)| *first).fold(next.min(soon), Instant::min);
-        Some((leases, entries.planned))
+        Some((leases, entries.live, entries.planned))
     }
 
     /// Waits until a new lease cannot wait for the monitor's next look.
@@ -150,14 +156,18 @@ impl<L> Entries<L> {
     }
 
     fn remove(&mut self, id: u64, keys: &[String]) {
+        let mut was_there = false;
         for key in keys {
             if let Some(leases) = self.by_key.get_mut(key.as_str()) {
+                let count = leases.len();
                 leases.retain(|(other, _)| *other != id);
+                was_there |= leases.len() < count;
                 if leases.is_empty() {
                     self.by_key.remove(key.as_str());
                 }
             }
         }
+        self.live -= usize::from(was_there);
         // The monitor never sees very short leases. They must not pile up.
         if self.new.len() > UNSEEN + 2 * self.left {
             self.new.retain(|(_, lease)| lease.strong_count() > 0);
@@ -171,6 +181,7 @@ impl<L> Entries<L> {
             leases.retain(|(_, lease)| lease.strong_count() > 0);
             !leases.is_empty()
         });
+        self.live = self.all().len();
     }
 }
 
