@@ -231,3 +231,16 @@ describe("fail():", () => {
     await assert.rejects(closed.hold("job"), { kind: "closed" });
   });
 });
+
+test("shutdown() reports releases that wait for a failing node", async () => {
+  const node = new TestRedlock();
+  // The shutdown of the test client itself makes the node work again.
+  const redlock = new Redlock(node.nodes);
+  const lease = await redlock.lock("job").acquire();
+  node.fail();
+  await assert.rejects(lease.release(), { kind: "unavailable" });
+  const unconfirmed = { kind: "unavailable", message: /releases are not confirmed/ };
+  await assert.rejects(redlock.shutdown(0), unconfirmed);
+  node.recover();
+  await (await node.lock("job").tryAcquire()).release();
+});

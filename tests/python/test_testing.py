@@ -359,3 +359,18 @@ def test_advance_works_while_the_programs_clock_is_frozen(
         monkeypatch.undo()
 
     asyncio.run(main())
+
+
+def test_shutdown_reports_releases_that_wait_for_a_failing_node() -> None:
+    node = TestRedlock()
+    # The shutdown of the test client itself makes the node work again.
+    client = redlock.Redlock(node.nodes)
+    lease = client.lock("job").acquire()
+    node.fail()
+    with pytest.raises(redlock.QuorumUnavailable):
+        lease.release()
+    with pytest.raises(redlock.QuorumUnavailable, match="releases are not confirmed"):
+        client.shutdown(0)
+    node.recover()
+    assert not node.lock("job").inspect().held
+    node.close()

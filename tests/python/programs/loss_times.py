@@ -59,7 +59,10 @@ elif slow == "callback":
     assert entered.wait(LIMIT)
 for number in range(4):
     threading.Thread(target=busy, args=(number,), daemon=True).start()
-for number in range(LOSSES):
+
+
+def lateness(number: int) -> "float | None":
+    """Loses a lease. Returns how long after its end the callback ran, in seconds, or None if it did not."""
     late: list[float] = []
     told = threading.Event()
     lease = client.lock(f"lost-{number}", ttl=0.2, renew=False).acquire()
@@ -70,7 +73,12 @@ for number in range(LOSSES):
         told.set()
 
     lease.on_lost(note)
-    print(round(late[0] * 1000) if told.wait(LIMIT) else "never", flush=True)
-    if not late:
+    return late[0] if told.wait(LIMIT) else None
+
+
+for number in range(LOSSES):
+    late = lateness(number)
+    print("never" if late is None else round(late * 1000), flush=True)
+    if late is None:
         break
 os._exit(0)
