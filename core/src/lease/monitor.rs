@@ -54,9 +54,9 @@ pub(crate) async fn monitor(
     clock: Arc<dyn Clock>,
     changes: Arc<Changes>,
 ) {
-    let (agenda, left, peak, renewals) = (Agenda::new(), 0, 0, FuturesUnordered::new());
+    let (agenda, left, renewals) = (Agenda::new(), 0, FuturesUnordered::new());
     let all_from = Instant::default();
-    let monitor = Monitor { registry, clock, changes, agenda, left, peak, renewals, all_from };
+    let monitor = Monitor { registry, clock, changes, agenda, left, renewals, all_from };
     // Without tokio's cooperative budget. With it, tokio would run only 128 renewals per turn and wake all the others
     // for nothing.
     unconstrained(monitor.run()).await;
@@ -71,8 +71,6 @@ struct Monitor {
     agenda: Agenda,
     /// The number of events after the last removal of those of ended leases.
     left: usize,
-    /// The largest number of leases since then.
-    peak: usize,
     /// Renewals, checks and their remaining work. All run concurrently.
     renewals: FuturesUnordered<Work>,
     /// From when on all leases may be checked again.
@@ -149,13 +147,11 @@ impl Monitor {
     /// Adds the events of new leases to the agenda. Returns when to look again, or `None` if another thread is inside
     /// the registry.
     fn plan(&mut self) -> Option<Instant> {
-        let (new, live, next) = self.registry.try_plan(self.clock.now(), self.first_event())?;
+        let (new, most_ended, next) =
+            self.registry.try_plan(self.clock.now(), self.first_event())?;
         self.agenda.extend(new.iter().flat_map(events));
         // Leases with long TTLs may come and go by the thousand. An event keeps the memory of its lease.
-        self.peak = self.peak.max(live);
-        let most_ended = self.peak > STALE && live < self.peak / 2;
         if most_ended || self.agenda.len() > STALE + 2 * self.left {
-            self.peak = live;
             self.agenda.retain(|_, lease| lease.strong_count() > 0);
             self.left = self.agenda.len();
         }

@@ -22,6 +22,8 @@ const GRACE: Duration = Duration::from_millis(100);
 /// How many leases without a handle the list of new ones may hold before they are removed. Their memory stays until
 /// then.
 const UNSEEN: usize = 64;
+/// How many leases must have existed before the monitor is told that most of them have ended.
+const MANY: usize = 256;
 
 /// Every lease that is not released yet and has a handle.
 pub(crate) struct Registry<L> {
@@ -37,12 +39,14 @@ pub(crate) struct Registry<L> {
 /// The number of a lease, and the lease. A weak reference: a lease without a handle ends and is not renewed.
 type Numbered<L> = (u64, Weak<L>);
 
-/// The new leases, the number of all leases, and when the monitor looks again.
-type Plan<L> = (Vec<Arc<L>>, usize, Instant);
+/// The new leases, whether most leases have ended, and when the monitor looks again.
+type Plan<L> = (Vec<Arc<L>>, bool, Instant);
 
 pub(super) struct Entries<L> {
     /// The number of leases.
     live: usize,
+    /// The largest number of leases since the monitor removed ended ones.
+    peak: usize,
     /// The leases on each key. There are several after an attach.
     by_key: Keyed<SmallVec<[Numbered<L>; 1]>>,
     /// Leases that the monitor has not seen yet, each with the time of its first event.
@@ -55,8 +59,14 @@ pub(super) struct Entries<L> {
 
 impl<L> Registry<L> {
     pub(crate) fn new() -> Self {
-        let entries =
-            Entries { live: 0, by_key: Keyed::default(), new: Vec::new(), left: 0, planned: NEVER };
+        let entries = Entries {
+            live: 0,
+            peak: 0,
+            by_key: Keyed::default(),
+            new: Vec::new(),
+            left: 0,
+            planned: NEVER,
+        };
         let (count, dropped) = Default::default();
         Self { entries: Mutex::new(entries), count, dropped, early: Notify::new() }
     }
@@ -78,6 +88,7 @@ impl<L> Registry<L> {
             entries.by_key.entry(key).or_default().push((id, Arc::downgrade(lease)));
         }
         entries.live += 1;
+        entries.peak = entries.peak.max(entries.live);
         entries.new.push((first, Arc::downgrade(lease)));
         // Not for every lease: for most of them the wake-up would be a wasted system call.
         let early = first < entries.planned;
@@ -89,7 +100,15 @@ impl<L> Registry<L> {
 
     /// Removes a lease. Does nothing if it is already removed.
     pub(crate) fn remove(&self, id: u64, keys: &[String]) {
-        self.entries().remove(id, keys);
+        let mut entries = self.entries();
+        let had_ended = entries.have_most_ended();
+        entries.remove(id, keys);
+        let must_tell = !had_ended && entries.have_most_ended();
+        drop(entries);
+        // Once, because the monitor would otherwise keep their memory until its next event.
+        if must_tell {
+            self.early.notify_one();
+        }
     }
 
     /// Removes a lease that is being dropped. If another thread is inside, the monitor removes it later.
@@ -117,8 +136,8 @@ impl<L> Registry<L> {
         try_lock(&self.entries).map(|entries| find(&entries))
     }
 
-    /// Returns the new leases, the number of all leases, and when the monitor looks again: at its next event, at the
-    /// first one of a new lease, or for further leases. Returns `None` if another thread is inside.
+    /// Returns the new leases, whether most leases have ended, and when the monitor looks again: at its next event, at
+    /// the first one of a new lease, or for further leases. Returns `None` if another thread is inside.
     pub(super) fn try_plan(&self, now: Instant, next: Instant) -> Option<Plan<L>> {
         let mut entries = try_lock(&self.entries)?;
         if self.dropped.swap(false, Ordering::Acquire) {
@@ -130,7 +149,11 @@ impl<L> Registry<L> {
         // While leases come and go, the monitor looks periodically, so that new leases need not wake it.
         let soon = if new.is_empty() { NEVER } else { now + GRACE };
         entries.planned = new.iter().map(|(first, _)| *first).fold(next.min(soon), Instant::min);
-        Some((leases, entries.live, entries.planned))
+        let most_ended = entries.have_most_ended();
+        if most_ended {
+            entries.peak = entries.live;
+        }
+        Some((leases, most_ended, entries.planned))
     }
 
     /// Waits until a new lease cannot wait for the monitor's next look.
@@ -153,6 +176,11 @@ impl<L> Entries<L> {
     pub(super) fn on(&self, key: &str) -> impl Iterator<Item = Arc<L>> {
         let leases = self.by_key.get(key).into_iter().flatten();
         leases.filter_map(|(_, lease)| lease.upgrade())
+    }
+
+    /// Whether most leases have ended, so that the monitor can free much memory.
+    fn have_most_ended(&self) -> bool {
+        self.peak > MANY && self.live < self.peak / 2
     }
 
     fn remove(&mut self, id: u64, keys: &[String]) {
