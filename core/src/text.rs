@@ -1,7 +1,9 @@
 //! Text from other sources in messages and logs, and the spelling of options in messages.
 //!
 //! Keys, names and texts of servers may be untrusted. They must not forge a line of a log, control a terminal or fill a
-//! screen. They must not show a whole token either, because knowing it is enough to release the lease. The core has one text for each message, with the names of options as Rust and Python write them.
+//! screen. They must not show a whole token either, because knowing it is enough to release the lease.
+//!
+//! The core has one text for each message, with the names of options as Rust and Python write them.
 
 use std::borrow::Cow;
 use std::fmt::Write;

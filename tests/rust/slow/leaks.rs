@@ -183,6 +183,7 @@ async fn released_long_leases_leave_no_memory() {
     let is_flat = |bursts: &Vec<usize>| bursts.iter().min() < Some(&(COUNT * 2));
     assert!(grown.iter().all(is_flat), "{grown:?}");
     let many = hold_many_long_leases(&client()).await;
-    assert!(many < COUNT * 20, "{many}");
+    // The tables of keys keep their size. The leases themselves would take hundreds of bytes more each.
+    assert!(many < COUNT / 2 * 300, "{many}");
     println!("flat: {grown:?} {many}");
 }
