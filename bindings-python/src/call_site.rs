@@ -76,9 +76,8 @@ impl Line {
 pub(crate) struct CallSite {
     /// `None` if no Python code called.
     line: Option<Arc<Line>>,
-    /// The address of the calling frame, to check whether it is still running. `None` for an ExitStack, an
-    /// asynchronous acquire, and without a line.
-    frame: Option<usize>,
+    /// Whether a coroutine awaited the acquire.
+    pub(crate) is_awaited: bool,
 }
 
 impl CallSite {
@@ -86,28 +85,11 @@ impl CallSite {
     pub(crate) fn of(frame: &Bound<'_, PyAny>) -> PyResult<Self> {
         let py = frame.py();
         if frame.is_none() {
-            return Ok(Self { line: None, frame: None });
+            return Ok(Self { line: None, is_awaited: false });
         }
         let code = frame.getattr(intern!(py, "f_code"))?;
         let line = Line::of(&code, frame.getattr(intern!(py, "f_lasti"))?.extract()?)?;
-        // The frame of an ExitStack ends before the block runs.
-        let frame = (!line.file.ends_with("contextlib.py")).then(|| frame.as_ptr() as usize);
-        Ok(Self { line: Some(line), frame })
-    }
-
-    /// Whether the code that this names may still run on this thread: false if its frame is not on the stack.
-    ///
-    /// A generator that is suspended in a with statement, such as a dependency of FastAPI, is not.
-    pub(crate) fn may_run(&self, py: Python<'_>) -> PyResult<bool> {
-        let Some(address) = self.frame else { return Ok(true) };
-        let mut at = frame(py)?;
-        while !at.is_none() {
-            if at.as_ptr() as usize == address {
-                return Ok(true);
-            }
-            at = at.getattr(intern!(py, "f_back"))?;
-        }
-        Ok(false)
+        Ok(Self { line: Some(line), is_awaited: false })
     }
 }
 
@@ -117,7 +99,7 @@ impl<'py> FromPyObject<'_, 'py> for CallSite {
 
     fn extract(site: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
         let (code, instruction): (Bound<'py, PyAny>, i32) = site.extract()?;
-        Ok(Self { line: Some(Line::of(&code, instruction)?), frame: None })
+        Ok(Self { line: Some(Line::of(&code, instruction)?), is_awaited: true })
     }
 }
 

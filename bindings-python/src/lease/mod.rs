@@ -2,6 +2,7 @@
 
 pub(crate) mod async_lease;
 mod asyncio;
+mod holder;
 mod methods;
 mod watching;
 
@@ -42,6 +43,8 @@ pub(crate) struct Lease {
     watches: Mutex<Vec<Arc<Watch>>>,
     /// Whether the end of a with statement will release it.
     entered: AtomicBool,
+    /// The frame of the with statement that holds it.
+    block: Mutex<Option<Py<PyAny>>>,
     /// The body of an `async with` over the lease itself.
     body: Mutex<Option<Py<PyAny>>>,
     /// Owns the credentials callback, which renewals may need.
@@ -57,9 +60,9 @@ impl Lease {
         let recipe = Arc::clone(&caller.recipe);
         ffi::note_call_site(&hold, caller.call_site.clone());
         ffi::note_owner(&hold, owner);
-        let (watches, entered, body) = Default::default();
+        let (watches, entered, block, body) = Default::default();
         let lease =
-            Bound::new(py, Self { hold, lock, owner, watches, entered, body, kept, recipe })?;
+            Bound::new(py, Self { hold, lock, owner, watches, entered, block, body, kept, recipe })?;
         registry::add(&lease.get().hold, lease.as_any())?;
         Ok(lease.unbind())
     }
@@ -77,9 +80,15 @@ impl Lease {
         Ok(())
     }
 
-    /// Records whether the end of a with statement over its lock will release it.
-    pub(crate) fn set_entered(&self, entered: bool) {
-        self.entered.store(entered, Ordering::Relaxed);
+    /// Records the frame of the with statement over its lock that will release it, or `None` if none will.
+    pub(crate) fn set_entered(&self, block: Option<Py<PyAny>>) {
+        self.entered.store(block.is_some(), Ordering::Relaxed);
+        self.set_block(block);
+    }
+
+    fn set_block(&self, block: Option<Py<PyAny>>) {
+        let old = std::mem::replace(&mut *lock(&self.block), block);
+        drop(old);
     }
 
     /// The owner that acquired the lease.
@@ -90,6 +99,7 @@ impl Lease {
     /// Called when the lease ended without a loss. Drops the callbacks.
     fn over(&self) {
         registry::remove(&self.hold);
+        self.set_block(None);
         let has_callbacks = !lock(&self.watches).is_empty();
         if has_callbacks && self.hold.lost_reason().is_none() {
             let watches = std::mem::take(&mut *lock(&self.watches));

@@ -31,8 +31,9 @@ impl Entries {
     /// Records that the with statement in this frame holds the lease.
     pub(super) fn add(&self, frame: &Bound<'_, PyAny>, lease: Py<Lease>, body: Option<Py<PyAny>>) {
         static ID: AtomicU64 = AtomicU64::new(1);
-        let (id, frame) = (ID.fetch_add(1, Ordering::Relaxed), frame.clone().unbind());
-        lease.get().set_entered(true);
+        let id = ID.fetch_add(1, Ordering::Relaxed);
+        lease.get().set_entered(Some(frame.clone().unbind()));
+        let frame = frame.clone().unbind();
         lock(&self.0).push(Entry { id, frame, lease: Some(lease), body });
     }
 
@@ -84,7 +85,7 @@ impl Entries {
             .rfind(|entry| is(&entry.lease))
             .and_then(|entry| entry.lease.take());
         drop(held);
-        lease.get().set_entered(false);
+        lease.get().set_entered(None);
     }
 
     /// For the garbage collector.

@@ -150,7 +150,7 @@ impl Lock {
             let acquire = ffi::Acquire::once(&caller.lock);
             return Ok((caller, acquire));
         };
-        let own = caller.own(py)?;
+        let own = Lease::own(py, &caller)?;
         let owner = own.as_ref().map(|_| caller.owner);
         let acquire = check(py, ffi::Acquire::new(&caller.lock, wait, Unit::Seconds, owner))?;
         if let Some(own) = own
