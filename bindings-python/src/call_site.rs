@@ -20,6 +20,8 @@ const MAX_KNOWN: usize = 256;
 struct Line {
     file: String,
     number: u32,
+    /// Whether an `ExitStack` runs it.
+    is_exit_stack: bool,
 }
 
 /// The line of an instruction. The code object is kept, so that no other one gets its address.
@@ -61,13 +63,14 @@ impl Line {
         let file = code.getattr(intern!(py, "co_filename"))?;
         // A file name that is not UTF-8 contains surrogates.
         let file = file.cast::<PyString>()?.to_string_lossy().into_owned();
+        let is_exit_stack = file.ends_with("contextlib.py");
         for range in code.call_method0(intern!(py, "co_lines"))?.try_iter()? {
             let (from, to, number): (i32, i32, Option<u32>) = range?.extract()?;
             if (from..to).contains(&instruction) {
-                return Ok(Self { file, number: number.unwrap_or(0) });
+                return Ok(Self { file, number: number.unwrap_or(0), is_exit_stack });
             }
         }
-        Ok(Self { file, number: 0 })
+        Ok(Self { file, number: 0, is_exit_stack })
     }
 }
 
@@ -81,6 +84,11 @@ pub(crate) struct CallSite {
 }
 
 impl CallSite {
+    /// Creates the call site of the Python code that calls us.
+    pub(crate) fn here(py: Python<'_>) -> PyResult<Self> {
+        Self::of(&frame(py)?)
+    }
+
     /// Creates the call site of this frame, which may be None.
     pub(crate) fn of(frame: &Bound<'_, PyAny>) -> PyResult<Self> {
         let py = frame.py();
@@ -90,6 +98,11 @@ impl CallSite {
         let code = frame.getattr(intern!(py, "f_code"))?;
         let line = Line::of(&code, frame.getattr(intern!(py, "f_lasti"))?.extract()?)?;
         Ok(Self { line: Some(line), is_awaited: false })
+    }
+
+    /// Whether an `ExitStack` calls.
+    pub(crate) fn is_exit_stack(&self) -> bool {
+        self.line.as_ref().is_some_and(|line| line.is_exit_stack)
     }
 }
 

@@ -115,7 +115,9 @@ def owners() -> None:
 
     for number in range(21):
         greens.spawn(acquire, 0.01 if number else 10).join()
-    print(sum("already holds" in error for error in errors), len(errors) == 20 and len(addresses) < 21)
+    print(
+        sum("already holds" in error for error in errors), len(errors) == 20 and len(addresses) < 21
+    )
 
 
 if what == "overlaps":
