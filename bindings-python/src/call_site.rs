@@ -7,6 +7,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
+use crate::errors::tried;
 use crate::once::{Once, intern};
 use crate::runtime::{ByNumber, lock};
 
@@ -132,6 +133,22 @@ pub(crate) fn frame(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         Err(error) if error.is_instance_of::<PyValueError>(py) => Ok(py.None().into_bound(py)),
         found => found,
     }
+}
+
+/// Returns the object whose method runs in this frame, or `None` if it is not a method.
+pub(crate) fn object<'py>(frame: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    Ok(tried(frame.py(), first_argument(frame))?.flatten())
+}
+
+fn first_argument<'py>(frame: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let py = frame.py();
+    let code = frame.getattr(intern!(py, "f_code"))?;
+    if !code.getattr(intern!(py, "co_argcount"))?.is_truthy()? {
+        return Ok(None);
+    }
+    let name = code.getattr(intern!(py, "co_varnames"))?.get_item(0)?;
+    let variables = frame.getattr(intern!(py, "f_locals"))?;
+    variables.get_item(name).map(Some)
 }
 
 /// The name of the module whose code a frame runs. None for no frame.

@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use super::acquire::Acquire;
-use super::scope::InterruptedEntry;
+use super::exit_stack::InterruptedEntry;
 use super::{Lock, Names};
 use crate::args;
 use crate::call_site::CallSite;

@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use pyo3::prelude::*;
 
-use super::scope;
 use crate::call_site;
 use crate::lease::Lease;
 use crate::owner;
@@ -46,23 +45,23 @@ impl Entries {
         id
     }
 
-    /// Removes the entry of this frame, or of the `ExitStack` that runs in it. Without one, removes the only entry, the
-    /// only one of the object whose method runs in the frame, or the newest one of this thread or task. Otherwise
-    /// returns the number of entries as an error.
-    pub(super) fn take(&self, frame: &Bound<'_, PyAny>) -> PyResult<Result<Entry, usize>> {
+    /// Removes the entry of this frame.
+    pub(super) fn take(&self, frame: &Bound<'_, PyAny>) -> Option<Entry> {
         // No bytecode runs here, so no signal handler comes between this and the release. Without a Python frame, the
         // entry of another thread would match.
-        if !frame.is_none()
-            && let Some(entry) = self.remove(|entry| entry.frame.is(frame))
-        {
-            return Ok(Ok(entry));
+        if frame.is_none() {
+            return None;
         }
-        // Other locks of the stack have other numbers.
-        if let Some(id) = scope::entry_of_stack(frame)?
-            && let Some(entry) = self.remove_id(id)
-        {
-            return Ok(Ok(entry));
-        }
+        self.remove(|entry| entry.frame.is(frame))
+    }
+
+    /// Removes the entry that is left in this frame, which has no entry: the only one, the only one of the object whose
+    /// method runs in the frame, or the newest one of this thread or task. Otherwise returns the number of entries as an
+    /// error.
+    pub(super) fn take_elsewhere(
+        &self,
+        frame: &Bound<'_, PyAny>,
+    ) -> PyResult<Result<Entry, usize>> {
         let (found, many) = self.left_elsewhere(frame)?;
         Ok(found.and_then(|id| self.remove_id(id)).ok_or(many))
     }
@@ -83,7 +82,7 @@ impl Entries {
         Some(entries.remove(at))
     }
 
-    /// Returns the entry that is left in this frame, which is not that of the entry, and the number of entries.
+    /// Returns the entry that is left in this frame, and the number of entries.
     fn left_elsewhere(&self, frame: &Bound<'_, PyAny>) -> PyResult<(Option<u64>, usize)> {
         let py = frame.py();
         let all: Vec<_> = {
@@ -96,10 +95,10 @@ impl Entries {
             return Ok((Some(id), 1));
         }
         // An entry that is never left, because its lease was lost and its task is gone, does not count here.
-        if let Some(scope) = scope::of(frame)? {
+        if let Some(object) = call_site::object(frame)? {
             let mut same = Vec::new();
             for (id, _, entered) in &all {
-                if scope::of(entered.bind(py))?.is_some_and(|other| other.is(&scope)) {
+                if call_site::object(entered.bind(py))?.is_some_and(|other| other.is(&object)) {
                     same.push(*id);
                 }
             }

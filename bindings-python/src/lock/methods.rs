@@ -6,7 +6,7 @@ use pyo3::types::{PyDict, PyTuple};
 use redlock::ffi;
 
 use super::entries::Entry;
-use super::scope::InterruptedEntry;
+use super::exit_stack::{self, InterruptedEntry};
 use super::{Lock, Names};
 use crate::args;
 use crate::call_site::{self, CallSite};
@@ -230,7 +230,14 @@ impl Lock {
 
     /// Removes the entry of the with statement that ends in `frame`.
     pub(super) fn left(&self, frame: &Bound<'_, PyAny>) -> PyResult<Entry> {
-        self.entries.take(frame)?.map_err(|others| {
+        if let Some(entry) = self.entries.take(frame) {
+            return Ok(entry);
+        }
+        // Other locks of the stack have other numbers.
+        if let Some(entry) = exit_stack::entry(frame)?.and_then(|id| self.entries.remove_id(id)) {
+            return Ok(entry);
+        }
+        self.entries.take_elsewhere(frame)?.map_err(|others| {
             PyRuntimeError::new_err(format!(
                 "{} is left by a thread or task that has not entered it, and {others} others have: \
                  nothing is released; keep the lease of lock.acquire() instead",

@@ -7,7 +7,7 @@ mod foreign_methods;
 mod methods;
 
 mod entries;
-mod scope;
+pub(crate) mod exit_stack;
 
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -43,8 +43,6 @@ impl Names {
         args::names(name).map(Self::Fixed)
     }
 }
-
-pub(crate) use scope::make_class;
 
 /// A lock on one name, or on several as one. You can reuse it, and share it between threads and tasks.
 ///

@@ -1,5 +1,4 @@
-//! The objects that enter and leave a lock in different frames: an `ExitStack`, or an object of the program that calls
-//! `__enter__` in one method and `__exit__` in another.
+//! Entries by an `ExitStack`, which has one frame for the entry and another one for the exit.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,15 +10,10 @@ use crate::errors::tried;
 use crate::lease::Lease;
 use crate::once::intern;
 
-/// Returns the object whose method runs in this frame.
-pub(super) fn of<'py>(frame: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
-    Ok(tried(frame.py(), first_argument(frame))?.flatten())
-}
-
 /// Returns the number of the entry that an `ExitStack` leaves in this frame, for any other frame `None`.
 ///
 /// The stack calls the exit of the lock, which it registered after our [`InterruptedEntry`].
-pub(super) fn entry_of_stack(frame: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
+pub(super) fn entry(frame: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
     if frame.is_none() || !call_site::module(frame)?.eq("contextlib")? {
         return Ok(None);
     }
@@ -28,21 +22,10 @@ pub(super) fn entry_of_stack(frame: &Bound<'_, PyAny>) -> PyResult<Option<u64>> 
         let callback = callbacks.get_item(-1)?.get_item(1)?;
         Ok(callback.cast::<InterruptedEntry>()?.get().id.load(Ordering::Relaxed))
     };
-    match of(frame)? {
+    match call_site::object(frame)? {
         None => Ok(None),
         Some(stack) => tried(frame.py(), last(stack)),
     }
-}
-
-fn first_argument<'py>(frame: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let py = frame.py();
-    let code = frame.getattr(intern!(py, "f_code"))?;
-    if !code.getattr(intern!(py, "co_argcount"))?.is_truthy()? {
-        return Ok(None);
-    }
-    let name = code.getattr(intern!(py, "co_varnames"))?.get_item(0)?;
-    let variables = frame.getattr(intern!(py, "f_locals"))?;
-    variables.get_item(name).map(Some)
 }
 
 /// Leaves the lock at the end of an `ExitStack` if an interrupt came before the stack registered the exit.
@@ -65,7 +48,7 @@ impl InterruptedEntry {
         if !call_site::module(frame)?.eq("contextlib")? {
             return Ok(None);
         }
-        let Some(stack) = of(frame)? else { return Ok(None) };
+        let Some(stack) = call_site::object(frame)? else { return Ok(None) };
         let made = Py::new(py, Self { lock: lock.clone().unbind(), id: AtomicU64::new(0) })?;
         let pushed = tried(py, stack.call_method1(intern!(py, "push"), (&made,)))?;
         Ok(pushed.map(|_| made))
