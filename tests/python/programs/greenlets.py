@@ -114,7 +114,7 @@ def owners() -> None:
             errors.append(str(error))
 
     for number in range(21):
-        greens.spawn(acquire, 0.01 if number else 10).join()
+        greens.spawn(acquire, 0 if number else 10).join()
     print(
         sum("already holds" in error for error in errors), len(errors) == 20 and len(addresses) < 21
     )
