@@ -20,7 +20,7 @@ def _is_main() -> bool:
         return bool(known())
     # Python 3.11.
     try:
-        import _xxsubinterpreters as interpreters
+        import _xxsubinterpreters as interpreters  # type: ignore[import-not-found, unused-ignore]
     except ImportError:
         return True
     return bool(interpreters.get_current() == interpreters.get_main())
