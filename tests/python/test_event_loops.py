@@ -247,4 +247,5 @@ def test_dropped_loop_with_a_waiting_task_is_collected(client: redlock.Redlock, 
             gc.collect()
             eventually(lambda: client.stats().waiting == 0)
         assert [loop() for loop in loops] == [None] * 3
-        assert len(os.listdir("/proc/self/fd")) <= before
+        # A loop has 7 descriptors. The client may have opened a connection meanwhile.
+        assert len(os.listdir("/proc/self/fd")) < before + 7
