@@ -7,6 +7,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
+use crate::errors::tried;
 use crate::once::{Once, intern};
 use crate::runtime::{ByNumber, lock};
 
@@ -20,6 +21,8 @@ const MAX_KNOWN: usize = 256;
 struct Line {
     file: String,
     number: u32,
+    /// Whether an `ExitStack` runs it.
+    is_exit_stack: bool,
 }
 
 /// The line of an instruction. The code object is kept, so that no other one gets its address.
@@ -61,13 +64,14 @@ impl Line {
         let file = code.getattr(intern!(py, "co_filename"))?;
         // A file name that is not UTF-8 contains surrogates.
         let file = file.cast::<PyString>()?.to_string_lossy().into_owned();
+        let is_exit_stack = file.ends_with("contextlib.py");
         for range in code.call_method0(intern!(py, "co_lines"))?.try_iter()? {
             let (from, to, number): (i32, i32, Option<u32>) = range?.extract()?;
             if (from..to).contains(&instruction) {
-                return Ok(Self { file, number: number.unwrap_or(0) });
+                return Ok(Self { file, number: number.unwrap_or(0), is_exit_stack });
             }
         }
-        Ok(Self { file, number: 0 })
+        Ok(Self { file, number: 0, is_exit_stack })
     }
 }
 
@@ -76,38 +80,30 @@ impl Line {
 pub(crate) struct CallSite {
     /// `None` if no Python code called.
     line: Option<Arc<Line>>,
-    /// The address of the calling frame, to check whether it is still running. `None` for an ExitStack, an
-    /// asynchronous acquire, and without a line.
-    frame: Option<usize>,
+    /// Whether a coroutine awaited the acquire.
+    pub(crate) is_awaited: bool,
 }
 
 impl CallSite {
+    /// Creates the call site of the Python code that calls us.
+    pub(crate) fn here(py: Python<'_>) -> PyResult<Self> {
+        Self::of(&frame(py)?)
+    }
+
     /// Creates the call site of this frame, which may be None.
     pub(crate) fn of(frame: &Bound<'_, PyAny>) -> PyResult<Self> {
         let py = frame.py();
         if frame.is_none() {
-            return Ok(Self { line: None, frame: None });
+            return Ok(Self { line: None, is_awaited: false });
         }
         let code = frame.getattr(intern!(py, "f_code"))?;
         let line = Line::of(&code, frame.getattr(intern!(py, "f_lasti"))?.extract()?)?;
-        // The frame of an ExitStack ends before the block runs.
-        let frame = (!line.file.ends_with("contextlib.py")).then(|| frame.as_ptr() as usize);
-        Ok(Self { line: Some(line), frame })
+        Ok(Self { line: Some(line), is_awaited: false })
     }
 
-    /// Whether the code that this names may still run on this thread: false if its frame is not on the stack.
-    ///
-    /// A generator that is suspended in a with statement, such as a dependency of FastAPI, is not.
-    pub(crate) fn may_run(&self, py: Python<'_>) -> PyResult<bool> {
-        let Some(address) = self.frame else { return Ok(true) };
-        let mut at = frame(py)?;
-        while !at.is_none() {
-            if at.as_ptr() as usize == address {
-                return Ok(true);
-            }
-            at = at.getattr(intern!(py, "f_back"))?;
-        }
-        Ok(false)
+    /// Whether an `ExitStack` calls.
+    pub(crate) fn is_exit_stack(&self) -> bool {
+        self.line.as_ref().is_some_and(|line| line.is_exit_stack)
     }
 }
 
@@ -117,7 +113,7 @@ impl<'py> FromPyObject<'_, 'py> for CallSite {
 
     fn extract(site: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
         let (code, instruction): (Bound<'py, PyAny>, i32) = site.extract()?;
-        Ok(Self { line: Some(Line::of(&code, instruction)?), frame: None })
+        Ok(Self { line: Some(Line::of(&code, instruction)?), is_awaited: true })
     }
 }
 
@@ -137,6 +133,22 @@ pub(crate) fn frame(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         Err(error) if error.is_instance_of::<PyValueError>(py) => Ok(py.None().into_bound(py)),
         found => found,
     }
+}
+
+/// Returns the object whose method runs in this frame, or `None` if it is not a method.
+pub(crate) fn object<'py>(frame: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    Ok(tried(frame.py(), first_argument(frame))?.flatten())
+}
+
+fn first_argument<'py>(frame: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let py = frame.py();
+    let code = frame.getattr(intern!(py, "f_code"))?;
+    if !code.getattr(intern!(py, "co_argcount"))?.is_truthy()? {
+        return Ok(None);
+    }
+    let name = code.getattr(intern!(py, "co_varnames"))?.get_item(0)?;
+    let variables = frame.getattr(intern!(py, "f_locals"))?;
+    variables.get_item(name).map(Some)
 }
 
 /// The name of the module whose code a frame runs. None for no frame.

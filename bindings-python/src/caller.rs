@@ -63,17 +63,6 @@ impl Caller {
         async move { attached.await.map(redlock::Lease::into_handle) }
     }
 
-    /// The lease on this lock that this thread or task holds itself, if it does.
-    ///
-    /// A thread that acquired a lease may have handed it to another thread or task: it holds the lease if the code that
-    /// acquired it is still running.
-    pub(crate) fn own(&self, py: Python<'_>) -> PyResult<Option<LeaseHandle>> {
-        let Some(held) = ffi::held_by(&self.lock, self.owner) else { return Ok(None) };
-        let call_site = ffi::call_site::<CallSite>(&held);
-        let runs = call_site.map_or(Ok(true), |call_site| call_site.may_run(py))?;
-        Ok(runs.then_some(held))
-    }
-
     /// Warns that this thread or task holds the lock and would wait for itself.
     pub(crate) fn warn_of_own(&self, py: Python<'_>, held: &LeaseHandle) -> PyResult<()> {
         let (key, whence) = (ffi::shown(&self.lock.key()), ffi::acquired_at(held));

@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 #[pyfunction]
 #[pyo3(name = "_make_classes", signature = () -> "None")]
 pub(crate) fn make(py: Python<'_>) -> PyResult<()> {
+    crate::lock::exit_stack::make_class(py);
     crate::lease::make_classes(py);
     crate::credentials::make_classes(py);
     crate::runtime::make_classes(py)?;

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 import redlock
 
-from tests.waiting import eventually, forever
+from tests.waiting import aeventually, eventually, forever
 
 
 def test_one_wake_up_per_batch(client: redlock.Redlock, name: str) -> None:
@@ -217,3 +218,34 @@ def test_loops_in_many_threads_exclude_each_other(client: redlock.Redlock, name:
     for thread in threads:
         thread.join()
     assert entered == 20
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts descriptors in /proc")
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_dropped_loop_with_a_waiting_task_is_collected(client: redlock.Redlock, name: str) -> None:
+    """The loop is neither closed nor referred to. Its task waits for a lock."""
+    lock = client.lock(name, ttl=300)
+
+    def dropped() -> "weakref.ref[asyncio.AbstractEventLoop]":
+        loop = asyncio.new_event_loop()
+        loop.set_exception_handler(lambda *_: None)
+
+        async def main() -> asyncio.Task[Any]:
+            waiting = asyncio.create_task(lock.as_async().acquire())
+            await aeventually(lambda: client.stats().waiting == 1)
+            return waiting
+
+        loop.run_until_complete(main())
+        return weakref.ref(loop)
+
+    with lock:
+        before = len(os.listdir("/proc/self/fd"))
+        loops = []
+        for _ in range(3):
+            loops.append(dropped())
+            gc.collect()
+            eventually(lambda: client.stats().waiting == 0)
+        assert [loop() for loop in loops] == [None] * 3
+        # A loop has 7 descriptors. The client may have opened a connection meanwhile.
+        assert len(os.listdir("/proc/self/fd")) < before + 7

@@ -336,3 +336,22 @@ def test_blocking_shutdown_in_a_loop_warns(name: str) -> None:
         assert not lease.held
 
     asyncio.run(main())
+
+
+def test_cancelled_shutdown_continues_in_the_background(client: redlock.Redlock, name: str) -> None:
+    """Otherwise the client would reject acquires and keep its leases."""
+
+    async def main() -> None:
+        lease = await client.lock(name, ttl=300).as_async().acquire()
+        reasons: list[str | None] = []
+        lease.on_lost(lambda error: reasons.append(error.reason))
+        shutdown = asyncio.create_task(client.as_async().shutdown(0.05))
+        await asyncio.sleep(0)
+        shutdown.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await shutdown
+        await aeventually(lambda: reasons == ["revoked"])
+        with pytest.raises(redlock.LockLost):
+            await lease.release()
+
+    asyncio.run(main())

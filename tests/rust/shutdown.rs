@@ -346,3 +346,22 @@ async fn shutdown_waits_until_acquires_have_ended() {
     tokio::join!(shutdown, waits);
     assert!(!lease.is_held());
 }
+
+#[tokio::test]
+async fn shutdown_continues_after_its_future_is_dropped() {
+    let server = Server::start();
+    for polled in [false, true] {
+        for redlock in [client([&server]), memory()] {
+            let lease = redlock.lock("job").ttl(millis(60_000)).acquire().await.unwrap();
+            let lost = lease.lost();
+            let mut shutdown = Box::pin(redlock.shutdown(millis(50)));
+            if polled {
+                assert!(futures_util::poll!(&mut shutdown).is_pending());
+            }
+            drop(shutdown);
+            let error = tokio::time::timeout(millis(5000), lost).await.unwrap();
+            assert_eq!(error.reason(), Some("revoked"), "{error}");
+            assert!(lease.release().await.is_err());
+        }
+    }
+}

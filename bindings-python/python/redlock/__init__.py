@@ -8,6 +8,10 @@
 `lock` and `configure` use the default client. Create other clients with `Redlock`, or in asyncio with `AsyncRedlock`.
 """
 
+# First, because it refuses subinterpreters.
+from redlock import _interpreter as _interpreter
+
+# isort: split
 # These add Python methods to the native classes. They are imported here, not at the first use, so that a with statement
 # never imports. Ctrl-C or a missing file could end an import.
 from redlock import _asyncio as _asyncio

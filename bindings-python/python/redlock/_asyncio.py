@@ -69,23 +69,22 @@ async def _acquire(begin: "Callable[..., _Acquire]", *args: "Any", **kwargs: "An
             raise
 
 
-async def _enter(
-    lock: "_Lock", site: "tuple[CodeType, int]", frame: "FrameType", body: "Body | TrioBody"
-) -> "_AsyncLease":
+async def _enter(lock: "_Lock", site: "tuple[CodeType, int]", frame: "FrameType") -> "_AsyncLease":
     """Acquires the lock and begins the body of an `async with`. If this fails, the lease is released."""
+    body = _body()
+    # Registered first, because a signal handler may raise before an AsyncExitStack has registered the exit.
+    is_stack = frame.f_code.co_name == "enter_async_context"
+    interrupted = lock._register(frame) if is_stack else None
     lease: _AsyncLease = await _acquire(lock._begin, site)
     # No call may be between these lines: a signal handler could raise at its start, and nothing would release the
     # lease.
-    entered = False
     try:
-        lock._enter(frame, lease, body)
-        entered = True
+        lock._enter(frame, lease, body, interrupted)
         lease._lease._on_lost(body.lost)
         body.begin()
     except BaseException:
         body.discard(lease._lease)
-        if entered:
-            lock._leave(frame)
+        lock._forget(lease._lease)
         raise
     return lease
 
@@ -99,6 +98,7 @@ async def _attach(lock: "_Lock", site: "tuple[CodeType, int]", token: str) -> "_
 
 
 # Python shows these names, for example in the warning about a coroutine that was never awaited.
+_enter.__qualname__ = "Lock.__aenter__"
 _acquire.__qualname__ = "AsyncLock.acquire"
 _try_acquire.__qualname__ = "AsyncLock.try_acquire"
 _attach.__qualname__ = "AsyncLock.attach"
@@ -107,11 +107,11 @@ _attach.__qualname__ = "AsyncLock.attach"
 class Lock(_Lock):  # type: ignore[misc]
     """The Python methods of `redlock.Lock`."""
 
-    async def __aenter__(self) -> "_AsyncLease":
+    @coroutine_function
+    def __aenter__(self) -> "Coroutine[Any, Any, _AsyncLease]":
+        # Read at the call, because the coroutine may run as a task.
         frame = sys._getframe(1)
-        body = _body()
-        site = (frame.f_code, frame.f_lasti)
-        return await _enter(self, site, frame, body)
+        return _enter(self, (frame.f_code, frame.f_lasti), frame)
 
     async def __aexit__(
         self,
@@ -250,11 +250,11 @@ class AsyncLock(_AsyncLock):  # type: ignore[misc]
         """
         return await self._lock._inspect()
 
-    async def __aenter__(self) -> "_AsyncLease":
+    @coroutine_function
+    def __aenter__(self) -> "Coroutine[Any, Any, _AsyncLease]":
+        # Read at the call, because the coroutine may run as a task.
         frame = sys._getframe(1)
-        body = _body()
-        site = (frame.f_code, frame.f_lasti)
-        return await _enter(self._lock, site, frame, body)
+        return _enter(self._lock, (frame.f_code, frame.f_lasti), frame)
 
     async def __aexit__(
         self,

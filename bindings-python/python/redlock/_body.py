@@ -19,11 +19,13 @@ class Body:
 
     def __init__(self) -> None:
         import asyncio
+        import weakref
 
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("'async with' needs a running asyncio task")
-        self.task: asyncio.Task[Any] = task
+        # Weak, because the lock keeps this object. A task whose loop was closed would never be collected.
+        self.task: weakref.ref[asyncio.Task[Any]] = weakref.ref(task)
         # Not imported when it is needed, because the interpreter may then be ending.
         self.cancellation = asyncio.CancelledError
         self.cancelling = task.cancelling()
@@ -40,14 +42,16 @@ class Body:
 
     def lost(self, error: "LockLost") -> None:
         """Cancels the task. Only the event loop calls this, between the steps of its tasks."""
-        if not self.done and not self.requested:
+        task = self.task()
+        if task is not None and not self.done and not self.requested:
             self.requested = True
-            self.task.cancel(str(error))
+            task.cancel(str(error))
 
     def finish(self, error: BaseException | None) -> "tuple[bool, BaseException | None]":
         """Returns whether only our own cancellation ends the body, and the exception that ends it."""
         self.done = True
-        ours = self.requested and self.task.uncancel() <= self.cancelling
+        task = self.task()
+        ours = self.requested and task is not None and task.uncancel() <= self.cancelling
         return ours and isinstance(error, self.cancellation), error
 
 

@@ -224,7 +224,7 @@ class AsyncRedlock(Redlock, _AsyncRedlock):
         From the call on, new acquires raise ClientClosed. Waiting acquires and running bodies have until the timeout.
         Then waiting acquires raise ClientClosed. Leases that are still held are released, and their holders get
         LockLost with reason `revoked`. A node that cannot be reached and has pending deletes has until the timeout to
-        come back.
+        come back. A cancellation ends only the wait. The shutdown continues in the background.
 
         Args:
             timeout: Seconds or a timedelta. With 0, waiting acquires and held leases end at once.

@@ -544,7 +544,7 @@ class AsyncRedlock:
         From the call on, new acquires raise ClientClosed. Waiting acquires and running bodies have until the timeout.
         Then waiting acquires raise ClientClosed. Leases that are still held are released, and their holders get
         LockLost with reason `revoked`. A node that cannot be reached and has pending deletes has until the timeout to
-        come back.
+        come back. A cancellation ends only the wait. The shutdown continues in the background.
 
         Args:
             timeout: Seconds or a timedelta. With 0, waiting acquires and held leases end at once.
@@ -924,9 +924,13 @@ class Lock:
         """
         The value that a decorated call returns if it cannot acquire the lock. If empty, the call raises LockTimeout.
         """
-    def _enter(self, /, frame: "types.FrameType", lease: "AsyncLease", body: "object") -> "None":
+    def _enter(self, /, frame: "types.FrameType", lease: "AsyncLease", body: "object", interrupted: "object | None") -> "None":
         """
         Records an `async with`: the frame that runs it, its lease, and the object that cancels its task.
+        """
+    def _forget(self, /, lease: "Lease") -> "None":
+        """
+        Removes the entry of this lease, whose body does not begin.
         """
     def _given(self, /) -> "list[str] | collections.abc.Callable[..., str | list[str]]":
         """
@@ -948,11 +952,16 @@ class Lock:
         """
         Returns the lock on these names, for a call of a decorated function.
         """
+    def _register(self, /, frame: "types.FrameType") -> "object | None":
+        """
+        Registers an exit with the `AsyncExitStack` that runs in the frame, for an interrupt before the stack does.
+        """
     def acquire(self, /, *, wait: "float | datetime.timedelta | None" = None, timeout: "float | datetime.timedelta | None" = None) -> Lease:
         """
         Acquires the lock, waiting if another client holds it.
 
-        Emits a RuntimeWarning if an event loop runs in this thread. A KeyboardInterrupt leaves no key behind.
+        Emits a RuntimeWarning if an event loop runs in this thread. A KeyboardInterrupt before the lease is returned
+        leaves no key behind.
 
         Args:
             wait: Maximum time to wait, in seconds or as a timedelta. 0 tries once, `math.inf` waits forever. Default:
@@ -1042,7 +1051,7 @@ class Lock:
         Tries once to acquire the lock. Returns the lease, or None if another holder has it.
 
         Also returns None if another caller in this process waits for the lock. Raises QuorumUnavailable if too few
-        nodes replied.
+        nodes replied. A KeyboardInterrupt before the lease is returned leaves no key behind.
 
             >>> with lock.try_acquire() as lease:
             ...     print(lock.try_acquire())
@@ -1318,7 +1327,8 @@ class Redlock:
         From the call on, new acquires raise ClientClosed. Acquires that wait already have `timeout` to get their lease,
         and held leases to be released. At the timeout, acquires that still wait raise ClientClosed. Leases that are
         still held are released, and their holders are notified: LockLost, reason `revoked`. A node that cannot be
-        reached and has pending deletes gets until `timeout` to return.
+        reached and has pending deletes gets until `timeout` to return. A KeyboardInterrupt ends only the wait. The
+        shutdown continues in the background.
 
         Args:
             timeout: Seconds or a timedelta, default 10. With 0, acquires that wait and held leases end at once.

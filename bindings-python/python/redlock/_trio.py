@@ -93,10 +93,11 @@ class Future:
 class Loop:
     """A run of trio, with the methods of an event loop that the native code calls."""
 
-    __slots__ = ("__weakref__", "_token")
+    __slots__ = ("__weakref__", "_reader", "_token")
 
     def __init__(self) -> None:
         self._token = lowlevel.current_trio_token()
+        self._reader: object = None
 
     def create_future(self) -> Future:
         return Future()
@@ -108,11 +109,20 @@ class Loop:
         # This object ends with its run.
         return False
 
+    def call_later(self, _: float, reader: object) -> None:
+        """Keeps the native code's state of this run until the run ends."""
+        self._reader = reader
+
     def add_reader(self, *_: "Any") -> None:
         raise NotImplementedError
 
     def call_soon_threadsafe(self, function: "Callable[..., object]", *args: "Any") -> None:
-        self._token.run_sync_soon(function, *args)
+        try:
+            self._token.run_sync_soon(function, *args)
+        except trio.RunFinishedError:
+            # Releases the grants that no task has received.
+            self._reader = None
+            raise
 
     def call_soon(
         self, function: "Callable[..., object]", *args: "Any", context: "Context | None" = None

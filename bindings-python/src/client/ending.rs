@@ -21,7 +21,8 @@ impl Redlock {
     /// From the call on, new acquires raise ClientClosed. Acquires that wait already have `timeout` to get their lease,
     /// and held leases to be released. At the timeout, acquires that still wait raise ClientClosed. Leases that are
     /// still held are released, and their holders are notified: LockLost, reason `revoked`. A node that cannot be
-    /// reached and has pending deletes gets until `timeout` to return.
+    /// reached and has pending deletes gets until `timeout` to return. A KeyboardInterrupt ends only the wait. The
+    /// shutdown continues in the background.
     ///
     /// Args:
     ///     timeout: Seconds or a timedelta, default 10. With 0, acquires that wait and held leases end at once.

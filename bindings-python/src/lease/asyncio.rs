@@ -60,7 +60,8 @@ impl Lease {
     }
 
     /// Sends the release and does not wait.
-    fn _let_go(&self) {
+    #[pyo3(name = "_let_go")]
+    pub(crate) fn let_go(&self) {
         // This thread writes the command. The process may end before another thread would.
         let _asks = ffi::about_to_ask();
         ffi::spawn(drop_output(self.give_back())).detach();

@@ -7,6 +7,7 @@ use redlock::ffi::{self, Unit};
 
 use super::Lease;
 use crate::args;
+use crate::call_site;
 use crate::credentials::Kept;
 use crate::errors::{check, not_sync};
 use crate::runtime::lock;
@@ -152,6 +153,7 @@ impl Lease {
 
     fn __enter__(slf: &Bound<'_, Self>) -> PyResult<Py<Self>> {
         slf.get().enter(slf.py())?;
+        slf.get().set_block(Some(call_site::frame(slf.py())?.unbind()));
         Ok(slf.clone().unbind())
     }
 
@@ -192,8 +194,10 @@ impl Lease {
         {
             watches.iter().try_for_each(|watch| watch.traverse(&visit))?;
         }
-        if let Ok(body) = self.body.try_lock() {
-            visit.call(&*body)?;
+        for kept in [&self.body, &self.block] {
+            if let Ok(kept) = kept.try_lock() {
+                visit.call(&*kept)?;
+            }
         }
         Ok(())
     }
@@ -201,6 +205,7 @@ impl Lease {
     fn __clear__(&self) {
         let body = lock(&self.body).take();
         drop(body);
+        self.set_block(None);
         if self.hold.lost_reason().is_none() {
             let watches = std::mem::take(&mut *lock(&self.watches));
             drop(watches);

@@ -2,6 +2,7 @@
 
 pub(crate) mod async_lease;
 mod asyncio;
+mod holder;
 mod methods;
 mod watching;
 
@@ -38,10 +39,14 @@ pub(crate) struct Lease {
     /// The lock, which the exit of the process uses to wait for clean-ups.
     lock: Arc<redlock::Lock>,
     owner: Owner,
+    /// Whether another process may hold it too.
+    is_attached: bool,
     /// The callbacks that are notified of its loss.
     watches: Mutex<Vec<Arc<Watch>>>,
     /// Whether the end of a with statement will release it.
     entered: AtomicBool,
+    /// The frame of the with statement that holds it.
+    block: Mutex<Option<Py<PyAny>>>,
     /// The body of an `async with` over the lease itself.
     body: Mutex<Option<Py<PyAny>>>,
     /// Owns the credentials callback, which renewals may need.
@@ -53,13 +58,32 @@ pub(crate) struct Lease {
 impl Lease {
     /// Creates the object for a lease that this caller was granted.
     pub(crate) fn make(py: Python<'_>, hold: LeaseHandle, caller: &Caller) -> PyResult<Py<Self>> {
+        Self::make_for(py, hold, caller, false)
+    }
+
+    /// Creates the object for a lease that another process may still hold.
+    pub(crate) fn make_attached(
+        py: Python<'_>,
+        hold: LeaseHandle,
+        caller: &Caller,
+    ) -> PyResult<Py<Self>> {
+        Self::make_for(py, hold, caller, true)
+    }
+
+    fn make_for(
+        py: Python<'_>,
+        hold: LeaseHandle,
+        caller: &Caller,
+        is_attached: bool,
+    ) -> PyResult<Py<Self>> {
         let (lock, owner, kept) = (Arc::clone(&caller.lock), caller.owner, caller.kept.clone());
         let recipe = Arc::clone(&caller.recipe);
         ffi::note_call_site(&hold, caller.call_site.clone());
         ffi::note_owner(&hold, owner);
-        let (watches, entered, body) = Default::default();
+        let (watches, entered, block, body) = Default::default();
         let lease =
-            Bound::new(py, Self { hold, lock, owner, watches, entered, body, kept, recipe })?;
+            Self { hold, lock, owner, is_attached, watches, entered, block, body, kept, recipe };
+        let lease = Bound::new(py, lease)?;
         registry::add(&lease.get().hold, lease.as_any())?;
         Ok(lease.unbind())
     }
@@ -77,9 +101,15 @@ impl Lease {
         Ok(())
     }
 
-    /// Records whether the end of a with statement over its lock will release it.
-    pub(crate) fn set_entered(&self, entered: bool) {
-        self.entered.store(entered, Ordering::Relaxed);
+    /// Records the frame of the with statement over its lock that will release it, or `None` if none will.
+    pub(crate) fn set_entered(&self, block: Option<Py<PyAny>>) {
+        self.entered.store(block.is_some(), Ordering::Relaxed);
+        self.set_block(block);
+    }
+
+    fn set_block(&self, block: Option<Py<PyAny>>) {
+        let old = std::mem::replace(&mut *lock(&self.block), block);
+        drop(old);
     }
 
     /// The owner that acquired the lease.
@@ -90,6 +120,7 @@ impl Lease {
     /// Called when the lease ended without a loss. Drops the callbacks.
     fn over(&self) {
         registry::remove(&self.hold);
+        self.set_block(None);
         let has_callbacks = !lock(&self.watches).is_empty();
         if has_callbacks && self.hold.lost_reason().is_none() {
             let watches = std::mem::take(&mut *lock(&self.watches));
@@ -147,6 +178,12 @@ impl Drop for Lease {
         if self.hold.is_released() {
             return;
         }
+        if !self.is_attached && is_raising() && self.hold.is_held() {
+            let _asks = ffi::about_to_ask();
+            ffi::undo(&self.hold);
+            exit::note(&self.lock);
+            return;
+        }
         let left = self.hold.remaining().as_secs_f64();
         if !self.hold.detach() {
             self.tell_all();
@@ -164,6 +201,12 @@ impl Drop for Lease {
             fields: Vec::new(),
         });
     }
+}
+
+/// Whether an exception is being raised, so that the code that drops the lease has not received it. A variable of
+/// Python code stays until the exception is handled.
+fn is_raising() -> bool {
+    Python::try_attach(PyErr::occurred).unwrap_or(false)
 }
 
 /// Creates the class that no module exports.

@@ -4,6 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use super::acquire::Acquire;
+use super::exit_stack::InterruptedEntry;
 use super::{Lock, Names};
 use crate::args;
 use crate::call_site::CallSite;
@@ -64,9 +65,25 @@ impl Lock {
     }
 
     /// Records an `async with`: the frame that runs it, its lease, and the object that cancels its task.
-    #[pyo3(signature = (frame: "types.FrameType", lease: "AsyncLease", body: "object") -> "None")]
-    fn _enter(&self, frame: &Bound<'_, PyAny>, lease: &Bound<'_, AsyncLease>, body: Py<PyAny>) {
-        self.entries.add(frame, lease.get().sync(frame.py()), Some(body));
+    #[pyo3(signature = (frame: "types.FrameType", lease: "AsyncLease", body: "object", interrupted: "object | None") -> "None")]
+    fn _enter(
+        &self,
+        frame: &Bound<'_, PyAny>,
+        lease: &Bound<'_, AsyncLease>,
+        body: Py<PyAny>,
+        interrupted: Option<Bound<'_, InterruptedEntry>>,
+    ) {
+        let id = self.entries.add(frame, lease.get().sync(frame.py()), Some(body));
+        interrupted.inspect(|interrupted| interrupted.get().begin(id));
+    }
+
+    /// Registers an exit with the `AsyncExitStack` that runs in the frame, for an interrupt before the stack does.
+    #[pyo3(signature = (frame: "types.FrameType") -> "object | None")]
+    fn _register(
+        slf: &Bound<'_, Self>,
+        frame: &Bound<'_, PyAny>,
+    ) -> PyResult<Option<Py<InterruptedEntry>>> {
+        InterruptedEntry::register(slf, frame)
     }
 
     /// The end of the `async with` in `frame`: its lease and its body.
@@ -74,6 +91,12 @@ impl Lock {
     fn _leave(&self, frame: &Bound<'_, PyAny>) -> PyResult<Left> {
         let entry = self.left(frame)?;
         Ok((entry.lease, entry.body))
+    }
+
+    /// Removes the entry of this lease, whose body does not begin.
+    #[pyo3(signature = (lease: "Lease") -> "None")]
+    fn _forget(&self, lease: &Bound<'_, Lease>) {
+        drop(self.entries.remove_lease(lease));
     }
 
     /// Prevents the with statement that holds this lease from releasing it, because another caller will.

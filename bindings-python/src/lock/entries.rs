@@ -1,7 +1,8 @@
 //! Tracks the with statements under way, with the lease and the frame of each.
 //!
 //! This works for threads, tasks, generators that change threads, and exits out of order. If the exit has another frame
-//! than the entry (an `ExitStack`), the entry is found by its thread or task.
+//! than the entry (an `ExitStack`), and there are several entries, the entry is found by its object, or else by its
+//! thread or task.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,25 +30,50 @@ pub(super) struct Entries(Mutex<Vec<Entry>>);
 
 impl Entries {
     /// Records that the with statement in this frame holds the lease.
-    pub(super) fn add(&self, frame: &Bound<'_, PyAny>, lease: Py<Lease>, body: Option<Py<PyAny>>) {
+    /// Returns the number of the entry.
+    pub(super) fn add(
+        &self,
+        frame: &Bound<'_, PyAny>,
+        lease: Py<Lease>,
+        body: Option<Py<PyAny>>,
+    ) -> u64 {
         static ID: AtomicU64 = AtomicU64::new(1);
-        let (id, frame) = (ID.fetch_add(1, Ordering::Relaxed), frame.clone().unbind());
-        lease.get().set_entered(true);
+        let id = ID.fetch_add(1, Ordering::Relaxed);
+        lease.get().set_entered(Some(frame.clone().unbind()));
+        let frame = frame.clone().unbind();
         lock(&self.0).push(Entry { id, frame, lease: Some(lease), body });
+        id
     }
 
-    /// Removes the entry of this frame. Without one, removes the newest entry of this thread or task, or the only
-    /// entry. Otherwise returns the number of entries as an error.
-    pub(super) fn take(&self, frame: &Bound<'_, PyAny>) -> PyResult<Result<Entry, usize>> {
+    /// Removes the entry of this frame.
+    pub(super) fn take(&self, frame: &Bound<'_, PyAny>) -> Option<Entry> {
         // No bytecode runs here, so no signal handler comes between this and the release. Without a Python frame, the
         // entry of another thread would match.
-        if !frame.is_none()
-            && let Some(entry) = self.remove(|entry| entry.frame.is(frame))
-        {
-            return Ok(Ok(entry));
+        if frame.is_none() {
+            return None;
         }
-        let (found, many) = self.of_owner(frame.py())?;
-        Ok(found.and_then(|id| self.remove(|entry| entry.id == id)).ok_or(many))
+        self.remove(|entry| entry.frame.is(frame))
+    }
+
+    /// Removes the entry that is left in this frame, which has none: the only one, the only one of the object whose
+    /// method runs in the frame, or the newest one of this thread or task. Otherwise returns the number of entries as
+    /// an error.
+    pub(super) fn take_elsewhere(
+        &self,
+        frame: &Bound<'_, PyAny>,
+    ) -> PyResult<Result<Entry, usize>> {
+        let (found, many) = self.left_elsewhere(frame)?;
+        Ok(found.and_then(|id| self.remove_id(id)).ok_or(many))
+    }
+
+    /// Removes the entry with this number.
+    pub(super) fn remove_id(&self, id: u64) -> Option<Entry> {
+        self.remove(|entry| entry.id == id)
+    }
+
+    /// Removes the entry of this lease.
+    pub(super) fn remove_lease(&self, lease: &Bound<'_, Lease>) -> Option<Entry> {
+        self.remove(|entry| entry.lease.as_ref().is_some_and(|held| held.is(lease)))
     }
 
     fn remove(&self, is: impl Fn(&Entry) -> bool) -> Option<Entry> {
@@ -56,14 +82,30 @@ impl Entries {
         Some(entries.remove(at))
     }
 
-    /// Returns the entry that this thread or task leaves, and the number of its entries.
-    fn of_owner(&self, py: Python<'_>) -> PyResult<(Option<u64>, usize)> {
+    /// Returns the entry that is left in this frame, and the number of entries.
+    fn left_elsewhere(&self, frame: &Bound<'_, PyAny>) -> PyResult<(Option<u64>, usize)> {
+        let py = frame.py();
         let all: Vec<_> = {
             let entries = lock(&self.0);
             let owner = |entry: &Entry| entry.lease.as_ref().map(|lease| lease.get().owner());
             let known = |entry: &Entry| (entry.id, owner(entry), entry.frame.clone_ref(py));
             entries.iter().rev().map(known).collect()
         };
+        if let [(id, ..)] = all[..] {
+            return Ok((Some(id), 1));
+        }
+        // An entry that is never left, because its lease was lost and its task is gone, does not count here.
+        if let Some(object) = call_site::object(frame)? {
+            let mut same = Vec::new();
+            for (id, _, entered) in &all {
+                if call_site::object(entered.bind(py))?.is_some_and(|other| other.is(&object)) {
+                    same.push(*id);
+                }
+            }
+            if let [id] = same[..] {
+                return Ok((Some(id), all.len()));
+            }
+        }
         let (current, mut newest) = (owner::current(py)?, None);
         for (id, _, frame) in all.iter().filter(|(_, owner, _)| *owner == Some(current)) {
             // It was entered by an ExitStack, so the exit has another frame.
@@ -72,8 +114,7 @@ impl Entries {
             }
             newest = newest.or(Some(*id));
         }
-        let only = if let [(id, ..)] = all[..] { Some(id) } else { None };
-        Ok((newest.or(only), all.len()))
+        Ok((newest, all.len()))
     }
 
     /// The with statement that holds this lease no longer releases it.
@@ -84,7 +125,7 @@ impl Entries {
             .rfind(|entry| is(&entry.lease))
             .and_then(|entry| entry.lease.take());
         drop(held);
-        lease.get().set_entered(false);
+        lease.get().set_entered(None);
     }
 
     /// For the garbage collector.

@@ -6,6 +6,7 @@ use pyo3::types::{PyDict, PyTuple};
 use redlock::ffi;
 
 use super::entries::Entry;
+use super::exit_stack::{self, InterruptedEntry};
 use super::{Lock, Names};
 use crate::args;
 use crate::call_site::{self, CallSite};
@@ -28,7 +29,8 @@ impl Lock {
 
     /// Acquires the lock, waiting if another client holds it.
     ///
-    /// Emits a RuntimeWarning if an event loop runs in this thread. A KeyboardInterrupt leaves no key behind.
+    /// Emits a RuntimeWarning if an event loop runs in this thread. A KeyboardInterrupt before the lease is returned
+    /// leaves no key behind.
     ///
     /// Args:
     ///     wait: Maximum time to wait, in seconds or as a timedelta. 0 tries once, `math.inf` waits forever. Default:
@@ -59,19 +61,19 @@ impl Lock {
         kwargs: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Py<Lease>> {
         refuse_acquire("acquire()", args, kwargs)?;
-        self.waited_for(&call_site::frame(py)?, args::wait(wait, timeout)?)
+        self.waited_for(py, CallSite::here(py)?, args::wait(wait, timeout)?)
     }
 
     /// Tries once to acquire the lock. Returns the lease, or None if another holder has it.
     ///
     /// Also returns None if another caller in this process waits for the lock. Raises QuorumUnavailable if too few
-    /// nodes replied.
+    /// nodes replied. A KeyboardInterrupt before the lease is returned leaves no key behind.
     ///
     ///     >>> with lock.try_acquire() as lease:
     ///     ...     print(lock.try_acquire())
     ///     None
     fn try_acquire(&self, py: Python<'_>) -> PyResult<Option<Py<Lease>>> {
-        self.acquired(&call_site::frame(py)?, None)
+        self.acquired(py, CallSite::here(py)?, None)
     }
 
     /// Continues the lease that another process holds under this token. Raises LockLost if it is not held.
@@ -89,7 +91,7 @@ impl Lock {
     #[pyo3(signature = (token: "str"))]
     pub(crate) fn attach(&self, py: Python<'_>, token: &Bound<'_, PyAny>) -> PyResult<Py<Lease>> {
         let token = args::text("token", Some(token))?.unwrap_or_default();
-        let caller = self.caller(py, CallSite::of(&call_site::frame(py)?)?)?;
+        let caller = self.caller(py, CallSite::here(py)?)?;
         let granted = caller.wait(py, caller.attach(&token))?;
         Self::attached(py, granted, &caller)
     }
@@ -162,11 +164,17 @@ impl Lock {
         }
     }
 
-    fn __enter__(&self, py: Python<'_>) -> PyResult<Py<Lease>> {
+    fn __enter__(slf: &Bound<'_, Self>) -> PyResult<Py<Lease>> {
+        let (py, lock) = (slf.py(), slf.get());
         let frame = call_site::frame(py)?;
-        let lease = self.waited_for(&frame, None)?;
+        // Registered first, because a signal handler may run before an ExitStack has registered the exit.
+        let call_site = CallSite::of(&frame)?;
+        let interrupted =
+            if call_site.is_exit_stack() { InterruptedEntry::register(slf, &frame)? } else { None };
+        let lease = lock.waited_for(py, call_site, None)?;
         // No bytecode runs between the grant and this line, so a signal handler cannot run in between.
-        self.entries.add(&frame, lease.clone_ref(py), None);
+        let id = lock.entries.add(&frame, lease.clone_ref(py), None);
+        interrupted.inspect(|interrupted| interrupted.get().begin(id));
         Ok(lease)
     }
 
@@ -222,7 +230,14 @@ impl Lock {
 
     /// Removes the entry of the with statement that ends in `frame`.
     pub(super) fn left(&self, frame: &Bound<'_, PyAny>) -> PyResult<Entry> {
-        self.entries.take(frame)?.map_err(|others| {
+        if let Some(entry) = self.entries.take(frame) {
+            return Ok(entry);
+        }
+        // Other locks of the stack have other numbers.
+        if let Some(entry) = exit_stack::entry(frame)?.and_then(|id| self.entries.remove_id(id)) {
+            return Ok(entry);
+        }
+        self.entries.take_elsewhere(frame)?.map_err(|others| {
             PyRuntimeError::new_err(format!(
                 "{} is left by a thread or task that has not entered it, and {others} others have: \
                  nothing is released; keep the lease of lock.acquire() instead",

@@ -7,6 +7,7 @@ mod foreign_methods;
 mod methods;
 
 mod entries;
+pub(crate) mod exit_stack;
 
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -150,7 +151,7 @@ impl Lock {
             let acquire = ffi::Acquire::once(&caller.lock);
             return Ok((caller, acquire));
         };
-        let own = caller.own(py)?;
+        let own = Lease::own(py, &caller)?;
         let owner = own.as_ref().map(|_| caller.owner);
         let acquire = check(py, ffi::Acquire::new(&caller.lock, wait, Unit::Seconds, owner))?;
         if let Some(own) = own
@@ -161,14 +162,14 @@ impl Lock {
         Ok((caller, acquire))
     }
 
-    /// Waits for the lease, for the code that runs in `frame`. Returns `None` if an acquire that tries once found the
-    /// lock held.
+    /// Waits for the lease, for the code at `call_site`. Returns `None` if an acquire that tries once found the lock
+    /// held.
     fn acquired(
         &self,
-        frame: &Bound<'_, PyAny>,
+        py: Python<'_>,
+        call_site: CallSite,
         wait: Option<Wait>,
     ) -> PyResult<Option<Py<Lease>>> {
-        let py = frame.py();
         if wait.is_some() {
             // Warns even if the acquire would be fast. Done before a command is sent, because a warning may be raised
             // as an error.
@@ -176,7 +177,7 @@ impl Lock {
                 "'async with', 'await lock.as_async().acquire()' or '@lock' over an 'async def'";
             warn_of_loop(py, instead, || Ok(self.core(py)?.1.key()))?;
         }
-        let (caller, acquire) = self.begin(py, CallSite::of(frame)?, wait)?;
+        let (caller, acquire) = self.begin(py, call_site, wait)?;
         loop {
             let answer = caller.wait(py, acquire.ask())?;
             if let Some(answer) = acquire.accept(answer) {
@@ -189,8 +190,8 @@ impl Lock {
     }
 
     /// Like `acquired`, for an acquire that always ends with a lease or an error.
-    fn waited_for(&self, frame: &Bound<'_, PyAny>, wait: Wait) -> PyResult<Py<Lease>> {
-        self.acquired(frame, Some(wait))?.ok_or_else(internal)
+    fn waited_for(&self, py: Python<'_>, call_site: CallSite, wait: Wait) -> PyResult<Py<Lease>> {
+        self.acquired(py, call_site, Some(wait))?.ok_or_else(internal)
     }
 
     /// Creates the lease object after a successful `attach`.
@@ -199,6 +200,6 @@ impl Lock {
         granted: Result<redlock::LeaseHandle, redlock::Error>,
         caller: &Caller,
     ) -> PyResult<Py<Lease>> {
-        Lease::make(py, check(py, granted)?, caller)
+        Lease::make_attached(py, check(py, granted)?, caller)
     }
 }

@@ -74,6 +74,12 @@ impl Completions {
         Self { queue, calls, driver, flushes, woken, event_loop, suits, ready }
     }
 
+    /// Whether these are the completions of this loop.
+    pub(super) fn is_of(&self, event_loop: &Bound<'_, PyAny>) -> bool {
+        let own = self.event_loop.bind(event_loop.py()).upgrade();
+        own.is_some_and(|own| own.is(event_loop))
+    }
+
     /// The descriptor that the loop must watch, or `None` if a thread wakes the loop.
     pub(super) fn descriptor(&self) -> Option<i32> {
         self.driver.descriptor().or_else(|| self.woken.as_ref().map(Woken::descriptor))

@@ -30,8 +30,14 @@ pub(crate) use super::hosts::running;
 struct Slot {
     generation: u32,
     number: u64,
-    event_loop: usize,
-    completions: Py<Completions>,
+    /// Weak, because the completions have futures that refer to their loop. The loop owns them, by its [`Reader`].
+    completions: Py<PyWeakrefReference>,
+}
+
+impl Slot {
+    fn completions<'py>(&self, py: Python<'py>) -> Option<Bound<'py, Completions>> {
+        self.completions.bind(py).upgrade()?.cast_into().ok()
+    }
 }
 
 /// The function that a loop calls when completions are ready. The loop drops it when it is closed.
@@ -94,13 +100,14 @@ pub(super) fn here(py: Python<'_>) -> PyResult<(Bound<'_, PyAny>, Py<Completions
         Some(trio) => trio,
         None => RUNNING.import(py, "asyncio", "get_running_loop")?.call0()?,
     };
-    let (generation, address) = (fork_generation(), event_loop.as_ptr() as usize);
+    let generation = fork_generation();
     let found = lock(&SLOTS)
         .iter()
-        .find(|slot| slot.event_loop == address && slot.generation == generation)
-        .map(|slot| slot.completions.clone_ref(py));
+        .filter(|slot| slot.generation == generation)
+        .filter_map(|slot| slot.completions(py))
+        .find(|completions| completions.get().is_of(&event_loop));
     let completions = match found {
-        Some(completions) => completions,
+        Some(completions) => completions.unbind(),
         None => make(&event_loop)?,
     };
     Ok((event_loop, completions))
@@ -117,8 +124,7 @@ fn make(event_loop: &Bound<'_, PyAny>) -> PyResult<Py<Completions>> {
     let slot = Slot {
         generation: fork_generation(),
         number,
-        event_loop: event_loop.as_ptr() as usize,
-        completions: completions.clone_ref(py),
+        completions: PyWeakrefReference::new(completions.bind(py))?.unbind(),
     };
     add(py, slot)?;
     Ok(completions)
@@ -164,7 +170,7 @@ fn by_thread(
         LoopFuture::suits(event_loop)?,
     );
     let completions = Py::new(py, completions)?;
-    // Never called under trio, which has no such method and takes all results before a run ends.
+    // Never called. The loop owns it.
     let reader = Reader::new(py, number, &completions, false)?;
     tried(py, event_loop.call_method1("call_later", (NEVER, reader)))?;
     Ok(completions)
@@ -173,16 +179,13 @@ fn by_thread(
 /// Adds a slot. Removes the slots of closed loops and of a forked child's parent.
 fn add(py: Python<'_>, slot: Slot) -> PyResult<()> {
     let generation = slot.generation;
-    let known: Vec<(u64, u32, Py<Completions>)> = {
+    let known: Vec<(u64, u32, Option<Bound<'_, Completions>>)> = {
         let mut slots = lock(&SLOTS);
         slots.push(slot);
-        slots
-            .iter()
-            .map(|slot| (slot.number, slot.generation, slot.completions.clone_ref(py)))
-            .collect()
+        slots.iter().map(|slot| (slot.number, slot.generation, slot.completions(py))).collect()
     };
     for (number, made_in, completions) in known {
-        let event_loop = completions.get().event_loop.bind(py).upgrade();
+        let event_loop = completions.and_then(|it| it.get().event_loop.bind(py).upgrade());
         let closed = event_loop
             .map_or(Ok(true), |event_loop| event_loop.call_method0("is_closed")?.is_truthy())?;
         if closed || made_in != generation {
@@ -207,8 +210,8 @@ fn wake(py: Python<'_>, number: u64) {
     let completions = lock(&SLOTS)
         .iter()
         .find(|slot| slot.number == number)
-        .map(|slot| slot.completions.clone_ref(py));
-    let Some(completions) = completions else { return };
+        .and_then(|slot| slot.completions(py));
+    let Some(completions) = completions.map(Bound::unbind) else { return };
     if let Some(event_loop) = completions.get().event_loop.bind(py).upgrade() {
         // If the loop has ended, the reader is dropped without a call.
         let _ = Reader::new(py, number, &completions, true)

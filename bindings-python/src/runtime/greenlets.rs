@@ -40,10 +40,10 @@ pub(crate) fn in_use(py: Python<'_>) -> PyResult<Option<Greenlets<'_>>> {
     Ok(None)
 }
 
-impl Greenlets<'_> {
-    /// Returns the address of the current greenlet.
-    pub(crate) fn current(&self) -> PyResult<usize> {
-        Ok(self.current.call0()?.as_ptr() as usize)
+impl<'py> Greenlets<'py> {
+    /// Returns the current greenlet.
+    pub(crate) fn current(&self) -> PyResult<Bound<'py, PyAny>> {
+        self.current.call0()
     }
 
     /// Lets other greenlets run briefly. Raises the exception that ends this greenlet.

@@ -3,10 +3,12 @@
 //! [`Redlock::close`] ends a client without waiting and without deletes.
 
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use futures_util::future::{FutureExt, join_all};
+use futures_util::future::{BoxFuture, FutureExt, join_all};
 
 use super::Redlock;
 use super::engine::{Phase, Running};
@@ -17,6 +19,7 @@ use crate::lease::{State, confirmed, revoke};
 use crate::node::Node;
 use crate::quorum::{Collect, Nodes, Tally};
 use crate::runtime::Made;
+use crate::runtime::background::spawn;
 
 /// The interval at which waiting acquires and held leases are counted. Leases end in many ways, so polling is simpler
 /// and cheaper than a signal for each.
@@ -65,6 +68,8 @@ impl Redlock {
     /// cannot be reached and has pending deletes gets until `timeout` to return. If a server does not reply, the call
     /// thus takes up to `timeout` plus `node_timeout`.
     ///
+    /// If the future is dropped, the shutdown continues in the background.
+    ///
     /// # Errors
     ///
     /// `Unavailable` if no quorum confirmed a delete. Those keys expire when their TTL ends. The client is closed
@@ -86,7 +91,7 @@ impl Redlock {
         // acquires end now.
         self.0.enter(if timeout.is_zero() { Phase::Closed } else { Phase::Draining });
         let (engine, forked) = (Arc::clone(&self.0), Arc::clone(&self.0));
-        let ended = Made::new(async move {
+        let ended = async move {
             let Some(running) = engine.running() else {
                 engine.close();
                 return Ok(0);
@@ -108,14 +113,44 @@ impl Redlock {
             let arrived = deletes_arrive(&running, clock, timeout, (end, by)).await;
             engine.close();
             count.and_then(|count| arrived.map(|()| count))
-        });
-        ended.map(move |count| {
+        };
+        Continued::new(ended).map(move |count| {
             count.unwrap_or_else(|| {
                 // A forked child that continues the call has no leases. The client ends there too.
                 forked.close();
                 Ok(0)
             })
         })
+    }
+}
+
+/// A future that continues on the background thread if it is dropped before its end. Otherwise a caller that gives up
+/// would leave a client that rejects acquires and keeps its leases.
+struct Continued<T: Send + 'static>(Option<Pin<Box<Made<BoxFuture<'static, T>>>>>);
+
+impl<T: Send + 'static> Continued<T> {
+    fn new(future: impl Future<Output = T> + Send + 'static) -> Self {
+        Self(Some(Box::pin(Made::new(future.boxed()))))
+    }
+}
+
+impl<T: Send + 'static> Future for Continued<T> {
+    type Output = Option<T>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(future) = &mut self.0 else { return Poll::Pending };
+        let done = ready!(future.as_mut().poll(cx));
+        self.0 = None;
+        Poll::Ready(done)
+    }
+}
+
+impl<T: Send + 'static> Drop for Continued<T> {
+    fn drop(&mut self) {
+        // A forked child does not continue the calls of its parent.
+        if let Some(future) = self.0.take_if(|future| future.is_ours()) {
+            spawn(future.map(drop)).detach();
+        }
     }
 }
 

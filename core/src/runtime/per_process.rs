@@ -72,7 +72,7 @@ impl<T> Made<T> {
     }
 
     /// Whether this process made the value.
-    fn is_ours(&self) -> bool {
+    pub(crate) fn is_ours(&self) -> bool {
         self.generation == fork_generation()
     }
 }

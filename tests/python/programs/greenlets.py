@@ -1,6 +1,7 @@
-"""Acquires locks in a process that gevent or eventlet has patched: LIBRARY before|after URL works|waits.
+"""Acquires locks in a process that gevent or eventlet has patched: LIBRARY before|after URL works|owners|waits.
 
-With `overlaps` and a second URL, two greenlets wait at the same time, and the one that began first ends first. The
+With `owners`, prints how often a greenlet was taken for an earlier one, and whether two had the same address. With
+`overlaps` and a second URL, two greenlets wait at the same time, and the one that began first ends first. The
 caller freezes and thaws the servers.
 """
 
@@ -100,8 +101,29 @@ def overlap() -> None:
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
+def owners() -> None:
+    addresses: set[int] = set()
+    leases: list[redlock.Lease] = []
+    errors: list[str] = []
+
+    def acquire(wait: float) -> None:
+        addresses.add(id(greens.getcurrent()))
+        try:
+            leases.append(client.lock("owned").acquire(wait=wait))
+        except redlock.LockTimeout as error:
+            errors.append(str(error))
+
+    for number in range(21):
+        greens.spawn(acquire, 0 if number else 10).join()
+    print(
+        sum("already holds" in error for error in errors), len(errors) == 20 and len(addresses) < 21
+    )
+
+
 if what == "overlaps":
     overlap()
+elif what == "owners":
+    owners()
 elif what == "works":
     greens.spawn(beat)
     for _ in range(5):
