@@ -14,7 +14,8 @@ use crate::clock::Instant;
 use crate::node::Fault;
 use crate::node::redis::commands::scriptless::converted_delete;
 use crate::node::redis::commands::scripts;
-use crate::node::redis::commands::scripts::ping;
+use crate::node::redis::commands::scripts::{PING, ping};
+use crate::node::redis::connect::rights::OptionalCommand;
 
 /// The number of unwritten bytes beyond which no more commands are taken, because the server does not read. A lower
 /// limit would slow down bursts.
@@ -76,8 +77,18 @@ impl Protocol {
         {
             in_flight.command = command;
         }
+        let refused = self.without.refused;
+        if refused.contains(OptionalCommand::GetRange)
+            && let Some(command) = scripts::attempt_by_script(&in_flight.command)
+        {
+            in_flight.command = command;
+        }
+        if refused.contains(OptionalCommand::Ping) && in_flight.command.bytes == PING {
+            in_flight.command.bytes = self.without.probe().to_vec();
+        }
         // Without tracking, no command needs the prefix that excludes it.
-        in_flight.command.untracked &= !self.without.tracking;
+        in_flight.command.untracked &=
+            !self.without.tracking && !refused.contains(OptionalCommand::Caching);
         if self.without.digests
             && let Some(bytes) = scripts::in_full(in_flight.command.words())
         {
