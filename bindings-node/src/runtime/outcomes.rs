@@ -11,7 +11,7 @@ use super::thread_state::ThreadState;
 use crate::batch::{CREDENTIALS, EVENT, LOSS, Row, WARNING, integers};
 use crate::number::{Number, column};
 use crate::outcome::{Ended, Outcome};
-use crate::pending::Call;
+use crate::pending::{Call, Pending};
 
 impl ThreadState {
     /// Delivers the queued outcomes.
@@ -27,6 +27,16 @@ impl ThreadState {
             return;
         }
         self.settle_callback.call(&settle_callback, FnArgs::from(self.settle(outcomes)));
+    }
+
+    /// Cancels all calls that can be cancelled, and releases the leases that JavaScript has not received.
+    pub(crate) fn cancel_all(&self) {
+        let cancelled = self.change(Pending::take_cancellable);
+        forward_warnings(self.event_loop.take(usize::MAX));
+        if !cancelled.is_empty() {
+            drop(cancelled);
+            self.wake();
+        }
     }
 
     /// Writes the rows. Returns their number, and the side values, if there are any.

@@ -13,7 +13,6 @@ use slab::Slab;
 
 use super::event_loop::EventLoop;
 use super::host::Host;
-use super::outcomes::forward_warnings;
 use super::turn::Turns;
 use super::wake::Callback;
 use crate::batch::Batch;
@@ -157,15 +156,6 @@ impl ThreadState {
             self.wake();
         }
         cancelled
-    }
-
-    /// Cancels all calls that can be cancelled. Also releases the leases that JavaScript has not received.
-    pub(crate) fn cancel_all(&self) {
-        drop(self.change(Pending::take_cancellable));
-        forward_warnings(self.event_loop.take(usize::MAX));
-        if self.host.get().is_some() {
-            self.wake();
-        }
     }
 
     fn host(&self) -> &Host {
