@@ -3,7 +3,7 @@
  * more than most calls.
  */
 
-import { CALL_COLUMNS, OUTCOME_COLUMNS } from "./native.js";
+import { CALL_COLUMNS, OUTCOME_COLUMNS, RELEASE } from "./native.js";
 
 /** Maximum number of calls and of outcomes in one batch. */
 export const CALLS = 256;
@@ -33,6 +33,28 @@ export function writeCall(
   calls[at + 1] = target;
   calls[at + 2] = slot;
   calls[at + 3] = argument;
+}
+
+/** Removes all calls but releases from the first rows. Returns the number of rows that remain. */
+export function keepReleases(rows: number): number {
+  let kept = 0;
+  for (let row = 0; row < rows; row += 1) {
+    const [from, to] = [row * CALL_COLUMNS, kept * CALL_COLUMNS];
+    if (calls[from] !== RELEASE) continue;
+    calls.copyWithin(to, from, from + CALL_COLUMNS);
+    kept += 1;
+  }
+  return kept;
+}
+
+/** Returns the numbers of the leases in these outcomes. */
+export function leasesIn(batch: ArrayLike<number>): number[] {
+  const leases = [];
+  for (let at = 0; at < batch.length; at += OUTCOME_COLUMNS) {
+    const [slot, value] = [batch[at] as number, batch[at + 1] as number];
+    if (slot >= 0 && value > 0 && value !== FAILURE) leases.push(value);
+  }
+  return leases;
 }
 
 /** Copies the outcomes in the first rows. The native part overwrites them as soon as the event loop runs. */

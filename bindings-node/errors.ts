@@ -296,6 +296,36 @@ export function toError(thrown: unknown): Error {
   return new Class(text, cause === undefined ? details : { ...details, cause });
 }
 
+/** Codes of aborts of libraries that do not name their error `AbortError`: axios. */
+const ABORT_CODES: readonly unknown[] = ["ABORT_ERR", "ERR_CANCELED"];
+
+/** Whether the platform or a library threw this error because a signal aborted with the reason. */
+function isAbort(error: unknown, reason: unknown): boolean {
+  try {
+    const { name, code, cause } = error as { name?: unknown; code?: unknown; cause?: unknown };
+    // A DOMException has no cause. Another cause is the reason of another signal.
+    return (
+      (name === "AbortError" || ABORT_CODES.includes(code)) &&
+      (cause === undefined || cause === reason)
+    );
+  } catch {
+    // Null, or an object of the program that throws when it is read.
+    return false;
+  }
+}
+
+/**
+ * Returns the error for a body that ended because the loss aborted its signal: the loss, with the body's error as its
+ * cause. Returns other errors unchanged. Call it where the exception is thrown, as `toError`.
+ * @internal
+ */
+export function lossBehind(error: unknown, loss: LockLost | undefined): unknown {
+  if (loss === undefined || !isAbort(error, loss)) return error;
+  const { message, resource, waited, remaining, reason } = loss;
+  const nodes = [...loss.nodes];
+  return new LockLost(message, { resource, waited, remaining, reason, nodes, cause: error });
+}
+
 /** Returns the errors of the failed nodes as one error. */
 function causeOf(nodes: readonly NodeReport[]): Error | undefined {
   const faults = nodes.filter(({ state }) => state === "fault");

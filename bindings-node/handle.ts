@@ -13,7 +13,7 @@ import {
   type Watched,
 } from "./collection.js";
 import type { CredentialsHandle } from "./credentials.js";
-import { InvalidOption, LockReleased, toError } from "./errors.js";
+import { InvalidOption, type LockLost, LockReleased, toError } from "./errors.js";
 import { forget, type Loss, lossOf, reportLoss } from "./loss.js";
 import { type Failure, shown } from "./native.js";
 import { checkOptions, LOCK, type LockOptions, rejectSignal } from "./options.js";
@@ -94,6 +94,11 @@ export class LeaseHandle implements Watched {
   /** Records a loss that is about to be thrown. */
   #noteLoss({ kind, reason }: Failure): void {
     if (kind === "lost" && reason !== undefined) this.#lossWasThrown = true;
+  }
+
+  /** The loss, if it aborted a signal that the program has read. */
+  get abortReason(): LockLost | undefined {
+    return this.#loss?.abortReason;
   }
 
   /** The listeners for the loss of this lease. */

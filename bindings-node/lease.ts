@@ -223,6 +223,11 @@ export class Lease<Fencing extends boolean = boolean> {
     Lease.#handleOf(this).loss.stop(reason);
   }
 
+  /** @internal The loss, if it aborted the signal. */
+  get abortReason(): LockLost | undefined {
+    return Lease.#handleOf(this).abortReason;
+  }
+
   /**
    * Calls back once if the lease is lost, or soon if it is already lost.
    * @param callback Receives the error. It runs in the asynchronous context of this call.

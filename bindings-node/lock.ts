@@ -196,12 +196,13 @@ export class Lock<Fencing extends boolean = boolean> {
    * Runs `body` while holding the lock. Settles with the result or the error of `body`.
    *
    * An abort of `signal` ends the wait. While `body` runs, it aborts `lease.signal` with the same reason, and `body`
-   * decides what to do. A loss also aborts `lease.signal`.
+   * decides what to do. A loss also aborts `lease.signal`. If that makes `body` fail with an `AbortError`, the call
+   * rejects with the `LockLost`, and the `AbortError` is its `cause`.
    * @param options `wait` and `signal`, as for `acquire`.
    * @param body The function to run. It receives the lease.
    * @returns The result of `body`.
    * @throws The errors of `acquire`, and the error of `body`.
-   * @throws `LockLost` if `body` succeeded but the lease was lost.
+   * @throws `LockLost` if the lease was lost, and `body` succeeded or was aborted by the loss.
    *
    * @example
    * ```js

@@ -37,6 +37,11 @@ export class Loss {
     }
   }
 
+  /** The loss, if it aborted the signal. */
+  get abortReason(): LockLost | undefined {
+    return this.#controller?.signal.reason === this.#error ? this.#error : undefined;
+  }
+
   /** Its listeners run in the asynchronous context in which the signal was first read. */
   get signal(): AbortSignal {
     if (this.#controller === undefined) {

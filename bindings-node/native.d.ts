@@ -63,6 +63,8 @@ export declare class Runtime {
    * method call.
    */
   sender(): (rows: number, names: (string | string[] | undefined)[] | string | string[] | undefined) => void
+  /** Cancels all calls but releases, so that no acquire in flight leaves a key. Called when the process ends. */
+  cancelAll(): void
   /** Cancels a call, so that its slot is not settled and no key remains. False if it was already settled. */
   cancel(slot: number): boolean
   /** Sets the nodes and options of the default client. Throws if it is in use and `replace` is false. */

@@ -10,6 +10,8 @@ import {
   copyOutcomes,
   FAILURE,
   Grant,
+  keepReleases,
+  leasesIn,
   type Names,
   outcomes,
   readGrant,
@@ -29,6 +31,7 @@ import {
   RELEASE,
   Runtime,
   WARNING,
+  weakly,
 } from "./native.js";
 import { deliver, Failed, type Receiver, replaceReceiver, slotFor, vacate } from "./pending.js";
 import { emitCoreWarning, throwLater } from "./warnings.js";
@@ -45,6 +48,9 @@ let unsent = 0;
 const names: (Names | undefined)[] = new Array(CALLS).fill(undefined);
 /** Whether outcomes are being delivered. Their callers will probably make more calls, which are then sent together. */
 let batching = false;
+/** The outcomes that are being delivered, and where those begin that their callers have not received. */
+let delivering: Float64Array | undefined;
+let nextRow = 0;
 
 /** Calls and outcomes pass through these arrays, whose memory the native part reads and writes. */
 const arrays = { calls, outcomes };
@@ -69,8 +75,21 @@ const runtime = Object.assign(
 /** Sends this number of recorded calls to the native part. */
 const sendRows = runtime.sender();
 
+/** Whether the exit hook is registered. */
+let hooked = false;
+
+/** Registers the exit hook. The process does not keep this copy of the package alive by it. */
+function hookExit(): void {
+  hooked = true;
+  // It takes the place of no listener of the program, above whose number Node.js warns.
+  const limit = process.getMaxListeners();
+  if (limit > 0) process.setMaxListeners(limit + 1);
+  process.on("exit", weakly(endAtExit));
+}
+
 /** Returns the native part, after sending all recorded calls. */
 export function native(): Runtime {
+  if (!hooked) hookExit();
   send();
   return runtime;
 }
@@ -95,10 +114,17 @@ function send(): void {
   for (let row = 0; row < rows; row += 1) names[row] = undefined;
 }
 
-/** Sends the recorded calls if the code of a caller ends the process, and all later calls at once. */
-function sendAtExit(): void {
+/**
+ * Sends the recorded releases, and cancels everything else, if the program ends the process. A caller that will never
+ * receive its lease must leave no key. The end of the process is delayed briefly for the deletes.
+ */
+function endAtExit(): void {
   batching = false;
+  unsent = keepReleases(unsent);
+  const rest = delivering?.subarray(nextRow) ?? [];
+  for (const lease of leasesIn(rest)) release(lease, () => undefined);
   send();
+  runtime.cancelAll();
 }
 
 function recordCall(
@@ -206,11 +232,12 @@ function settleRow(batch: Float64Array, at: number, sideValues: unknown[]): void
  */
 async function settleAll(batch: Float64Array, sideValues: unknown[]): Promise<void> {
   try {
-    process.on("exit", sendAtExit);
+    delivering = batch;
     batching = true;
     time = readTime();
     let sent = time;
     for (let at = 0; at < batch.length; at += OUTCOME_COLUMNS) {
+      nextRow = at + OUTCOME_COLUMNS;
       settleOne(batch, at, sideValues);
       await undefined;
       time = readTime();
@@ -221,9 +248,9 @@ async function settleAll(batch: Float64Array, sideValues: unknown[]): Promise<vo
       }
     }
   } finally {
+    delivering = undefined;
     batching = false;
     send();
-    process.off("exit", sendAtExit);
   }
 }
 

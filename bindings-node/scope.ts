@@ -1,7 +1,7 @@
 /** Runs a body while holding a lock. */
 
 import { listen, reasonOf } from "./calls.js";
-import { InvalidOption } from "./errors.js";
+import { InvalidOption, lossBehind } from "./errors.js";
 import type { Lease } from "./lease.js";
 import { type AcquireOptions, checkOptions, type Rules } from "./options.js";
 
@@ -31,7 +31,7 @@ export function bodyOf<T, Fencing extends boolean, Options extends object>(
 
 /**
  * Runs the body with the lease of `acquiring`, and releases the lease however the body ends. An aborted signal aborts
- * `lease.signal`.
+ * `lease.signal`. If a loss aborted it and the body therefore failed, the error is the loss.
  * @internal
  */
 export async function runUnder<T, Fencing extends boolean>(
@@ -47,7 +47,7 @@ export async function runUnder<T, Fencing extends boolean>(
   } catch (error) {
     // The error of the body takes precedence over an error of the release.
     await lease.release().catch(() => undefined);
-    throw error;
+    throw lossBehind(error, lease.abortReason);
   }
   await lease.endScope();
   return result;

@@ -36,6 +36,12 @@ impl Runtime {
         })
     }
 
+    /// Cancels all calls but releases, so that no acquire in flight leaves a key. Called when the process ends.
+    #[napi(catch_unwind)]
+    pub fn cancel_all(&self) {
+        self.thread.cancel_all();
+    }
+
     /// Cancels a call, so that its slot is not settled and no key remains. False if it was already settled.
     #[napi(catch_unwind)]
     pub fn cancel(&self, slot: u32) -> bool {

@@ -9,7 +9,6 @@ pub(crate) struct Call {
     /// Slots are reused. The number distinguishes a late outcome from that of the slot's next call.
     pub(crate) number: Number,
     /// Cancels the call when it is dropped. None for a call that cannot be cancelled.
-    #[expect(dead_code, reason = "it is there to be dropped")]
     pub(crate) job: Option<Job>,
     /// The acquire to repeat if its lease ends before the caller runs.
     pub(crate) acquire: Option<Acquire>,
@@ -44,6 +43,14 @@ impl Pending {
         let call = place.take_if(|call| call.number == number)?;
         self.taken -= 1;
         Some(call)
+    }
+
+    /// Removes and returns all calls that can be cancelled.
+    pub(crate) fn take_cancellable(&mut self) -> Vec<Call> {
+        let cancellable = |place: &mut Option<Call>| place.take_if(|call| call.job.is_some());
+        let calls: Vec<_> = self.calls.iter_mut().filter_map(cancellable).collect();
+        self.taken -= calls.len();
+        calls
     }
 
     /// Removes the call in this slot. False if there was none.

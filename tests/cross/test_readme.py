@@ -53,14 +53,45 @@ def test_tables_of_the_reference_are_current() -> None:
 
 def test_the_comparison_says_the_same_on_its_page() -> None:
     page = rows((ROOT / "docs/concepts/comparison.md").read_text())
-    table = section("README.md", "redlock-native").split("\n\n")
+    table = section("README.md", "Comparison").split("\n\n")
     (table,) = [part for part in table if part.startswith("| |")]
     assert rows(table).items() <= page.items()
     assert len(rows(table)) > 8
 
 
+def commands() -> dict[str, str]:
+    """Returns the commands of the README's section for the first steps, with what it says about each."""
+    (block,) = re.findall(r"```sh\n(.*?)```", section("README.md", "Try it"), re.DOTALL)
+    return dict(line.split("  # ") for line in block.splitlines())
+
+
+def test_readme_begins_with_a_sentence_an_example_and_the_commands() -> None:
+    start = section("README.md", "redlock-native")
+    pattern = r"\n([^\n]+)\.\n\n```python\n(.*?)```\n\n(.*)"
+    found = re.match(pattern, start, re.DOTALL)
+    assert found
+    sentence, _, install = found.groups()
+    assert ". " not in sentence
+    assert install.count("pip install") == 1
+    assert "```" not in install
+    assert [*commands()] == ["make demo", "make test"]
+    assert all("minutes with the first build" in said for said in commands().values())
+    titles = re.findall("^## (.*)$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert titles[:3] == ["Try it", "Comparison", "Install"]
+
+
+def test_ci_runs_the_test_command_of_the_readme() -> None:
+    lines = (ROOT / ".ci/run").read_text().splitlines()
+    (run,) = [line for line in lines if line.startswith("make ")]
+    _, test = commands()
+    assert run.split(" <")[0] == test
+    targets = (ROOT / "Makefile").read_text()
+    for command in commands():
+        assert f"\n{command.removeprefix('make ')}: " in targets
+
+
 def test_readme_is_short() -> None:
-    assert len((ROOT / "README.md").read_text().splitlines()) <= 130
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 155
 
 
 def run(extension: str, source: str, folder: Path) -> str:

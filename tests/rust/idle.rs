@@ -11,10 +11,10 @@ use crate::support::{Mode, Proxy, Server, eventually, millis};
 
 /// The machine's clock, which can jump ahead.
 #[derive(Clone, Default)]
-struct JumpingClock(Arc<AtomicU64>);
+pub(crate) struct JumpingClock(Arc<AtomicU64>);
 
 impl JumpingClock {
-    fn jump(&self, seconds: u64) {
+    pub(crate) fn jump(&self, seconds: u64) {
         self.0.fetch_add(seconds, Ordering::SeqCst);
     }
 

@@ -36,6 +36,7 @@ mod permanent_errors;
 mod polling;
 mod proxies;
 mod quorum;
+mod refused_commands;
 mod refused_deletes;
 mod renewal;
 mod replaced;

@@ -1,6 +1,7 @@
 //! How leases and clients end: released during a hold, in order, in a hurry, immediately.
 
 use std::cell::Cell;
+use std::io::{BufRead, BufReader, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
@@ -8,7 +9,9 @@ use std::time::Duration;
 use redlock::ffi::fail_memory;
 use redlock::{ErrorKind, Redlock};
 
-use crate::support::{Mode, Proxy, Server, builder, client, eventually, millis, servers};
+use crate::support::{
+    Mode, Proxy, Server, builder, client, eventually, eventually_blocking, millis, servers,
+};
 
 fn memory() -> Redlock {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -297,6 +300,65 @@ fn lease_dropped_at_process_exit_leaves_no_key() {
         server.ask("DEL lock:job") != ":0"
     });
     assert_eq!(left.count(), 0, "of 30 programs left their key");
+}
+
+const EXIT_IN_FLIGHT: &str = "SHUTDOWN_EXIT_IN_FLIGHT_URL";
+const BY: &str = "SHUTDOWN_EXIT_IN_FLIGHT_BY";
+
+/// Begins acquires by threads or by the tasks of a runtime, and ends the process when the parent asks for it.
+fn exit_in_flight(url: String, by: &str, count: usize) -> ! {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let redlock = builder([url]).build().unwrap();
+    let line = || std::io::stdin().read_line(&mut String::new()).unwrap();
+    let lock = |at: usize| redlock.lock(format!("left-{at}")).ttl(Duration::from_secs(60));
+    runtime.block_on(async { redlock.lock("first").acquire().await?.release().await }).unwrap();
+    println!("connected");
+    line();
+    if by == "threads" {
+        for lock in (0..count).map(lock) {
+            std::thread::spawn(move || lock.acquire_blocking());
+        }
+        line();
+    } else {
+        // The tasks are polled once, and never again.
+        let mut tasks: Vec<_> = (0..count).map(|at| Box::pin(lock(at).acquire())).collect();
+        runtime.block_on(async {
+            for task in &mut tasks {
+                assert!(futures_util::poll!(task).is_pending());
+            }
+        });
+        line();
+        std::mem::forget(tasks);
+    }
+    std::process::exit(0);
+}
+
+/// The process ends while the replies to its acquires are under way, and no caller runs again.
+#[test]
+fn acquires_in_flight_at_process_exit_leave_no_key() {
+    const COUNT: usize = 5;
+    if let Ok(url) = std::env::var(EXIT_IN_FLIGHT) {
+        exit_in_flight(url, &std::env::var(BY).unwrap(), COUNT);
+    }
+    let name = "shutdown::acquires_in_flight_at_process_exit_leave_no_key";
+    for by in ["threads", "tasks"] {
+        let server = Server::start();
+        let proxy = Proxy::to(server.port);
+        let mut program = std::process::Command::new(std::env::current_exe().unwrap());
+        program.args([name, "--exact", "--nocapture"]).env(EXIT_IN_FLIGHT, proxy.url()).env(BY, by);
+        program.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+        let mut child = program.spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert!(lines.any(|line| line.unwrap().contains("connected")));
+        proxy.set(Mode::DropReplies);
+        let mut stdin = child.stdin.take().unwrap();
+        stdin.write_all(b"acquire\n").unwrap();
+        let keys = || server.ask("DBSIZE");
+        eventually_blocking("all are granted", || keys() == format!(":{COUNT}"));
+        stdin.write_all(b"exit\n").unwrap();
+        assert!(child.wait().unwrap().success());
+        eventually_blocking(by, || keys() == ":0");
+    }
 }
 
 const EXIT_IN_TASK: &str = "SHUTDOWN_EXIT_IN_TASK_URL";

@@ -11,7 +11,7 @@ use super::thread_state::ThreadState;
 use crate::batch::{CREDENTIALS, EVENT, LOSS, Row, WARNING, integers};
 use crate::number::{Number, column};
 use crate::outcome::{Ended, Outcome};
-use crate::pending::Call;
+use crate::pending::{Call, Pending};
 
 impl ThreadState {
     /// Delivers the queued outcomes.
@@ -42,6 +42,16 @@ impl ThreadState {
         let mut outcomes = self.event_loop.take(self.batch.capacity() - 1);
         outcomes.push_back(record);
         outcomes
+    }
+
+    /// Cancels all calls that can be cancelled, and releases the leases that JavaScript has not received.
+    pub(crate) fn cancel_all(&self) {
+        let cancelled = self.change(Pending::take_cancellable);
+        forward_warnings(self.event_loop.take_all());
+        if !cancelled.is_empty() {
+            drop(cancelled);
+            self.wake();
+        }
     }
 
     /// Writes the rows. Returns their number, and the side values, if there are any.

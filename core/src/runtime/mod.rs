@@ -130,8 +130,6 @@ pub(crate) struct UnderWay(Arc<Made<AtomicUsize>>);
 impl UnderWay {
     /// Counts a delete that is passed to a connection.
     pub(crate) fn begin() -> Self {
-        static HOOKED: AtomicBool = AtomicBool::new(false);
-        at_exit(&HOOKED, wait_for_deletes);
         let count = UNDER_WAY.get_or_make(AtomicUsize::default);
         count.fetch_add(1, Ordering::Relaxed);
         Self(count)
@@ -145,18 +143,27 @@ impl Drop for UnderWay {
     }
 }
 
-/// A connection whose commands may be held back until the event loop that requested them ends its turn.
+/// A connection, at the end of the process. It may hold back commands until the event loop that requested them ends its
+/// turn, and acquires may be in flight.
 pub(crate) trait Flush: Send + Sync {
-    /// Sends the commands. Called at the end of the process, so it must not wait.
+    /// Sends the commands, and deletes what the acquires in flight leave behind. Must not wait.
     fn flush(&self);
+}
+
+/// Whether the process ends, so that no acquire may begin.
+static ENDING: AtomicBool = AtomicBool::new(false);
+
+/// Whether the process ends. Its threads continue until the deletes have their replies.
+pub(crate) fn is_ending() -> bool {
+    ENDING.load(Ordering::Relaxed)
 }
 
 /// The connections of this process.
 static CONNECTIONS: PerProcess<Mutex<Vec<Weak<dyn Flush>>>> = PerProcess::new();
 
-/// Registers a connection that must flush its commands at the end of the process, because its event loop may never end
-/// that turn.
+/// Registers a connection for the end of the process.
 pub(crate) fn flush_at_exit(connection: Weak<dyn Flush>) {
+    at_exit(&HOOKED, end_commands);
     let connections = CONNECTIONS.get_or_make(Mutex::default);
     let mut connections = lock(&connections);
     connections.retain(|known| known.strong_count() > 0);
@@ -170,14 +177,14 @@ fn flush_all() {
     connections.iter().filter_map(Weak::upgrade).for_each(|connection| connection.flush());
 }
 
-/// The exit hook of deletes.
-extern "C" fn wait_for_deletes() {
-    let Some(count) = UNDER_WAY.get() else { return };
-    let is_waiting = || count.load(Ordering::Relaxed) > 0;
-    if is_waiting() {
-        flush_all();
-    }
-    delay_exit_while(is_waiting);
+/// Whether the exit hook is registered.
+static HOOKED: AtomicBool = AtomicBool::new(false);
+
+/// The exit hook: sends what is held back, ends the acquires in flight, and waits for the deletes.
+extern "C" fn end_commands() {
+    ENDING.store(true, Ordering::Relaxed);
+    flush_all();
+    delay_exit_while(|| UNDER_WAY.get().is_some_and(|count| count.load(Ordering::Relaxed) > 0));
 }
 
 /// Registers a hook for the end of the process, unless it is `hooked`. `abort` and `_exit` do not call it.

@@ -78,6 +78,29 @@ for (const [name, file] of [
       assert.ok(!text.includes(`${workspace.server.port}`) && !text.includes("redis://"), text);
     });
 
+    test("reports a lost lock, and no error if the client disconnects", async () => {
+      const { url, child } = await workspace.serve(file, { WORK: "60000" });
+      const held = (key) =>
+        eventually(async () => assert.equal(await workspace.server.cli("EXISTS", key), "1"));
+      const lost = post(`${url}/orders/3`);
+      await held("lock:order:3");
+      await workspace.server.cli("DEL", "lock:order:3");
+      assert.deepEqual(await lost, { status: 503, body: { error: "lost" } });
+      const { said } = child;
+      const controller = new AbortController();
+      const gone = fetch(`${url}/orders/4`, { method: "POST", signal: controller.signal });
+      await held("lock:order:4");
+      controller.abort();
+      await assert.rejects(gone);
+      await eventually(async () => assert.equal(await workspace.locks(), ""));
+      // It still serves, after everything that followed from the abort.
+      const next = post(`${url}/orders/5`);
+      await held("lock:order:5");
+      await workspace.server.cli("DEL", "lock:order:5");
+      assert.equal((await next).status, 503);
+      assert.equal(child.said, said);
+    });
+
     test("ends in order while a request runs", async () => {
       await endsInOrder(
         await Promise.all([workspace.serve(file, { WORK: "1000" }), workspace.serve(file)]),
@@ -85,18 +108,6 @@ for (const [name, file] of [
     });
   });
 }
-
-test("Express: whoever goes away gives its lock back", async () => {
-  const { url } = await workspace.serve("express_app.mjs", { WORK: "60000" });
-  const controller = new AbortController();
-  const gone = fetch(`${url}/orders/3`, { method: "POST", signal: controller.signal });
-  await eventually(async () =>
-    assert.equal(await workspace.server.cli("EXISTS", "lock:order:3"), "1"),
-  );
-  controller.abort();
-  await assert.rejects(gone);
-  await eventually(async () => assert.equal(await workspace.locks(), ""));
-});
 
 describe("NestJS", () => {
   /** Its response to a POST. */
@@ -114,6 +125,16 @@ describe("NestJS", () => {
     }
     await saysThatItIsBusy(`${servers[0].url}/reports/1`, "report:1");
     await saysThatItIsBusy(`${servers[0].url}/direct/1`, "direct:1");
+  });
+
+  test("reports a lost lock", async () => {
+    const { url } = await workspace.serve(file, { WORK: "60000" });
+    const lost = post(`${url}/orders/3`);
+    await eventually(async () =>
+      assert.equal(await workspace.server.cli("EXISTS", "lock:order:3"), "1"),
+    );
+    await workspace.server.cli("DEL", "lock:order:3");
+    assert.deepEqual(await lost, { status: 503, body: { error: "lost" } });
   });
 
   test("ends in order while a request runs", async () => {

@@ -26,12 +26,10 @@ pub(crate) async fn release_many(leases: Vec<Lease>) -> Vec<redlock::Result<()>>
     join_all(leases.into_iter().map(Lease::release)).await
 }
 
-/// The maximum number of commands for this many renewals. Redis 6 has no `GT`, and the user of `make test-acl` has no
-/// `MGET`.
+/// The maximum number of commands for this many renewals. Redis 6 has no `GT`.
 pub(crate) fn max_commands(server: &Server, renewed: usize) -> usize {
     let version = server.info("server", "redis_version").unwrap_or_default();
-    let alone = version.starts_with("6.") || std::env::var_os("REDLOCK_TEST_ACL").is_some();
-    if alone { renewed + LEASES } else { renewed / 4 }
+    if version.starts_with("6.") { renewed + LEASES } else { renewed / 4 }
 }
 
 /// How often a command was run.

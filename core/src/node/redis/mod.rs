@@ -168,9 +168,13 @@ impl RedisNode {
                 let mut answer = answer.await?;
                 let Some((queue, dialect, claim)) = next else { return reply::vote(&answer) };
                 if cheap {
-                    if matches!(&answer, Value::BulkString(owner) if *owner == claim.token.as_bytes())
-                    {
-                        return Ok(Vote::Granted(None));
+                    match &answer {
+                        Value::BulkString(owner) if *owner == claim.token.as_bytes() => {
+                            return Ok(Vote::Granted(None));
+                        }
+                        // The connection sent the script instead, because its user may not read the owner otherwise.
+                        Value::Array(_) => return reply::vote(&answer),
+                        _ => {}
                     }
                     // Not reached if the caller stopped waiting, so no command follows the delete.
                     answer = send(&queue, dialect.acquire(&claim, params, true)).await?;

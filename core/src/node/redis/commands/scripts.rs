@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{Cmd, cmd};
+use redis::Cmd;
 
 use super::encode::RequestBuffer;
 use crate::node::redis::protocol::{BatchKind, Combinable, Command, Expects, Purpose};
@@ -39,6 +39,23 @@ pub(crate) fn attempt(claim: &Claim, params: VoteParams) -> Command {
     both.number(claim.token.len() as u64);
     let command = Command::new(both.bytes(), Expects::Owner, vote(claim, params, false));
     Command { timeout: params.timeout, combinable, ..command }
+}
+
+/// Converts an attempt into the acquire script, for users without the right to read the owner by `GETRANGE`. Returns
+/// `None` for other commands.
+pub(crate) fn attempt_by_script(command: &Command) -> Option<Command> {
+    let (Expects::Owner, Purpose::FirstVote { token, .. } | Purpose::Heal(token)) =
+        (&command.expects, &command.purpose)
+    else {
+        return None;
+    };
+    let mut words = command.words().skip(1);
+    let (key, ttl) = (words.next()?, words.nth(3)?);
+    let mut call = scripts()[ACQUIRE].call(1, 2, command.bytes.len());
+    call.word(key).word(&**token).word(ttl);
+    let expects = Expects::Token(Arc::clone(token));
+    let script = Command::new(call.bytes(), expects, command.purpose.clone());
+    Some(Command { timeout: command.timeout, ..script })
 }
 
 /// Builds the acquire script, which acquires all keys or none. It supports fencing, and reports which keys are held.
@@ -136,9 +153,13 @@ pub(crate) fn inspect_script(key: &str) -> Command {
     Command { untracked: true, ..command }
 }
 
-/// Builds a `PING`. Any reply to it means that all earlier commands have their replies, even if `PING` is not allowed.
+/// The encoded `PING`.
+pub(crate) const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
+
+/// Builds a `PING`. Any reply to it means that all earlier commands have their replies. A connection whose user may not
+/// run it sends another command instead.
 pub(crate) fn ping() -> Command {
-    plain(&cmd("PING"), Purpose::Plain)
+    Command::new(PING.to_vec(), Expects::Anything, Purpose::Plain)
 }
 
 /// Builds a command with any reply and the default timeout.

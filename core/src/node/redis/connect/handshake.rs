@@ -9,7 +9,7 @@ use redis::{Cmd, ServerError, Value, cmd};
 
 use super::batches::BatchConnection;
 use super::login::{Without, connect, no_redis, refused};
-use super::rights::Needs;
+use super::rights::{Needs, OptionalCommand};
 use crate::error::seconds;
 use crate::node::Fault;
 use crate::node::credentials::{Granted, Provider};
@@ -160,10 +160,12 @@ impl Findings {
             }
             (Step::Right(name), answer) => self.lacking.extend(needs.lack(name, &answer)),
             (Step::Delete(by), answer) => self.deletes.push((by, answer)),
-            (Step::Named, answer) => {
+            (Step::Ping, answer) => {
                 self.named = text(&answer) == NAMED;
-                self.lacking.extend(needs.lack("PING", &answer));
+                self.without.refused.note(OptionalCommand::Ping, &answer);
+                self.lacking.extend(needs.lack("PING", &answer).filter(|_| !needs.scripts));
             }
+            (Step::Saves(command), answer) => self.without.refused.note(command, &answer),
             // Without tracking locks still work, and waiters poll.
             (Step::Tracking, answer) => self.without.tracking = answer != Value::Okay,
             (Step::About, answer) => self.about.push_str(&text(&answer)),
@@ -273,8 +275,10 @@ pub(crate) enum Step {
     Right(&'static str),
     /// Whether the server supports this delete.
     Delete(Delete),
-    /// Whether `PING` returns its argument.
-    Named,
+    /// Whether the user may run a command that only saves work.
+    Saves(OptionalCommand),
+    /// Whether the user may run `PING`, and whether it returns its argument.
+    Ping,
     /// The server's description.
     About,
     /// The ID of the connection at the server.
@@ -291,7 +295,9 @@ pub(crate) fn steps(
     let trial = |(name, try_it)| (Step::Right(name), try_it);
     let select = cmd("SELECT").arg(endpoint.db).clone();
     let select = (endpoint.db != 0).then_some((Step::Database, select));
-    let trials = needs.trials(!minimal).into_iter().map(trial);
+    let saves = |(command, try_it)| (Step::Saves(command), try_it);
+    let reads = needs.optional_reads(minimal).into_iter().map(saves);
+    let trials = needs.trials(!minimal).into_iter().map(trial).chain(reads);
     if minimal {
         return select.into_iter().chain(trials).collect();
     }
@@ -310,20 +316,21 @@ pub(crate) fn steps(
         steps.extend(load_scripts().map(|load| (Step::Script, load)));
     }
     steps.extend(trials);
-    let deletes = needs.deletes();
-    if !deletes.is_empty() {
-        steps.push((Step::Named, cmd("PING").arg(NAMED).clone()));
-    }
-    steps.extend(deletes.into_iter().map(|(by, try_it)| (Step::Delete(by), try_it)));
+    let deletes = needs.deletes().into_iter();
+    steps.extend(deletes.map(|(by, try_it)| (Step::Delete(by), try_it)));
     // Enabled after the trials, so that the server does not track their key.
     if resp3 {
         // With `OPTOUT` the server tracks every key that is read, unless `CACHING NO` precedes the read. `NOLOOP`
         // excludes our own changes.
         let tracking = ["TRACKING", "ON", "OPTOUT", "NOLOOP"];
         steps.push((Step::Tracking, cmd("CLIENT").arg(&tracking).clone()));
+        let caching = cmd("CLIENT").arg(&["CACHING", "NO"]).clone();
+        steps.push((Step::Saves(OptionalCommand::Caching), caching));
     } else {
         steps.push((Step::Id, cmd("CLIENT").arg("ID").clone()));
     }
+    // Last, because `CLIENT CACHING` affects the next command that is not `CLIENT`.
+    steps.push((Step::Ping, cmd("PING").arg(NAMED).clone()));
     steps
 }
 

@@ -7,10 +7,12 @@
 use redis::{ServerError, Value, cmd};
 
 use super::batches::BatchConnection;
+use super::rights::{OptionalCommand, RefusedCommands};
 use crate::node::Fault;
 use crate::node::redis::commands::errors::{
     has_code, is_full, is_unknown, refusal, text_of, words,
 };
+use crate::node::redis::commands::scripts::PING;
 use crate::node::redis::url::Endpoint;
 
 /// The features that a connection does not use, because the server, or a proxy in front of it, does not support them.
@@ -27,6 +29,8 @@ pub(crate) struct Without {
     pub(crate) digests: bool,
     /// The uptime in `INFO`, which a restart guard needs. Without it the server takes no first vote.
     pub(crate) uptime: bool,
+    /// Optional commands that the user may not run.
+    pub(crate) refused: RefusedCommands,
     /// Whether the server may support one of them after all, because it did not report an unknown command.
     pub(crate) doubtful: bool,
 }
@@ -36,6 +40,15 @@ impl Without {
     pub(crate) fn improves(self, other: Self) -> bool {
         let all = |of: Self| [of.hello, of.extras, of.tracking, of.digests, of.uptime];
         all(self).into_iter().zip(all(other)).any(|(missing, before)| before && !missing)
+    }
+
+    /// Returns the command that checks a connection, encoded. `HELLO` changes nothing, and needs no permission.
+    pub(crate) fn probe(self) -> &'static [u8] {
+        if self.refused.contains(OptionalCommand::Ping) && !self.hello {
+            b"*1\r\n$5\r\nHELLO\r\n"
+        } else {
+            PING
+        }
     }
 
     /// Returns the missing commands and the consequences, or `None` if nothing is missing.

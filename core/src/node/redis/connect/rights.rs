@@ -5,7 +5,7 @@
 //! is pipelined, so these commands cost no round trip. They come before tracking, so that the server does not track the
 //! key. The requirements of options ([`Durability`]) are checked together with them.
 
-use redis::{Cmd, Value, cmd};
+use redis::{Cmd, ServerError, Value, cmd};
 use uuid::Uuid;
 
 use crate::node::Fault;
@@ -14,6 +14,49 @@ use crate::node::redis::commands::errors::{is_unknown, without_arguments};
 use crate::node::redis::commands::reply;
 use crate::node::redis::commands::scriptless::Delete;
 use crate::node::redis::commands::scripts::{INSPECT, scripts};
+
+/// A command that only saves work. A connection whose user may not run it sends other commands with the same result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OptionalCommand {
+    /// `GETRANGE`, which reads the owner after an attempt. The acquire script replaces both.
+    GetRange,
+    /// `MGET`, which reads the owners of several keys.
+    MGet,
+    /// `EXISTS`, which makes the server track several keys.
+    Exists,
+    /// `CLIENT CACHING`, which excludes a read from tracking. The server then tracks the key until its next change.
+    Caching,
+    /// `PING`, which checks a connection. `HELLO` replaces it, which needs no permission.
+    Ping,
+}
+
+impl OptionalCommand {
+    /// The name in the errors of servers.
+    fn name(self) -> &'static str {
+        match self {
+            Self::GetRange => "GETRANGE",
+            Self::MGet => "MGET",
+            Self::Exists => "EXISTS",
+            Self::Caching => "CLIENT",
+            Self::Ping => "PING",
+        }
+    }
+}
+
+/// The optional commands that a server refused during the handshake. The connection does not send them again.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct RefusedCommands([bool; 5]);
+
+impl RefusedCommands {
+    /// Records the reply to a trial.
+    pub(crate) fn note(&mut self, command: OptionalCommand, answer: &Value) {
+        self.0[command as usize] |= is_refused(command.name(), answer);
+    }
+
+    pub(crate) fn contains(self, command: OptionalCommand) -> bool {
+        self.0[command as usize]
+    }
+}
 
 /// What the options of a client require of a server and its user.
 #[derive(Clone)]
@@ -35,6 +78,21 @@ impl Needs {
             if self.scripts { self.by_script(&key, digests) } else { self.without_scripts(&key) };
         trials.extend(self.durability.trial());
         trials
+    }
+
+    /// Returns the optional commands to try that read keys. `minimal` returns only those of every acquire.
+    pub(crate) fn optional_reads(&self, minimal: bool) -> Vec<(OptionalCommand, Cmd)> {
+        let key = self.key();
+        let read = |command: OptionalCommand| (command, cmd(command.name()).arg(&key).clone());
+        let (_, mut range) = read(OptionalCommand::GetRange);
+        // Without scripts every lock needs it.
+        let mut reads = vec![(OptionalCommand::GetRange, range.arg(&[0, 1]).clone())];
+        reads.retain(|_| self.scripts);
+        if !minimal {
+            reads.push(read(OptionalCommand::MGet));
+            reads.extend(self.scripts.then(|| read(OptionalCommand::Exists)));
+        }
+        reads
     }
 
     /// Builds the call of a script in full that changes nothing.
@@ -143,8 +201,21 @@ fn is_known(name: &str, answer: &Value) -> bool {
     }
 }
 
-/// Returns an error if the command is denied or unknown. A denied key does not matter, because the keys of locks may be
-/// allowed.
+/// Whether the command is denied or unknown. A denied key does not matter, because the keys of locks may be allowed.
+fn is_refused(name: &str, answer: &Value) -> bool {
+    matches!(answer, Value::ServerError(error) if is_unknown(error) || is_denied(name, error))
+}
+
+/// Whether the user may not run the command.
+fn is_denied(name: &str, error: &ServerError) -> bool {
+    let details = error.details().unwrap_or_default();
+    // The text names what was denied: a command by its name in quotes, or a key.
+    let about = details.contains(&format!("'{}", name.to_lowercase()));
+    // For `EXEC`, the denial is part of another error.
+    (error.code() == "NOPERM" || details.contains("NOPERM")) && about
+}
+
+/// Returns an error if the command is denied or unknown ([`is_refused`]).
 fn denied(name: &str, answer: &Value) -> Option<Fault> {
     let Value::ServerError(error) = answer else { return None };
     let details = error.details().unwrap_or_default();
@@ -154,10 +225,7 @@ fn denied(name: &str, answer: &Value) -> Option<Fault> {
         );
         return Some(Fault::unsupported(text).saying(without_arguments(details), ""));
     }
-    // The text names what was denied: a command by its name in quotes, or a key.
-    let about = details.contains(&format!("'{}", name.to_lowercase()));
-    // For `EXEC`, the denial is part of another error.
-    ((error.code() == "NOPERM" || details.contains("NOPERM")) && about).then(|| {
+    is_denied(name, error).then(|| {
         let text = format!("the node's user may not run {name}, which every lock needs: ");
         Fault::new(text).saying(details, " (docs/operate/security.md lists all rights)").refused()
     })

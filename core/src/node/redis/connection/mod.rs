@@ -335,6 +335,14 @@ impl Connection {
 
 impl Flush for Connection {
     fn flush(&self) {
+        // A thread that is inside leaves soon, unless it is suspended.
+        let _ = (0..100).find(|_| {
+            let cancelled = self.use_on_thread(Session::cancel_votes).is_some();
+            if !cancelled {
+                std::thread::yield_now();
+            }
+            cancelled
+        });
         self.delegate();
     }
 }

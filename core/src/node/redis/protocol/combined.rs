@@ -147,6 +147,13 @@ impl Request {
         }
     }
 
+    pub(super) fn members_mut(&mut self) -> &mut [InFlight] {
+        match self {
+            Self::Single(one) => slice::from_mut(one),
+            Self::Combined(combined) => &mut combined.members,
+        }
+    }
+
     pub(super) fn into_members(self) -> Vec<InFlight> {
         match self {
             Self::Single(one) => vec![one],

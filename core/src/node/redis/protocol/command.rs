@@ -165,6 +165,21 @@ impl Command {
         words.nth(at).map(|key| slot(&String::from_utf8_lossy(key)))
     }
 
+    /// Returns the keys of a vote.
+    pub(super) fn vote_keys(&self) -> Vec<String> {
+        let words: Vec<_> = self.words().take(4).collect();
+        // `EVALSHA digest count key …`, the transaction `MULTI SET key …`, or `SET key …`.
+        let (from, count) = match words[..] {
+            [b"EVALSHA" | b"EVAL", _, count, _] => {
+                (3, std::str::from_utf8(count).ok().and_then(|count| count.parse().ok()))
+            }
+            [b"MULTI", ..] => (2, Some(1)),
+            _ => (1, Some(1)),
+        };
+        let keys = self.words().skip(from).take(count.unwrap_or(0));
+        keys.map(|key| String::from_utf8_lossy(key).into_owned()).collect()
+    }
+
     /// Returns all arguments, of several commands one after the other.
     pub(crate) fn words(&self) -> impl Iterator<Item = &[u8]> {
         arguments(&self.bytes)

@@ -3,22 +3,30 @@
 //! Each command is appended to the expected replies before its bytes can be written. The order of both is the same. It
 //! assigns each reply to its command, and shows which commands were never sent.
 
+use std::sync::Arc;
+
 use bytes::Buf;
 use redis::Value;
+use tokio::sync::oneshot;
 
 use super::SILENCE;
 use super::combined::{MAX_COMBINED, Request};
 use super::command::{BatchKind, Command, Expects, InFlight, Purpose};
 use super::state::Protocol;
 use crate::clock::Instant;
-use crate::node::Fault;
 use crate::node::redis::commands::scriptless::converted_delete;
 use crate::node::redis::commands::scripts;
-use crate::node::redis::commands::scripts::ping;
+use crate::node::redis::commands::scripts::{PING, ping};
+use crate::node::redis::connect::rights::OptionalCommand;
+use crate::node::{Claim, Fault};
+use crate::runtime::is_ending;
 
 /// The number of unwritten bytes beyond which no more commands are taken, because the server does not read. A lower
 /// limit would slow down bursts.
 const FULL: usize = 4 << 20;
+
+/// The error of an acquire while the process ends.
+const ENDING: &str = "the process ends";
 
 impl Protocol {
     /// Sends a command of the client, unless its caller is gone or the node must not vote. `last` means that no other
@@ -53,10 +61,34 @@ impl Protocol {
     /// connection.
     fn guard_fault(&self, in_flight: &InFlight, now: Instant) -> Option<Fault> {
         let first = matches!(in_flight.command.purpose, Purpose::FirstVote { .. });
-        if first {
+        if first && is_ending() {
+            Some(Fault::new(ENDING))
+        } else if first {
             self.pending.link.guard.vote_fault(|| in_flight.command.slot(), || now)
         } else {
             None
+        }
+    }
+
+    /// Fails the first votes in flight and deletes their keys, because the process ends. Their callers may never run
+    /// again, so they cannot do it.
+    pub(crate) fn cancel_votes(&mut self, now: Instant) {
+        self.encode_batch();
+        let mut deletes = Vec::new();
+        for vote in self.expected.iter_mut().flat_map(Request::members_mut) {
+            let Purpose::FirstVote { token, .. } = &vote.command.purpose else { continue };
+            // A caller that gave up has sent the delete.
+            if vote.answer.is_closed() {
+                continue;
+            }
+            let (keys, token) = (vote.command.vote_keys().into(), Arc::clone(token));
+            deletes.push(Claim { keys, fences: Arc::default(), token });
+            let answer = std::mem::replace(&mut vote.answer, oneshot::channel().0);
+            let _ = answer.send(Err(Fault::new(ENDING)));
+        }
+        for claim in deletes {
+            let delete = scripts::release_script(&claim, SILENCE, None);
+            self.send(InFlight::without_caller(delete), now);
         }
     }
 
@@ -76,8 +108,18 @@ impl Protocol {
         {
             in_flight.command = command;
         }
+        let refused = self.without.refused;
+        if refused.contains(OptionalCommand::GetRange)
+            && let Some(command) = scripts::attempt_by_script(&in_flight.command)
+        {
+            in_flight.command = command;
+        }
+        if refused.contains(OptionalCommand::Ping) && in_flight.command.bytes == PING {
+            in_flight.command.bytes = self.without.probe().to_vec();
+        }
         // Without tracking, no command needs the prefix that excludes it.
-        in_flight.command.untracked &= !self.without.tracking;
+        in_flight.command.untracked &=
+            !self.without.tracking && !refused.contains(OptionalCommand::Caching);
         if self.without.digests
             && let Some(bytes) = scripts::in_full(in_flight.command.words())
         {

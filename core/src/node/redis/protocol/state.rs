@@ -21,6 +21,7 @@ use crate::node::Fault;
 use crate::node::redis::commands::scriptless::Delete;
 use crate::node::redis::connect::Target;
 use crate::node::redis::connect::login::Without;
+use crate::node::redis::connect::rights::OptionalCommand;
 
 /// The minimum time for the reply to a probe, and a multiple of the round-trip time, which a slow network needs. Probes
 /// have a shorter limit than other commands, because callers wait and a new connection takes time.
@@ -82,6 +83,9 @@ impl Protocol {
         // Clusters only accept combined commands for keys in one slot.
         let mut combines = [target.cluster.is_none() && !without.digests; 3];
         combines[BatchKind::Attempts as usize] &= !pending.link.has_long_values();
+        let refused = |command| without.refused.contains(command);
+        combines = combines.map(|combines| combines && !refused(OptionalCommand::MGet));
+        combines[BatchKind::Extends as usize] &= !refused(OptionalCommand::Exists);
         Self {
             buffer: BytesMut::with_capacity(4096),
             batch: Batch::default(),

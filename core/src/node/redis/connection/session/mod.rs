@@ -178,6 +178,11 @@ impl Session {
         self.protocol.send(in_flight, self.clock.now());
     }
 
+    /// Ends the acquires in flight, because the process ends.
+    pub(super) fn cancel_votes(&mut self) {
+        self.protocol.cancel_votes(self.clock.now());
+    }
+
     /// Sends pending deletes again if it is time for that. Called once per second.
     pub(super) fn retry_deletes(&mut self) {
         self.protocol.retry_deletes(self.clock.now());

@@ -86,7 +86,8 @@ impl<'a> ConnectionTask<'a> {
         let now = context.clock.now();
         let pushes = Arc::new(PushHandler::new(Arc::clone(&context.watch), now));
         let handler = (Arc::clone(&pushes), Arc::clone(&context.clock));
-        let open = || Notifications::open(endpoint, greeting.run_id, handler, pause);
+        let probe = without.probe();
+        let open = || Notifications::open(endpoint, greeting.run_id, probe, handler, pause);
         let notifications = (!greeting.without.tracking).then(open);
         let backlog = context.backlog.take().expect("no other connection has the backlog");
         let protocol = Protocol::new(

@@ -43,6 +43,8 @@ pub(crate) struct Notifications {
     run_id: Option<String>,
     /// Whether the login was renewed since.
     renewed: bool,
+    /// The command that checks the connection.
+    probe: &'static [u8],
     /// Handles the notifications, with the time of the client.
     handler: (Arc<PushHandler>, Arc<dyn Clock>),
     state: State,
@@ -88,11 +90,12 @@ impl Notifications {
     pub(crate) fn open(
         endpoint: Endpoint,
         run_id: Option<String>,
+        probe: &'static [u8],
         handler: (Arc<PushHandler>, Arc<dyn Clock>),
         pause: bool,
     ) -> Self {
         let state = State::Opening(Box::pin(pending()));
-        let mut this = Self { endpoint, run_id, renewed: false, handler, state };
+        let mut this = Self { endpoint, run_id, renewed: false, probe, handler, state };
         this.open_after(if pause { RETRY } else { Duration::ZERO });
         this
     }
@@ -148,7 +151,7 @@ impl Notifications {
                 return None;
             }
             line.probed = Some(Duration::ZERO);
-            return line.send(&cmd("PING").get_packed_command()).await.err();
+            return line.send(self.probe).await.err();
         };
         *waited += TICK;
         let slow = line.connection.round_trip.unwrap_or_default() * ROUND_TRIPS;
