@@ -136,7 +136,13 @@ impl Node for MemoryNode {
         })
     }
 
-    fn release(&self, claim: &Claim, _owed: Duration, how: ReleaseMode) -> Reply<bool> {
+    fn release(
+        &self,
+        claim: &Claim,
+        _lifetime: Duration,
+        how: ReleaseMode,
+        _timeout: Duration,
+    ) -> Reply<bool> {
         let (claim, own) = (claim.clone(), Arc::clone(&self.watch));
         self.run(move |data, clock| {
             let now = clock.now();
@@ -160,7 +166,7 @@ impl Node for MemoryNode {
         })
     }
 
-    fn inspect(&self, key: &str) -> Reply<Option<Holder>> {
+    fn inspect(&self, key: &str, _timeout: Duration) -> Reply<Option<Holder>> {
         let key = key.to_owned();
         self.run(move |data, clock| {
             let now = clock.now();
