@@ -1,4 +1,4 @@
-//! One request whose result several callers share: a name look-up, or a call of the program's `credentials`.
+//! One request whose result several callers share: a name lookup, or a call of the program's `credentials`.
 //!
 //! Its work cannot be cancelled, and may take longer than any caller waits. A caller that arrives meanwhile joins it,
 //! so that work that hangs is never started twice. A result that came too late for every caller is kept briefly for the

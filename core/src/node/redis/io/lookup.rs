@@ -1,8 +1,8 @@
-//! Looks up host names, one look-up per name at a time.
+//! Looks up host names, one lookup per name at a time.
 //!
 //! The system's resolver cannot be cancelled, and may take longer than an attempt to connect. Later attempts join the
-//! look-up that an earlier one began, whatever their node, service or client. The number of threads is therefore
-//! limited by the number of names. A failed look-up is not kept, and a result only if it came too late for every
+//! lookup that an earlier one began, whatever their node, service or client. The number of threads is therefore
+//! limited by the number of names. A failed lookup is not kept, and a result only if it came too late for every
 //! attempt ([`SharedRequest`]).
 
 use std::collections::HashMap;
@@ -19,10 +19,10 @@ use crate::runtime::{PerProcess, background, lock};
 
 /// The addresses of a name, with the port 0, or the error of the resolver.
 type Found = Result<Arc<[SocketAddr]>, Arc<io::Error>>;
-/// The look-ups by name, in lower case.
+/// The lookups by name, in lower case.
 type Requests = HashMap<String, Option<SharedRequest<Found>>>;
 
-/// The look-ups of all clients of this process. A forked child has neither them nor their threads.
+/// The lookups of all clients of this process. A forked child has neither them nor their threads.
 static REQUESTS: PerProcess<Mutex<Requests>> = PerProcess::new();
 
 /// Returns the addresses of a host, in the order of the resolver.
@@ -42,7 +42,7 @@ pub(super) async fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>
     found.map(|found| found.iter().map(with_port).collect()).map_err(|error| copy_of(&error))
 }
 
-/// Returns the look-up of this name that is under way or was kept, or begins one.
+/// Returns the lookup of this name that is under way or was kept, or begins one.
 fn join_or_begin(name: String) -> io::Result<SharedRequest<Found>> {
     let (requests, now) = (REQUESTS.get_or_make(Mutex::default), SystemClock.now());
     let mut by_name = lock(&requests);
@@ -66,7 +66,7 @@ fn begin(name: String, completion: Completion<Found>) -> io::Result<()> {
     started.map_err(|error| {
         io::Error::other(format!("cannot start a thread that looks up the host name: {error}"))
     })?;
-    // The thread itself never locks the look-ups, because the system may suspend it there.
+    // The thread itself never locks the lookups, because the system may suspend it there.
     background::spawn(async move {
         let panicked = || Err(io::Error::other("the lookup of the host name panicked"));
         let found = addresses.await.unwrap_or_else(|_| panicked());
@@ -107,14 +107,14 @@ pub(crate) mod test_names {
 
     static NAMES: Mutex<Vec<(&str, Arc<SlowName>)>> = Mutex::new(Vec::new());
 
-    /// A name whose look-ups take until the test ends them.
+    /// A name whose lookups take until the test ends them.
     #[derive(Default)]
     pub(crate) struct SlowName {
         /// The number of attempts to connect so far.
         attempts: AtomicUsize,
-        /// The number of look-ups so far.
+        /// The number of lookups so far.
         count: AtomicUsize,
-        /// The addresses that every look-up finds, once the test has set them.
+        /// The addresses that every lookup finds, once the test has set them.
         found: Mutex<Option<Vec<IpAddr>>>,
         changed: Condvar,
     }
@@ -134,7 +134,7 @@ pub(crate) mod test_names {
             self.count.load(Ordering::SeqCst)
         }
 
-        /// Ends all look-ups with these addresses. Without any, they fail.
+        /// Ends all lookups with these addresses. Without any, they fail.
         pub(crate) fn end(&self, found: Vec<IpAddr>) {
             *lock(&self.found) = Some(found);
             self.changed.notify_all();
@@ -190,7 +190,7 @@ mod tests {
         tokio::time::timeout(Duration::from_secs(30), wait).await.expect(what);
     }
 
-    /// Whether the look-up of this name is under way or kept, and in the latter case its result is there.
+    /// Whether the lookup of this name is under way or kept, and in the latter case its result is there.
     fn state(name: &str) -> Option<bool> {
         let (requests, late) = (REQUESTS.get_or_make(Mutex::default), SystemClock.now() + HOUR);
         let by_name = lock(&requests);
@@ -198,9 +198,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn attempts_join_one_look_up_of_their_host() {
+    async fn attempts_join_one_lookup_of_their_host() {
         let (slow, other) = (SlowName::add("joined.test"), SlowName::add("other.test"));
-        // Attempts that end before the look-up does, whose results are not lost.
+        // Attempts that end before the lookup does, whose results are not lost.
         for _ in 0..20 {
             assert!(look_up("joined.test", 1).now_or_never().is_none());
         }
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn failed_look_up_is_not_kept() {
+    async fn failed_lookup_is_not_kept() {
         let slow = SlowName::add("failing.test");
         assert!(look_up("failing.test", 1).now_or_never().is_none());
         until("it began", || slow.count() == 1).await;
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn address_needs_no_look_up() {
+    fn address_needs_no_lookup() {
         for host in ["127.0.0.1", "::1"] {
             assert!(look_up(host, 1).now_or_never().unwrap().is_ok());
             assert_eq!(state(host), None);

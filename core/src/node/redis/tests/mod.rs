@@ -188,9 +188,9 @@ fn each_command_has_the_timeout_of_its_caller() {
     }
 }
 
-/// Each attempt to connect ends before the look-up does.
+/// Each attempt to connect ends before the lookup does.
 #[tokio::test]
-async fn attempts_share_a_slow_look_up_and_its_result() {
+async fn attempts_share_a_slow_lookup_and_its_result() {
     let (slow, (url, _deletes)) = (SlowName::add("slow.test"), server());
     let url = url.replace("127.0.0.1", "slow.test");
     let node = node_within(&url, Arc::new(SystemClock), Duration::from_millis(250));

@@ -73,7 +73,7 @@ impl<'a> ConnectionTask<'a> {
         let login = greeting.login.as_ref().map(|(_, granted)| &granted.credentials);
         let mut endpoint =
             login.map_or_else(|| found.endpoint.clone(), |login| found.endpoint.with_login(login));
-        // A name may have several addresses, and its look-up takes time.
+        // A name may have several addresses, and its lookup takes time.
         endpoint.known = greeting.connection.socket.peer();
         let hello = !greeting.without.hello && endpoint.parameters.protocol != Some(2);
         let renewal = greeting
