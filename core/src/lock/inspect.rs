@@ -16,8 +16,7 @@ use crate::node::{
 use crate::quorum::{Collect, Nodes, Until};
 use crate::text::{escaped, shown};
 
-/// How long the forced release of a key without a TTL is repeated if no server confirms it. Such a key never expires, so
-/// that it has no end of its own.
+/// How long the forced release of a key without a TTL is repeated if no server confirms it. Such a key never expires.
 const UNLIMITED_KEY_RETRIES: Duration = Duration::from_secs(600);
 
 /// A snapshot of a lock.

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use crate::clock::Instant;
 
 /// How long a result is kept that no caller waited for. By then the next attempt to connect has begun.
-const KEPT: Duration = Duration::from_secs(30);
+const KEEP_TIME: Duration = Duration::from_secs(30);
 
 /// A result, and when it arrived.
 type Arrived<T> = Option<(T, Instant)>;
@@ -38,8 +38,11 @@ impl<T: Clone> SharedRequest<T> {
         good: impl Fn(&T) -> bool,
     ) -> Option<Self> {
         let request = place.take()?;
-        let kept =
-            request.0.borrow().as_ref().map(|(result, at)| now.since(*at) < KEPT && good(result));
+        let kept = request
+            .0
+            .borrow()
+            .as_ref()
+            .map(|(result, at)| now.since(*at) < KEEP_TIME && good(result));
         match kept {
             Some(usable) => usable.then_some(request),
             // Otherwise its work was dropped, for example because no thread could be started for it.
@@ -52,7 +55,7 @@ impl<T: Clone> SharedRequest<T> {
 
     /// Whether a kept result is too old.
     pub(crate) fn is_over(&self, now: Instant) -> bool {
-        self.0.borrow().as_ref().is_some_and(|(_, at)| now.since(*at) >= KEPT)
+        self.0.borrow().as_ref().is_some_and(|(_, at)| now.since(*at) >= KEEP_TIME)
     }
 
     /// Waits for the result. Returns `None` if the work was dropped.
@@ -93,8 +96,8 @@ mod tests {
             let joined = join(&mut place, Duration::from_secs(seconds)).expect("it is under way");
             assert!(joined.result().now_or_never().is_none());
         }
-        let waiting = join(&mut place, KEPT * 2).unwrap();
-        assert!(completion.complete(7, START + KEPT * 3), "a caller waits");
+        let waiting = join(&mut place, KEEP_TIME * 2).unwrap();
+        assert!(completion.complete(7, START + KEEP_TIME * 3), "a caller waits");
         assert_eq!(waiting.result().now_or_never(), Some(Some(7)));
     }
 
@@ -106,10 +109,10 @@ mod tests {
             Some(request)
         };
         let mut place = kept(7);
-        let joined = join(&mut place, KEPT - Duration::from_secs(1)).unwrap();
+        let joined = join(&mut place, KEEP_TIME / 2).unwrap();
         assert_eq!(joined.result().now_or_never(), Some(Some(7)));
         assert!(join(&mut place, Duration::ZERO).is_none(), "it was used");
-        assert!(join(&mut kept(7), KEPT).is_none(), "it is too old");
+        assert!(join(&mut kept(7), KEEP_TIME).is_none(), "it is too old");
         assert!(join(&mut kept(0), Duration::ZERO).is_none(), "it is not good");
     }
 
