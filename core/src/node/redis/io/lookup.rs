@@ -100,12 +100,16 @@ fn copy_of(error: &io::Error) -> io::Error {
 /// Names that the resolver finds as a test decides.
 #[cfg(test)]
 pub(crate) mod test_names {
-    use std::sync::Condvar;
+    use std::io;
+    use std::net::{IpAddr, SocketAddr};
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{Arc, Condvar, Mutex};
 
-    use super::*;
+    use crate::runtime::{PerProcess, lock};
 
-    static NAMES: Mutex<Vec<(&str, Arc<SlowName>)>> = Mutex::new(Vec::new());
+    type Names = Mutex<Vec<(&'static str, Arc<SlowName>)>>;
+
+    static NAMES: PerProcess<Names> = PerProcess::new();
 
     /// A name whose lookups take until the test ends them.
     #[derive(Default)]
@@ -122,7 +126,7 @@ pub(crate) mod test_names {
     impl SlowName {
         pub(crate) fn add(name: &'static str) -> Arc<Self> {
             let this = Arc::new(Self::default());
-            lock(&NAMES).push((name, Arc::clone(&this)));
+            lock(&NAMES.get_or_make(Mutex::default)).push((name, Arc::clone(&this)));
             this
         }
 
@@ -145,7 +149,7 @@ pub(crate) mod test_names {
         let named = |(name, slow): &(&str, Arc<SlowName>)| {
             name.eq_ignore_ascii_case(host).then(|| Arc::clone(slow))
         };
-        lock(&NAMES).iter().find_map(named)
+        lock(&NAMES.get_or_make(Mutex::default)).iter().find_map(named)
     }
 
     pub(super) fn count_attempt(host: &str) {

@@ -53,8 +53,8 @@ pub(crate) enum PeerAddr {
     Unix(PathBuf),
 }
 
-/// The default time limit of one attempt to connect: name lookup, TCP, TLS, login and handshake. A name lookup that takes
-/// longer continues, and later attempts join it.
+/// The default time limit of one attempt to connect: name lookup, TCP, TLS, login and handshake. A name lookup that
+/// takes longer continues, and later attempts join it.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long to wait for credentials. The connection must fit into the same attempt.
