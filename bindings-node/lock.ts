@@ -236,7 +236,8 @@ export class Lock<Fencing extends boolean = boolean> {
    * @param token The token of the lease.
    * @throws `LockLost` if the token does not hold the lock.
    * @throws `QuorumUnavailable` if too few nodes reply.
-   * @throws `InvalidOption`, `Unsupported` or `ClientClosed`.
+   * @throws `Unsupported` if the key has data of another type.
+   * @throws `InvalidOption` or `ClientClosed`.
    *
    * @example
    * ```js

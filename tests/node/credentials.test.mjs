@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { Redlock } from "redlock-native";
 import { eventually, Server } from "./helper.mjs";
-import { after, before, describe, test } from "./testing.mjs";
+import { after, before, describe, slow, test } from "./testing.mjs";
 
 let server;
 let url;
@@ -111,3 +111,28 @@ test("invalid credentials options are rejected by the constructor", () => {
   const node = "redis://:s3cret@127.0.0.1:1";
   refused(node, () => "s3cret", "credentials is set", "redis://127.0.0.1:1");
 });
+
+slow(
+  "a promise settles later than an attempt waits for it",
+  "a function whose promise does not settle is called once",
+  async () => {
+    let calls = 0;
+    let settle;
+    const credentials = () => {
+      calls += 1;
+      return new Promise((resolve) => {
+        settle = resolve;
+      });
+    };
+    const client = new Redlock(url, { credentials });
+    await assert.rejects(client.lock("job", { wait: 33_000 }).acquire(), {
+      kind: "unavailable",
+      message: /did not return/,
+    });
+    assert.equal(calls, 1);
+    settle({ username: "app", password: "s3cret" });
+    await (await client.lock("job", { wait: 10_000 }).acquire()).release();
+    assert.equal(calls, 1, "its late result was not used");
+    client.close();
+  },
+);

@@ -167,6 +167,7 @@ describe("keys with other data:", () => {
         calls.push(
           () => described.inspect(),
           () => client.forceRelease(name),
+          () => described.attach("0".repeat(32)),
         );
       for (const call of calls) {
         await assert.rejects(call, (error) => {

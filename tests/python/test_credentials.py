@@ -172,3 +172,21 @@ def test_forked_child_calls_the_callback(server: Server) -> None:
                 os._exit(1)
             os._exit(0)
         assert os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.slow("a call of the function hangs for longer than an attempt waits for it")
+def test_hanging_callback_is_called_once(server: Server) -> None:
+    calls, returns = [], threading.Event()
+
+    def ask() -> tuple[str, str]:
+        calls.append(threading.get_ident())
+        returns.wait()
+        return ("app", "s3cret")
+
+    with redlock.Redlock(url(server), credentials=ask) as client:
+        with pytest.raises(redlock.QuorumUnavailable, match="did not return"):
+            client.lock("job").acquire(wait=33)
+        assert len(calls) == 1
+        returns.set()
+        client.lock("job").acquire(wait=10).release()
+        assert len(calls) == 1, "its late result was not used"

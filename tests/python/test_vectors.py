@@ -163,6 +163,7 @@ def test_foreign_keys_are_reported_and_unchanged(
     if case["kind"] == "unsupported":
         calls.append(lambda: call(lock, "inspect"))
         calls.append(lambda: call(redis_client, "force_release", name))
+        calls.append(lambda: call(lock, "attach", "0" * 32))
     for attempt in calls:
         with pytest.raises(redlock.LockError) as caught:
             attempt()

@@ -2,7 +2,7 @@
 
 use redlock::{ErrorKind, NodeState, Redlock};
 
-use crate::support::{Server, client, eventually, millis, servers};
+use crate::support::{Proxy, Server, builder, client, eventually, millis, servers};
 
 /// Ways to make a server refuse deletes: how to start it, how to end it, and the error's code.
 const REFUSALS: [(&str, &str, &str); 2] = [
@@ -38,6 +38,41 @@ async fn retries_a_refused_release_until_the_server_deletes_the_key() {
         configure(&server, end);
         eventually("the key is deleted", || server.ask("DBSIZE") == ":0").await;
     }
+}
+
+/// Such a key never expires, so that nothing else would delete it.
+#[tokio::test]
+async fn retries_a_refused_forced_release_of_a_key_without_ttl() {
+    for (begin, end, code) in REFUSALS {
+        let server = Server::start();
+        let redlock = client([&server]);
+        assert_eq!(server.ask("SET lock:job theirs"), "+OK");
+        assert!(redlock.lock("job").inspect().await.unwrap().held);
+        configure(&server, begin);
+        let error = redlock.force_release("job").await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{code}: {error}");
+        assert_eq!(server.ask("DBSIZE"), ":1", "the server refused the delete");
+        configure(&server, end);
+        eventually("the key is deleted", || server.ask("DBSIZE") == ":0").await;
+    }
+}
+
+/// A client that is gone sends its pending deletes as long as their keys may exist.
+#[tokio::test]
+async fn forced_release_of_a_key_without_ttl_survives_a_broken_connection() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port);
+    let redlock = builder([proxy.url()]).build().unwrap();
+    assert_eq!(server.ask("SET lock:job theirs"), "+OK");
+    assert!(redlock.lock("job").inspect().await.unwrap().held);
+    // The server reads the delete only after the break.
+    configure(&server, NO_DELETES);
+    redlock.force_release("job").await.unwrap_err();
+    proxy.refuse(true);
+    drop(redlock);
+    configure(&server, DELETES);
+    proxy.refuse(false);
+    eventually("the key is deleted", || server.ask("DBSIZE") == ":0").await;
 }
 
 #[tokio::test]

@@ -53,7 +53,7 @@ fn each_dependency_is_used_only_where_allowed() {
             "testing/clock.rs",
             "testing/tokio_time.rs",
             "ffi/driver.rs",
-            "node/redis/io/mod.rs",
+            "node/redis/io/lookup.rs",
             "node/redis/mod.rs",
             "node/redis/cluster/mod.rs",
             "node/credentials.rs",

@@ -165,6 +165,7 @@ async fn reports_foreign_keys_and_preserves_them() {
         if case.kind == "unsupported" {
             errors.push(lock.inspect().await.unwrap_err());
             errors.push(redlock.force_release(&*name).await.unwrap_err());
+            errors.push(lock.attach(&"0".repeat(32)).await.map(drop).unwrap_err());
         }
         for error in errors {
             assert_eq!(error.code(), case.kind, "{}: {error}", case.about);

@@ -226,6 +226,7 @@ class AsyncLock(_AsyncLock):  # type: ignore[misc]
         Raises:
             LockLost: The lease is not held any longer.
             QuorumUnavailable: Too few nodes replied.
+            Unsupported: The key has data of another type.
             ClientClosed: The client was closed.
 
         Example:

@@ -175,6 +175,7 @@ class AsyncRedlock(Redlock, _AsyncRedlock):
         Raises:
             LockLost: The lease is not held any longer.
             QuorumUnavailable: Too few nodes replied.
+            Unsupported: The key has data of another type.
             ClientClosed: The client was closed.
 
         Example:

@@ -283,6 +283,7 @@ class AsyncLock:
         Raises:
             LockLost: The lease is not held any longer.
             QuorumUnavailable: Too few nodes replied.
+            Unsupported: The key has data of another type.
             ClientClosed: The client was closed.
 
         Example:
@@ -500,6 +501,7 @@ class AsyncRedlock:
         Raises:
             LockLost: The lease is not held any longer.
             QuorumUnavailable: Too few nodes replied.
+            Unsupported: The key has data of another type.
             ClientClosed: The client was closed.
 
         Example:
@@ -992,7 +994,8 @@ class Lock:
         """
     def attach(self, /, token: "str") -> Lease:
         """
-        Continues the lease that another process holds under this token. Raises LockLost if it is not held.
+        Continues the lease that another process holds under this token. Raises LockLost if it is not held, and
+        Unsupported if the key has data of another type.
 
         Both processes then hold the lock, and each renews it. A release by either process deletes the key, and the
         other process is notified of a loss. To hand a lease over, call `lease.detach()` in the first process. That

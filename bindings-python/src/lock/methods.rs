@@ -76,7 +76,8 @@ impl Lock {
         self.acquired(py, CallSite::here(py)?, None)
     }
 
-    /// Continues the lease that another process holds under this token. Raises LockLost if it is not held.
+    /// Continues the lease that another process holds under this token. Raises LockLost if it is not held, and
+    /// Unsupported if the key has data of another type.
     ///
     /// Both processes then hold the lock, and each renews it. A release by either process deletes the key, and the
     /// other process is notified of a loss. To hand a lease over, call `lease.detach()` in the first process. That

@@ -254,7 +254,8 @@ impl Drop for VoteRound {
             if !matches!(vote, Some(Ok(Vote::Held(..)))) {
                 // The call sends the delete without waiting for a reply. If it cannot be sent now, it stays a pending
                 // delete.
-                drop(node.release(&self.claim, self.params.ttl, ReleaseMode::Delete));
+                let VoteParams { ttl, timeout, .. } = self.params;
+                drop(node.release(&self.claim, ttl, ReleaseMode::Delete, timeout));
             }
         }
         drivers::flush();

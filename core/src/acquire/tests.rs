@@ -90,11 +90,17 @@ impl Node for Scripted {
         }
     }
 
-    fn release(&self, _claim: &Claim, _owed: Duration, _how: ReleaseMode) -> Reply<bool> {
+    fn release(
+        &self,
+        _claim: &Claim,
+        _lifetime: Duration,
+        _how: ReleaseMode,
+        _timeout: Duration,
+    ) -> Reply<bool> {
         Box::pin(ready(Ok(true)))
     }
 
-    fn inspect(&self, _key: &str) -> Reply<Option<Holder>> {
+    fn inspect(&self, _key: &str, _timeout: Duration) -> Reply<Option<Holder>> {
         Box::pin(pending())
     }
 }

@@ -181,8 +181,8 @@ impl Builder {
     ///
     /// It is called at each connect, and before a lifetime ends while a connection is open. The future runs on a
     /// separate thread in a tokio runtime, and may block. A connection waits up to 1.5 s for it, and the next attempt
-    /// uses a later result. Its error is not shown, because it may contain the secret. [`Builder::build`] rejects this
-    /// option together with a username or password in a URL.
+    /// uses a later result. While it hangs, it is not called again. Its error is not shown, because it may contain the
+    /// secret. [`Builder::build`] rejects this option together with a username or password in a URL.
     ///
     /// ```
     /// # fn main() -> redlock::Result<()> {

@@ -20,7 +20,7 @@ use crate::acquire::{Acquirer, acquire, attach, try_acquire};
 use crate::client::config::Config;
 use crate::clock::Clock;
 use crate::drivers::RuntimeDriver;
-use crate::error::{Error, LossReason, Result, seconds};
+use crate::error::{Error, ErrorKind, LossReason, Result, seconds};
 use crate::fairness::Fairness;
 use crate::lease::{Lease, Leases, Owner, Registry, State, monitor};
 use crate::lock::options::{LONG_TTL, Request};
@@ -174,7 +174,19 @@ impl Engine {
         }
         let running = self.start(self.is_open(), request)?;
         // `attach` itself checks this. It must then abandon the lease without releasing it.
-        let attached = attach(request, claim, running.leases(), || self.ended(request, &running));
+        let attached = async {
+            let ended = || self.ended(request, &running);
+            let attached = attach(request, claim, running.leases(), ended).await;
+            // A holder loses its lease to any other value. Here, data of another type means a wrong name.
+            if let Err(lost) = &attached
+                && lost.loss_reason() == Some(LossReason::Taken)
+                && let Err(error) = inspection(&running.leases().nodes, request).await
+                && error.kind() == ErrorKind::Unsupported
+            {
+                return Err(error);
+            }
+            attached
+        };
         in_own_process(request, attached).await
     }
 

@@ -136,7 +136,8 @@ impl Redlock {
 
     /// Deletes the keys of these names on every node, regardless of their owner. Returns true if there was one.
     ///
-    /// A running holder is notified of the loss. A silent node delays the call by `node_timeout`.
+    /// A running holder is notified of the loss. A silent node delays the call by `node_timeout`. A delete that is not
+    /// confirmed is repeated until the key's TTL would have ended, or for 10 minutes if it has none.
     ///
     /// # Errors
     ///

@@ -102,7 +102,8 @@ fn send_deletes(
         (true, true) => ReleaseMode::Delete,
         (true, false) => ReleaseMode::DeleteLate,
     };
-    let deletes = leases.nodes.release(claim, lifetime, how);
+    let timeout = state.request.options.node_timeout();
+    let deletes = leases.nodes.release(claim, lifetime, how, timeout);
     // A local waiter that tries now sends its request after the delete on the same connections. It then learns how long
     // the keys stay.
     state.keys().iter().for_each(|key| leases.watch.wake(key));

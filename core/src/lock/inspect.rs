@@ -16,6 +16,9 @@ use crate::node::{
 use crate::quorum::{Collect, Nodes, Until};
 use crate::text::{escaped, shown};
 
+/// How long the forced release of a key without a TTL is repeated if no server confirms it. Such a key never expires.
+const UNLIMITED_KEY_RETRIES: Duration = Duration::from_secs(600);
+
 /// A snapshot of a lock.
 ///
 /// ```
@@ -69,7 +72,7 @@ pub(crate) async fn inspection(nodes: &Nodes, request: &Request) -> Result<Inspe
     let (clock, timeout) = (&*nodes.clock, request.node_timeout());
     let deadline = clock.now() + timeout;
     let ask = |key: &String| {
-        let replies = nodes.list.iter().map(|node| node.inspect(key));
+        let replies = nodes.list.iter().map(|node| node.inspect(key, timeout));
         (
             key.clone(),
             Collect::new(replies, |holder: &Option<Holder>| match holder {
@@ -113,7 +116,7 @@ pub(crate) async fn force_release(
     request.connect(nodes).await?;
     let timeout = request.node_timeout();
     let deadline = nodes.clock.now() + timeout;
-    let replies = nodes.list.iter().map(|node| delete_any(node, &request.keys, watch));
+    let replies = nodes.list.iter().map(|node| delete_any(node, &request.keys, watch, timeout));
     let mut votes = Collect::new(replies, |_| NodeState::Granted);
     votes.until(Until::Complete, &*nodes.clock, deadline).await;
     if !votes.tally.met() {
@@ -126,9 +129,14 @@ pub(crate) async fn force_release(
 /// Reads each key's owner and deletes the keys of these owners. Returns true if there was one.
 ///
 /// A delete names the owner that was read. However late it arrives, it deletes no lock of another owner.
-fn delete_any(node: &Arc<dyn Node>, keys: &Arc<[String]>, watch: &Arc<Watch>) -> Reply<bool> {
+fn delete_any(
+    node: &Arc<dyn Node>,
+    keys: &Arc<[String]>,
+    watch: &Arc<Watch>,
+    timeout: Duration,
+) -> Reply<bool> {
     let (node, keys, watch) = (Arc::clone(node), Arc::clone(keys), Arc::clone(watch));
-    let holders = join_all(keys.iter().map(|key| node.inspect(key)));
+    let holders = join_all(keys.iter().map(|key| node.inspect(key, timeout)));
     Box::pin(async move {
         let mut claims = Vec::new();
         for (key, holder) in keys.iter().zip(holders.await) {
@@ -142,12 +150,13 @@ fn delete_any(node: &Arc<dyn Node>, keys: &Arc<[String]>, watch: &Arc<Watch>) ->
             }
             let (keys, fences) = ([key.clone()].into(), Arc::default());
             let claim = Claim { keys, fences, token: token.into() };
-            claims.push((claim, remaining.unwrap_or_default()));
+            claims.push((claim, remaining.unwrap_or(UNLIMITED_KEY_RETRIES)));
         }
         // Sent only if every key can be deleted on this node.
-        let deletes =
-            claims.iter().map(|(claim, left)| node.release(claim, *left, ReleaseMode::Delete));
-        let deletes: Vec<_> = deletes.collect();
+        let delete = |(claim, left): &(Claim, Duration)| {
+            node.release(claim, *left, ReleaseMode::Delete, timeout)
+        };
+        let deletes: Vec<_> = claims.iter().map(delete).collect();
         // A node does not notify the client that deletes. Commands that are sent now follow the deletes.
         watch.changed_keys(&keys);
         let there = !deletes.is_empty();

@@ -178,8 +178,8 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// `Lost` if the token is wrong or the lease has ended. `Unavailable`, `Invalid`, `Unsupported` or `Closed`, as for
-    /// [`Lock::try_acquire`].
+    /// `Lost` if the token is wrong or the lease has ended. `Unsupported` if a key has data of another type.
+    /// `Unavailable`, `Invalid` or `Closed`, as for [`Lock::try_acquire`].
     ///
     /// # Examples
     ///

@@ -1,5 +1,5 @@
 //! Credentials that change. They are requested at each connect and again before they expire, one request at a time. All
-//! connections that need them share its result.
+//! connections that need them share its result. While a callback hangs, it is not called again.
 //!
 //! The callback of a Rust program runs on a separate thread, which may block.
 
@@ -13,11 +13,12 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::runtime::Builder;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 
 use crate::clock::{Clock, Instant, SystemClock};
 use crate::error::seconds;
 use crate::node::Fault;
+use crate::node::shared_request::{Completion, SharedRequest};
 use crate::runtime::{PerProcess, background, lock};
 use crate::text::spelled;
 
@@ -103,8 +104,6 @@ impl Answer {
 /// time.
 pub type Ask = dyn Fn(Answer) + Send + Sync;
 
-/// A request without a result after this time is assumed to hang, and a new one is sent.
-const CALLBACK_TIMEOUT: Duration = Duration::from_secs(30);
 /// The number of recent secrets that are removed from a server's error text, which may repeat a replaced one.
 const MAX_RECENT_SECRETS: usize = 32;
 
@@ -142,18 +141,10 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// The request under way, which connections that need credentials wait for. Or one with a result for which none of
-    /// them waited any more.
-    question: Option<Question>,
+    /// The request under way, or one with a result for which no connection waited any more.
+    request: Option<SharedRequest<Outcome>>,
     /// Recent passwords, which no text may show.
     recent: VecDeque<String>,
-}
-
-#[derive(Clone)]
-struct Question {
-    answer: Arc<watch::Sender<Option<Outcome>>>,
-    /// When it was sent. A request that hangs is abandoned after [`CALLBACK_TIMEOUT`].
-    asked: Instant,
 }
 
 impl Provider {
@@ -183,34 +174,30 @@ impl Provider {
 
     /// Waits for the request under way, or sends a new one.
     async fn ask(&self) -> Outcome {
-        let mut answer = self.with(State::known).unwrap_or_else(|| self.begin());
-        let answered = answer.wait_for(Option::is_some).await;
-        // The sender is dropped without a result only if its task was dropped.
-        answered.map_or_else(
-            |_| Err(NONE.to_owned()),
-            |answer| answer.clone().unwrap_or_else(|| Err(NONE.to_owned())),
-        )
+        let request = self.with(State::known).unwrap_or_else(|| self.begin());
+        request.result().await.unwrap_or_else(|| Err(NONE.to_owned()))
     }
 
     /// Sends a request. The background thread awaits the result, even if no connection waits for it any more.
-    fn begin(&self) -> watch::Receiver<Option<Outcome>> {
-        let (sender, receiver) = watch::channel(None);
-        let question = Question { answer: Arc::new(sender), asked: SystemClock.now() };
+    fn begin(&self) -> SharedRequest<Outcome> {
+        let asked = SystemClock.now();
         let (answer, answered) = Answer::channel();
         (self.0.source)(answer);
         // Only now. If the call panics, later connections must not wait for its result.
-        self.with(|state| state.question = Some(question.clone()));
+        let (request, completion) = SharedRequest::begin();
+        let joined = request.clone();
+        self.with(|state| state.request = Some(request));
         let this = self.clone();
         background::spawn(async move {
             let answer = answered.await.unwrap_or_else(|_| Err(NONE.to_owned()));
             let answer = answer.and_then(|credentials| {
                 credentials.check()?;
-                Ok(Granted { credentials, asked: question.asked })
+                Ok(Granted { credentials, asked })
             });
-            this.with(|state| state.answered(&question, answer));
+            this.with(|state| state.answered(completion, answer));
         })
         .detach();
-        receiver
+        joined
     }
 
     fn with<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
@@ -221,33 +208,23 @@ impl Provider {
 }
 
 impl State {
-    /// Returns the result that is available or awaited without a new request. An available one is used once, because it
-    /// would be too old for a second connection.
-    fn known(&mut self) -> Option<watch::Receiver<Option<Outcome>>> {
-        let question = self.question.as_ref()?;
-        let answer = question.answer.subscribe();
-        let fresh = SystemClock.now().since(question.asked) < CALLBACK_TIMEOUT;
-        let usable = match &*answer.borrow() {
-            Some(answer) => {
-                self.question = None;
-                answer.as_ref().is_ok_and(|granted| granted.left() != Some(Duration::ZERO))
-            }
-            None => true,
+    /// Returns the request that is under way, or one with a result that can still be used.
+    fn known(&mut self) -> Option<SharedRequest<Outcome>> {
+        let lives = |answer: &Outcome| {
+            answer.as_ref().is_ok_and(|granted| granted.left() != Some(Duration::ZERO))
         };
-        (fresh && usable).then_some(answer)
+        SharedRequest::join(&mut self.request, SystemClock.now(), lives)
     }
 
     /// Handles the result of a request. If no connection waits for it, it is kept for the next attempt.
-    fn answered(&mut self, question: &Question, answer: Outcome) {
+    fn answered(&mut self, completion: Completion<Outcome>, answer: Outcome) {
         if let Ok(granted) = &answer {
             self.remember(&granted.credentials.password);
         }
-        let unused = answer.is_ok() && question.answer.receiver_count() == 0;
-        let asked = |asked: &mut Question| Arc::ptr_eq(&asked.answer, &question.answer);
-        if !unused {
-            self.question.take_if(asked);
+        let failed = answer.is_err();
+        if completion.complete(answer, SystemClock.now()) || failed {
+            self.request = None;
         }
-        question.answer.send_replace(Some(answer));
     }
 
     /// Called before the secret is sent anywhere.

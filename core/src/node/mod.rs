@@ -17,6 +17,7 @@ mod fencing;
 mod memory;
 mod outage;
 mod redis;
+mod shared_request;
 mod slots;
 mod vote;
 mod watch;
@@ -115,11 +116,19 @@ pub(crate) trait Node: Send + Sync {
     /// before that. Sending this twice is safe, however late it arrives.
     ///
     /// If the connection breaks first, the delete becomes pending and is sent over the next one. After the
-    /// client is dropped, a node without a connection keeps the delete for that time only.
-    fn release(&self, claim: &Claim, lifetime: Duration, how: ReleaseMode) -> Reply<bool>;
+    /// client is dropped, a node without a connection keeps the delete for that time only. The caller waits for
+    /// `timeout`, and the server may be silent for that long.
+    fn release(
+        &self,
+        claim: &Claim,
+        lifetime: Duration,
+        how: ReleaseMode,
+        timeout: Duration,
+    ) -> Reply<bool>;
 
-    /// Returns the holder of the key, if it is held. Reads only, without any effect on waiters and holders.
-    fn inspect(&self, key: &str) -> Reply<Option<Holder>>;
+    /// Returns the holder of the key, if it is held. Reads only, without any effect on waiters and holders. The caller
+    /// waits for `timeout`.
+    fn inspect(&self, key: &str, timeout: Duration) -> Reply<Option<Holder>>;
 
     /// Whether a delete is under way or pending. A delete that was only just sent may not count yet.
     fn may_leave_keys(&self) -> bool {

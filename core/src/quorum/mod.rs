@@ -57,8 +57,9 @@ impl Nodes {
         claim: &Claim,
         lifetime: Duration,
         how: ReleaseMode,
+        timeout: Duration,
     ) -> Collect<bool> {
-        let replies = self.list.iter().map(|node| node.release(claim, lifetime, how));
+        let replies = self.list.iter().map(|node| node.release(claim, lifetime, how, timeout));
         // For a release, a key with another owner is as good as a missing one.
         Collect::new(replies, |ours| if *ours { NodeState::Granted } else { NodeState::Missing })
     }

@@ -1,9 +1,12 @@
 //! Connections that take seconds to open.
 
 use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use redlock::Redlock;
+use redlock::{Credentials, Redlock};
+use tokio::sync::Notify;
 
 use crate::support::{Server, millis, spawn_helper};
 
@@ -44,4 +47,30 @@ async fn connects_over_a_link_with_three_seconds_delay() {
     ] {
         assert!(redlock.lock("later").try_acquire().await.unwrap().is_some());
     }
+}
+
+// Slow: the callback hangs for longer than an attempt waits for it.
+#[tokio::test]
+async fn hanging_credentials_are_requested_once() {
+    let server = Server::with(&["--user", "app", "on", ">s3cret", "~*", "+@all"]);
+    let (calls, returns) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
+    let (count, wait) = (Arc::clone(&calls), Arc::clone(&returns));
+    let redlock = Redlock::builder([format!("redis://127.0.0.1:{}", server.port)])
+        .credentials(move || {
+            count.fetch_add(1, Ordering::SeqCst);
+            let wait = Arc::clone(&wait);
+            async move {
+                wait.notified().await;
+                Ok::<_, ()>(Credentials::new("s3cret").user("app"))
+            }
+        })
+        .build()
+        .unwrap();
+    let error = redlock.lock("job").wait(millis(33_000)).acquire().await.map(drop).unwrap_err();
+    assert!(error.to_string().contains("did not return"), "{error}");
+    assert_eq!(calls.load(Ordering::SeqCst), 1);
+    returns.notify_one();
+    let lease = redlock.lock("job").wait(millis(10_000)).acquire().await.unwrap();
+    lease.release().await.unwrap();
+    assert_eq!(calls.load(Ordering::SeqCst), 1, "its late result was not used");
 }

@@ -171,7 +171,13 @@ impl Node for MemoryNode {
         })
     }
 
-    fn release(&self, claim: &Claim, _owed: Duration, how: ReleaseMode) -> Reply<bool> {
+    fn release(
+        &self,
+        claim: &Claim,
+        _lifetime: Duration,
+        how: ReleaseMode,
+        _timeout: Duration,
+    ) -> Reply<bool> {
         let (claim, own) = (claim.clone(), Arc::clone(&self.watch));
         if !self.store.down.load(Ordering::SeqCst) {
             return self.run(move |data, clock| delete(data, &claim, how, clock.now(), &own));
@@ -208,7 +214,7 @@ impl Node for MemoryNode {
         lock(&self.pending_until).is_some_and(|until| until > self.clock.now())
     }
 
-    fn inspect(&self, key: &str) -> Reply<Option<Holder>> {
+    fn inspect(&self, key: &str, _timeout: Duration) -> Reply<Option<Holder>> {
         let key = key.to_owned();
         self.run(move |data, clock| {
             let now = clock.now();

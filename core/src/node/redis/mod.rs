@@ -273,12 +273,20 @@ impl Node for RedisNode {
         })
     }
 
-    fn release(&self, claim: &Claim, lifetime: Duration, how: ReleaseMode) -> Reply<bool> {
-        Box::pin(self.ask(self.dialect.release(claim, lifetime, how), reply::released))
+    fn release(
+        &self,
+        claim: &Claim,
+        lifetime: Duration,
+        how: ReleaseMode,
+        timeout: Duration,
+    ) -> Reply<bool> {
+        let command = self.dialect.release(claim, lifetime, how);
+        Box::pin(self.ask(Command { timeout, ..command }, reply::released))
     }
 
-    fn inspect(&self, key: &str) -> Reply<Option<Holder>> {
-        Box::pin(self.ask(self.dialect.inspect(key), reply::holder))
+    fn inspect(&self, key: &str, timeout: Duration) -> Reply<Option<Holder>> {
+        let command = self.dialect.inspect(key);
+        Box::pin(self.ask(Command { timeout, ..command }, reply::holder))
     }
 
     fn may_leave_keys(&self) -> bool {

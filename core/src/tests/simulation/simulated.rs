@@ -163,7 +163,13 @@ impl Node for SimulatedNode {
         })
     }
 
-    fn release(&self, claim: &Claim, lifetime: Duration, how: ReleaseMode) -> Reply<bool> {
+    fn release(
+        &self,
+        claim: &Claim,
+        lifetime: Duration,
+        how: ReleaseMode,
+        _timeout: Duration,
+    ) -> Reply<bool> {
         let stay = if let ReleaseMode::Stay(stay) = how { stay } else { Duration::ZERO };
         let request = Request::Release { claim: claim.clone(), stay };
         self.ask(request, Duration::ZERO, lifetime, |answer| {
@@ -171,9 +177,9 @@ impl Node for SimulatedNode {
         })
     }
 
-    fn inspect(&self, key: &str) -> Reply<Option<Holder>> {
+    fn inspect(&self, key: &str, timeout: Duration) -> Reply<Option<Holder>> {
         let request = Request::Inspect { key: key.to_owned() };
-        self.follow(Duration::from_secs(1), move |node| {
+        self.follow(timeout, move |node| {
             node.ask(request.clone(), Duration::ZERO, Duration::ZERO, |answer| {
                 if let Answer::Holder(holder) = answer { Some(holder) } else { None }
             })

@@ -23,7 +23,6 @@ use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::oneshot;
 
 use super::commands::reply;
-use super::protocol::TIMEOUT;
 use super::queue;
 use crate::clock::{Clock, Instant};
 use crate::drivers::RuntimeDriver;
@@ -149,13 +148,19 @@ impl Node for ClusterNode {
         })
     }
 
-    fn release(&self, claim: &Claim, lifetime: Duration, how: ReleaseMode) -> Reply<bool> {
-        self.owner(first(&claim.keys)).node.release(claim, lifetime, how)
+    fn release(
+        &self,
+        claim: &Claim,
+        lifetime: Duration,
+        how: ReleaseMode,
+        timeout: Duration,
+    ) -> Reply<bool> {
+        self.owner(first(&claim.keys)).node.release(claim, lifetime, how, timeout)
     }
 
-    fn inspect(&self, key: &str) -> Reply<Option<Holder>> {
+    fn inspect(&self, key: &str, timeout: Duration) -> Reply<Option<Holder>> {
         let same = key.to_owned();
-        self.ask(key, TIMEOUT, move |owner| owner.inspect(&same))
+        self.ask(key, timeout, move |owner| owner.inspect(&same, timeout))
     }
 
     fn may_leave_keys(&self) -> bool {

@@ -168,7 +168,8 @@ pub(crate) fn converted_delete(command: &Command, by: Delete) -> Option<Command>
     let keys = [String::from_utf8_lossy(key).into_owned()].into();
     let claim = Claim { keys, fences: Arc::default(), token: Arc::clone(token) };
     let other = release(&claim, *lifetime, by);
-    Some(Command { purpose: command.purpose.clone(), untracked: command.untracked, ..other })
+    let Command { purpose, timeout, untracked, .. } = command;
+    Some(Command { purpose: purpose.clone(), timeout: *timeout, untracked: *untracked, ..other })
 }
 
 /// Builds the read of a key's holder. The key is not tracked, because no caller waits for its change.

@@ -5,41 +5,40 @@
 //! A host name may have several addresses. The first one that accepts is used (RFC 8305, "Happy Eyeballs"). Otherwise
 //! an unreachable first address would use up the time limit of every attempt.
 
+pub(super) mod lookup;
 pub(super) mod socket;
 pub(super) mod tls;
 pub(super) mod transport;
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::thread;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
-use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 #[cfg(feature = "tls")]
 use tokio_rustls::TlsConnector;
 
 use crate::node::redis::url::{Endpoint, PeerAddr};
+use lookup::look_up;
 use socket::Socket;
 use transport::Transport;
 
 /// Opens the connection. Errors are explained.
 pub(crate) async fn open(endpoint: &Endpoint) -> io::Result<Socket> {
-    let family = endpoint.parameters.family;
     let transport = match &endpoint.address {
-        PeerAddr::Tcp(host, port) => Transport::tcp(tcp_connect(host, *port, family).await?)?,
+        PeerAddr::Tcp(host, port) => Transport::tcp(tcp_connect(endpoint, host, *port).await?)?,
         #[cfg(feature = "tls")]
         PeerAddr::Tls(host, port) => {
             let tls = endpoint.tls.as_ref().ok_or_else(|| io::Error::other("no TLS options"))?;
             // Checked before the connection is opened, because a wrong name is an error in the options.
             let name = tls.name_for(host).map_err(io::Error::other)?;
-            let stream = tcp_connect(host, *port, family).await?;
+            let stream = tcp_connect(endpoint, host, *port).await?;
             let connector = TlsConnector::from(std::sync::Arc::clone(&tls.config));
             let secured = connector.connect(name, stream).await;
             let secured = secured.map_err(|error| io::Error::other(tls::explained(&error)))?;
@@ -64,14 +63,13 @@ const ALL: Duration = Duration::from_secs(1);
 /// The idle time before the system sends the first keepalive probe, and the interval of further probes.
 const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(10));
 
-/// Connects to the first address of the name that accepts. `family` is 4 or 6 if only one is to be tried.
-async fn tcp_connect(host: &str, port: u16, family: Option<u8>) -> io::Result<TcpStream> {
-    let found = lookup(host, port).await?.into_iter().filter(|address| match family {
-        Some(4) => address.is_ipv4(),
-        Some(6) => address.is_ipv6(),
-        _ => true,
-    });
-    let stream = first_of(by_turns(found)).await?;
+/// Connects to the first address of the host that accepts, or to the known one.
+async fn tcp_connect(endpoint: &Endpoint, host: &str, port: u16) -> io::Result<TcpStream> {
+    let addresses = match endpoint.known {
+        Some(known) => [known].into(),
+        None => by_turns(look_up(host, port).await?, endpoint.parameters.family),
+    };
+    let stream = first_of(addresses).await?;
     // Disables Nagle's algorithm, which would delay every small command.
     stream.set_nodelay(true)?;
     // Keeps NAT entries alive, and closes a connection whose probes get no reply. Errors are ignored: a system without
@@ -81,28 +79,19 @@ async fn tcp_connect(host: &str, port: u16, family: Option<u8>) -> io::Result<Tc
     Ok(stream)
 }
 
-/// Returns the addresses of a host. Names are looked up on a separate thread. Tokio's `lookup_host` panics if the
-/// system has no thread left.
-async fn lookup(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-    if let Ok(address) = host.parse::<IpAddr>() {
-        return Ok(vec![SocketAddr::new(address, port)]);
-    }
-    let ((found, addresses), host) = (oneshot::channel(), host.to_owned());
-    let look_up = move || drop(found.send((&*host, port).to_socket_addrs().map(Vec::from_iter)));
-    let started = thread::Builder::new().name("redlock-lookup".into()).spawn(look_up);
-    started.map_err(|error| {
-        io::Error::other(format!("cannot start a thread that looks up the host name: {error}"))
-    })?;
-    addresses
-        .await
-        .unwrap_or_else(|_| Err(io::Error::other("the lookup of the host name panicked")))
-}
-
 /// Alternates the families in the order of the resolver, so that an unreachable family delays the others by only one
-/// address.
-fn by_turns(addresses: impl Iterator<Item = SocketAddr>) -> VecDeque<SocketAddr> {
+/// address. `family` is 4 or 6 if only one is to be tried.
+fn by_turns(
+    addresses: impl IntoIterator<Item = SocketAddr>,
+    family: Option<u8>,
+) -> VecDeque<SocketAddr> {
+    let wanted = addresses.into_iter().filter(|address| match family {
+        Some(4) => address.is_ipv4(),
+        Some(6) => address.is_ipv6(),
+        _ => true,
+    });
     let mut seen = Vec::new();
-    for address in addresses {
+    for address in wanted {
         // Resolvers repeat an address for each kind of socket.
         if !seen.contains(&address) {
             seen.push(address);
@@ -154,7 +143,7 @@ mod tests {
     #[test]
     fn alternates_address_families_without_duplicates() {
         let given = ["[::1]:1", "[::2]:1", "[::1]:1", "1.1.1.1:1", "[::3]:1", "2.2.2.2:1"];
-        let turns = by_turns(given.into_iter().map(address));
+        let turns = by_turns(given.map(address), None);
         let expected = ["[::1]:1", "1.1.1.1:1", "[::2]:1", "2.2.2.2:1", "[::3]:1"];
         assert_eq!(turns, expected.map(address));
     }
@@ -189,7 +178,7 @@ mod tests {
     async fn reports_that_no_thread_can_look_up_a_name() {
         const SIZE: (&str, &str) = ("RUST_MIN_STACK", "140737488355328");
         if std::env::var(SIZE.0).is_ok_and(|size| size == SIZE.1) {
-            let error = tcp_connect("localhost", 1, None).await.unwrap_err();
+            let error = look_up("localhost", 1).await.unwrap_err();
             assert!(error.to_string().contains("cannot start a thread"), "{error}");
             return;
         }

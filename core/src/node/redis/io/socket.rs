@@ -5,6 +5,7 @@
 
 use std::future::poll_fn;
 use std::io::{self, Read, Write};
+use std::net::SocketAddr;
 #[cfg(unix)]
 use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -74,6 +75,11 @@ impl Socket {
     #[cfg(feature = "tls")]
     pub(super) fn secured(wire: Transport, tls: ClientConnection) -> Self {
         Self { tls: Some(Box::new(tls)), ..Self::over(wire) }
+    }
+
+    /// Returns the address of the server. `None` for a Unix socket.
+    pub(crate) fn peer(&self) -> Option<SocketAddr> {
+        self.wire.peer()
     }
 
     /// Wakes the threads that block in it. Later reads end immediately.

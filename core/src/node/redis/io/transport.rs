@@ -9,7 +9,7 @@ pub(crate) use windows::Transport;
 mod unix {
     use std::io::{self, Read, Write};
     use std::mem::MaybeUninit;
-    use std::net::Shutdown;
+    use std::net::{Shutdown, SocketAddr};
     use std::os::fd::{AsRawFd, RawFd};
     use std::time::Duration;
 
@@ -34,6 +34,11 @@ mod unix {
         /// Takes a Unix stream from its runtime.
         pub(crate) fn unix(stream: tokio::net::UnixStream) -> io::Result<Self> {
             Ok(Self(stream.into_std()?.into()))
+        }
+
+        /// Returns the address of the server. `None` for a Unix socket.
+        pub(crate) fn peer(&self) -> Option<SocketAddr> {
+            self.0.peer_addr().ok()?.as_socket()
         }
 
         /// Lets a thread block in [`Transport::receive`] for at most this time. All other reads and writes are
@@ -92,6 +97,7 @@ mod unix {
 #[cfg(not(unix))]
 mod windows {
     use std::io::{self, Read, Write};
+    use std::net::SocketAddr;
     use std::task::{Context, Poll};
     use std::time::Duration;
 
@@ -105,6 +111,11 @@ mod windows {
         #[expect(clippy::unnecessary_wraps, reason = "other systems have a step that can fail")]
         pub(crate) fn tcp(stream: TcpStream) -> io::Result<Self> {
             Ok(Self(stream))
+        }
+
+        /// Returns the address of the server.
+        pub(crate) fn peer(&self) -> Option<SocketAddr> {
+            self.0.peer_addr().ok()
         }
 
         /// Returns an error, because the socket stays in its runtime.

@@ -142,7 +142,7 @@ impl Combinable {
 }
 
 /// The reply timeout of commands whose callers have no deadline. A server may be silent for that long.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Command {
     /// Creates a command with the default timeout, for keys that the server may track.

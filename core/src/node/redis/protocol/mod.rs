@@ -20,9 +20,7 @@ mod tests;
 
 use std::time::Duration;
 
-pub(crate) use command::{
-    BatchKind, Combinable, Command, Expects, InFlight, Purpose, Redirects, TIMEOUT,
-};
+pub(crate) use command::{BatchKind, Combinable, Command, Expects, InFlight, Purpose, Redirects};
 #[cfg(test)]
 pub(crate) use confirm::Confirmations;
 pub(super) use pending_deletes::PendingDeletes;

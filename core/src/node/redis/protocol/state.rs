@@ -156,18 +156,23 @@ impl Protocol {
         self.silence > TICK
     }
 
+    /// Returns how long the server may be silent on this connection and on the one for notifications. A caller of an
+    /// outstanding command may wait longer than the minimum, and the server then gets that time.
+    pub(crate) fn silence_limit(&self) -> Duration {
+        let open = self.expected.iter().flat_map(Request::members);
+        open.map(|open| open.command.timeout).max().unwrap_or_default().max(SILENCE)
+    }
+
     /// Counts a tick in which nothing was read and replies were outstanding. Returns an error once the silence is too
     /// long.
     pub(crate) fn count_silence(&mut self) -> Option<Fault> {
         self.silence += TICK;
-        let open = self.expected.iter().flat_map(Request::members).map(|open| &open.command);
-        if open.clone().any(|open| matches!(open.purpose, Purpose::Probe)) {
+        let mut open = self.expected.iter().flat_map(Request::members);
+        if open.any(|open| matches!(open.command.purpose, Purpose::Probe)) {
             let forgotten = "the server does not reply on a connection that was idle";
             return (self.silence > self.probe_limit).then(|| Fault::new(forgotten));
         }
-        // A caller may wait longer, and the server then gets that time.
-        let timeout = open.map(|open| open.timeout).max();
-        let limit = timeout.unwrap_or_default().max(SILENCE);
+        let limit = self.silence_limit();
         (self.silence > limit + TICK).then(|| {
             Fault::new(format!("the server sent nothing for {:.1} s", limit.as_secs_f64()))
         })

@@ -5,7 +5,7 @@
 mod fuzz;
 
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -13,12 +13,16 @@ use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::timeout;
 
+use super::commands::scriptless::{Delete, converted_delete};
 use super::commands::scripts::{RELEASE, scripts};
-use super::protocol::Command;
+use super::io::lookup::test_names::SlowName;
+use super::protocol::{Command, InFlight};
+use super::queue;
 use crate::clock::{Clock, Instant, Sleep, SystemClock};
-use crate::node::redis::{Durability, Needs, RedisNode, Target};
+use crate::node::redis::{CONNECT_TIMEOUT, Durability, Needs, RedisNode, Target};
 use crate::node::{Address, Claim, Fencing, Node, ReleaseMode, Reply, VoteParams, Watch};
 
+const SECOND: Duration = Duration::from_secs(1);
 /// The key that makes the node's task panic.
 const FATAL: &str = "panic-on-purpose";
 /// The key to which the server does not reply.
@@ -101,10 +105,19 @@ fn reply(words: &[String]) -> String {
 
 /// A node at this URL.
 fn node(url: &str, clock: Arc<dyn Clock>) -> RedisNode {
+    node_within(url, clock, CONNECT_TIMEOUT)
+}
+
+fn target(url: &str, scripts: bool) -> Target {
     let Address::Redis(route) = Address::parse(url).unwrap() else { unreachable!() };
-    let (key_prefix, durability, scripts) = ("lock:".to_owned(), Durability::default(), true);
+    let (key_prefix, durability) = ("lock:".to_owned(), Durability::default());
     let needs = Needs { key_prefix, durability, scripts };
-    let target = Target::alone(route, Duration::ZERO, needs, Arc::default());
+    Target::alone(route, Duration::ZERO, needs, Arc::default())
+}
+
+fn node_within(url: &str, clock: Arc<dyn Clock>, connect_timeout: Duration) -> RedisNode {
+    let mut target = target(url, true);
+    target.route.server.connect_timeout = connect_timeout;
     let watch = Arc::new(Watch::new(Arc::default()));
     RedisNode::new(target, None, clock, watch)
 }
@@ -139,10 +152,68 @@ async fn panic_while_a_connection_begins_loses_no_later_command() {
     for reading in 1..20 {
         let node = node(&url, Arc::new(PanickingClock(AtomicUsize::new(reading))));
         let soon = Duration::from_secs(30);
-        failed += usize::from(timeout(soon, node.inspect("first")).await.unwrap().is_err());
-        assert_eq!(timeout(soon, node.inspect("later")).await.unwrap(), Ok(None), "{reading}");
+        failed += usize::from(timeout(soon, node.inspect("first", SECOND)).await.unwrap().is_err());
+        assert_eq!(
+            timeout(soon, node.inspect("later", SECOND)).await.unwrap(),
+            Ok(None),
+            "{reading}"
+        );
     }
     assert!(failed > 3, "the clock panicked {failed} times while the connection began");
+}
+
+/// A server that is silent for less than that keeps its connection.
+#[test]
+fn each_command_has_the_timeout_of_its_caller() {
+    let timeout = SECOND * 4;
+    for scripts in [true, false] {
+        let ((queue, mut commands, _connection), clock) = (queue(None), Arc::new(SystemClock));
+        let node = RedisNode::leading_to(queue, &target("redis://127.0.0.1", scripts), clock);
+        let params = VoteParams::later(SECOND * 60, timeout, Fencing::Off);
+        let (_vote, _extension) = (node.acquire(&claim(), params), node.extend(&claim(), params));
+        let _holder = node.inspect("key", timeout);
+        for how in [ReleaseMode::Delete, ReleaseMode::DeleteLate, ReleaseMode::Stay(SECOND)] {
+            drop(node.release(&claim(), SECOND * 60, how, timeout));
+        }
+        let mut count = 0;
+        while let Ok(InFlight { command, .. }) = commands.try_recv() {
+            let converted = converted_delete(&command, Delete::Ex);
+            for command in [Some(command), converted].into_iter().flatten() {
+                let words: Vec<_> = command.words().map(String::from_utf8_lossy).collect();
+                assert_eq!(command.timeout, timeout, "{words:?}");
+            }
+            count += 1;
+        }
+        assert_eq!(count, 6);
+    }
+}
+
+/// Each attempt to connect ends before the lookup does.
+#[tokio::test]
+async fn attempts_share_a_slow_lookup_and_its_result() {
+    let (slow, (url, _deletes)) = (SlowName::add("slow.test"), server());
+    let url = url.replace("127.0.0.1", "slow.test");
+    let node = node_within(&url, Arc::new(SystemClock), Duration::from_millis(250));
+    let soon = Duration::from_secs(30);
+    let fault = timeout(soon, node.inspect("first", SECOND)).await.unwrap().unwrap_err();
+    assert!(fault.to_string().contains("connect"), "{fault}");
+    timeout(soon, async {
+        while slow.attempts() < 3 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .expect("it tries again");
+    slow.end(vec![Ipv4Addr::LOCALHOST.into()]);
+    timeout(soon, async {
+        while !node.is_connected("") {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .expect("it connects");
+    assert_eq!(timeout(soon, node.inspect("later", SECOND)).await.unwrap(), Ok(None));
+    assert_eq!(slow.count(), 1, "an attempt, or the second connection, has begun another one");
 }
 
 /// Otherwise a client could end before the delete is sent. A delete whose vote also waits is not needed.
@@ -153,9 +224,9 @@ async fn delete_that_waits_for_a_connection_counts_if_it_is_needed() {
     let lifetime = Duration::from_secs(60);
     let params = VoteParams { first: true, ..VoteParams::later(lifetime, lifetime, Fencing::Off) };
     let [needed, unneeded] = [(); 2].map(|()| node(&url, Arc::new(SystemClock)));
-    let _reply = needed.release(&claim(), lifetime, ReleaseMode::Delete);
+    let _reply = needed.release(&claim(), lifetime, ReleaseMode::Delete, SECOND);
     let _vote = unneeded.acquire(&claim(), params);
-    let _reply = unneeded.release(&claim(), lifetime, ReleaseMode::Delete);
+    let _reply = unneeded.release(&claim(), lifetime, ReleaseMode::Delete, SECOND);
     timeout(Duration::from_secs(4), async {
         while unneeded.may_leave_keys() {
             tokio::task::yield_now().await;
@@ -173,11 +244,11 @@ async fn panicking_task_fails_its_requests_and_restarts() {
     let claim = claim();
     for _ in 0..3 {
         let soon = Duration::from_secs(30);
-        assert_eq!(timeout(soon, node.inspect("before")).await.unwrap(), Ok(None));
-        let release = node.release(&claim, Duration::from_secs(60), ReleaseMode::Delete);
+        assert_eq!(timeout(soon, node.inspect("before", SECOND)).await.unwrap(), Ok(None));
+        let release = node.release(&claim, Duration::from_secs(60), ReleaseMode::Delete, SECOND);
         timeout(soon, deletes.recv()).await.unwrap().unwrap();
-        let (pending, fatal) = (node.inspect(SILENT), node.inspect(FATAL));
-        let later = node.inspect("later");
+        let (pending, fatal) = (node.inspect(SILENT, SECOND), node.inspect(FATAL, SECOND));
+        let later = node.inspect("later", SECOND);
         let failed = async |reply: Reply<()>| {
             let fault = timeout(soon, reply).await.expect("refused at once").unwrap_err();
             assert!(fault.to_string().contains("task failed"), "{fault}");

@@ -8,6 +8,7 @@ pub(super) mod route;
 
 use std::borrow::Cow;
 use std::cell::RefCell;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +27,8 @@ use query::{CLIENT_NAME, Parameters};
 #[derive(Clone)]
 pub(crate) struct Endpoint {
     pub(crate) address: PeerAddr,
+    /// The address of the server, if another connection to the same server is open.
+    pub(crate) known: Option<SocketAddr>,
     /// `None` for the user `default`, or for no login without a password.
     pub(crate) username: Option<String>,
     /// Never shown, see `Route::redact`.
@@ -50,7 +53,8 @@ pub(crate) enum PeerAddr {
     Unix(PathBuf),
 }
 
-/// The default time limit of one attempt to connect: name lookup, TCP, TLS, login and handshake.
+/// The default time limit of one attempt to connect: name lookup, TCP, TLS, login and handshake. A name lookup that
+/// takes longer continues, and later attempts join it.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long to wait for credentials. The connection must fit into the same attempt.
@@ -92,6 +96,7 @@ impl Endpoint {
             password: settings.password().map(str::to_owned),
             db: settings.db(),
             address,
+            known: None,
             client_name: CLIENT_NAME.to_owned(),
             connect_timeout: CONNECT_TIMEOUT,
             provider: None,
@@ -201,7 +206,7 @@ impl Endpoint {
     pub(crate) fn at(&self, host: String, port: u16) -> Self {
         let address =
             if self.is_tls() { PeerAddr::Tls(host, port) } else { PeerAddr::Tcp(host, port) };
-        Self { address, ..self.clone() }
+        Self { address, known: None, ..self.clone() }
     }
 
     pub(crate) fn with_login(&self, granted: &Credentials) -> Self {

@@ -9,6 +9,7 @@ use std::any::Any;
 use std::io;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -259,6 +260,11 @@ impl Session {
     /// Called regularly while it is in use. Returns an error if the server is silent for too long.
     pub(super) fn tick(&mut self) -> Option<Fault> {
         if self.is_open() { self.protocol.count_silence() } else { None }
+    }
+
+    /// Returns how long the server may be silent, by the longest timeout of an outstanding command.
+    pub(super) fn silence_limit(&self) -> Duration {
+        self.protocol.silence_limit()
     }
 
     /// Whether nothing was read between the last two ticks, although replies were outstanding.

@@ -71,8 +71,10 @@ impl<'a> ConnectionTask<'a> {
         Opening { greeting, killed, found }: Opening,
     ) -> (Self, Session) {
         let login = greeting.login.as_ref().map(|(_, granted)| &granted.credentials);
-        let endpoint =
+        let mut endpoint =
             login.map_or_else(|| found.endpoint.clone(), |login| found.endpoint.with_login(login));
+        // A name may have several addresses, and its lookup takes time.
+        endpoint.known = greeting.connection.socket.peer();
         let hello = !greeting.without.hello && endpoint.parameters.protocol != Some(2);
         let renewal = greeting
             .login
@@ -252,7 +254,7 @@ impl ConnectionTask<'_> {
     async fn tick(&mut self) -> Result<(), Fault> {
         let (connection, before) = (self.connection, &mut self.sent);
         let tick = |session: &mut Session| {
-            let (silent, sent) = (session.tick(), session.sent());
+            let (limit, silent, sent) = (session.silence_limit(), session.tick(), session.sent());
             let more = std::mem::replace(before, sent) != sent;
             if session.is_silent() {
                 // The thread that reads may be suspended, or its loop blocked. Its silence is not the server's.
@@ -260,11 +262,13 @@ impl ConnectionTask<'_> {
             } else if !more && !session.is_open() {
                 connection.unused();
             }
-            silent
+            silent.map_or(Ok(limit), Err)
         };
-        let silent = match (connection.use_session(tick).await.flatten(), &mut self.notifications) {
-            (None, Some(notifications)) => notifications.tick().await,
-            (silent, _) => silent,
+        // Without a session, the next write ends the task.
+        let Some(limit) = connection.use_session(tick).await.transpose()? else { return Ok(()) };
+        let silent = match &mut self.notifications {
+            Some(notifications) => notifications.tick(limit).await,
+            None => None,
         };
         silent.map_or(Ok(()), Err)
     }

@@ -80,9 +80,28 @@ struct Line {
     connection: BatchConnection,
     /// When bytes arrived last.
     heard: Instant,
-    /// How long a probe has had no reply, if there is one. It is counted in ticks, so that a pause of this process does
-    /// not count as the server's.
-    probed: Option<Duration>,
+    /// The probe without a reply, if there is one.
+    probe: Option<LineProbe>,
+}
+
+/// A probe without a reply.
+#[derive(Default)]
+struct LineProbe {
+    /// How long it has had no reply. It is counted in ticks, so that a pause of this process does not count as the
+    /// server's.
+    waited: Duration,
+    /// The longest silence that a command on the first connection allowed the server since.
+    limit: Duration,
+}
+
+impl LineProbe {
+    /// Counts a tick. Returns whether the server was silent for too long.
+    fn tick(&mut self, limit: Duration) -> bool {
+        self.waited += TICK;
+        // The first connection may have its replies already, because another thread reads it.
+        self.limit = self.limit.max(limit);
+        self.waited > self.limit + TICK
+    }
 }
 
 impl Notifications {
@@ -115,7 +134,7 @@ impl Notifications {
             State::Opening(opening) => match opening.await {
                 Ok((connection, id)) => {
                     let (answer, redirected) = oneshot::channel();
-                    let line = Line { connection, heard: SystemClock.now(), probed: None };
+                    let line = Line { connection, heard: SystemClock.now(), probe: None };
                     self.state = State::Open(Box::new(line), Some(redirected));
                     return Event::Opened(Box::new(InFlight::new(redirect(id), answer)));
                 }
@@ -143,19 +162,20 @@ impl Notifications {
         Event::Failed(failed)
     }
 
-    /// Called regularly while the first connection is in use. Returns an error if the server was silent for too long.
-    pub(crate) async fn tick(&mut self) -> Option<Fault> {
+    /// Called regularly while the first connection is in use. Returns an error if the server was silent for too long:
+    /// for the `limit` of the first connection, or for as long as a slow network needs.
+    pub(crate) async fn tick(&mut self, limit: Duration) -> Option<Fault> {
         let State::Open(line, None) = &mut self.state else { return None };
-        let Some(waited) = &mut line.probed else {
+        let slow = line.connection.round_trip.unwrap_or_default() * ROUND_TRIPS;
+        let Some(probe) = &mut line.probe else {
             if SystemClock.now().since(line.heard) < QUIET {
                 return None;
             }
-            line.probed = Some(Duration::ZERO);
+            line.probe = Some(LineProbe::default());
             return line.send(self.probe).await.err();
         };
-        *waited += TICK;
-        let slow = line.connection.round_trip.unwrap_or_default() * ROUND_TRIPS;
-        (*waited > SILENCE.max(slow) + TICK)
+        probe
+            .tick(limit.max(slow))
             .then(|| Fault::new("the server did not reply on the connection for notifications"))
     }
 
@@ -192,7 +212,7 @@ impl Line {
                 Err(error) => return Event::Broken(Fault::broken(&error)),
             }
         }
-        (self.heard, self.probed) = (SystemClock.now(), None);
+        (self.heard, self.probe) = (SystemClock.now(), None);
         loop {
             match parser.next() {
                 Ok(None) if parser.partial() > LARGEST => {
@@ -255,4 +275,29 @@ fn redirect(id: i64) -> Command {
     let mut tracking = cmd("CLIENT");
     tracking.arg("TRACKING").arg("ON").arg("REDIRECT").arg(id).arg("OPTOUT").arg("NOLOOP");
     plain(&tracking, Purpose::Plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silence_is_limited_by_the_longest_timeout_since_the_probe() {
+        let silent_after = |limits: &mut dyn Iterator<Item = Duration>| {
+            let (mut probe, mut ticks) = (LineProbe::default(), 1);
+            while !probe.tick(limits.next().unwrap()) {
+                ticks += 1;
+            }
+            TICK * ticks
+        };
+        let longer = SILENCE * 4;
+        let margin = TICK * 2;
+        assert_eq!(silent_after(&mut std::iter::repeat(SILENCE)), SILENCE + margin);
+        assert_eq!(silent_after(&mut std::iter::repeat(longer)), longer + margin);
+        // The command with the longer timeout has its reply, or is sent later.
+        let once = |at: usize| (0..).map(move |tick| if tick == at { longer } else { SILENCE });
+        for at in [0, 2] {
+            assert_eq!(silent_after(&mut once(at)), longer + margin, "{at}");
+        }
+    }
 }
