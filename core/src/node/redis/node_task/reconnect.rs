@@ -1,7 +1,8 @@
 //! Decides when to attempt the next connection, and which commands wait for its result.
 //!
-//! The first attempt after a connection that worked follows after a short pause. Each failure doubles the pause, which
-//! the [`NodeTask`](super::NodeTask) computes. A command after an idle time, or a change of the server, ends the pause.
+//! The first attempt after a connection that worked follows after a short pause. Each failure doubles the pause, as does
+//! each connection that did not work, although it could be opened. A command after an idle time, or a change of the
+//! server, ends the pause.
 //!
 //! Lock commands are never queued across a reconnect, because a late vote is useless and delays its delete. They wait
 //! for an attempt that began shortly before, or fail immediately. How long they wait depends on how often commands
@@ -20,6 +21,12 @@ use crate::clock::{Instant, jittered};
 use crate::node::Fault;
 use crate::node::redis::connect::{Opened, PreviousConnections, open};
 use crate::node::redis::protocol::{InFlight, Purpose};
+
+/// The pause after the first failure. It doubles with each further failure, up to [`LONGEST_PAUSE`].
+pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(20);
+/// The longest pause, and thus the time to detect that a server is available again, even without commands. Callers that
+/// wait for a server that was a replica get their lock within a second.
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_millis(800);
 
 /// A command that arrives this soon after the start of an attempt waits for its result, so that simultaneous commands
 /// have the same result.
@@ -43,6 +50,10 @@ pub(crate) struct Reconnect {
     pub(crate) previous_connections: PreviousConnections,
     /// Why the last attempt failed. `None` before the first one.
     pub(crate) last: Option<Fault>,
+    /// The pause before the next attempt.
+    pause: Duration,
+    /// Whether the server was reached last time, and took no vote.
+    useless: bool,
     /// When the last attempt ended that a command had started, and how long it took.
     tried: Option<(Instant, Duration)>,
     /// When the last command arrived without a connection.
@@ -108,12 +119,12 @@ impl Reconnect {
     pub(crate) async fn open(
         &mut self,
         context: &mut Context,
-        pause: Duration,
         waiting: &mut Vec<InFlight>,
     ) -> Option<Opened> {
         // All commands until the next result get this error of the last attempt.
         let refusal = self.last.as_ref().map(not_connected);
         // At least half of the pause is random, so that many clients do not reconnect at the same time.
+        let pause = self.pause;
         let mut pause_ends = std::pin::pin!(tokio::time::sleep(jittered(pause)));
         let (mut attempts, mut more) = (Attempts::default(), true);
         let opened = loop {
@@ -150,7 +161,10 @@ impl Reconnect {
                 }
             }
         };
-        self.note(opened.is_ok(), attempts.begun.filter(|_| !waiting.is_empty()), context);
+        if let (Err(_), Some(begun), false) = (&opened, attempts.begun, waiting.is_empty()) {
+            let now = context.clock.now();
+            self.tried = Some((now, now.since(begun)));
+        }
         Some(opened)
     }
 
@@ -185,7 +199,8 @@ impl Reconnect {
     /// Whether a command that arrives now starts another attempt.
     ///
     /// At most one within [`CALM`], unless there was an idle time. Commands that wait for an attempt to a dead node
-    /// wait for its whole duration.
+    /// wait for its whole duration. A server that was reached and is useless gets no attempt before the pause ends,
+    /// because commands follow every one of its connections.
     fn tries_again(&mut self, now: Instant, waiting: &[InFlight]) -> bool {
         // Neither a command nor an attempt for one. A caller that waited for an attempt was not idle.
         let is_past = |at: Instant| now.since(at) > IDLE;
@@ -193,19 +208,44 @@ impl Reconnect {
             && self.tried.is_none_or(|(tried, _)| is_past(tried));
         let (least, times) = CALM;
         let calm = |took: Duration| least.max(took * times);
-        let over = self.tried.is_none_or(|(tried, took)| now.since(tried) > calm(took));
+        let over = !self.is_useless()
+            && self.tried.is_none_or(|(tried, took)| now.since(tried) > calm(took));
         idle || (waiting.is_empty() && over)
     }
 
-    /// Records the result of an attempt. `begun` is set if a command waits for it.
-    fn note(&mut self, opened: bool, begun: Option<Instant>, context: &Context) {
-        let now = context.clock.now();
-        if opened {
-            // The history does not matter for the next outage.
+    /// Records that a connection worked: it lasted, and its server voted. Only then is the history irrelevant for the
+    /// next outage. A server may accept each connection, and end it at the first command of a lock.
+    pub(crate) fn worked(&mut self) {
+        (self.pause, self.useless) = (Duration::ZERO, false);
+        (self.tried, self.asked) = (None, None);
+    }
+
+    /// Records the end of a connection that did not work, or a failed attempt, which doubles the pause up to `longest`.
+    /// `reached` means that the server was reached, and is of no use.
+    pub(crate) fn failed(&mut self, reached: bool, longest: Duration, now: Instant) {
+        self.pause = (self.pause * 2).clamp(FIRST_PAUSE, longest);
+        self.useless = reached;
+        if self.is_useless() {
+            self.tried = Some((now, Duration::ZERO));
+        } else if reached {
+            // Commands end the first pause.
             (self.tried, self.asked) = (None, None);
-        } else if let Some(begun) = begun {
-            self.tried = Some((now, now.since(begun)));
         }
+    }
+
+    /// Whether the server was reached and of no use, not only once.
+    fn is_useless(&self) -> bool {
+        self.useless && self.pause > FIRST_PAUSE
+    }
+
+    /// Whether the last connection did not work.
+    pub(crate) fn is_doubtful(&self) -> bool {
+        self.useless
+    }
+
+    /// Records that no attempt was needed for this time, which counts as a part of the pause.
+    pub(crate) fn paused_for(&mut self, time: Duration) {
+        self.pause = self.pause.saturating_sub(time);
     }
 }
 
@@ -372,7 +412,7 @@ mod tests {
             (before.len(), accepted().len())
         };
         tokio::select! {
-            _ = node.open(context, Duration::ZERO, waiting) => panic!("the server replies to none"),
+            _ = node.open(context, waiting) => panic!("the server replies to none"),
             counts = failover => assert_eq!(counts, (MAX_CONCURRENT_ATTEMPTS, 1)),
         }
     }
