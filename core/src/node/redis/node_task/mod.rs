@@ -4,10 +4,11 @@
 //! Replies have the order of the commands. Late replies, pending deletes, pushes and silence require control of both
 //! ends of one queue, so the connection is not that of the `redis` crate.
 //!
-//! [`reconnect`] decides when to connect, [`super::connect`] opens a connection, and [`super::connection`] uses it. The
-//! [`Context`] outlives each connection.
+//! [`reconnect`] decides when to connect, by the [`history`] of the connections. [`super::connect`] opens a connection,
+//! and [`super::connection`] uses it. The [`Context`] outlives each connection.
 
 pub(super) mod context;
+mod history;
 mod reconnect;
 
 use std::panic::AssertUnwindSafe;
@@ -26,7 +27,8 @@ use crate::clock::Instant;
 use crate::node::{Change, Fault, Proof, Remedy};
 use crate::telemetry::log;
 use context::{Backlog, Context};
-use reconnect::{FIRST_PAUSE, LONGEST_PAUSE, Reconnect};
+use history::{FIRST_PAUSE, LONGEST_PAUSE};
+use reconnect::Reconnect;
 
 /// The longest pause while a refusal is not confirmed, because callers wait for that.
 const DOUBTFUL_PAUSE: Duration = Duration::from_millis(250);
@@ -90,32 +92,15 @@ impl NodeTask {
             }
             let opened = self.reconnect.open(&mut self.context, &mut waiting).await;
             let Some(opened) = opened else { return };
-            let mut usage = Usage::default();
-            let (fault, reached) = match opened {
-                Ok(opening) => {
-                    self.refused_since = None;
-                    let opened = self.context.clock.now();
-                    let end = self.serve(opening, &mut waiting).await;
-                    let now = self.context.clock.now();
-                    self.context.link.closed();
-                    self.context.link.guard.lost(now);
-                    // The client is gone, and every command has its result.
-                    let End::Broken(fault, used) = end else { return };
-                    usage = used;
-                    let lasted = now.since(opened) > GOOD;
-                    let has_worked = used.paused || lasted && (used.voted || used.unused);
-                    if has_worked {
-                        self.reconnect.worked();
-                    }
-                    // Notifications may have been lost, also for a key whose vote was just read. Leases and waiting
-                    // callers send commands then.
-                    self.context.watch.changed(Change::Reset);
-                    (fault, !has_worked)
-                }
+            let (fault, usage, useless) = match opened {
+                Ok(opening) => match self.serve_to_end(opening, &mut waiting).await {
+                    Some((fault, usage, worked)) => (fault, usage, !worked),
+                    None => return,
+                },
                 Err(fault) => {
                     let fault = self.judge(fault);
-                    let reached = fault.is_of_replica();
-                    (fault, reached)
+                    let is_replica = fault.is_of_replica();
+                    (fault, Usage::default(), is_replica)
                 }
             };
             let is_doubtful = fault.remedy() <= Remedy::Refused && self.refused_since.is_some();
@@ -129,9 +114,36 @@ impl NodeTask {
             if let Some(cluster) = &self.context.target.cluster {
                 cluster.send(ConnectionEvent::Ended);
             }
-            let longest = if is_doubtful { DOUBTFUL_PAUSE } else { LONGEST_PAUSE };
-            self.reconnect.failed(reached, longest, self.context.clock.now());
+            if is_needed || useless {
+                let longest = if is_doubtful { DOUBTFUL_PAUSE } else { LONGEST_PAUSE };
+                self.reconnect.history.failed(useless, longest, self.context.clock.now());
+            }
         }
+    }
+
+    /// Runs one session. Returns why it ended, how it was used, and whether it worked. Returns `None` if the client is
+    /// gone and every command has its result.
+    async fn serve_to_end(
+        &mut self,
+        opening: Opening,
+        waiting: &mut Vec<InFlight>,
+    ) -> Option<(Fault, Usage, bool)> {
+        self.refused_since = None;
+        let opened = self.context.clock.now();
+        let end = self.serve(opening, waiting).await;
+        let now = self.context.clock.now();
+        self.context.link.closed();
+        self.context.link.guard.lost(now);
+        let End::Broken(fault, usage) = end else { return None };
+        let lasted = now.since(opened) > GOOD;
+        let worked = usage.paused || lasted && (usage.voted || usage.unused);
+        if worked {
+            self.reconnect.history.worked();
+        }
+        // Notifications may have been lost, also for a key whose vote was just read. Leases and waiting callers then
+        // send commands.
+        self.context.watch.changed(Change::Reset);
+        Some((fault, usage, worked))
     }
 
     /// Whether to connect again without a command. A server or a load balancer that cuts idle connections would
@@ -157,7 +169,7 @@ impl NodeTask {
         let now = self.context.clock.now();
         // No connection was missing before.
         self.outage = self.outage.map(|_| now);
-        self.reconnect.paused_for(now.since(begun));
+        self.reconnect.history.paused_for(now.since(begun));
         true
     }
 
@@ -213,7 +225,7 @@ impl NodeTask {
         // Changes without a connection were not reported.
         context.watch.changed(Change::All);
         // Behind a proxy that ends each connection, a second one would only be one more.
-        let delay = if self.reconnect.is_doubtful() { GOOD } else { Duration::ZERO };
+        let delay = if self.reconnect.history.is_useless() { GOOD } else { Duration::ZERO };
         let (task, session) =
             ConnectionTask::new(&self.connection, &mut self.context, opening, delay);
         task.run(session, std::mem::take(waiting)).await
