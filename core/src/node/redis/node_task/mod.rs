@@ -106,7 +106,7 @@ impl NodeTask {
             let is_doubtful = fault.remedy() <= Remedy::Refused && self.refused_since.is_some();
             self.note(fault, &usage, &mut waiting);
             is_needed = self.is_needed_after(&usage);
-            if usage.paused || !is_needed {
+            if usage.paused {
                 // No command was sent over the idle connection, so new commands wait for the next one.
                 self.reconnect.last = None;
             }
