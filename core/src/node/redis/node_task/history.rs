@@ -1,8 +1,8 @@
 //! The results of the connections and attempts so far, and how soon another attempt follows.
 //!
-//! The first attempt after a connection that worked follows after a short pause. Each failure doubles the pause. So does
-//! a connection that opened and did not work: a replica, or a proxy without its server, may accept each connection and
-//! end it at the first command of a lock.
+//! The first attempt after a connection that worked follows after a short pause. Each failure doubles the pause. So
+//! does a connection that opened and did not work: a replica, or a proxy without its server, may accept each connection
+//! and end it at the first command of a lock.
 
 use std::time::Duration;
 
