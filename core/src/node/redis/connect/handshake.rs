@@ -72,7 +72,7 @@ async fn ask_all(
                 // Until a reply says otherwise, there is no tracking.
                 let without = Without { tracking: true, digests: without.extras, ..without };
                 let Hello { id, role, .. } = hello;
-                let found = Findings { id, role, without, ..Findings::default() };
+                let found = Findings { without, id, role, ..Findings::default() };
                 return Ok((connection, found, steps.into_iter().zip(answers).collect()));
             }
             Err(_) if connection.hung_up && !without.extras => {

@@ -104,8 +104,8 @@ impl NodeTask {
                 }
             };
             let is_doubtful = fault.remedy() <= Remedy::Refused && self.refused_since.is_some();
-            self.note(fault, &usage, &mut waiting);
-            is_needed = self.is_needed_after(&usage);
+            self.note(fault, usage, &mut waiting);
+            is_needed = self.is_needed_after(usage);
             if usage.paused {
                 // No command was sent over the idle connection, so new commands wait for the next one.
                 self.reconnect.last = None;
@@ -152,7 +152,7 @@ impl NodeTask {
     /// If a lease or a waiting caller needs a connection, it sends a command: every end of a connection is reported to
     /// them. Pending deletes need one. So do the restart guard, which must see when another server replaces this one,
     /// and a cluster, whose slots another server may take over.
-    fn is_needed_after(&mut self, usage: &Usage) -> bool {
+    fn is_needed_after(&mut self, usage: Usage) -> bool {
         let target = &self.context.target;
         !usage.unused
             || !target.guard.is_zero()
@@ -193,7 +193,7 @@ impl NodeTask {
     }
 
     /// Handles a missing connection: logs it, and fails the commands that wait for a connection.
-    fn note(&mut self, fault: Fault, usage: &Usage, waiting: &mut Vec<InFlight>) {
+    fn note(&mut self, fault: Fault, usage: Usage, waiting: &mut Vec<InFlight>) {
         let confirmed = fault.remedy() > Remedy::Refused;
         if confirmed {
             self.context.refused(&fault);
