@@ -142,12 +142,14 @@ describe("channels", () => {
     const server = await Server.start();
     try {
       const redlock = new Redlock(server.url);
-      await redlock.using("job", () => undefined);
+      const lease = await redlock.lock("job", { ttl: 60_000 }).acquire();
       const node = server.shown;
       await eventually(() => assert.deepEqual(told, [{ node, connected: true }]));
       server.process.kill("SIGKILL");
       await once(server.process, "exit");
       await eventually(() => assert.equal(told.length, 2));
+      // An outage begins when a connection is needed.
+      await assert.rejects(redlock.lock("other", { wait: 0 }).acquire());
       const reported = performance.now();
       assert.equal(told[1].connected, false);
       assert.equal(typeof told[1].fault, "string");
@@ -157,6 +159,7 @@ describe("channels", () => {
       await eventually(() => assert.equal(told.length, 3));
       assert.equal(told[2].connected, true);
       assert.ok(told[2].outage >= least, `${told[2].outage} ms, not ${least}`);
+      await assert.rejects(lease.release());
       redlock.close();
     } finally {
       diagnostics.unsubscribe("redlock:connect", listen);

@@ -63,6 +63,7 @@ const CORE: &[&str] = &[
     "node::redis::commands",
     "node::redis::node_task",
     "node::redis::node_task::reconnect",
+    "node::redis::node_task::history",
     "node::redis::connection::task",
     "drivers",
     "drivers::event_loop",

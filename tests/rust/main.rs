@@ -43,6 +43,7 @@ mod replaced;
 mod replay;
 mod replicas;
 mod rights;
+mod roles;
 #[cfg(unix)]
 mod runtime;
 #[cfg(unix)]

@@ -1,7 +1,7 @@
 //! Log records about the nodes. A problem that repeats is logged once, or rarely.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::{join, join_all};
@@ -202,6 +202,52 @@ fn logs_unconfirmed_releases_at_growing_intervals() {
     let lines: Vec<_> = lines.iter().filter(|line| line.contains(&format!(":{port}"))).collect();
     // Even if each release takes a second, only some of them are logged.
     assert!((1..=10).contains(&lines.len()), "{lines:?}");
+}
+
+/// A server that accepts connections and extends leases is not available before it votes again.
+#[test]
+fn outage_of_refused_votes_is_one_record_with_its_end() {
+    let _turn = Turn::take();
+    for reply in [
+        "-READONLY You can't write against a read only replica.\r\n",
+        "-OOM command not allowed when used memory > 'maxmemory'.\r\n",
+        "-MISCONF Redis is configured to save RDB snapshots\r\n",
+        "-BUSY Redis is busy running a script.\r\n",
+    ] {
+        let (server, refuses) = (Server::start(), Arc::new(AtomicBool::new(true)));
+        let is_refused = Arc::clone(&refuses);
+        let gateway = Gateway::to(server.port, move |words, _| {
+            let is_vote = words.iter().any(|word| word == "lock:job");
+            let is_refused = is_vote && is_refused.load(Ordering::SeqCst);
+            if is_refused { Verdict::Reply(reply) } else { Verdict::Pass }
+        });
+        let url = gateway.url();
+        let records = |words: &str| {
+            let lines = lock(&LINES);
+            let ours = |line: &&String| line.contains(words) && line.contains(&url);
+            lines.iter().filter(ours).cloned().collect::<Vec<_>>()
+        };
+        let redlock = Redlock::builder([&url]).build().unwrap();
+        let (job, minute) = (redlock.lock("job"), Duration::from_secs(60));
+        block_on(async {
+            let held = redlock.lock("held").ttl(minute).acquire().await.unwrap();
+            let mut after = 0;
+            while after < 10 {
+                let fails = job.clone().wait(Duration::from_millis(50)).acquire();
+                fails.await.unwrap_err();
+                // It succeeds unless the refused vote has ended the connection.
+                let _ = held.extend(minute).await;
+                after += usize::from(!records("unavailable for").is_empty());
+            }
+            refuses.store(false, Ordering::SeqCst);
+            job.clone().wait(minute).acquire().await.unwrap().release().await.unwrap();
+        });
+        eventually_blocking("its end", || !records("available again after").is_empty());
+        let (begins, ends) = (records("unavailable for"), records("available again after"));
+        assert_eq!((begins.len(), ends.len()), (1, 1), "{begins:?} {ends:?}");
+        let code = reply[1..].split(' ').next().unwrap();
+        assert!(begins[0].starts_with("WARN") && begins[0].contains(code), "{begins:?}");
+    }
 }
 
 #[test]

@@ -16,6 +16,7 @@ mod slow {
     mod cluster;
     mod cluster_setups;
     mod connecting;
+    mod demoted;
     #[cfg(target_os = "linux")]
     mod event_loop;
     mod late_delivery;

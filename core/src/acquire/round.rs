@@ -17,7 +17,7 @@ use crate::error::NodeState;
 use crate::lease::{ExtendRound, Lease, Leases, State};
 use crate::lock::options::Request;
 use crate::node::{
-    Claim, Expect, Fault, Fencing, IMPOSSIBLE, ReleaseMode, Reply, Taken, Vote, VoteParams,
+    Claim, Expect, Fault, Fencing, IMPOSSIBLE, Proof, ReleaseMode, Reply, Taken, Vote, VoteParams,
 };
 use crate::quorum::{Collect, Nodes, Until, Validity};
 use crate::telemetry::Throttle;
@@ -68,7 +68,8 @@ pub(crate) async fn round(
     }
     // A missing reply does not count as an outage if `wait` cut the round short.
     let timeout = Some(round.params.timeout);
-    nodes.note(&round.votes, timeout.filter(|timeout| *timeout == request.node_timeout()));
+    let timeout = timeout.filter(|timeout| *timeout == request.node_timeout());
+    nodes.note(&round.votes, timeout, Some(Proof::Grant));
     if !round.votes.tally.met() {
         return Err(refused(request, &round));
     }

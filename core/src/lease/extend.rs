@@ -10,7 +10,7 @@ use super::state::Phase;
 use super::state::State;
 use crate::clock::{Clock, Instant};
 use crate::error::{Error, LossReason, Result};
-use crate::node::{Claim, Extension, Fencing, VoteParams};
+use crate::node::{Claim, Extension, Fencing, Proof, VoteParams};
 use crate::quorum::{Collect, Nodes, Until, Validity};
 use crate::runtime::try_lock;
 
@@ -125,7 +125,7 @@ fn ask(state: &State, phase: &mut Phase, ttl: Duration) -> (Duration, Fencing) {
 pub(crate) async fn judge(state: &State, round: &mut ExtendRound) -> Verdict {
     let nodes = &state.leases.nodes;
     let verdict = round.verdict(&*nodes.clock).await;
-    nodes.note(&round.votes, Some(round.timeout));
+    nodes.note(&round.votes, Some(round.timeout), Some(Proof::Write));
     match verdict {
         // If the lease ended while the round was under way, it stays ended regardless of the replies.
         Verdict::Extended if !round.check => state.confirm(round.validity),

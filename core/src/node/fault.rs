@@ -22,8 +22,21 @@ pub(crate) struct Fault {
     remedy: Remedy,
     /// The error of the operating system, if there is one.
     cause: Option<Cause>,
-    /// Whether another server of a cluster has the key.
-    redirected: bool,
+    /// What the error shows about the server.
+    sign: Sign,
+}
+
+/// What an error shows about the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sign {
+    /// Nothing. It may not have been reached.
+    Unknown,
+    /// Another server of the cluster has the key.
+    Redirect,
+    /// It was reached, and does not run this command for now.
+    Declined,
+    /// It is a replica, which takes no votes.
+    Replica,
 }
 
 /// A server must repeat a refusal after this time before it counts. Users, passwords and proxies may change at several
@@ -57,8 +70,8 @@ impl Fault {
     /// Creates an error with our own text. It must not contain the text of a server, for which [`Fault::saying`]
     /// exists.
     pub(crate) fn new(text: impl Into<String>) -> Self {
-        let (quote, remedy, cause, redirected) = (None, Remedy::Retry, None, false);
-        Self { text: text.into().into(), quote, remedy, cause, redirected }
+        let (quote, remedy, cause, sign) = (None, Remedy::Retry, None, Sign::Unknown);
+        Self { text: text.into().into(), quote, remedy, cause, sign }
     }
 
     /// Creates the error of a connection, with the system's text, which contains no secret.
@@ -69,12 +82,32 @@ impl Fault {
     /// Creates the error of a vote at a server that does not have the key's hash slot.
     pub(crate) fn redirect() -> Self {
         let text = "another server of the cluster has the key's hash slot";
-        Self { redirected: true, ..Self::new(text) }
+        Self { sign: Sign::Redirect, ..Self::new(text) }
     }
 
     /// Whether the same vote can succeed at another server of the cluster.
     pub(crate) fn is_redirect(&self) -> bool {
-        self.redirected
+        self.sign == Sign::Redirect
+    }
+
+    /// Marks the error of a server that was reached and does not run the command. It may run others.
+    pub(crate) fn declined(self) -> Self {
+        Self { sign: Sign::Declined, ..self }
+    }
+
+    /// Whether the server was reached and did not run the command.
+    pub(crate) fn is_declined(&self) -> bool {
+        self.sign == Sign::Declined
+    }
+
+    /// Marks the error of an attempt to connect to a replica.
+    pub(crate) fn of_replica(self) -> Self {
+        Self { sign: Sign::Replica, ..self }
+    }
+
+    /// Whether an attempt to connect reached a replica.
+    pub(crate) fn is_of_replica(&self) -> bool {
+        self.sign == Sign::Replica
     }
 
     /// Adds the error of the operating system as the cause.

@@ -36,7 +36,7 @@ pub(crate) use fault::{CONFIRMED_AFTER, Fault, Remedy};
 pub(crate) use fencing::{Fencing, IMPOSSIBLE};
 pub(crate) use memory::MemoryNode;
 pub use memory::{advance_memory, fail_memory};
-pub(crate) use outage::Outage;
+pub(crate) use outage::{Outage, Proof};
 pub(crate) use redis::{
     CLIENT_NAME_RULE, CONNECT_TIMEOUT, ClusterNode, Connection, Durability, Given, MAX_RECEIVE,
     Needs, ReaderRole, RedisNode, RunIds, Shared, Target, is_client_name,

@@ -21,7 +21,7 @@ use tokio::task::coop::unconstrained;
 use crate::clock::{Clock, Instant};
 use crate::drivers;
 use crate::error::{ErrorKind, NodeReport, NodeState, seconds};
-use crate::node::{Claim, Extension, Fault, Node, ReleaseMode, Remedy, Reply, VoteParams};
+use crate::node::{Claim, Extension, Fault, Node, Proof, ReleaseMode, Remedy, Reply, VoteParams};
 use crate::text::{spelled, spelled_time};
 
 pub(crate) use tally::Validity;
@@ -106,25 +106,41 @@ impl Nodes {
         let until = self.clock.now() + self.connect_timeout + margin;
         // Boxed, because it is rarely needed and would enlarge the futures of all callers.
         Box::pin(connected.until(Until::Decided, &*self.clock, until)).await;
-        self.note(&connected, None);
+        self.note(&connected, None, None);
         if connected.tally.met() { Ok(()) } else { Err(connected) }
     }
 
-    /// Records for the log which nodes failed and which replied. A missing reply counts as failed if the nodes had
-    /// their whole `timeout`. Pass `None` if they had less.
-    pub(crate) fn note<T>(&self, votes: &Collect<T>, timeout: Option<Duration>) {
+    /// Records for the log which nodes failed and which voted. A missing reply counts as failed if the nodes had their
+    /// whole `timeout`. Pass `None` if they had less. `proof` is what a successful vote shows, or `None` if these
+    /// replies are not votes.
+    pub(crate) fn note<T>(
+        &self,
+        votes: &Collect<T>,
+        timeout: Option<Duration>,
+        proof: Option<Proof>,
+    ) {
         for (node, answer) in self.list.iter().zip(&votes.answers) {
             let Some(outage) = node.outage() else { continue };
             let now = || self.clock.now();
             match answer {
-                Some(Ok(_)) => outage.replied(node.url(), now),
+                Some(Ok(value)) => {
+                    let succeeded = (votes.read)(value) == NodeState::Granted;
+                    if let Some(proof) = proof {
+                        let proof = if succeeded { proof } else { Proof::Reply };
+                        outage.voted(node.url(), proof, now);
+                    }
+                }
                 // A wrong option or login is not an outage. The caller gets the error.
                 Some(Err(fault)) if fault.remedy() >= Remedy::Confirmed => {}
-                Some(Err(fault)) => outage.failed(node.url(), now(), fault),
+                Some(Err(fault)) => {
+                    // It may still succeed with another kind of vote.
+                    let needed = proof.filter(|_| fault.is_declined()).unwrap_or(Proof::Reply);
+                    outage.failed(node.url(), now(), fault, needed);
+                }
                 None => {
                     if let Some(timeout) = timeout.filter(|_| votes.silence_counts) {
                         let fault = format!("no reply within {}", seconds(timeout));
-                        outage.failed(node.url(), now(), &fault);
+                        outage.failed(node.url(), now(), &fault, Proof::Reply);
                     }
                 }
             }

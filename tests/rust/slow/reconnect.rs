@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use redlock::ErrorKind;
 
-use crate::support::{Mode, Proxy, Server, Silent, builder, client, millis, servers};
+use crate::support::{Mode, Proxy, Server, Silent, builder, client, eventually, millis, servers};
 
 // Slow: the client waits for seconds while a server is down.
 #[tokio::test]
@@ -33,7 +33,8 @@ async fn call_during_a_hung_connect_starts_another() {
     let proxy = Proxy::to(server.port);
     let redlock = builder([proxy.url()]).build().unwrap();
     let lock = redlock.lock("job");
-    lock.acquire().await.unwrap().release().await.unwrap();
+    // Because of the lease, the client connects again without a call.
+    let held = redlock.lock("held").ttl(millis(60_000)).acquire().await.unwrap();
     // The connection is lost. The automatic next attempt gets no reply for two seconds.
     proxy.set(Mode::Blackhole);
     proxy.reset();
@@ -47,6 +48,7 @@ async fn call_during_a_hung_connect_starts_another() {
     let lease = lock.try_acquire().await.expect("it waited for the one that hangs").unwrap();
     assert!(started.elapsed() < millis(900), "{:?}", started.elapsed());
     lease.release().await.unwrap();
+    held.release().await.unwrap();
 }
 
 // Slow: the client waits for seconds while a server is down.
@@ -138,4 +140,89 @@ async fn unreadable_uptime_is_read_again() {
     }
     // A second connection showed that a new one would vote.
     assert_eq!(redlock.stats().reconnects, 1);
+}
+
+/// A client whose connections a load balancer cuts, and the number of connections that it has opened.
+struct Cut {
+    _server: Server,
+    proxy: Proxy,
+    redlock: redlock::Redlock,
+}
+
+impl Cut {
+    async fn start() -> Self {
+        let server = Server::start();
+        let proxy = Proxy::to(server.port);
+        let redlock = builder([proxy.url()]).build().unwrap();
+        redlock.lock("first").acquire().await.unwrap().release().await.unwrap();
+        eventually("the second connection", || server.redirects()).await;
+        // The connection has worked.
+        tokio::time::sleep(millis(1100)).await;
+        Self { _server: server, proxy, redlock }
+    }
+
+    fn connections(&self) -> usize {
+        self.proxy.connections.load(Ordering::Relaxed)
+    }
+}
+
+// Slow: an idle client sends nothing for seconds.
+#[tokio::test]
+async fn idle_client_opens_no_connection_after_a_cut() {
+    let cut = Cut::start().await;
+    for _ in 0..3 {
+        let before = cut.connections();
+        cut.proxy.reset();
+        tokio::time::sleep(millis(1500)).await;
+        assert_eq!(cut.connections(), before, "nothing needs a connection");
+        // The next command opens one, and waits for it.
+        cut.redlock.lock("job").try_acquire().await.unwrap().unwrap().release().await.unwrap();
+        tokio::time::sleep(millis(1100)).await;
+        assert_eq!(cut.connections(), before + 2);
+    }
+    // Nor does the end of the client open one.
+    cut.proxy.reset();
+    let before = cut.connections();
+    tokio::time::sleep(millis(100)).await;
+    cut.redlock.shutdown(millis(1000)).await.unwrap();
+    assert_eq!(cut.connections(), before);
+}
+
+// Slow: the connections must last for a second to have worked.
+#[tokio::test]
+async fn leases_and_waiting_callers_open_a_connection_after_a_cut() {
+    let cut = Cut::start().await;
+    let other = builder([cut._server.url()]).build().unwrap();
+    // A lease that is not renewed is notified of its loss.
+    let hour = Duration::from_secs(3600);
+    let lease = cut.redlock.lock("job").ttl(hour).renew(false).acquire().await.unwrap();
+    cut.proxy.reset();
+    eventually("a connection", || cut.redlock.stats().reconnects == 1).await;
+    assert!(other.force_release("job").await.unwrap());
+    lease.lost().await;
+    drop(lease);
+    // A caller that waits for a lock is woken by its release.
+    let held = other.lock("job").ttl(hour).acquire().await.unwrap();
+    let waiting = tokio::spawn(cut.redlock.lock("job").wait(hour).acquire());
+    eventually("a waiter", || cut.redlock.stats().waiting == 1).await;
+    tokio::time::sleep(millis(1100)).await;
+    cut.proxy.reset();
+    eventually("a connection", || cut.redlock.stats().reconnects == 2).await;
+    held.release().await.unwrap();
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+}
+
+// Slow: the connections must last for a second to have worked.
+#[tokio::test]
+async fn pending_delete_opens_a_connection_after_a_cut() {
+    let cut = Cut::start().await;
+    let lease = cut.redlock.lock("job").ttl(millis(60_000)).acquire().await.unwrap();
+    tokio::time::sleep(millis(1100)).await;
+    cut.proxy.set(Mode::Blackhole);
+    let released = tokio::spawn(lease.release());
+    tokio::time::sleep(millis(100)).await;
+    cut.proxy.set(Mode::Pass);
+    cut.proxy.reset();
+    released.await.unwrap().unwrap_err();
+    eventually("the delete", || cut._server.ask("EXISTS lock:job") == ":0").await;
 }

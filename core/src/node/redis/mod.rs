@@ -294,6 +294,10 @@ impl Node for RedisNode {
     }
 
     fn drained(&self) -> Reply<()> {
+        // Without a connection, only deletes wait for one. Nothing else needs to arrive.
+        if !self.link.is_open() && !self.may_leave_keys() {
+            return Box::pin(std::future::ready(Ok(())));
+        }
         Box::pin(self.ask(ping(), |_| Ok(())))
     }
 }

@@ -170,9 +170,10 @@ impl RestartGuard {
             VotesFrom::Now => not_before?.since(now()),
             VotesFrom::Never => {
                 let option = spelled("restart_guard");
-                return Some(Fault::new(format!(
+                let text = format!(
                     "its uptime cannot be read (INFO), so it grants no new lease while {option} is on"
-                )));
+                );
+                return Some(Fault::new(text).declined());
             }
             VotesFrom::At(from) => not_before.map_or(from, |at| at.max(from)).since(now()),
         };
@@ -182,6 +183,7 @@ impl RestartGuard {
                 "it restarted within {option} or replaced another server, and grants new leases in \
                 {left:.1} s"
             ))
+            .declined()
         })
     }
 
@@ -205,6 +207,7 @@ impl RestartGuard {
             Fault::new(format!(
                 "it replaced another server, which some clients may still use, and extends leases in {left:.1} s"
             ))
+            .declined()
         })
     }
 

@@ -130,7 +130,7 @@ pub(crate) fn refusal(text: &str) -> Fault {
     let text = if code == "NOAUTH" { code } else { text };
     let refused = denied_in_script || matches!(code, "NOPERM" | "WRONGPASS" | "NOAUTH" | "DENIED");
     let fault = if refused { fault.refused() } else { fault };
-    fault.saying(text, hint)
+    fault.declined().saying(text, hint)
 }
 
 /// Formats a value as text. Bytes are shown as text and not as numbers, so that a password in them can be redacted.

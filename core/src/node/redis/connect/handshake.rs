@@ -8,12 +8,13 @@ use std::time::Duration;
 use redis::{Cmd, ServerError, Value, cmd};
 
 use super::batches::BatchConnection;
-use super::login::{Without, connect, no_redis, refused};
+use super::login::{Hello, Without, connect, no_redis, refused};
 use super::rights::{Needs, OptionalCommand};
 use crate::error::seconds;
 use crate::node::Fault;
 use crate::node::credentials::{Granted, Provider};
-use crate::node::redis::commands::errors::{has_code, is_unsupported, text_of, words};
+use crate::node::redis::commands::errors::{has_code, is_replicas, is_unsupported, text_of, words};
+use crate::node::redis::commands::reply;
 use crate::node::redis::commands::scriptless::Delete;
 use crate::node::redis::commands::scripts::scripts;
 use crate::node::redis::restart_guard::wait_of;
@@ -48,13 +49,19 @@ pub(crate) fn too_long(within: Duration) -> Fault {
 /// locks need are sent.
 async fn ask_all(
     endpoint: &Endpoint,
-    primary: bool,
+    (primary, clustered): (bool, bool),
     needs: &Needs,
 ) -> Result<(BatchConnection, Findings, Vec<(Step, Value)>), Fault> {
     let (mut without, mut hung_up) = (Without::default(), false);
     loop {
         let (mut connection, hello) = connect(endpoint, &mut without).await?;
-        let mut steps = steps(endpoint, hello.is_some(), needs, without.extras);
+        let resp3 = hello.is_some();
+        let hello = hello.unwrap_or_default();
+        // A replica needs no further commands. Sentinels require `ROLE`, which is newer.
+        if let (Some(role), false, false) = (hello.role_alone(), primary, clustered) {
+            is_master(role)?;
+        }
+        let mut steps = steps(endpoint, (resp3, hello.role.is_some()), needs, without.extras);
         if primary {
             // Sent first, because the other replies of a replica do not matter.
             steps.insert(0, (Step::Role, cmd("ROLE")));
@@ -64,7 +71,8 @@ async fn ask_all(
             Ok(answers) => {
                 // Until a reply says otherwise, there is no tracking.
                 let without = Without { tracking: true, digests: without.extras, ..without };
-                let found = Findings { id: hello.flatten(), without, ..Findings::default() };
+                let Hello { id, role, .. } = hello;
+                let found = Findings { without, id, role, ..Findings::default() };
                 return Ok((connection, found, steps.into_iter().zip(answers).collect()));
             }
             Err(_) if connection.hung_up && !without.extras => {
@@ -77,8 +85,9 @@ async fn ask_all(
     }
 }
 
-/// Connects and performs the handshake. With `primary`, a replica is an error. The server's text in errors is not
-/// redacted yet.
+/// Connects and performs the handshake. A replica is an error, unless it is `clustered`: it then redirects votes, and
+/// reports the owners of slots. `primary` means that sentinels report the server as one. The server's text in errors is
+/// not redacted yet.
 pub(super) async fn greet(
     endpoint: &Endpoint,
     (primary, clustered): (bool, bool),
@@ -89,7 +98,8 @@ pub(super) async fn greet(
     let granted = endpoint.granted().await?;
     let login = granted.as_ref().map(|granted| endpoint.with_login(&granted.credentials));
     let endpoint = login.as_ref().unwrap_or(endpoint);
-    let (mut connection, mut found, answers) = ask_all(endpoint, primary, needs).await?;
+    let (mut connection, mut found, answers) =
+        ask_all(endpoint, (primary, clustered), needs).await?;
     for (step, answer) in answers {
         found.note(endpoint, needs, step, answer)?;
     }
@@ -101,6 +111,11 @@ pub(super) async fn greet(
     }
     // Checked before missing features, because a server of another kind may lack them.
     check_mode(&found.about, endpoint, clustered)?;
+    if !clustered {
+        found.replica.map_or(Ok(()), Err)?;
+        let role = found.role.as_deref().or(field(&found.about, "role"));
+        role.map_or(Ok(()), is_master)?;
+    }
     found.lacking.into_iter().next().map_or(Ok(()), Err)?;
     let (about, mut without) = (found.about, found.without);
     let (own, votes_in) = (|name| field(&about, name).map(str::to_owned), votes_in(&about, guard));
@@ -125,6 +140,10 @@ struct Findings {
     without: Without,
     about: String,
     id: Option<i64>,
+    /// The role of the server, if its reply to `HELLO` contains it.
+    role: Option<String>,
+    /// The error of a replica that refused a write.
+    replica: Option<Fault>,
     deletes: Vec<(Delete, Value)>,
     /// Whether `PING` returns its argument.
     named: bool,
@@ -158,6 +177,9 @@ impl Findings {
             (Step::Database, Value::ServerError(error)) => {
                 self.lacking.push(no_database(endpoint.db, &error));
             }
+            (Step::Right(_), answer) if is_replicas(&answer) => {
+                self.replica.get_or_insert_with(|| reply::unexpected(&answer).of_replica());
+            }
             (Step::Right(name), answer) => self.lacking.extend(needs.lack(name, &answer)),
             (Step::Delete(by), answer) => self.deletes.push((by, answer)),
             (Step::Ping, answer) => {
@@ -176,14 +198,27 @@ impl Findings {
     }
 }
 
+/// The role of a server that votes.
+const MASTER: &str = "master";
+
+/// Returns an error for a server with another role. It may accept writes nevertheless, as an active replica of some
+/// servers does, and would vote in addition to its primary.
+fn is_master(role: &str) -> Result<(), Fault> {
+    if role == MASTER {
+        return Ok(());
+    }
+    let text = "the server is a replica (its role is ";
+    Err(Fault::new(text).of_replica().saying(role, "), which takes no votes"))
+}
+
 /// Returns an error unless the reply to `ROLE` is that of a primary.
 fn is_primary(role: &Value) -> Result<(), Fault> {
     match role {
-        Value::Array(parts) if parts.first().is_some_and(|role| words(role) == "master") => Ok(()),
+        Value::Array(parts) if parts.first().is_some_and(|role| words(role) == MASTER) => Ok(()),
         Value::Array(parts) => {
             let role = parts.first().map(words).unwrap_or_default();
-            Err(Fault::new("the sentinels report it as the primary, but its role is ")
-                .saying(&role, ""))
+            let text = "the sentinels report it as the primary, but it is a replica (its role is ";
+            Err(Fault::new(text).of_replica().saying(&role, ")"))
         }
         Value::ServerError(error) => Err(refused(error)),
         other => Err(no_redis(other)),
@@ -285,10 +320,11 @@ pub(crate) enum Step {
     Id,
 }
 
-/// Returns the requests with their purposes. With `minimal`, only those that locks need.
-pub(crate) fn steps(
+/// Returns the requests with their purposes. With `minimal`, only those that locks need. `has_role` means that the
+/// server has already reported its role.
+fn steps(
     endpoint: &Endpoint,
-    resp3: bool,
+    (resp3, has_role): (bool, bool),
     needs: &Needs,
     minimal: bool,
 ) -> Vec<(Step, Cmd)> {
@@ -308,7 +344,8 @@ pub(crate) fn steps(
         steps.push((Step::Optional, about_us));
     }
     steps.extend(select);
-    for section in ["server", "memory"] {
+    let replication = (!has_role).then_some("replication");
+    for section in ["server", "memory"].into_iter().chain(replication) {
         steps.push((Step::About, about(section)));
     }
     if needs.scripts {

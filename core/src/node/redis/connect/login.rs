@@ -76,7 +76,7 @@ impl Without {
 pub(crate) async fn connect(
     endpoint: &Endpoint,
     without: &mut Without,
-) -> Result<(BatchConnection, Hello), Fault> {
+) -> Result<(BatchConnection, Option<Hello>), Fault> {
     let mut why = None;
     for _ in 0..2 {
         if without.hello {
@@ -108,20 +108,46 @@ pub(crate) async fn connect(
     Ok((connection, None))
 }
 
-/// The reply to `HELLO` with RESP3: the connection's ID, if the server reports it. `None` with RESP2.
-pub(crate) type Hello = Option<Option<i64>>;
+/// What a server reports about itself in its reply to `HELLO`. Servers and proxies may omit each part.
+#[derive(Default)]
+pub(crate) struct Hello {
+    /// The ID of this connection. The next connection uses it to close this one.
+    pub(crate) id: Option<i64>,
+    /// `master`, or another role.
+    pub(crate) role: Option<String>,
+    /// `standalone`, `cluster` or `sentinel`.
+    mode: Option<String>,
+}
 
-/// Logs in. With RESP2, as the URL or a server `without` the command `HELLO` requires, there are no notifications.
+impl Hello {
+    fn of(fields: &[(Value, Value)]) -> Self {
+        let field = |wanted| fields.iter().find(|(name, _)| words(name) == wanted);
+        let text = |wanted| field(wanted).map(|(_, value)| words(value));
+        let id = match field("id") {
+            Some((_, Value::Int(id))) => Some(*id),
+            _ => None,
+        };
+        Self { id, role: text("role"), mode: text("mode") }
+    }
+
+    /// Returns the role of a server that is neither a sentinel nor part of a cluster.
+    pub(crate) fn role_alone(&self) -> Option<&str> {
+        self.role.as_deref().filter(|_| self.mode.as_deref() == Some("standalone"))
+    }
+}
+
+/// Logs in. Returns the reply to `HELLO`. With RESP2, as the URL or a server `without` the command `HELLO` requires,
+/// there is none, and no notifications.
 pub(crate) async fn log_in(
     connection: &mut BatchConnection,
     endpoint: &Endpoint,
     without: &mut Without,
-) -> Result<Hello, Fault> {
+) -> Result<Option<Hello>, Fault> {
     if endpoint.parameters.protocol == Some(2) {
         return log_in_without_hello(connection, endpoint).await.map(|()| None);
     }
     let mut refusal = match hello(connection, endpoint, true).await? {
-        Ok(id) => return Ok(Some(id)),
+        Ok(hello) => return Ok(Some(hello)),
         Err(error) => error,
     };
     if is_full(&refusal) {
@@ -140,7 +166,7 @@ pub(crate) async fn log_in(
     logged_in.map_err(|fault| if connection.hung_up { refused(&refusal) } else { fault })?;
     if before_auth {
         match hello(connection, endpoint, false).await? {
-            Ok(id) => return Ok(Some(id)),
+            Ok(hello) => return Ok(Some(hello)),
             Err(error) => refusal = error,
         }
     }
@@ -154,7 +180,7 @@ async fn hello(
     connection: &mut BatchConnection,
     endpoint: &Endpoint,
     login: bool,
-) -> Result<Result<Option<i64>, ServerError>, Fault> {
+) -> Result<Result<Hello, ServerError>, Fault> {
     let mut hello = cmd("HELLO");
     hello.arg(3);
     if let Some(password) = endpoint.password.as_ref().filter(|_| login) {
@@ -162,9 +188,9 @@ async fn hello(
         hello.arg("AUTH").arg(endpoint.username.as_deref().unwrap_or("default")).arg(password);
     }
     match connection.ask(&[hello]).await?.remove(0) {
-        Value::Map(fields) => Ok(Ok(own_id(&fields))),
-        // RESP3 requested, but the reply has the form of RESP2. Pushes are tried, and the ID is unknown.
-        Value::Array(_) => Ok(Ok(None)),
+        Value::Map(fields) => Ok(Ok(Hello::of(&fields))),
+        // RESP3 requested, but the reply has the form of RESP2. Pushes are tried, and the rest is unknown.
+        Value::Array(_) => Ok(Ok(Hello::default())),
         Value::ServerError(error) => Ok(Err(error)),
         other if login && endpoint.password.is_some() => Err(login_answered(&other)),
         other => Err(no_redis(&other)),
@@ -233,14 +259,6 @@ fn login_answered(value: &Value) -> Fault {
 /// The error of a server that has no room for another connection.
 fn no_room() -> Fault {
     Fault::new("the server replied ERR max number of clients reached")
-}
-
-/// Returns the server's ID of this connection. The next connection uses it to close this one.
-fn own_id(fields: &[(Value, Value)]) -> Option<i64> {
-    fields.iter().find_map(|(name, value)| match value {
-        Value::Int(id) if words(name) == "id" => Some(*id),
-        _ => None,
-    })
 }
 
 /// The error of a server that refuses a required step.

@@ -126,7 +126,7 @@ impl Context {
             self.target.counts.reconnected();
         }
         self.link.opened(!greeting.without.tracking);
-        self.link.outage.replied(&self.target.url, || now);
+        self.link.outage.connected(now);
     }
 
     /// Logs that the login of the connection could not be renewed.

@@ -4,10 +4,11 @@
 //! Replies have the order of the commands. Late replies, pending deletes, pushes and silence require control of both
 //! ends of one queue, so the connection is not that of the `redis` crate.
 //!
-//! [`reconnect`] decides when to connect, [`super::connect`] opens a connection, and [`super::connection`] uses it. The
-//! [`Context`] outlives each connection.
+//! [`reconnect`] decides when to connect, by the [`history`] of the connections. [`super::connect`] opens a connection,
+//! and [`super::connection`] uses it. The [`Context`] outlives each connection.
 
 pub(super) mod context;
+mod history;
 mod reconnect;
 
 use std::panic::AssertUnwindSafe;
@@ -19,23 +20,23 @@ use futures_util::FutureExt;
 use super::cluster::redirects::ConnectionEvent;
 use super::connect::Opening;
 use super::connection::Connection;
+use super::connection::session::Usage;
 use super::connection::task::{ConnectionTask, End};
 use super::protocol::InFlight;
 use crate::clock::Instant;
-use crate::node::{Change, Fault, Remedy};
+use crate::node::{Change, Fault, Proof, Remedy};
 use crate::telemetry::log;
 use context::{Backlog, Context};
+use history::{FIRST_PAUSE, LONGEST_PAUSE};
 use reconnect::Reconnect;
 
-/// The pause after the first failure. It doubles with each further failure, up to [`LONGEST_PAUSE`].
-const FIRST_PAUSE: Duration = Duration::from_millis(20);
-/// The longest pause, and thus the time to detect that a server is available again, even without commands.
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause while a refusal is not confirmed, because callers wait for that.
 const DOUBTFUL_PAUSE: Duration = Duration::from_millis(250);
-/// A connection that lasted longer than this worked, so the next attempt follows after the first pause.
+/// A connection worked if it lasted longer than this, and its server voted or nothing was asked of it at its end. The
+/// next attempt then follows after the first pause.
 ///
-/// A connection that breaks directly after the handshake must not be reopened continuously.
+/// A connection that breaks directly after the handshake must not be reopened continuously. Nor must one whose server
+/// accepts connections and ends them at the first command of a lock.
 const GOOD: Duration = Duration::from_secs(1);
 
 /// The task of a node. It runs as long as the client exists, or a delete is pending.
@@ -83,42 +84,29 @@ impl NodeTask {
     /// Runs one session after another, until the client is gone and no delete is pending.
     async fn serve_all(&mut self) {
         let mut waiting = Vec::new();
-        // Waits for the first command, so that an unused client does not connect. After a panic, pending deletes do not
-        // wait for a command.
-        let backlog = Backlog::of(&mut self.context.backlog);
-        if backlog.pending.is_empty() {
-            match backlog.commands.recv().await {
-                Some(first) => backlog.wait(first, &mut waiting),
-                None => return,
-            }
-        }
-        let mut pause = Duration::ZERO;
+        // An unused client does not connect. After a panic, pending deletes do not wait for a command.
+        let mut is_needed = !Backlog::of(&mut self.context.backlog).pending.is_empty();
         loop {
-            let opened = self.reconnect.open(&mut self.context, pause, &mut waiting).await;
+            if !is_needed && !self.wait_for_use(&mut waiting).await {
+                return;
+            }
+            let opened = self.reconnect.open(&mut self.context, &mut waiting).await;
             let Some(opened) = opened else { return };
-            let mut forgotten = false;
-            let fault = match opened {
-                Ok(opening) => {
-                    self.refused_since = None;
-                    let opened = self.context.clock.now();
-                    let end = self.serve(opening, &mut waiting).await;
-                    self.context.link.closed();
-                    self.context.link.guard.lost(self.context.clock.now());
-                    // The client is gone, and every command has its result.
-                    let End::Broken { fault, idle } = end else { return };
-                    forgotten = idle;
-                    if idle || self.context.clock.now().since(opened) > GOOD {
-                        pause = Duration::ZERO;
-                    }
-                    // Notifications may have been lost, also for a key whose vote was just read.
-                    self.context.watch.changed(Change::Reset);
-                    fault
+            let (fault, usage, useless) = match opened {
+                Ok(opening) => match self.serve_to_end(opening, &mut waiting).await {
+                    Some((fault, usage, worked)) => (fault, usage, !worked),
+                    None => return,
+                },
+                Err(fault) => {
+                    let fault = self.judge(fault);
+                    let is_replica = fault.is_of_replica();
+                    (fault, Usage::default(), is_replica)
                 }
-                Err(fault) => self.judge(fault),
             };
-            let retries = fault.remedy() <= Remedy::Refused;
-            self.note(fault, &mut waiting);
-            if forgotten {
+            let is_doubtful = fault.remedy() <= Remedy::Refused && self.refused_since.is_some();
+            self.note(fault, usage, &mut waiting);
+            is_needed = self.is_needed_after(usage);
+            if usage.paused {
                 // No command was sent over the idle connection, so new commands wait for the next one.
                 self.reconnect.last = None;
             }
@@ -126,10 +114,63 @@ impl NodeTask {
             if let Some(cluster) = &self.context.target.cluster {
                 cluster.send(ConnectionEvent::Ended);
             }
-            let is_doubtful = retries && self.refused_since.is_some();
-            pause = (pause * 2)
-                .clamp(FIRST_PAUSE, if is_doubtful { DOUBTFUL_PAUSE } else { LONGEST_PAUSE });
+            if is_needed || useless {
+                let longest = if is_doubtful { DOUBTFUL_PAUSE } else { LONGEST_PAUSE };
+                self.reconnect.history.failed(useless, longest, self.context.clock.now());
+            }
         }
+    }
+
+    /// Runs one session. Returns why it ended, how it was used, and whether it worked. Returns `None` if the client is
+    /// gone and every command has its result.
+    async fn serve_to_end(
+        &mut self,
+        opening: Opening,
+        waiting: &mut Vec<InFlight>,
+    ) -> Option<(Fault, Usage, bool)> {
+        self.refused_since = None;
+        let opened = self.context.clock.now();
+        let end = self.serve(opening, waiting).await;
+        let now = self.context.clock.now();
+        self.context.link.closed();
+        self.context.link.guard.lost(now);
+        let End::Broken(fault, usage) = end else { return None };
+        let lasted = now.since(opened) > GOOD;
+        let worked = usage.paused || lasted && (usage.voted || usage.unused);
+        if worked {
+            self.reconnect.history.worked();
+        }
+        // Notifications may have been lost, also for a key whose vote was just read. Leases and waiting callers then
+        // send commands.
+        self.context.watch.changed(Change::Reset);
+        Some((fault, usage, worked))
+    }
+
+    /// Whether to connect again without a command. A server or a load balancer that cuts idle connections would
+    /// otherwise be asked for a new one after each cut.
+    ///
+    /// If a lease or a waiting caller needs a connection, it sends a command: every end of a connection is reported to
+    /// them. Pending deletes need one. So do the restart guard, which must see when another server replaces this one,
+    /// and a cluster, whose slots another server may take over.
+    fn is_needed_after(&mut self, usage: Usage) -> bool {
+        let target = &self.context.target;
+        !usage.unused
+            || !target.guard.is_zero()
+            || target.cluster.is_some()
+            || !Backlog::of(&mut self.context.backlog).pending.is_empty()
+    }
+
+    /// Waits for the first command. Returns false once the client is gone.
+    async fn wait_for_use(&mut self, waiting: &mut Vec<InFlight>) -> bool {
+        let begun = self.context.clock.now();
+        let backlog = Backlog::of(&mut self.context.backlog);
+        let Some(first) = backlog.commands.recv().await else { return false };
+        backlog.wait(first, waiting);
+        let now = self.context.clock.now();
+        // No connection was missing before.
+        self.outage = self.outage.map(|_| now);
+        self.reconnect.history.paused_for(now.since(begun));
+        true
     }
 
     /// Decides whether the error of a failed attempt is permanent. A refusal must be repeated.
@@ -152,7 +193,7 @@ impl NodeTask {
     }
 
     /// Handles a missing connection: logs it, and fails the commands that wait for a connection.
-    fn note(&mut self, fault: Fault, waiting: &mut Vec<InFlight>) {
+    fn note(&mut self, fault: Fault, usage: Usage, waiting: &mut Vec<InFlight>) {
         let confirmed = fault.remedy() > Remedy::Refused;
         if confirmed {
             self.context.refused(&fault);
@@ -161,9 +202,10 @@ impl NodeTask {
         if !confirmed && self.outage.is_none() {
             log::event!(Debug, Node, { node: url, fault: fault.to_string() }, "no connection");
         }
-        // A cluster has its own outage. It may work without this server, which may be gone forever.
-        if !confirmed && self.context.target.cluster.is_none() {
-            self.context.link.outage.failed(url, now, &fault);
+        // A cluster has its own outage. It may work without this server, which may be gone forever. The end of an
+        // unused connection is no outage.
+        if !confirmed && !usage.unused && self.context.target.cluster.is_none() {
+            self.context.link.outage.failed(url, now, &fault, Proof::Reply);
         }
         // One outage, regardless of the number of attempts.
         self.outage.get_or_insert(now);
@@ -182,7 +224,10 @@ impl NodeTask {
         self.reconnect.previous_connections.add(greeting);
         // Changes without a connection were not reported.
         context.watch.changed(Change::All);
-        let (task, session) = ConnectionTask::new(&self.connection, &mut self.context, opening);
+        // Behind a proxy that ends each connection, a second one would only be one more.
+        let delay = if self.reconnect.history.is_useless() { GOOD } else { Duration::ZERO };
+        let (task, session) =
+            ConnectionTask::new(&self.connection, &mut self.context, opening, delay);
         task.run(session, std::mem::take(waiting)).await
     }
 }

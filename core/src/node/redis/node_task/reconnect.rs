@@ -1,7 +1,7 @@
 //! Decides when to attempt the next connection, and which commands wait for its result.
 //!
-//! The first attempt after a connection that worked follows after a short pause. Each failure doubles the pause, which
-//! the [`NodeTask`](super::NodeTask) computes. A command after an idle time, or a change of the server, ends the pause.
+//! Attempts follow after a pause, which the [`History`] of the connections determines. A command after an idle time, or
+//! a change of the server, ends the pause.
 //!
 //! Lock commands are never queued across a reconnect, because a late vote is useless and delays its delete. They wait
 //! for an attempt that began shortly before, or fail immediately. How long they wait depends on how often commands
@@ -16,6 +16,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 
 use super::context::{Backlog, Context};
+use super::history::History;
 use crate::clock::{Instant, jittered};
 use crate::node::Fault;
 use crate::node::redis::connect::{Opened, PreviousConnections, open};
@@ -24,13 +25,6 @@ use crate::node::redis::protocol::{InFlight, Purpose};
 /// A command that arrives this soon after the start of an attempt waits for its result, so that simultaneous commands
 /// have the same result.
 const JOIN: Duration = Duration::from_millis(50);
-/// How long commands start no new attempt after one that they started: a minimum, and a multiple of its duration. If a
-/// node is known to be down, frequent commands fail immediately.
-const CALM: (Duration, u32) = (Duration::from_millis(200), 10);
-/// After this time without commands, the next command starts an attempt. Otherwise an idle client would report a server
-/// as down for up to a second after its return.
-const IDLE: Duration = Duration::from_millis(2500);
-
 /// An attempt that takes longer may hang on a lost packet or a dead address. Another one then starts in parallel.
 const HANGS: Duration = Duration::from_secs(2);
 /// The maximum number of parallel attempts.
@@ -43,10 +37,8 @@ pub(crate) struct Reconnect {
     pub(crate) previous_connections: PreviousConnections,
     /// Why the last attempt failed. `None` before the first one.
     pub(crate) last: Option<Fault>,
-    /// When the last attempt ended that a command had started, and how long it took.
-    tried: Option<(Instant, Duration)>,
-    /// When the last command arrived without a connection.
-    asked: Option<Instant>,
+    /// The results of the connections and attempts.
+    pub(super) history: History,
 }
 
 /// The attempts under way while commands arrive.
@@ -108,12 +100,12 @@ impl Reconnect {
     pub(crate) async fn open(
         &mut self,
         context: &mut Context,
-        pause: Duration,
         waiting: &mut Vec<InFlight>,
     ) -> Option<Opened> {
         // All commands until the next result get this error of the last attempt.
         let refusal = self.last.as_ref().map(not_connected);
         // At least half of the pause is random, so that many clients do not reconnect at the same time.
+        let pause = self.history.pause();
         let mut pause_ends = std::pin::pin!(tokio::time::sleep(jittered(pause)));
         let (mut attempts, mut more) = (Attempts::default(), true);
         let opened = loop {
@@ -150,7 +142,9 @@ impl Reconnect {
                 }
             }
         };
-        self.note(opened.is_ok(), attempts.begun.filter(|_| !waiting.is_empty()), context);
+        if opened.is_err() && !waiting.is_empty() {
+            self.history.attempted(attempts.begun, context.clock.now());
+        }
         Some(opened)
     }
 
@@ -170,7 +164,7 @@ impl Reconnect {
         // Uses the current time, because the last event of an attempt may be long ago.
         let now = context.clock.now();
         let young = attempts.begun.is_some_and(|at| now.since(at) <= JOIN);
-        let again = self.tries_again(now, waiting);
+        let again = self.history.tries_again(now, !waiting.is_empty());
         if again && !young {
             // Parallel to an attempt under way, because on a slow network that one may succeed first.
             attempts.begin(context, &self.previous_connections);
@@ -179,32 +173,6 @@ impl Reconnect {
             Backlog::of(&mut context.backlog).wait(command, waiting);
         } else {
             context.fail(command, refusal);
-        }
-    }
-
-    /// Whether a command that arrives now starts another attempt.
-    ///
-    /// At most one within [`CALM`], unless there was an idle time. Commands that wait for an attempt to a dead node
-    /// wait for its whole duration.
-    fn tries_again(&mut self, now: Instant, waiting: &[InFlight]) -> bool {
-        // Neither a command nor an attempt for one. A caller that waited for an attempt was not idle.
-        let is_past = |at: Instant| now.since(at) > IDLE;
-        let idle = self.asked.replace(now).is_none_or(is_past)
-            && self.tried.is_none_or(|(tried, _)| is_past(tried));
-        let (least, times) = CALM;
-        let calm = |took: Duration| least.max(took * times);
-        let over = self.tried.is_none_or(|(tried, took)| now.since(tried) > calm(took));
-        idle || (waiting.is_empty() && over)
-    }
-
-    /// Records the result of an attempt. `begun` is set if a command waits for it.
-    fn note(&mut self, opened: bool, begun: Option<Instant>, context: &Context) {
-        let now = context.clock.now();
-        if opened {
-            // The history does not matter for the next outage.
-            (self.tried, self.asked) = (None, None);
-        } else if let Some(begun) = begun {
-            self.tried = Some((now, now.since(begun)));
         }
     }
 }
@@ -372,7 +340,7 @@ mod tests {
             (before.len(), accepted().len())
         };
         tokio::select! {
-            _ = node.open(context, Duration::ZERO, waiting) => panic!("the server replies to none"),
+            _ = node.open(context, waiting) => panic!("the server replies to none"),
             counts = failover => assert_eq!(counts, (MAX_CONCURRENT_ATTEMPTS, 1)),
         }
     }
@@ -380,17 +348,17 @@ mod tests {
     #[test]
     fn waiting_for_a_failed_attempt_is_no_idle_time() {
         let at = |millis| Instant::from_start(Duration::from_millis(millis));
-        let mut node = Reconnect::default();
-        assert!(node.tries_again(at(0), &[]));
+        let mut history = History::default();
+        assert!(history.tries_again(at(0), false));
         // The attempt takes 5 s, and the command waits for it.
-        node.tried = Some((at(5000), Duration::from_secs(5)));
-        assert!(!node.tries_again(at(5001), &[]));
-        assert!(!node.tries_again(at(7000), &[]));
-        assert!(node.tries_again(at(9600), &[]));
-        node.tried = Some((at(14_600), Duration::from_secs(5)));
+        history.attempted(Some(at(0)), at(5000));
+        assert!(!history.tries_again(at(5001), false));
+        assert!(!history.tries_again(at(7000), false));
+        assert!(history.tries_again(at(9600), false));
+        history.attempted(Some(at(9600)), at(14_600));
         // Frequent commands start another one after ten times the duration.
         let mut now = 14_600;
-        while !node.tries_again(at(now), &[]) {
+        while !history.tries_again(at(now), false) {
             now += 1000;
         }
         assert_eq!(now, 65_600);

@@ -59,6 +59,14 @@ impl Purpose {
         }
     }
 
+    /// Whether it is a vote, its first step, or a delete.
+    pub(super) fn is_for_locks(&self) -> bool {
+        match self {
+            Self::FirstVote { .. } | Self::Heal(_) | Self::Extend(_) | Self::Delete { .. } => true,
+            Self::Confirm | Self::Plain | Self::Ready | Self::Probe => false,
+        }
+    }
+
     /// Whether it acquires or extends a lease.
     pub(crate) fn is_vote(&self) -> bool {
         matches!(self, Self::FirstVote { .. } | Self::Heal(_) | Self::Extend(None))

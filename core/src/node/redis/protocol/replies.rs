@@ -15,12 +15,12 @@ use super::command::{BatchKind, Command, Expects, InFlight, Purpose};
 use super::state::Protocol;
 use super::{LARGEST, LARGEST_MAP};
 use crate::clock::Instant;
-use crate::node::Fault;
 use crate::node::redis::cluster::redirects::{ConnectionEvent, Redirect, is_forwarded};
 use crate::node::redis::commands::errors::{is_replicas, is_transient};
 use crate::node::redis::commands::reply;
 use crate::node::redis::commands::scripts::plain;
 use crate::node::redis::connect::handshake::load_scripts;
+use crate::node::{Fault, Proof};
 
 /// Reads the time, which few replies need.
 type Now<'a> = &'a dyn Fn() -> Instant;
@@ -101,6 +101,7 @@ impl Protocol {
 
     /// Fails these commands, because the reply does not fit them. No further reply of this connection can be trusted.
     fn distrust(&mut self, members: Vec<InFlight>, value: &Value, now: Now<'_>) -> Fault {
+        self.replies.distrusted = true;
         let fault = self.target.route.redact_fault(reply::unexpected(value));
         members.into_iter().for_each(|member| self.pending.fail(member, &fault, now()));
         fault
@@ -245,7 +246,10 @@ impl Protocol {
                 return self.pending.fail(in_flight, &fault, now());
             }
             in_flight.stop_counting();
+            self.pending.link.outage.voted(&self.target.url, Proof::Write, now);
         }
+        self.replies.voted |=
+            in_flight.command.purpose.is_for_locks() && !matches!(value, Value::ServerError(_));
         if let Purpose::Extend(Some(second)) = &in_flight.command.purpose
             && may_grant(&in_flight, &value)
         {

@@ -27,6 +27,15 @@ use crate::node::redis::connect::rights::OptionalCommand;
 /// have a shorter limit than other commands, because callers wait and a new connection takes time.
 const PROBE: (Duration, u32) = (Duration::from_millis(500), 3);
 
+/// What the replies of one connection show about its server.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Replies {
+    /// Whether it ran a vote or a delete.
+    pub(crate) voted: bool,
+    /// Whether one does not fit its command, so that none can be trusted any more.
+    pub(crate) distrusted: bool,
+}
+
 /// The protocol of one connection.
 pub(crate) struct Protocol {
     /// Whole commands, except for the first, which may be partly written.
@@ -41,6 +50,7 @@ pub(crate) struct Protocol {
     pub(super) count: u64,
     /// The requests without a reply.
     pub(super) expected: Expected,
+    pub(super) replies: Replies,
     /// The bytes that are not parsed yet.
     pub(super) parser: Parser,
     /// Whether a probe was sent after a silence and has no reply yet.
@@ -93,6 +103,7 @@ impl Protocol {
             combines,
             count: 0,
             expected: Expected::new(),
+            replies: Replies::default(),
             parser,
             probing: false,
             silence: Duration::ZERO,
@@ -112,6 +123,11 @@ impl Protocol {
     /// Whether replies are outstanding.
     pub(crate) fn is_open(&self) -> bool {
         !self.expected.is_empty() || self.has_batch()
+    }
+
+    /// What the replies so far show about the server.
+    pub(crate) fn replies(&self) -> Replies {
+        self.replies
     }
 
     /// Sends all pending deletes.

@@ -60,6 +60,17 @@ enum Stage {
     Leaving,
 }
 
+/// How a session was used until it ended.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Usage {
+    /// Whether new commands waited for the next one.
+    pub(crate) paused: bool,
+    /// Whether the server ran a vote or a delete.
+    pub(crate) voted: bool,
+    /// Whether no command was under way at its end.
+    pub(crate) unused: bool,
+}
+
 /// The state of a session for the connection's own task.
 #[expect(clippy::struct_excessive_bools, reason = "each is a separate condition of the task")]
 pub(super) struct SessionState {
@@ -197,6 +208,13 @@ impl Session {
     /// Whether commands wait, for the reply to a probe or for another connection.
     pub(super) fn is_paused(&self) -> bool {
         self.stage == Stage::Leaving || self.protocol.is_probing()
+    }
+
+    /// How it was used so far.
+    pub(super) fn usage(&self) -> Usage {
+        let replies = self.protocol.replies();
+        let unused = !self.is_open() && !replies.distrusted;
+        Usage { paused: self.is_paused(), voted: replies.voted, unused }
     }
 
     /// Whether a thread blocks in the socket for bytes.

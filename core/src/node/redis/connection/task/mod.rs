@@ -18,7 +18,7 @@ use tokio::task::yield_now;
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep, timeout};
 
 use super::Connection;
-use super::session::{PANICKED, Session, SessionState};
+use super::session::{PANICKED, Session, SessionState, Usage};
 use crate::clock::jittered;
 use crate::node::Fault;
 use crate::node::redis::connect::batches::BatchConnection;
@@ -34,8 +34,8 @@ use notifications::{Event, Notifications};
 pub(crate) enum End {
     /// The client is gone and every command has its reply.
     Idle,
-    /// It cannot be used any more. `idle` means that new commands wait for the next connection.
-    Broken { fault: Fault, idle: bool },
+    /// It cannot be used any more.
+    Broken(Fault, Usage),
 }
 
 /// The interval of the work that is not urgent, because it only repeats something.
@@ -63,12 +63,13 @@ pub(crate) struct ConnectionTask<'a> {
 }
 
 impl<'a> ConnectionTask<'a> {
-    /// Creates the task of a connection that is ready for locks. Takes the backlog last, because the next connection
-    /// needs it after a panic.
+    /// Creates the task of a connection that is ready for locks. It opens the one for notifications after `delay`.
+    /// Takes the backlog last, because the next connection needs it after a panic.
     pub(crate) fn new(
         connection: &'a Connection,
         context: &'a mut Context,
         Opening { greeting, killed, found }: Opening,
+        delay: Duration,
     ) -> (Self, Session) {
         let login = greeting.login.as_ref().map(|(_, granted)| &granted.credentials);
         let mut endpoint =
@@ -80,7 +81,8 @@ impl<'a> ConnectionTask<'a> {
             .login
             .and_then(|(provider, granted)| LoginRenewal::of(provider, &granted, hello));
         let BatchConnection { socket, parser, round_trip, .. } = greeting.connection;
-        let (news, pause) = (context.resolver.news(), context.ends_at_redirects());
+        let news = context.resolver.news();
+        let delay = if context.ends_at_redirects() { notifications::RETRY } else { delay };
         let without = greeting.without;
         let features = without
             .doubtful
@@ -89,7 +91,7 @@ impl<'a> ConnectionTask<'a> {
         let pushes = Arc::new(PushHandler::new(Arc::clone(&context.watch), now));
         let handler = (Arc::clone(&pushes), Arc::clone(&context.clock));
         let probe = without.probe();
-        let open = || Notifications::open(endpoint, greeting.run_id, probe, handler, pause);
+        let open = || Notifications::open(endpoint, greeting.run_id, probe, handler, delay);
         let notifications = (!greeting.without.tracking).then(open);
         let backlog = context.backlog.take().expect("no other connection has the backlog");
         let protocol = Protocol::new(
@@ -111,7 +113,7 @@ impl<'a> ConnectionTask<'a> {
     pub(crate) async fn run(mut self, session: Session, waiting: Vec<InFlight>) -> End {
         let served = AssertUnwindSafe(self.serve(session, waiting)).catch_unwind().await;
         let session = self.connection.use_by_task(Option::take).await;
-        let idle = session.as_ref().is_some_and(Session::is_paused);
+        let usage = session.as_ref().map(Session::usage).unwrap_or_default();
         self.connection.end_role();
         let fault = match &served {
             Ok(served) => served.as_ref().err().cloned(),
@@ -121,7 +123,7 @@ impl<'a> ConnectionTask<'a> {
         if let Err(panic) = served {
             resume_unwind(panic);
         }
-        fault.map_or(End::Idle, |fault| End::Broken { fault, idle })
+        fault.map_or(End::Idle, |fault| End::Broken(fault, usage))
     }
 
     /// Lets threads use the connection, after the pending deletes and the commands that waited for it.

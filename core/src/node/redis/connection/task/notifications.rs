@@ -33,7 +33,7 @@ const QUIET: Duration = Duration::from_secs(1);
 /// The number of round trips that the reply to a probe may take on a slow network.
 const ROUND_TRIPS: u32 = 3;
 /// The pause after an attempt to open the connection has failed.
-const RETRY: Duration = Duration::from_secs(30);
+pub(super) const RETRY: Duration = Duration::from_secs(30);
 
 /// The second connection, or the attempt to open it.
 pub(crate) struct Notifications {
@@ -105,17 +105,17 @@ impl LineProbe {
 }
 
 impl Notifications {
-    /// Starts to open the connection, immediately or after a pause.
+    /// Starts to open the connection after a pause.
     pub(crate) fn open(
         endpoint: Endpoint,
         run_id: Option<String>,
         probe: &'static [u8],
         handler: (Arc<PushHandler>, Arc<dyn Clock>),
-        pause: bool,
+        pause: Duration,
     ) -> Self {
         let state = State::Opening(Box::pin(pending()));
         let mut this = Self { endpoint, run_id, renewed: false, probe, handler, state };
-        this.open_after(if pause { RETRY } else { Duration::ZERO });
+        this.open_after(pause);
         this
     }
 
@@ -249,7 +249,7 @@ async fn open(endpoint: &Endpoint, run_id: Option<String>, renewed: bool) -> Ope
         let endpoint = login.as_ref().unwrap_or(endpoint);
         let (mut connection, hello) = connect(endpoint, &mut Without::default()).await?;
         let id = hello
-            .flatten()
+            .and_then(|hello| hello.id)
             .ok_or_else(|| Fault::new("the server does not report connection IDs"))?;
         // The user may lack the right to send commands that the first connection did not need.
         let mut commands = Vec::new();
