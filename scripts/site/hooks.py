@@ -187,7 +187,8 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
 def with_labels(table: re.Match[str]) -> str:
     """Writes the heading of its column into each cell. On a phone, wide tables are shown as lists of cells."""
     head = [
-        re.sub(r"<.*?>", "", cell) for cell in re.findall(r"<th[^>]*>(.*?)</th>", table[0], re.S)
+        re.sub(r"<.*?>", "", cell)
+        for cell in re.findall(r"<th(?: [^>]*)?>(.*?)</th>", table[0], re.S)
     ]
     if len(head) < WIDE or not all(head[1:]):
         return table[0]

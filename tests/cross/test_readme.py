@@ -3,6 +3,7 @@ work.
 """
 
 import inspect
+import json
 import re
 import subprocess
 import sys
@@ -57,6 +58,61 @@ def test_the_comparison_says_the_same_on_its_page() -> None:
     (table,) = [part for part in table if part.startswith("| |")]
     assert rows(table).items() <= page.items()
     assert len(rows(table)) > 8
+
+
+#: What a promise of a notification in advance must be limited to.
+LIMITS = r"renewals? fail|cannot be renewed|cut off|deadline|its holders lose them|min_replicas|is lost at|frozen"
+
+
+def test_notification_in_advance_is_promised_only_if_renewals_fail() -> None:
+    """If the key is deleted, another client may acquire the lock first (test_notified_first.py)."""
+    promises = []
+    for page in PAGES:
+        text = page.read_text()
+        for match in re.finditer(
+            r"before (another|any other|the next) client (can|could) acquire", text
+        ):
+            start = max(text.rfind("\n|", 0, match.start()), text.rfind("\n\n", 0, match.start()))
+            promises.append(text[start : match.end()])
+            assert re.search(LIMITS, promises[-1]), (page, promises[-1])
+    assert len(promises) > 5
+
+
+def test_rust_names_of_tls_options() -> None:
+    """The options page says that Rust has them as methods of `TlsOptions`, without the prefix."""
+    assert "`TlsOptions`](rust-details.md#clients-and-locks) without `tls_`" in (
+        ROOT / "docs/reference/options.md"
+    ).read_text().replace("\n", " ")
+    named = [
+        re.search(r"`tls_(\w+)`", cell)
+        for cell in rows((ROOT / "docs/reference/options.md").read_text())
+    ]
+    files = [file.read_text() for file in (ROOT / "core/src/node/redis/io/tls").rglob("*.rs")]
+    (body,) = [
+        body
+        for body in re.findall(r"^impl TlsOptions \{.*?^\}", "".join(files), re.M | re.S)
+        if "pub fn ca(" in body
+    ]
+    methods = set(re.findall(r"pub fn (\w+)\(mut self", body))
+    assert {match[1] for match in named if match} == methods - {"config"}
+
+
+def test_examples_install_this_clone() -> None:
+    """No package is published, so the name alone would install nothing, or another package."""
+    readme = (ROOT / "examples/README.md").read_text()
+    folder = ROOT / "examples/server/fastapi"
+    needs = (folder / "requirements.txt").read_text().splitlines()
+    paths = [line for line in needs if line.startswith(".")]
+    assert [(folder / path).resolve() for path in paths] == [ROOT]
+    express = json.loads((ROOT / "examples/server/express/package.json").read_text())
+    path = express["dependencies"]["redlock-native"].removeprefix("file:")
+    assert (ROOT / "examples/server/express" / path).resolve() == ROOT
+    installs = re.findall(r"`(?:pip|npm) install([^`&]*)", readme)
+    assert installs == [
+        " ",
+        " -r requirements.txt ",
+        " '../..[otel]' opentelemetry-exporter-prometheus ",
+    ]
 
 
 def test_readme_is_short() -> None:
@@ -119,7 +175,11 @@ def test_every_table_is_whole(page: Path) -> None:
 
 def test_every_option_has_a_row() -> None:
     first = rows((ROOT / "docs/reference/options.md").read_text())
-    documented = {name for cell in first for name in re.findall(r"^`(\w+)`", cell)}
+    documented = {
+        name
+        for cell in first
+        for name in re.findall(r'^<a id="[\w-]+" href="#[\w-]+">`(\w+)`</a>', cell)
+    }
     given = {*inspect.signature(redlock.Redlock).parameters}
     given |= {*inspect.signature(redlock.Redlock.lock).parameters}
     # `default` is of Python's decorators, and not in the core's table.
