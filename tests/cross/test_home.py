@@ -87,7 +87,7 @@ WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
 
 
 def test_actions_and_tools_of_the_workflows_are_pinned() -> None:
-    """docs/operate/security.md says so."""
+    """As docs/operate/security.md states."""
     found = []
     for file in WORKFLOWS:
         text = file.read_text()

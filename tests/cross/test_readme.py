@@ -97,6 +97,24 @@ def test_rust_names_of_tls_options() -> None:
     assert {match[1] for match in named if match} == methods - {"config"}
 
 
+def test_limits_on_the_pages_are_those_of_the_core() -> None:
+    """The time for a probe of an idle connection, and for the connections of a single attempt."""
+    core = "".join(file.read_text() for file in sorted((ROOT / "core/src").rglob("*.rs")))
+    for constant in (
+        "const PROBE: (Duration, u32) = (Duration::from_millis(500), 3);",
+        "const TICK: Duration = Duration::from_millis(250);",
+        "const CONNECT_MARGIN: Duration = Duration::from_millis(500);",
+        "let margin = (self.connect_timeout / 10).max(CONNECT_MARGIN);",
+    ):
+        assert constant in core
+    for page, text in (
+        ("operate/managed.md", "The reply has 0.5 s, or three round trips if that is longer"),
+        ("operate/managed.md", "checks this every 0.25 s"),
+        ("how-to/inspect.md", "plus a tenth of it or 0.5 s, whichever is longer"),
+    ):
+        assert text in (ROOT / "docs" / page).read_text().replace("\n", " ")
+
+
 def test_examples_install_this_clone() -> None:
     """No package is published, so the name alone would install nothing, or another package."""
     readme = (ROOT / "examples/README.md").read_text()

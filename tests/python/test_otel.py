@@ -340,39 +340,7 @@ def test_dashboard_and_alerts_query_exported_metrics(
     assert counts <= names, counts - names
 
 
-LOSSES = """
-import threading
-import redlock, redlock.otel
-from opentelemetry.exporter.prometheus import PrometheusMetricReader
-from opentelemetry.sdk.metrics import MeterProvider
-from prometheus_client import generate_latest
-
-client, closed = redlock.Redlock("memory://"), redlock.Redlock("memory://")
-provider = MeterProvider([PrometheusMetricReader()])
-redlock.otel.instrument(client, closed, meter_provider=provider)
-
-def lose(lease, reason):
-    try:
-        lease.release()
-    except redlock.LockLost as error:
-        assert error.reason == reason, error
-
-deleted = client.lock("deleted").acquire()
-notified = threading.Event()
-deleted.on_lost(lambda error: notified.set())
-client.force_release("deleted")
-assert notified.wait(30)
-lose(deleted, "missing")
-revoked = client.lock("revoked").acquire()
-assert client.release_all() == 1
-lose(revoked, "revoked")
-other = closed.lock("closed").acquire()
-closed.close()
-lose(other, "closed")
-with client.lock("released"):
-    assert client.lock("released").try_acquire() is None
-print(generate_latest().decode())
-"""
+LOSSES = Path(__file__).with_name("programs") / "losses.py"
 #: A metric of an expression, with its selector.
 SELECTOR = r"(redlock_\w+)(?:\{([^}]*)\})?"
 
@@ -398,9 +366,7 @@ def matches(labels: dict[str, str], selector: str) -> bool:
 
 def test_expressions_select_real_series() -> None:
     """A label or a value that no counter has would select nothing, or exclude nothing."""
-    done = subprocess.run(
-        [sys.executable, "-c", LOSSES], capture_output=True, text=True, timeout=30
-    )
+    done = subprocess.run([sys.executable, LOSSES], capture_output=True, text=True, timeout=30)
     assert done.returncode == 0, done.stderr
     series = [
         (name, dict(re.findall(r'(\w+)="([^"]*)"', labels)), float(value))
