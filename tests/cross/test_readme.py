@@ -2,6 +2,7 @@
 work.
 """
 
+import importlib
 import inspect
 import json
 import re
@@ -113,6 +114,23 @@ def test_limits_on_the_pages_are_those_of_the_core() -> None:
         ("how-to/inspect.md", "plus a tenth of it or 0.5 s, whichever is longer"),
     ):
         assert text in (ROOT / "docs" / page).read_text().replace("\n", " ")
+
+
+def test_list_of_faster_libraries_has_every_handoff(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The benchmarks page lists a case of any size in which another library is faster."""
+    monkeypatch.syspath_prepend(str(ROOT / "bench"))
+    behind, cases, figures = (
+        importlib.import_module(name) for name in ("behind", "cases", "figures")
+    )
+    samples = {
+        "redlock, Rust": [{"round": 0, "p50": 200.0}],
+        "rslock": [{"round": 0, "p50": 100.0}],
+    }
+    for case in cases.handoffs():
+        results = {"cases": {case.key: {"samples": samples}}}
+        (line,) = behind.behind(figures.Figures(results))
+        assert line.startswith(f"- handoff, {case.processes} x {case.callers} waiting caller"), line
+        assert line.endswith("a factor of 2.00."), line
 
 
 def test_examples_install_this_clone() -> None:
