@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from operator import itemgetter
 
-from cases import Case, pairs
+from cases import Case, handoffs, pairs
 from figures import BY_NAME, Figures, Metric, p50, rate
 
 #: Smaller differences are noise of the machine.
@@ -11,16 +11,18 @@ NOISE = 1.03
 
 
 def behind(figures: Figures) -> Iterator[str]:
-    """Yields every pairs case in which another library of one of our languages is ahead of ours in it, or any library
-    is ahead of all of ours.
+    """Yields every case of pairs and handoffs in which another library of one of our languages is ahead of ours in it,
+    or any library is ahead of all of ours.
     """
     for case in pairs():
         least = case.callers == 1
         where = f"{plural(case.callers, 'caller')}, {plural(case.nodes, 'node')}, "
         where += "one core" if case.placement == "one" else "two cores"
         yield from lost(figures, case, where, p50 if least else rate, least)
-    case = Case("handoff", "handoff", callers=8, processes=2)
-    yield from lost(figures, case, "handoff, 2 x 8 waiting callers", p50, True)
+    for case in handoffs():
+        where = f"handoff, {case.processes} x {plural(case.callers, 'waiting caller')}"
+        where += ", two cores" if case.placement == "two" else ""
+        yield from lost(figures, case, where, p50, True)
     hold = Case("hold", "hold", callers=10_000)
     for field, what in (
         ("cpu", "CPU s of 10,000 leases"),

@@ -1,5 +1,6 @@
-"""Checks every link, image, anchor and heading of the built site, that no page loads anything from elsewhere, and that
-the search finds the terms that readers look for.
+"""Checks every link, image, anchor and heading of the built site, and that no page loads anything from elsewhere.
+
+Also checks what the search finds, and what the pages of the API show.
 """
 
 import json
@@ -87,8 +88,11 @@ def broken(site: Path) -> Iterator[str]:
 
 
 def not_found(site: Path) -> Iterator[str]:
-    """Yields the searched terms that the index of the search does not contain."""
+    """Yields the searched terms that the index of the search does not contain, and pages that it must not contain."""
     pages = json.loads((site / "search/search_index.json").read_text())["docs"]
+    for page in pages:
+        if page["location"].startswith("contributing/"):
+            yield f"the search finds a page for maintainers: {page['location']}"
     text = " ".join(f"{page['title']} {page['text']}" for page in pages)
     words = set(re.findall(r"[\w-]+", re.sub(r"<[^>]*>", " ", text).lower()))
     for term in SEARCHED:
@@ -96,9 +100,46 @@ def not_found(site: Path) -> Iterator[str]:
             yield f"the search does not find {term}"
 
 
+#: What each page shows to its readers.
+SHOWN = {
+    "index.html": [r"<title>redlock-native</title>", r"<h1[^>]*>redlock-native<", r'rel="next"'],
+    "reference/options/index.html": [
+        r'<td data-label="default">10 s</td>',
+        r'<a id="ttl" href="#ttl">',
+        r'<a id="client-node_timeout" ',
+        r'class="md-footer__link md-footer__link--next"',
+    ],
+    # Signatures of constructors, and tables of options.
+    "reference/python/index.html": [
+        r'<span class="nf">Redlock</span>.*?<span class="n">connect_timeout</span>',
+        r'<span class="nf">AsyncRedlock</span>.*?<span class="n">connect_timeout</span>',
+        r'<td data-label="Name">\s*<code>connect_timeout</code>',
+        r'<td data-label="Name">\s*<code>max_hold</code>',
+    ],
+    "reference/node/index.html": [r"<code>Lock</code></a>&lt;<code>Fencing</code>&gt;"],
+    "concepts/renewal-and-loss/index.html": [r'class="mermaid"'],
+}
+#: What no page shows: an escaped bracket, and a kind of diagram for which the theme has no dark colors.
+NOT_SHOWN = (r"\\&lt;", r"\bgantt\b")
+
+
+def wrong(site: Path) -> Iterator[str]:
+    """Yields what the pages of the API and the home page lack, and what they show but should not."""
+    for page, patterns in SHOWN.items():
+        text = (site / page).read_text()
+        for pattern in patterns:
+            if re.search(pattern, text, re.DOTALL) is None:
+                yield f"{page} does not show {pattern}"
+        for pattern in NOT_SHOWN:
+            if re.search(pattern, text) is not None:
+                yield f"{page} shows {pattern}"
+        if "h6 { text-transform: none }" not in text:
+            yield f"{page} shows the names of an API in capitals"
+
+
 def main() -> int:
     site = Path(sys.argv[1]).resolve()
-    found = [*broken(site), *not_found(site)]
+    found = [*broken(site), *not_found(site), *wrong(site)]
     print(f"{len(found)} broken", *found, sep="\n    ")
     return 1 if found else 0
 

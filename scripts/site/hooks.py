@@ -41,7 +41,20 @@ DOCSTRING = re.compile(r'^( *)""".*?"""', re.MULTILINE | re.DOTALL)
 #: The output of cargo doc. Without cargo it is not there.
 RUSTDOC = ROOT / "target/site-rustdoc/doc"
 SOURCES = {page: source for source, page in PROJECT.items()}
+#: The options in a docstring: `- NAME: TEXT`, and the lines that continue it. `default` is only in another overload.
+OPTIONS = re.compile(r"((?:^ *- (?!default:)\w+: .*\n(?:^ +(?!- )\S.*\n)*)+)", re.MULTILINE)
+#: The constructor of a class in the stubs. `Never` marks one that programs cannot call.
+CONSTRUCTOR = re.compile(r"def __new__\(cls, /, ((?:(?!Never).)*?)\) -> \w+:")
 RUSTDOC_LINK = '<a href="redlock/index.html">Documentation of the crate</a>'
+#: The column of mkdocstrings with the default in the signature. It is `None` for most options. The description has the
+#: value that applies.
+DEFAULT = re.compile(
+    r"<th>Default</th>|<td>\s*(?:<code>(?:(?!</td>).)*</code>|<em>required</em>)\s*</td>(?=\s*</tr>)",
+    re.DOTALL,
+)
+TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
+#: A table with this number of columns is wide.
+WIDE = 3
 LINK = re.compile(r"\[([^\]]*)\]\((?![a-z]+:|#)([^)#\s]+)(#[^)\s]*)?\)")
 
 
@@ -62,8 +75,9 @@ def copy_python() -> None:
     for file in (ROOT / "bindings-python/python/redlock").glob("*.py*"):
         if file.suffix in (".py", ".pyi"):
             text = file.read_text()
-            text = with_functions(text) if file.suffix == ".pyi" else text
-            (PYTHON / file.name).write_text(DOCSTRING.sub(with_example_sections, text))
+            if file.suffix == ".pyi":
+                text = CONSTRUCTOR.sub(r"def __init__(self, \1) -> None:", with_functions(text))
+            (PYTHON / file.name).write_text(DOCSTRING.sub(with_sections, text))
 
 
 def with_functions(stub: str) -> str:
@@ -83,10 +97,21 @@ def with_functions(stub: str) -> str:
     return "".join(lines)
 
 
-def with_example_sections(docstring: re.Match[str]) -> str:
-    """Puts each example of a docstring into a separate section, which mkdocstrings shows as code."""
+def with_sections(docstring: re.Match[str]) -> str:
+    """Puts options and examples into separate sections, which mkdocstrings shows as tables and code."""
     indent, lines, inside = docstring[1], [], False
-    for line in docstring[0].splitlines():
+
+    def arguments(options: re.Match[str]) -> str:
+        return (
+            f"{indent}Args:\n"
+            + re.sub(r"^ *(- )?", as_argument, options[1], flags=re.MULTILINE)
+            + "\n"
+        )
+
+    def as_argument(start: re.Match[str]) -> str:
+        return indent + " " * (4 if start[1] else 8)
+
+    for line in OPTIONS.sub(arguments, docstring[0]).splitlines():
         text = line.strip()
         if text == "Example:":
             continue
@@ -105,6 +130,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for name, (page, title, intro) in TYPEDOC.items():
         text = (ROOT / f"target/typedoc/{name}.md").read_text()
         text = text.replace(f"# {name}\n", f"# {title}\n\n{intro}\n", 1)
+        # Python's Markdown would show the backslash.
+        text = text.replace("\\<", "&lt;")
         for other, (target, *_) in TYPEDOC.items():
             text = text.replace(f"]({other}.md", f"]({target}.md")
         files.append(File.generated(config, f"reference/{page}.md", content=text))
@@ -112,8 +139,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Rewrites links and code block titles."""
+    """Rewrites links and code block titles. Removes pages for maintainers from the search."""
     uri = page.file.src_uri
+    if uri.startswith("contributing/"):
+        page.meta["search"] = {"exclude": True}
     source = SOURCES.get(uri, f"docs/{uri}")
 
     def link(match: re.Match[str]) -> str:
@@ -138,8 +167,11 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Links the pages that docstrings name, such as docs/operate/security.md."""
+    """Labels the cells of tables. Links the pages that docstrings name, such as docs/operate/security.md."""
     uri = page.file.src_uri
+    if uri == "reference/python.md":
+        html = DEFAULT.sub("", html)
+    html = TABLE.sub(with_labels, html)
     if not re.fullmatch(r"reference/(python|node|node-testing)\.md", uri):
         return html
 
@@ -150,6 +182,24 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
         return f'<a href="{file.url_relative_to(page.file)}{match[2] or ""}">{match[0]}</a>'
 
     return re.sub(r"docs/([\w/-]+\.md)(#[\w-]+)?", link, html)
+
+
+def with_labels(table: re.Match[str]) -> str:
+    """Writes the heading of its column into each cell. On a phone, wide tables are shown as lists of cells."""
+    head = [
+        re.sub(r"<.*?>", "", cell)
+        for cell in re.findall(r"<th(?: [^>]*)?>(.*?)</th>", table[0], re.S)
+    ]
+    if len(head) < WIDE or not all(head[1:]):
+        return table[0]
+
+    def row(match: re.Match[str]) -> str:
+        labels = iter(head)
+        return re.sub(r"<td(?=[ >])", lambda _: f'<td data-label="{next(labels)}"', match[0])
+
+    rows = re.sub(r"<tr[^>]*>.*?</tr>", row, table[0], flags=re.S)
+    # The theme styles only tables without a class.
+    return rows.replace("<table>", "<table data-wide>", 1)
 
 
 def on_post_build(config: MkDocsConfig) -> None:

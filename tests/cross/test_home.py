@@ -81,3 +81,42 @@ def test_invalid_address_is_refused_and_changes_nothing(tree: Path, word: str) -
 def test_nothing_is_published_before() -> None:
     steps = (ROOT / ".github/workflows/publish.yml").read_text()
     assert steps.count("scripts/home --check") == 2
+
+
+WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
+
+
+def test_actions_and_tools_of_the_workflows_are_pinned() -> None:
+    """As docs/operate/security.md states."""
+    found = []
+    for file in WORKFLOWS:
+        text = file.read_text()
+        for action in re.findall(r"uses: (.*)", text):
+            found.append(action)
+            assert re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v[\d.]+", action), action
+        for command in re.findall(r"(?:pip|npm|cargo) (?:install|ci)\b[^\n&]*", text):
+            found.append(command)
+            exact = ("--require-hashes", "npm ci", " dist/*.whl")
+            versions = re.search(r"--locked --version =\d+\.\d+\.\d+", command)
+            assert versions or any(word in command for word in exact), command
+    assert len(found) > 30
+
+
+def test_workflow_installs_maturin_of_the_lock_file() -> None:
+    """Without its hashes, pip would refuse it."""
+    steps = (ROOT / ".github/workflows/packages.yml").read_text()
+    commands = set(re.findall(r"run: (sed .*?) >maturin.txt && .*--require-hashes", steps))
+    assert len(commands) == 1
+    done = subprocess.run(["bash", "-c", *commands], cwd=ROOT, capture_output=True, text=True)
+    first, *hashes = done.stdout.splitlines()
+    assert re.fullmatch(r"maturin==[\d.]+ \\", first)
+    assert len(hashes) > 5
+    assert all(re.fullmatch(r"    --hash=sha256:\w{64}( \\)?", line) for line in hashes)
+    assert not hashes[-1].endswith("\\")
+
+
+def test_published_files_get_provenance() -> None:
+    steps = (ROOT / ".github/workflows/publish.yml").read_text()
+    assert "attestations: true" in steps
+    assert "npm publish --provenance" in steps
+    assert steps.count("id-token: write") == 2

@@ -1,5 +1,7 @@
 """A holder that is cut off from a majority is notified before another client can have the lock.
 
+One whose key is deleted may be notified later.
+
 RUNS=20 (make measure-loss) cuts off that many holders of each language in each way. The contender is on the other side.
 """
 
@@ -106,3 +108,30 @@ def test_cut_off_holder_in_each_language_is_notified_first(five: list[Server], n
     pairs = [("blackhole", language) for language in LANGUAGES]
     for pair, margin in cut_off(pairs, five, name, ttl=2000):
         assert margin > 0, f"two holders: {pair}, {margin} ms"
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_deleted_key_can_be_acquired_before_its_holder_is_notified(
+    language: str, five: list[Server], name: str
+) -> None:
+    """No page may promise the opposite: a deletion frees the lock before the holder can learn of it."""
+    server = five[0]
+    with (
+        Proxy(server) as proxy,
+        Agent(language, [proxy.url]) as holder,
+        Agent("rust", [server.url]) as contender,
+    ):
+        holder.must("acquire", name=name, ttl_ms=60_000, wait_ms=2000)
+        holder.send("lost", timeout_ms=30_000)
+        contender.send("acquire", name=name, ttl_ms=60_000, wait_ms=None)
+        proxy.drop_replies = True
+        server.command("DEL", f"lock:{name}")
+        taken = contender.receive()
+        assert taken["ok"], taken
+        assert holder.silent_for(0.01)
+        # The report of the deletion is lost with this connection. The next one checks the lease.
+        proxy.drop_replies = False
+        proxy.reset()
+        notified = holder.receive()
+        assert notified["ok"], notified
+        assert notified["at"] > taken["at"]

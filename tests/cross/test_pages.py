@@ -23,7 +23,7 @@ RUN = {
 #: Run by tests/pages as doc tests, and by tests/node/pages.test.mjs, which compiles them first.
 ELSEWHERE = {"rust", "ts"}
 #: Not programs: diagrams, shell commands and output.
-OTHERS = {"", "mermaid", "sh", "text"}
+OTHERS = {"", "mermaid", "sh", "text", "yaml"}
 #: Run by test_fencing_example.py.
 FENCING = {"docs/concepts/fencing.md": {"lua", "sql"}, "docs/how-to/fence.md": {"sql"}}
 #: Parts of programs that `make test-examples` runs.
@@ -61,6 +61,34 @@ def programs() -> Iterator[object]:
         for number, block in enumerate(blocks(page), 1):
             if block.language in RUN and not block.file:
                 yield pytest.param(page, block.language, block.code, id=f"{page}-{number}")
+
+
+def test_how_to_says_which_pages_have_tabs() -> None:
+    text = (ROOT / "docs/how-to/index.md").read_text()
+    listed = text.split("Four pages have no tabs:")[1].split("\n\n| task")[0]
+    without = set()
+    for page in sorted((ROOT / "docs/how-to").glob("*.md")):
+        tabs = set(re.findall(r'^=== "(.*)"', page.read_text(), re.MULTILINE))
+        if not tabs and page.name != "index.md":
+            without.add(page.name)
+        assert tabs in (set(), {"Python", "Node.js", "Rust"}), page
+    assert set(re.findall(r"\(([\w-]+\.md)\)", listed)) == without
+
+
+def test_readiness_probe_fails_within_the_guard(tmp_path: Path) -> None:
+    (block,) = [b.code for b in blocks("docs/operate/kubernetes.md") if b.language == "yaml"]
+    (command,) = re.findall(r'\[sh, -c, "(.*)"\]', block)
+    command_line = tmp_path / "redis-cli"
+    found = []
+    for seconds in (3, 61, 62, 100):
+        # The server ends lines in this way.
+        reply = f"# Server\\r\\nuptime_in_seconds:{seconds}\\r\\nuptime_in_days:0\\r\\n"
+        command_line.write_text(f"#!/bin/sh\nprintf '{reply}'\n")
+        command_line.chmod(0o755)
+        path = f"{tmp_path}:{os.environ['PATH']}"
+        done = subprocess.run(["sh", "-c", command], env={**os.environ, "PATH": path})
+        found.append(done.returncode == 0)
+    assert found == [False, False, True, True]
 
 
 def test_every_block_is_run_by_some_test() -> None:

@@ -2,7 +2,9 @@
 work.
 """
 
+import importlib
 import inspect
+import json
 import re
 import subprocess
 import sys
@@ -90,6 +92,96 @@ def test_ci_runs_the_test_command_of_the_readme() -> None:
         assert f"\n{command.removeprefix('make ')}: " in targets
 
 
+#: What a promise of a notification in advance must be limited to.
+LIMITS = r"renewals? fail|cannot be renewed|cut off|deadline|its holders lose them|min_replicas|is lost at|frozen"
+
+
+def test_notification_in_advance_is_promised_only_if_renewals_fail() -> None:
+    """If the key is deleted, another client may acquire the lock first (test_notified_first.py)."""
+    promises = []
+    for page in PAGES:
+        text = page.read_text()
+        for match in re.finditer(
+            r"before (another|any other|the next) client (can|could) acquire", text
+        ):
+            start = max(text.rfind("\n|", 0, match.start()), text.rfind("\n\n", 0, match.start()))
+            promises.append(text[start : match.end()])
+            assert re.search(LIMITS, promises[-1]), (page, promises[-1])
+    assert len(promises) > 5
+
+
+def test_rust_names_of_tls_options() -> None:
+    """The options page says that Rust has them as methods of `TlsOptions`, without the prefix."""
+    assert "`TlsOptions`](rust-details.md#clients-and-locks) without `tls_`" in (
+        ROOT / "docs/reference/options.md"
+    ).read_text().replace("\n", " ")
+    named = [
+        re.search(r"`tls_(\w+)`", cell)
+        for cell in rows((ROOT / "docs/reference/options.md").read_text())
+    ]
+    files = [file.read_text() for file in (ROOT / "core/src/node/redis/io/tls").rglob("*.rs")]
+    (body,) = [
+        body
+        for body in re.findall(r"^impl TlsOptions \{.*?^\}", "".join(files), re.M | re.S)
+        if "pub fn ca(" in body
+    ]
+    methods = set(re.findall(r"pub fn (\w+)\(mut self", body))
+    assert {match[1] for match in named if match} == methods - {"config"}
+
+
+def test_limits_on_the_pages_are_those_of_the_core() -> None:
+    """The time for a probe of an idle connection, and for the connections of a single attempt."""
+    core = "".join(file.read_text() for file in sorted((ROOT / "core/src").rglob("*.rs")))
+    for constant in (
+        "const PROBE: (Duration, u32) = (Duration::from_millis(500), 3);",
+        "const TICK: Duration = Duration::from_millis(250);",
+        "const CONNECT_MARGIN: Duration = Duration::from_millis(500);",
+        "let margin = (self.connect_timeout / 10).max(CONNECT_MARGIN);",
+    ):
+        assert constant in core
+    for page, text in (
+        ("operate/managed.md", "The reply has 0.5 s, or three round trips if that is longer"),
+        ("operate/managed.md", "checks this every 0.25 s"),
+        ("how-to/inspect.md", "plus a tenth of it or 0.5 s, whichever is longer"),
+    ):
+        assert text in (ROOT / "docs" / page).read_text().replace("\n", " ")
+
+
+def test_list_of_faster_libraries_has_every_handoff(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The benchmarks page lists a case of any size in which another library is faster."""
+    monkeypatch.syspath_prepend(str(ROOT / "bench"))
+    behind, cases, figures = (
+        importlib.import_module(name) for name in ("behind", "cases", "figures")
+    )
+    samples = {
+        "redlock, Rust": [{"round": 0, "p50": 200.0}],
+        "rslock": [{"round": 0, "p50": 100.0}],
+    }
+    for case in cases.handoffs():
+        results = {"cases": {case.key: {"samples": samples}}}
+        (line,) = behind.behind(figures.Figures(results))
+        assert line.startswith(f"- handoff, {case.processes} x {case.callers} waiting caller"), line
+        assert line.endswith("a factor of 2.00."), line
+
+
+def test_examples_install_this_clone() -> None:
+    """No package is published, so the name alone would install nothing, or another package."""
+    readme = (ROOT / "examples/README.md").read_text()
+    folder = ROOT / "examples/server/fastapi"
+    needs = (folder / "requirements.txt").read_text().splitlines()
+    paths = [line for line in needs if line.startswith(".")]
+    assert [(folder / path).resolve() for path in paths] == [ROOT]
+    express = json.loads((ROOT / "examples/server/express/package.json").read_text())
+    path = express["dependencies"]["redlock-native"].removeprefix("file:")
+    assert (ROOT / "examples/server/express" / path).resolve() == ROOT
+    installs = re.findall(r"`(?:pip|npm) install([^`&]*)", readme)
+    assert installs == [
+        " ",
+        " -r requirements.txt ",
+        " '../..[otel]' opentelemetry-exporter-prometheus ",
+    ]
+
+
 def test_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) <= 155
 
@@ -150,7 +242,11 @@ def test_every_table_is_whole(page: Path) -> None:
 
 def test_every_option_has_a_row() -> None:
     first = rows((ROOT / "docs/reference/options.md").read_text())
-    documented = {name for cell in first for name in re.findall(r"^`(\w+)`", cell)}
+    documented = {
+        name
+        for cell in first
+        for name in re.findall(r'^<a id="[\w-]+" href="#[\w-]+">`(\w+)`</a>', cell)
+    }
     given = {*inspect.signature(redlock.Redlock).parameters}
     given |= {*inspect.signature(redlock.Redlock.lock).parameters}
     # `default` is of Python's decorators, and not in the core's table.

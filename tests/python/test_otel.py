@@ -330,15 +330,75 @@ def test_dashboard_and_alerts_query_exported_metrics(
     scraped: Callable[[], str],
 ) -> None:
     exported = set(re.findall(r"^(redlock_\w+)", scraped(), re.MULTILINE))
-    dashboard = json.loads((OBSERVABILITY / "dashboard.json").read_text())
-    asked = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
-    asked += re.findall(r"expr: (.*)", (OBSERVABILITY / "alerts.yml").read_text())
-    names = {name for expression in asked for name in re.findall(r"redlock_\w+", expression)}
+    names = {
+        name for expression in expressions() for name in re.findall(r"redlock_\w+", expression)
+    }
     assert len(names) >= 8
     assert names <= exported, names - exported
     # The dashboard also shows every exported counter.
     counts = {name for name in exported if name.endswith("_total")}
     assert counts <= names, counts - names
+
+
+LOSSES = Path(__file__).with_name("programs") / "losses.py"
+#: A metric of an expression, with its selector.
+SELECTOR = r"(redlock_\w+)(?:\{([^}]*)\})?"
+
+
+def expressions() -> list[str]:
+    dashboard = json.loads((OBSERVABILITY / "dashboard.json").read_text())
+    asked = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    return asked + re.findall(r"expr: (.*)", (OBSERVABILITY / "alerts.yml").read_text())
+
+
+def conditions(selector: str) -> list[tuple[str, str, str]]:
+    return re.findall(r'(\w+)(=~|!~|!=|=)"([^"]*)"', selector)
+
+
+def matches(labels: dict[str, str], selector: str) -> bool:
+    """Whether Prometheus selects a series with these labels."""
+    for name, operator, value in conditions(selector):
+        pattern = value if "~" in operator else re.escape(value)
+        if (re.fullmatch(pattern, labels.get(name, "")) is None) is ("!" not in operator):
+            return False
+    return True
+
+
+def test_expressions_select_real_series() -> None:
+    """A label or a value that no counter has would select nothing, or exclude nothing."""
+    done = subprocess.run([sys.executable, LOSSES], capture_output=True, text=True, timeout=30)
+    assert done.returncode == 0, done.stderr
+    series = [
+        (name, dict(re.findall(r'(\w+)="([^"]*)"', labels)), float(value))
+        for name, labels, value in re.findall(
+            r"^(redlock_\w+?)(?:\{(.*)\})? ([\d.e+-]+)$", done.stdout, re.MULTILINE
+        )
+    ]
+    values: dict[tuple[str, str], set[str]] = {}
+    for name, labels, _ in series:
+        for label, value in labels.items():
+            values.setdefault((name, label), set()).add(value)
+    checked = 0
+    for expression in expressions():
+        for name, selector in re.findall(SELECTOR, expression):
+            for label, _, value in conditions(selector):
+                checked += 1
+                assert set(value.split("|")) <= values[name, label], (expression, values)
+            for label in re.findall(r"by \((\w+)\)", expression):
+                assert (name, label) in values, (expression, label)
+            assert any(other == name and matches(has, selector) for other, has, _ in series)
+    assert checked >= 5
+    (alert,) = [expression for expression in expressions() if "losses_total{" in expression]
+    ((name, selector),) = re.findall(SELECTOR, alert)
+    lost = {has["reason"]: count for other, has, count in series if other == name}
+    assert {reason: count for reason, count in lost.items() if count} == {
+        "missing": 1,
+        "revoked": 1,
+        "closed": 1,
+    }
+    # An orderly end of the program is not a loss that an operator looks at. Every other reason is.
+    ignored = {reason for reason in lost if not matches({"reason": reason}, selector)}
+    assert ignored == {"revoked", "closed"}
 
 
 def test_without_opentelemetry_the_error_says_what_to_install() -> None:

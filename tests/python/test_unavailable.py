@@ -1,6 +1,8 @@
 """`unavailable_after`: an acquire without a `wait` fails if no quorum of nodes replies."""
 
+import socket
 import threading
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -29,6 +31,20 @@ def test_a_closed_port_ends_an_acquire_without_a_wait(
     assert caught.value.waited is not None
     assert caught.value.waited >= 1
     assert [(node.url, node.state) for node in caught.value.nodes] == [(url, "fault")]
+
+
+@pytest.mark.parametrize("method", ["inspect", "force_release"])
+def test_single_attempt_of_a_new_client_waits_for_its_connection(method: str) -> None:
+    """`node_timeout` is only the limit of the replies (docs/how-to/inspect.md)."""
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        url = f"redis://127.0.0.1:{silent.getsockname()[1]}"
+        client = redlock.Redlock(url, node_timeout=0.05, connect_timeout=0.3)
+        began = time.monotonic()
+        with pytest.raises(redlock.QuorumUnavailable, match="connect"):
+            client.lock("job").inspect() if method == "inspect" else client.force_release("job")
+        assert time.monotonic() - began >= 0.3
 
 
 def test_body_does_not_run_without_a_quorum() -> None:
