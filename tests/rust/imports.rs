@@ -83,6 +83,7 @@ const CORE: &[&str] = &[
     "node::redis::connection::task::login_renewal",
     "node::redis::node_task::context",
     "node::redis::protocol::pending_deletes",
+    "node::redis::protocol::merged_deletes",
     "node::redis::protocol::push_handler",
     "node::redis::link",
     "node::redis::connect",

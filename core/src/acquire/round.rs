@@ -254,7 +254,7 @@ impl Drop for VoteRound {
             if !matches!(vote, Some(Ok(Vote::Held(..)))) {
                 // The call sends the delete without waiting for a reply. If it cannot be sent now, it stays a pending
                 // delete.
-                drop(node.release(&self.claim, self.params.ttl, ReleaseMode::Delete));
+                drop(node.release(&self.claim, self.params.ttl, ReleaseMode::Undo));
             }
         }
         drivers::flush();
