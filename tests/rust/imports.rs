@@ -43,6 +43,7 @@ const CORE: &[&str] = &[
     "lease::extend",
     "lease::state",
     "lease::registry",
+    "lease::term",
     "fairness",
     "client::config",
     "lock::names",
@@ -141,6 +142,7 @@ const CORE: &[&str] = &[
     "runtime::per_process",
     "error",
     "error::kind",
+    "numbered",
     "keyed",
     "text",
 ];

@@ -134,9 +134,16 @@ impl<'a> Attempt<'a> {
     async fn take_turn(&mut self, ticket: &Ticket) -> Result<()> {
         tokio::select! {
             biased;
-            () = ticket.turn() => Ok(()),
+            // Its turn may come because the callers before it ended at the same time as its own wait.
+            () = ticket.turn() => if self.is_late() { Err(self.failure(ticket)) } else { Ok(()) },
             () = self.deadline(ticket) => Err(self.failure(ticket)),
         }
+    }
+
+    /// Whether its wait ended while it waited for its turn, so that it must not send anything.
+    fn is_late(&self) -> bool {
+        let over = |wait: Duration| !wait.is_zero() && self.waited() >= wait;
+        self.limit.queued && self.wait.is_some_and(over)
     }
 
     /// Pauses before the first round if other clients want the keys, so that those can try first.

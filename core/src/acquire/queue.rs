@@ -10,7 +10,7 @@
 //! protects all lines of a client and is locked only briefly. No waker is called under it, because a waker may run
 //! arbitrary code.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Poll, Waker};
@@ -21,6 +21,7 @@ use super::refusal::Refusal;
 use crate::clock::Instant;
 use crate::keyed::{Key, Keyed};
 use crate::node::Taken;
+use crate::numbered::Numbered;
 use crate::runtime::{fork_generation, lock};
 
 /// The lines of one client's callers, one for each key.
@@ -40,7 +41,7 @@ impl Queue {
     /// The number of callers, with or without their turn.
     pub(crate) fn callers(&self) -> usize {
         let Some(lines) = self.lines() else { return 0 };
-        let waiters = lines.by_key.values().flat_map(|line| &line.waiters).map(|waiter| waiter.id);
+        let waiters = lines.by_key.values().flat_map(|line| line.waiters.iter()).map(|(id, ())| id);
         waiters.collect::<HashSet<_>>().len()
     }
 }
@@ -57,7 +58,12 @@ struct Lines {
 /// The line of one key. Most lines have a single caller.
 #[derive(Default)]
 struct Line {
-    waiters: SmallVec<[Waiter; 1]>,
+    /// In order of arrival.
+    waiters: Numbered<()>,
+    /// The callers that hold back later ones in this line. None of them waits for its turn.
+    holders: SmallVec<[u64; 1]>,
+    /// The callers that wait for their turn because one of these holders came earlier. Each is in one line only.
+    held_back: BTreeSet<u64>,
     /// The result of the last conclusive round of its callers.
     availability: Option<Availability>,
 }
@@ -77,16 +83,18 @@ pub(super) struct NoQuorum {
     pub(super) why: Arc<Refusal>,
 }
 
-/// A caller's entry in one line. A line is in order of arrival.
-struct Waiter {
-    id: u64,
-    /// Whether it holds back later callers in this line. False while the caller waits for its turn.
-    holds: bool,
+impl Line {
+    /// Whether a holder came before this caller.
+    fn holds_back(&self, id: u64) -> bool {
+        self.holders.iter().any(|holder| *holder < id)
+    }
 }
 
 /// A caller that waits for its turn.
 struct Waiting {
     keys: Arc<[String]>,
+    /// The position of the key in whose line it is held back.
+    line: usize,
     /// The keys that other clients held in its last round.
     taken: Taken,
     /// `None` until the first poll, which checks for the turn without being woken.
@@ -116,7 +124,7 @@ impl Queue {
             id = lines.next;
             lines.next += 1;
             for key in Key::each(keys) {
-                lines.by_key.entry(key).or_default().waiters.push(Waiter { id, holds: false });
+                lines.by_key.entry(key).or_default().waiters.insert(id, ());
             }
             lines.start_or_wait(id, keys, Taken::default());
         }
@@ -132,24 +140,21 @@ impl Queue {
 }
 
 impl Lines {
-    /// Whether no earlier caller holds this caller back.
-    fn may_start(&self, id: u64, keys: &[String]) -> bool {
-        // Lines are in order of arrival, so an earlier caller has a smaller number.
-        let earlier = |line: &Line| {
-            let held = |waiter: &Waiter| waiter.id < id && waiter.holds;
-            line.waiters.iter().take_while(|waiter| waiter.id < id).any(held)
-        };
-        !keys.iter().any(|key| self.by_key.get(key.as_str()).is_some_and(earlier))
+    /// The position of a key in whose line an earlier caller holds this caller back.
+    fn held_back(&self, id: u64, keys: &[String]) -> Option<usize> {
+        let held =
+            |key: &String| self.by_key.get(key.as_str()).is_some_and(|line| line.holds_back(id));
+        keys.iter().position(held)
     }
 
     /// Sets in which lines the caller holds others back: those for which `whether` returns true.
     fn hold(&mut self, id: u64, keys: &[String], whether: impl Fn(usize) -> bool) {
         for (at, key) in keys.iter().enumerate() {
-            let line = self.by_key.get_mut(key.as_str()).into_iter();
-            for waiter in
-                line.flat_map(|line| &mut line.waiters).filter(|waiter| waiter.id == id).take(1)
-            {
-                waiter.holds = whether(at);
+            if let Some(line) = self.by_key.get_mut(key.as_str()) {
+                line.holders.retain(|holder| *holder != id);
+                if whether(at) {
+                    line.holders.push(id);
+                }
             }
         }
     }
@@ -157,34 +162,41 @@ impl Lines {
     /// Gives the caller its turn, or makes it wait. A waiting caller holds back no other, because it may wait for as
     /// long as another caller's lock lasts.
     fn start_or_wait(&mut self, id: u64, keys: &Arc<[String]>, taken: Taken) {
-        if self.may_start(id, keys) {
-            self.hold(id, keys, |at| holds_at(taken, at));
-        } else {
+        if let Some(line) = self.held_back(id, keys) {
             self.hold(id, keys, |_| false);
-            self.waiting.insert(id, Waiting { keys: Arc::clone(keys), taken, waker: None });
+            self.waiting.insert(id, Waiting { keys: Arc::clone(keys), line, taken, waker: None });
+            self.wait_in(id, &keys[line]);
+        } else {
+            self.hold(id, keys, |at| holds_at(taken, at));
         }
     }
 
-    /// Gives each caller in these lines its turn if no earlier caller holds it back. Returns the wakers to call.
+    fn wait_in(&mut self, id: u64, key: &str) {
+        if let Some(line) = self.by_key.get_mut(key) {
+            line.held_back.insert(id);
+        }
+    }
+
+    /// Gives each caller that waits in these lines its turn if no earlier caller holds it back. Returns the wakers to
+    /// call.
     fn admit(&mut self, keys: &[String]) -> Vec<Waker> {
         let mut woken = Vec::new();
         for key in keys {
-            let mut at = 0;
             // Up to the first caller that holds back the rest of the line.
-            while let Some(waiter) =
-                self.by_key.get(key.as_str()).and_then(|line| line.waiters.get(at))
-                && !waiter.holds
+            while let Some(line) = self.by_key.get_mut(key.as_str())
+                && let Some(id) = line.held_back.first().copied()
+                && !line.holds_back(id)
             {
-                at += 1;
-                let id = waiter.id;
-                // It already has its turn, and was refused for other keys than this one.
+                line.held_back.remove(&id);
                 let Some(Waiting { keys, taken, .. }) = self.waiting.get(&id) else { continue };
                 let (keys, taken) = (Arc::clone(keys), *taken);
-                if self.may_start(id, &keys) {
+                // In another line it may still be held back. It waits there from now on.
+                if let Some(line) = self.held_back(id, &keys) {
+                    self.waiting.entry(id).and_modify(|waiting| waiting.line = line);
+                    self.wait_in(id, &keys[line]);
+                } else {
                     self.hold(id, &keys, |at| holds_at(taken, at));
                     woken.extend(self.waiting.remove(&id).and_then(|waiting| waiting.waker));
-                    // It may now hold back the rest, so check the same position again.
-                    at -= 1;
                 }
             }
         }
@@ -275,7 +287,7 @@ impl Ticket {
         let Some(lines) = self.queue.lines() else { return true };
         let front =
             |key: &String| lines.by_key.get(key.as_str()).and_then(|line| line.waiters.first());
-        self.keys.iter().filter_map(front).all(|waiter| waiter.id == self.id)
+        self.keys.iter().filter_map(front).all(|id| id == self.id)
     }
 }
 
@@ -284,9 +296,13 @@ impl Drop for Ticket {
     fn drop(&mut self) {
         let Some(mut lines) = self.queue.lines() else { return };
         let waited = if lines.waiting.is_empty() { None } else { lines.waiting.remove(&self.id) };
-        for key in self.keys.iter() {
+        for (at, key) in self.keys.iter().enumerate() {
             let Some(line) = lines.by_key.get_mut(key.as_str()) else { continue };
-            line.waiters.retain(|waiter| waiter.id != self.id);
+            line.waiters.remove(self.id);
+            line.holders.retain(|holder| *holder != self.id);
+            if waited.as_ref().is_some_and(|waited| waited.line == at) {
+                line.held_back.remove(&self.id);
+            }
             if line.waiters.is_empty() {
                 lines.by_key.remove(key.as_str());
             } else if let Some(at) = self.granted {

@@ -118,7 +118,7 @@ impl LeaseHandle {
     ///
     /// True from the call of `release` on, even before the nodes confirm it. False after a loss.
     pub fn is_released(&self) -> bool {
-        self.0.phase().is_some_and(|phase| phase.status == Status::Released)
+        self.0.status() == Some(Status::Released)
     }
 
     /// Why the lease was lost, or `None` if it was not lost.

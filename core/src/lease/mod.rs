@@ -11,6 +11,7 @@ mod monitor;
 mod registry;
 mod renewal;
 mod state;
+mod term;
 
 use std::fmt;
 use std::future::Future;

@@ -1,18 +1,21 @@
 //! The leases of one client, their keys, and the new leases that the monitor has not seen yet.
 //!
 //! The registry stores keys, numbers and weak references of leases and never calls them. No other lock is taken while
-//! its lock is held, except that of the changes. A thread may be suspended while it holds the lock, so the monitor does
-//! not wait for it, and neither does the drop of the last handle of an unreleased lease. A release waits.
+//! one of its locks is held, except that of the changes. A thread may be suspended while it holds a lock, so the monitor
+//! does not wait for it, and neither does the drop of the last handle of an unreleased lease. A release waits.
+//!
+//! The new leases have a separate lock, which no search takes. A thread that lists leases hides no new one from the
+//! monitor, wherever it is suspended.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
-use smallvec::SmallVec;
 use tokio::sync::Notify;
 
 use crate::clock::{Instant, NEVER};
 use crate::keyed::{Key, Keyed};
+use crate::numbered::Numbered;
 use crate::runtime::{lock, try_lock};
 
 /// How often the monitor looks at new leases. It never sees one that ended earlier.
@@ -26,6 +29,7 @@ const UNSEEN: usize = 64;
 /// Every lease that is not released yet and has a handle.
 pub(crate) struct Registry<L> {
     entries: Mutex<Entries<L>>,
+    new: Mutex<New<L>>,
     /// The number of leases so far.
     count: AtomicU64,
     /// Whether a dropped lease is still in the list, because another thread was inside.
@@ -34,26 +38,29 @@ pub(crate) struct Registry<L> {
     early: Notify,
 }
 
-/// The number of a lease, and the lease. A weak reference: a lease without a handle ends and is not renewed.
-type Numbered<L> = (u64, Weak<L>);
-
 pub(super) struct Entries<L> {
-    /// The leases on each key. There are several after an attach.
-    by_key: Keyed<SmallVec<[Numbered<L>; 1]>>,
-    /// Leases that the monitor has not seen yet, each with the time of its first event.
-    new: Vec<(Instant, Weak<L>)>,
-    /// The length of this list after the last removal of those without a handle.
-    left: usize,
+    /// The leases on each key, by their numbers. There are several after an attach. Weak references: a lease without a
+    /// handle ends and is not renewed.
+    by_key: Keyed<Numbered<Weak<L>>>,
+}
+
+/// The leases that the monitor has not seen yet.
+struct New<L> {
+    /// Each with the time of its first event.
+    leases: Vec<(Instant, Weak<L>)>,
     /// When the monitor looks next without a notification.
     planned: Instant,
+    /// The number beyond which those without a handle are removed.
+    limit: usize,
 }
 
 impl<L> Registry<L> {
     pub(crate) fn new() -> Self {
-        let entries =
-            Entries { by_key: Keyed::default(), new: Vec::new(), left: 0, planned: NEVER };
+        let entries = Entries { by_key: Keyed::default() };
+        let new = New { leases: Vec::new(), planned: NEVER, limit: UNSEEN };
         let (count, dropped) = Default::default();
-        Self { entries: Mutex::new(entries), count, dropped, early: Notify::new() }
+        let (entries, new) = (Mutex::new(entries), Mutex::new(new));
+        Self { entries, new, count, dropped, early: Notify::new() }
     }
 
     fn entries(&self) -> MutexGuard<'_, Entries<L>> {
@@ -70,12 +77,19 @@ impl<L> Registry<L> {
     pub(crate) fn add(&self, id: u64, keys: &Arc<[String]>, lease: &Arc<L>, first: Instant) {
         let mut entries = self.entries();
         for key in Key::each(keys) {
-            entries.by_key.entry(key).or_default().push((id, Arc::downgrade(lease)));
+            entries.by_key.entry(key).or_default().insert(id, Arc::downgrade(lease));
         }
-        entries.new.push((first, Arc::downgrade(lease)));
-        // Not for every lease: for most of them the wake-up would be a wasted system call.
-        let early = first < entries.planned;
         drop(entries);
+        let mut new = lock(&self.new);
+        // The monitor never sees very short leases. They must not pile up.
+        if new.leases.len() > new.limit {
+            new.leases.retain(|(_, lease)| lease.strong_count() > 0);
+            new.limit = UNSEEN + 2 * new.leases.len();
+        }
+        new.leases.push((first, Arc::downgrade(lease)));
+        // Not for every lease: for most of them the wake-up would be a wasted system call.
+        let early = first < new.planned;
+        drop(new);
         if early {
             self.early.notify_one();
         }
@@ -114,17 +128,21 @@ impl<L> Registry<L> {
     /// Returns the new leases, and when the monitor looks again: at its next event, at the first one of a new lease, or
     /// for further leases. Returns `None` if another thread is inside.
     pub(super) fn try_plan(&self, now: Instant, next: Instant) -> Option<(Vec<Arc<L>>, Instant)> {
-        let mut entries = try_lock(&self.entries)?;
-        if self.dropped.swap(false, Ordering::Acquire) {
+        if self.dropped.load(Ordering::Acquire)
+            && let Some(mut entries) = try_lock(&self.entries)
+        {
+            self.dropped.store(false, Ordering::Release);
             entries.remove_dropped();
         }
-        let new = std::mem::take(&mut entries.new);
-        entries.left = 0;
-        let leases = new.iter().filter_map(|(_, lease)| lease.upgrade()).collect();
+        let mut list = try_lock(&self.new)?;
+        let new = std::mem::take(&mut list.leases);
+        list.limit = UNSEEN;
         // While leases come and go, the monitor looks periodically, so that new leases need not wake it.
         let soon = if new.is_empty() { NEVER } else { now + GRACE };
-        entries.planned = new.iter().map(|(first, _)| *first).fold(next.min(soon), Instant::min);
-        Some((leases, entries.planned))
+        let planned = new.iter().map(|(first, _)| *first).fold(next.min(soon), Instant::min);
+        list.planned = planned;
+        drop(list);
+        Some((new.iter().filter_map(|(_, lease)| lease.upgrade()).collect(), planned))
     }
 
     /// Waits until a new lease cannot wait for the monitor's next look.
@@ -136,7 +154,7 @@ impl<L> Registry<L> {
 impl<L> Entries<L> {
     /// All leases in order of creation.
     pub(super) fn all(&self) -> Vec<Arc<L>> {
-        let mut leases: Vec<_> = self.by_key.values().flatten().collect();
+        let mut leases: Vec<_> = self.by_key.values().flat_map(Numbered::iter).collect();
         leases.sort_unstable_by_key(|(id, _)| *id);
         // A lease with several keys.
         leases.dedup_by_key(|(id, _)| *id);
@@ -145,30 +163,25 @@ impl<L> Entries<L> {
 
     /// The leases on a key.
     pub(super) fn on(&self, key: &str) -> impl Iterator<Item = Arc<L>> {
-        let leases = self.by_key.get(key).into_iter().flatten();
+        let leases = self.by_key.get(key).into_iter().flat_map(Numbered::iter);
         leases.filter_map(|(_, lease)| lease.upgrade())
     }
 
     fn remove(&mut self, id: u64, keys: &[String]) {
         for key in keys {
             if let Some(leases) = self.by_key.get_mut(key.as_str()) {
-                leases.retain(|(other, _)| *other != id);
+                leases.remove(id);
                 if leases.is_empty() {
                     self.by_key.remove(key.as_str());
                 }
             }
-        }
-        // The monitor never sees very short leases. They must not pile up.
-        if self.new.len() > UNSEEN + 2 * self.left {
-            self.new.retain(|(_, lease)| lease.strong_count() > 0);
-            self.left = self.new.len();
         }
     }
 
     /// Removes every lease without a handle.
     fn remove_dropped(&mut self) {
         self.by_key.retain(|_, leases| {
-            leases.retain(|(_, lease)| lease.strong_count() > 0);
+            leases.retain(|lease| lease.strong_count() > 0);
             !leases.is_empty()
         });
     }
@@ -199,7 +212,7 @@ mod tests {
         let leases = ["renewed", "deleted"].map(|name| client.lock(name).acquire_blocking());
         let [renewed, deleted] = leases.map(|lease| lease.unwrap().into_handle());
         // The monitor has seen both.
-        until(|| renewed.0.leases.registry.entries().new.is_empty());
+        until(|| lock(&renewed.0.leases.registry.new).leases.is_empty());
         let lost = |lease: &LeaseHandle| match lease.0.peek().0 {
             Status::Lost(reason, _) => Some(reason),
             _ => None,
@@ -231,9 +244,35 @@ mod tests {
         let inside = registry.entries();
         drop(lease);
         registry.remove_dropped(0, &keys);
-        assert!(registry.try_plan(NEVER, NEVER).is_none() && registry.try_find(|_| ()).is_none());
+        assert!(registry.try_plan(NEVER, NEVER).is_some() && registry.try_find(|_| ()).is_none());
         drop(inside);
         registry.try_plan(NEVER, NEVER).unwrap();
+        assert!(registry.entries().by_key.is_empty());
+    }
+
+    /// A thread of low priority lists the leases again and again, and is suspended there.
+    #[test]
+    fn suspended_search_hides_no_new_lease_from_the_monitor() {
+        let registry = Registry::new();
+        let (keys, lease) = (Arc::from(["key".to_owned()]), Arc::new(()));
+        registry.add(registry.new_id(), &keys, &lease, NEVER);
+        let searching = registry.entries();
+        let (new, _) = registry.try_plan(NEVER, NEVER).expect("no search is inside");
+        assert_eq!(new.len(), 1);
+        drop(searching);
+    }
+
+    /// Thousands of handles may attach to one key.
+    #[test]
+    fn new_leases_without_a_handle_are_removed() {
+        let registry = Registry::new();
+        for name in 0..10_000 {
+            let (keys, lease) = (Arc::from([name.to_string()]), Arc::new(()));
+            let id = registry.new_id();
+            registry.add(id, &keys, &lease, NEVER);
+            registry.remove(id, &keys);
+        }
+        assert!(lock(&registry.new).leases.len() <= UNSEEN + 1);
         assert!(registry.entries().by_key.is_empty());
     }
 }

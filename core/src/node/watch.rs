@@ -17,6 +17,7 @@ use tokio::sync::Notify;
 use super::changes::{Change, ChangeSender, Changes};
 use super::slots::slot;
 use crate::keyed::{Key, Keyed};
+use crate::numbered::Numbered;
 use crate::runtime::lock;
 
 /// The subscriptions of one client. Nodes notify it, acquires subscribe to keys, and the monitor receives every change.
@@ -32,7 +33,7 @@ pub(crate) struct Watch {
     leases: ChangeSender,
 }
 
-type Signals = Keyed<SmallVec<[Arc<Signal>; 1]>>;
+type Signals = Keyed<Numbered<Arc<Signal>>>;
 
 /// The signal of one waiter.
 #[derive(Default)]
@@ -51,6 +52,11 @@ impl Signal {
         self.changes.fetch_add(1, Ordering::Release);
         self.changed.notify_waiters();
     }
+}
+
+/// The signal of an entry.
+fn cloned((_, signal): (u64, &Arc<Signal>)) -> Arc<Signal> {
+    Arc::clone(signal)
 }
 
 impl Watch {
@@ -102,15 +108,20 @@ impl Watch {
     /// A server does not notify the connection that made the change. The client's own leases already know about it.
     pub(crate) fn wake(&self, key: &str) {
         let signals: SmallVec<[_; 4]> =
-            self.signals().get(key).into_iter().flatten().cloned().collect();
+            self.signals().get(key).into_iter().flat_map(Numbered::iter).map(cloned).collect();
         signals.iter().for_each(|signal: &Arc<Signal>| signal.notify());
     }
 
     /// Wakes the waiters of all matching keys, in the order of subscription.
     fn wake_each(&self, wanted: impl Fn(&str) -> bool) {
         let matching = |(key, signals)| Some(signals).filter(|_| wanted(Key::text(key)));
-        let mut all: Vec<Arc<Signal>> =
-            self.signals().iter().filter_map(matching).flatten().cloned().collect();
+        let mut all: Vec<Arc<Signal>> = self
+            .signals()
+            .iter()
+            .filter_map(matching)
+            .flat_map(Numbered::iter)
+            .map(cloned)
+            .collect();
         all.sort_by_key(|signal| signal.number);
         all.iter().for_each(|signal| signal.notify());
     }
@@ -128,7 +139,7 @@ impl Watch {
         let signal = Arc::new(Signal { number, ..Signal::default() });
         let mut signals = self.signals();
         for key in Key::each(keys) {
-            signals.entry(key).or_default().push(Arc::clone(&signal));
+            signals.entry(key).or_default().insert(number, Arc::clone(&signal));
         }
         drop(signals);
         Subscription { watch: Arc::clone(self), keys: Arc::clone(keys), signal }
@@ -170,7 +181,7 @@ impl Drop for Subscription {
         let mut signals = self.watch.signals();
         for key in self.keys.iter() {
             if let Some(list) = signals.get_mut(key.as_str()) {
-                list.retain(|signal| !Arc::ptr_eq(signal, &self.signal));
+                list.remove(self.signal.number);
                 if list.is_empty() {
                     signals.remove(key.as_str());
                 }

@@ -37,7 +37,7 @@ pub(crate) enum Purpose {
     Delete {
         token: Arc<str>,
         /// The tokens of earlier claims of the same keys, whose deletes were merged with this one, from the oldest on.
-        earlier: Vec<Arc<str>>,
+        earlier: Box<[Arc<str>]>,
         /// The longest remaining life of the keys.
         lifetime: Duration,
         /// Set when it becomes pending.
@@ -62,7 +62,7 @@ impl Purpose {
 
     /// The purpose of the delete of a lease's keys, which live for at most the given time.
     pub(crate) fn delete(token: Arc<str>, lifetime: Duration) -> Self {
-        Self::Delete { token, earlier: Vec::new(), lifetime, until: None, of_lease: true }
+        Self::Delete { token, earlier: Box::default(), lifetime, until: None, of_lease: true }
     }
 
     /// Returns until when the keys of a pending delete may exist.

@@ -54,16 +54,17 @@ pub(super) fn target(command: &Command) -> Vec<u8> {
 }
 
 /// Merges a delete with an earlier one of the same keys. The token of a lease is never dropped.
-pub(super) fn merged(first: Command, last: Command) -> Command {
-    let (is_lease, both) = (is_of_lease(&first), (first.purpose.clone(), last.purpose.clone()));
+pub(super) fn merged(first: &Command, last: Command) -> Command {
+    let (is_lease, both) = (is_of_lease(first), (first.purpose.clone(), last.purpose.clone()));
     let (
-        Purpose::Delete { token, mut earlier, lifetime, until, of_lease },
+        Purpose::Delete { token, earlier, lifetime, until, of_lease },
         Purpose::Delete { token: other, earlier: more, lifetime: long, until: end, of_lease: too },
     ) = both
     else {
         return last;
     };
     let (main, added) = if is_lease { (token, other) } else { (other, token) };
+    let mut earlier = earlier.into_vec();
     let mut known: HashSet<Arc<str>> = earlier.iter().cloned().chain([Arc::clone(&main)]).collect();
     earlier.extend(more.into_iter().chain([added]).filter(|token| known.insert(Arc::clone(token))));
     earlier.drain(..earlier.len().saturating_sub(MAX_EARLIER));
@@ -74,6 +75,7 @@ pub(super) fn merged(first: Command, last: Command) -> Command {
     };
     let bytes = merged_release(&keys, &main, &earlier);
     let expects = Expects::Token(Arc::clone(&main));
+    let earlier = earlier.into();
     let purpose = Purpose::Delete { token: main, earlier, lifetime, until, of_lease };
     Command { bytes, expects, purpose, combinable: None, ..newest }
 }
@@ -95,14 +97,14 @@ pub(super) fn separate(command: Command) -> Vec<Command> {
         let of_lease = *of_lease && number == 0;
         delete.purpose = Purpose::Delete {
             token: Arc::clone(token),
-            earlier: Vec::new(),
+            earlier: Box::default(),
             lifetime: *lifetime,
             until: *until,
             of_lease,
         };
         delete
     };
-    [token].into_iter().chain(earlier).enumerate().map(one).collect()
+    [token].into_iter().chain(&**earlier).enumerate().map(one).collect()
 }
 
 #[cfg(test)]
@@ -130,7 +132,7 @@ pub(super) mod tests {
 
     pub(crate) fn tokens(command: &Command) -> Vec<&str> {
         let Purpose::Delete { token, earlier, .. } = &command.purpose else { unreachable!() };
-        [token].into_iter().chain(earlier).map(|token| token.trim_start_matches('-')).collect()
+        [token].into_iter().chain(&**earlier).map(|token| token.trim_start_matches('-')).collect()
     }
 
     fn pending(key: &str, token: &str, of_lease: bool, end: u64) -> Command {
@@ -149,7 +151,9 @@ pub(super) mod tests {
     fn deletes_of_one_set_of_keys_are_merged() {
         let attempts = [("first", 20), ("second", 30), ("first", 20)];
         let attempts = attempts.map(|(token, end)| pending("a", token, false, end));
-        let all = attempts.into_iter().fold(pending("a", "lease", true, 10), merged);
+        let all = attempts
+            .into_iter()
+            .fold(pending("a", "lease", true, 10), |all, next| merged(&all, next));
         assert_eq!((tokens(&all), end(&all)), (vec!["lease", "first", "second"], Some(30)));
         let words: Vec<_> = all.words().skip(2).collect();
         let padded = |token: &str| format!("{token:->32}").into_bytes();
@@ -158,9 +162,9 @@ pub(super) mod tests {
         assert_eq!(target(&all), target(&release("a", "other", false)));
         // The oldest attempts are dropped, but the lease is not.
         let all =
-            (0..100).fold(all, |all, at| merged(all, pending("a", &at.to_string(), false, 10)));
+            (0..100).fold(all, |all, at| merged(&all, pending("a", &at.to_string(), false, 10)));
         assert_eq!((&tokens(&all)[..2], tokens(&all).len()), (&["lease", "37"][..], 64));
-        let released = merged(pending("a", "attempt", false, 10), pending("a", "lease", true, 10));
+        let released = merged(&pending("a", "attempt", false, 10), pending("a", "lease", true, 10));
         assert!(is_of_lease(&released));
         assert_eq!(tokens(&released), ["lease", "attempt"]);
     }
@@ -181,7 +185,11 @@ pub(super) mod tests {
     #[test]
     fn merged_deletes_are_split_without_scripts() {
         let attempts = ["first", "second"].map(|token| pending("a", token, false, 10));
-        let all = separate(attempts.into_iter().fold(pending("a", "lease", true, 20), merged));
+        let all = separate(
+            attempts
+                .into_iter()
+                .fold(pending("a", "lease", true, 20), |all, next| merged(&all, next)),
+        );
         assert_eq!(all.iter().map(tokens).collect::<Vec<_>>(), [["lease"], ["first"], ["second"]]);
         assert!(all.iter().all(|delete| end(delete) == Some(20)));
         assert_eq!(all.iter().map(is_of_lease).collect::<Vec<_>>(), [true, false, false]);

@@ -113,7 +113,7 @@ impl PendingDeletes {
         let command = match self.deletes.remove(&target) {
             Some(earlier) => {
                 self.bytes -= memory(&earlier);
-                merged(earlier, command)
+                merged(&earlier, command)
             }
             None => command,
         };
