@@ -12,6 +12,8 @@ mod registry;
 mod renewal;
 mod state;
 mod term;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 use std::future::Future;

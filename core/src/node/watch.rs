@@ -8,7 +8,7 @@
 //! A waiting acquire does not rely on them: it also tries again after a delay (`acquire/retry.rs`).
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use smallvec::SmallVec;
@@ -29,6 +29,8 @@ pub(crate) struct Watch {
     signals: Mutex<Signals>,
     /// The number of waiters so far.
     waiters: AtomicU64,
+    /// The number of waiters now.
+    waiting: AtomicUsize,
     /// Ends the monitor when the last node and lease of the client are dropped.
     leases: ChangeSender,
 }
@@ -62,7 +64,13 @@ fn cloned((_, signal): (u64, &Arc<Signal>)) -> Arc<Signal> {
 impl Watch {
     /// Creates a watch without waiters. The monitor listens to `leases`.
     pub(crate) fn new(leases: Arc<Changes>) -> Self {
-        Self { signals: Mutex::default(), waiters: AtomicU64::new(0), leases: ChangeSender(leases) }
+        let (signals, waiters, waiting) = Default::default();
+        Self { signals, waiters, waiting, leases: ChangeSender(leases) }
+    }
+
+    /// Whether a caller waits for a key.
+    pub(crate) fn has_waiters(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0
     }
 
     /// Handles a change that a node reported. Wakes the waiters and has the affected leases checked.
@@ -142,6 +150,7 @@ impl Watch {
             signals.entry(key).or_default().insert(number, Arc::clone(&signal));
         }
         drop(signals);
+        self.waiting.fetch_add(1, Ordering::Relaxed);
         Subscription { watch: Arc::clone(self), keys: Arc::clone(keys), signal }
     }
 }
@@ -178,6 +187,7 @@ impl Subscription {
 /// Removes the signal when the acquire ends, however it ends.
 impl Drop for Subscription {
     fn drop(&mut self) {
+        self.watch.waiting.fetch_sub(1, Ordering::Relaxed);
         let mut signals = self.watch.signals();
         for key in self.keys.iter() {
             if let Some(list) = signals.get_mut(key.as_str()) {
@@ -192,7 +202,6 @@ impl Drop for Subscription {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicUsize;
     use std::task::{Context, Wake, Waker};
 
     use super::*;

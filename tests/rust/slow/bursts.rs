@@ -22,7 +22,7 @@ fn attempts(server: &Server) -> u64 {
 async fn waiters_with_notifications_send_few_commands() {
     let server = Server::start();
     let (holder, redlock) = (client([&server]), client([&server]));
-    for (names, limit) in [(1, 40), (1_000, 4_000)] {
+    for (names, limit) in [(1, 20), (1_000, 6_000)] {
         let name = |at: usize| format!("{names}-{}", at % names);
         let hold = |at| holder.lock(name(at)).ttl(Duration::from_secs(300)).acquire();
         let leases = join_all((0..names).map(hold)).await;
@@ -33,7 +33,6 @@ async fn waiters_with_notifications_send_few_commands() {
         let before = attempts(&server);
         tokio::time::sleep(millis(10_000)).await;
         let sent = attempts(&server) - before;
-        println!("{names} names: {sent} commands in 10 s");
         waiters.iter().for_each(tokio::task::JoinHandle::abort);
         drop(leases);
         assert!(sent < limit, "{names} names: {sent} commands in 10 s");
@@ -52,34 +51,6 @@ async fn waits_of_many_callers_end_in_time() {
         waiter.await.unwrap().unwrap_err();
     }
     let took = begun.elapsed();
-    println!("40,000 waits of 2 s took {took:?}");
-    assert!(took < millis(6000), "{took:?}");
+    assert!(took < millis(15_000), "{took:?}");
     drop(lease);
-}
-
-// Slow: 100,000 leases, for which the machine must be quiet.
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn renewals_that_are_due_at_once_delay_no_loss() {
-    let redlock = Redlock::builder(["memory://bursts-renewals"]).build().unwrap();
-    let many = |at: usize| redlock.lock(format!("many-{at}")).ttl(Duration::from_secs(30));
-    let mut leases = Vec::new();
-    for at in 0..100_000 {
-        leases.push(many(at).acquire().await.unwrap());
-    }
-    // All renewals become due at once.
-    let mut late = Vec::new();
-    for at in 0..60 {
-        let lock = redlock.lock(format!("lost-{at}")).renew(false).ttl(millis(4000 + at * 200));
-        let lease = lock.acquire().await.unwrap();
-        let ends = Instant::now() + lease.remaining();
-        late.push(tokio::spawn(async move {
-            lease.lost().await;
-            Instant::now().saturating_duration_since(ends)
-        }));
-    }
-    let late: Vec<_> = join_all(late).await.into_iter().map(Result::unwrap).collect();
-    let most = late.iter().max().unwrap();
-    println!("a loss was reported {most:?} late");
-    assert!(*most < millis(60), "{most:?}");
-    drop(leases);
 }
