@@ -10,8 +10,8 @@ pub(crate) struct Numbered<T> {
     /// In order of their numbers. A removed entry is `None`, and the first entry is not.
     entries: SmallVec<[(u64, Option<T>); 1]>,
     /// The number of removed entries at the beginning, and of all of them.
-    first: usize,
-    removed: usize,
+    first: u32,
+    removed: u32,
 }
 
 /// Gaps are kept in lists up to this length.
@@ -39,12 +39,12 @@ impl<T> Numbered<T> {
         let at = self.find(number).ok()?;
         let value = self.entries[at].1.take()?;
         self.removed += 1;
-        while self.entries.get(self.first).is_some_and(|(_, entry)| entry.is_none()) {
+        let is_gap = |at: u32| matches!(self.entries.get(at as usize), Some((_, None)));
+        while is_gap(self.first) {
             self.first += 1;
         }
-        if self.removed == self.entries.len()
-            || self.entries.len() > SHORT && self.removed * 2 > self.entries.len()
-        {
+        let (removed, length) = (self.removed as usize, self.entries.len());
+        if removed == length || length > SHORT && removed * 2 > length {
             self.close_gaps();
         }
         Some(value)
@@ -62,17 +62,17 @@ impl<T> Numbered<T> {
 
     /// The entries in order of their numbers.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
-        let entries = self.entries[self.first..].iter();
+        let entries = self.entries[self.first as usize..].iter();
         entries.filter_map(|(number, entry)| Some((*number, entry.as_ref()?)))
     }
 
     /// The lowest number.
     pub(crate) fn first(&self) -> Option<u64> {
-        self.entries.get(self.first).map(|(number, _)| *number)
+        self.entries.get(self.first as usize).map(|(number, _)| *number)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.first == self.entries.len()
+        self.first as usize == self.entries.len()
     }
 
     fn find(&self, number: u64) -> Result<usize, usize> {

@@ -43,6 +43,8 @@ const CORE: &[&str] = &[
     "lease::extend",
     "lease::state",
     "lease::registry",
+    "lease::checks",
+    "lease::status",
     "lease::term",
     "fairness",
     "client::config",

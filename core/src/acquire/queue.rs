@@ -12,10 +12,9 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::future::poll_fn;
+use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Poll, Waker};
-
-use smallvec::SmallVec;
 
 use super::refusal::Refusal;
 use crate::clock::Instant;
@@ -48,11 +47,11 @@ impl Queue {
 
 #[derive(Default)]
 struct Lines {
-    /// The next caller's number. Numbers are unique, and an earlier caller has a smaller one.
-    next: u64,
+    /// The last caller's number. Numbers are unique, and an earlier caller has a smaller one.
+    last: u64,
     /// A line is removed with its last caller, so unused names take no memory.
     by_key: Keyed<Line>,
-    waiting: HashMap<u64, Waiting>,
+    waiting: HashMap<NonZeroU64, Waiting>,
 }
 
 /// The line of one key. Most lines have a single caller.
@@ -60,10 +59,10 @@ struct Lines {
 struct Line {
     /// In order of arrival.
     waiters: Numbered<()>,
-    /// The callers that hold back later ones in this line. None of them waits for its turn.
-    holders: SmallVec<[u64; 1]>,
-    /// The callers that wait for their turn because one of these holders came earlier. Each is in one line only.
-    held_back: BTreeSet<u64>,
+    /// The first caller that holds back later ones in this line.
+    holder: Option<NonZeroU64>,
+    /// `None` if no caller waits for its turn, which takes less memory.
+    crowd: Option<Box<Crowd>>,
     /// The result of the last conclusive round of its callers.
     availability: Option<Availability>,
 }
@@ -83,10 +82,37 @@ pub(super) struct NoQuorum {
     pub(super) why: Arc<Refusal>,
 }
 
+/// The callers in a line of several.
+#[derive(Default)]
+struct Crowd {
+    /// The callers that hold back later ones, except for the first of them. None of them waits for its turn.
+    holders: BTreeSet<NonZeroU64>,
+    /// The callers that wait for their turn because one of the holders came earlier. Each is in one line only.
+    held_back: BTreeSet<NonZeroU64>,
+}
+
 impl Line {
     /// Whether a holder came before this caller.
-    fn holds_back(&self, id: u64) -> bool {
-        self.holders.iter().any(|holder| *holder < id)
+    fn holds_back(&self, id: NonZeroU64) -> bool {
+        self.holder.is_some_and(|holder| holder < id)
+    }
+
+    /// Sets whether the caller holds back later ones.
+    fn set_holder(&mut self, id: NonZeroU64, holds: bool) {
+        if self.holder == Some(id) {
+            if !holds {
+                self.holder = self.crowd.as_mut().and_then(|crowd| crowd.holders.pop_first());
+            }
+        } else if !holds {
+            if let Some(crowd) = &mut self.crowd {
+                crowd.holders.remove(&id);
+            }
+        } else if self.holder.is_none() {
+            self.holder = Some(id);
+        } else if let Some(first) = self.holder {
+            self.holder = Some(first.min(id));
+            self.crowd.get_or_insert_default().holders.insert(first.max(id));
+        }
     }
 }
 
@@ -111,7 +137,7 @@ fn holds_at(taken: Taken, at: usize) -> bool {
 pub(crate) struct Ticket {
     queue: Arc<Queue>,
     keys: Arc<[String]>,
-    id: u64,
+    id: NonZeroU64,
     /// When the round began that granted the lease.
     granted: Option<Instant>,
 }
@@ -119,12 +145,12 @@ pub(crate) struct Ticket {
 impl Queue {
     /// Joins the lines of all keys in one step, so that two callers can never wait for each other.
     pub(crate) fn join(self: &Arc<Self>, keys: &Arc<[String]>) -> Ticket {
-        let mut id = 0;
+        let mut id = NonZeroU64::MIN;
         if let Some(mut lines) = self.lines() {
-            id = lines.next;
-            lines.next += 1;
+            id = id.saturating_add(lines.last);
+            lines.last = id.get();
             for key in Key::each(keys) {
-                lines.by_key.entry(key).or_default().waiters.insert(id, ());
+                lines.by_key.entry(key).or_default().waiters.insert(id.get(), ());
             }
             lines.start_or_wait(id, keys, Taken::default());
         }
@@ -141,27 +167,24 @@ impl Queue {
 
 impl Lines {
     /// The position of a key in whose line an earlier caller holds this caller back.
-    fn held_back(&self, id: u64, keys: &[String]) -> Option<usize> {
+    fn held_back(&self, id: NonZeroU64, keys: &[String]) -> Option<usize> {
         let held =
             |key: &String| self.by_key.get(key.as_str()).is_some_and(|line| line.holds_back(id));
         keys.iter().position(held)
     }
 
     /// Sets in which lines the caller holds others back: those for which `whether` returns true.
-    fn hold(&mut self, id: u64, keys: &[String], whether: impl Fn(usize) -> bool) {
+    fn hold(&mut self, id: NonZeroU64, keys: &[String], whether: impl Fn(usize) -> bool) {
         for (at, key) in keys.iter().enumerate() {
             if let Some(line) = self.by_key.get_mut(key.as_str()) {
-                line.holders.retain(|holder| *holder != id);
-                if whether(at) {
-                    line.holders.push(id);
-                }
+                line.set_holder(id, whether(at));
             }
         }
     }
 
     /// Gives the caller its turn, or makes it wait. A waiting caller holds back no other, because it may wait for as
     /// long as another caller's lock lasts.
-    fn start_or_wait(&mut self, id: u64, keys: &Arc<[String]>, taken: Taken) {
+    fn start_or_wait(&mut self, id: NonZeroU64, keys: &Arc<[String]>, taken: Taken) {
         if let Some(line) = self.held_back(id, keys) {
             self.hold(id, keys, |_| false);
             self.waiting.insert(id, Waiting { keys: Arc::clone(keys), line, taken, waker: None });
@@ -171,9 +194,9 @@ impl Lines {
         }
     }
 
-    fn wait_in(&mut self, id: u64, key: &str) {
+    fn wait_in(&mut self, id: NonZeroU64, key: &str) {
         if let Some(line) = self.by_key.get_mut(key) {
-            line.held_back.insert(id);
+            line.crowd.get_or_insert_default().held_back.insert(id);
         }
     }
 
@@ -184,10 +207,12 @@ impl Lines {
         for key in keys {
             // Up to the first caller that holds back the rest of the line.
             while let Some(line) = self.by_key.get_mut(key.as_str())
-                && let Some(id) = line.held_back.first().copied()
+                && let Some(id) =
+                    line.crowd.as_ref().and_then(|crowd| crowd.held_back.first().copied())
                 && !line.holds_back(id)
+                && let Some(crowd) = &mut line.crowd
             {
-                line.held_back.remove(&id);
+                crowd.held_back.remove(&id);
                 let Some(Waiting { keys, taken, .. }) = self.waiting.get(&id) else { continue };
                 let (keys, taken) = (Arc::clone(keys), *taken);
                 // In another line it may still be held back. It waits there from now on.
@@ -287,7 +312,7 @@ impl Ticket {
         let Some(lines) = self.queue.lines() else { return true };
         let front =
             |key: &String| lines.by_key.get(key.as_str()).and_then(|line| line.waiters.first());
-        self.keys.iter().filter_map(front).all(|id| id == self.id)
+        self.keys.iter().filter_map(front).all(|id| id == self.id.get())
     }
 }
 
@@ -298,10 +323,12 @@ impl Drop for Ticket {
         let waited = if lines.waiting.is_empty() { None } else { lines.waiting.remove(&self.id) };
         for (at, key) in self.keys.iter().enumerate() {
             let Some(line) = lines.by_key.get_mut(key.as_str()) else { continue };
-            line.waiters.remove(self.id);
-            line.holders.retain(|holder| *holder != self.id);
-            if waited.as_ref().is_some_and(|waited| waited.line == at) {
-                line.held_back.remove(&self.id);
+            line.waiters.remove(self.id.get());
+            line.set_holder(self.id, false);
+            if waited.as_ref().is_some_and(|waited| waited.line == at)
+                && let Some(crowd) = &mut line.crowd
+            {
+                crowd.held_back.remove(&self.id);
             }
             if line.waiters.is_empty() {
                 lines.by_key.remove(key.as_str());

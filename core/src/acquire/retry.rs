@@ -39,7 +39,7 @@ struct Backoff(Duration);
 
 impl Backoff {
     fn delay(&mut self, (first, longest): (Duration, Duration)) -> Duration {
-        let full = self.0.max(first);
+        let full = self.0.clamp(first, longest);
         // Slower than doubling, so that the end of a contention is noticed soon.
         self.0 = full.mul_f64(1.5).min(longest);
         jittered(full)
@@ -47,7 +47,7 @@ impl Backoff {
 }
 
 /// Whether a quorum of nodes pushes changes.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub(super) enum Pushes {
     /// It is also noticed soon if they no longer arrive.
     Checked,
@@ -59,8 +59,8 @@ pub(super) enum Pushes {
 #[derive(Default)]
 pub(super) struct Delays {
     split: Backoff,
-    fallback: Backoff,
-    poll: Backoff,
+    /// While another client has the lock, with or without pushes.
+    held: Backoff,
     unavailable: Backoff,
 }
 
@@ -84,13 +84,10 @@ impl Delays {
 
     /// The delay until the holder's TTL ends, or until the next request without a notification.
     pub(super) fn until_free(&mut self, free: Option<Duration>, pushes: Pushes) -> Duration {
-        if pushes != Pushes::Checked {
-            self.fallback = Backoff::default();
-        }
         let ask = match pushes {
-            Pushes::Checked => self.fallback.delay((FALLBACK, LONGEST_FALLBACK)),
-            Pushes::Unchecked => jittered(FALLBACK),
-            Pushes::Missing => self.poll.delay(POLL),
+            Pushes::Checked => self.held.delay((FALLBACK, LONGEST_FALLBACK)),
+            Pushes::Unchecked => self.held.delay((FALLBACK, FALLBACK)),
+            Pushes::Missing => self.held.delay(POLL),
         };
         // A node reports whole milliseconds and expires the key slightly later. The jitter also keeps clients that know
         // the same end from trying at once.

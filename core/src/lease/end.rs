@@ -8,7 +8,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::state::{State, Status};
+use super::state::State;
+use super::status::Status;
 use crate::clock::Instant;
 use crate::error::{Error, LossReason, Result};
 use crate::node::ReleaseMode;

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use futures_util::future::{Either, FutureExt};
 
-use super::state::{State, Status};
+use super::state::State;
+use super::status::Status;
 use super::{end, extend};
 use crate::drivers;
 use crate::error::{Error, LossReason, Result};

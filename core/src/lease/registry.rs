@@ -1,7 +1,7 @@
 //! The leases of one client, their keys, and the new leases that the monitor has not seen yet.
 //!
 //! The registry stores keys, numbers and weak references of leases and never calls them. No other lock is taken while
-//! one of its locks is held, except that of the changes. A thread may be suspended while it holds a lock, so the monitor
+//! one of its locks is held, except that of the changes. A thread may be suspended while it holds one, so the monitor
 //! does not wait for it, and neither does the drop of the last handle of an unreleased lease. A release waits.
 //!
 //! The new leases have a separate lock, which no search takes. A thread that lists leases hides no new one from the
@@ -193,7 +193,7 @@ mod tests {
 
     use futures_util::FutureExt;
 
-    use super::super::state::Status;
+    use super::super::status::Status;
     use super::*;
     use crate::client::Redlock;
     use crate::error::LossReason;

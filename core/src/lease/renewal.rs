@@ -11,7 +11,8 @@ use std::time::Duration;
 use futures_util::future::Abortable;
 
 use super::extend::{self, ExtendRound, Verdict};
-use super::state::{State, Status};
+use super::state::State;
+use super::status::Status;
 use crate::clock::Instant;
 use crate::error::{LossReason, seconds};
 use crate::node::Extension;

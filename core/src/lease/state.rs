@@ -4,19 +4,21 @@
 //! A lease is lost by [`State::lose`] (denied by the nodes, or the client was closed), by `revoke` in [`super::end`],
 //! or by the first look at it after its deadline ([`State::status`]). The monitor looks at each deadline.
 //!
-//! Reading a lease locks nothing ([`Term`]). Its changes lock [`Commands`], which the background thread waits for. Never
-//! await, allocate, free, log or run a callback under that lock.
+//! Reading a lease locks nothing ([`Term`]). Its changes lock [`Commands`], and the background thread waits for them.
+//! Never await, allocate, free, log or run a callback under that lock.
 
 use std::any::Any;
 use std::fmt::Display;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use futures_util::future::{AbortHandle, AbortRegistration, FutureExt};
+use futures_util::future::FutureExt;
 use tokio::sync::Notify;
 
+use super::checks::Checks;
 use super::registry::Registry;
+use super::status::{Status, duration_nanos, nanos};
 use super::term::Term;
 use crate::clock::{Instant, NEVER};
 use crate::error::{Error, LossReason};
@@ -358,59 +360,6 @@ pub(crate) struct Commands {
     pub(super) votes: Vec<Reply<Vote>>,
 }
 
-fn nanos(at: Instant) -> u64 {
-    u64::try_from(at.as_nanos()).unwrap_or(u64::MAX)
-}
-
-fn duration_nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
-
-/// Whether the lease is held, and how it ended.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Status {
-    Held,
-    /// Released by the owner. If another caller releases it, the owner is notified of a loss instead.
-    Released,
-    /// Detached: the keys live on.
-    Detached,
-    /// The reason and the time of a loss. If the lease expired, the time is the deadline, even if this was noticed
-    /// later.
-    Lost(LossReason, Instant),
-}
-
-/// The bits of an end that tell how the lease ended. The others are the time of a loss, in units of 16 ns.
-const END_BITS: u32 = 5;
-
-impl Status {
-    /// The number of an end. It fits for 292 years of a clock.
-    fn number(self) -> u64 {
-        match self {
-            Self::Held => 0,
-            Self::Released => 1,
-            Self::Detached => 2,
-            Self::Lost(reason, at) => {
-                let units = (nanos(at) >> 4).min(u64::MAX >> END_BITS);
-                (units << END_BITS) | (3 + reason as u64)
-            }
-        }
-    }
-
-    fn of_number(number: u64) -> Self {
-        let how = number & ((1 << END_BITS) - 1);
-        match how {
-            0 => Self::Held,
-            1 => Self::Released,
-            2 => Self::Detached,
-            lost => {
-                let reason = LossReason::ALL[usize::try_from(lost - 3).unwrap_or_default()];
-                let at = Duration::from_nanos((number >> END_BITS) << 4);
-                Self::Lost(reason, Instant::from_start(at))
-            }
-        }
-    }
-}
-
 /// Where a program acquired a lease, in the notation of its language. Only messages show it.
 pub trait CallSite: Any + Display + Send + Sync {}
 
@@ -422,67 +371,3 @@ impl<T: Any + Display + Send + Sync> CallSite for T {}
 /// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner(pub &'static str, pub u64);
-
-const NO_CHECK: u8 = 0;
-/// A check is under way, and nothing has changed since it began.
-const ONE_CHECK: u8 = 1;
-/// A check is under way, and something has changed since it began.
-const ONE_MORE: u8 = 2;
-
-/// Counts the checks of one lease, so that at most one runs at a time.
-///
-/// A node may report a change many times while a check is under way. A single further check that begins afterwards sees
-/// every change that the first one may have missed.
-///
-/// An atomic instead of a field of the lease's phase: a notification never waits for a lease's lock.
-#[derive(Default)]
-pub(super) struct Checks {
-    under_way: AtomicU8,
-    /// Aborts the future that waits for late replies to the last check.
-    listener: Mutex<Option<AbortHandle>>,
-}
-
-impl Checks {
-    /// Whether the caller must start a check. If one is under way, it is repeated instead.
-    pub(super) fn begin(&self) -> bool {
-        let more = |checks| Some(if checks == NO_CHECK { ONE_CHECK } else { ONE_MORE });
-        self.under_way.fetch_update(Ordering::AcqRel, Ordering::Acquire, more) == Ok(NO_CHECK)
-    }
-
-    /// Ends a check. Returns whether it must be repeated.
-    pub(super) fn end(&self) -> bool {
-        let less = |checks| Some(if checks == ONE_MORE { ONE_CHECK } else { NO_CHECK });
-        self.under_way.fetch_update(Ordering::AcqRel, Ordering::Acquire, less) == Ok(ONE_MORE)
-    }
-
-    /// Registers the future that waits for late replies to this check, and aborts the one of the previous check.
-    ///
-    /// A later notification may have outdated the previous check. While a node is slow, repeated checks would otherwise
-    /// leave one waiting future each.
-    pub(super) fn listen(&self) -> AbortRegistration {
-        let (handle, registration) = AbortHandle::new_pair();
-        let before = lock(&self.listener).replace(handle);
-        if let Some(before) = before {
-            before.abort();
-        }
-        registration
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::future::pending;
-
-    use futures_util::FutureExt;
-    use futures_util::future::{Abortable, Aborted};
-
-    use super::*;
-
-    #[test]
-    fn new_check_cancels_the_previous_one() {
-        let checks = Checks::default();
-        let [first, second] = [(); 2].map(|()| Abortable::new(pending::<()>(), checks.listen()));
-        assert_eq!(first.now_or_never(), Some(Err(Aborted)));
-        assert_eq!(second.now_or_never(), None);
-    }
-}
