@@ -59,6 +59,7 @@ mod quorum;
 
 mod drivers;
 mod node;
+mod numbered;
 
 mod telemetry;
 

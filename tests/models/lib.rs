@@ -7,6 +7,7 @@
 #![cfg(test)]
 
 mod connection;
+mod lease;
 mod runtime;
 
 use loom::sync::atomic::{AtomicUsize, Ordering};

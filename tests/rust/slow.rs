@@ -11,6 +11,7 @@ mod support;
 mod slow {
     mod attempt;
     mod batching;
+    mod bursts;
     #[cfg(target_os = "linux")]
     mod calls;
     mod cluster;
@@ -23,6 +24,7 @@ mod slow {
     mod leaks;
     mod min_hold;
     mod minority;
+    mod pending_deletes;
     mod proxies;
     mod pushes;
     mod quorum;

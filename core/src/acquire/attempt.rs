@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::queue::{NoQuorum, Ticket};
 use super::refusal::{Refusal, own_holder};
-use super::retry::{Delays, FALLBACK, OutageLimit, RoundPlan};
+use super::retry::{Delays, FALLBACK, OutageLimit, Pushes, RoundPlan};
 use super::round::{Acquirer, connect, round};
 use crate::clock::{Clock, Instant, NEVER, jittered};
 use crate::error::{Error, Result, seconds};
@@ -134,9 +134,16 @@ impl<'a> Attempt<'a> {
     async fn take_turn(&mut self, ticket: &Ticket) -> Result<()> {
         tokio::select! {
             biased;
-            () = ticket.turn() => Ok(()),
+            // Its turn may come because the callers before it ended at the same time as its own wait.
+            () = ticket.turn() => if self.is_late() { Err(self.failure(ticket)) } else { Ok(()) },
             () = self.deadline(ticket) => Err(self.failure(ticket)),
         }
+    }
+
+    /// Whether its wait ended while it waited for its turn, so that it must not send anything.
+    fn is_late(&self) -> bool {
+        let over = |wait: Duration| !wait.is_zero() && self.waited() >= wait;
+        self.limit.queued && self.wait.is_some_and(over)
     }
 
     /// Pauses before the first round if other clients want the keys, so that those can try first.
@@ -238,7 +245,7 @@ impl<'a> Attempt<'a> {
             _ if self.permanent => None,
             Refusal::Split { .. } => Some(self.delays.after_split()),
             Refusal::Held { free, scouted, .. } => {
-                let free = self.delays.until_free(free, self.is_notified());
+                let free = self.delays.until_free(free, self.pushes());
                 Some(if scouted { self.plan.until_all(free, self.now()) } else { free })
             }
             // The first caller in line is enough to detect that the nodes are back. An opened connection then wakes all
@@ -252,10 +259,17 @@ impl<'a> Attempt<'a> {
     }
 
     /// Whether more than half of the nodes push changes. Keys that are locked together are pushed together.
-    fn is_notified(&self) -> bool {
+    fn pushes(&self) -> Pushes {
         let nodes = &self.acquirer.leases.nodes.list;
         let key = self.request.keys.first().map_or("", String::as_str);
-        nodes.iter().filter(|node| node.pushes(key)).count() * 2 > nodes.len()
+        let most = |count: usize| count * 2 > nodes.len();
+        let pushes = nodes.iter().filter(|node| node.pushes(key)).count();
+        let checked = nodes.iter().filter(|node| node.is_push_checked(key)).count();
+        match (most(pushes), most(checked)) {
+            (true, true) => Pushes::Checked,
+            (true, false) => Pushes::Unchecked,
+            (false, _) => Pushes::Missing,
+        }
     }
 
     /// Logs once that the acquire begins to wait, and for which holder.

@@ -10,17 +10,17 @@
 //! protects all lines of a client and is locked only briefly. No waker is called under it, because a waker may run
 //! arbitrary code.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::future::poll_fn;
+use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Poll, Waker};
-
-use smallvec::SmallVec;
 
 use super::refusal::Refusal;
 use crate::clock::Instant;
 use crate::keyed::{Key, Keyed};
 use crate::node::Taken;
+use crate::numbered::Numbered;
 use crate::runtime::{fork_generation, lock};
 
 /// The lines of one client's callers, one for each key.
@@ -40,24 +40,29 @@ impl Queue {
     /// The number of callers, with or without their turn.
     pub(crate) fn callers(&self) -> usize {
         let Some(lines) = self.lines() else { return 0 };
-        let waiters = lines.by_key.values().flat_map(|line| &line.waiters).map(|waiter| waiter.id);
+        let waiters = lines.by_key.values().flat_map(|line| line.waiters.iter()).map(|(id, ())| id);
         waiters.collect::<HashSet<_>>().len()
     }
 }
 
 #[derive(Default)]
 struct Lines {
-    /// The next caller's number. Numbers are unique, and an earlier caller has a smaller one.
-    next: u64,
+    /// The last caller's number. Numbers are unique, and an earlier caller has a smaller one.
+    last: u64,
     /// A line is removed with its last caller, so unused names take no memory.
     by_key: Keyed<Line>,
-    waiting: HashMap<u64, Waiting>,
+    waiting: HashMap<NonZeroU64, Waiting>,
 }
 
 /// The line of one key. Most lines have a single caller.
 #[derive(Default)]
 struct Line {
-    waiters: SmallVec<[Waiter; 1]>,
+    /// In order of arrival.
+    waiters: Numbered<()>,
+    /// The first caller that holds back later ones in this line.
+    holder: Option<NonZeroU64>,
+    /// `None` if no caller waits for its turn, which takes less memory.
+    crowd: Option<Box<Crowd>>,
     /// The result of the last conclusive round of its callers.
     availability: Option<Availability>,
 }
@@ -77,16 +82,45 @@ pub(super) struct NoQuorum {
     pub(super) why: Arc<Refusal>,
 }
 
-/// A caller's entry in one line. A line is in order of arrival.
-struct Waiter {
-    id: u64,
-    /// Whether it holds back later callers in this line. False while the caller waits for its turn.
-    holds: bool,
+/// The callers in a line of several.
+#[derive(Default)]
+struct Crowd {
+    /// The callers that hold back later ones, except for the first of them. None of them waits for its turn.
+    holders: BTreeSet<NonZeroU64>,
+    /// The callers that wait for their turn because one of the holders came earlier. Each is in one line only.
+    held_back: BTreeSet<NonZeroU64>,
+}
+
+impl Line {
+    /// Whether a holder came before this caller.
+    fn holds_back(&self, id: NonZeroU64) -> bool {
+        self.holder.is_some_and(|holder| holder < id)
+    }
+
+    /// Sets whether the caller holds back later ones.
+    fn set_holder(&mut self, id: NonZeroU64, holds: bool) {
+        if self.holder == Some(id) {
+            if !holds {
+                self.holder = self.crowd.as_mut().and_then(|crowd| crowd.holders.pop_first());
+            }
+        } else if !holds {
+            if let Some(crowd) = &mut self.crowd {
+                crowd.holders.remove(&id);
+            }
+        } else if self.holder.is_none() {
+            self.holder = Some(id);
+        } else if let Some(first) = self.holder {
+            self.holder = Some(first.min(id));
+            self.crowd.get_or_insert_default().holders.insert(first.max(id));
+        }
+    }
 }
 
 /// A caller that waits for its turn.
 struct Waiting {
     keys: Arc<[String]>,
+    /// The position of the key in whose line it is held back.
+    line: usize,
     /// The keys that other clients held in its last round.
     taken: Taken,
     /// `None` until the first poll, which checks for the turn without being woken.
@@ -103,7 +137,7 @@ fn holds_at(taken: Taken, at: usize) -> bool {
 pub(crate) struct Ticket {
     queue: Arc<Queue>,
     keys: Arc<[String]>,
-    id: u64,
+    id: NonZeroU64,
     /// When the round began that granted the lease.
     granted: Option<Instant>,
 }
@@ -111,12 +145,12 @@ pub(crate) struct Ticket {
 impl Queue {
     /// Joins the lines of all keys in one step, so that two callers can never wait for each other.
     pub(crate) fn join(self: &Arc<Self>, keys: &Arc<[String]>) -> Ticket {
-        let mut id = 0;
+        let mut id = NonZeroU64::MIN;
         if let Some(mut lines) = self.lines() {
-            id = lines.next;
-            lines.next += 1;
+            id = id.saturating_add(lines.last);
+            lines.last = id.get();
             for key in Key::each(keys) {
-                lines.by_key.entry(key).or_default().waiters.push(Waiter { id, holds: false });
+                lines.by_key.entry(key).or_default().waiters.insert(id.get(), ());
             }
             lines.start_or_wait(id, keys, Taken::default());
         }
@@ -132,59 +166,62 @@ impl Queue {
 }
 
 impl Lines {
-    /// Whether no earlier caller holds this caller back.
-    fn may_start(&self, id: u64, keys: &[String]) -> bool {
-        // Lines are in order of arrival, so an earlier caller has a smaller number.
-        let earlier = |line: &Line| {
-            let held = |waiter: &Waiter| waiter.id < id && waiter.holds;
-            line.waiters.iter().take_while(|waiter| waiter.id < id).any(held)
-        };
-        !keys.iter().any(|key| self.by_key.get(key.as_str()).is_some_and(earlier))
+    /// The position of a key in whose line an earlier caller holds this caller back.
+    fn held_back(&self, id: NonZeroU64, keys: &[String]) -> Option<usize> {
+        let held =
+            |key: &String| self.by_key.get(key.as_str()).is_some_and(|line| line.holds_back(id));
+        keys.iter().position(held)
     }
 
     /// Sets in which lines the caller holds others back: those for which `whether` returns true.
-    fn hold(&mut self, id: u64, keys: &[String], whether: impl Fn(usize) -> bool) {
+    fn hold(&mut self, id: NonZeroU64, keys: &[String], whether: impl Fn(usize) -> bool) {
         for (at, key) in keys.iter().enumerate() {
-            let line = self.by_key.get_mut(key.as_str()).into_iter();
-            for waiter in
-                line.flat_map(|line| &mut line.waiters).filter(|waiter| waiter.id == id).take(1)
-            {
-                waiter.holds = whether(at);
+            if let Some(line) = self.by_key.get_mut(key.as_str()) {
+                line.set_holder(id, whether(at));
             }
         }
     }
 
     /// Gives the caller its turn, or makes it wait. A waiting caller holds back no other, because it may wait for as
     /// long as another caller's lock lasts.
-    fn start_or_wait(&mut self, id: u64, keys: &Arc<[String]>, taken: Taken) {
-        if self.may_start(id, keys) {
-            self.hold(id, keys, |at| holds_at(taken, at));
-        } else {
+    fn start_or_wait(&mut self, id: NonZeroU64, keys: &Arc<[String]>, taken: Taken) {
+        if let Some(line) = self.held_back(id, keys) {
             self.hold(id, keys, |_| false);
-            self.waiting.insert(id, Waiting { keys: Arc::clone(keys), taken, waker: None });
+            self.waiting.insert(id, Waiting { keys: Arc::clone(keys), line, taken, waker: None });
+            self.wait_in(id, &keys[line]);
+        } else {
+            self.hold(id, keys, |at| holds_at(taken, at));
         }
     }
 
-    /// Gives each caller in these lines its turn if no earlier caller holds it back. Returns the wakers to call.
+    fn wait_in(&mut self, id: NonZeroU64, key: &str) {
+        if let Some(line) = self.by_key.get_mut(key) {
+            line.crowd.get_or_insert_default().held_back.insert(id);
+        }
+    }
+
+    /// Gives each caller that waits in these lines its turn if no earlier caller holds it back. Returns the wakers to
+    /// call.
     fn admit(&mut self, keys: &[String]) -> Vec<Waker> {
         let mut woken = Vec::new();
         for key in keys {
-            let mut at = 0;
             // Up to the first caller that holds back the rest of the line.
-            while let Some(waiter) =
-                self.by_key.get(key.as_str()).and_then(|line| line.waiters.get(at))
-                && !waiter.holds
+            while let Some(line) = self.by_key.get_mut(key.as_str())
+                && let Some(id) =
+                    line.crowd.as_ref().and_then(|crowd| crowd.held_back.first().copied())
+                && !line.holds_back(id)
+                && let Some(crowd) = &mut line.crowd
             {
-                at += 1;
-                let id = waiter.id;
-                // It already has its turn, and was refused for other keys than this one.
+                crowd.held_back.remove(&id);
                 let Some(Waiting { keys, taken, .. }) = self.waiting.get(&id) else { continue };
                 let (keys, taken) = (Arc::clone(keys), *taken);
-                if self.may_start(id, &keys) {
+                // In another line it may still be held back. It waits there from now on.
+                if let Some(line) = self.held_back(id, &keys) {
+                    self.waiting.entry(id).and_modify(|waiting| waiting.line = line);
+                    self.wait_in(id, &keys[line]);
+                } else {
                     self.hold(id, &keys, |at| holds_at(taken, at));
                     woken.extend(self.waiting.remove(&id).and_then(|waiting| waiting.waker));
-                    // It may now hold back the rest, so check the same position again.
-                    at -= 1;
                 }
             }
         }
@@ -275,7 +312,7 @@ impl Ticket {
         let Some(lines) = self.queue.lines() else { return true };
         let front =
             |key: &String| lines.by_key.get(key.as_str()).and_then(|line| line.waiters.first());
-        self.keys.iter().filter_map(front).all(|waiter| waiter.id == self.id)
+        self.keys.iter().filter_map(front).all(|id| id == self.id.get())
     }
 }
 
@@ -284,9 +321,15 @@ impl Drop for Ticket {
     fn drop(&mut self) {
         let Some(mut lines) = self.queue.lines() else { return };
         let waited = if lines.waiting.is_empty() { None } else { lines.waiting.remove(&self.id) };
-        for key in self.keys.iter() {
+        for (at, key) in self.keys.iter().enumerate() {
             let Some(line) = lines.by_key.get_mut(key.as_str()) else { continue };
-            line.waiters.retain(|waiter| waiter.id != self.id);
+            line.waiters.remove(self.id.get());
+            line.set_holder(self.id, false);
+            if waited.as_ref().is_some_and(|waited| waited.line == at)
+                && let Some(crowd) = &mut line.crowd
+            {
+                crowd.held_back.remove(&self.id);
+            }
             if line.waiters.is_empty() {
                 lines.by_key.remove(key.as_str());
             } else if let Some(at) = self.granted {

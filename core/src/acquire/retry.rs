@@ -16,6 +16,9 @@ use crate::node::Expect;
 /// A notification can be lost with its connection. For a key that expired, the server sends none before it has deleted
 /// the key.
 pub(super) const FALLBACK: Duration = Duration::from_secs(1);
+/// The longest time, if it is noticed soon that notifications no longer arrive. Thousands of callers may wait for keys
+/// that are held for long.
+const LONGEST_FALLBACK: Duration = Duration::from_secs(10);
 /// Between rounds with a split vote: some round-trip times.
 const SPLIT: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 /// Between rounds if too few nodes for a quorum send notifications: from a fast handover to a load that a server does
@@ -36,18 +39,28 @@ struct Backoff(Duration);
 
 impl Backoff {
     fn delay(&mut self, (first, longest): (Duration, Duration)) -> Duration {
-        let full = self.0.max(first);
+        let full = self.0.clamp(first, longest);
         // Slower than doubling, so that the end of a contention is noticed soon.
         self.0 = full.mul_f64(1.5).min(longest);
         jittered(full)
     }
 }
 
+/// Whether a quorum of nodes pushes changes.
+#[derive(Clone, Copy)]
+pub(super) enum Pushes {
+    /// It is also noticed soon if they no longer arrive.
+    Checked,
+    Unchecked,
+    Missing,
+}
+
 /// The delays of one acquire. Each grows as long as its cause lasts.
 #[derive(Default)]
 pub(super) struct Delays {
     split: Backoff,
-    poll: Backoff,
+    /// While another client has the lock, with or without pushes.
+    held: Backoff,
     unavailable: Backoff,
 }
 
@@ -69,10 +82,13 @@ impl Delays {
         self.unavailable.delay(UNAVAILABLE)
     }
 
-    /// The delay until the holder's TTL ends, or until the next request without a notification. `notified`: a quorum
-    /// of nodes sends notifications.
-    pub(super) fn until_free(&mut self, free: Option<Duration>, notified: bool) -> Duration {
-        let ask = if notified { jittered(FALLBACK) } else { self.poll.delay(POLL) };
+    /// The delay until the holder's TTL ends, or until the next request without a notification.
+    pub(super) fn until_free(&mut self, free: Option<Duration>, pushes: Pushes) -> Duration {
+        let ask = match pushes {
+            Pushes::Checked => self.held.delay((FALLBACK, LONGEST_FALLBACK)),
+            Pushes::Unchecked => self.held.delay((FALLBACK, FALLBACK)),
+            Pushes::Missing => self.held.delay(POLL),
+        };
         // A node reports whole milliseconds and expires the key slightly later. The jitter also keeps clients that know
         // the same end from trying at once.
         let ends = free.map(|free| free + jittered(Duration::from_millis(4)));

@@ -256,7 +256,7 @@ impl Drop for VoteRound {
                 // The call sends the delete without waiting for a reply. If it cannot be sent now, it stays a pending
                 // delete.
                 let VoteParams { ttl, timeout, .. } = self.params;
-                drop(node.release(&self.claim, ttl, ReleaseMode::Delete, timeout));
+                drop(node.release(&self.claim, ttl, ReleaseMode::Undo, timeout));
             }
         }
         drivers::flush();

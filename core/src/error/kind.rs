@@ -142,6 +142,19 @@ pub enum LossReason {
 }
 
 impl LossReason {
+    /// In the order of their discriminants.
+    pub(crate) const ALL: [Self; 9] = [
+        Self::Expired,
+        Self::Taken,
+        Self::Missing,
+        Self::Quorum,
+        Self::MaxHold,
+        Self::Forked,
+        Self::Closed,
+        Self::Revoked,
+        Self::Internal,
+    ];
+
     /// The word in messages, and in every language's `reason`.
     ///
     /// ```

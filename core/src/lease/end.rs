@@ -5,10 +5,11 @@
 //! task. Deletes compare the token, so another owner's key is not touched. Before `min_hold` has passed, the command
 //! shortens the key's TTL to the rest of it instead. It behaves like a delete otherwise.
 
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::state::{Phase, State, Status};
+use super::state::State;
+use super::status::Status;
 use crate::clock::Instant;
 use crate::error::{Error, LossReason, Result};
 use crate::node::ReleaseMode;
@@ -40,14 +41,13 @@ fn stay(state: &State) -> Duration {
 }
 
 fn end(state: &State, stay: Duration) -> Sent {
-    let Some((phase, now)) = state.phase_now() else {
+    let Some((_, now)) = state.status_now() else {
         return Err(state.why_over());
     };
     // A loss alone deletes nothing, because the protected code may still run. The release at the end of the scope
     // deletes the keys that still have the token.
-    let lost = matches!(phase.status, Status::Lost(..));
-    let deletes = send_deletes(state, phase, (Status::Released, now), stay);
-    if lost { Err(state.why_over()) } else { Ok(deletes) }
+    let (before, deletes) = send_deletes(state, (Status::Released, now), stay);
+    if matches!(before, Status::Lost(..)) { Err(state.why_over()) } else { Ok(deletes) }
 }
 
 /// Releases the lease while its owner holds it, and notifies the owner of a loss. Returns `None` if it had already
@@ -55,43 +55,46 @@ fn end(state: &State, stay: Duration) -> Sent {
 ///
 /// Used by `release_all` and `shutdown`, which the owner did not call.
 pub(crate) fn revoke(state: &State) -> Option<Collect<bool>> {
-    let phase = state.held_phase()?;
+    state.deadline()?;
     let now = state.now();
     let end = Status::Lost(LossReason::Revoked, now);
-    let deletes = send_deletes(state, phase, (end, now), stay(state));
-    state.report(end);
+    let (before, deletes) = send_deletes(state, (end, now), stay(state));
+    if before == Status::Held {
+        state.report(end);
+    }
     deletes
 }
 
-/// Sends the deletes once. A held lease ends with the status `end` at `now`.
+/// Sends the deletes once. A held lease ends with the status `end` at `now`. Returns the status before that.
 ///
 /// All leases with the token are notified before the first delete is sent, because another client may hold the lock
 /// right after it. No heal can follow. An extend of another thread can, and has no effect on a node that has run the
 /// delete, because its keys do not have the token anymore.
 fn send_deletes(
     state: &State,
-    mut phase: MutexGuard<'_, Phase>,
     (end, now): (Status, Instant),
     stay: Duration,
-) -> Option<Collect<bool>> {
-    let held = phase.status == Status::Held;
+) -> (Status, Option<Collect<bool>>) {
+    let mut commands = state.commands();
+    let held = state.finish(end, now);
+    let before = if held { Status::Held } else { state.known() };
     // A detached lease is not deleted: its keys may belong to a lease that attached to them.
-    let unsent = (held || matches!(phase.status, Status::Lost(..))) && !phase.deleted;
+    let unsent = matches!(before, Status::Held | Status::Lost(..)) && !commands.deleted;
     // The TTL of the last extend may be shorter than the remaining time that an earlier one left on the keys.
-    let left = phase.deadline.since(now);
-    let lifetime = phase.longest.max(left + drift(left));
-    phase.deleted |= unsent;
-    if held {
-        state.end(phase, end, now);
-    } else {
-        drop(phase);
-    }
+    let left = state.last_deadline().since(now);
+    let lifetime = commands.longest.max(left + drift(left));
+    commands.deleted |= unsent;
+    // A vote may be sent later, or again after the script is reloaded. The delete must be the last command.
+    let detached = before == Status::Detached;
+    let votes = if detached { Vec::new() } else { std::mem::take(&mut commands.votes) };
+    drop(commands);
+    drop(votes);
     finish_healing(state);
     state.unregister();
     state.leases.fairness.released(state.keys(), now);
     state.ended.notify_waiters();
     if !unsent {
-        return None;
+        return (before, None);
     }
     let tell = || sharing_token(state).iter().for_each(|twin| revoke_twin(twin));
     tell();
@@ -114,17 +117,21 @@ fn send_deletes(
     if held && end == Status::Released {
         state.report(end);
     }
-    Some(deletes)
+    (before, Some(deletes))
 }
 
 /// Ends the lease in this process without deleting its keys. Returns whether it was held.
 ///
 /// The new status ends the renewals. An extend that is under way still affects the keys.
 pub(crate) fn detach(state: &State) -> bool {
-    let Some(phase) = state.held_phase() else {
+    let Some(commands) = state.held_commands() else {
         return false;
     };
-    state.end(phase, Status::Detached, state.now());
+    let detached = state.finish(Status::Detached, state.now());
+    drop(commands);
+    if !detached {
+        return false;
+    }
     finish_healing(state);
     state.unregister();
     state.ended.notify_waiters();
@@ -141,6 +148,7 @@ fn finish_healing(state: &State) {
 /// Ends a lease whose token another one releases.
 fn revoke_twin(twin: &State) {
     twin.lose(LossReason::Revoked);
+    twin.drop_votes();
     finish_healing(twin);
 }
 
@@ -171,26 +179,6 @@ pub(crate) async fn confirmed(state: Arc<State>, sent: Sent) -> Result<()> {
 }
 
 impl State {
-    /// Sets the final status and counts it, so that a caller that sees the end also sees it in the statistics. Then
-    /// unlocks the phase.
-    ///
-    /// It does not read the clock: a custom clock that panics must not come between the end and its notification.
-    pub(super) fn end(&self, mut phase: MutexGuard<'_, Phase>, end: Status, now: Instant) {
-        phase.status = end;
-        // A pending vote may be sent later, or again after the script is reloaded. The delete, perhaps of a lease that
-        // shares the token, must be the last command.
-        let ends = end != Status::Detached;
-        let votes = if ends { std::mem::take(&mut phase.votes) } else { Vec::new() };
-        let held = now.since(self.acquired);
-        match end {
-            Status::Released => self.leases.counts.released(held),
-            Status::Lost(reason, _) => self.leases.counts.lost(reason, held),
-            Status::Held | Status::Detached => {}
-        }
-        drop(phase);
-        drop(votes);
-    }
-
     /// Reports the end to the metrics, the log and the spans. Waiting futures are notified of a loss first.
     pub(super) fn report(&self, end: Status) {
         let word = match end {

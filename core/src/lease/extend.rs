@@ -6,8 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::state::Phase;
-use super::state::State;
+use super::state::{Commands, State};
 use crate::clock::{Clock, Instant};
 use crate::error::{Error, LossReason, Result};
 use crate::node::{Claim, Extension, Fencing, Proof, VoteParams};
@@ -97,13 +96,13 @@ impl ExtendRound {
 ///
 /// Dropping the round is harmless: the keys may then live longer than the lease assumes, but never shorter.
 pub(crate) fn send(state: &State, ttl: Duration, check: bool) -> Option<ExtendRound> {
-    let mut phase = state.held_phase()?;
+    let mut commands = state.held_commands()?;
     let validity = Validity::new(state.now(), ttl, state.request.options.hold_end(state.acquired));
-    let (timeout, fencing) = ask(state, &mut phase, validity.asked);
+    let (timeout, fencing) = ask(state, &mut commands, validity.asked);
     // This round replaces the first votes that are not sent yet.
-    let votes = std::mem::take(&mut phase.votes);
+    let votes = std::mem::take(&mut commands.votes);
     // Unlocked first: sending allocates, and the system may suspend this thread there.
-    drop(phase);
+    drop(commands);
     drop(votes);
     let params = VoteParams { check, ..VoteParams::later(validity.asked, timeout, fencing) };
     Some(ExtendRound::send(&state.leases.nodes, &state.claim, validity, params))
@@ -114,11 +113,11 @@ pub(crate) fn send(state: &State, ttl: Duration, check: bool) -> Option<ExtendRo
 ///
 /// The timeout is short enough for another renewal before the deadline, even if the TTL was shortened below what
 /// `node_timeout` was chosen for.
-fn ask(state: &State, phase: &mut Phase, ttl: Duration) -> (Duration, Fencing) {
+fn ask(state: &State, commands: &mut Commands, ttl: Duration) -> (Duration, Fencing) {
     // Updated before the reply arrives, because the reply may be lost. A pending delete must be kept for as long as the
     // keys can live.
-    phase.longest = phase.longest.max(ttl);
-    (state.request.options.node_timeout().min(phase.ttl / 5), Fencing::keep(state.fence))
+    commands.longest = commands.longest.max(ttl);
+    (state.request.options.node_timeout().min(state.ttl() / 5), Fencing::keep(state.fence))
 }
 
 /// Waits for the verdict and applies it to the lease.
@@ -142,10 +141,12 @@ pub(crate) async fn extend(state: Arc<State>, sent: Option<ExtendRound>) -> Resu
     };
     match judge(&state, &mut round).await {
         Verdict::Extended => {
-            let Some(mut phase) = state.held_phase() else { return Err(state.why_over()) };
+            if !state.is_held() {
+                return Err(state.why_over());
+            }
             // Set only after the confirmation. With a longer TTL that was never confirmed, renewals would come too late
             // for the existing keys.
-            phase.ttl = round.validity.wanted;
+            state.set_ttl(round.validity.wanted);
             Ok(())
         }
         Verdict::Gone(_) => Err(state.why_over()),
@@ -163,13 +164,13 @@ pub(crate) async fn extend(state: Arc<State>, sent: Option<ExtendRound>) -> Resu
 /// The pause between the two rounds matters: a key that is restored immediately could outlive a delete that is on its
 /// way to every node. The reply is ignored, because the next renewal checks the node again.
 pub(crate) fn heal(state: &State, rounds: [&ExtendRound; 2]) {
-    let Some(mut phase) = state.held_phase() else { return };
-    // Locked until everything is sent, so that no heal follows the deletes of a release. While the phase is locked, the
-    // lease has not ended, and nothing else locks this.
+    let Some(mut commands) = state.held_commands() else { return };
+    // Locked until everything is sent, so that no heal follows the deletes of a release. While the commands are locked,
+    // the lease is not released, and nothing else locks this.
     let Some(_healing) = try_lock(&state.healing) else { return };
-    let left = phase.deadline.since(state.now());
-    let (timeout, fencing) = ask(state, &mut phase, left);
-    drop(phase);
+    let left = state.last_deadline().since(state.now());
+    let (timeout, fencing) = ask(state, &mut commands, left);
+    drop(commands);
     let params = VoteParams::later(left, timeout, fencing);
     let missing = |round: &ExtendRound, at: usize| {
         matches!(round.votes.answers[at], Some(Ok(Extension::Missing)))

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use futures_util::future::{Either, FutureExt};
 
-use super::state::{State, Status};
+use super::state::State;
+use super::status::Status;
 use super::{end, extend};
 use crate::drivers;
 use crate::error::{Error, LossReason, Result};
@@ -118,7 +119,7 @@ impl LeaseHandle {
     ///
     /// True from the call of `release` on, even before the nodes confirm it. False after a loss.
     pub fn is_released(&self) -> bool {
-        self.0.phase().is_some_and(|phase| phase.status == Status::Released)
+        self.0.status() == Some(Status::Released)
     }
 
     /// Why the lease was lost, or `None` if it was not lost.

@@ -4,6 +4,7 @@
 //! [`end`] the commands to the nodes. [`mod@monitor`] watches all leases of a client through the [`registry`].
 //! Callers only see [`handle`].
 
+mod checks;
 mod end;
 mod extend;
 mod handle;
@@ -11,6 +12,8 @@ mod monitor;
 mod registry;
 mod renewal;
 mod state;
+mod status;
+mod term;
 
 use std::fmt;
 use std::future::Future;
@@ -27,10 +30,10 @@ pub(crate) use extend::{ExtendRound, Verdict};
 pub use handle::LeaseHandle;
 pub(crate) use monitor::monitor;
 pub(crate) use registry::Registry;
-#[cfg(test)]
-pub(crate) use state::Status;
 pub use state::{CallSite, Owner};
 pub(crate) use state::{Leases, State};
+#[cfg(test)]
+pub(crate) use status::Status;
 
 /// A held lock.
 ///
@@ -164,3 +167,6 @@ impl Drop for Lease {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,7 +5,8 @@
 //! with the clock of tokio. A blocked runtime of the program therefore does not delay it. The first renewal is due
 //! after a third of the TTL ([`super::state`]). The result of each renewal determines the time of the next one
 //! ([`super::renewal`]). A late renewal cannot delay the deadline: the lease is lost, and its holder is notified,
-//! whether or not a renewal is under way.
+//! whether or not a renewal is under way. Nor can many renewals that are due at once: a turn runs few of them, and each
+//! turn begins with the deadlines.
 //!
 //! The verdict of [`super::extend`] decides what a renewal means: a confirmed renewal moves the deadline, and a denied
 //! one is a loss. An unknown result changes nothing, so the deadline may pass.
@@ -13,16 +14,21 @@
 //! The monitor has access to the registry and the changes only. It therefore ends when the last object that could make
 //! or change a lease is dropped. It sends no commands to the nodes: the futures of [`super::renewal`] do.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::future::{poll_fn, ready};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use futures_util::{FutureExt, StreamExt};
 use tokio::task::coop::unconstrained;
+use tokio::task::yield_now;
 
 use super::registry::Registry;
-use super::renewal::{Work, renew, to_check};
+use super::renewal::{Next, Work, check_if_idle, renew};
 use super::state::State;
 use crate::clock::{Clock, Instant, NEVER};
 use crate::node::{Changes, slot};
@@ -38,15 +44,11 @@ const STALE: usize = 256;
 /// The pause before the monitor looks again, after it found another thread inside the registry.
 const BUSY_PAUSE: Duration = Duration::from_millis(5);
 
-/// By time, kind and number of the lease. It has the leases, so that none has to be looked up when an event is due.
-type Agenda = BTreeMap<(Instant, Due, u64), Weak<State>>;
+/// How many renewals and checks a turn begins, and how many of them it runs. It takes about a millisecond.
+const TURN: usize = 256;
 
-/// The order of events that are due at the same time: an ended lease is not renewed.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Due {
-    Deadline,
-    Renewal,
-}
+/// By time and number of the lease. It has the leases, so that none has to be looked up when an event is due.
+type Agenda = BTreeMap<(Instant, u64), Weak<State>>;
 
 /// Keeps leases until no object is left that could make or change one.
 pub(crate) async fn monitor(
@@ -54,9 +56,18 @@ pub(crate) async fn monitor(
     clock: Arc<dyn Clock>,
     changes: Arc<Changes>,
 ) {
-    let (agenda, left, renewals) = (Agenda::new(), 0, FuturesUnordered::new());
-    let all_from = Instant::default();
-    let monitor = Monitor { registry, clock, changes, agenda, left, renewals, all_from };
+    let monitor = Monitor {
+        registry,
+        clock,
+        changes,
+        deadlines: Agenda::new(),
+        due: Agenda::new(),
+        left: 0,
+        to_check: VecDeque::new(),
+        renewals: FuturesUnordered::new(),
+        turn: Arc::default(),
+        all_from: Instant::default(),
+    };
     // Without tokio's cooperative budget. With it, tokio would run only 128 renewals per turn and wake all the others
     // for nothing.
     unconstrained(monitor.run()).await;
@@ -66,15 +77,41 @@ struct Monitor {
     registry: Arc<Registry<State>>,
     clock: Arc<dyn Clock>,
     changes: Arc<Changes>,
-    /// At most one deadline and one renewal of each lease, and temporarily those of ended leases. An entry is checked
-    /// when it is due, and not removed earlier.
-    agenda: Agenda,
+    /// The deadline of each lease, and temporarily those of ended leases. An entry is checked when it is due, and not
+    /// removed earlier. A renewal moves it.
+    deadlines: Agenda,
+    /// The next renewal of each lease, in the same way.
+    due: Agenda,
     /// The number of events after the last removal of those of ended leases.
     left: usize,
+    /// The leases to check in the next turns.
+    to_check: VecDeque<Weak<State>>,
     /// Renewals, checks and their remaining work. All run concurrently.
-    renewals: FuturesUnordered<Work>,
+    renewals: FuturesUnordered<InTurn>,
+    /// How many of them this turn may still run.
+    turn: Arc<AtomicUsize>,
     /// From when on all leases may be checked again.
     all_from: Instant,
+}
+
+/// A renewal or a check, of which a turn runs a limited number.
+struct InTurn {
+    work: Work,
+    turn: Arc<AtomicUsize>,
+}
+
+impl Future for InTurn {
+    type Output = Next;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Next> {
+        let less = |left: usize| left.checked_sub(1);
+        if self.turn.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_err() {
+            // After two futures that wake themselves, `FuturesUnordered` runs no further one.
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        self.work.as_mut().poll(cx)
+    }
 }
 
 impl Monitor {
@@ -83,6 +120,8 @@ impl Monitor {
         // Whether changes are to be checked.
         let mut changed = false;
         loop {
+            // First, so that no loss waits behind renewals.
+            self.check_deadlines();
             let planned = self.plan();
             // Slots and "all leases" are held back until the next check of all leases is allowed.
             changed |= self.changes.many_wait() && self.clock.now() >= self.all_from;
@@ -95,35 +134,57 @@ impl Monitor {
             let planned = planned.filter(|_| !changed);
             // Another thread is inside the registry. It may be suspended, so everything else continues without it.
             let busy = planned.is_none();
-            let next = match planned {
-                None => self.first_event(),
-                Some(next) if self.changes.many_wait() => next.min(self.all_from),
-                Some(next) => next,
-            };
+            let mut behind = self.begin();
+            let next = self.first_event();
+            let next = planned.map_or(next, |planned| planned.min(next));
+            let next =
+                if self.changes.many_wait() && !busy { next.min(self.all_from) } else { next };
+            let Self { clock, changes, registry, renewals, turn, .. } = &mut self;
+            let mut finished = Vec::new();
             // Timers come first: no deadline waits behind notifications or finished renewals.
             tokio::select! {
                 biased;
-                () = self.clock.sleep_until(next), if next < NEVER => self.run_due_events(),
-                () = self.changes.changed() => changed = true,
-                Some(first) = self.renewals.next(), if !self.renewals.is_empty() => {
-                    // Renewals finish in batches. One turn of the loop for each would cost more than the renewal.
-                    let mut done = Some(first);
-                    while let Some(done_one) = done {
-                        let again = done_one.again.into_iter();
-                        self.agenda.extend(again.map(|(at, state)| event(at, Due::Renewal, &state)));
-                        self.renewals.extend(done_one.rest);
-                        done = self.renewals.next().now_or_never().flatten();
-                    }
-                }
+                () = clock.sleep_until(next), if next < NEVER => {}
+                () = changes.changed() => changed = true,
+                more = poll_fn(|cx| run_turn(renewals, turn, &mut finished, cx)) => behind |= more,
                 // The next turn of the loop calls `plan`, which sees the new lease.
-                () = self.registry.early() => {}
-                () = background::sleep(BUSY_PAUSE), if busy => {}
+                () = registry.early() => {}
+                () = background::sleep(BUSY_PAUSE), if busy && !behind => {}
+                () = ready(()), if behind => {}
+            }
+            finished.into_iter().for_each(|next| self.follow(next));
+            if behind {
+                // Lets the other tasks of this thread work, for example those that send the renewals.
+                yield_now().await;
             }
         }
     }
 
-    /// Checks every lease that a change may concern. Returns whether no further changes can arrive, or `None` if
-    /// another thread is inside the registry.
+    /// Plans what follows a finished renewal or check.
+    fn follow(&mut self, next: Next) {
+        let Next { again, rest } = next;
+        if let Some((at, state)) = again {
+            self.due.insert((at, state.id), Arc::downgrade(&state));
+            // Moved now. The old deadlines of thousands of renewed leases would delay a loss behind them.
+            if let Some(deadline) = state.deadline() {
+                self.plan_deadline(&state, deadline);
+            }
+        }
+        self.renewals.extend(rest.map(|work| self.in_turn(work)));
+    }
+
+    fn plan_deadline(&mut self, state: &Arc<State>, deadline: Instant) {
+        let before = state.plan_deadline(deadline);
+        self.deadlines.remove(&(before, state.id));
+        self.deadlines.insert((deadline, state.id), Arc::downgrade(state));
+    }
+
+    fn in_turn(&self, work: Work) -> InTurn {
+        InTurn { work, turn: Arc::clone(&self.turn) }
+    }
+
+    /// Finds every lease that a change may concern, for a check. Returns whether no further changes can arrive, or
+    /// `None` if another thread is inside the registry.
     fn check(&mut self) -> Option<bool> {
         let now = self.clock.now();
         let (changes, on_keys, all) = self.registry.try_find(|leases| {
@@ -132,14 +193,14 @@ impl Monitor {
             let many = changes.all || !changes.slots.is_empty();
             (changes, on_keys, many.then(|| leases.all()))
         })?;
-        self.renewals.extend(to_check(on_keys));
+        self.to_check.extend(on_keys.iter().map(Arc::downgrade));
         if let Some(mut leases) = all {
             // Rate limit: a node that reconnects or sends many notifications would otherwise trigger a check of every
             // lease at every node each time.
             self.all_from = now + ALL_AGAIN;
             let moved = |key: &String| changes.slots.contains(&slot(key));
             leases.retain(|state| changes.all || state.keys().first().is_some_and(moved));
-            self.renewals.extend(to_check(leases));
+            self.to_check.extend(leases.iter().map(Arc::downgrade));
         }
         Some(changes.closed)
     }
@@ -149,57 +210,80 @@ impl Monitor {
     fn plan(&mut self) -> Option<Instant> {
         let (new, most_ended, next) =
             self.registry.try_plan(self.clock.now(), self.first_event())?;
-        self.agenda.extend(new.iter().flat_map(events));
+        for state in &new {
+            // A deadline, and the first renewal if the lease is renewed. Both may already have passed if the round was
+            // slow.
+            if let Some(deadline) = state.deadline() {
+                self.plan_deadline(state, deadline);
+            }
+            if let Some(at) = state.first_renewal() {
+                self.due.insert((at, state.id), Arc::downgrade(state));
+            }
+        }
         // Leases with long TTLs may come and go by the thousand. An event keeps the memory of its lease.
-        if most_ended || self.agenda.len() > STALE + 2 * self.left {
-            self.agenda.retain(|_, lease| lease.strong_count() > 0);
-            self.left = self.agenda.len();
+        if most_ended || self.deadlines.len() + self.due.len() > STALE + 2 * self.left {
+            self.deadlines.retain(|_, lease| lease.strong_count() > 0);
+            self.due.retain(|_, lease| lease.strong_count() > 0);
+            self.left = self.deadlines.len() + self.due.len();
         }
         Some(next)
     }
 
     fn first_event(&self) -> Instant {
-        self.agenda.first_key_value().map_or(NEVER, |((at, ..), _)| *at)
+        let first = |agenda: &Agenda| agenda.first_key_value().map_or(NEVER, |((at, _), _)| *at);
+        first(&self.deadlines).min(first(&self.due))
     }
 
-    /// Starts the renewals that are due and checks the deadlines. Reading a deadline marks an expired lease as lost.
-    fn run_due_events(&mut self) {
-        for (due, state) in self.due() {
-            match due {
-                Due::Renewal => self.renewals.push(renew(state)),
-                Due::Deadline => {
-                    // The deadline has moved, if the lease was extended.
-                    let deadline = state.deadline().into_iter();
-                    self.agenda.extend(deadline.map(|at| event(at, Due::Deadline, &state)));
-                }
+    /// Looks at each lease whose deadline has passed, which marks an expired one as lost.
+    fn check_deadlines(&mut self) {
+        let now = self.clock.now();
+        while let Some(first) = self.deadlines.first_entry()
+            && first.key().0 <= now
+        {
+            let Some(state) = first.remove().upgrade() else { continue };
+            match state.deadline() {
+                // It has moved, because the lease was extended.
+                Some(deadline) => self.plan_deadline(&state, deadline),
+                None => state.settle(),
             }
         }
     }
 
-    /// The events that are due, and the renewals that soon will be. Dropped leases are left out.
-    fn due(&mut self) -> Vec<(Due, Arc<State>)> {
+    /// Begins the renewals that are due or soon will be, and checks. Returns whether some are left for the next turn.
+    fn begin(&mut self) -> bool {
         let now = self.clock.now();
-        // A deadline is never early: a lease is not lost before its time.
-        let soon = |what| if what == Due::Renewal { now + TOGETHER } else { now };
-        let mut due = Vec::new();
-        while let Some(first) = self.agenda.first_entry()
-            && let (at, what, _) = *first.key()
-            && at <= soon(what)
-        {
-            due.extend(first.remove().upgrade().map(|state| (what, state)));
+        // The renewals that soon will be due are sent with the first one.
+        let soon = self.due.first_key_value().is_some_and(|((at, _), _)| *at <= now);
+        let until = if soon { now + TOGETHER } else { now };
+        for _ in 0..TURN {
+            let work = if let Some(state) = self.to_check.pop_front() {
+                state.upgrade().and_then(check_if_idle)
+            } else if let Some(first) = self.due.first_entry()
+                && first.key().0 <= until
+            {
+                first.remove().upgrade().map(renew)
+            } else {
+                return false;
+            };
+            self.renewals.extend(work.map(|work| self.in_turn(work)));
         }
-        due
+        true
     }
 }
 
-/// An entry of the agenda.
-fn event(at: Instant, due: Due, state: &Arc<State>) -> ((Instant, Due, u64), Weak<State>) {
-    ((at, due, state.id), Arc::downgrade(state))
-}
-
-/// A deadline, and the first renewal if the lease is renewed. Both may already have passed if the round was slow.
-fn events(state: &Arc<State>) -> impl Iterator<Item = ((Instant, Due, u64), Weak<State>)> {
-    let deadline = state.deadline().map(|at| event(at, Due::Deadline, state));
-    let renewal = state.first_renewal().map(|at| event(at, Due::Renewal, state));
-    deadline.into_iter().chain(renewal)
+/// Runs renewals and checks, and collects the finished ones. Ready if one has finished, or if the turn is over. Returns
+/// whether it is over.
+fn run_turn(
+    renewals: &mut FuturesUnordered<InTurn>,
+    turn: &AtomicUsize,
+    finished: &mut Vec<Next>,
+    cx: &mut Context<'_>,
+) -> Poll<bool> {
+    turn.store(TURN, Ordering::Relaxed);
+    // Renewals finish in batches. One turn of the loop for each would cost more than the renewal.
+    while let Poll::Ready(Some(next)) = renewals.poll_next_unpin(cx) {
+        finished.push(next);
+    }
+    let over = turn.load(Ordering::Relaxed) == 0;
+    if over || !finished.is_empty() { Poll::Ready(over) } else { Poll::Pending }
 }

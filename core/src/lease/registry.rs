@@ -1,18 +1,21 @@
 //! The leases of one client, their keys, and the new leases that the monitor has not seen yet.
 //!
 //! The registry stores keys, numbers and weak references of leases and never calls them. No other lock is taken while
-//! its lock is held, except that of the changes. A thread may be suspended while it holds the lock, so the monitor does
-//! not wait for it, and neither does the drop of the last handle of an unreleased lease. A release waits.
+//! one of its locks is held, except that of the changes. A thread may be suspended while it holds one, so the monitor
+//! does not wait for it, and neither does the drop of the last handle of an unreleased lease. A release waits.
+//!
+//! The new leases have a separate lock, which no search takes. A thread that lists leases hides no new one from the
+//! monitor, wherever it is suspended.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
-use smallvec::SmallVec;
 use tokio::sync::Notify;
 
 use crate::clock::{Instant, NEVER};
 use crate::keyed::{Key, Keyed};
+use crate::numbered::Numbered;
 use crate::runtime::{lock, try_lock};
 
 /// How often the monitor looks at new leases. It never sees one that ended earlier.
@@ -28,6 +31,7 @@ const MANY: usize = 256;
 /// Every lease that is not released yet and has a handle.
 pub(crate) struct Registry<L> {
     entries: Mutex<Entries<L>>,
+    new: Mutex<New<L>>,
     /// The number of leases so far.
     count: AtomicU64,
     /// Whether a dropped lease is still in the list, because another thread was inside.
@@ -35,9 +39,6 @@ pub(crate) struct Registry<L> {
     /// Notified when a new lease cannot wait for the monitor's next look.
     early: Notify,
 }
-
-/// The number of a lease, and the lease. A weak reference: a lease without a handle ends and is not renewed.
-type Numbered<L> = (u64, Weak<L>);
 
 /// The new leases, whether most leases have ended, and when the monitor looks again.
 type Plan<L> = (Vec<Arc<L>>, bool, Instant);
@@ -47,28 +48,28 @@ pub(super) struct Entries<L> {
     live: usize,
     /// The largest number of leases since the monitor removed ended ones.
     peak: usize,
-    /// The leases on each key. There are several after an attach.
-    by_key: Keyed<SmallVec<[Numbered<L>; 1]>>,
-    /// Leases that the monitor has not seen yet, each with the time of its first event.
-    new: Vec<(Instant, Weak<L>)>,
-    /// The length of this list after the last removal of those without a handle.
-    left: usize,
+    /// The leases on each key, by their numbers. There are several after an attach. Weak references: a lease without a
+    /// handle ends and is not renewed.
+    by_key: Keyed<Numbered<Weak<L>>>,
+}
+
+/// The leases that the monitor has not seen yet.
+struct New<L> {
+    /// Each with the time of its first event.
+    leases: Vec<(Instant, Weak<L>)>,
     /// When the monitor looks next without a notification.
     planned: Instant,
+    /// The number beyond which those without a handle are removed.
+    limit: usize,
 }
 
 impl<L> Registry<L> {
     pub(crate) fn new() -> Self {
-        let entries = Entries {
-            live: 0,
-            peak: 0,
-            by_key: Keyed::default(),
-            new: Vec::new(),
-            left: 0,
-            planned: NEVER,
-        };
+        let entries = Entries { live: 0, peak: 0, by_key: Keyed::default() };
+        let new = New { leases: Vec::new(), planned: NEVER, limit: UNSEEN };
         let (count, dropped) = Default::default();
-        Self { entries: Mutex::new(entries), count, dropped, early: Notify::new() }
+        let (entries, new) = (Mutex::new(entries), Mutex::new(new));
+        Self { entries, new, count, dropped, early: Notify::new() }
     }
 
     fn entries(&self) -> MutexGuard<'_, Entries<L>> {
@@ -85,14 +86,21 @@ impl<L> Registry<L> {
     pub(crate) fn add(&self, id: u64, keys: &Arc<[String]>, lease: &Arc<L>, first: Instant) {
         let mut entries = self.entries();
         for key in Key::each(keys) {
-            entries.by_key.entry(key).or_default().push((id, Arc::downgrade(lease)));
+            entries.by_key.entry(key).or_default().insert(id, Arc::downgrade(lease));
         }
         entries.live += 1;
         entries.peak = entries.peak.max(entries.live);
-        entries.new.push((first, Arc::downgrade(lease)));
-        // Not for every lease: for most of them the wake-up would be a wasted system call.
-        let early = first < entries.planned;
         drop(entries);
+        let mut new = lock(&self.new);
+        // The monitor never sees very short leases. They must not pile up.
+        if new.leases.len() > new.limit {
+            new.leases.retain(|(_, lease)| lease.strong_count() > 0);
+            new.limit = UNSEEN + 2 * new.leases.len();
+        }
+        new.leases.push((first, Arc::downgrade(lease)));
+        // Not for every lease: for most of them the wake-up would be a wasted system call.
+        let early = first < new.planned;
+        drop(new);
         if early {
             self.early.notify_one();
         }
@@ -139,21 +147,27 @@ impl<L> Registry<L> {
     /// Returns the new leases, whether most leases have ended, and when the monitor looks again: at its next event, at
     /// the first one of a new lease, or for further leases. Returns `None` if another thread is inside.
     pub(super) fn try_plan(&self, now: Instant, next: Instant) -> Option<Plan<L>> {
-        let mut entries = try_lock(&self.entries)?;
-        if self.dropped.swap(false, Ordering::Acquire) {
-            entries.remove_dropped();
-        }
-        let new = std::mem::take(&mut entries.new);
-        entries.left = 0;
-        let leases = new.iter().filter_map(|(_, lease)| lease.upgrade()).collect();
+        let mut list = try_lock(&self.new)?;
+        let new = std::mem::take(&mut list.leases);
+        list.limit = UNSEEN;
         // While leases come and go, the monitor looks periodically, so that new leases need not wake it.
         let soon = if new.is_empty() { NEVER } else { now + GRACE };
-        entries.planned = new.iter().map(|(first, _)| *first).fold(next.min(soon), Instant::min);
-        let most_ended = entries.have_most_ended();
-        if most_ended {
-            entries.peak = entries.live;
+        let planned = new.iter().map(|(first, _)| *first).fold(next.min(soon), Instant::min);
+        list.planned = planned;
+        drop(list);
+        let mut most_ended = false;
+        // Left for the next look if another thread is inside. It may be suspended there.
+        if let Some(mut entries) = try_lock(&self.entries) {
+            if self.dropped.swap(false, Ordering::Acquire) {
+                entries.remove_dropped();
+            }
+            most_ended = entries.have_most_ended();
+            if most_ended {
+                entries.peak = entries.live;
+            }
         }
-        Some((leases, most_ended, entries.planned))
+        let leases = new.iter().filter_map(|(_, lease)| lease.upgrade()).collect();
+        Some((leases, most_ended, planned))
     }
 
     /// Waits until a new lease cannot wait for the monitor's next look.
@@ -165,7 +179,7 @@ impl<L> Registry<L> {
 impl<L> Entries<L> {
     /// All leases in order of creation.
     pub(super) fn all(&self) -> Vec<Arc<L>> {
-        let mut leases: Vec<_> = self.by_key.values().flatten().collect();
+        let mut leases: Vec<_> = self.by_key.values().flat_map(Numbered::iter).collect();
         leases.sort_unstable_by_key(|(id, _)| *id);
         // A lease with several keys.
         leases.dedup_by_key(|(id, _)| *id);
@@ -174,7 +188,7 @@ impl<L> Entries<L> {
 
     /// The leases on a key.
     pub(super) fn on(&self, key: &str) -> impl Iterator<Item = Arc<L>> {
-        let leases = self.by_key.get(key).into_iter().flatten();
+        let leases = self.by_key.get(key).into_iter().flat_map(Numbered::iter);
         leases.filter_map(|(_, lease)| lease.upgrade())
     }
 
@@ -187,26 +201,19 @@ impl<L> Entries<L> {
         let mut was_there = false;
         for key in keys {
             if let Some(leases) = self.by_key.get_mut(key.as_str()) {
-                let count = leases.len();
-                leases.retain(|(other, _)| *other != id);
-                was_there |= leases.len() < count;
+                was_there |= leases.remove(id).is_some();
                 if leases.is_empty() {
                     self.by_key.remove(key.as_str());
                 }
             }
         }
         self.live -= usize::from(was_there);
-        // The monitor never sees very short leases. They must not pile up.
-        if self.new.len() > UNSEEN + 2 * self.left {
-            self.new.retain(|(_, lease)| lease.strong_count() > 0);
-            self.left = self.new.len();
-        }
     }
 
     /// Removes every lease without a handle.
     fn remove_dropped(&mut self) {
         self.by_key.retain(|_, leases| {
-            leases.retain(|(_, lease)| lease.strong_count() > 0);
+            leases.retain(|lease| lease.strong_count() > 0);
             !leases.is_empty()
         });
         self.live = self.all().len();
@@ -219,7 +226,7 @@ mod tests {
 
     use futures_util::FutureExt;
 
-    use super::super::state::Status;
+    use super::super::status::Status;
     use super::*;
     use crate::client::Redlock;
     use crate::error::LossReason;
@@ -238,7 +245,7 @@ mod tests {
         let leases = ["renewed", "deleted"].map(|name| client.lock(name).acquire_blocking());
         let [renewed, deleted] = leases.map(|lease| lease.unwrap().into_handle());
         // The monitor has seen both.
-        until(|| renewed.0.leases.registry.entries().new.is_empty());
+        until(|| lock(&renewed.0.leases.registry.new).leases.is_empty());
         let lost = |lease: &LeaseHandle| match lease.0.peek().0 {
             Status::Lost(reason, _) => Some(reason),
             _ => None,
@@ -270,9 +277,35 @@ mod tests {
         let inside = registry.entries();
         drop(lease);
         registry.remove_dropped(0, &keys);
-        assert!(registry.try_plan(NEVER, NEVER).is_none() && registry.try_find(|_| ()).is_none());
+        assert!(registry.try_plan(NEVER, NEVER).is_some() && registry.try_find(|_| ()).is_none());
         drop(inside);
         registry.try_plan(NEVER, NEVER).unwrap();
+        assert!(registry.entries().by_key.is_empty());
+    }
+
+    /// A thread of low priority lists the leases again and again, and is suspended there.
+    #[test]
+    fn suspended_search_hides_no_new_lease_from_the_monitor() {
+        let registry = Registry::new();
+        let (keys, lease) = (Arc::from(["key".to_owned()]), Arc::new(()));
+        registry.add(registry.new_id(), &keys, &lease, NEVER);
+        let searching = registry.entries();
+        let (new, ..) = registry.try_plan(NEVER, NEVER).expect("no search is inside");
+        assert_eq!(new.len(), 1);
+        drop(searching);
+    }
+
+    /// Thousands of handles may attach to one key.
+    #[test]
+    fn new_leases_without_a_handle_are_removed() {
+        let registry = Registry::new();
+        for name in 0..10_000 {
+            let (keys, lease) = (Arc::from([name.to_string()]), Arc::new(()));
+            let id = registry.new_id();
+            registry.add(id, &keys, &lease, NEVER);
+            registry.remove(id, &keys);
+        }
+        assert!(lock(&registry.new).leases.len() <= UNSEEN + 1);
         assert!(registry.entries().by_key.is_empty());
     }
 }

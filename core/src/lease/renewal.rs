@@ -5,12 +5,14 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::Abortable;
 
 use super::extend::{self, ExtendRound, Verdict};
-use super::state::{State, Status};
+use super::state::State;
+use super::status::Status;
 use crate::clock::Instant;
 use crate::error::{LossReason, seconds};
 use crate::node::Extension;
@@ -75,7 +77,7 @@ fn is_released(state: &State) -> bool {
         Status::Released | Status::Detached | Status::Lost(LossReason::Revoked, _) => true,
         Status::Held | Status::Lost(..) => false,
     };
-    state.phase().is_some_and(|phase| released(phase.status))
+    state.status().is_some_and(released)
 }
 
 /// Logs the result of a renewal. Losses are logged where they are detected.
@@ -104,13 +106,11 @@ fn log_renewal(state: &State, ttl: Duration, confirmed: bool) {
 ///
 /// One warning per call site, or per key if the call site is unknown: a program may hold thousands on purpose.
 fn warn_if_long(state: &State) {
-    let Some(mut phase) = state.held_phase() else {
+    if !state.is_held() {
         return;
-    };
+    }
     let held = state.now().since(state.acquired);
-    if !phase.warned && held > phase.ttl.saturating_mul(10) {
-        phase.warned = true;
-        drop(phase);
+    if held > state.ttl().saturating_mul(10) && !state.warned.swap(true, Ordering::Relaxed) {
         let place = state.acquired_at();
         let of = if place.is_empty() { state.key() } else { place.clone() };
         if !state.leases.long.is_new(of) {
@@ -124,9 +124,9 @@ fn warn_if_long(state: &State) {
     }
 }
 
-/// Starts a check for each of these leases that has none under way.
-pub(crate) fn to_check(leases: Vec<Arc<State>>) -> impl Iterator<Item = Work> {
-    leases.into_iter().filter(|state| state.checks.begin()).map(|state| check(state, None))
+/// Starts a check of the lease, if it has none under way. Otherwise that one is repeated.
+pub(crate) fn check_if_idle(state: Arc<State>) -> Option<Work> {
+    state.checks.begin().then(|| check(state, None))
 }
 
 /// Checks whether the lease is still held after a change was reported.
@@ -157,7 +157,8 @@ fn check(state: Arc<State>, mut pause: Option<Duration>) -> Work {
 /// Repeats a check without a result, because the reported change may have been a loss. Each pause is twice as long as
 /// the last one, up to a limit: a loss must not stay unnoticed for long after an outage.
 fn check_later(state: &Arc<State>, last: Option<Duration>) -> Option<Work> {
-    let ttl = state.held_phase()?.ttl;
+    state.deadline()?;
+    let ttl = state.ttl();
     let pause = last.map_or(ttl / 20, |last| last * 2).clamp(CHECK_INTERVAL, MAX_CHECK_DELAY);
     let (newest, clock) = (state.checks.listen(), &state.leases.nodes.clock);
     let over = clock.sleep_until(clock.now() + pause);
@@ -208,7 +209,7 @@ fn restore_missing(state: &Arc<State>, mut first: ExtendRound, check: bool) -> O
         let Some(state) = state.upgrade() else { return done() };
         // The missing key may be the first of a lock that is being deleted on every node. Look again before restoring
         // it.
-        let Some(ttl) = state.held_phase().map(|phase| phase.ttl) else { return done() };
+        let Some(ttl) = state.deadline().map(|_| state.ttl()) else { return done() };
         clock.sleep_until(clock.now() + RESTORE_DELAY.min(ttl / 20)).await;
         let Some(left) = state.deadline().map(|end| end.since(state.now())) else { return done() };
         // The second round renews the lease, or only checks it if the lease is not renewed.

@@ -2,25 +2,28 @@
 //! the end.
 //!
 //! A lease is lost by [`State::lose`] (denied by the nodes, or the client was closed), by `revoke` in [`super::end`],
-//! or by the first look at it after its deadline ([`State::phase_now`]). The monitor looks at each deadline.
+//! or by the first look at it after its deadline ([`State::status`]). The monitor looks at each deadline.
 //!
-//! Never await, allocate, free, log or run a callback under the lock of [`Phase`]. The background thread waits for this
-//! lock, and a notified caller may query the lease immediately.
+//! Reading a lease locks nothing ([`Term`]). Its changes lock [`Commands`], and the background thread waits for them.
+//! Never await, allocate, free, log or run a callback under that lock.
 
 use std::any::Any;
 use std::fmt::Display;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use futures_util::future::{AbortHandle, AbortRegistration, FutureExt};
+use futures_util::future::FutureExt;
 use tokio::sync::Notify;
 
+use super::checks::Checks;
 use super::registry::Registry;
+use super::status::{Status, duration_nanos, nanos};
+use super::term::Term;
 use crate::clock::{Instant, NEVER};
 use crate::error::{Error, LossReason};
 use crate::fairness::Fairness;
-use crate::lock::options::{Options, Request};
+use crate::lock::options::Request;
 use crate::node::{Claim, Reply, Vote, Watch};
 use crate::quorum::{Nodes, Validity};
 use crate::runtime::{Made, fork_generation, lock};
@@ -67,7 +70,14 @@ pub(crate) struct State {
     pub(crate) call_site: OnceLock<Box<dyn CallSite>>,
     pub(crate) owner: OnceLock<Owner>,
     pub(super) spans: OnceLock<Spans>,
-    phase: Mutex<Phase>,
+    term: Term,
+    /// The TTL that renewals request, in nanoseconds.
+    ttl: AtomicU64,
+    /// The deadline that the monitor looks at next, in nanoseconds. Only the monitor uses it.
+    planned: AtomicU64,
+    /// Whether it was logged that the lease is held for long.
+    pub(super) warned: AtomicBool,
+    commands: Mutex<Commands>,
     /// Locked while missing keys are restored.
     pub(super) healing: Mutex<()>,
     pub(super) checks: Checks,
@@ -84,10 +94,13 @@ impl State {
         votes: Vec<Reply<Vote>>,
         leases: &Arc<Leases>,
     ) -> Arc<Self> {
-        let phase = Phase { votes, ..Phase::granted(granted) };
+        let (ends, ttl) = (granted.ends(), granted.wanted);
+        let renews = request.options.renew && !granted.is_capped();
         // The earlier event wakes the monitor. After a slow round the deadline may come before the renewal.
-        let first = phase.first_renewal(&request.options, granted.started).unwrap_or(NEVER);
-        let first = first.min(phase.deadline);
+        let first = if renews { granted.started + ttl / 3 } else { NEVER };
+        let first = first.min(ends);
+        // `longest` exceeds the request if `max_hold` limited it. Keeping a pending delete for too long is harmless.
+        let commands = Commands { deleted: false, longest: ttl, votes };
         let state = Arc::new(Self {
             id: leases.registry.new_id(),
             request: Arc::clone(request),
@@ -100,7 +113,11 @@ impl State {
             call_site: OnceLock::new(),
             owner: OnceLock::new(),
             spans: OnceLock::new(),
-            phase: Mutex::new(phase),
+            term: Term::new((nanos(ends), granted.is_capped())),
+            ttl: AtomicU64::new(duration_nanos(ttl)),
+            planned: AtomicU64::default(),
+            warned: AtomicBool::default(),
+            commands: Mutex::new(commands),
             healing: Mutex::default(),
             checks: Checks::default(),
             ended: Notify::new(),
@@ -138,80 +155,155 @@ impl State {
         Made::by(self.generation, call).map(move |done| done.unwrap_or_else(|| forked(&state)))
     }
 
-    /// The current phase. A lease that has expired is marked as lost by the first caller. `None` in a forked child.
-    pub(crate) fn phase(&self) -> Option<MutexGuard<'_, Phase>> {
-        self.phase_now().map(|(phase, _)| phase)
+    /// The status. A lease that has expired is marked as lost by the first caller. `None` in a forked child.
+    pub(crate) fn status(&self) -> Option<Status> {
+        self.status_now().map(|(status, _)| status)
     }
 
-    /// The current phase, and the time at which it was read.
-    pub(super) fn phase_now(&self) -> Option<(MutexGuard<'_, Phase>, Instant)> {
+    /// The status, and the time at which it was read.
+    pub(super) fn status_now(&self) -> Option<(Status, Instant)> {
         if self.forked() {
             return None;
         }
-        let mut phase = lock(&self.phase);
-        // Read after locking, because time passes while another thread holds the lock.
+        let (deadline, capped) = self.term.deadline();
+        // Read after the deadline, because time passes while this thread is suspended.
         let now = self.now();
-        if phase.status == Status::Held && now >= phase.deadline {
-            let reason = if phase.capped { LossReason::MaxHold } else { LossReason::Expired };
-            let end = Status::Lost(reason, phase.deadline);
-            // Unlocks first, because a notified caller may query the lease immediately.
-            self.end(phase, end, now);
-            self.report(end);
-            phase = lock(&self.phase);
+        let status = self.known();
+        if status != Status::Held {
+            return Some((status, now));
         }
-        Some((phase, now))
+        if now >= Instant::from_start(Duration::from_nanos(deadline)) {
+            let reason = if capped { LossReason::MaxHold } else { LossReason::Expired };
+            let end = Status::Lost(reason, Instant::from_start(Duration::from_nanos(deadline)));
+            if self.finish(end, now) {
+                self.report(end);
+            }
+            return Some((self.known(), now));
+        }
+        Some((Status::Held, now))
     }
 
-    pub(crate) fn held_phase(&self) -> Option<MutexGuard<'_, Phase>> {
-        self.phase().filter(|phase| phase.status == Status::Held)
+    /// The status without a look at the time.
+    pub(super) fn known(&self) -> Status {
+        Status::of_number(self.term.ended())
+    }
+
+    /// Ends the lease, unless it has ended. Returns whether this call ended it. Directly afterwards it is counted, so
+    /// that a caller that sees the end also sees it in the statistics.
+    ///
+    /// It does not read the clock: a custom clock that panics must not come between the end and its notification.
+    pub(super) fn finish(&self, end: Status, now: Instant) -> bool {
+        let ended = self.term.finish(end.number());
+        if ended {
+            let held = now.since(self.acquired);
+            match end {
+                Status::Released => self.leases.counts.released(held),
+                Status::Lost(reason, _) => self.leases.counts.lost(reason, held),
+                Status::Held | Status::Detached => {}
+            }
+        }
+        ended
+    }
+
+    /// Locks what the commands for the lease need. No reader of the lease waits for it or makes others wait.
+    pub(super) fn commands(&self) -> MutexGuard<'_, Commands> {
+        lock(&self.commands)
+    }
+
+    /// Locks it if the lease is held. A release waits until it is unlocked.
+    pub(super) fn held_commands(&self) -> Option<MutexGuard<'_, Commands>> {
+        // First, because an expired lease is reported, which may run code of the program.
+        self.deadline()?;
+        let commands = self.commands();
+        let held = self.known() == Status::Held && self.now() < self.last_deadline();
+        held.then_some(commands)
+    }
+
+    /// Drops the votes that may still be under way. One of them may be sent later, or again after the script is
+    /// reloaded. The delete, perhaps of a lease that shares the token, must be the last command.
+    pub(super) fn drop_votes(&self) {
+        let votes = std::mem::take(&mut self.commands().votes);
+        drop(votes);
     }
 
     /// The status and the deadline. Changes nothing, unlike the other methods.
     #[cfg(test)]
     pub(crate) fn peek(&self) -> (Status, Instant) {
-        let phase = lock(&self.phase);
-        (phase.status, phase.deadline)
+        (self.known(), self.last_deadline())
     }
 
     pub(crate) fn is_held(&self) -> bool {
-        self.held_phase().is_some()
+        self.deadline().is_some()
     }
 
     /// The TTL that renewals request. Zero in a forked child.
     pub(crate) fn ttl(&self) -> Duration {
-        self.phase().map_or(Duration::ZERO, |phase| phase.ttl)
+        if self.forked() {
+            return Duration::ZERO;
+        }
+        Duration::from_nanos(self.ttl.load(Ordering::Acquire))
+    }
+
+    /// Sets the TTL that later renewals request.
+    pub(super) fn set_ttl(&self, ttl: Duration) {
+        self.ttl.store(duration_nanos(ttl), Ordering::Release);
     }
 
     /// When the lease ends unless it is extended. `None` if it has ended.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        Some(self.held_phase()?.deadline)
+        (self.status()? == Status::Held).then(|| self.last_deadline())
+    }
+
+    /// The deadline, also after the end.
+    pub(super) fn last_deadline(&self) -> Instant {
+        Instant::from_start(Duration::from_nanos(self.term.deadline().0))
     }
 
     /// The TTL that a renewal requests. `None` if there is nothing to renew.
     pub(crate) fn renewal(&self) -> Option<Duration> {
-        let phase = self.held_phase()?;
-        (self.request.options.renew && !phase.capped).then_some(phase.ttl)
+        self.deadline()?;
+        let capped = self.term.deadline().1;
+        (self.request.options.renew && !capped).then(|| self.ttl())
     }
 
     /// A third of the TTL after the round began. It may have passed if the round was slow.
     pub(super) fn first_renewal(&self) -> Option<Instant> {
-        self.held_phase()?.first_renewal(&self.request.options, self.acquired)
+        Some(self.acquired + self.renewal()? / 3)
     }
 
     /// Applies a confirmed extend. The deadline only moves forward.
     pub(crate) fn confirm(&self, granted: Validity) {
-        let Some(mut phase) = self.held_phase() else { return };
-        phase.deadline = phase.deadline.max(granted.ends());
-        phase.capped |= granted.is_capped();
+        if self.is_held() {
+            self.term.extend((nanos(granted.ends()), granted.is_capped()));
+        }
     }
 
     /// Marks the lease as lost permanently. The first reason stays, and no later reply revives the lease.
     pub(crate) fn lose(&self, reason: LossReason) {
-        let Some(phase) = self.held_phase() else { return };
+        if !self.is_held() {
+            return;
+        }
         let now = self.now();
         let end = Status::Lost(reason, now);
-        self.end(phase, end, now);
-        self.report(end);
+        if self.finish(end, now) {
+            self.drop_votes();
+            self.report(end);
+        }
+    }
+
+    /// Sets the deadline that the monitor looks at next. Returns the previous one.
+    pub(super) fn plan_deadline(&self, deadline: Instant) -> Instant {
+        let before = self.planned.swap(nanos(deadline), Ordering::Relaxed);
+        Instant::from_start(Duration::from_nanos(before))
+    }
+
+    /// Called by the monitor at the deadline. Notifies the holder even if the thread that noticed the loss is suspended
+    /// before it does.
+    pub(super) fn settle(&self) {
+        if matches!(self.known(), Status::Lost(..)) {
+            self.ended.notify_waiters();
+            self.drop_votes();
+        }
     }
 
     /// Removes the lease from the registry after its end.
@@ -221,11 +313,10 @@ impl State {
 
     /// The error with the loss reason, if the lease was lost.
     pub(crate) fn loss(&self) -> Option<Error> {
-        let Some(phase) = self.phase() else {
+        let Some(status) = self.status() else {
             return Some(Error::lost(&self.key(), LossReason::Forked, Duration::ZERO));
         };
-        let Status::Lost(reason, at) = phase.status else { return None };
-        drop(phase);
+        let Status::Lost(reason, at) = status else { return None };
         Some(Error::lost(&self.key(), reason, self.now().since(at)))
     }
 
@@ -242,72 +333,31 @@ impl State {
 
 impl Drop for State {
     fn drop(&mut self) {
-        let forked = self.forked();
-        let phase = self.phase.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let (forked, status) = (self.forked(), self.known());
+        let commands = self.commands.get_mut().unwrap_or_else(PoisonError::into_inner);
         if !forked {
             // Otherwise its end has removed it.
-            if !phase.deleted && phase.status != Status::Detached {
+            if !commands.deleted && status != Status::Detached {
                 self.leases.registry.remove_dropped(self.id, &self.claim.keys);
             }
             return;
         }
         // Dropping them could lock a mutex of the parent, or wake its threads.
-        let votes = std::mem::take(&mut phase.votes);
+        let votes = std::mem::take(&mut commands.votes);
         std::mem::forget((votes, self.spans.take(), Arc::clone(&self.leases)));
     }
 }
 
-pub(crate) struct Phase {
-    /// `Held` at first, then one of the other states permanently.
-    pub(super) status: Status,
-    /// The lease is certainly held until then. It only moves forward.
-    pub(super) deadline: Instant,
-    pub(super) ttl: Duration,
-    /// Whether `max_hold` limited the last grant. There is nothing left to renew, and the loss reason is `max_hold`.
-    pub(super) capped: bool,
+/// What the commands for a lease need.
+pub(crate) struct Commands {
     /// Whether the deletes were sent. A later release or drop sends none.
     pub(super) deleted: bool,
-    pub(super) warned: bool,
     /// The longest time that the keys may live according to all requests, confirmed or not. A delete that cannot be
     /// sent is kept pending for that long.
     pub(super) longest: Duration,
     /// First votes that the quorum did not need. They are kept so that nodes which are still connecting receive theirs.
     /// The first extend replaces them.
     pub(super) votes: Vec<Reply<Vote>>,
-}
-
-/// Whether the lease is held, and how it ended.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Status {
-    Held,
-    /// Released by the owner. If another caller releases it, the owner is notified of a loss instead.
-    Released,
-    /// Detached: the keys live on.
-    Detached,
-    /// The reason and the time of a loss. If the lease expired, the time is the deadline, even if this was noticed
-    /// later.
-    Lost(LossReason, Instant),
-}
-
-impl Phase {
-    pub(super) fn granted(granted: Validity) -> Self {
-        Self {
-            status: Status::Held,
-            deadline: granted.ends(),
-            ttl: granted.wanted,
-            capped: granted.is_capped(),
-            deleted: false,
-            warned: false,
-            // This exceeds the request if `max_hold` limited it. Keeping a pending delete for too long is harmless.
-            longest: granted.wanted,
-            votes: Vec::new(),
-        }
-    }
-
-    /// A third of the TTL after the round began, or `None` if the lease is not renewed.
-    fn first_renewal(&self, options: &Options, acquired: Instant) -> Option<Instant> {
-        (options.renew && !self.capped).then(|| acquired + self.ttl / 3)
-    }
 }
 
 /// Where a program acquired a lease, in the notation of its language. Only messages show it.
@@ -321,67 +371,3 @@ impl<T: Any + Display + Send + Sync> CallSite for T {}
 /// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner(pub &'static str, pub u64);
-
-const NO_CHECK: u8 = 0;
-/// A check is under way, and nothing has changed since it began.
-const ONE_CHECK: u8 = 1;
-/// A check is under way, and something has changed since it began.
-const ONE_MORE: u8 = 2;
-
-/// Counts the checks of one lease, so that at most one runs at a time.
-///
-/// A node may report a change many times while a check is under way. A single further check that begins afterwards sees
-/// every change that the first one may have missed.
-///
-/// An atomic instead of a field of the lease's phase: a notification never waits for a lease's lock.
-#[derive(Default)]
-pub(super) struct Checks {
-    under_way: AtomicU8,
-    /// Aborts the future that waits for late replies to the last check.
-    listener: Mutex<Option<AbortHandle>>,
-}
-
-impl Checks {
-    /// Whether the caller must start a check. If one is under way, it is repeated instead.
-    pub(super) fn begin(&self) -> bool {
-        let more = |checks| Some(if checks == NO_CHECK { ONE_CHECK } else { ONE_MORE });
-        self.under_way.fetch_update(Ordering::AcqRel, Ordering::Acquire, more) == Ok(NO_CHECK)
-    }
-
-    /// Ends a check. Returns whether it must be repeated.
-    pub(super) fn end(&self) -> bool {
-        let less = |checks| Some(if checks == ONE_MORE { ONE_CHECK } else { NO_CHECK });
-        self.under_way.fetch_update(Ordering::AcqRel, Ordering::Acquire, less) == Ok(ONE_MORE)
-    }
-
-    /// Registers the future that waits for late replies to this check, and aborts the one of the previous check.
-    ///
-    /// A later notification may have outdated the previous check. While a node is slow, repeated checks would otherwise
-    /// leave one waiting future each.
-    pub(super) fn listen(&self) -> AbortRegistration {
-        let (handle, registration) = AbortHandle::new_pair();
-        let before = lock(&self.listener).replace(handle);
-        if let Some(before) = before {
-            before.abort();
-        }
-        registration
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::future::pending;
-
-    use futures_util::FutureExt;
-    use futures_util::future::{Abortable, Aborted};
-
-    use super::*;
-
-    #[test]
-    fn new_check_cancels_the_previous_one() {
-        let checks = Checks::default();
-        let [first, second] = [(); 2].map(|()| Abortable::new(pending::<()>(), checks.listen()));
-        assert_eq!(first.now_or_never(), Some(Err(Aborted)));
-        assert_eq!(second.now_or_never(), None);
-    }
-}

@@ -79,6 +79,11 @@ pub(crate) trait Node: Send + Sync {
     /// next renewal.
     fn pushes(&self, key: &str) -> bool;
 
+    /// Whether it is also noticed soon if the pushes no longer arrive. Waiters then rarely ask without one.
+    fn is_push_checked(&self, _key: &str) -> bool {
+        false
+    }
+
     /// Whether there is a connection to the server of the key.
     fn is_connected(&self, _key: &str) -> bool {
         true

@@ -145,6 +145,8 @@ pub(crate) enum ReleaseMode {
     /// Deletes them, but they have probably expired. A server that tracks reads would remember absent keys until they
     /// are written, so it need not track these.
     DeleteLate,
+    /// Deletes what a failed round may have set. If deletes must be dropped, these are the first.
+    Undo,
     /// Limits their TTL to this, and removes their owner.
     Stay(Duration),
 }

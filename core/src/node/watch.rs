@@ -8,7 +8,7 @@
 //! A waiting acquire does not rely on them: it also tries again after a delay (`acquire/retry.rs`).
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use smallvec::SmallVec;
@@ -17,6 +17,7 @@ use tokio::sync::Notify;
 use super::changes::{Change, ChangeSender, Changes};
 use super::slots::slot;
 use crate::keyed::{Key, Keyed};
+use crate::numbered::Numbered;
 use crate::runtime::lock;
 
 /// The subscriptions of one client. Nodes notify it, acquires subscribe to keys, and the monitor receives every change.
@@ -28,11 +29,13 @@ pub(crate) struct Watch {
     signals: Mutex<Signals>,
     /// The number of waiters so far.
     waiters: AtomicU64,
+    /// The number of waiters now.
+    waiting: AtomicUsize,
     /// Ends the monitor when the last node and lease of the client are dropped.
     leases: ChangeSender,
 }
 
-type Signals = Keyed<SmallVec<[Arc<Signal>; 1]>>;
+type Signals = Keyed<Numbered<Arc<Signal>>>;
 
 /// The signal of one waiter.
 #[derive(Default)]
@@ -53,10 +56,21 @@ impl Signal {
     }
 }
 
+/// The signal of an entry.
+fn cloned((_, signal): (u64, &Arc<Signal>)) -> Arc<Signal> {
+    Arc::clone(signal)
+}
+
 impl Watch {
     /// Creates a watch without waiters. The monitor listens to `leases`.
     pub(crate) fn new(leases: Arc<Changes>) -> Self {
-        Self { signals: Mutex::default(), waiters: AtomicU64::new(0), leases: ChangeSender(leases) }
+        let (signals, waiters, waiting) = Default::default();
+        Self { signals, waiters, waiting, leases: ChangeSender(leases) }
+    }
+
+    /// Whether a caller waits for a key.
+    pub(crate) fn has_waiters(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0
     }
 
     /// Handles a change that a node reported. Wakes the waiters and has the affected leases checked.
@@ -102,15 +116,20 @@ impl Watch {
     /// A server does not notify the connection that made the change. The client's own leases already know about it.
     pub(crate) fn wake(&self, key: &str) {
         let signals: SmallVec<[_; 4]> =
-            self.signals().get(key).into_iter().flatten().cloned().collect();
+            self.signals().get(key).into_iter().flat_map(Numbered::iter).map(cloned).collect();
         signals.iter().for_each(|signal: &Arc<Signal>| signal.notify());
     }
 
     /// Wakes the waiters of all matching keys, in the order of subscription.
     fn wake_each(&self, wanted: impl Fn(&str) -> bool) {
         let matching = |(key, signals)| Some(signals).filter(|_| wanted(Key::text(key)));
-        let mut all: Vec<Arc<Signal>> =
-            self.signals().iter().filter_map(matching).flatten().cloned().collect();
+        let mut all: Vec<Arc<Signal>> = self
+            .signals()
+            .iter()
+            .filter_map(matching)
+            .flat_map(Numbered::iter)
+            .map(cloned)
+            .collect();
         all.sort_by_key(|signal| signal.number);
         all.iter().for_each(|signal| signal.notify());
     }
@@ -128,9 +147,10 @@ impl Watch {
         let signal = Arc::new(Signal { number, ..Signal::default() });
         let mut signals = self.signals();
         for key in Key::each(keys) {
-            signals.entry(key).or_default().push(Arc::clone(&signal));
+            signals.entry(key).or_default().insert(number, Arc::clone(&signal));
         }
         drop(signals);
+        self.waiting.fetch_add(1, Ordering::Relaxed);
         Subscription { watch: Arc::clone(self), keys: Arc::clone(keys), signal }
     }
 }
@@ -167,10 +187,11 @@ impl Subscription {
 /// Removes the signal when the acquire ends, however it ends.
 impl Drop for Subscription {
     fn drop(&mut self) {
+        self.watch.waiting.fetch_sub(1, Ordering::Relaxed);
         let mut signals = self.watch.signals();
         for key in self.keys.iter() {
             if let Some(list) = signals.get_mut(key.as_str()) {
-                list.retain(|signal| !Arc::ptr_eq(signal, &self.signal));
+                list.remove(self.signal.number);
                 if list.is_empty() {
                     signals.remove(key.as_str());
                 }
@@ -181,7 +202,6 @@ impl Drop for Subscription {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicUsize;
     use std::task::{Context, Wake, Waker};
 
     use super::*;

@@ -39,18 +39,7 @@ pub struct Stats {
     pub time_held: Duration,
 }
 
-/// In the order of their discriminants.
-const REASONS: [LossReason; 9] = [
-    LossReason::Expired,
-    LossReason::Taken,
-    LossReason::Missing,
-    LossReason::Quorum,
-    LossReason::MaxHold,
-    LossReason::Forked,
-    LossReason::Closed,
-    LossReason::Revoked,
-    LossReason::Internal,
-];
+const REASONS: [LossReason; 9] = LossReason::ALL;
 
 /// The counters of one client in this process.
 #[derive(Default)]

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use redlock::{ErrorKind, Lock, Redlock};
 use tokio::task::JoinHandle;
 
-use crate::support::{Server, client, millis, servers};
+use crate::support::{Proxy, Server, builder, client, millis, servers};
 
 const ACQUIRE_LIMIT: Duration = Duration::from_secs(4);
 
@@ -136,4 +136,21 @@ async fn only_wait_limits_retries_of_failing_nodes() {
     assert!(!waiter.is_finished(), "without an end it goes on");
     server.restart();
     drop(tokio::time::timeout(Duration::from_secs(10), waiter).await.unwrap().unwrap().unwrap());
+}
+
+// Slow: the waiter's requests must have become rare.
+#[tokio::test]
+async fn waiter_notices_that_no_notification_can_arrive() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port);
+    let redlock = builder([proxy.url()]).build().unwrap();
+    server.ask("SET lock:job foreign");
+    let waiter = spawn_waiter(redlock.lock("job")).await;
+    tokio::time::sleep(millis(8000)).await;
+    // As behind a NAT that has lost its table. The server's notification is lost.
+    proxy.forget();
+    server.ask("DEL lock:job");
+    let begun = Instant::now();
+    drop(waiter.await.unwrap().unwrap());
+    assert!(begun.elapsed() < ACQUIRE_LIMIT, "{:?}", begun.elapsed());
 }

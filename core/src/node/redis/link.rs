@@ -23,6 +23,8 @@ pub(super) struct Link {
     used: AtomicU64,
     /// Whether the server pushes changes.
     pushes: AtomicBool,
+    /// Whether the changes arrive on a second connection, which is probed while callers wait.
+    push_checked: AtomicBool,
     /// Counts, by its references, the deletes that were passed to the node and are neither answered, redirected nor
     /// pending.
     deletes: Arc<()>,
@@ -57,6 +59,15 @@ impl Link {
         self.pushes.load(Ordering::Relaxed)
     }
 
+    pub(super) fn is_push_checked(&self) -> bool {
+        self.pushes() && self.push_checked.load(Ordering::Relaxed)
+    }
+
+    /// Records whether the changes arrive on a second connection.
+    pub(super) fn set_push_checked(&self, checked: bool) {
+        self.push_checked.store(checked, Ordering::Relaxed);
+    }
+
     pub(super) fn was_open(&self) -> bool {
         self.opened.load(Ordering::Relaxed)
     }
@@ -80,6 +91,7 @@ impl Link {
     pub(super) fn closed(&self) {
         self.open.store(false, Ordering::Relaxed);
         self.pushes.store(false, Ordering::Relaxed);
+        self.push_checked.store(false, Ordering::Relaxed);
     }
 
     /// Whether a key may remain if the caller does not wait, because a delete is under way or pending.

@@ -238,6 +238,10 @@ impl Node for RedisNode {
         self.link.pushes()
     }
 
+    fn is_push_checked(&self, _key: &str) -> bool {
+        self.link.is_push_checked()
+    }
+
     fn is_connected(&self, _key: &str) -> bool {
         // A connection that was idle for long may be broken.
         self.link.is_open() && !self.link.is_idle(self.clock.now())

@@ -45,9 +45,7 @@ impl Open {
             }
             Request::Acquire { claim, .. } => Purpose::Heal(token(claim)),
             Request::Extend { check: false, .. } => Purpose::Extend(None),
-            Request::Release { claim, .. } => {
-                Purpose::Delete { token: token(claim), lifetime, until: None }
-            }
+            Request::Release { claim, .. } => Purpose::delete(token(claim), lifetime),
             Request::Wait { .. } => Purpose::Confirm,
             // Needs no special handling when it ends.
             _ => Purpose::Plain,
@@ -118,7 +116,9 @@ pub(super) struct Link {
 
 impl Link {
     pub(super) fn record_delete(&mut self, open: &Open) {
-        if let Open { request, purpose: Purpose::Delete { token, lifetime: ttl, until }, .. } = open
+        if let Open {
+            request, purpose: Purpose::Delete { token, lifetime: ttl, until, .. }, ..
+        } = open
             && !self.unsent.contains(token)
             && self
                 .pending_deletes

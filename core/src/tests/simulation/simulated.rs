@@ -132,6 +132,11 @@ impl Node for SimulatedNode {
         world.links[self.client][world.owner(self.client, self.node)].up
     }
 
+    /// A connection that breaks wakes the waiters.
+    fn is_push_checked(&self, key: &str) -> bool {
+        self.pushes(key)
+    }
+
     fn still_counts(&self, key: &str, asked: Instant) -> bool {
         self.pushes(key) && !self.is_replaced(asked)
     }

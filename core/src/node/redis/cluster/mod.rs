@@ -113,6 +113,10 @@ impl Node for ClusterNode {
         self.owner(key).node.pushes(key)
     }
 
+    fn is_push_checked(&self, key: &str) -> bool {
+        self.owner(key).node.is_push_checked(key)
+    }
+
     fn is_connected(&self, key: &str) -> bool {
         self.owner(key).node.is_connected(key)
     }

@@ -210,7 +210,10 @@ mod tests {
     fn redirected_delete_gets_its_full_time_again() {
         let time = |seconds| Instant::from_start(Duration::from_secs(seconds));
         let lifetime = Duration::from_secs(10);
-        let mut delete = Purpose::Delete { token: "a".into(), lifetime, until: Some(time(10)) };
+        let mut delete = Purpose::delete("a".into(), lifetime);
+        if let Purpose::Delete { until, .. } = &mut delete {
+            *until = Some(time(10));
+        }
         let mut redirects = Redirects::default();
         let mut pause = |now| redirect_pause(&mut redirects, &mut delete, false, time(now));
         assert_eq!(pause(60), Some(PAUSE.0));

@@ -91,7 +91,8 @@ impl Task {
         runtime: Option<Arc<RuntimeDriver>>,
         (clock, watch): (Arc<dyn Clock>, Arc<Watch>),
     ) -> Self {
-        let pending = PendingDeletes::new(Arc::clone(&map.load().unassigned().node.link), None);
+        let link = Arc::clone(&map.load().unassigned().node.link);
+        let pending = PendingDeletes::new(link, None, target.needs.scripts);
         Self {
             unassigned,
             events,

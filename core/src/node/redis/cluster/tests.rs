@@ -153,7 +153,7 @@ async fn disputed_slot_keeps_its_owner_until_a_discovery() {
 async fn change_of_owners_keeps_the_count_of_other_deletes() {
     let mut state = state();
     let command = |key: &str, lifetime| {
-        let purpose = Purpose::Delete { token: "a".into(), lifetime, until: None };
+        let purpose = Purpose::delete("a".into(), lifetime);
         Command::new(cmd("DELEX").arg(key).get_packed_command(), Expects::Anything, purpose)
     };
     let (delete, now) = (InFlight::without_caller(command(KEY, GUARD)), state.clock.now());

@@ -14,7 +14,7 @@ pub(super) mod scripts;
 use std::time::Duration;
 
 use super::connect::rights::Needs;
-use super::protocol::Command;
+use super::protocol::{Command, Purpose};
 use crate::node::{Claim, Fencing, ReleaseMode, VoteParams};
 use scripts::{acquire_script, extend_script, inspect_script, release_script};
 
@@ -64,9 +64,18 @@ impl Dialect {
                 scriptless::shorten(claim, lifetime, stay)
             }
             ReleaseMode::Stay(stay) => release_script(claim, lifetime, Some(stay)),
-            ReleaseMode::Delete | ReleaseMode::DeleteLate => release_script(claim, lifetime, None),
+            ReleaseMode::Delete | ReleaseMode::DeleteLate | ReleaseMode::Undo => {
+                release_script(claim, lifetime, None)
+            }
         };
-        Command { untracked: how != ReleaseMode::Delete, ..command }
+        let mut command = Command {
+            untracked: matches!(how, ReleaseMode::DeleteLate | ReleaseMode::Stay(_)),
+            ..command
+        };
+        if let Purpose::Delete { of_lease, .. } = &mut command.purpose {
+            *of_lease = how != ReleaseMode::Undo;
+        }
+        command
     }
 
     pub(crate) fn inspect(self, key: &str) -> Command {

@@ -132,7 +132,7 @@ pub(crate) fn release(claim: &Claim, lifetime: Duration, by: Delete) -> Command 
     };
     both.word(&*token).request(2).word("PING").word(&*token);
     let parts = CompoundReply::pair(Operation::Delete, &token);
-    command(both.bytes(), parts, Purpose::Delete { token, lifetime, until: None })
+    command(both.bytes(), parts, Purpose::delete(token, lifetime))
 }
 
 /// Builds the command that releases our key but keeps it for `stay`. The key lives for at most the given time before
@@ -143,7 +143,7 @@ pub(crate) fn shorten(claim: &Claim, lifetime: Duration, stay: Duration) -> Comm
     let (key, token) = (key(claim), Arc::clone(&claim.token));
     let mut set = cmd("SET");
     set.arg(key).arg(claim.kept()).arg("IFEQ").arg(&*token).arg("PX").arg(millis(stay));
-    let purpose = Purpose::Delete { token: Arc::clone(&token), lifetime, until: None };
+    let purpose = Purpose::delete(Arc::clone(&token), lifetime);
     pair(Operation::Shorten, set, &token, purpose)
 }
 

@@ -97,9 +97,24 @@ pub(crate) fn release_script(claim: &Claim, lifetime: Duration, stay: Option<Dur
     let combinable = (claim.keys.len() == 1 && stay.is_none())
         .then(|| Combinable::new(BatchKind::Releases, [from, to, end]));
     let token = Arc::clone(&claim.token);
-    let purpose = Purpose::Delete { token: Arc::clone(&token), lifetime, until: None };
+    let purpose = Purpose::delete(Arc::clone(&token), lifetime);
     let command = Command::new(call.bytes(), Expects::Token(token), purpose);
     Command { combinable: combinable.flatten(), ..command }
+}
+
+/// Builds the release script for keys that any of these claims may own.
+pub(crate) fn merged_release(keys: &[&[u8]], token: &str, earlier: &[Arc<str>]) -> Vec<u8> {
+    let long = keys.iter().map(|key| key.len()).sum::<usize>() + TOKEN * earlier.len();
+    let mut call = scripts()[RELEASE].call(keys.len(), 2 + earlier.len(), long);
+    keys.iter().for_each(|key| {
+        call.word(key);
+    });
+    // Keeps nothing.
+    call.word(token).number(0);
+    earlier.iter().for_each(|token| {
+        call.word(&**token);
+    });
+    call.bytes()
 }
 
 /// Returns the keys of a script: the lock keys, followed by the fence keys with fencing.

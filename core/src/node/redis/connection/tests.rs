@@ -61,7 +61,7 @@ impl Ends {
         let (link, watch) = (Arc::new(Link::default()), Arc::new(Watch::new(Arc::default())));
         link.set_used(clock.now());
         let pushes = Arc::new(PushHandler::new(watch, clock.now()));
-        let (parser, pending) = (Parser::default(), PendingDeletes::new(link, None));
+        let (parser, pending) = (Parser::default(), PendingDeletes::new(link, None, true));
         let protocol = Protocol::new(
             target,
             (parser, Duration::ZERO),
@@ -145,7 +145,7 @@ fn session_of_a_client_that_is_gone_repeats_deletes_while_the_previous_connectio
     for unkilled in [false, true] {
         let ends = Ends::with(unkilled);
         let (token, lifetime) = (Arc::from("ours"), Duration::from_secs(3600));
-        let purpose = Purpose::Delete { token, lifetime, until: None };
+        let purpose = Purpose::delete(token, lifetime);
         let delete = InFlight::without_caller(Command { purpose, ..ping() });
         assert!(ends.commands.send(delete).is_ok());
         drop(ends.commands);

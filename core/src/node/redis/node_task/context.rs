@@ -87,7 +87,8 @@ impl Context {
         link: Arc<Link>,
         commands: UnboundedReceiver<InFlight>,
     ) -> Self {
-        let pending = PendingDeletes::new(Arc::clone(&link), target.cluster.clone());
+        let pending =
+            PendingDeletes::new(Arc::clone(&link), target.cluster.clone(), target.needs.scripts);
         let backlog = Some(Backlog { commands, pending });
         let guard = Some(target.guard).filter(|guard| !guard.is_zero());
         let old = guard.map_or(Duration::ZERO, |guard| guard_time(guard) + FAILOVER_NOTICE_TIME);
@@ -139,6 +140,7 @@ impl Context {
     /// Records that notifications arrive on a separate connection.
     pub(crate) fn redirected(&mut self) {
         self.redirects = 0;
+        self.link.set_push_checked(true);
         if self.notices.unredirected.ends() {
             let node = &*self.target.url;
             log::event!(Info, Node, { node: node }, "the connection for notifications is open now");
@@ -148,6 +150,7 @@ impl Context {
     /// Records, and logs once, that notifications arrive on the same connection as replies.
     pub(crate) fn not_redirected(&mut self, fault: &Fault) {
         self.redirects = 0;
+        self.link.set_push_checked(false);
         if let Some(omitted) = self.notices.unredirected.begins((), self.clock.now()) {
             let fault = self.target.route.redact_fault(fault.clone());
             self.target.warn(&format_args!(

@@ -269,7 +269,7 @@ mod tests {
 
     fn delete(token: &str) -> InFlight {
         let (bytes, lifetime) = (token.as_bytes().to_vec(), Duration::from_secs(10));
-        let purpose = Purpose::Delete { token: token.into(), lifetime, until: None };
+        let purpose = Purpose::delete(token.into(), lifetime);
         InFlight::without_caller(Command::new(bytes, Expects::Anything, purpose))
     }
 

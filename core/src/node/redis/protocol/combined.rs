@@ -134,6 +134,10 @@ fn slot_and_mark(key: &[u8]) -> (usize, u32) {
 pub(crate) type Expected = VecDeque<Request>;
 
 /// A request whose reply is expected.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "almost all are single, and a box would be an allocation for each"
+)]
 pub(crate) enum Request {
     Single(InFlight),
     Combined(Combined),

@@ -33,9 +33,18 @@ pub(crate) enum Purpose {
     Plain,
     /// Gets its reply as soon as there is a connection, and is never sent.
     Ready,
-    /// A delete, which becomes pending if its reply is not read. The field after the token is the longest remaining
-    /// life of the keys. `until` is set when it becomes pending.
-    Delete { token: Arc<str>, lifetime: Duration, until: Option<Instant> },
+    /// A delete, which becomes pending if its reply is not read.
+    Delete {
+        token: Arc<str>,
+        /// The tokens of earlier claims of the same keys, whose deletes were merged with this one, from the oldest on.
+        earlier: Box<[Arc<str>]>,
+        /// The longest remaining life of the keys.
+        lifetime: Duration,
+        /// Set when it becomes pending.
+        until: Option<Instant>,
+        /// Whether a lease had the keys, so that they exist on the server. A failed vote may have set none.
+        of_lease: bool,
+    },
     /// Checks whether an idle connection still works. Other commands wait for the reply.
     Probe,
 }
@@ -49,6 +58,11 @@ impl Purpose {
             Self::Heal(_) => redirects.since.is_some(),
             _ => false,
         }
+    }
+
+    /// The purpose of the delete of a lease's keys, which live for at most the given time.
+    pub(crate) fn delete(token: Arc<str>, lifetime: Duration) -> Self {
+        Self::Delete { token, earlier: Box::default(), lifetime, until: None, of_lease: true }
     }
 
     /// Returns until when the keys of a pending delete may exist.

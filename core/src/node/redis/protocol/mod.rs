@@ -9,6 +9,7 @@
 mod combined;
 mod command;
 mod confirm;
+mod merged_deletes;
 mod pending_deletes;
 mod push_handler;
 mod replies;

@@ -5,28 +5,38 @@
 //! sent it sends a delete. A delete stays pending, and the next connection sends it before anything else. Otherwise the
 //! vote could stay on the server for a whole TTL, or arrive later, and would keep all clients out. The delete of a vote
 //! that was never sent is not kept, so that it cannot displace others.
+//!
+//! A caller that retries while the path to its server is broken fails again and again. Its deletes are merged into one,
+//! which names the token of each attempt. If there are too many, the deletes of failed votes are dropped first, because
+//! the key of a released lease certainly exists.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::command::{Command, InFlight, Purpose};
+use super::merged_deletes::{is_of_lease, memory, merged, separate, target};
 use crate::clock::Instant;
 use crate::node::Fault;
 use crate::node::redis::cluster::redirects::{ClusterSender, ConnectionEvent};
 use crate::node::redis::link::Link;
 use crate::telemetry::Throttle;
 
-/// The maximum number of pending deletes. At this number those are dropped whose keys expire first. A client reaches it
-/// if a server is down for long.
+/// The maximum number of pending deletes, one for each set of keys. A client reaches it if a server is down for long.
 const MAX_PENDING_DELETES: usize = 10_000;
+/// The maximum memory of pending deletes, in bytes. A lock may have many long names.
+const MAX_PENDING_BYTES: usize = 16 << 20;
 /// The maximum number of unsent votes to remember. At this number the older half is forgotten. The delete of a
 /// forgotten one is kept needlessly.
 const MAX_UNSENT_VOTES: usize = 32_768;
 
 /// The pending deletes of one node, across reconnects.
 pub(crate) struct PendingDeletes {
-    /// By their encoded bytes, so that the delete of a claim is kept once.
+    /// By their keys, so that one delete is kept for each set of keys.
     deletes: HashMap<Vec<u8>, Command>,
+    /// The memory that they take.
+    bytes: usize,
+    /// Whether the user may run scripts, which a merged delete needs.
+    scripts: bool,
     /// Shares with the node how long deletes are pending.
     pub(crate) link: Arc<Link>,
     /// Sends events to the cluster of the node, if there is one.
@@ -38,9 +48,9 @@ pub(crate) struct PendingDeletes {
 }
 
 impl PendingDeletes {
-    pub(crate) fn new(link: Arc<Link>, cluster: Option<ClusterSender>) -> Self {
-        let (unsent_votes, refusals) = Default::default();
-        Self { deletes: HashMap::new(), link, cluster, unsent_votes, refusals }
+    pub(crate) fn new(link: Arc<Link>, cluster: Option<ClusterSender>, scripts: bool) -> Self {
+        let (deletes, unsent_votes, refusals) = Default::default();
+        Self { deletes, bytes: 0, scripts, link, cluster, unsent_votes, refusals }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -97,29 +107,56 @@ impl PendingDeletes {
         }
     }
 
-    /// Keeps a delete. At the maximum it drops an eighth of the others, because a search for each single one would take
-    /// long.
+    /// Keeps a delete, merged with an earlier one of the same keys.
     fn keep(&mut self, command: Command) {
-        if self.deletes.len() >= MAX_PENDING_DELETES && !self.deletes.contains_key(&command.bytes) {
-            let ends = |(bytes, one): (&Vec<u8>, &Command)| (one.purpose.until(), bytes.clone());
-            let mut ends: Vec<_> = self.deletes.iter().map(ends).collect();
-            let (first, ..) = ends.select_nth_unstable(MAX_PENDING_DELETES / 8);
-            for (_, bytes) in first {
-                self.deletes.remove(bytes);
+        let target = target(&command);
+        let command = match self.deletes.remove(&target) {
+            Some(earlier) => {
+                self.bytes -= memory(&earlier);
+                merged(&earlier, command)
             }
+            None => command,
+        };
+        self.bytes += memory(&command);
+        self.deletes.insert(target, command);
+        if self.deletes.len() > MAX_PENDING_DELETES || self.bytes > MAX_PENDING_BYTES {
+            self.displace();
         }
-        self.deletes.insert(command.bytes.clone(), command);
     }
 
-    /// Takes all pending deletes. Those that fail are added again.
+    /// Drops at least an eighth of the deletes, because a search for each single one would take long. Those of failed
+    /// votes come first, and among them those whose keys expire first.
+    fn displace(&mut self) {
+        let order = |(target, one): (&Vec<u8>, &Command)| {
+            (is_of_lease(one), one.purpose.until(), target.clone())
+        };
+        let mut order: Vec<_> = self.deletes.iter().map(order).collect();
+        order.sort_unstable();
+        for (_, _, target) in order {
+            let fits = self.deletes.len() <= MAX_PENDING_DELETES / 8 * 7
+                && self.bytes <= MAX_PENDING_BYTES / 8 * 7;
+            if fits || self.deletes.len() == 1 {
+                break;
+            }
+            let dropped = self.deletes.remove(&target);
+            self.bytes -= dropped.as_ref().map_or(0, memory);
+        }
+    }
+
+    /// Takes all pending deletes, those of leases first. Those that fail are added again.
     pub(crate) fn take(&mut self) -> Vec<Command> {
-        std::mem::take(&mut self.deletes).into_values().collect()
+        self.bytes = 0;
+        let (of_leases, others): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.deletes).into_values().partition(is_of_lease);
+        let all = of_leases.into_iter().chain(others);
+        if self.scripts { all.collect() } else { all.flat_map(separate).collect() }
     }
 
     /// Drops the deletes whose keys must have expired, unless a vote arrived later. After the client is gone, no
     /// connection remains that could delete the key of such a vote.
     pub(crate) fn forget_expired(&mut self, now: Instant) {
         self.deletes.retain(|_, command| command.purpose.until().is_some_and(|until| until > now));
+        self.bytes = self.deletes.values().map(memory).sum();
     }
 }
 
@@ -164,8 +201,9 @@ impl UnsentVotes {
     /// Whether this is the delete of such a vote, so that it created no key. The delete follows the vote, which is not
     /// remembered any more.
     pub(crate) fn has_vote_of(&mut self, command: &Command) -> bool {
-        let Purpose::Delete { token, .. } = &command.purpose else { return false };
-        self.remove(token)
+        let Purpose::Delete { token, earlier, .. } = &command.purpose else { return false };
+        // A merged delete was pending, so its votes were sent.
+        earlier.is_empty() && self.remove(token)
     }
 
     /// Called for a command that waits for a connection.
@@ -174,7 +212,8 @@ impl UnsentVotes {
     /// because it could displace one that is needed. If its delete also waits, a shutdown need not wait for it.
     pub(crate) fn waiting(&mut self, in_flight: &mut InFlight) {
         self.add(&in_flight.command);
-        if let Purpose::Delete { token, .. } = &in_flight.command.purpose
+        if let Purpose::Delete { token, earlier, .. } = &in_flight.command.purpose
+            && earlier.is_empty()
             && (self.newer.contains(token) || self.older.contains(token))
         {
             in_flight.stop_counting();
@@ -193,7 +232,10 @@ mod tests {
     use std::time::Duration;
 
     use super::super::command::Expects;
+    use super::super::merged_deletes::tests::{release, tokens};
     use super::*;
+    use crate::node::Claim;
+    use crate::node::redis::commands::scripts::release_script;
 
     const TTL: Duration = Duration::from_secs(10);
 
@@ -203,7 +245,7 @@ mod tests {
     }
 
     fn delete(token: &str) -> Command {
-        command(token, Purpose::Delete { token: token.into(), lifetime: TTL, until: None })
+        command(token, Purpose::delete(token.into(), TTL))
     }
 
     fn vote(token: &str, sent: bool) -> Command {
@@ -213,7 +255,7 @@ mod tests {
     #[test]
     fn records_a_sent_claim_once() {
         let (mut pending, now) =
-            (PendingDeletes::new(Arc::default(), None), Instant::from_start(TTL));
+            (PendingDeletes::new(Arc::default(), None, true), Instant::from_start(TTL));
         for token in ["a", "b", "a"] {
             assert_eq!(pending.add(delete(token), now), Some(now + TTL));
         }
@@ -246,20 +288,59 @@ mod tests {
     }
 
     #[test]
+    fn callers_that_retry_displace_no_released_key() {
+        let (mut pending, now) =
+            (PendingDeletes::new(Arc::default(), None, true), Instant::from_start(TTL));
+        let long = "x".repeat(200);
+        for at in 0..20 {
+            pending.add(release(&format!("released-{at}"), "lease", true), now);
+        }
+        for round in 0..10 {
+            for caller in 0..20_000 {
+                let (key, token) = (format!("{long}-{caller}"), format!("{round}-{caller}"));
+                pending.add(release(&key, &token, false), now + TTL);
+            }
+            assert!(pending.deletes.len() <= MAX_PENDING_DELETES, "one for each set of keys");
+            let bytes = pending.deletes.values().map(memory).sum::<usize>();
+            assert!(bytes == pending.bytes && bytes <= MAX_PENDING_BYTES, "{bytes} bytes");
+        }
+        let all = pending.take();
+        assert!(all[..20].iter().all(is_of_lease), "deletes of leases are sent first");
+        assert_eq!(all.iter().filter(|delete| is_of_lease(delete)).count(), 20);
+        // An attempt of a caller whose earlier deletes were not displaced is merged with them.
+        assert!(all.iter().any(|delete| tokens(delete).len() > 1));
+    }
+
+    #[test]
+    fn deletes_of_many_names_take_a_bounded_amount_of_memory() {
+        let (mut pending, now) =
+            (PendingDeletes::new(Arc::default(), None, true), Instant::from_start(TTL));
+        for number in 0..300 {
+            let keys: Arc<[String]> =
+                (0..1_000).map(|at| format!("{number}-{at}-{:->190}", "")).collect();
+            let claim = Claim { keys, fences: Arc::default(), token: number.to_string().into() };
+            pending.add(release_script(&claim, TTL, None), now);
+            let bytes = pending.deletes.iter().map(|(target, one)| target.len() + one.bytes.len());
+            assert!(bytes.sum::<usize>() <= MAX_PENDING_BYTES);
+        }
+        assert!(pending.deletes.len() > 20);
+    }
+
+    #[test]
     fn evicts_what_expires_first_and_expires_only_on_demand() {
         let (mut pending, now) =
-            (PendingDeletes::new(Arc::default(), None), Instant::from_start(TTL));
-        let dropped = MAX_PENDING_DELETES / 8;
+            (PendingDeletes::new(Arc::default(), None, true), Instant::from_start(TTL));
         // The newest ones expire first. Some of them do at the same time.
         let at = |at: usize| now + Duration::from_millis(((MAX_PENDING_DELETES - at) / 3) as u64);
         for number in 0..MAX_PENDING_DELETES {
             pending.add(delete(&number.to_string()), at(number));
         }
-        assert_eq!(pending.add(delete("another"), now), Some(now + TTL));
+        assert_eq!(pending.add(delete("another"), now + TTL), Some(now + TTL + TTL));
         let all = pending.take();
-        assert_eq!(all.len(), MAX_PENDING_DELETES + 1 - dropped);
+        assert_eq!(all.len(), MAX_PENDING_DELETES / 8 * 7);
         let until = all.iter().filter(|one| one.bytes != b"another").map(|one| one.purpose.until());
-        assert!(until.min().unwrap() >= Some(at(MAX_PENDING_DELETES - dropped - 1) + TTL));
+        let dropped = MAX_PENDING_DELETES / 8 + 1;
+        assert!(until.min().unwrap() >= Some(at(MAX_PENDING_DELETES - dropped) + TTL));
         // A delete that fails again keeps its time limit.
         pending.add(delete("another"), now);
         let again = pending.take().remove(0);

@@ -54,7 +54,7 @@ impl Connection {
         let protocol = Protocol::new(
             target,
             (Parser::default(), Duration::ZERO),
-            PendingDeletes::new(Arc::clone(&link), None),
+            PendingDeletes::new(Arc::clone(&link), None, true),
             (None, without),
             unkilled,
             pushes,

@@ -181,7 +181,10 @@ impl<'a> ConnectionTask<'a> {
                     connection.use_session(Session::retry_deletes).await;
                     Ok(())
                 }
-                _ = tick.tick(), if state.open || connection.is_in_use() => self.tick().await,
+                // While callers wait, too: they rely on the connection for notifications, which is probed then.
+                _ = tick.tick(), if state.open || connection.is_in_use() || self.context.watch.has_waiters() => {
+                    self.tick().await
+                }
             };
             served?;
         }

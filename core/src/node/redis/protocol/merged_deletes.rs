@@ -1,0 +1,197 @@
+//! Merges the pending deletes of one set of keys into one command, which names the token of each claim.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::command::{Command, Expects, Purpose};
+use crate::node::Claim;
+use crate::node::redis::commands::scripts::{merged_release, release_script};
+
+/// The memory of a pending delete in addition to its command, and that of a further token, in bytes.
+const ENTRY_BYTES: usize = 512;
+const TOKEN_BYTES: usize = 80;
+/// The maximum number of earlier tokens in one delete. Beyond it, that of the oldest attempt is dropped. A caller needs
+/// more than 50 s for so many attempts.
+const MAX_EARLIER: usize = 63;
+/// Whether a lease had the keys of a delete.
+pub(super) fn is_of_lease(command: &Command) -> bool {
+    matches!(command.purpose, Purpose::Delete { of_lease: true, .. })
+}
+
+/// The memory that a pending delete takes. Its keys are stored twice.
+pub(super) fn memory(command: &Command) -> usize {
+    let earlier = match &command.purpose {
+        Purpose::Delete { earlier, .. } => earlier.len(),
+        _ => 0,
+    };
+    2 * command.bytes.len() + ENTRY_BYTES + TOKEN_BYTES * earlier
+}
+
+/// Returns the keys of a delete that leaves nothing behind. `None` for one that only limits their TTL.
+fn deleted_keys(command: &Command) -> Option<Vec<&[u8]>> {
+    let Purpose::Delete { earlier, .. } = &command.purpose else { return None };
+    let mut words = command.words();
+    if matches!(&command.expects, Expects::Compound(parts) if parts.is_delete()) {
+        return Some(vec![words.nth(1)?]);
+    }
+    if !matches!(words.next()?, b"EVALSHA" | b"EVAL") {
+        return None;
+    }
+    let count = std::str::from_utf8(words.nth(1)?).ok()?.parse().ok()?;
+    let mut keys: Vec<_> = words.collect();
+    let arguments = keys.len().checked_sub(count)?;
+    keys.truncate(count);
+    (arguments == 1 || !earlier.is_empty()).then_some(keys)
+}
+
+/// Returns what identifies a pending delete: its keys, or the whole command if it cannot be merged with others.
+pub(super) fn target(command: &Command) -> Vec<u8> {
+    let Some(keys) = deleted_keys(command) else { return command.bytes.clone() };
+    // With their lengths, so that no two sets of keys are the same.
+    keys.iter()
+        .flat_map(|key| key.len().to_le_bytes().into_iter().chain(key.iter().copied()))
+        .collect()
+}
+
+/// Merges a delete with an earlier one of the same keys. The token of a lease is never dropped.
+pub(super) fn merged(first: &Command, last: Command) -> Command {
+    let (is_lease, both) = (is_of_lease(first), (first.purpose.clone(), last.purpose.clone()));
+    let (
+        Purpose::Delete { token, earlier, lifetime, until, of_lease },
+        Purpose::Delete { token: other, earlier: more, lifetime: long, until: end, of_lease: too },
+    ) = both
+    else {
+        return last;
+    };
+    let (main, added) = if is_lease { (token, other) } else { (other, token) };
+    let mut earlier = earlier.into_vec();
+    let mut known: HashSet<Arc<str>> = earlier.iter().cloned().chain([Arc::clone(&main)]).collect();
+    earlier.extend(more.into_iter().chain([added]).filter(|token| known.insert(Arc::clone(token))));
+    earlier.drain(..earlier.len().saturating_sub(MAX_EARLIER));
+    let (lifetime, until, of_lease) = (lifetime.max(long), until.max(end), of_lease || too);
+    let newest = Command { untracked: first.untracked || last.untracked, ..last };
+    let Some(keys) = deleted_keys(&newest).filter(|_| !earlier.is_empty()) else {
+        return newest;
+    };
+    let bytes = merged_release(&keys, &main, &earlier);
+    let expects = Expects::Token(Arc::clone(&main));
+    let earlier = earlier.into();
+    let purpose = Purpose::Delete { token: main, earlier, lifetime, until, of_lease };
+    Command { bytes, expects, purpose, combinable: None, ..newest }
+}
+
+/// Splits a merged delete into one for each token, for a user who may not run scripts.
+pub(super) fn separate(command: Command) -> Vec<Command> {
+    let Purpose::Delete { token, earlier, lifetime, until, of_lease } = &command.purpose else {
+        return vec![command];
+    };
+    let Some(keys) = deleted_keys(&command).filter(|_| !earlier.is_empty()) else {
+        return vec![command];
+    };
+    let keys: Arc<[String]> =
+        keys.iter().map(|key| String::from_utf8_lossy(key).into_owned()).collect();
+    let one = |(number, token): (usize, &Arc<str>)| {
+        let claim =
+            Claim { keys: Arc::clone(&keys), fences: Arc::default(), token: Arc::clone(token) };
+        let mut delete = release_script(&claim, *lifetime, None);
+        let of_lease = *of_lease && number == 0;
+        delete.purpose = Purpose::Delete {
+            token: Arc::clone(token),
+            earlier: Box::default(),
+            lifetime: *lifetime,
+            until: *until,
+            of_lease,
+        };
+        delete
+    };
+    [token].into_iter().chain(&**earlier).enumerate().map(one).collect()
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::clock::Instant;
+
+    const TTL: Duration = Duration::from_secs(10);
+
+    /// The delete of a failed vote, or of a lease.
+    pub(crate) fn release(key: &str, token: &str, of_lease: bool) -> Command {
+        let claim = Claim {
+            keys: Arc::from([key.to_owned()]),
+            fences: Arc::default(),
+            token: format!("{token:->32}").into(),
+        };
+        let mut command = release_script(&claim, TTL, None);
+        if let Purpose::Delete { of_lease: of, .. } = &mut command.purpose {
+            *of = of_lease;
+        }
+        command
+    }
+
+    pub(crate) fn tokens(command: &Command) -> Vec<&str> {
+        let Purpose::Delete { token, earlier, .. } = &command.purpose else { unreachable!() };
+        [token].into_iter().chain(&**earlier).map(|token| token.trim_start_matches('-')).collect()
+    }
+
+    fn pending(key: &str, token: &str, of_lease: bool, end: u64) -> Command {
+        let mut command = release(key, token, of_lease);
+        if let Purpose::Delete { until, .. } = &mut command.purpose {
+            *until = Some(Instant::from_start(Duration::from_secs(end)));
+        }
+        command
+    }
+
+    fn end(command: &Command) -> Option<u64> {
+        command.purpose.until().map(|until| until.since(Instant::default()).as_secs())
+    }
+
+    #[test]
+    fn deletes_of_one_set_of_keys_are_merged() {
+        let attempts = [("first", 20), ("second", 30), ("first", 20)];
+        let attempts = attempts.map(|(token, end)| pending("a", token, false, end));
+        let all = attempts
+            .into_iter()
+            .fold(pending("a", "lease", true, 10), |all, next| merged(&all, next));
+        assert_eq!((tokens(&all), end(&all)), (vec!["lease", "first", "second"], Some(30)));
+        let words: Vec<_> = all.words().skip(2).collect();
+        let padded = |token: &str| format!("{token:->32}").into_bytes();
+        let [lease, first, second] = ["lease", "first", "second"].map(padded);
+        assert_eq!(words, [&b"1"[..], b"a", &lease, b"0", &first, &second]);
+        assert_eq!(target(&all), target(&release("a", "other", false)));
+        // The oldest attempts are dropped, but the lease is not.
+        let all =
+            (0..100).fold(all, |all, at| merged(&all, pending("a", &at.to_string(), false, 10)));
+        assert_eq!((&tokens(&all)[..2], tokens(&all).len()), (&["lease", "37"][..], 64));
+        let released = merged(&pending("a", "attempt", false, 10), pending("a", "lease", true, 10));
+        assert!(is_of_lease(&released));
+        assert_eq!(tokens(&released), ["lease", "attempt"]);
+    }
+
+    #[test]
+    fn deletes_of_other_keys_and_of_keys_that_remain_are_separate() {
+        let claim = |keys: &[&str]| {
+            let keys = keys.iter().map(ToString::to_string).collect();
+            Claim { keys, fences: Arc::default(), token: "token".into() }
+        };
+        let mut targets = vec![target(&release_script(&claim(&["a"]), TTL, Some(TTL)))];
+        for keys in [&["a"][..], &["b"], &["a", "b"], &["ab"], &["b", "a"]] {
+            targets.push(target(&release_script(&claim(keys), TTL, None)));
+        }
+        assert_eq!(targets.iter().collect::<HashSet<_>>().len(), targets.len());
+    }
+
+    #[test]
+    fn merged_deletes_are_split_without_scripts() {
+        let attempts = ["first", "second"].map(|token| pending("a", token, false, 10));
+        let all = separate(
+            attempts
+                .into_iter()
+                .fold(pending("a", "lease", true, 20), |all, next| merged(&all, next)),
+        );
+        assert_eq!(all.iter().map(tokens).collect::<Vec<_>>(), [["lease"], ["first"], ["second"]]);
+        assert!(all.iter().all(|delete| end(delete) == Some(20)));
+        assert_eq!(all.iter().map(is_of_lease).collect::<Vec<_>>(), [true, false, false]);
+    }
+}
