@@ -274,7 +274,8 @@ fn blocked_subscriber_bounds_the_queued_ends_of_spans() {
     assert!(cycles(5_000) < most + 100);
     set_behaviour(Behaviour::Writes);
     eventually_blocking("all spans are closed", || SPANS.load(Ordering::Relaxed) <= before);
-    assert!(cycles(1) >= 0);
+    // The next span is preceded by the number of those that were not made.
+    cycles(1);
     lines_with("spans were not made", 1);
     drop(blocking);
 }

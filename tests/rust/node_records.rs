@@ -99,6 +99,9 @@ fn logs_lost_and_recovered_server_features() {
     // Records that follow each other closely would be omitted.
     let builder = Redlock::builder([gateway.url()]).clock(Arc::new(FastClock));
     let redlock = builder.node_timeout(Duration::from_secs(1000)).build().unwrap();
+    // An idle client would not replace its connection before the next command.
+    let year = Duration::from_secs(365 * 24 * 3600);
+    let _held = block_on(redlock.lock("held").ttl(year).acquire()).unwrap();
     for count in 1..=3 {
         // Then no other connection is opened before the kill.
         eventually_blocking("notifications", || count == 1 || server.redirects());

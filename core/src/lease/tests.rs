@@ -86,7 +86,8 @@ async fn renewals_that_are_due_at_once_delay_no_loss() {
     }
     let late = clock.now().since(ends);
     assert_eq!(lost.loss().and_then(|error| error.loss_reason()), Some(LossReason::Expired));
-    assert!(late < Duration::from_millis(5), "{late:?}");
+    // Without the limit it is 63 ms.
+    assert!(late < Duration::from_millis(15), "{late:?}");
     // The keys do not exist, so each renewal ends its lease.
     while many.iter().any(|state| state.peek().0 == Status::Held) {
         assert!(poll!(&mut monitor).is_pending());
