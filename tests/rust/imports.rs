@@ -95,6 +95,7 @@ const CORE: &[&str] = &[
     "node::redis::url::route",
     "node::redis::sentinel::report",
     "node::redis::connect::handshake",
+    "node::redis::connect::role",
     "node::redis::connect::login",
     "node::redis::connect::rights",
     "node::redis::restart_guard",

@@ -8,12 +8,13 @@ use std::time::Duration;
 use redis::{Cmd, ServerError, Value, cmd};
 
 use super::batches::BatchConnection;
-use super::login::{Hello, Without, connect, no_redis, refused};
+use super::login::{Hello, Without, connect, refused};
 use super::rights::{Needs, OptionalCommand};
+use super::role::{is_master, is_primary};
 use crate::error::seconds;
 use crate::node::Fault;
 use crate::node::credentials::{Granted, Provider};
-use crate::node::redis::commands::errors::{has_code, is_replicas, is_unsupported, text_of, words};
+use crate::node::redis::commands::errors::{has_code, is_replicas, is_unsupported, text_of};
 use crate::node::redis::commands::reply;
 use crate::node::redis::commands::scriptless::Delete;
 use crate::node::redis::commands::scripts::scripts;
@@ -195,33 +196,6 @@ impl Findings {
             _ => {}
         }
         Ok(())
-    }
-}
-
-/// The role of a server that votes.
-const MASTER: &str = "master";
-
-/// Returns an error for a server with another role. It may accept writes nevertheless, as an active replica of some
-/// servers does, and would vote in addition to its primary.
-fn is_master(role: &str) -> Result<(), Fault> {
-    if role == MASTER {
-        return Ok(());
-    }
-    let text = "the server is a replica (its role is ";
-    Err(Fault::new(text).of_replica().saying(role, "), which takes no votes"))
-}
-
-/// Returns an error unless the reply to `ROLE` is that of a primary.
-fn is_primary(role: &Value) -> Result<(), Fault> {
-    match role {
-        Value::Array(parts) if parts.first().is_some_and(|role| words(role) == MASTER) => Ok(()),
-        Value::Array(parts) => {
-            let role = parts.first().map(words).unwrap_or_default();
-            let text = "the sentinels report it as the primary, but it is a replica (its role is ";
-            Err(Fault::new(text).of_replica().saying(&role, ")"))
-        }
-        Value::ServerError(error) => Err(refused(error)),
-        other => Err(no_redis(other)),
     }
 }
 

@@ -7,6 +7,7 @@ pub(super) mod batches;
 pub(super) mod handshake;
 pub(super) mod login;
 pub(super) mod rights;
+mod role;
 
 use std::collections::HashMap;
 use std::fmt::Display;
