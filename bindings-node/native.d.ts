@@ -109,6 +109,8 @@ export declare class Runtime {
    * `wait` of the first attempt. Only valid while outcomes are delivered. False for any other lease.
    */
   acquireAgain(slot: number, id: number): boolean
+  /** Whether an acquire granted this lease in the last delivered batch. False for the lease of an `attach`. */
+  isAcquired(id: number): boolean
 
   /**
    * `calls` and `outcomes` are rows of numbers. `settle` is called with the number of outcomes to read, and with the

@@ -122,7 +122,9 @@ function endAtExit(): void {
   batching = false;
   unsent = keepReleases(unsent);
   const rest = delivering?.subarray(nextRow) ?? [];
-  for (const lease of leasesIn(rest)) release(lease, () => undefined);
+  // Not those of `attach`, whose keys belong to another holder.
+  const acquired = leasesIn(rest).filter((lease) => runtime.isAcquired(lease));
+  for (const lease of acquired) release(lease, () => undefined);
   send();
   runtime.cancelAll();
 }

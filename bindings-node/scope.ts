@@ -45,9 +45,11 @@ export async function runUnder<T, Fencing extends boolean>(
     lease.enterScope();
     result = await (signal === undefined ? body(lease) : runUntil(signal, lease, body));
   } catch (error) {
+    // Read before the release, which may notice a loss that did not abort the body.
+    const loss = error === signal?.reason ? undefined : lease.abortReason;
     // The error of the body takes precedence over an error of the release.
     await lease.release().catch(() => undefined);
-    throw lossBehind(error, lease.abortReason);
+    throw lossBehind(error, loss);
   }
   await lease.endScope();
   return result;

@@ -92,6 +92,12 @@ impl Runtime {
         self.thread.wake();
         true
     }
+
+    /// Whether an acquire granted this lease in the last delivered batch. False for the lease of an `attach`.
+    #[napi(catch_unwind)]
+    pub fn is_acquired(&self, id: i64) -> bool {
+        self.thread.is_acquired(id)
+    }
 }
 
 /// The options of locks of one client. A lock exists only in JavaScript, as names and an option set that many locks

@@ -105,6 +105,13 @@ def call(request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
 
 
 @pytest.fixture
+def one_owner(request: pytest.FixtureRequest) -> bool:
+    """Returns whether all of `call` has one owner. In the asynchronous form, each call is a task."""
+    node: Any = request.node
+    return bool(node.callspec.params["call"] == "sync")
+
+
+@pytest.fixture
 def within(request: pytest.FixtureRequest, call: Any) -> Callable[..., Any]:
     """`within(lock, body)` returns the result of `body(lease)` inside `with lock`, or inside `async with lock`."""
     node: Any = request.node

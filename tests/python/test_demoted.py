@@ -20,7 +20,7 @@ MAX_CONNECTIONS = 20
 
 @pytest.mark.parametrize("waiters", [1, 8, 100])
 def test_demoted_server_gets_few_connections_and_is_found_again(name: str, waiters: int) -> None:
-    """A replica gets few connections, whoever waits. Every caller has its lock within a second of its promotion."""
+    """Any number of callers cause few connections. Each has its lock within a second of the promotion."""
     granted: list[float] = []
 
     def work(at: int) -> None:

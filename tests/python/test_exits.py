@@ -15,7 +15,7 @@ Exit = Callable[[], Awaitable[object]]
 
 
 async def in_task(call: Callable[[], Awaitable[Any]]) -> Any:
-    """Awaits a call in a task of its own, which then ends, as `asyncio.wait_for` does before Python 3.12."""
+    """Awaits a call in a separate task, which then ends, as `asyncio.wait_for` does before Python 3.12."""
 
     async def run() -> Any:
         return await call()
@@ -66,7 +66,10 @@ ENTRIES = [by_method, by_exit_stack, by_moved_exit_stack, by_sync_exit_stack]
 
 
 async def lose(client: redlock.Redlock, name: str) -> None:
+    """Returns once the client has noticed the loss. Its exit would report it otherwise."""
     await client.as_async().force_release(name)
+    while client.leases():
+        await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("enter", ENTRIES)

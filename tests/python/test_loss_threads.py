@@ -19,7 +19,7 @@ from . import processes
 from .servers import Server
 
 LIMIT = 20
-PROGRAM = Path(__file__).with_name("programs") / "loss_times.py"
+PROGRAMS = Path(__file__).with_name("programs")
 
 
 class BlockingHandler(logging.Handler):
@@ -112,60 +112,18 @@ def test_report_of_a_raising_callback_delays_no_other_callback(
     assert reported.wait(LIMIT)
 
 
-THREADS = """
-import os, threading
-import redlock
-
-def threads():
-    names = []
-    for thread in os.listdir("/proc/self/task"):
-        with open(f"/proc/self/task/{thread}/comm") as file:
-            names.append(file.read().strip())
-    return sorted(name for name in names if name.startswith("redlock-"))
-
-client, told = redlock.Redlock("memory://"), threading.Event()
-with client.lock("job"):
-    print(threads())
-with client.lock("job").acquire() as lease:
-    lease.on_lost(lambda _: told.set())
-    print(threads())
-"""
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_threads_for_losses_start_with_the_first_callback() -> None:
-    assert processes.output_of(THREADS).splitlines() == [
+    assert processes.output_of((PROGRAMS / "loss_threads.py").read_text()).splitlines() == [
         "['redlock-log']",
         "['redlock-log', 'redlock-losses']",
     ]
 
 
-FORKS = """
-import os, threading
-import redlock
-
-entered = threading.Event()
-client = redlock.Redlock("memory://")
-lease = client.lock("blocks").acquire()
-lease.on_lost(lambda _: (entered.set(), threading.Event().wait()))
-client.force_release("blocks")
-assert entered.wait(20)
-child = os.fork()
-if child == 0:
-    told = threading.Event()
-    lease = client.lock("child").acquire()
-    lease.on_lost(lambda _: told.set())
-    client.force_release("child")
-    os._exit(0 if told.wait(20) else 1)
-print(os.waitpid(child, 0)[1], flush=True)
-os._exit(0)
-"""
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_forked_child_calls_its_callbacks_while_one_of_the_parent_blocks() -> None:
-    out, errors = processes.run(FORKS).communicate(timeout=60)
+    out, errors = processes.run((PROGRAMS / "loss_in_fork.py").read_text()).communicate(timeout=60)
     assert out == "0\n", errors
 
 
@@ -175,7 +133,13 @@ def test_forked_child_calls_its_callbacks_while_one_of_the_parent_blocks() -> No
 def test_callback_runs_soon_while_another_part_is_slow(
     redis_server: Server, slow: str, tmp_path: Path
 ) -> None:
-    command = [sys.executable, str(PROGRAM), redis_server.url, slow, str(tmp_path)]
+    command = [
+        sys.executable,
+        str(PROGRAMS / "loss_times.py"),
+        redis_server.url,
+        slow,
+        str(tmp_path),
+    ]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=300, check=True)
     late = done.stdout.split()
     assert "never" not in late, late

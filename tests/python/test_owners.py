@@ -23,7 +23,7 @@ HELD_BY_CALLER = "this thread already holds it"
 def test_task_at_the_address_of_an_earlier_task_is_not_its_holder(
     client: redlock.Redlock, name: str
 ) -> None:
-    """`wait_for` of Python 3.11 acquires in a task of its own, which then ends."""
+    """`wait_for` of Python 3.11 acquires in a separate task, which then ends."""
     lock = client.lock(name).as_async()
 
     async def main() -> None:

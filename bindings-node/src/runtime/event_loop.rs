@@ -21,7 +21,7 @@ pub(crate) struct Queues {
     is_waking: AtomicBool,
 }
 
-/// Warnings and events. They are delivered one at a time, while there are no outcomes. They are dropped if there are
+/// Warnings and events. They are delivered one at a time, while no outcome waits. They are dropped if there are
 /// too many.
 #[derive(Default)]
 struct Records {

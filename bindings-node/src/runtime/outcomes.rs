@@ -130,6 +130,11 @@ impl ThreadState {
         }
     }
 
+    /// Whether an acquire of the last delivered batch granted this lease. `attach` returns the lease of another holder.
+    pub(crate) fn is_acquired(&self, lease: Number) -> bool {
+        self.delivered.borrow().iter().any(|(number, _)| *number == lease)
+    }
+
     /// Returns the acquire of a lease in the last delivered batch, if the lease has already ended.
     pub(crate) fn delivered(&self, lease: Number) -> Option<Acquire> {
         if self.held.read(lease, LeaseHandle::is_held)? {

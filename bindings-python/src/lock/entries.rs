@@ -55,9 +55,9 @@ impl Entries {
         self.remove(|entry| entry.frame.is(frame))
     }
 
-    /// Removes the entry that is left in this frame, which has none: the only one, the only one of the object whose
-    /// method runs in the frame, or the newest one of this thread or task. Otherwise returns the number of entries as
-    /// an error.
+    /// Removes the entry that is left in this frame, which has none. That is the only one, the only one of the object
+    /// whose method runs in the frame, or the newest one of this thread or task. Otherwise returns the number of
+    /// entries as an error.
     pub(super) fn take_elsewhere(
         &self,
         frame: &Bound<'_, PyAny>,

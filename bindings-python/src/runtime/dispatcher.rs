@@ -92,18 +92,20 @@ struct Batch {
 }
 
 impl State {
-    /// Adds a job to a queue, or counts it if the queue has no room.
-    fn push(&mut self, number: u64, job: Job, room: usize, tell: Option<Dropped>) {
+    /// Adds a job to a queue. If the queue has no room, counts the job and returns it.
+    fn push(&mut self, number: u64, job: Job, room: usize, tell: Option<Dropped>) -> Option<Job> {
         let queue = self.queues.entry(number).or_default();
         match tell {
             Some(tell) if queue.jobs.len() >= room => {
                 queue.dropped.get_or_insert((tell, 0)).1 += 1;
+                Some(job)
             }
             _ => {
                 if queue.jobs.is_empty() && !queue.is_served {
                     self.ready.push_back(number);
                 }
                 queue.jobs.push_back(job);
+                None
             }
         }
     }
@@ -186,8 +188,10 @@ impl Dispatcher {
 
     fn push(&self, queue: u64, job: Job, room: usize, tell: Option<Dropped>) {
         let channel = self.channel();
-        channel.state().push(queue, job, room, tell);
+        let rejected = channel.state().push(queue, job, room, tell);
         channel.filled.notify_one();
+        // Dropped without the lock: a job may hold an exception, whose objects run code that logs.
+        drop(rejected);
     }
 
     /// Starts the first thread. Returns false if it already runs in this process.

@@ -25,7 +25,7 @@ const GRACE: Duration = Duration::from_millis(100);
 /// How many leases without a handle the list of new ones may hold before they are removed. Their memory stays until
 /// then.
 const UNSEEN: usize = 64;
-/// How many leases must have existed before the monitor is told that most of them have ended.
+/// How many leases must have existed before the monitor is notified that most of them have ended.
 const MANY: usize = 256;
 
 /// Every lease that is not released yet and has a handle.

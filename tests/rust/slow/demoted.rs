@@ -1,4 +1,4 @@
-//! Servers that are reached and take no vote. The client asks them again after growing pauses, whoever waits.
+//! Servers that are reached and take no vote. The client asks them again after growing pauses.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -203,7 +203,7 @@ impl NodeTask {
             log::event!(Debug, Node, { node: url, fault: fault.to_string() }, "no connection");
         }
         // A cluster has its own outage. It may work without this server, which may be gone forever. The end of an
-        // unused connection is no outage.
+        // unused connection is not an outage.
         if !confirmed && !usage.unused && self.context.target.cluster.is_none() {
             self.context.link.outage.failed(url, now, &fault, Proof::Reply);
         }

@@ -11,7 +11,7 @@ use crate::node::redis::commands::scripts::{merged_release, release_script};
 const ENTRY_BYTES: usize = 512;
 const TOKEN_BYTES: usize = 80;
 /// The maximum number of earlier tokens in one delete. Beyond it, that of the oldest attempt is dropped. A caller needs
-/// more than 50 s for so many attempts.
+/// more than 50 s for that number of attempts.
 const MAX_EARLIER: usize = 63;
 /// Whether a lease had the keys of a delete.
 pub(super) fn is_of_lease(command: &Command) -> bool {
@@ -80,7 +80,7 @@ pub(super) fn merged(first: &Command, last: Command) -> Command {
     Command { bytes, expects, purpose, combinable: None, ..newest }
 }
 
-/// Splits a merged delete into one for each token, for a user who may not run scripts.
+/// Splits a merged delete into one for each token, if scripts are off.
 pub(super) fn separate(command: Command) -> Vec<Command> {
     let Purpose::Delete { token, earlier, lifetime, until, of_lease } = &command.purpose else {
         return vec![command];
