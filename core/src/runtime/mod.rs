@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 pub(crate) use std::sync::atomic;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::task::{Context, Poll, Waker};
 use std::thread::LocalKey;
@@ -150,12 +150,13 @@ pub(crate) trait Flush: Send + Sync {
     fn flush(&self);
 }
 
-/// Whether the process ends, so that no acquire may begin.
-static ENDING: AtomicBool = AtomicBool::new(false);
+/// One more than the [`fork_generation`] of the process that ends, so that no acquire may begin in it. A child that is
+/// forked meanwhile does not end.
+static ENDING: AtomicU32 = AtomicU32::new(0);
 
 /// Whether the process ends. Its threads continue until the deletes have their replies.
 pub(crate) fn is_ending() -> bool {
-    ENDING.load(Ordering::Relaxed)
+    ENDING.load(Ordering::Relaxed) == fork_generation() + 1
 }
 
 /// The connections of this process.
@@ -182,7 +183,7 @@ static HOOKED: AtomicBool = AtomicBool::new(false);
 
 /// The exit hook: sends what is held back, ends the acquires in flight, and waits for the deletes.
 extern "C" fn end_commands() {
-    ENDING.store(true, Ordering::Relaxed);
+    ENDING.store(fork_generation() + 1, Ordering::Relaxed);
     flush_all();
     delay_exit_while(|| UNDER_WAY.get().is_some_and(|count| count.load(Ordering::Relaxed) > 0));
 }

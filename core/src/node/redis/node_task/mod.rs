@@ -38,6 +38,8 @@ const DOUBTFUL_PAUSE: Duration = Duration::from_millis(250);
 /// A connection that breaks directly after the handshake must not be reopened continuously. Nor must one whose server
 /// accepts connections and ends them at the first command of a lock.
 const GOOD: Duration = Duration::from_secs(1);
+/// A connection that lasted longer than this worked, even for a client that only inspects.
+const LONG: Duration = Duration::from_secs(60);
 
 /// The task of a node. It runs as long as the client exists, or a delete is pending.
 pub(super) struct NodeTask {
@@ -136,7 +138,8 @@ impl NodeTask {
         self.context.link.guard.lost(now);
         let End::Broken(fault, usage) = end else { return None };
         let lasted = now.since(opened) > GOOD;
-        let worked = usage.paused || lasted && (usage.voted || usage.unused);
+        let is_useful = usage.voted || usage.unused || now.since(opened) > LONG;
+        let worked = usage.paused || lasted && is_useful;
         if worked {
             self.reconnect.history.worked();
         }

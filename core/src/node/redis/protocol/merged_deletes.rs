@@ -53,7 +53,8 @@ pub(super) fn target(command: &Command) -> Vec<u8> {
         .collect()
 }
 
-/// Merges a delete with an earlier one of the same keys. The token of a lease is never dropped.
+/// Merges a delete with an earlier one of the same keys. The token of the lease that expires last is
+/// never dropped.
 pub(super) fn merged(first: &Command, last: Command) -> Command {
     let (is_lease, both) = (is_of_lease(first), (first.purpose.clone(), last.purpose.clone()));
     let (
@@ -63,7 +64,9 @@ pub(super) fn merged(first: &Command, last: Command) -> Command {
     else {
         return last;
     };
-    let (main, added) = if is_lease { (token, other) } else { (other, token) };
+    // Of two leases, the one that expires last.
+    let keeps_first = is_lease && (!too || until > end);
+    let (main, added) = if keeps_first { (token, other) } else { (other, token) };
     let mut earlier = earlier.into_vec();
     let mut known: HashSet<Arc<str>> = earlier.iter().cloned().chain([Arc::clone(&main)]).collect();
     earlier.extend(more.into_iter().chain([added]).filter(|token| known.insert(Arc::clone(token))));

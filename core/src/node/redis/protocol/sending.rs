@@ -75,7 +75,10 @@ impl Protocol {
     pub(crate) fn cancel_votes(&mut self, now: Instant) {
         self.encode_batch();
         let mut deletes = Vec::new();
-        for vote in self.expected.iter_mut().flat_map(Request::members_mut) {
+        // Grants that wait for replicas or disks have no request any more. Extensions among them have no result now.
+        let mut held: Vec<_> = self.confirm.end().map(|(vote, _)| vote).collect();
+        let in_flight = self.expected.iter_mut().flat_map(Request::members_mut);
+        for vote in held.iter_mut().chain(in_flight) {
             let Purpose::FirstVote { token, .. } = &vote.command.purpose else { continue };
             // A caller that gave up has sent the delete.
             if vote.answer.is_closed() {
@@ -85,6 +88,9 @@ impl Protocol {
             deletes.push(Claim { keys, fences: Arc::default(), token });
             let answer = std::mem::replace(&mut vote.answer, oneshot::channel().0);
             let _ = answer.send(Err(Fault::new(ENDING)));
+        }
+        for extension in held {
+            let _ = extension.answer.send(Err(Fault::new(ENDING)));
         }
         for claim in deletes {
             let delete = scripts::release_script(&claim, SILENCE, None);
