@@ -92,6 +92,21 @@ test("a lock released right before the process exits leaves no key if another gr
   assert.equal(await server.cli("EXISTS", `lock:${held}`), "0");
 });
 
+test("a process that exits before it receives an attached lease does not release it", async () => {
+  const { server } = shared;
+  const [name, attached] = [uniqueName(), uniqueName()];
+  const holder = new Redlock(server.url);
+  const lease = await holder.lock(attached, { ttl: 20_000, renew: false }).acquire();
+  const args = [server.url, server.port, name, attached, lease.token];
+  const { code, stderr } = await program("exits-after-attach", args);
+  assert.equal(code, 0, stderr);
+  const clients = () => server.cli("CLIENT", "LIST");
+  await eventually(async () => assert.doesNotMatch(await clients(), / name=left-attach/));
+  assert.equal(await server.cli("EXISTS", lease.key), "1");
+  await lease.release();
+  await holder.shutdown();
+});
+
 test("process.nextTick callbacks run before a released lease continues, and after it", async () => {
   const client = new Redlock(shared.server.url);
   await takeReaderRole(client);

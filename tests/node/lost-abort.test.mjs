@@ -8,9 +8,10 @@ import { pipeline } from "node:stream/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
 import { configure, LockLost, Redlock, withLock } from "redlock-native";
-import { uniqueName } from "./helper.mjs";
+import { serverForSuite, uniqueName } from "./helper.mjs";
 import { after, describe, test } from "./testing.mjs";
 
+const shared = serverForSuite();
 const url = `memory://${uniqueName()}`;
 const redlock = new Redlock(url);
 configure(url, { replace: true });
@@ -119,6 +120,19 @@ test("an abort without a loss stays the body's error", async () => {
     };
     await assert.rejects(call(uniqueName(), body), (failed) => failed === error);
   }
+});
+
+test("an abort stays the body's error if only the release notices a loss", async () => {
+  // Without pushes, so that nothing else notices the loss.
+  const client = new Redlock(`${shared.server.url}?protocol=2`);
+  const error = new DOMException("This operation was aborted", "AbortError");
+  const body = async (lease) => {
+    void lease.signal;
+    await shared.server.cli("DEL", lease.key);
+    throw error;
+  };
+  await assert.rejects(client.using(uniqueName(), body), (failed) => failed === error);
+  await client.shutdown();
 });
 
 test("an abort by the caller's signal stays an abort if the lease is lost later", async () => {
