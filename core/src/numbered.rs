@@ -30,7 +30,11 @@ impl<T> Numbered<T> {
             Ok(at) if self.entries[at].1.is_some() => self.entries[at].1 = Some(value),
             // Numbers are not used again.
             Ok(_) => {}
-            Err(at) => self.entries.insert(at, (number, Some(value))),
+            Err(at) => {
+                self.entries.insert(at, (number, Some(value)));
+                // A thread may be late with its number, so that later ones are removed already.
+                self.first = self.first.min(u32::try_from(at).unwrap_or(u32::MAX));
+            }
         }
     }
 
@@ -88,6 +92,17 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+
+    #[test]
+    fn late_entry_before_a_gap_is_found() {
+        let mut list = Numbered::default();
+        [6, 7].into_iter().for_each(|number| list.insert(number, number));
+        assert_eq!(list.remove(6), Some(6));
+        list.insert(5, 5);
+        assert_eq!(list.iter().collect::<Vec<_>>(), [(5, &5), (7, &7)]);
+        assert_eq!((list.first(), list.remove(7), list.is_empty()), (Some(5), Some(7), false));
+        assert_eq!((list.remove(5), list.is_empty()), (Some(5), true));
+    }
 
     #[test]
     fn entries_are_those_of_a_map() {

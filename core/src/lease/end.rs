@@ -79,7 +79,9 @@ fn send_deletes(
     let held = state.finish(end, now);
     let before = if held { Status::Held } else { state.known() };
     // A detached lease is not deleted: its keys may belong to a lease that attached to them.
-    let unsent = matches!(before, Status::Held | Status::Lost(..)) && !commands.deleted;
+    // A loss deletes nothing until the owner releases the lease.
+    let may_delete = held || matches!((before, end), (Status::Lost(..), Status::Released));
+    let unsent = may_delete && !commands.deleted;
     // The TTL of the last extend may be shorter than the remaining time that an earlier one left on the keys.
     let left = state.last_deadline().since(now);
     let lifetime = commands.longest.max(left + drift(left));

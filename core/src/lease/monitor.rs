@@ -144,7 +144,8 @@ impl Monitor {
             // Timers come first: no deadline waits behind notifications or finished renewals.
             tokio::select! {
                 biased;
-                () = clock.sleep_until(next), if next < NEVER => {}
+                // Not if more work is left, which must not begin before some of this turn's has run.
+                () = clock.sleep_until(next), if next < NEVER && !behind => {}
                 () = changes.changed() => changed = true,
                 more = poll_fn(|cx| run_turn(renewals, turn, &mut finished, cx)) => behind |= more,
                 // The next turn of the loop calls `plan`, which sees the new lease.
@@ -187,8 +188,10 @@ impl Monitor {
     /// `None` if another thread is inside the registry.
     fn check(&mut self) -> Option<bool> {
         let now = self.clock.now();
+        // Not while earlier checks are left, so that their number is limited.
+        let many = now >= self.all_from && self.to_check.is_empty();
         let (changes, on_keys, all) = self.registry.try_find(|leases| {
-            let changes = self.changes.take(now >= self.all_from);
+            let changes = self.changes.take(many);
             let on_keys: Vec<_> = changes.keys.iter().flat_map(|key| leases.on(key)).collect();
             let many = changes.all || !changes.slots.is_empty();
             (changes, on_keys, many.then(|| leases.all()))
@@ -255,19 +258,24 @@ impl Monitor {
         // The renewals that soon will be due are sent with the first one.
         let soon = self.due.first_key_value().is_some_and(|((at, _), _)| *at <= now);
         let until = if soon { now + TOGETHER } else { now };
-        for _ in 0..TURN {
-            let work = if let Some(state) = self.to_check.pop_front() {
-                state.upgrade().and_then(check_if_idle)
-            } else if let Some(first) = self.due.first_entry()
-                && first.key().0 <= until
-            {
-                first.remove().upgrade().map(renew)
-            } else {
-                return false;
-            };
-            self.renewals.extend(work.map(|work| self.in_turn(work)));
+        // Each kind has half of the turn, so that neither waits behind thousands of the other one.
+        let (mut renewals_left, mut checks_left) = (true, true);
+        for _ in 0..TURN / 2 {
+            let due = self.due.first_entry().filter(|first| first.key().0 <= until);
+            renewals_left = due.is_some();
+            let renewal = due.and_then(|first| first.remove().upgrade()).map(renew);
+            let to_check = self.to_check.pop_front();
+            checks_left = to_check.is_some();
+            let check = to_check.and_then(|state| state.upgrade()).and_then(check_if_idle);
+            for work in renewal.into_iter().chain(check) {
+                let work = self.in_turn(work);
+                self.renewals.push(work);
+            }
+            if !renewals_left && !checks_left {
+                break;
+            }
         }
-        true
+        renewals_left || checks_left
     }
 }
 

@@ -7,6 +7,7 @@
 //! The new leases have a separate lock, which no search takes. A thread that lists leases hides no new one from the
 //! monitor, wherever it is suspended.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
@@ -207,7 +208,7 @@ impl<L> Entries<L> {
                 }
             }
         }
-        self.live -= usize::from(was_there);
+        self.live = self.live.saturating_sub(usize::from(was_there));
     }
 
     /// Removes every lease without a handle.
@@ -216,7 +217,8 @@ impl<L> Entries<L> {
             leases.retain(|lease| lease.strong_count() > 0);
             !leases.is_empty()
         });
-        self.live = self.all().len();
+        let ids = self.by_key.values().flat_map(Numbered::iter).map(|(id, _)| id);
+        self.live = ids.collect::<HashSet<_>>().len();
     }
 }
 

@@ -165,22 +165,27 @@ impl State {
         if self.forked() {
             return None;
         }
-        let (deadline, capped) = self.term.deadline();
-        // Read after the deadline, because time passes while this thread is suspended.
-        let now = self.now();
-        let status = self.known();
-        if status != Status::Held {
-            return Some((status, now));
-        }
-        if now >= Instant::from_start(Duration::from_nanos(deadline)) {
-            let reason = if capped { LossReason::MaxHold } else { LossReason::Expired };
-            let end = Status::Lost(reason, Instant::from_start(Duration::from_nanos(deadline)));
-            if self.finish(end, now) {
-                self.report(end);
+        let mut term = self.term.deadline();
+        loop {
+            let (deadline, capped) = term;
+            let deadline = Instant::from_start(Duration::from_nanos(deadline));
+            // Read after the deadline, because time passes while this thread is suspended.
+            let now = self.now();
+            let status = self.known();
+            if status != Status::Held || now < deadline {
+                return Some((status, now));
             }
-            return Some((self.known(), now));
+            // The lease may have been extended while this thread was suspended.
+            let known = std::mem::replace(&mut term, self.term.deadline());
+            if known == term {
+                let reason = if capped { LossReason::MaxHold } else { LossReason::Expired };
+                let end = Status::Lost(reason, deadline);
+                if self.finish(end, now) {
+                    self.report(end);
+                }
+                return Some((self.known(), now));
+            }
         }
-        Some((Status::Held, now))
     }
 
     /// The status without a look at the time.

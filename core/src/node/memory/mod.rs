@@ -120,10 +120,6 @@ impl Node for MemoryNode {
         true
     }
 
-    fn is_push_checked(&self, _key: &str) -> bool {
-        true
-    }
-
     fn acquire(&self, claim: &Claim, params: VoteParams) -> Reply<Vote> {
         let claim = claim.clone();
         self.run(move |data, clock| {

@@ -10,9 +10,9 @@ use crate::node::redis::commands::scripts::{merged_release, release_script};
 /// The memory of a pending delete in addition to its command, and that of a further token, in bytes.
 const ENTRY_BYTES: usize = 512;
 const TOKEN_BYTES: usize = 80;
-/// The maximum number of earlier tokens in one delete. Beyond it, that of the oldest attempt is dropped. A caller needs
-/// more than 50 s for that number of attempts.
-const MAX_EARLIER: usize = 63;
+/// The maximum number of earlier tokens in one delete. Beyond it, some between the oldest and the newest are dropped.
+/// The oldest attempt whose delete was lost is the one that may have the key, because it refuses all later ones.
+const MAX_EARLIER: usize = 255;
 /// Whether a lease had the keys of a delete.
 pub(super) fn is_of_lease(command: &Command) -> bool {
     matches!(command.purpose, Purpose::Delete { of_lease: true, .. })
@@ -28,7 +28,7 @@ pub(super) fn memory(command: &Command) -> usize {
 }
 
 /// Returns the keys of a delete that leaves nothing behind. `None` for one that only limits their TTL.
-fn deleted_keys(command: &Command) -> Option<Vec<&[u8]>> {
+pub(super) fn deleted_keys(command: &Command) -> Option<Vec<&[u8]>> {
     let Purpose::Delete { earlier, .. } = &command.purpose else { return None };
     let mut words = command.words();
     if matches!(&command.expects, Expects::Compound(parts) if parts.is_delete()) {
@@ -70,7 +70,9 @@ pub(super) fn merged(first: &Command, last: Command) -> Command {
     let mut earlier = earlier.into_vec();
     let mut known: HashSet<Arc<str>> = earlier.iter().cloned().chain([Arc::clone(&main)]).collect();
     earlier.extend(more.into_iter().chain([added]).filter(|token| known.insert(Arc::clone(token))));
-    earlier.drain(..earlier.len().saturating_sub(MAX_EARLIER));
+    if let Some(excess) = earlier.len().checked_sub(MAX_EARLIER) {
+        earlier.drain(MAX_EARLIER / 2..MAX_EARLIER / 2 + excess);
+    }
     let (lifetime, until, of_lease) = (lifetime.max(long), until.max(end), of_lease || too);
     let newest = Command { untracked: first.untracked || last.untracked, ..last };
     let Some(keys) = deleted_keys(&newest).filter(|_| !earlier.is_empty()) else {
@@ -163,10 +165,13 @@ pub(super) mod tests {
         let [lease, first, second] = ["lease", "first", "second"].map(padded);
         assert_eq!(words, [&b"1"[..], b"a", &lease, b"0", &first, &second]);
         assert_eq!(target(&all), target(&release("a", "other", false)));
-        // The oldest attempts are dropped, but the lease is not.
+        // Neither the lease is dropped, nor the oldest and the newest attempts.
         let all =
-            (0..100).fold(all, |all, at| merged(&all, pending("a", &at.to_string(), false, 10)));
-        assert_eq!((&tokens(&all)[..2], tokens(&all).len()), (&["lease", "37"][..], 64));
+            (0..500).fold(all, |all, at| merged(&all, pending("a", &at.to_string(), false, 10)));
+        let tokens_of_all = tokens(&all);
+        assert_eq!(tokens_of_all.len(), MAX_EARLIER + 1);
+        assert_eq!(tokens_of_all[..4], ["lease", "first", "second", "0"]);
+        assert_eq!(tokens_of_all.last(), Some(&"499"));
         let released = merged(&pending("a", "attempt", false, 10), pending("a", "lease", true, 10));
         assert!(is_of_lease(&released));
         assert_eq!(tokens(&released), ["lease", "attempt"]);

@@ -12,6 +12,7 @@ use redis::Value;
 
 use super::combined::{Combined, Request, has_long};
 use super::command::{BatchKind, Command, Expects, InFlight, Purpose};
+use super::merged_deletes::deleted_keys;
 use super::state::Protocol;
 use super::{LARGEST, LARGEST_MAP};
 use crate::clock::Instant;
@@ -239,6 +240,16 @@ impl Protocol {
         None
     }
 
+    /// Wakes the local callers that wait for the keys of a delete that was pending. The server does not notify the
+    /// client of its own changes, and the callers were woken when the delete was sent for the first time.
+    fn wake_local_waiters(&self, delete: &Command) {
+        if matches!(delete.purpose, Purpose::Delete { until: Some(_), .. }) {
+            for key in deleted_keys(delete).into_iter().flatten() {
+                self.push_handler.watch.wake(&String::from_utf8_lossy(key));
+            }
+        }
+    }
+
     /// Delivers a reply to the caller.
     fn deliver(&mut self, mut in_flight: InFlight, value: Value, now: Now<'_>) {
         if in_flight.is_delete() {
@@ -247,6 +258,7 @@ impl Protocol {
             }
             in_flight.stop_counting();
             self.pending.link.outage.voted(&self.target.url, Proof::Write, now);
+            self.wake_local_waiters(&in_flight.command);
         }
         self.replies.voted |=
             in_flight.command.purpose.is_for_locks() && !matches!(value, Value::ServerError(_));
