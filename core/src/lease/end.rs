@@ -78,10 +78,9 @@ fn send_deletes(
     let mut commands = state.commands();
     let held = state.finish(end, now);
     let before = if held { Status::Held } else { state.known() };
-    // A detached lease is not deleted: its keys may belong to a lease that attached to them.
-    // A loss deletes nothing until the owner releases the lease.
-    let may_delete = held || matches!((before, end), (Status::Lost(..), Status::Released));
-    let unsent = may_delete && !commands.deleted;
+    // A detached lease is not deleted: a lease may have attached to its keys. Nor is a lost one before its release.
+    let is_late = matches!((before, end), (Status::Lost(..), Status::Released));
+    let unsent = (held || is_late) && !commands.deleted;
     // The TTL of the last extend may be shorter than the remaining time that an earlier one left on the keys.
     let left = state.last_deadline().since(now);
     let lifetime = commands.longest.max(left + drift(left));
