@@ -50,7 +50,13 @@ pub(crate) fn exception<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'
 
 /// The exception for a panic. The panic message was printed to stderr.
 pub(crate) fn internal() -> PyErr {
-    classes::LockError::new_err(("redlock: an internal error ended this call; please report it",))
+    let text = if redlock::ffi::has_lost_descriptors() {
+        "redlock: the program closed descriptors of redlock (os.closerange), which ended this call. The next call \
+         opens new ones"
+    } else {
+        "redlock: an internal error ended this call; please report it"
+    };
+    classes::LockError::new_err((text,))
 }
 
 /// The error for a resource that the system cannot provide and without which no node can be reached.

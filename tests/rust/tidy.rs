@@ -48,7 +48,7 @@ fn each_dependency_is_used_only_where_allowed() {
             "telemetry/log.rs",
             "telemetry/metrics.rs",
             "clock/machine.rs",
-            "client/engine.rs",
+            "client/running.rs",
             "client/shutdown.rs",
             "testing/clock.rs",
             "testing/tokio_time.rs",

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, Weak};
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit};
 use redlock::Error;
-use redlock::ffi::{fork_generation, spawn};
+use redlock::ffi::{fork_generation, observe};
 
 use super::dispatcher::LOSSES;
 use super::loss_callback::{Callback, Mark};
@@ -148,7 +148,7 @@ pub(crate) fn on_dispatcher(
     LOSSES.start(py)?;
     let send = move |word| send(client, word);
     Ok(Watch::start(CallbackThread::dispatcher(), callback, send, |watch| {
-        spawn(async move { send(LossNotification::FromTask(watch, lost.await)) })
+        observe(async move { send(LossNotification::FromTask(watch, lost.await)) })
     }))
 }
 

@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use tokio::time::{sleep, sleep_until, timeout};
 
 use super::{acquire, attach};
-use crate::client::engine::Running;
+use crate::client::running::Running;
 use crate::clock::{Clock, Instant, Sleep};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lease::Lease;

@@ -7,31 +7,23 @@
 //! a client. A client that shuts down rejects new commands, and a closed client returns no lease.
 
 use std::future::Future;
-use std::panic::AssertUnwindSafe;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::sync::Notify;
 
-use crate::acquire::{Acquirer, acquire, attach, try_acquire};
+use crate::acquire::{acquire, attach, try_acquire};
 use crate::client::config::Config;
-use crate::clock::Clock;
-use crate::drivers::RuntimeDriver;
+use crate::client::running::Running;
 use crate::error::{Error, ErrorKind, LossReason, Result, seconds};
-use crate::fairness::Fairness;
-use crate::lease::{Lease, Leases, Owner, Registry, State, monitor};
+use crate::lease::{Lease, Leases, Owner};
 use crate::lock::options::{LONG_TTL, Request};
 use crate::lock::{Inspection, force_release, inspection};
-use crate::node::{
-    Address, Changes, Claim, ClusterNode, KEPT_PREFIX, MemoryNode, Needs, Node, RedisNode, RunIds,
-    Target, Watch,
-};
-use crate::quorum::Nodes;
+use crate::node::{Claim, KEPT_PREFIX};
 use crate::runtime::{Made, PerProcess, background};
-use crate::telemetry::{Counts, Logged, Stats, Throttle, log, metrics};
+use crate::telemetry::{Counts, log};
 
 pub(crate) struct Engine {
     pub(crate) config: Config,
@@ -88,6 +80,8 @@ impl Engine {
         }
         // If the monitor failed, all components are replaced. The leases it watched are already lost.
         let running = self.running.get_or_try_make(Running::works, || {
+            // Before the first command, the descriptors that the program may have closed are not missed by anything.
+            background::has_lost_descriptors();
             // Starts the background thread here, because this is where a failure can still be returned as an error.
             background::handle().map_err(|error| Error::no_thread(&request.key(), &error))?;
             Ok(Running::start(&self.config, self.counts()))
@@ -124,7 +118,7 @@ impl Engine {
             let request = &request?;
             self.warn_if_long(request);
             let running = self.start(open, request)?;
-            let granted = in_own_process(request, async {
+            let granted = in_own_process(request, &running, async {
                 tokio::select! {
                     // A lease that is already granted goes to `hand_out`, which releases it if the client is closed.
                     biased;
@@ -141,7 +135,8 @@ impl Engine {
         self.warn_if_long(request);
         let running = self.start(self.is_open(), request)?;
         // A single round ends soon, so this does not wait for a close.
-        let granted = in_own_process(request, try_acquire(&running.acquirer, request)).await?;
+        let granted =
+            in_own_process(request, &running, try_acquire(&running.acquirer, request)).await?;
         granted.map(|lease| self.hand_out(request, &running, lease)).transpose()
     }
 
@@ -187,20 +182,20 @@ impl Engine {
             }
             attached
         };
-        in_own_process(request, attached).await
+        in_own_process(request, &running, attached).await
     }
 
     /// Returns the holder of each key, as reported by each node.
     pub(crate) async fn inspect(&self, request: &Request) -> Result<Inspection> {
         let running = self.start(self.is_open(), request)?;
-        in_own_process(request, inspection(&running.leases().nodes, request)).await
+        in_own_process(request, &running, inspection(&running.leases().nodes, request)).await
     }
 
     /// Deletes the keys regardless of their owner. Returns true if at least one existed.
     pub(crate) async fn force_release(&self, request: &Request) -> Result<bool> {
         let running = self.start(self.is_open(), request)?;
         let Leases { nodes, watch, .. } = &**running.leases();
-        in_own_process(request, force_release(nodes, request, watch)).await
+        in_own_process(request, &running, force_release(nodes, request, watch)).await
     }
 
     /// Closes the client: new commands fail, and every lease is lost.
@@ -254,133 +249,20 @@ impl Engine {
     }
 }
 
-/// Runs a call. If a forked child continues it, it ends there immediately: its lease, if any, belongs to the parent.
+/// Runs a call. If a forked child continues it, it ends there immediately: its lease, if any, belongs to the parent. It
+/// also ends when the components fail that it uses.
 fn in_own_process<T>(
     request: &Request,
+    running: &Running,
     call: impl Future<Output = Result<T>>,
 ) -> impl Future<Output = Result<T>> {
-    let forked = || Err(Error::lost(&request.key(), LossReason::Forked, Duration::ZERO));
-    Made::new(call).map(move |done| done.unwrap_or_else(forked))
-}
-
-/// The components of a client in this process. A forked child creates its own.
-pub(crate) struct Running {
-    /// Whether the monitor panicked. These components then no longer renew leases or report losses.
-    failed: Arc<AtomicBool>,
-    pub(crate) acquirer: Arc<Acquirer>,
-}
-
-impl Running {
-    /// Starts the monitor, and creates the nodes. A node connects when it gets its first command.
-    pub(crate) fn start(config: &Config, counts: Arc<Counts>) -> Self {
-        let kept = Arc::clone(&counts);
-        let (running, monitor) =
-            Self::assemble((&config.clock, config.connect_timeout), counts, |watch| {
-                // All nodes of the client share it, because it detects that two of them are the same server.
-                let run_ids = Arc::new(RunIds::default());
-                let runtime = config.runtime.clone().unwrap_or_else(RuntimeDriver::for_first);
-                let connect =
-                    |address| connect(address, config, &runtime, watch, (&run_ids, &kept));
-                config.nodes.iter().map(connect).collect()
-            });
-        // Captures only the registry. A reference to all of `Leases` would keep the monitor from ending.
-        let registry = Arc::clone(&running.leases().registry);
-        let failed = Arc::clone(&running.failed);
-        // The monitor ends once the watch is dropped and no further changes can arrive.
-        let monitor = async move {
-            // All leases depend on this task. If it panics, none of them may continue as if it were still monitored.
-            if AssertUnwindSafe(monitor).catch_unwind().await.is_err() {
-                failed.store(true, Ordering::Release);
-                // The order matters: a caller that acquires again after this notification must get new components.
-                lose_all(&registry, LossReason::Internal);
-            }
-        };
-        match &config.renews_on {
-            Some(runtime) => drop(runtime.spawn(monitor)),
-            None => background::spawn(monitor).detach(),
+    let lost = |reason| Err(Error::lost(&request.key(), reason, Duration::ZERO));
+    let call = async move {
+        tokio::select! {
+            biased;
+            done = call => done,
+            () = running.failed() => lost(LossReason::Internal),
         }
-        let acquirer = Arc::downgrade(&running.acquirer);
-        metrics::watch(&running.leases().counts, move |stats| {
-            acquirer.upgrade().into_iter().for_each(|acquirer| add_to(&acquirer, stats));
-        });
-        running
-    }
-
-    /// Whether the monitor still runs. If not, the next command starts new components.
-    pub(crate) fn works(&self) -> bool {
-        !self.failed.load(Ordering::Acquire)
-    }
-
-    /// Assembles the components for these nodes. Returns the monitor too, which the caller must run.
-    pub(crate) fn assemble(
-        (clock, connect_timeout): (&Arc<dyn Clock>, Duration),
-        counts: Arc<Counts>,
-        nodes: impl FnOnce(&Arc<Watch>) -> Vec<Arc<dyn Node>>,
-    ) -> (Self, Pin<Box<dyn Future<Output = ()> + Send>>) {
-        // The watch owns the sending side of the changes. The monitor ends when the watch is dropped.
-        let changes = Arc::new(Changes::default());
-        let watch = Arc::new(Watch::new(Arc::clone(&changes)));
-        let registry = Arc::new(Registry::new());
-        let clock_of_nodes = Arc::clone(clock);
-        let nodes = Nodes { list: nodes(&watch), clock: clock_of_nodes, connect_timeout };
-        let nodes = Arc::new(nodes);
-        let monitor = monitor(Arc::clone(&registry), Arc::clone(clock), changes);
-        let (long, unconfirmed) = (Logged::default(), Throttle::default());
-        let fairness = Fairness::new(nodes.list.len());
-        let leases = Leases { nodes, watch, registry, counts, fairness, long, unconfirmed };
-        let leases = Arc::new(leases);
-        let running = Self { failed: Arc::default(), acquirer: Arc::new(Acquirer::new(leases)) };
-        (running, Box::pin(monitor))
-    }
-
-    pub(crate) fn leases(&self) -> &Arc<Leases> {
-        &self.acquirer.leases
-    }
-
-    /// Ends every lease, because the client was closed.
-    ///
-    /// Nothing is deleted while the caller's code may still run. The keys expire when their TTL ends, or are deleted
-    /// when the caller's scope ends.
-    pub(crate) fn close(&self) {
-        lose_all(&self.leases().registry, LossReason::Closed);
-    }
-}
-
-/// Adds the current number of held leases and of acquires under way.
-pub(super) fn add_to(acquirer: &Acquirer, stats: &mut Stats) {
-    let leases = acquirer.leases.registry.leases();
-    let held = leases.iter().filter(|state| state.is_held()).count();
-    (stats.held, stats.waiting) = (held as u64, acquirer.callers() as u64);
-}
-
-/// Ends every lease for this reason and notifies its holder.
-fn lose_all(registry: &Registry<State>, reason: LossReason) {
-    registry.leases().iter().for_each(|state| state.lose(reason));
-}
-
-/// Creates a node. It does not connect before its first command.
-fn connect(
-    address: &Address,
-    config: &Config,
-    runtime: &Arc<RuntimeDriver>,
-    watch: &Arc<Watch>,
-    (run_ids, counts): (&Arc<RunIds>, &Arc<Counts>),
-) -> Arc<dyn Node> {
-    let (clock, watch) = (Arc::clone(&config.clock), Arc::clone(watch));
-    let guard = config.guard;
-    let key_prefix = config.key_prefix.clone();
-    let needs = Needs { key_prefix, durability: config.durability, scripts: config.scripts };
-    let (run_ids, runtime) = (Arc::clone(run_ids), Some(Arc::clone(runtime)));
-    let counts = Arc::clone(counts);
-    let target = |route| Target { counts, ..Target::alone(route, guard, needs, run_ids) };
-    match address {
-        // The store outlives the components. A restarted client finds its keys again.
-        Address::Memory(memory) => Arc::new(MemoryNode::new(memory, clock, watch)),
-        Address::Redis(route) => {
-            Arc::new(RedisNode::new(target(route.clone()), runtime, clock, watch))
-        }
-        Address::Cluster(route) => {
-            Arc::new(ClusterNode::new(target(route.clone()), runtime, clock, watch))
-        }
-    }
+    };
+    Made::new(call).map(move |done| done.unwrap_or_else(|| lost(LossReason::Forked)))
 }

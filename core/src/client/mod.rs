@@ -5,6 +5,7 @@
 pub(crate) mod builder;
 pub(crate) mod config;
 pub(crate) mod engine;
+pub(crate) mod running;
 mod shutdown;
 
 use std::fmt;
@@ -19,7 +20,8 @@ use crate::lock::{Lock, Names};
 use crate::node::{Address, ConnectionInfo};
 use crate::telemetry::Stats;
 use config::Settings;
-use engine::{Engine, add_to};
+use engine::Engine;
+use running::add_to;
 
 pub use builder::Builder;
 

@@ -11,7 +11,8 @@ use std::time::Duration;
 use futures_util::future::{BoxFuture, FutureExt, join_all};
 
 use super::Redlock;
-use super::engine::{Phase, Running};
+use super::engine::Phase;
+use super::running::Running;
 use crate::clock::{Clock, Instant};
 use crate::drivers;
 use crate::error::{Error, NodeReport, NodeState, Result};

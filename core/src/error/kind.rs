@@ -137,7 +137,8 @@ pub enum LossReason {
     Closed,
     /// The lease was released by `release_all`, by `shutdown`, or by another lease with the same token.
     Revoked,
-    /// An internal task of the library failed and can renew nothing. This is a bug, and it is logged.
+    /// An internal task of the library failed and can renew nothing. This is a bug, unless the program closed the
+    /// descriptors of the library (`os.closerange`, `closefrom`). It is logged.
     Internal,
 }
 
@@ -192,7 +193,8 @@ impl LossReason {
                 return format!("{released}, {text}").into();
             }
             Self::Internal => {
-                "an internal task of redlock failed. Please report this bug with the log"
+                "an internal task of redlock failed, as the log says. Please report it, unless the program closed \
+                 redlock's descriptors"
             }
         };
         text.into()

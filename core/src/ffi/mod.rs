@@ -34,7 +34,7 @@ pub use crate::lock::options::Unit;
 pub use crate::node::credentials::{Answer, Ask, Credentials};
 pub use crate::node::{advance_memory, fail_memory};
 pub use crate::quorum::{Tally, drift};
-pub use crate::runtime::background::{Task, spawn};
+pub use crate::runtime::background::{Observer, Task, has_lost_descriptors, observe, spawn};
 pub use crate::runtime::{PerProcess, fork_generation};
 pub use crate::telemetry::{Level, Record, Topic, Value as Field, listen, tell, want};
 pub use crate::text::{shown, spell_in_camel_case, spelled};

@@ -10,7 +10,7 @@ use futures_util::{FutureExt, poll};
 
 use super::{LeaseHandle, State, Status};
 use crate::client::Redlock;
-use crate::client::engine::Running;
+use crate::client::running::Running;
 use crate::clock::{Clock, Instant, Sleep};
 use crate::error::LossReason;
 use crate::lock::options::{Options, Request};

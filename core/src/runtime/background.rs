@@ -3,29 +3,40 @@
 //! It never runs user code, so neither a blocked event loop nor a busy interpreter can delay a renewal. It is part of
 //! the core, so that all languages share it. A forked child does not inherit the thread. It starts another one at first
 //! use and does not touch the parent's.
+//!
+//! The thread also ends if the program closes its descriptors, as `os.closerange` and `closefrom` do ([`Descriptors`]).
+//! All that depends on it is notified ([`Dependent`]), and the next use starts another thread.
 
 use std::cell::Cell;
 use std::future::Future;
 use std::io;
+use std::mem::ManuallyDrop;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::Mutex;
-use std::task::{Context, Waker};
+use std::sync::{Arc, Mutex, Weak};
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::AbortHandle;
 
 use crate::clock::machine::{self, Instant};
+use crate::runtime::descriptors::{Dependent, Descriptors, descriptor_generation};
 use crate::runtime::timers::{self, Timed};
-use crate::runtime::{PerProcess, fork_generation, lock};
+use crate::runtime::{Made, PerProcess, lock};
 
 thread_local! {
     /// Set only on the background thread.
     static BACKGROUND: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The runtime handle of this process's thread.
-static CURRENT: PerProcess<Handle> = PerProcess::new();
+/// This process's thread.
+static CURRENT: PerProcess<Thread> = PerProcess::new();
+
+struct Thread {
+    handle: Handle,
+    descriptors: Arc<Descriptors>,
+}
 
 /// Whether the current thread is the background thread.
 pub(crate) fn on_background() -> bool {
@@ -33,26 +44,66 @@ pub(crate) fn on_background() -> bool {
     BACKGROUND.try_with(Cell::get).unwrap_or(false)
 }
 
+fn thread() -> io::Result<Arc<Made<Thread>>> {
+    CURRENT.get_or_try_make(|thread| !thread.descriptors.are_lost(), start)
+}
+
 /// Returns the runtime of the background thread, and starts the thread if necessary.
 ///
 /// Fails if the system has no thread or descriptor left.
 pub(crate) fn handle() -> io::Result<Handle> {
-    CURRENT.get_or_try_make(|_| true, start).map(|handle| Handle::clone(&handle))
+    thread().map(|thread| Handle::clone(&thread.handle))
+}
+
+/// Notifies this dependent if the thread ends. Does nothing without a thread.
+pub(crate) fn depend(dependent: Weak<dyn Dependent>) {
+    if let Ok(thread) = thread() {
+        thread.descriptors.depend(dependent);
+    }
+}
+
+/// Whether the program has closed the descriptors of the thread. Called after a panic, which is how tokio reports it to
+/// a thread that wakes this one. The next call then uses another thread.
+pub fn has_lost_descriptors() -> bool {
+    CURRENT.get().is_some_and(|thread| thread.descriptors.check())
 }
 
 /// Starts the thread and its runtime, which exist until the process ends.
-fn start() -> io::Result<Handle> {
+fn start() -> io::Result<Thread> {
+    let descriptors = Arc::new(Descriptors::open()?);
+    let (checked, ended) = (Arc::clone(&descriptors), Arc::clone(&descriptors));
     // A single thread: its tasks are short, and a second thread would only add hand-overs.
-    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let mut builder = Builder::new_current_thread();
+    builder.enable_all().on_thread_park(move || {
+        if checked.check() {
+            // Here, because wakes on this thread need no descriptor.
+            checked.notify();
+            // Not by unwinding: it would close descriptors whose numbers may have other owners.
+            park_forever();
+        }
+    });
+    let runtime = builder.build()?;
     let (handle, runtime) = (runtime.handle().clone(), Unblocking(Some(runtime)));
     std::thread::Builder::new().name("redlock".into()).spawn(move || {
         BACKGROUND.set(true);
+        let runtime = ManuallyDrop::new(runtime);
         if let Some(runtime) = &runtime.0 {
-            // Runs until the process ends, because nothing could join the thread.
-            runtime.block_on(std::future::pending::<()>());
+            // Runs until the process ends, because nothing could join the thread. It can panic if the descriptors are
+            // closed while it is busy.
+            let forever = || runtime.block_on(std::future::pending::<()>());
+            let _ = catch_unwind(AssertUnwindSafe(forever));
         }
+        ended.lose();
+        ended.notify();
+        park_forever();
     })?;
-    Ok(handle)
+    Ok(Thread { handle, descriptors })
+}
+
+fn park_forever() {
+    loop {
+        std::thread::park();
+    }
 }
 
 /// A runtime for which no thread could be started. Unlike a plain runtime, it can be dropped inside another runtime
@@ -113,7 +164,7 @@ pub struct Task(Running);
 
 /// Where the future is.
 enum Running {
-    /// On the thread of the process with this fork generation.
+    /// On the thread of this [`descriptor_generation`].
     There(AbortHandle, u32),
     /// No thread could be started for it.
     Here(Mutex<Option<Work>>),
@@ -152,7 +203,7 @@ impl Drop for Task {
     fn drop(&mut self) {
         // In a forked child the parent's runtime may be locked forever, and none of its tasks run.
         if let Running::There(task, generation) = &self.0
-            && *generation == fork_generation()
+            && *generation == descriptor_generation()
         {
             task.abort();
         }
@@ -167,7 +218,52 @@ where
     F: Future<Output = ()> + Send + 'static,
 {
     Task(match handle() {
-        Ok(handle) => Running::There(handle.spawn(future).abort_handle(), fork_generation()),
+        Ok(handle) => Running::There(handle.spawn(future).abort_handle(), descriptor_generation()),
         Err(_) => Running::Here(Mutex::new(Some(Box::pin(future)))),
     })
+}
+
+/// A future that waits for one event. Dropping this drops it.
+///
+/// Unlike a [`Task`], it continues on the next thread if its own has ended. It therefore also reports that.
+pub struct Observer(Arc<Observing>);
+
+struct Observing(Mutex<Option<Work>>);
+
+impl Observing {
+    fn poll(self: &Arc<Self>) {
+        let waker = Waker::from(Arc::clone(self));
+        let mut work = lock(&self.0);
+        if work
+            .as_mut()
+            .is_some_and(|work| work.as_mut().poll(&mut Context::from_waker(&waker)).is_ready())
+        {
+            *work = None;
+        }
+    }
+}
+
+impl Wake for Observing {
+    fn wake(self: Arc<Self>) {
+        if let Ok(handle) = handle() {
+            handle.spawn(async move { self.poll() });
+        }
+    }
+}
+
+impl Drop for Observer {
+    fn drop(&mut self) {
+        let work = lock(&self.0.0).take();
+        drop(work);
+    }
+}
+
+/// Runs a future that waits for one event on the background thread. It must not block.
+pub fn observe<F>(future: F) -> Observer
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let observing = Arc::new(Observing(Mutex::new(Some(Box::pin(future)))));
+    Arc::clone(&observing).wake();
+    Observer(observing)
 }

@@ -18,12 +18,14 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::unconstrained;
 
 pub(crate) mod background;
+mod descriptors;
 mod exclusive;
 mod per_process;
 pub(crate) mod timers;
 mod wake_handle;
 mod wakeup;
 
+pub(crate) use descriptors::{Dependent, descriptor_generation};
 pub(crate) use exclusive::{Exclusive, Visitor, Visitors};
 pub(crate) use per_process::Made;
 pub use per_process::{PerProcess, fork_generation};

@@ -9,7 +9,7 @@ use std::thread::{self, Thread};
 use std::time::Duration;
 
 use super::wakeup::{Sleep, Wakeup};
-use crate::runtime::{Made, PerProcess, fork_generation};
+use crate::runtime::{Made, PerProcess, descriptor_generation};
 
 /// The maximum number of threads that keep their descriptor between two waits. Any other thread opens one for each
 /// wait, so that a process with many threads does not run out of descriptors because each has waited once.
@@ -19,7 +19,7 @@ const MAX_KEPT: usize = 64;
 static KEEPING: PerProcess<AtomicUsize> = PerProcess::new();
 
 thread_local! {
-    /// This thread's last handle, if it may keep one, and the process that made it.
+    /// This thread's last handle, if it may keep one, and its `descriptor_generation`.
     static LAST: RefCell<Option<(Arc<WakeHandle>, Slot, u32)>> = const { RefCell::new(None) };
 }
 
@@ -62,8 +62,10 @@ impl WakeHandle {
     pub(crate) fn of_thread() -> Option<Arc<Self>> {
         LAST.try_with(|last| {
             let mut last = last.try_borrow_mut().ok()?;
-            // A child must not ring its parent, or read the parent's rings.
-            if last.as_ref().is_some_and(|(.., generation)| *generation != fork_generation()) {
+            // A child must not ring its parent, or read the parent's rings. The number may also belong to another part
+            // of the program.
+            if last.as_ref().is_some_and(|(.., generation)| *generation != descriptor_generation())
+            {
                 std::mem::forget(last.take());
             }
             // Almost always: every thread that had the handle has dropped it.
@@ -78,7 +80,7 @@ impl WakeHandle {
                 None => (Some(Arc::new(WakeDescriptor::open().ok()?)), Slot::take()),
             };
             let new = Self::new(descriptor);
-            *last = slot.map(|slot| (Arc::clone(&new), slot, fork_generation()));
+            *last = slot.map(|slot| (Arc::clone(&new), slot, descriptor_generation()));
             Some(new)
         })
         .ok()?

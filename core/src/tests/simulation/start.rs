@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crate::client::Redlock;
 use crate::client::config::Config;
-use crate::client::engine::{Engine, Running};
+use crate::client::engine::Engine;
+use crate::client::running::Running;
 use crate::clock::Clock;
 use crate::node::{CONNECT_TIMEOUT, Durability, Node};
 

@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use tokio::sync::Notify;
 
 use crate::drivers::Poller;
-use crate::runtime::{Exclusive, Flush, Visitor, fork_generation};
+use crate::runtime::{Exclusive, Flush, Visitor, descriptor_generation};
 use role::{Reader, Role};
 use session::Session;
 
@@ -39,7 +39,8 @@ pub(crate) struct Connection {
     crowd: AtomicU32,
     /// Whether the task checks regularly for silence, because the connection is in use.
     in_use: AtomicBool,
-    /// The process of the task. A forked child does not use the connection.
+    /// The `descriptor_generation` of the task. A forked child does not use the connection, nor does anything after the
+    /// program has closed its descriptor.
     generation: u32,
 }
 
@@ -52,14 +53,14 @@ impl Connection {
             role: Role::new(),
             crowd: AtomicU32::new(0),
             in_use: AtomicBool::new(false),
-            generation: fork_generation(),
+            generation: descriptor_generation(),
         }
     }
 
     /// Wakes the task.
     pub(crate) fn wake_task(&self) {
         // A forked child has no such task, and a lock inside `Notify` may be held forever.
-        if self.generation == fork_generation() {
+        if self.generation == descriptor_generation() {
             self.call.notify_one();
         }
     }
@@ -295,7 +296,7 @@ impl Connection {
     /// The thread is not inside the session meanwhile. It owns its buffer, and shares the socket, which stays open
     /// until the last user drops it. A thread that is suspended there can therefore delay no other thread.
     pub(crate) fn receive(&self, role: ReaderRole) -> bool {
-        if self.generation != fork_generation() {
+        if self.generation != descriptor_generation() {
             return false;
         }
         let receiver = self.with_session(Visitor::Thread, |session| {
@@ -326,7 +327,7 @@ impl Connection {
     /// Acts on the session, then writes the submitted commands. Returns `None` if another thread is inside, which then
     /// writes them, and `Some(None)` without a session.
     fn use_on_thread<T>(&self, act: impl FnOnce(&mut Session) -> T) -> Option<Option<T>> {
-        if self.generation != fork_generation() {
+        if self.generation != descriptor_generation() {
             return None;
         }
         self.with_session(Visitor::Thread, |session| self.run(session, act))

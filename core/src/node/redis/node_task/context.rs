@@ -16,7 +16,7 @@ use crate::node::redis::link::Link;
 use crate::node::redis::protocol::{InFlight, PendingDeletes};
 use crate::node::redis::restart_guard::{FAILOVER_NOTICE_TIME, Greeted, guard_time};
 use crate::node::redis::sentinel::{Found, News, Resolver};
-use crate::node::{Fault, Watch};
+use crate::node::{Change, Fault, Watch};
 use crate::telemetry::{Notice, log};
 
 /// The state that all connections of a node share.
@@ -157,6 +157,15 @@ impl Context {
                 "cannot open a second connection for notifications, retrying every 30 s. Until then, \
                 each reply takes longer: {fault}{omitted}"
             ));
+        }
+    }
+
+    /// Records whether the connection for notifications has been silent for long. Callers that rely on it ask then, and
+    /// more often from then on.
+    pub(crate) fn set_silent(&self, is_silent: bool) {
+        self.link.set_push_checked(!is_silent);
+        if is_silent {
+            self.watch.changed(Change::All);
         }
     }
 

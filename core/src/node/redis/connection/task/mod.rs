@@ -28,7 +28,7 @@ use crate::node::redis::node_task::context::Context;
 use crate::node::redis::protocol::{InFlight, Protocol, PushHandler, TICK};
 use crate::node::redis::sentinel::{Found, News};
 use login_renewal::LoginRenewal;
-use notifications::{Event, Notifications};
+use notifications::{Event, Notifications, Silence};
 
 /// How a connection ended.
 pub(crate) enum End {
@@ -224,7 +224,8 @@ impl ConnectionTask<'_> {
                 self.connection.use_session(Session::share).await;
             }
             Event::Failed(fault) => self.context.not_redirected(&fault),
-            Event::Received => {}
+            Event::Received { was_silent } if was_silent => self.context.set_silent(false),
+            Event::Received { .. } => {}
             Event::Broken(fault) => return Err(fault),
         }
         Ok(())
@@ -271,11 +272,11 @@ impl ConnectionTask<'_> {
         };
         // Without a session, the next write ends the task.
         let Some(limit) = connection.use_session(tick).await.transpose()? else { return Ok(()) };
-        let silent = match &mut self.notifications {
-            Some(notifications) => notifications.tick(limit).await,
-            None => None,
-        };
-        silent.map_or(Ok(()), Err)
+        let Some(notifications) = &mut self.notifications else { return Ok(()) };
+        if notifications.tick(limit).await? == Silence::Long {
+            self.context.set_silent(true);
+        }
+        Ok(())
     }
 }
 

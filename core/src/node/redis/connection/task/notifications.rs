@@ -69,10 +69,21 @@ pub(crate) enum Event {
     Redirected,
     /// It cannot be opened or used. The next attempt follows after a pause.
     Failed(Fault),
-    /// The server sent something, which was handled.
-    Received,
+    /// The server sent something, which was handled. `was_silent` tells whether [`Silence::Long`] was reported.
+    Received { was_silent: bool },
     /// It ended, so the first connection must end too.
     Broken(Fault),
+}
+
+/// How long a server has been silent on the second connection.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Silence {
+    /// Not longer than before.
+    Short,
+    /// Longer than a working server usually is. Reported once. Callers that wait cannot rely on notifications now.
+    Long,
+    /// Longer than any caller allowed it to be.
+    TooLong,
 }
 
 /// An open connection.
@@ -92,15 +103,25 @@ struct LineProbe {
     waited: Duration,
     /// The longest silence that a command on the first connection allowed the server since.
     limit: Duration,
+    /// Whether [`Silence::Long`] was reported.
+    is_long: bool,
 }
 
 impl LineProbe {
-    /// Counts a tick. Returns whether the server was silent for too long.
-    fn tick(&mut self, limit: Duration) -> bool {
+    /// Counts a tick, on a network whose probes take as long as `slow`.
+    fn tick(&mut self, limit: Duration, slow: Duration) -> Silence {
         self.waited += TICK;
         // The first connection may have its replies already, because another thread reads it.
-        self.limit = self.limit.max(limit);
-        self.waited > self.limit + TICK
+        self.limit = self.limit.max(limit).max(slow);
+        if self.waited > self.limit + TICK {
+            return Silence::TooLong;
+        }
+        let is_long = self.waited > SILENCE.max(slow) + TICK;
+        if is_long && !std::mem::replace(&mut self.is_long, true) {
+            Silence::Long
+        } else {
+            Silence::Short
+        }
     }
 }
 
@@ -162,21 +183,24 @@ impl Notifications {
         Event::Failed(failed)
     }
 
-    /// Called regularly while the first connection is in use. Returns an error if the server was silent for too long:
-    /// for the `limit` of the first connection, or for as long as a slow network needs.
-    pub(crate) async fn tick(&mut self, limit: Duration) -> Option<Fault> {
-        let State::Open(line, None) = &mut self.state else { return None };
+    /// Called regularly while the first connection is in use. Returns how long the server has been silent, and an error
+    /// if that is too long: for the `limit` of the first connection, or for as long as a slow network needs.
+    pub(crate) async fn tick(&mut self, limit: Duration) -> Result<Silence, Fault> {
+        let State::Open(line, None) = &mut self.state else { return Ok(Silence::Short) };
         let slow = line.connection.round_trip.unwrap_or_default() * ROUND_TRIPS;
         let Some(probe) = &mut line.probe else {
             if SystemClock.now().since(line.heard) < QUIET {
-                return None;
+                return Ok(Silence::Short);
             }
             line.probe = Some(LineProbe::default());
-            return line.send(self.probe).await.err();
+            return line.send(self.probe).await.map(|()| Silence::Short);
         };
-        probe
-            .tick(limit.max(slow))
-            .then(|| Fault::new("the server did not reply on the connection for notifications"))
+        match probe.tick(limit, slow) {
+            Silence::TooLong => {
+                Err(Fault::new("the server did not reply on the connection for notifications"))
+            }
+            silence => Ok(silence),
+        }
     }
 
     /// Logs in again, as the first connection does.
@@ -212,7 +236,8 @@ impl Line {
                 Err(error) => return Event::Broken(Fault::broken(&error)),
             }
         }
-        (self.heard, self.probe) = (SystemClock.now(), None);
+        self.heard = SystemClock.now();
+        let was_silent = self.probe.take().is_some_and(|probe| probe.is_long);
         loop {
             match parser.next() {
                 Ok(None) if parser.partial() > LARGEST => {
@@ -236,7 +261,7 @@ impl Line {
         }
         // All connections share one thread, so a server that sends much must let the others proceed.
         yield_now().await;
-        Event::Received
+        Event::Received { was_silent }
     }
 }
 
@@ -285,7 +310,7 @@ mod tests {
     fn silence_is_limited_by_the_longest_timeout_since_the_probe() {
         let silent_after = |limits: &mut dyn Iterator<Item = Duration>| {
             let (mut probe, mut ticks) = (LineProbe::default(), 1);
-            while !probe.tick(limits.next().unwrap()) {
+            while probe.tick(limits.next().unwrap(), Duration::ZERO) != Silence::TooLong {
                 ticks += 1;
             }
             TICK * ticks
@@ -299,5 +324,18 @@ mod tests {
         for at in [0, 2] {
             assert_eq!(silent_after(&mut once(at)), longer + margin, "{at}");
         }
+    }
+
+    #[test]
+    fn long_silence_is_reported_once_and_long_before_the_limit() {
+        let ticks = |slow: Duration| {
+            let mut probe = LineProbe::default();
+            let silences = (1..).map(|tick| (tick, probe.tick(SILENCE * 4, slow)));
+            let silences = silences.take_while(|(_, silence)| *silence != Silence::TooLong);
+            let long = silences.filter(|(_, silence)| *silence == Silence::Long);
+            long.map(|(tick, _)| TICK * tick).collect::<Vec<_>>()
+        };
+        assert_eq!(ticks(Duration::ZERO), [SILENCE + TICK * 2]);
+        assert_eq!(ticks(SILENCE * 2), [SILENCE * 2 + TICK * 2]);
     }
 }

@@ -1,0 +1,216 @@
+//! The components of a client in one process: its nodes, and the monitor of its leases. A failure of the monitor or of
+//! the background thread ends all leases, and the next command starts new components.
+
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use tokio::sync::Notify;
+
+use crate::acquire::Acquirer;
+use crate::client::config::Config;
+use crate::clock::Clock;
+use crate::drivers::RuntimeDriver;
+use crate::error::LossReason;
+use crate::fairness::Fairness;
+use crate::lease::{Leases, Registry, State, monitor};
+use crate::node::{
+    Address, Changes, ClusterNode, MemoryNode, Needs, Node, RedisNode, RunIds, Target, Watch,
+};
+use crate::quorum::Nodes;
+use crate::runtime::{Dependent, background, descriptor_generation};
+use crate::telemetry::{Counts, Logged, Stats, Throttle, log, metrics};
+
+/// Whether the monitor panicked, or the background thread ended. The components of the client then no longer renew
+/// leases or report losses.
+struct Failure {
+    has_failed: AtomicBool,
+    /// Notified after it.
+    reported: Notify,
+    /// Weak, because it would keep the monitor from ending.
+    leases: Weak<Leases>,
+}
+
+impl Failure {
+    fn of(leases: &Arc<Leases>) -> Self {
+        let leases = Arc::downgrade(leases);
+        Self { has_failed: AtomicBool::new(false), reported: Notify::new(), leases }
+    }
+
+    /// Ends every lease and every call.
+    fn report(&self) {
+        self.has_failed.store(true, Ordering::Release);
+        // The order matters: a caller that acquires again after this notification must get new components.
+        let leases = self.leases.upgrade();
+        leases.iter().for_each(|leases| lose_all(&leases.registry, LossReason::Internal));
+        self.reported.notify_waiters();
+    }
+
+    async fn reported(&self) {
+        let mut reported = std::pin::pin!(self.reported.notified());
+        // Registers before the check, so that a report in between is not missed.
+        reported.as_mut().enable();
+        if !self.has_failed.load(Ordering::Acquire) {
+            reported.await;
+        }
+    }
+}
+
+impl Dependent for Failure {
+    fn thread_ended(&self) {
+        log::event!(
+            Error,
+            Node,
+            {},
+            "the program closed descriptors of redlock (os.closerange, closefrom), so its leases are lost. Close \
+             descriptors before the first use of redlock"
+        );
+        self.report();
+    }
+}
+
+/// The components of a client in this process. A forked child creates its own.
+pub(crate) struct Running {
+    failure: Arc<Failure>,
+    /// That of the descriptors it uses.
+    generation: u32,
+    pub(crate) acquirer: Arc<Acquirer>,
+}
+
+impl Running {
+    /// Starts the monitor, and creates the nodes. A node connects when it gets its first command.
+    pub(crate) fn start(config: &Config, counts: Arc<Counts>) -> Self {
+        let kept = Arc::clone(&counts);
+        let (running, monitor) =
+            Self::assemble((&config.clock, config.connect_timeout), counts, |watch| {
+                // All nodes of the client share it, because it detects that two of them are the same server.
+                let run_ids = Arc::new(RunIds::default());
+                let runtime = config.runtime.clone().unwrap_or_else(RuntimeDriver::for_first);
+                let connect =
+                    |address| connect(address, config, &runtime, watch, (&run_ids, &kept));
+                config.nodes.iter().map(connect).collect()
+            });
+        let failure = Arc::clone(&running.failure);
+        let dependent = Arc::downgrade(&failure);
+        background::depend(dependent);
+        // The monitor ends once the watch is dropped and no further changes can arrive.
+        let monitor = async move {
+            // All leases depend on this task. If it panics, none of them may continue as if it were still monitored.
+            if AssertUnwindSafe(monitor).catch_unwind().await.is_err() {
+                failure.report();
+            }
+        };
+        match &config.renews_on {
+            Some(runtime) => drop(runtime.spawn(monitor)),
+            None => background::spawn(monitor).detach(),
+        }
+        let acquirer = Arc::downgrade(&running.acquirer);
+        metrics::watch(&running.leases().counts, move |stats| {
+            acquirer.upgrade().into_iter().for_each(|acquirer| add_to(&acquirer, stats));
+        });
+        running
+    }
+
+    /// Whether the monitor still runs. If not, the next command starts new components.
+    pub(crate) fn works(&self) -> bool {
+        !self.failure.has_failed.load(Ordering::Acquire) && self.has_descriptors()
+    }
+
+    /// Whether they belong to this process, and the program has not closed them.
+    fn has_descriptors(&self) -> bool {
+        self.generation == descriptor_generation()
+    }
+
+    /// Completes when the components have failed.
+    pub(super) async fn failed(&self) {
+        self.failure.reported().await;
+    }
+
+    /// Assembles the components for these nodes. Returns the monitor too, which the caller must run.
+    pub(crate) fn assemble(
+        (clock, connect_timeout): (&Arc<dyn Clock>, Duration),
+        counts: Arc<Counts>,
+        nodes: impl FnOnce(&Arc<Watch>) -> Vec<Arc<dyn Node>>,
+    ) -> (Self, Pin<Box<dyn Future<Output = ()> + Send>>) {
+        // The watch owns the sending side of the changes. The monitor ends when the watch is dropped.
+        let changes = Arc::new(Changes::default());
+        let watch = Arc::new(Watch::new(Arc::clone(&changes)));
+        let registry = Arc::new(Registry::new());
+        let clock_of_nodes = Arc::clone(clock);
+        let nodes = Nodes { list: nodes(&watch), clock: clock_of_nodes, connect_timeout };
+        let nodes = Arc::new(nodes);
+        let monitor = monitor(Arc::clone(&registry), Arc::clone(clock), changes);
+        let (long, unconfirmed) = (Logged::default(), Throttle::default());
+        let fairness = Fairness::new(nodes.list.len());
+        let leases = Leases { nodes, watch, registry, counts, fairness, long, unconfirmed };
+        let leases = Arc::new(leases);
+        let failure = Arc::new(Failure::of(&leases));
+        let acquirer = Arc::new(Acquirer::new(leases));
+        let running = Self { failure, generation: descriptor_generation(), acquirer };
+        (running, Box::pin(monitor))
+    }
+
+    pub(crate) fn leases(&self) -> &Arc<Leases> {
+        &self.acquirer.leases
+    }
+
+    /// Ends every lease, because the client was closed.
+    ///
+    /// Nothing is deleted while the caller's code may still run. The keys expire when their TTL ends, or are deleted
+    /// when the caller's scope ends.
+    pub(crate) fn close(&self) {
+        lose_all(&self.leases().registry, LossReason::Closed);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !self.has_descriptors() {
+            // Their end would wake tasks of a thread that cannot be woken.
+            std::mem::forget(Arc::clone(&self.acquirer));
+        }
+    }
+}
+
+/// Adds the current number of held leases and of acquires under way.
+pub(super) fn add_to(acquirer: &Acquirer, stats: &mut Stats) {
+    let leases = acquirer.leases.registry.leases();
+    let held = leases.iter().filter(|state| state.is_held()).count();
+    (stats.held, stats.waiting) = (held as u64, acquirer.callers() as u64);
+}
+
+/// Ends every lease for this reason and notifies its holder.
+fn lose_all(registry: &Registry<State>, reason: LossReason) {
+    registry.leases().iter().for_each(|state| state.lose(reason));
+}
+
+/// Creates a node. It does not connect before its first command.
+fn connect(
+    address: &Address,
+    config: &Config,
+    runtime: &Arc<RuntimeDriver>,
+    watch: &Arc<Watch>,
+    (run_ids, counts): (&Arc<RunIds>, &Arc<Counts>),
+) -> Arc<dyn Node> {
+    let (clock, watch) = (Arc::clone(&config.clock), Arc::clone(watch));
+    let guard = config.guard;
+    let key_prefix = config.key_prefix.clone();
+    let needs = Needs { key_prefix, durability: config.durability, scripts: config.scripts };
+    let (run_ids, runtime) = (Arc::clone(run_ids), Some(Arc::clone(runtime)));
+    let counts = Arc::clone(counts);
+    let target = |route| Target { counts, ..Target::alone(route, guard, needs, run_ids) };
+    match address {
+        // The store outlives the components. A restarted client finds its keys again.
+        Address::Memory(memory) => Arc::new(MemoryNode::new(memory, clock, watch)),
+        Address::Redis(route) => {
+            Arc::new(RedisNode::new(target(route.clone()), runtime, clock, watch))
+        }
+        Address::Cluster(route) => {
+            Arc::new(ClusterNode::new(target(route.clone()), runtime, clock, watch))
+        }
+    }
+}
