@@ -134,6 +134,20 @@ async fn names_a_missing_required_command_at_connect() {
     }
 }
 
+#[tokio::test]
+async fn several_keys_need_no_command_for_several_keys() {
+    for hidden in ["MGET", "EXISTS", "GETRANGE", "PING"] {
+        let server = Server::with(&["--rename-command", hidden, ""]);
+        let redlock = client([&server]);
+        let lock = redlock.lock(["a", "b"]).wait(Duration::ZERO);
+        let lease = lock.acquire().await.unwrap_or_else(|error| panic!("{hidden}: {error}"));
+        lease.extend(millis(20_000)).await.unwrap();
+        assert_eq!(lock.acquire().await.unwrap_err().kind(), ErrorKind::Timeout, "{hidden}");
+        lease.release().await.unwrap();
+        assert_eq!(server.ask("DBSIZE"), ":0", "{hidden}");
+    }
+}
+
 /// Whether this is one of the first calls.
 fn is_early(left: &AtomicU32) -> bool {
     let one_less = |left: u32| left.checked_sub(1);
