@@ -1,9 +1,9 @@
 /** A lock of one client: its names, and a set of options that several locks share. */
 
 import type { Names } from "./batch.js";
+import type { CallbacksHandle } from "./callbacks.js";
 import { attempt } from "./calls.js";
 import { CallSites } from "./collection.js";
-import type { CredentialsHandle } from "./credentials.js";
 import type { LockInfo } from "./handle.js";
 import type { OptionSet } from "./native.js";
 import { LOCK, type LockOptions } from "./options.js";
@@ -73,8 +73,8 @@ export class SharedOptions {
   constructor(
     readonly native: OptionSet,
     readonly options: LockOptions,
-    /** Keeps the `credentials` function alive for the client's connections. */
-    readonly keepAlive: CredentialsHandle | undefined,
+    /** Keeps the functions of the options alive for the client's connections. */
+    readonly keepAlive: CallbacksHandle | undefined,
   ) {
     this.number = native.number;
     this.ttl = native.ttl;
@@ -124,7 +124,7 @@ export class BoundLock implements LockDescription, LockInfo {
     return this.shared.ttl;
   }
 
-  get keepAlive(): CredentialsHandle | undefined {
+  get keepAlive(): CallbacksHandle | undefined {
     return this.shared.keepAlive;
   }
 

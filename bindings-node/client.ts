@@ -1,8 +1,8 @@
 /** The client, which combines nodes and options. */
 
 import { BoundLock, OptionCache, SharedOptions } from "./bound-lock.js";
+import type { CallbacksHandle } from "./callbacks.js";
 import { attempt, awaitScopeEnd, settled, unwrap } from "./calls.js";
-import type { CredentialsHandle } from "./credentials.js";
 import { InvalidOption } from "./errors.js";
 import { readClients } from "./existing.js";
 import { printable, uncloneable } from "./inspect-format.js";
@@ -30,8 +30,8 @@ const UNCLONEABLE = uncloneable("a client", "Create a new one there");
 /** The private state of a client. */
 interface Parts {
   native: NativeClient;
-  /** Keeps the `credentials` function alive for the client's connections. */
-  keepAlive: CredentialsHandle | undefined;
+  /** Keeps the functions of the options alive for the client's connections. */
+  keepAlive: CallbacksHandle | undefined;
   /** The options that `toJSON` shows. The options themselves may contain secrets. */
   shown: ShownOptions;
   /** The option sets of the client's locks. */

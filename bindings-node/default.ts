@@ -1,9 +1,9 @@
 /** The default client, which the functions of the module use. */
 
 import { BoundLock, isAlwaysValid, OptionCache, SharedOptions } from "./bound-lock.js";
+import type { CallbacksHandle } from "./callbacks.js";
 import { attempt } from "./calls.js";
 import { CallSites } from "./collection.js";
-import type { CredentialsHandle } from "./credentials.js";
 import { Lock } from "./lock.js";
 import { checkLock } from "./native.js";
 import {
@@ -22,8 +22,8 @@ import { NODES, nameList } from "./values.js";
 
 /** Counts how often the default client was chosen. Existing locks look it up again after a change. */
 let generation = 0;
-/** Keeps the `credentials` function alive for the default client's connections. */
-let keepAlive: CredentialsHandle | undefined;
+/** Keeps the functions of the options alive for the default client's connections. */
+let keepAlive: CallbacksHandle | undefined;
 
 /**
  * Sets the nodes of the default client, which `lock()` and `withLock()` use.

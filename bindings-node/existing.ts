@@ -3,6 +3,7 @@
  * their properties.
  */
 
+import { foreignAddressMap } from "./address-map.js";
 import { InvalidOption } from "./errors.js";
 import {
   buildNode,
@@ -51,6 +52,17 @@ export function readClients(clients: unknown, given: RedlockOptions): [string[],
     );
   }
   if (given.credentials === undefined && provider !== undefined) options.credentials = provider;
+  const maps = found.map((each) => each.addressMap).filter((map) => map !== undefined);
+  const [map, ...otherMaps] = new Set(maps);
+  if (given.addressMap === undefined && otherMaps.length > 0) {
+    throw rejected(
+      "the clients have different natMap or nodeAddressMap settings",
+      "Set addressMap once for all nodes",
+    );
+  }
+  if (given.addressMap === undefined && map !== undefined) {
+    options.addressMap = foreignAddressMap(map);
+  }
   const ignored = [...new Set(found.flatMap((each) => each.ignored))].sort();
   if (ignored.length > 0) {
     warn(`Redlock.${CALL}: ignored settings that redlock does not support: ${ignored.join(", ")}`);

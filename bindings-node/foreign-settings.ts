@@ -34,6 +34,8 @@ export interface ConnectionSettings {
   connectTimeout?: unknown;
   /** The TLS settings, with the option names of `tls.connect`. Undefined without TLS. */
   tls?: Settings | undefined;
+  /** Whether the sentinels use TLS, if not as the servers do. */
+  sentinelTls?: boolean | undefined;
 }
 
 /** The settings that were read from one client. */
@@ -43,6 +45,8 @@ export interface ClientSettings {
   ignored: string[];
   /** The function that returns credentials, if the client has one. */
   provider: CredentialsSource | undefined;
+  /** The client's own map of announced addresses, as it has it. */
+  addressMap?: unknown;
 }
 
 /** Returns no settings if the value is not an object, for example `tls: true`. */
@@ -89,7 +93,8 @@ export function buildNode(settings: ConnectionSettings, given: RedlockOptions): 
     sentinel_username: textOf(settings.sentinelUsername, "sentinels' username"),
     sentinel_password: textOf(settings.sentinelPassword, "sentinels' password"),
   };
-  const { tls } = settings;
+  const { tls, sentinelTls } = settings;
+  if (sentinelTls !== undefined) parameters.sentinel_tls = `${sentinelTls}`;
   if (tls !== undefined && trustsAll(tls, given)) parameters.ssl_cert_reqs = "none";
   const serverName = tls === undefined ? undefined : requiredServerName(tls, given);
   const login: Partial<ConnectionSettings> = given.credentials === undefined ? settings : {};
@@ -103,7 +108,8 @@ export function buildNode(settings: ConnectionSettings, given: RedlockOptions): 
     const path = socket.split("/").map(encodeURIComponent).join("/");
     return { url: `unix://${path}${query(parameters)}`, serverName };
   }
-  const scheme = `${tls === undefined ? "redis" : "rediss"}${settings.scheme}`;
+  const secured = sentinelTls === undefined ? tls !== undefined : !sentinelTls;
+  const scheme = `${secured ? "rediss" : "redis"}${settings.scheme}`;
   const service = textOf(settings.service, "service") ?? "";
   const path = [settings.service === undefined ? undefined : encodeURIComponent(service), db]
     .filter((part) => part !== undefined)

@@ -4,6 +4,7 @@
  */
 
 import type { Grant } from "./batch.js";
+import type { CallbacksHandle } from "./callbacks.js";
 import { attempt, failing, settled, unwrap } from "./calls.js";
 import {
   type CallSite,
@@ -12,7 +13,6 @@ import {
   unwatchLease,
   type Watched,
 } from "./collection.js";
-import type { CredentialsHandle } from "./credentials.js";
 import { InvalidOption, type LockLost, LockReleased, toError } from "./errors.js";
 import { forget, type Loss, lossOf, reportLoss } from "./loss.js";
 import { type Failure, shown } from "./native.js";
@@ -26,8 +26,8 @@ export interface LockInfo {
   readonly key: string;
   readonly keys: readonly string[];
   readonly ttl: number;
-  /** Keeps the `credentials` function alive for the client's connections. */
-  readonly keepAlive?: CredentialsHandle | undefined;
+  /** Keeps the functions of the options alive for the client's connections. */
+  readonly keepAlive?: CallbacksHandle | undefined;
 }
 
 /** The state behind a `Lease`. The public members of `Lease` document the members of the same name. */

@@ -14,6 +14,7 @@
 
 import "./load.js";
 
+export type { AddressFunction, AddressMap, ServerAddress } from "./address-map.js";
 export { Redlock } from "./client.js";
 export type { Credentials, CredentialsSource } from "./credentials.js";
 export { configure, lock, withLock } from "./default.js";

@@ -27,9 +27,9 @@ const IGNORED =
 /** Settings that this module reads. */
 const SUPPORTED =
   nameSet(`commandTimeout connectTimeout connectionName db enableTLSForSentinelMode family host keyPrefix
-  name password path port role sentinelPassword sentinelTLS sentinelUsername sentinels tls username`);
+  name natMap password path port role sentinelPassword sentinelTLS sentinelUsername sentinels tls username`);
 /** Settings that decide which server is used, and have no counterpart. */
-const REJECTED = ["Connector", "natMap", "useSRVRecords"];
+const REJECTED = ["Connector", "useSRVRecords"];
 const CONNECT_TIMEOUT = 10_000;
 
 /** Returns undefined for an object that is not an ioredis client. */
@@ -40,7 +40,12 @@ export function readIoredis(client: Settings, given: RedlockOptions): ClientSett
   }
   const own = options as Settings;
   if (!isCluster)
-    return { settings: single(own, given), ignored: unknownSettings(own), provider: undefined };
+    return {
+      settings: single(own, given),
+      ignored: unknownSettings(own),
+      provider: undefined,
+      addressMap: own.sentinels ? (own.natMap ?? undefined) : undefined,
+    };
   const shared = toSettings(own.redisOptions);
   const roots = (startupNodes as unknown[]).map(startupNode);
   const { host, port, ...first } = roots[0] ?? {};
@@ -52,6 +57,7 @@ export function readIoredis(client: Settings, given: RedlockOptions): ClientSett
     settings: { ...settings, hosts, db: 0, scheme: "+cluster" },
     ignored,
     provider: undefined,
+    addressMap: own.natMap ?? undefined,
   };
 }
 
@@ -64,20 +70,18 @@ function single(own: Settings, given: RedlockOptions): ConnectionSettings {
   if (own.role === "slave") throw unsupported("role", "A lock needs the primary");
   const tls = own.enableTLSForSentinelMode ? own.tls : undefined;
   const { sentinelTLS } = own;
-  if (Boolean(tls) !== Boolean(sentinelTLS)) {
-    throw rejected(
-      "only one of the sentinels and their servers uses TLS",
-      "Set sentinelTLS, and tls with enableTLSForSentinelMode, or neither",
-    );
+  if (tls && sentinelTLS) {
+    assertSame(toSettings(tls), toSettings(sentinelTLS), "tls and sentinelTLS");
   }
-  if (tls) assertSame(toSettings(tls), toSettings(sentinelTLS), "tls and sentinelTLS");
+  const secured = tls || sentinelTLS;
   return {
     ...settings,
     hosts: sentinels.map((each) => ({ host: "127.0.0.1", ...toSettings(each) })),
     service: own.name,
     sentinelUsername: own.sentinelUsername,
     sentinelPassword: own.sentinelPassword,
-    tls: tls ? toSettings(tls) : undefined,
+    tls: secured ? toSettings(secured) : undefined,
+    sentinelTls: Boolean(tls) === Boolean(sentinelTLS) ? undefined : Boolean(sentinelTLS),
     scheme: "+sentinel",
   };
 }

@@ -1,20 +1,17 @@
 /** Lists the leases of a client, as the objects that `acquire` returned. */
 
+import type { CallbacksHandle } from "./callbacks.js";
 import { type LeaseRecord, objectsOf } from "./collection.js";
-import type { CredentialsHandle } from "./credentials.js";
 import { Lease } from "./lease.js";
 import { native } from "./runtime.js";
 
 /** Returns the leases with these numbers. */
-export function leasesOf(
-  ids: readonly number[],
-  keepAlive: CredentialsHandle | undefined,
-): Lease[] {
+export function leasesOf(ids: readonly number[], keepAlive: CallbacksHandle | undefined): Lease[] {
   return objectsOf(ids, (remains) => leaseOf(remains, keepAlive));
 }
 
 /** Creates a new object for a lease whose first object was collected. */
-function leaseOf({ id, key, site }: LeaseRecord, keepAlive: CredentialsHandle | undefined): Lease {
+function leaseOf({ id, key, site }: LeaseRecord, keepAlive: CallbacksHandle | undefined): Lease {
   const runtime = native();
   const keys = runtime.leaseKeys(id) ?? [];
   return new Lease(id, { key, keys, ttl: runtime.leaseTtl(id) ?? 0, keepAlive }, site);

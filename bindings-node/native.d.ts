@@ -57,6 +57,10 @@ export declare class OptionSet {
 
 /** The connection of one JavaScript thread to the native part. */
 export declare class Runtime {
+  /** Passes on the credentials that the function returned for this request, or why it returned none. */
+  returnCredentials(request: number, failure?: string | undefined | null, username?: string | undefined | null, password?: string | undefined | null, lifetime?: number | undefined | null): void
+  /** Passes on the address that the function returned for this request, or why it returned none. */
+  returnAddress(request: number, failure?: string | undefined | null, host?: string | undefined | null, port?: number | undefined | null): void
   /**
    * Returns a function that starts the calls in the first rows. `names` are the names for a single row, or else a
    * list with the names for each row. It is not a method, because napi locks a process-wide table twice for each
@@ -74,8 +78,6 @@ export declare class Runtime {
    * from these two environment variables.
    */
   defaultOptionSet(names: Array<string>, options: object, redlockNodes?: string | undefined | null, redisUrl?: string | undefined | null): OptionSet
-  /** Passes on the credentials that the function returned for this request, or why it returned none. */
-  returnCredentials(request: number, failure?: string | undefined | null, username?: string | undefined | null, password?: string | undefined | null, lifetime?: number | undefined | null): void
   /** Whether the lease is valid now. */
   leaseHeld(id: number): boolean
   /** Milliseconds for which the lease is certainly valid. */
@@ -130,6 +132,9 @@ export declare class Runtime {
  */
 export declare const ACQUIRE: number
 
+/** Not the outcome of a call, but a request to call the address map of the client with this number. */
+export declare const ADDRESS_MAP: number
+
 /** Lets this time (ms) pass at once for clients whose only node is `memory://name`. For tests of programs. */
 export declare function advanceMemory(name: string, time: number): void
 
@@ -159,7 +164,7 @@ export interface CoreEvent {
   dropped: number
 }
 
-/** Not the outcome of a call, but a request to call the credentials function with this number. */
+/** Not the outcome of a call, but a request to call the credentials function of the client with this number. */
 export declare const CREDENTIALS: number
 
 /** Not the outcome of a call, but an event for subscribers. */
@@ -247,7 +252,7 @@ export interface OptionRow {
   /** The name in JavaScript. */
   name: string
   /** The type of the value. */
-  kind: 'milliseconds' | 'milliseconds or null' | 'count' | 'boolean' | 'string' | 'pem' | 'function'
+  kind: 'milliseconds' | 'milliseconds or null' | 'count' | 'boolean' | 'string' | 'pem' | 'function' | 'address map'
 }
 
 /**

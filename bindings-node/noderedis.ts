@@ -84,7 +84,6 @@ function single(written: Settings, given: RedlockOptions): ClientSettings {
 }
 
 function cluster(group: Settings, written: unknown[], given: RedlockOptions): ClientSettings {
-  if (group.nodeAddressMap) throw unsupported("nodeAddressMap");
   const defaults = toSettings(group.defaults);
   const shared = toSettings(defaults.socket);
   const nodes = written.map((each) => {
@@ -99,14 +98,15 @@ function cluster(group: Settings, written: unknown[], given: RedlockOptions): Cl
   for (const other of nodes) assertSameSettings(first.settings, other.settings);
   const hosts = nodes.flatMap(({ settings }) => settings.hosts);
   const ignored = [...unknownGroupSettings(group), ...nodes.flatMap((node) => node.ignored)];
-  return { ...first, settings: { ...first.settings, hosts, db: 0, scheme: "+cluster" }, ignored };
+  const settings = { ...first.settings, hosts, db: 0, scheme: "+cluster" } as const;
+  return { ...first, settings, ignored, addressMap: group.nodeAddressMap ?? undefined };
 }
 
 function service(group: Settings, sentinels: unknown[], given: RedlockOptions): ClientSettings {
-  if (group.nodeAddressMap) throw unsupported("nodeAddressMap");
   const servers = single(toSettings(group.nodeClientOptions), given);
   const own = single(toSettings(group.sentinelClientOptions), given);
-  if (JSON.stringify(servers.settings.tls) !== JSON.stringify(own.settings.tls)) {
+  const [tls, sentinelTls] = [servers.settings.tls, own.settings.tls];
+  if (tls && sentinelTls && JSON.stringify(tls) !== JSON.stringify(sentinelTls)) {
     throw rejected(
       "the TLS settings of the sentinels and of their servers differ",
       "Use the same for both",
@@ -119,12 +119,15 @@ function service(group: Settings, sentinels: unknown[], given: RedlockOptions): 
     service: group.name,
     sentinelUsername: own.settings.username,
     sentinelPassword: own.settings.password,
+    tls: tls ?? sentinelTls,
+    sentinelTls: Boolean(tls) === Boolean(sentinelTls) ? undefined : Boolean(sentinelTls),
     scheme: "+sentinel",
   };
   return {
     ...servers,
     settings,
     ignored: [...unknownGroupSettings(group), ...servers.ignored, ...own.ignored],
+    addressMap: group.nodeAddressMap ?? undefined,
   };
 }
 

@@ -1,7 +1,9 @@
 /** Checks the names and types of options. Core checks their values. */
 
 import { isUint8Array } from "node:util/types";
-import { CredentialsHandle, type CredentialsSource } from "./credentials.js";
+import { type AddressMap, addressEntries, describeAddressMap } from "./address-map.js";
+import { CallbacksHandle } from "./callbacks.js";
+import type { CredentialsSource } from "./credentials.js";
 import { InvalidOption } from "./errors.js";
 import { clientOptions, insteadOf, lockOptions, type OptionRow, shown } from "./native.js";
 import {
@@ -71,6 +73,14 @@ export interface RedlockOptions {
    * It is called at each connect, and on an open connection before the `lifetime` (ms) ends.
    */
   credentials?: CredentialsSource | undefined;
+  /**
+   * Where to connect to servers of `redis+sentinel://` and `redis+cluster://` that announce other addresses, such as
+   * behind NAT or Docker. Default none.
+   *
+   * An object such as `{ "10.0.0.1:6379": "127.0.0.1:7001" }`, or a function `(host, port) => ({ host, port })`, async
+   * or not, which is called at each connect. Addresses in URLs stay as they are.
+   */
+  addressMap?: AddressMap | undefined;
 }
 
 /** Options of a lock. Times are in ms, rounded to whole numbers. */
@@ -272,6 +282,12 @@ function checkValue(name: string, value: unknown, kind: Kind, call: string): voi
     // The value is not shown, because it may be the secret itself.
     if (typeof value === kind) return;
     throw new InvalidOption(`${call}: ${name} must be a function (got ${describeType(value)})`);
+  } else if (kind === "address map") {
+    if (typeof value === "function") return;
+    if (readValue(() => addressEntries(value), call, name) !== undefined) return;
+    const rule = `an object such as { "10.0.0.1:6379": "127.0.0.1:7001" }, or a function`;
+    const got = readValue(() => describeAddressMap(value), call, name);
+    throw new InvalidOption(`${call}: ${name} must be ${rule} (got ${got})`);
   } else if (kind === "pem" && isUint8Array(value)) {
     return;
   } else if (typeof value !== (kind === "pem" ? "string" : kind)) {
@@ -282,9 +298,18 @@ function checkValue(name: string, value: unknown, kind: Kind, call: string): voi
 }
 
 /** Converts a client's options for the native part. Also returns what must stay alive for them. */
-export function nativeOptions(options: RedlockOptions): [object, CredentialsHandle | undefined] {
-  const { credentials, ...rest } = options;
-  if (credentials === undefined) return [rest, undefined];
-  const handle = new CredentialsHandle(credentials);
-  return [{ ...rest, credentials: handle.number }, handle];
+export function nativeOptions(options: RedlockOptions): [object, CallbacksHandle | undefined] {
+  const { credentials, addressMap: map, ...rest } = options;
+  const addressMap = typeof map === "function" ? map : undefined;
+  const entries = addressMap === undefined ? addressEntries(map) : undefined;
+  if (credentials === undefined && addressMap === undefined) {
+    return [{ ...rest, addressMap: entries }, undefined];
+  }
+  const handle = new CallbacksHandle({ credentials, addressMap });
+  const { number } = handle;
+  const functions = {
+    credentials: credentials === undefined ? undefined : number,
+    addressMap: addressMap === undefined ? entries : number,
+  };
+  return [{ ...rest, ...functions }, handle];
 }

@@ -17,11 +17,12 @@ import {
   readGrant,
   writeCall,
 } from "./batch.js";
+import { callAddressMap, callCredentials } from "./callbacks.js";
 import { readTime } from "./clock.js";
-import { callCredentials } from "./credentials.js";
 import { publishEvent, wantedTopics } from "./events.js";
 import {
   ACQUIRE,
+  ADDRESS_MAP,
   type CoreEvent,
   CREDENTIALS,
   EVENT,
@@ -263,6 +264,13 @@ function deliverEvent(kind: number, value: number, payload: unknown): void {
   if (kind === CREDENTIALS) {
     void callCredentials(value).then((result) =>
       runtime.returnCredentials(payload as number, ...result),
+    );
+    return;
+  }
+  if (kind === ADDRESS_MAP) {
+    const [request, host, port] = payload as [number, string, number];
+    void callAddressMap(value, host, port).then((result) =>
+      runtime.returnAddress(request, ...result),
     );
     return;
   }

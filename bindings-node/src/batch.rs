@@ -37,9 +37,12 @@ pub const WARNING: i32 = -1;
 /// Not the outcome of a call, but the loss of the lease with this number.
 #[napi]
 pub const LOSS: i32 = -2;
-/// Not the outcome of a call, but a request to call the credentials function with this number.
+/// Not the outcome of a call, but a request to call the credentials function of the client with this number.
 #[napi]
 pub const CREDENTIALS: i32 = -3;
+/// Not the outcome of a call, but a request to call the address map of the client with this number.
+#[napi]
+pub const ADDRESS_MAP: i32 = -5;
 /// Not the outcome of a call, but an event for subscribers.
 #[napi]
 pub const EVENT: i32 = -4;
@@ -79,7 +82,7 @@ impl Row {
         Self { slot, value, token: [0; 4], fence: 0.0 }
     }
 
-    /// A row with the number of a lease or of a credentials function.
+    /// A row with the number of a lease or of the functions of a client.
     pub(crate) fn numbered(slot: f64, number: Number) -> Self {
         Self::plain(slot, column(number))
     }

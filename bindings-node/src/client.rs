@@ -8,7 +8,6 @@ use napi_derive::napi;
 use redlock::Redlock;
 use redlock::ffi::{self, Unit};
 
-use crate::credentials::callback_source;
 use crate::errors::throw;
 use crate::lock::OptionSet;
 use crate::options::{client_args, lock_args};
@@ -34,7 +33,7 @@ impl NativeClient {
         options: Object<'_>,
     ) -> napi::Result<Self> {
         let thread = &runtime.thread;
-        let args = client_args(&options, |source| callback_source(thread, source))?;
+        let args = client_args(&options, thread)?;
         let client = ffi::client(nodes, &args);
         let client = client.map_err(|error| throw(env, &error))?;
         Ok(Self { thread: runtime.thread.clone(), client })
@@ -117,7 +116,7 @@ impl Runtime {
             let nodes = client.nodes();
             self.thread.default_client.configure(client, &nodes, replace)
         };
-        let args = client_args(&options, |source| callback_source(&self.thread, source))?;
+        let args = client_args(&options, &self.thread)?;
         let configured = ffi::client(nodes, &args).and_then(configure);
         configured.map(drop).map_err(|error| throw(self.thread.env, &error))
     }

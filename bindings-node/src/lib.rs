@@ -11,9 +11,9 @@
 )]
 
 mod batch;
+mod callbacks;
 mod calls;
 mod client;
-mod credentials;
 mod errors;
 mod event;
 mod held;

@@ -1,6 +1,6 @@
 //! The numbers that identify calls and leases between JavaScript and Rust.
 
-/// The number of a call, of the lease that a call acquires, or of a credentials function.
+/// The number of a call, of the lease that a call acquires, or of the functions of a client.
 ///
 /// Numbers increase and are never reused, so a number always identifies the same lease. JavaScript represents them
 /// exactly up to 2^53, which is enough for 285 years at a million calls per second.

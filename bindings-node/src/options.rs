@@ -1,15 +1,16 @@
 //! Reads options from JavaScript objects, with the option table of core.
 
-use std::sync::Arc;
-
 use napi::bindgen_prelude::{Either, Null, Object, Uint8Array};
 use napi_derive::napi;
 use redlock::Pem;
 use redlock::ffi::{
-    self, Args, Ask, CLIENT_OPTIONS, ClientArgs, Kind, LOCK_OPTIONS, LockArgs, Row, Unit,
+    self, AddressMapOption, Args, CLIENT_OPTIONS, ClientArgs, Kind, LOCK_OPTIONS, LockArgs, Row,
+    Unit,
 };
 
+use crate::callbacks::{address_map, credentials};
 use crate::number::Number;
+use crate::runtime::ThreadState;
 
 /// One row of the option table.
 #[napi(object, object_from_js = false)]
@@ -18,7 +19,7 @@ pub struct OptionRow {
     pub name: String,
     /// The type of the value.
     #[napi(
-        ts_type = "'milliseconds' | 'milliseconds or null' | 'count' | 'boolean' | 'string' | 'pem' | 'function'"
+        ts_type = "'milliseconds' | 'milliseconds or null' | 'count' | 'boolean' | 'string' | 'pem' | 'function' | 'address map'"
     )]
     pub kind: String,
 }
@@ -52,33 +53,28 @@ impl<T> From<&Row<T>> for OptionRow {
             Kind::Text(_) => "string",
             Kind::Pem(_) => "pem",
             Kind::Credentials(_) => "function",
+            Kind::AddressMap(_) => "address map",
         };
         Self { name: ffi::spelled(row.name).into_owned(), kind: kind.to_owned() }
     }
 }
 
-/// Reads a client's options from an object whose names and types are checked.
-///
-/// `ask` creates the source of credentials from the number of its function.
-pub(crate) fn client_args(
-    given: &Object<'_>,
-    ask: impl Fn(Number) -> Arc<Ask>,
-) -> napi::Result<ClientArgs> {
-    read(ClientArgs::of_client(Unit::Milliseconds), CLIENT_OPTIONS, given, |number| {
-        Some(ask(number))
-    })
+/// Reads a client's options from an object whose names and types are checked. Functions are their numbers, by which the
+/// thread calls them.
+pub(crate) fn client_args(given: &Object<'_>, thread: &ThreadState) -> napi::Result<ClientArgs> {
+    read(ClientArgs::of_client(Unit::Milliseconds), CLIENT_OPTIONS, given, Some(thread))
 }
 
 /// Reads a lock's options from an object whose names and types are checked.
 pub(crate) fn lock_args(given: &Object<'_>) -> napi::Result<LockArgs> {
-    read(LockArgs::of_lock(Unit::Milliseconds), LOCK_OPTIONS, given, |_| None)
+    read(LockArgs::of_lock(Unit::Milliseconds), LOCK_OPTIONS, given, None)
 }
 
 fn read<T>(
     mut args: Args<T>,
     table: &[Row<T>],
     given: &Object<'_>,
-    ask: impl Fn(Number) -> Option<Arc<Ask>>,
+    thread: Option<&ThreadState>,
 ) -> napi::Result<Args<T>> {
     for row in table {
         let (to, name) = (row.name, ffi::spelled(row.name));
@@ -96,7 +92,22 @@ fn read<T>(
             Kind::Switch(_) => args.with(to, given.get::<bool>(&name)?),
             Kind::Text(_) => args.with(to, given.get::<String>(&name)?),
             Kind::Pem(_) => args.with(to, pem(given, &name)?),
-            Kind::Credentials(_) => args.with(to, given.get::<Number>(&name)?.and_then(&ask)),
+            Kind::Credentials(_) => {
+                let function = thread.zip(given.get::<Number>(&name)?);
+                args.with(to, function.map(|(thread, function)| credentials(thread, function)))
+            }
+            Kind::AddressMap(_) => {
+                let map = thread.zip(given.get::<Either<Number, Vec<(String, String)>>>(&name)?);
+                args.with(
+                    to,
+                    map.map(|(thread, map)| match map {
+                        Either::A(function) => {
+                            AddressMapOption::Function(address_map(thread, function))
+                        }
+                        Either::B(entries) => AddressMapOption::Table(entries),
+                    }),
+                )
+            }
         };
     }
     Ok(args)

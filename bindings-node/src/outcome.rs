@@ -2,7 +2,7 @@
 
 use napi::bindgen_prelude::{Null, ToNapiValue};
 use napi::sys;
-use redlock::ffi::{Answer, Record};
+use redlock::ffi::{Answer, Credentials, HostPort, Record};
 
 use crate::errors::Failure;
 use crate::event::CoreEvent;
@@ -43,10 +43,20 @@ pub enum Outcome {
     Warning(String),
     /// A background event, and how many were dropped before it. Not the outcome of a call.
     Event(Box<Record>, usize),
-    /// A request for credentials. Not the outcome of a call.
-    CredentialsRequest(Answer),
+    /// A call of a function of the program. Not the outcome of a call.
+    Callback(CallbackRequest),
+    /// The number of a callback request, and its arguments.
+    Arguments(u32, String, u16),
     /// The future panicked.
     Broken,
+}
+
+/// A call of a function of the program that has not returned.
+pub enum CallbackRequest {
+    /// Of `credentials`.
+    Credentials(Answer<Credentials>),
+    /// Of `addressMap`, with the announced address.
+    Address(HostPort, Answer<HostPort>),
 }
 
 impl Outcome {
@@ -64,10 +74,13 @@ impl ToNapiValue for Outcome {
                 Self::Acquired(_)
                 | Self::Attached(_)
                 | Self::Released(_)
-                | Self::CredentialsRequest(_)
+                | Self::Callback(_)
                 | Self::Done => Null::to_napi_value(env, Null),
                 Self::Yes(yes) => bool::to_napi_value(env, yes),
                 Self::Count(count) => u32::to_napi_value(env, count),
+                Self::Arguments(request, host, port) => {
+                    <(u32, String, u16)>::to_napi_value(env, (request, host, port))
+                }
                 Self::Inspection(seen) => ToNapiValue::to_napi_value(env, Inspection::from(*seen)),
                 Self::Failed(error) | Self::Lost(_, error) => {
                     ToNapiValue::to_napi_value(env, Failure::from(&error))

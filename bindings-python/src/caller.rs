@@ -9,7 +9,7 @@ use redlock::LeaseHandle;
 use redlock::ffi::{self, NOT_REENTRANT, Owner};
 
 use crate::call_site::{CallSite, in_cell, warn};
-use crate::credentials::Kept;
+use crate::callbacks::Kept;
 use crate::errors::check;
 use crate::runtime::{event_loop, exit, observe, wait};
 use crate::source::Recipe;
@@ -19,7 +19,7 @@ type Answer = Result<Option<redlock::Lease>, redlock::Error>;
 /// The caller of an acquire, its lock, and its call site.
 pub(crate) struct Caller {
     pub(crate) lock: Arc<redlock::Lock>,
-    /// Owns the credentials callback of the client.
+    /// Owns the functions of the client.
     pub(crate) kept: Option<Kept>,
     /// Keeps the statistics of the client readable.
     pub(crate) recipe: Arc<Recipe>,

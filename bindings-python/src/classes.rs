@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 pub(crate) fn make(py: Python<'_>) -> PyResult<()> {
     crate::lock::exit_stack::make_class(py);
     crate::lease::make_classes(py);
-    crate::credentials::make_classes(py);
+    crate::callbacks::make_classes(py);
     crate::runtime::make_classes(py)?;
     crate::errors::import_classes(py)
 }

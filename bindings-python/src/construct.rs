@@ -222,7 +222,12 @@ client_functions! {
     /// - credentials: Callback that returns a password, (user, password) or (user, password, lifetime in seconds). It
     ///   is called on a separate thread at each connect, and again before the lifetime ends. Default the URL's user and
     ///   password.
-    credentials: "collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None",;
+    credentials: "collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None",
+    /// - address_map: Where to connect to servers of `redis+sentinel://` and `redis+cluster://` that announce other
+    ///   addresses, such as behind NAT or Docker. A mapping such as {"10.0.0.1:6379": "127.0.0.1:7001"}, or a function
+    ///   that gets a host and a port and returns (host, port), on a separate thread at each connect. Addresses in URLs
+    ///   stay as they are. Default None.
+    address_map: "collections.abc.Mapping[str, str] | collections.abc.Callable[[str, int], tuple[str, int]] | None",;
     /// - unavailable_after: Maximum time in seconds without replies from a quorum of nodes, for an acquire without a
     ///   `wait`. It then raises QuorumUnavailable. None sets no limit. Default 10.
     unavailable_after: "float | datetime.timedelta | None"

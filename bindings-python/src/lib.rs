@@ -37,7 +37,10 @@ mod registry;
 
 mod options;
 
+mod address_map;
 mod credentials;
+
+mod callbacks;
 
 mod args;
 

@@ -7,8 +7,9 @@ use redlock::ffi::{
 };
 
 use crate::args;
-use crate::credentials::{self, Kept};
+use crate::callbacks::Kept;
 use crate::errors::{invalid, tried};
+use crate::{address_map, credentials};
 
 /// The name of an option, and its value.
 type Given<'a, 'py> = (&'static str, Option<&'a Bound<'py, PyAny>>);
@@ -20,7 +21,7 @@ pub(crate) fn lock_args(given: &[Given<'_, '_>]) -> PyResult<LockArgs> {
 
 /// Converts the options of a client.
 ///
-/// Also returns the reference to the credentials callback that the client must keep.
+/// Also returns the references to the functions that the client must keep.
 pub(crate) fn client_args(given: &[Given<'_, '_>]) -> PyResult<(ClientArgs, Option<Kept>)> {
     let mut kept = None;
     let args = converted(ClientArgs::of_client(Unit::Seconds), CLIENT_OPTIONS, given, &mut kept)?;
@@ -50,11 +51,8 @@ fn converted<T>(
             Kind::Switch(_) => options.with(name, args::switch(name, *value)?),
             Kind::Text(_) => options.with(name, args::text(name, *value)?),
             Kind::Pem(_) => options.with(name, args::pem(name, *value)?),
-            Kind::Credentials(_) => {
-                let (keep, ask) = credentials::given(name, *value)?.unzip();
-                *kept = keep;
-                options.with(name, ask)
-            }
+            Kind::Credentials(_) => options.with(name, credentials::given(name, *value, kept)?),
+            Kind::AddressMap(_) => options.with(name, address_map::given(name, *value, kept)?),
         };
     }
     Ok(options)

@@ -3,13 +3,13 @@
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyTuple};
-use redlock::ffi::{Args, CLIENT_OPTIONS, LOCK_OPTIONS, Row, Value};
+use pyo3::types::{IntoPyDict, PyBytes, PyDict, PyTuple};
+use redlock::ffi::{AddressMapOption, Args, CLIENT_OPTIONS, LOCK_OPTIONS, Row, Value};
 
 use crate::args::Anything;
+use crate::callbacks::Kept;
 use crate::client::Redlock;
 use crate::client::async_client::AsyncRedlock;
-use crate::credentials::Kept;
 use crate::errors::invalid;
 use crate::lease::Lease;
 use crate::lease::async_lease::AsyncLease;
@@ -190,8 +190,12 @@ fn given<'py, T>(
                 Some(bytes) => options.set_item(name, PyBytes::new(py, bytes))?,
                 None => options.set_item(name, pem.path())?,
             },
-            Value::Credentials(_) => {
-                options.set_item(name, kept.map(|kept| kept.function(py)))?;
+            Value::AddressMap(AddressMapOption::Table(entries)) => {
+                let entries = entries.iter().map(|(from, to)| (from, to));
+                options.set_item(name, entries.into_py_dict(py)?)?;
+            }
+            Value::Credentials(_) | Value::AddressMap(AddressMapOption::Function(_)) => {
+                options.set_item(name, kept.and_then(|kept| kept.function(py, name)))?;
             }
         }
     }

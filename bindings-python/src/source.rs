@@ -5,11 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use pyo3::prelude::*;
-use pyo3::types::PyWeakrefReference;
 use pyo3::{PyTraverseError, PyVisit};
 use redlock::ffi::{self, ClientArgs, DefaultClient, LockArgs, Unit};
 
-use crate::credentials::Kept;
+use crate::callbacks::{Kept, WeaklyKept};
 use crate::errors::{check, invalid};
 use crate::runtime::{lock, log};
 use crate::stats::Stats;
@@ -21,7 +20,7 @@ static DEFAULT: DefaultClient<Numbered> = DefaultClient::new();
 pub(crate) struct Numbered {
     pub(crate) number: u64,
     pub(crate) client: redlock::Redlock,
-    /// Owns the credentials callback of the client.
+    /// Owns the functions that the client calls.
     pub(crate) kept: Option<Kept>,
     pub(crate) recipe: Arc<Recipe>,
 }
@@ -34,7 +33,7 @@ pub(crate) struct Recipe {
     identity: OnceLock<String>,
     number: u64,
     client: redlock::Redlock,
-    kept: Option<Py<PyWeakrefReference>>,
+    kept: Option<WeaklyKept>,
 }
 
 impl Recipe {
@@ -100,7 +99,7 @@ impl Numbered {
         let Some(recipe) = all.into_iter().find(is) else { return Ok(None) };
         let kept = match &recipe.kept {
             None => None,
-            Some(weak) => match Kept::upgrade(py, weak)? {
+            Some(weak) => match weak.upgrade(py)? {
                 None => return Ok(None),
                 kept => kept,
             },

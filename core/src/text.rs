@@ -28,6 +28,11 @@ pub fn shown(text: &str) -> String {
     shown
 }
 
+/// The host and the port. The address of IPv6 has brackets.
+pub(crate) fn host_and_port(host: &str, port: u16) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
 /// Text on one line, without whole tokens and characters that control a terminal.
 pub(crate) fn on_one_line(text: &str) -> String {
     escaped(without_tokens(text).chars())

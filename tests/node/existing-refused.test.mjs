@@ -43,17 +43,6 @@ describe("rejects with a replacement:", () => {
     ["readOnly", lazy({ readOnly: true }), "primary"],
     ["readonly", createClient({ readonly: true }), "primary"],
     ["replicas", lazy({ sentinels: [{ host: "a" }], name: "s", role: "slave" }), "primary"],
-    ["natMap", lazy({ sentinels: [{ host: "a" }], name: "s", natMap: {} }), "natMap"],
-    [
-      "nodeAddressMap",
-      createCluster({ rootNodes: [{ url: "redis://a" }], nodeAddressMap: {} }),
-      "nodeAddressMap",
-    ],
-    [
-      "sentinels by TLS alone",
-      lazy({ sentinels: [{ host: "a" }], name: "s", sentinelTLS: {} }),
-      "sentinelTLS",
-    ],
     [
       "startup nodes that differ",
       cluster([{ host: "a", password: "s3cret" }, { host: "b" }]),

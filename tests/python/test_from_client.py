@@ -193,7 +193,6 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (list, "no client is given"),
     (lambda: redis.sentinel.Sentinel([("a", 1)]), "service="),
     (lambda: redis.sentinel.Sentinel([("a", 1)], min_other_sentinels=1).master_for("s"), "min_oth"),
-    (lambda: redis.sentinel.Sentinel([("a", 1)], ssl=True).master_for("s"), "both use TLS"),
     (replicas, "primary"),
     (lambda: redis.ConnectionPool(connection_class=Connection), "Connection, which is not redis-"),
     (

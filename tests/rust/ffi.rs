@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use redlock::ffi::{
-    self, Acquire, CLIENT_OPTIONS, ClientArgs, Kind, LOCK_OPTIONS, LockArgs, Unit, Value,
+    self, Acquire, AddressMapOption, CLIENT_OPTIONS, ClientArgs, Kind, LOCK_OPTIONS, LockArgs,
+    Unit, Value,
 };
 use redlock::{Lock, Redlock};
 
@@ -25,13 +26,14 @@ fn valid_value<T>(kind: &Kind<T>) -> Value {
         Kind::Switch(_) => Value::Switch(true),
         Kind::Text(_) => Value::Text("text".into()),
         Kind::Pem(_) => Value::Pem("file.pem".into()),
-        Kind::Credentials(_) => Value::Credentials(std::sync::Arc::new(|_| {})),
+        Kind::Credentials(_) => Value::Credentials(std::sync::Arc::new(|(), _| {})),
+        Kind::AddressMap(_) => Value::AddressMap(AddressMapOption::Table(Vec::new())),
     }
 }
 
-/// Options of TLS, of replicas and of disks.
+/// Options of TLS, of replicas, of disks and of announced addresses.
 fn unsupported_by_memory(name: &str) -> bool {
-    name.starts_with("tls_") || ["min_replicas", "fsync"].contains(&name)
+    name.starts_with("tls_") || ["min_replicas", "fsync", "address_map"].contains(&name)
 }
 
 #[test]

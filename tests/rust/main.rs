@@ -3,6 +3,7 @@
 #![allow(missing_docs, reason = "tests document themselves by their names")]
 #![allow(clippy::struct_excessive_bools, reason = "vectors are rows of yes and no")]
 
+mod address_map;
 mod api;
 mod attempt;
 mod batching;

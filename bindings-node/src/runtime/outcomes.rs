@@ -8,9 +8,9 @@ use redlock::ffi::{Acquire, fence};
 
 use super::log;
 use super::thread_state::ThreadState;
-use crate::batch::{CREDENTIALS, EVENT, LOSS, Row, WARNING, integers};
+use crate::batch::{ADDRESS_MAP, CREDENTIALS, EVENT, LOSS, Row, WARNING, integers};
 use crate::number::{Number, column};
-use crate::outcome::{Ended, Outcome};
+use crate::outcome::{CallbackRequest, Ended, Outcome};
 use crate::pending::{Call, Pending};
 
 impl ThreadState {
@@ -71,11 +71,7 @@ impl ThreadState {
     /// releases its lease.
     fn row(&self, Ended { slot, number, outcome }: Ended) -> Option<(Row, Option<Outcome>)> {
         let outcome = match outcome {
-            Outcome::CredentialsRequest(answer) => {
-                let request = self.credentials_requests.borrow_mut().insert(answer);
-                let request = u32::try_from(request).ok().map(Outcome::Count);
-                return Some((Row::numbered(CREDENTIALS.into(), number), request));
-            }
+            Outcome::Callback(request) => return Some(self.callback_row(number, request)),
             outcome => outcome,
         };
         match outcome {
@@ -103,6 +99,20 @@ impl ThreadState {
             _ if outcome.is_failure() => with_value(Row::FAILURE, outcome),
             _ => with_value(Row::SIDE_VALUE, outcome),
         }
+    }
+
+    /// Stores a request until its function has returned. Returns its row, and its number with the arguments.
+    fn callback_row(&self, number: Number, request: CallbackRequest) -> (Row, Option<Outcome>) {
+        let (kind, arguments) = match &request {
+            CallbackRequest::Credentials(_) => (CREDENTIALS, None),
+            CallbackRequest::Address(announced, _) => (ADDRESS_MAP, Some(announced.clone())),
+        };
+        let request = self.callback_requests.borrow_mut().insert(request);
+        let rest = u32::try_from(request).ok().map(|request| match arguments {
+            None => Outcome::Count(request),
+            Some((host, port)) => Outcome::Arguments(request, host, port),
+        });
+        (Row::numbered(kind.into(), number), rest)
     }
 
     /// Returns the row of an acquire. None if it is repeated, because its lease ended before this thread received it.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use napi::bindgen_prelude::Env;
 use redlock::Redlock;
-use redlock::ffi::{self, Acquire, Answer, DefaultClient};
+use redlock::ffi::{self, Acquire, DefaultClient};
 use slab::Slab;
 
 use super::event_loop::EventLoop;
@@ -18,7 +18,7 @@ use super::wake::Callback;
 use crate::batch::Batch;
 use crate::held::Held;
 use crate::number::Number;
-use crate::outcome::{Ended, Outcome};
+use crate::outcome::{CallbackRequest, Ended, Outcome};
 use crate::pending::{Call, Pending};
 
 /// The state of the JavaScript thread of one environment.
@@ -50,8 +50,8 @@ pub(crate) struct ThreadState {
     /// Whether a turn of the loop runs in Rust. The pending calls may change many times before it ends.
     in_turn: Cell<bool>,
     last_number: Cell<Number>,
-    /// The credential requests that JavaScript has not answered.
-    pub(super) credentials_requests: RefCell<Slab<Answer>>,
+    /// The calls of the program's functions that have not returned.
+    pub(super) callback_requests: RefCell<Slab<CallbackRequest>>,
 }
 
 impl ThreadState {
@@ -79,7 +79,7 @@ impl ThreadState {
             turns,
             in_turn: Cell::new(false),
             last_number: Cell::new(0),
-            credentials_requests: RefCell::default(),
+            callback_requests: RefCell::default(),
         }
     }
 
@@ -197,7 +197,7 @@ impl ThreadState {
 
     /// Returns a function that queues an outcome for this thread, from any thread.
     pub(crate) fn pusher(&self) -> impl Fn(Ended) + Send + Sync + 'static {
-        // A weak reference, because core's source of credentials must not keep the thread's state alive.
+        // A weak reference, because core's callbacks must not keep the thread's state alive.
         let event_loop = Arc::downgrade(&self.event_loop);
         move |ended| {
             if let Some(event_loop) = event_loop.upgrade().filter(|known| known.alive()) {
@@ -206,9 +206,9 @@ impl ThreadState {
         }
     }
 
-    /// Removes and returns the answer for this request, if core still waits for it.
-    pub(crate) fn take_credentials_request(&self, request: u32) -> Option<Answer> {
-        self.credentials_requests.borrow_mut().try_remove(request as usize)
+    /// Removes and returns this request, if core still waits for it.
+    pub(crate) fn take_callback_request(&self, request: u32) -> Option<CallbackRequest> {
+        self.callback_requests.borrow_mut().try_remove(request as usize)
     }
 
     /// Returns a number that no call or lease had before. It is never 0, which means no lease in the row of an outcome.

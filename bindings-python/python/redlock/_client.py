@@ -13,7 +13,7 @@ from redlock.errors import LockError
 # Like `typing.TYPE_CHECKING`. Importing `typing` takes longer than all the rest.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
     from datetime import timedelta
     from os import PathLike
     from types import CodeType, TracebackType
@@ -65,11 +65,13 @@ class Redlock:
         tls_verify: "bool | None" = None,
         client_name: "str | None" = None,
         credentials: "Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | timedelta | None]] | None" = None,  # noqa: E501
+        address_map: "Mapping[str, str] | Callable[[str, int], tuple[str, int]] | None" = None,
     ) -> "Self":
         """Returns a client with the settings of a redis-py client. It opens separate connections.
 
-        Address, database, user, password or credential provider, TLS, client name and timeouts are taken from the
-        given client. Options take precedence over them. Does not connect, and does not keep the given client.
+        Address, database, user, password or credential provider, TLS, client name, timeouts and `address_remap` are
+        taken from the given client. Options take precedence over them. Does not connect, and does not keep the given
+        client.
 
         Args:
             client: A `redis.Redis`, `redis.asyncio.Redis`, `ConnectionPool`, `RedisCluster` or `Sentinel`. A list of
@@ -91,6 +93,7 @@ class Redlock:
             tls_verify: Verify the server's certificate.
             client_name: Connection name in the server's `CLIENT LIST`.
             credentials: Callback that returns a password, `(user, password)` or `(user, password, seconds)`.
+            address_map: Where to connect to servers that announce other addresses, as a mapping or a function.
 
         Returns:
             The client.
@@ -120,6 +123,7 @@ class Redlock:
             "tls_verify": tls_verify,
             "client_name": client_name,
             "credentials": credentials,
+            "address_map": address_map,
         }
         # Imported only by programs with such a client.
         from redlock._redis_py import read_clients

@@ -431,6 +431,10 @@ class AsyncRedlock:
     - credentials: Callback that returns a password, (user, password) or (user, password, lifetime in seconds). It
       is called on a separate thread at each connect, and again before the lifetime ends. Default the URL's user and
       password.
+    - address_map: Where to connect to servers of `redis+sentinel://` and `redis+cluster://` that announce other
+      addresses, such as behind NAT or Docker. A mapping such as {"10.0.0.1:6379": "127.0.0.1:7001"}, or a function
+      that gets a host and a port and returns (host, port), on a separate thread at each connect. Addresses in URLs
+      stay as they are. Default None.
     - unavailable_after: Maximum time in seconds without replies from a quorum of nodes, for an acquire without a
       `wait`. It then raises QuorumUnavailable. None sets no limit. Default 10.
 
@@ -442,12 +446,13 @@ class AsyncRedlock:
         'app:job'
     """
     @classmethod
-    def from_client(cls, client: typing.Any | collections.abc.Sequence[typing.Any], *, service: str | None=None, key_prefix: str | None=None, node_timeout: float | datetime.timedelta | None=None, connect_timeout: float | datetime.timedelta | None=None, unavailable_after: float | datetime.timedelta | None=..., restart_guard: float | datetime.timedelta | None=None, min_replicas: int | None=None, fsync: bool | None=None, scripts: bool | None=None, tls_ca: str | os.PathLike[str] | bytes | None=None, tls_cert: str | os.PathLike[str] | bytes | None=None, tls_key: str | os.PathLike[str] | bytes | None=None, tls_server_name: str | None=None, tls_verify: bool | None=None, client_name: str | None=None, credentials: collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None=None) -> typing.Self:
+    def from_client(cls, client: typing.Any | collections.abc.Sequence[typing.Any], *, service: str | None=None, key_prefix: str | None=None, node_timeout: float | datetime.timedelta | None=None, connect_timeout: float | datetime.timedelta | None=None, unavailable_after: float | datetime.timedelta | None=..., restart_guard: float | datetime.timedelta | None=None, min_replicas: int | None=None, fsync: bool | None=None, scripts: bool | None=None, tls_ca: str | os.PathLike[str] | bytes | None=None, tls_cert: str | os.PathLike[str] | bytes | None=None, tls_key: str | os.PathLike[str] | bytes | None=None, tls_server_name: str | None=None, tls_verify: bool | None=None, client_name: str | None=None, credentials: collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None=None, address_map: Mapping[str, str] | collections.abc.Callable[[str, int], tuple[str, int]] | None=None) -> typing.Self:
         """
         Returns a client with the settings of a redis-py client. It opens separate connections.
 
-        Address, database, user, password or credential provider, TLS, client name and timeouts are taken from the
-        given client. Options take precedence over them. Does not connect, and does not keep the given client.
+        Address, database, user, password or credential provider, TLS, client name, timeouts and `address_remap` are
+        taken from the given client. Options take precedence over them. Does not connect, and does not keep the given
+        client.
 
         Args:
             client: A `redis.Redis`, `redis.asyncio.Redis`, `ConnectionPool`, `RedisCluster` or `Sentinel`. A list of
@@ -469,6 +474,7 @@ class AsyncRedlock:
             tls_verify: Verify the server's certificate.
             client_name: Connection name in the server's `CLIENT LIST`.
             credentials: Callback that returns a password, `(user, password)` or `(user, password, seconds)`.
+            address_map: Where to connect to servers that announce other addresses, as a mapping or a function.
 
         Returns:
             The client.
@@ -564,7 +570,7 @@ class AsyncRedlock:
         """
     def __copy__(self, /) -> AsyncRedlock: ...
     def __deepcopy__(self, /, memo: "object") -> AsyncRedlock: ...
-    def __new__(cls, /, nodes: "str | list[str] | tuple[str, ...]", *, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, connect_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, min_replicas: "int | None" = None, fsync: "bool | None" = None, scripts: "bool | None" = None, tls_ca: "str | os.PathLike[str] | bytes | None" = None, tls_cert: "str | os.PathLike[str] | bytes | None" = None, tls_key: "str | os.PathLike[str] | bytes | None" = None, tls_server_name: "str | None" = None, tls_verify: "bool | None" = None, client_name: "str | None" = None, credentials: "collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None" = None, unavailable_after: "float | datetime.timedelta | None" = ...) -> AsyncRedlock: ...
+    def __new__(cls, /, nodes: "str | list[str] | tuple[str, ...]", *, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, connect_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, min_replicas: "int | None" = None, fsync: "bool | None" = None, scripts: "bool | None" = None, tls_ca: "str | os.PathLike[str] | bytes | None" = None, tls_cert: "str | os.PathLike[str] | bytes | None" = None, tls_key: "str | os.PathLike[str] | bytes | None" = None, tls_server_name: "str | None" = None, tls_verify: "bool | None" = None, client_name: "str | None" = None, credentials: "collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None" = None, address_map: "collections.abc.Mapping[str, str] | collections.abc.Callable[[str, int], tuple[str, int]] | None" = None, unavailable_after: "float | datetime.timedelta | None" = ...) -> AsyncRedlock: ...
     def __reduce__(self, /) -> "tuple[typing.Any, ...]": ...
     def __repr__(self, /) -> str: ...
     @property
@@ -1156,6 +1162,10 @@ class Redlock:
     - credentials: Callback that returns a password, (user, password) or (user, password, lifetime in seconds). It
       is called on a separate thread at each connect, and again before the lifetime ends. Default the URL's user and
       password.
+    - address_map: Where to connect to servers of `redis+sentinel://` and `redis+cluster://` that announce other
+      addresses, such as behind NAT or Docker. A mapping such as {"10.0.0.1:6379": "127.0.0.1:7001"}, or a function
+      that gets a host and a port and returns (host, port), on a separate thread at each connect. Addresses in URLs
+      stay as they are. Default None.
     - unavailable_after: Maximum time in seconds without replies from a quorum of nodes, for an acquire without a
       `wait`. It then raises QuorumUnavailable. None sets no limit. Default 10.
 
@@ -1166,12 +1176,13 @@ class Redlock:
         'app:job'
     """
     @classmethod
-    def from_client(cls, client: typing.Any | collections.abc.Sequence[typing.Any], *, service: str | None=None, key_prefix: str | None=None, node_timeout: float | datetime.timedelta | None=None, connect_timeout: float | datetime.timedelta | None=None, unavailable_after: float | datetime.timedelta | None=..., restart_guard: float | datetime.timedelta | None=None, min_replicas: int | None=None, fsync: bool | None=None, scripts: bool | None=None, tls_ca: str | os.PathLike[str] | bytes | None=None, tls_cert: str | os.PathLike[str] | bytes | None=None, tls_key: str | os.PathLike[str] | bytes | None=None, tls_server_name: str | None=None, tls_verify: bool | None=None, client_name: str | None=None, credentials: collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None=None) -> typing.Self:
+    def from_client(cls, client: typing.Any | collections.abc.Sequence[typing.Any], *, service: str | None=None, key_prefix: str | None=None, node_timeout: float | datetime.timedelta | None=None, connect_timeout: float | datetime.timedelta | None=None, unavailable_after: float | datetime.timedelta | None=..., restart_guard: float | datetime.timedelta | None=None, min_replicas: int | None=None, fsync: bool | None=None, scripts: bool | None=None, tls_ca: str | os.PathLike[str] | bytes | None=None, tls_cert: str | os.PathLike[str] | bytes | None=None, tls_key: str | os.PathLike[str] | bytes | None=None, tls_server_name: str | None=None, tls_verify: bool | None=None, client_name: str | None=None, credentials: collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None=None, address_map: Mapping[str, str] | collections.abc.Callable[[str, int], tuple[str, int]] | None=None) -> typing.Self:
         """
         Returns a client with the settings of a redis-py client. It opens separate connections.
 
-        Address, database, user, password or credential provider, TLS, client name and timeouts are taken from the
-        given client. Options take precedence over them. Does not connect, and does not keep the given client.
+        Address, database, user, password or credential provider, TLS, client name, timeouts and `address_remap` are
+        taken from the given client. Options take precedence over them. Does not connect, and does not keep the given
+        client.
 
         Args:
             client: A `redis.Redis`, `redis.asyncio.Redis`, `ConnectionPool`, `RedisCluster` or `Sentinel`. A list of
@@ -1193,6 +1204,7 @@ class Redlock:
             tls_verify: Verify the server's certificate.
             client_name: Connection name in the server's `CLIENT LIST`.
             credentials: Callback that returns a password, `(user, password)` or `(user, password, seconds)`.
+            address_map: Where to connect to servers that announce other addresses, as a mapping or a function.
 
         Returns:
             The client.
@@ -1210,7 +1222,7 @@ class Redlock:
     def __deepcopy__(self, /, memo: "object") -> Redlock: ...
     def __enter__(self, /) -> "typing.Self": ...
     def __exit__(self, /, kind: "type[BaseException] | None", error: "BaseException | None", trace: "types.TracebackType | None") -> "None": ...
-    def __new__(cls, /, nodes: "str | list[str] | tuple[str, ...]", *, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, connect_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, min_replicas: "int | None" = None, fsync: "bool | None" = None, scripts: "bool | None" = None, tls_ca: "str | os.PathLike[str] | bytes | None" = None, tls_cert: "str | os.PathLike[str] | bytes | None" = None, tls_key: "str | os.PathLike[str] | bytes | None" = None, tls_server_name: "str | None" = None, tls_verify: "bool | None" = None, client_name: "str | None" = None, credentials: "collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None" = None, unavailable_after: "float | datetime.timedelta | None" = ...) -> Redlock: ...
+    def __new__(cls, /, nodes: "str | list[str] | tuple[str, ...]", *, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, connect_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, min_replicas: "int | None" = None, fsync: "bool | None" = None, scripts: "bool | None" = None, tls_ca: "str | os.PathLike[str] | bytes | None" = None, tls_cert: "str | os.PathLike[str] | bytes | None" = None, tls_key: "str | os.PathLike[str] | bytes | None" = None, tls_server_name: "str | None" = None, tls_verify: "bool | None" = None, client_name: "str | None" = None, credentials: "collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None" = None, address_map: "collections.abc.Mapping[str, str] | collections.abc.Callable[[str, int], tuple[str, int]] | None" = None, unavailable_after: "float | datetime.timedelta | None" = ...) -> Redlock: ...
     def __reduce__(self, /) -> "tuple[typing.Any, ...]": ...
     def __repr__(self, /) -> str: ...
     def _force_release(self, /, name: "str | list[str] | tuple[str, ...]") -> "collections.abc.Awaitable[bool]":
@@ -1512,7 +1524,7 @@ def _swap_default(other: "tuple[Redlock, bool] | None") -> "tuple[Redlock, bool]
     Replaces the default client and its used flag. Returns the previous values.
     """
 
-def configure(nodes: "str | list[str] | tuple[str, ...]", *, replace: "bool | None" = None, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, connect_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, min_replicas: "int | None" = None, fsync: "bool | None" = None, scripts: "bool | None" = None, tls_ca: "str | os.PathLike[str] | bytes | None" = None, tls_cert: "str | os.PathLike[str] | bytes | None" = None, tls_key: "str | os.PathLike[str] | bytes | None" = None, tls_server_name: "str | None" = None, tls_verify: "bool | None" = None, client_name: "str | None" = None, credentials: "collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None" = None, unavailable_after: "float | datetime.timedelta | None" = ...) -> Redlock:
+def configure(nodes: "str | list[str] | tuple[str, ...]", *, replace: "bool | None" = None, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, connect_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, min_replicas: "int | None" = None, fsync: "bool | None" = None, scripts: "bool | None" = None, tls_ca: "str | os.PathLike[str] | bytes | None" = None, tls_cert: "str | os.PathLike[str] | bytes | None" = None, tls_key: "str | os.PathLike[str] | bytes | None" = None, tls_server_name: "str | None" = None, tls_verify: "bool | None" = None, client_name: "str | None" = None, credentials: "collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None" = None, address_map: "collections.abc.Mapping[str, str] | collections.abc.Callable[[str, int], tuple[str, int]] | None" = None, unavailable_after: "float | datetime.timedelta | None" = ...) -> Redlock:
     """
     Configures the default client and returns it.
 

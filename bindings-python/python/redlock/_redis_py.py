@@ -7,7 +7,7 @@ objects by the names of their classes, and only reads them, so that nothing conn
 import inspect
 import sys
 import warnings
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 from redlock import _redis_login as login
@@ -27,7 +27,7 @@ def read_clients(
         raise InvalidOption("no client is given: pass one or more")
     nodes = [_Node(client, service, given) for client in several]
     ignored = sorted({name for node in nodes for name in node.ignored})
-    options = {}
+    options: dict[str, Any] = {}
     if "credentials" not in given:
         providers = [node.provider for node in nodes]
         encodings = {node.encoding for node in nodes}
@@ -47,6 +47,13 @@ def read_clients(
                 ignored.append(
                     "new tokens of the credential_provider, which is only called at each connect"
                 )
+    maps = [node.address_map for node in nodes if node.address_map is not None]
+    if "address_map" not in given and maps:
+        if any(each != maps[0] for each in maps):
+            raise InvalidOption(
+                "the clients have different address_remap functions: give address_map=, one for all nodes"
+            )
+        options["address_map"] = maps[0]
     if ignored:
         text = f"settings without a counterpart in redlock are ignored: {', '.join(ignored)}"
         warnings.warn(text, UserWarning, stacklevel=3)
@@ -60,6 +67,16 @@ def _kind(client: Any) -> str | None:
     return None
 
 
+class FromRemap(NamedTuple):
+    """The `force_master_ip` or `address_remap` of redis-py as a function for `address_map=`."""
+
+    host: str | None
+    remap: Any
+
+    def __call__(self, host: str, port: int) -> Any:
+        return (self.host, port) if self.remap is None else self.remap((host, port))
+
+
 class _Node:
     """One client, converted to the URL of a node."""
 
@@ -68,6 +85,7 @@ class _Node:
         self.provider: Any = None
         self.encoding = "utf-8"
         self.ignored: list[str] = []
+        self.address_map: FromRemap | None = None
         kind = _kind(client)
         if service is not None and kind != "Sentinel":
             raise InvalidOption("service is given, but the client is not a Sentinel: omit service")
@@ -129,12 +147,19 @@ class _Node:
             )
 
     def _sentinel(self, manager: Any, service: str, kwargs: dict[str, Any], tls: bool) -> None:
-        for name in ("min_other_sentinels", "_force_master_ip"):
-            if getattr(manager, name, None):
-                raise settings.unsupported(name.lstrip("_"))
-        parameters = self._parameters(kwargs, None, tls)
+        if getattr(manager, "min_other_sentinels", None):
+            raise settings.unsupported("min_other_sentinels")
+        host = getattr(manager, "_force_master_ip", None)
+        if host:
+            self.address_map = FromRemap(host, None)
         own = dict(manager.sentinel_kwargs)
+        sentinel_tls = bool(own.get("ssl", False))
+        # The parameters of TLS are those of the side that uses it.
+        secured = kwargs | {name: own[name] for name in own if name.startswith("ssl_")}
+        parameters = self._parameters(kwargs if tls else secured, None, tls or sentinel_tls)
         settings.check_sentinels(own, kwargs, tls)
+        if sentinel_tls is not tls:
+            parameters["sentinel_tls"] = str(sentinel_tls).lower()
         for name in ("username", "password"):
             if own.get(name):
                 parameters[f"sentinel_{name}"] = login.text_of(name, own)
@@ -148,8 +173,9 @@ class _Node:
     def _cluster(self, client: Any) -> None:
         manager = client.nodes_manager
         kwargs = dict(getattr(client, "connection_kwargs", None) or manager.connection_kwargs)
-        if getattr(manager, "address_remap", None):
-            raise settings.unsupported("address_remap")
+        remap = getattr(manager, "address_remap", None)
+        if remap:
+            self.address_map = FromRemap(None, remap)
         # Settings of the cluster client itself. Asynchronous ones also contain the class of their connections.
         for name in ("redis_connect_func", "address_remap"):
             kwargs.pop(name, None)

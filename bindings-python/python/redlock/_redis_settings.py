@@ -27,8 +27,8 @@ REPLACED = {
 #: Settings without a counterpart and without an option to use instead.
 REJECTED = {
     "ssl_ciphers", "ssl_include_verify_flags", "ssl_exclude_verify_flags", "ssl_min_version", "ssl_validate_ocsp",
-    "ssl_validate_ocsp_stapled", "ssl_ocsp_context", "ssl_ocsp_expected_cert", "redis_connect_func", "address_remap",
-    "force_master_ip", "min_other_sentinels",
+    "ssl_validate_ocsp_stapled", "ssl_ocsp_context", "ssl_ocsp_expected_cert", "redis_connect_func",
+    "min_other_sentinels",
 }  # fmt: skip
 #: Values of `ssl_cert_reqs` other than these names: None, or a number of `ssl.VerifyMode`.
 CERT_REQS = {None: "none", 0: "none", 1: "optional", 2: "required"}
@@ -94,15 +94,12 @@ def read(
 
 def check_sentinels(own: dict[str, Any], servers: dict[str, Any], tls: bool) -> None:
     """Rejects sentinels whose settings differ from those of their servers, because one URL has both."""
-    if bool(own.get("ssl", False)) is not tls:
-        raise InvalidOption(
-            "the sentinels and their servers must both use TLS or neither. Give ssl in sentinel_kwargs "
-            "as for the servers"
-        )
     if own.get("credential_provider") is not None:
         raise InvalidOption(
             "the sentinels have a credential_provider: give username and password in sentinel_kwargs"
         )
+    if not tls or not own.get("ssl", False):
+        return
     names = {name for name in (*own, *servers) if name.startswith("ssl_")}
     differ = sorted(name for name in names if own.get(name) != servers.get(name))
     if differ:

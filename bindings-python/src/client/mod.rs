@@ -11,8 +11,8 @@ use pyo3::types::{PyCFunction, PyDict, PyTuple};
 use pyo3::{PyTraverseError, PyVisit};
 
 use crate::args;
+use crate::callbacks::Kept;
 pub(crate) use crate::construct::Redlock;
-use crate::credentials::Kept;
 use crate::errors::check;
 use crate::lease::Lease;
 use crate::lock::{Lock, Names};

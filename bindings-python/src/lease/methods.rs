@@ -8,7 +8,7 @@ use redlock::ffi::{self, Unit};
 use super::Lease;
 use crate::args;
 use crate::call_site;
-use crate::credentials::Kept;
+use crate::callbacks::Kept;
 use crate::errors::{check, not_sync};
 use crate::runtime::lock;
 use crate::runtime::wait::send_and_wait;

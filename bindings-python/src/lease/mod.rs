@@ -15,8 +15,8 @@ use redlock::ffi::{self, Level, Owner, Record, Topic};
 use redlock::{LeaseHandle, LossReason};
 
 use crate::call_site::warn_in_drop;
+use crate::callbacks::Kept;
 use crate::caller::Caller;
-use crate::credentials::Kept;
 use crate::errors::{check, conclude, exception};
 use crate::registry;
 use crate::runtime::wait::send_and_wait;
@@ -49,7 +49,7 @@ pub(crate) struct Lease {
     block: Mutex<Option<Py<PyAny>>>,
     /// The body of an `async with` over the lease itself.
     body: Mutex<Option<Py<PyAny>>>,
-    /// Owns the credentials callback, which renewals may need.
+    /// Owns the functions of the client, which renewals may need.
     kept: Option<Kept>,
     /// Names the client, and keeps its statistics readable.
     recipe: Arc<Recipe>,

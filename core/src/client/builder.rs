@@ -14,6 +14,7 @@ use crate::clock::Clock;
 use crate::error::{Error, Result};
 #[cfg(feature = "tls")]
 use crate::node::TlsOptions;
+use crate::node::address_map::{self, AddressMapOption};
 use crate::node::credentials::{Credentials, on_thread};
 use crate::node::{Address, ConnectionInfo, taken_over};
 use crate::telemetry::log;
@@ -201,6 +202,36 @@ impl Builder {
         E: 'static,
     {
         self.0.credentials = Some(on_thread(ask));
+        self
+    }
+
+    /// Where this client reaches a server that announces another address, for example through NAT, a tunnel or a
+    /// published port of a container.
+    ///
+    /// The function gets a host and a port as sentinels or the servers of a cluster announce them, and returns those to
+    /// connect to. Addresses in URLs stay as they are. It is called on a separate thread at each connect, and may block.
+    /// A connection waits up to 1.5 s for it, and the next attempt uses a later result. With TLS, the certificate must
+    /// contain the host that it returns, or [`TlsOptions::server_name`]. A connect fails if it panics, or returns an
+    /// invalid host or the port 0. [`Builder::build`] rejects it without a `redis+sentinel://` or `redis+cluster://`
+    /// node.
+    ///
+    /// ```
+    /// # fn main() -> redlock::Result<()> {
+    /// use redlock::Redlock;
+    /// let client = Redlock::builder(["redis+cluster://127.0.0.1:7001"])
+    ///     .address_map(|host, port| match (host, port) {
+    ///         ("10.0.0.1", 6379) => ("127.0.0.1".into(), 7001),
+    ///         ("10.0.0.2", 6379) => ("127.0.0.1".into(), 7002),
+    ///         _ => (host.into(), port),
+    ///     })
+    ///     .build()?;
+    /// # let _ = client; Ok(()) }
+    /// ```
+    pub fn address_map<F>(mut self, map: F) -> Self
+    where
+        F: Fn(&str, u16) -> (String, u16) + Send + Sync + 'static,
+    {
+        self.0.address_map = Some(AddressMapOption::Function(address_map::on_thread(map)));
         self
     }
 

@@ -13,6 +13,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::drivers::RuntimeDriver;
 use crate::error::{Error, Result};
 use crate::lock::options::{Options, check_time, longest_vote};
+use crate::node::address_map::{AddressMap, AddressMapOption};
 use crate::node::credentials::Ask;
 use crate::node::{
     Address, CLIENT_NAME_RULE, CONNECT_TIMEOUT, Durability, Given, Shared, TlsOptions,
@@ -77,6 +78,7 @@ pub struct Settings {
     pub(crate) tls: TlsOptions,
     pub(crate) client_name: Option<String>,
     pub(crate) credentials: Option<Arc<Ask>>,
+    pub(crate) address_map: Option<AddressMapOption>,
 }
 
 impl Settings {
@@ -108,7 +110,8 @@ impl Settings {
             one_time(&nodes, "connect_timeout", self.connect_timeout, Address::connect_timeout)?
                 .unwrap_or(CONNECT_TIMEOUT);
         let (name, source) = (self.client_name, self.credentials);
-        let shared = Shared::new(self.tls, name, source, connect_timeout);
+        let address_map = address_map(self.address_map, &nodes)?;
+        let shared = Shared::new(self.tls, name, source, connect_timeout, address_map);
         let nodes = with_shared(nodes, &shared)?;
         let clock = self.clock.unwrap_or_else(|| clock_of(&nodes));
         // A single node is a quorum. No other node could correct what it forgot.
@@ -195,6 +198,18 @@ impl Config {
     pub(crate) fn key(&self, name: &str) -> String {
         [&*self.key_prefix, name].concat()
     }
+}
+
+/// Checks the map of announced addresses. Without a node whose servers announce any, it would have no effect.
+fn address_map(given: Option<AddressMapOption>, nodes: &[Address]) -> Result<Option<AddressMap>> {
+    if given.is_some() && !nodes.iter().any(Address::is_announced) {
+        return Err(Error::invalid(format!(
+            "{} is set, but only servers of redis+sentinel:// and redis+cluster:// nodes announce addresses. Remove it, \
+             or write the address that this client uses into the URL",
+            spelled("address_map")
+        )));
+    }
+    given.map(AddressMap::new).transpose()
 }
 
 /// Rejects a node that is given twice. Two names of one server are detected at connect.

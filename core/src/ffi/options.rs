@@ -14,6 +14,7 @@ use crate::client::config::Settings;
 use crate::error::{Error, Result};
 use crate::lock::options::{Options, Unit};
 use crate::node::Pem;
+use crate::node::address_map::AddressMapOption;
 use crate::node::credentials::Ask;
 use crate::text::spelled;
 
@@ -35,6 +36,8 @@ pub enum Kind<T> {
     Pem(fn(&mut T, Pem)),
     /// A callback that supplies credentials.
     Credentials(fn(&mut T, Arc<Ask>)),
+    /// A mapping of addresses, or a function that maps one.
+    AddressMap(fn(&mut T, AddressMapOption)),
 }
 
 /// One option.
@@ -216,6 +219,13 @@ pub const CLIENT_OPTIONS: &[Row<Settings>] = &[
         rule: "a function. Not with a user or a password in a URL",
         about: "callback that supplies the Redis username and password, called at each connect and before they expire",
     },
+    Row {
+        name: "address_map",
+        kind: Kind::AddressMap(|settings, map| settings.address_map = Some(map)),
+        default: "none",
+        rule: "`host:port` by `host:port`, or a function. Only for `redis+sentinel://` and `redis+cluster://`",
+        about: "where to connect to servers that announce other addresses, such as behind NAT or Docker",
+    },
 ];
 
 impl<T> Row<T> {
@@ -239,6 +249,7 @@ impl<T> Row<T> {
             (Kind::Text(set), Value::Text(text)) => set(into, text.clone()),
             (Kind::Pem(set), Value::Pem(pem)) => set(into, pem.clone()),
             (Kind::Credentials(set), Value::Credentials(ask)) => set(into, Arc::clone(ask)),
+            (Kind::AddressMap(set), Value::AddressMap(map)) => set(into, map.clone()),
             _ => {
                 return Err(Error::invalid(format!(
                     "{} has a value of the wrong type",
@@ -277,6 +288,8 @@ pub enum Value {
     Pem(Pem),
     /// A callback that supplies credentials.
     Credentials(Arc<Ask>),
+    /// A map of announced addresses.
+    AddressMap(AddressMapOption),
 }
 
 macro_rules! from {
@@ -289,4 +302,11 @@ macro_rules! from {
     )*};
 }
 
-from!(Number(f64), Switch(bool), Text(String), Pem(Pem), Credentials(Arc<Ask>));
+from!(
+    Number(f64),
+    Switch(bool),
+    Text(String),
+    Pem(Pem),
+    Credentials(Arc<Ask>),
+    AddressMap(AddressMapOption)
+);

@@ -67,6 +67,11 @@ impl Address {
         self.route().is_some_and(Route::is_tls)
     }
 
+    /// Whether servers announce their addresses, which `address_map` may change.
+    pub(crate) fn is_announced(&self) -> bool {
+        self.route().is_some_and(Route::is_announced)
+    }
+
     /// Applies the options that all nodes of a client share.
     pub(crate) fn with(self, shared: &Shared) -> Result<Self> {
         match self {

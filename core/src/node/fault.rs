@@ -4,6 +4,7 @@
 //! server's error text may repeat the password, so it is stored separately until code that knows the password has
 //! removed it.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -31,6 +32,8 @@ pub(crate) struct Fault {
 enum Sign {
     /// Nothing. It may not have been reached.
     Unknown,
+    /// No connection to it was opened.
+    Unreached,
     /// Another server of the cluster has the key.
     Redirect,
     /// It was reached, and does not run this command for now.
@@ -62,8 +65,8 @@ pub(crate) enum Remedy {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Quote {
     /// Unredacted, and therefore never shown.
-    Raw(Arc<str>, &'static str),
-    Redacted(Arc<str>, &'static str),
+    Raw(Arc<str>, Cow<'static, str>),
+    Redacted(Arc<str>, Cow<'static, str>),
 }
 
 impl Fault {
@@ -88,6 +91,16 @@ impl Fault {
     /// Whether the same vote can succeed at another server of the cluster.
     pub(crate) fn is_redirect(&self) -> bool {
         self.sign == Sign::Redirect
+    }
+
+    /// Marks the error of an attempt that opened no connection.
+    pub(crate) fn unreached(self) -> Self {
+        Self { sign: Sign::Unreached, ..self }
+    }
+
+    /// Whether an attempt opened no connection, so that the address may be wrong.
+    pub(crate) fn is_unreached(&self) -> bool {
+        self.sign == Sign::Unreached
     }
 
     /// Marks the error of a server that was reached and does not run the command. It may run others.
@@ -165,12 +178,20 @@ impl Fault {
 
     /// Appends a hint for the user.
     pub(crate) fn hinting(self, hint: &str) -> Self {
-        Self { text: format!("{} ({hint})", self.text).into(), ..self }
+        let Some(quote) = self.quote else {
+            return Self { text: format!("{} ({hint})", self.text).into(), ..self };
+        };
+        let hinted = |after: Cow<'_, str>| Cow::Owned(format!("{after} ({hint})"));
+        let quote = match *quote {
+            Quote::Raw(words, after) => Quote::Raw(words, hinted(after)),
+            Quote::Redacted(words, after) => Quote::Redacted(words, hinted(after)),
+        };
+        Self { quote: Some(Box::new(quote)), ..self }
     }
 
     /// Adds the server's text, followed by `after`.
     pub(crate) fn saying(self, words: &str, after: &'static str) -> Self {
-        Self { quote: Some(Box::new(Quote::Raw(words.into(), after))), ..self }
+        Self { quote: Some(Box::new(Quote::Raw(words.into(), after.into()))), ..self }
     }
 
     /// Redacts the server's text.

@@ -9,6 +9,8 @@
 //! until it is confirmed, or its keys have expired.
 
 mod address;
+pub(crate) mod address_map;
+pub(crate) mod callback;
 mod changes;
 pub(crate) mod credentials;
 mod existing;

@@ -41,6 +41,14 @@ impl Cluster {
         (Self::of(all, replicas), format!("redis+cluster://{}", hosts.join(",")))
     }
 
+    /// Masters that announce other ports, at which none of them listens. Returns the announced ports too.
+    pub(crate) fn behind_nat(masters: usize) -> (Self, Vec<u16>) {
+        let announced: Vec<u16> = (0..masters).map(|_| free_port()).collect();
+        let announcing =
+            |port: &u16| member(&["--cluster-announce-port", port.to_string().as_str()]);
+        (Self::of(announced.iter().map(announcing).collect(), Vec::new()), announced)
+    }
+
     fn of(masters: Vec<Server>, replicas: Vec<Server>) -> Self {
         for (at, master) in masters.iter().enumerate() {
             add_slots(master, at * SLOTS / masters.len()..(at + 1) * SLOTS / masters.len());

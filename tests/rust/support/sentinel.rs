@@ -86,16 +86,27 @@ impl Sentinels {
     /// A single sentinel that accepts only TLS and reports this port for `service-0`.
     pub(crate) fn alone(primary: u16, certificates: impl Fn(&str) -> PathBuf) -> Self {
         let port = free_port();
-        let name = format!("redlock-sentinels-{}-{port}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&folder).unwrap();
-        let mut lines = vec!["port 0".into(), "bind 127.0.0.1".into(), format!("tls-port {port}")];
+        let mut lines = vec!["port 0".into(), format!("tls-port {port}")];
         lines.push("tls-auth-clients no".into());
         for (option, name) in
             [("cert-file", "server.crt"), ("key-file", "server.key"), ("ca-cert-file", "ca.crt")]
         {
             lines.push(format!("tls-{option} {}", certificates(name).display()));
         }
+        Self::one(port, lines, primary)
+    }
+
+    /// A single sentinel that reports this port for `service-0`.
+    pub(crate) fn reporting(primary: u16) -> Self {
+        let port = free_port();
+        Self::one(port, vec![format!("port {port}")], primary)
+    }
+
+    fn one(port: u16, mut lines: Vec<String>, primary: u16) -> Self {
+        let name = format!("redlock-sentinels-{}-{port}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        lines.push("bind 127.0.0.1".into());
         lines.push(format!("sentinel monitor service-0 127.0.0.1 {primary} 1"));
         let child = run(&folder.join("sentinel.conf"), &lines);
         let listens = || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok();

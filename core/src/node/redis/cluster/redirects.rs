@@ -6,6 +6,7 @@
 //! decisions too.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -15,18 +16,35 @@ use tokio::sync::mpsc::UnboundedSender;
 use crate::clock::{Clock, Instant};
 use crate::node::Fault;
 use crate::node::redis::protocol::{Command, InFlight, Purpose, Redirects};
+use crate::text::host_and_port;
 
 /// The address of a server in a cluster: a host, by name or address, and a port.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug)]
 pub(crate) struct ServerAddress {
     /// In lower case. Empty for the host of the replying server.
     pub(crate) host: Arc<str>,
     pub(crate) port: u16,
+    /// The server that announced it, or `None` for an address of the URL. It does not distinguish addresses.
+    pub(crate) announced_by: Option<Arc<str>>,
+}
+
+impl PartialEq for ServerAddress {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.host, self.port) == (&other.host, other.port)
+    }
+}
+
+impl Eq for ServerAddress {}
+
+impl Hash for ServerAddress {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.host, self.port).hash(state);
+    }
 }
 
 impl ServerAddress {
     pub(crate) fn new(host: &str, port: u16) -> Self {
-        Self { host: host.to_lowercase().into(), port }
+        Self { host: host.to_lowercase().into(), port, announced_by: None }
     }
 
     /// Stands for a server that is not known.
@@ -38,17 +56,17 @@ impl ServerAddress {
         self.port == 0
     }
 
-    /// Uses the host of the replying server for a server that does not know its own host.
-    pub(crate) fn or_host_of(&self, from: &Self) -> Self {
+    /// Returns the address as the server at `from` announced it. That server's host stands for one that is not known.
+    pub(crate) fn announced_by(&self, from: &Self) -> Self {
         let host = if self.host.is_empty() { &from.host } else { &self.host };
-        Self { host: Arc::clone(host), port: self.port }
+        let announced_by = Some(from.to_string().into());
+        Self { host: Arc::clone(host), port: self.port, announced_by }
     }
 }
 
 impl fmt::Display for ServerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (host, port) = (&self.host, self.port);
-        if host.contains(':') { write!(f, "[{host}]:{port}") } else { write!(f, "{host}:{port}") }
+        f.write_str(&host_and_port(&self.host, self.port))
     }
 }
 

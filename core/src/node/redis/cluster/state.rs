@@ -92,7 +92,7 @@ impl Task {
         if self.map.load().owner(slot).address != *from {
             return;
         }
-        let to = to.or_host_of(from);
+        let to = to.announced_by(from);
         if !self.topology.disputes(slot) {
             let owner = self.server(&to);
             self.change_owners([(slot, owner)].into_iter());

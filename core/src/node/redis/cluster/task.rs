@@ -235,7 +235,7 @@ impl Task {
             return;
         };
         let to = match redirect {
-            Redirect::Ask(to) => Some(self.server(&to.or_host_of(from))),
+            Redirect::Ask(to) => Some(self.server(&to.announced_by(from))),
             _ => None,
         };
         redirects.asking = to.is_some();

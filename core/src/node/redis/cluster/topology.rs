@@ -214,7 +214,7 @@ fn address(server: &Value, from: &ServerAddress) -> Option<ServerAddress> {
         Value::Nil => "",
         _ => return None,
     };
-    (host != "?").then(|| ServerAddress::new(host, port).or_host_of(from))
+    (host != "?").then(|| ServerAddress::new(host, port).announced_by(from))
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ impl BatchConnection {
     /// Opens a connection without a login.
     pub(crate) async fn open(endpoint: &Endpoint) -> Result<Self, Fault> {
         let socket = open(endpoint).await.map_err(|error| {
-            Fault::new("cannot connect: ").saying(&error.to_string(), "").by(&error)
+            Fault::new("cannot connect: ").saying(&error.to_string(), "").by(&error).unreached()
         })?;
         Ok(Self { socket, parser: Parser::default(), hung_up: false, round_trip: None })
     }
@@ -98,7 +98,8 @@ impl BatchConnection {
             // A TLS server sends an alert of any version to a plain client.
             if self.parser.partial() == 0 && matches!(self.parser.unread[..], [0x15, 3, ..]) {
                 return Err(Fault::new(
-                    "the server uses TLS on this port. Write rediss:// instead of redis://",
+                    "the server uses TLS on this port. Write rediss:// instead of redis:// (for sentinels alone, \
+                     add sentinel_tls=true)",
                 ));
             }
             self.parser.count_read(read);

@@ -76,12 +76,10 @@ pub(super) async fn open(
     resolver: Arc<Resolver>,
     previous_connections: PreviousConnections,
 ) -> Opened {
-    let within = target.route.connect_timeout();
-    let opened =
-        tokio::time::timeout(within, find_and_open(&target, &resolver, &previous_connections))
-            .await;
-    let opened = opened.unwrap_or_else(|_| {
-        let fault = handshake::too_long(within);
+    let (within, mut server) = (target.route.connect_timeout(), None);
+    let opened = find_and_open(&target, &resolver, &previous_connections, &mut server);
+    let opened = tokio::time::timeout(within, opened).await.unwrap_or_else(|_| {
+        let fault = handshake::too_long(within).unreached();
         // A server without TLS may wait for the rest of a supposed command.
         Err(if target.route.is_tls() {
             fault.hinting("check whether this is a TLS port")
@@ -89,21 +87,29 @@ pub(super) async fn open(
             fault
         })
     });
-    // The URL of a cluster does not tell which of its servers failed.
-    opened.map_err(|fault| match &target.cluster {
-        Some(cluster) => fault.of(&cluster.from.to_string()),
-        None => fault,
+    opened.map_err(|fault| {
+        let fault = match server.and_then(|found: Found| found.origin()) {
+            Some(origin) if fault.is_unreached() => fault.hinting(&origin),
+            _ => fault,
+        };
+        // The URL of a cluster does not tell which of its servers failed.
+        match &target.cluster {
+            Some(cluster) => fault.of(&cluster.from.to_string()),
+            None => fault,
+        }
     })
 }
 
-/// Finds the server, connects, logs in, checks that no other node uses the same server, and closes the previous
+/// Finds the `server`, connects, logs in, checks that no other node uses the same server, and closes the previous
 /// connection.
 async fn find_and_open(
     target: &Target,
     resolver: &Resolver,
     previous_connections: &PreviousConnections,
+    server: &mut Option<Found>,
 ) -> Opened {
     let (found, mut news) = (resolver.find().await?, resolver.news());
+    *server = Some(found.clone());
     let mut greeting = greet(target, &found).await?;
     // The primary may have changed during the handshake, and votes of the old one would not count.
     if news.has_moved(&found) {

@@ -23,6 +23,7 @@ use super::url::route::{Route, Service};
 use crate::clock::jittered;
 use crate::node::{Fault, Remedy};
 use crate::runtime::background::{self, Task};
+use crate::text::{shown, spelled};
 use report::{Report, Sentinel};
 
 /// The pause before a failed connection to a sentinel is replaced.
@@ -55,9 +56,24 @@ pub(crate) struct Found {
     pub(crate) endpoint: Endpoint,
     /// The report of the sentinels, or `None` if the URL names the server.
     primary: Option<Report>,
+    /// The address that the server announces, and who reported it. `None` if the URL names the server.
+    announced: Option<(String, Arc<str>)>,
 }
 
 impl Found {
+    /// Explains an announced address that cannot be reached. The URL does not contain it.
+    pub(crate) fn origin(&self) -> Option<String> {
+        let ((address, by), reached) = (self.announced.as_ref()?, self.endpoint.authority());
+        let (address, option) = (shown(address), spelled("address_map"));
+        Some(if address == reached {
+            format!(
+                "{address} was announced by {by}; set {option} if this client reaches it at another address"
+            )
+        } else {
+            format!("{address} was announced by {by}, and {option} leads to {reached}")
+        })
+    }
+
     /// Returns how long it has been the primary, at least. `None` without sentinels.
     pub(crate) fn primary_for(&self) -> Option<Duration> {
         self.primary.as_ref().map(|report| report.since)
@@ -83,7 +99,7 @@ impl Resolver {
 
     pub(crate) async fn find(&self) -> Result<Found, Fault> {
         let Some(service) = &self.route.service else {
-            return Ok(Found { endpoint: self.route.server.clone(), primary: None });
+            return self.found(self.route.server.clone(), None).await;
         };
         self.listeners.get_or_init(|| {
             let listen = |sentinel: &Endpoint| {
@@ -109,8 +125,15 @@ impl Resolver {
             false
         });
         let report = judged.expect("the closure has run")?;
-        let endpoint = self.route.server.at(report.host.clone(), report.port);
-        Ok(Found { endpoint, primary: Some(report) })
+        self.found(self.route.server.at(report.host.clone(), report.port), Some(report)).await
+    }
+
+    /// Returns the server of this address, which it may have announced.
+    async fn found(&self, server: Endpoint, primary: Option<Report>) -> Result<Found, Fault> {
+        let announced = self.route.announced_by.as_ref();
+        let announced = announced.map(|by| (server.authority(), Arc::clone(by)));
+        let endpoint = self.route.reached(server).await?;
+        Ok(Found { endpoint, primary, announced })
     }
 
     pub(crate) fn news(&self) -> News {

@@ -14,6 +14,7 @@ use crate::node::redis::commands::reply;
 use crate::node::redis::connect::batches::BatchConnection;
 use crate::node::redis::connect::login::{Without, log_in};
 use crate::node::redis::url::Endpoint;
+use crate::text::{host_and_port, shown};
 
 /// The primary that one sentinel reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,7 +52,7 @@ impl Report {
     }
 
     pub(crate) fn address(&self) -> String {
-        crate::text::shown(&format!("{}:{}", self.host, self.port))
+        shown(&host_and_port(&self.host, self.port))
     }
 
     pub(crate) fn is_at(&self, other: &Self) -> bool {
@@ -108,7 +109,15 @@ pub(crate) struct Sentinel {
 impl Sentinel {
     pub(crate) async fn open(endpoint: &Endpoint) -> Result<Self, Fault> {
         let mut connection = BatchConnection::open(endpoint).await?;
-        let hello = log_in(&mut connection, endpoint, &mut Without::default()).await?;
+        let hello = log_in(&mut connection, endpoint, &mut Without::default()).await;
+        let hello = hello.map_err(|fault| {
+            if !connection.hung_up || endpoint.is_tls() {
+                return fault;
+            }
+            fault.hinting(
+                "if it uses TLS, write rediss+sentinel://, or add sentinel_tls=true if its servers do not use TLS",
+            )
+        })?;
         Ok(Self { connection, resp3: hello.is_some() })
     }
 

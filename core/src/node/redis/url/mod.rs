@@ -3,10 +3,10 @@
 //! The result is the address of a server, and the login to use there. This module opens no connection. It knows the
 //! password, so it also redacts the error texts of servers.
 
+mod checks;
 pub(super) mod query;
 pub(super) mod route;
 
-use std::borrow::Cow;
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -14,13 +14,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::{ConnectionAddr, IntoConnectionInfo};
-use url::{Host, Url, form_urlencoded};
+use url::Url;
 
 use super::io::tls::{Tls, TlsOptions, one};
 use crate::error::{Error, Result};
 use crate::node::Fault;
+use crate::node::address_map::AddressMap;
+use crate::node::callback::CONNECTING;
 use crate::node::credentials::{Ask, Credentials, Granted, Provider};
-use crate::text::spelled;
+use crate::text::{host_and_port, spelled};
+use checks::{check, without_zone};
 use query::{CLIENT_NAME, Parameters};
 
 /// The address of a server, and the login to use there.
@@ -56,9 +59,6 @@ pub(crate) enum PeerAddr {
 /// The default time limit of one attempt to connect: name lookup, TCP, TLS, login and handshake. A name lookup that
 /// takes longer continues, and later attempts join it.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// How long to wait for credentials. The connection must fit into the same attempt.
-const ASKING: Duration = Duration::from_millis(1500);
 
 impl Endpoint {
     /// Parses the URL, which may be a part of another one. Returns the violated rule as an error.
@@ -153,17 +153,28 @@ impl Endpoint {
     /// Returns host and port, or the path, which follow the scheme.
     pub(crate) fn authority(&self) -> String {
         match &self.address {
-            // An IPv6 address, without the brackets that the parser removed.
-            PeerAddr::Tcp(host, port) | PeerAddr::Tls(host, port) if host.contains(':') => {
-                format!("[{}]:{port}", host.replace('%', "%25"))
+            // The parser removed the brackets of an IPv6 address, and decoded its zone.
+            PeerAddr::Tcp(host, port) | PeerAddr::Tls(host, port) => {
+                host_and_port(&host.replace('%', "%25"), *port)
             }
-            PeerAddr::Tcp(host, port) | PeerAddr::Tls(host, port) => format!("{host}:{port}"),
             PeerAddr::Unix(path) => path.display().to_string(),
         }
     }
 
     pub(crate) fn is_tls(&self) -> bool {
         matches!(self.address, PeerAddr::Tls(..))
+    }
+
+    /// Returns the same server with or without TLS.
+    pub(crate) fn with_tls(self, tls: bool) -> Self {
+        let address = match self.address {
+            PeerAddr::Tcp(host, port) | PeerAddr::Tls(host, port) if tls => {
+                PeerAddr::Tls(host, port)
+            }
+            PeerAddr::Tcp(host, port) | PeerAddr::Tls(host, port) => PeerAddr::Tcp(host, port),
+            unix @ PeerAddr::Unix(_) => unix,
+        };
+        Self { address, ..self }
     }
 
     /// Applies the options that all nodes of a client share.
@@ -197,7 +208,7 @@ impl Endpoint {
 
     pub(crate) async fn granted(&self) -> std::result::Result<Option<Granted>, Fault> {
         match &self.provider {
-            Some(provider) => provider.get(ASKING).await.map(Some),
+            Some(provider) => provider.get(CONNECTING).await.map(Some),
             None => Ok(None),
         }
     }
@@ -255,6 +266,7 @@ pub(crate) struct Shared {
     /// Supplies the login for URLs without one.
     pub(crate) provider: Option<Provider>,
     pub(crate) connect_timeout: Duration,
+    pub(crate) address_map: Option<AddressMap>,
     /// The loaded TLS configurations. Most nodes share the same one.
     read: RefCell<Vec<(TlsOptions, Tls)>>,
 }
@@ -266,9 +278,10 @@ impl Shared {
         client_name: Option<String>,
         source: Option<Arc<Ask>>,
         connect_timeout: Duration,
+        address_map: Option<AddressMap>,
     ) -> Self {
-        let provider = source.map(Provider::new);
-        Self { options, client_name, provider, connect_timeout, read: RefCell::default() }
+        let (provider, read) = (source.map(Provider::new), RefCell::default());
+        Self { options, client_name, provider, connect_timeout, address_map, read }
     }
 
     /// Returns the TLS configuration of the client combined with the options of a URL. `url` names the node in errors.
@@ -286,109 +299,5 @@ impl Shared {
     /// Whether the certificate of some node is not verified.
     pub(crate) fn unverified(&self) -> bool {
         self.read.borrow().iter().any(|(options, _)| !options.verifies())
-    }
-}
-
-/// Refuses what the parser accepts and no node can mean. Returns the violated rule.
-///
-/// Ignoring such a part would suggest that it has an effect.
-fn check(url: &Url) -> std::result::Result<(), &'static str> {
-    let unix = url.scheme() == "unix";
-    let hosts = url.host_str().is_some_and(|host| !host.is_empty());
-    if hosts && unix {
-        return Err("a socket path has no host. Write three slashes");
-    }
-    if !hosts && !unix {
-        return Err("it has no host");
-    }
-    // Otherwise the end of the password would be resolved as a host, and shown in errors.
-    if url.host_str().is_some_and(|host| host.contains('%')) {
-        return Err("its host contains a %. Do not write the @ before the host as %40");
-    }
-    if url.fragment().is_some() {
-        return Err("it must not have a part after a #");
-    }
-    if url.host_str().is_some_and(is_wildcard) {
-        return Err(
-            "its host stands for all addresses of a server. Write one of them, such as 127.0.0.1",
-        );
-    }
-    let texts =
-        [url.username(), url.password().unwrap_or_default(), url.query().unwrap_or_default()];
-    texts.into_iter().try_for_each(check_escapes)
-}
-
-/// Whether the host is a spelling of the address that a server uses to listen on all its addresses.
-fn is_wildcard(host: &str) -> bool {
-    // Parsed once more, because with a scheme that the parser does not know, an IPv4 address is a name.
-    match Host::parse(host) {
-        Ok(Host::Ipv4(address)) => address.is_unspecified(),
-        Ok(Host::Ipv6(address)) => {
-            address.is_unspecified()
-                || address.to_ipv4_mapped().is_some_and(|v4| v4.is_unspecified())
-        }
-        Ok(Host::Domain(name)) => name == "*",
-        Err(_) => false,
-    }
-}
-
-/// Refuses a user, a password or a query whose decoded text is not UTF-8. The parser would replace such bytes.
-fn check_escapes(text: &str) -> std::result::Result<(), &'static str> {
-    let odd = |word: Cow<'_, str>| word.contains(char::REPLACEMENT_CHARACTER);
-    if form_urlencoded::parse(text.as_bytes()).any(|(name, value)| odd(name) || odd(value)) {
-        return Err(
-            "a user, a password or a parameter is not UTF-8. Write each character beyond ASCII as the % escapes of \
-             its UTF-8 bytes",
-        );
-    }
-    Ok(())
-}
-
-/// Refuses several hosts. The parser would take them for one name, and the first ones with a login for a password.
-fn check_one_host(login: &str, place: &str) -> std::result::Result<(), &'static str> {
-    if place.contains(',') {
-        return Err(
-            "it names several hosts. Pass a list with one URL per node, redis+sentinel://host,host/service for \
-             sentinels, or redis+cluster://host,host for a cluster",
-        );
-    }
-    let earlier = login.strip_suffix('@').unwrap_or_default();
-    if earlier.split_once('@').is_some_and(|(_, behind)| behind.contains(',')) {
-        return Err(
-            "it names several hosts with logins. Pass a list with one URL per node (write @ in a password as %40)",
-        );
-    }
-    Ok(())
-}
-
-/// Returns a URL with one host in the form that the parser accepts, and the host's zone.
-///
-/// The parser supports neither zones of IPv6 addresses (`[fe80::1%25eth0]`, RFC 6874) nor names beyond ASCII.
-fn without_zone(text: &str) -> std::result::Result<(Cow<'_, str>, Option<&str>), String> {
-    let Some((scheme, rest)) = text.split_once("://") else { return Ok((text.into(), None)) };
-    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    let (authority, behind) = rest.split_at(end);
-    let (login, place) = authority.split_at(authority.rfind('@').map_or(0, |at| at + 1));
-    check_one_host(login, place)?;
-    if let Some((address, port)) = place.strip_prefix('[').and_then(|place| place.split_once(']')) {
-        let Some((address, zone)) = address.split_once('%') else { return Ok((text.into(), None)) };
-        let zone = zone.strip_prefix("25").filter(|zone| !zone.is_empty()).unwrap_or(zone);
-        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
-        if zone.is_empty() || !zone.chars().all(plain) {
-            return Err(
-                "the zone of its IPv6 address is not the name or number of an interface".into()
-            );
-        }
-        return Ok((format!("{scheme}://{login}[{address}]{port}{behind}").into(), Some(zone)));
-    }
-    let (host, port) = place.split_at(place.rfind(':').unwrap_or(place.len()));
-    if host.is_ascii() {
-        return Ok((text.into(), None));
-    }
-    match Host::parse(host) {
-        Ok(Host::Domain(host)) => {
-            Ok((format!("{scheme}://{login}{host}{port}{behind}").into(), None))
-        }
-        _ => Err("its host is not a valid name".into()),
     }
 }

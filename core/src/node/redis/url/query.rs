@@ -138,6 +138,10 @@ const INSTEAD: &[(&[&str], &str)] = &[
     (&["key_prefix", "keyPrefix"], "Set it as an option of the client, for all nodes"),
     (&["addr"], "List every server as a separate node"),
     (&["sentinelMasterId", "master_name"], "Write redis+sentinel://host:port/service"),
+    (
+        &["sentinel_username", "sentinel_password", "sentinel_tls"],
+        "It is only for redis+sentinel://host:port/service. Remove it",
+    ),
 ];
 
 /// Parses a query without its `?`. Returns the violated rule as an error.
@@ -196,7 +200,7 @@ fn fill<T>(slot: &mut Option<T>, value: Option<T>) -> Set {
 }
 
 /// Parses a boolean like go-redis and redis-py.
-fn yes(value: &str) -> Option<bool> {
+pub(super) fn yes(value: &str) -> Option<bool> {
     match value.to_ascii_lowercase().as_str() {
         "true" | "1" | "yes" => Some(true),
         "false" | "0" | "no" => Some(false),

@@ -10,10 +10,12 @@ use std::time::Duration;
 use url::form_urlencoded;
 
 use super::Shared;
-use super::query::Parameters;
-use super::{Endpoint, PeerAddr, check_escapes};
+use super::checks::check_escapes;
+use super::query::{Parameters, yes};
+use super::{Endpoint, PeerAddr};
 use crate::error::Result;
 use crate::node::Fault;
+use crate::node::address_map::AddressMap;
 use crate::node::redis::cluster::redirects::ServerAddress;
 use crate::text::shown;
 
@@ -29,6 +31,10 @@ pub(crate) struct Route {
     pub(crate) service: Option<Service>,
     /// Servers of one cluster with the same login. Any of them knows all the others. Empty without a cluster.
     seeds: Vec<Endpoint>,
+    /// Who announces the address of the server. `None` if the URL names it.
+    pub(crate) announced_by: Option<Arc<str>>,
+    /// Where this client reaches servers that announce another address.
+    address_map: Option<AddressMap>,
 }
 
 /// A service, and the sentinels that know its primary.
@@ -41,12 +47,34 @@ pub(crate) struct Service {
 
 impl Route {
     pub(crate) fn to(server: Endpoint) -> Self {
-        Self { server, service: None, seeds: Vec::new() }
+        let (service, seeds) = (None, Vec::new());
+        Self { server, service, seeds, announced_by: None, address_map: None }
     }
 
     /// Returns the route to another server of the cluster, with the same login and options.
     pub(crate) fn at(&self, address: &ServerAddress) -> Self {
-        Self::to(self.server.at(address.host.to_string(), address.port))
+        let is_given = self.seeds().any(|seed| seed == *address);
+        let announced_by = address.announced_by.clone().filter(|_| !is_given);
+        let (server, address_map) =
+            (self.server.at(address.host.to_string(), address.port), self.address_map.clone());
+        Self { announced_by, address_map, ..Self::to(server) }
+    }
+
+    /// Returns where this client reaches a server. Only an announced address is mapped.
+    pub(crate) async fn reached(&self, server: Endpoint) -> std::result::Result<Endpoint, Fault> {
+        let map = self.address_map.as_ref().filter(|_| self.announced_by.is_some());
+        let (Some(map), PeerAddr::Tcp(host, port) | PeerAddr::Tls(host, port)) =
+            (map, &server.address)
+        else {
+            return Ok(server);
+        };
+        let (host, port) = map.reached((host.clone(), *port)).await?;
+        Ok(server.at(host, port))
+    }
+
+    /// Whether sentinels or the servers of a cluster announce addresses.
+    pub(crate) fn is_announced(&self) -> bool {
+        self.service.is_some() || !self.seeds.is_empty()
     }
 
     pub(crate) fn seeds(&self) -> impl Iterator<Item = ServerAddress> {
@@ -63,8 +91,10 @@ impl Route {
         Endpoint::parse(text).map(Self::to)
     }
 
+    /// Whether any of its connections uses TLS. Sentinels may differ from their servers.
     pub(crate) fn is_tls(&self) -> bool {
-        self.server.is_tls()
+        let sentinels = self.service.iter().flat_map(|service| &service.sentinels);
+        sentinels.chain([&self.server]).any(Endpoint::is_tls)
     }
 
     /// Applies the options that all nodes of a client share.
@@ -72,7 +102,8 @@ impl Route {
         for sentinel in self.service.iter_mut().flat_map(|service| &mut service.sentinels) {
             *sentinel = sentinel.clone().with(shared)?;
         }
-        Ok(Self { server: self.server.with(shared)?.asking(shared)?, ..self })
+        let address_map = shared.address_map.clone();
+        Ok(Self { server: self.server.with(shared)?.asking(shared)?, address_map, ..self })
     }
 
     /// Returns the parameters of the URL, except those for sentinels.
@@ -109,7 +140,7 @@ impl Route {
 
     /// Formats a URL with several hosts for messages, without users, passwords and parameters.
     fn url(&self, hosts: &[String], db: &str) -> Option<String> {
-        let scheme = if self.is_tls() { "rediss" } else { "redis" };
+        let scheme = if self.server.is_tls() { "rediss" } else { "redis" };
         let hosts = Some(hosts.join(",")).filter(|hosts| !hosts.is_empty())?;
         Some(match &self.service {
             Some(service) => format!("{scheme}+sentinel://{hosts}/{}{db}", service.name),
@@ -166,7 +197,7 @@ pub(crate) fn parse_cluster(text: &str) -> std::result::Result<Route, String> {
     if seeds.iter().any(|seed| seed.db != 0) {
         return Err("a Redis Cluster has only database 0".into());
     }
-    Ok(Route { server: seeds[0].clone(), service: None, seeds })
+    Ok(Route { seeds: seeds.clone(), ..Route::to(seeds[0].clone()) })
 }
 
 /// Parses a URL that names sentinels, by rules that URL parsers lack: several hosts, and a service in the path. Returns
@@ -200,54 +231,75 @@ pub(crate) fn parse_service(text: &str) -> std::result::Result<Route, String> {
             "the service name after the hosts must have only letters, digits, '.', '-' and '_'";
         return Err(rule.into());
     }
-    let (login, query) = sentinel_login(query)?;
-    let sentinels = hosts.iter().map(|host| sentinel(scheme, host, &login));
+    let (own, query) = sentinel_parameters(query)?;
+    let tls = scheme == "rediss";
+    let sentinels = hosts.iter().map(|host| sentinel(host, &own, own.tls.unwrap_or(tls)));
     let sentinels: Vec<_> = sentinels.collect::<std::result::Result<_, _>>()?;
+    // The parameters of TLS apply to both, so they are valid if one of the two uses it.
+    let scheme = if own.tls == Some(true) { "rediss" } else { scheme };
     // Applies the rules for logins, databases and parameters. The address is replaced by the reported one.
     let server = Endpoint::parse(&format!("{scheme}://{user}{}{db}{query}", hosts[0]))?;
-    // TLS, address family and client name are the same for sentinels and servers.
+    let server = server.with_tls(tls);
+    // TLS options, address family and client name are the same for sentinels and servers.
     let alike = |sentinel| Endpoint { parameters: Arc::clone(&server.parameters), ..sentinel };
     let sentinels = sentinels.into_iter().map(alike).collect();
     let service = Some(Service { name: name.to_owned(), sentinels });
-    Ok(Route { server, service, seeds: Vec::new() })
+    let announced_by = Some(format!("the sentinels of {name}").into());
+    Ok(Route { service, announced_by, ..Route::to(server) })
 }
 
-type Login = (Option<String>, Option<String>);
+/// The parameters of a URL that are only for its sentinels.
+#[derive(Default)]
+struct SentinelParameters {
+    username: Option<String>,
+    /// Never shown.
+    password: Option<String>,
+    /// Whether they use TLS, if not as the servers do.
+    tls: Option<bool>,
+}
 
-fn sentinel_login(query: &str) -> std::result::Result<(Login, String), &'static str> {
-    let is_login = |pair: &&str| {
-        pair.starts_with("sentinel_username=") || pair.starts_with("sentinel_password=")
-    };
+/// Splits a query into the parameters for sentinels and the rest.
+fn sentinel_parameters(query: &str) -> std::result::Result<(SentinelParameters, String), String> {
+    const NAMES: [&str; 3] = ["sentinel_username", "sentinel_password", "sentinel_tls"];
+    let is_own = |pair: &&str| NAMES.contains(&pair.split('=').next().unwrap_or_default());
     check_escapes(query)?;
     let pairs = query.trim_start_matches('?').split('&').filter(|pair| !pair.is_empty());
-    let (login, rest): (Vec<_>, Vec<_>) = pairs.partition(is_login);
-    let (mut user, mut password) = (None, None);
-    for (name, value) in form_urlencoded::parse(login.join("&").as_bytes()) {
+    let (given, rest): (Vec<_>, Vec<_>) = pairs.partition(is_own);
+    let mut own = SentinelParameters::default();
+    for (name, value) in form_urlencoded::parse(given.join("&").as_bytes()) {
         if value.is_empty() {
-            return Err("sentinel_username or sentinel_password is empty");
+            return Err(format!("its parameter {name} is empty. Remove it"));
         }
-        let field = if name == "sentinel_username" { &mut user } else { &mut password };
-        if field.replace(value.into_owned()).is_some() {
-            return Err("sentinel_username or sentinel_password is repeated");
+        let is_repeated = match &*name {
+            "sentinel_username" => own.username.replace(value.into_owned()).is_some(),
+            "sentinel_password" => own.password.replace(value.into_owned()).is_some(),
+            _ => {
+                let tls = yes(&value).ok_or("its parameter sentinel_tls must be true or false")?;
+                own.tls.replace(tls).is_some()
+            }
+        };
+        if is_repeated {
+            return Err(format!("its parameter {name} is repeated"));
         }
     }
-    if user.is_some() && password.is_none() {
-        return Err("it has a sentinel_username without a sentinel_password");
+    if own.username.is_some() && own.password.is_none() {
+        return Err("it has a sentinel_username without a sentinel_password".to_owned());
     }
     let rest = if rest.is_empty() { String::new() } else { format!("?{}", rest.join("&")) };
-    Ok(((user, password), rest))
+    Ok((own, rest))
 }
 
 fn sentinel(
-    scheme: &str,
     host: &str,
-    (user, password): &Login,
+    own: &SentinelParameters,
+    tls: bool,
 ) -> std::result::Result<Endpoint, String> {
     // The brackets of an IPv6 address contain colons too.
     let colon = if host.rfind(':') > host.rfind(']') { "" } else { ":" };
     let port = if colon == ":" || host.ends_with(':') { PORT } else { "" };
-    let endpoint = Endpoint::parse(&format!("{scheme}://{host}{colon}{port}"))?;
-    Ok(Endpoint { username: user.clone(), password: password.clone(), ..endpoint })
+    let endpoint = Endpoint::parse(&format!("redis://{host}{colon}{port}"))?.with_tls(tls);
+    let (username, password) = (own.username.clone(), own.password.clone());
+    Ok(Endpoint { username, password, ..endpoint })
 }
 
 #[cfg(test)]
