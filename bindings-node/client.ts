@@ -307,7 +307,8 @@ export class Redlock {
   /**
    * Returns the data that is safe to log: `nodes` without passwords and `options` without secrets.
    *
-   * Certificates and keys appear as their size in bytes, `credentials` not at all. `util.inspect` shows the same.
+   * Certificates and keys appear as their size in bytes, `credentials` and `addressMap` not at all. `util.inspect` shows
+   * the same.
    * @example
    * ```js
    * JSON.stringify(new Redlock("redis://:pw@a")); // '{"nodes":["redis://a:6379"],"options":{}}'

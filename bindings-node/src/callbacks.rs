@@ -1,8 +1,8 @@
 //! Calls JavaScript functions of the program, on the JavaScript thread that made the client: `credentials`,
 //! `addressMap`.
 //!
-//! Rust does not hold the functions. JavaScript identifies those of a client by a number, for as long as an object there
-//! needs them. Each request has a number too. It is stored under that number until the function, or its promise,
+//! Rust does not hold the functions. JavaScript identifies those of a client by a number, for as long as an object
+//! there needs them. Each request has a number too. It is stored under that number until the function, or its promise,
 //! returns.
 
 use std::sync::Arc;

@@ -56,8 +56,8 @@ fn read(told: Result<&Bound<'_, PyAny>, Bound<'_, PyBaseException>>) -> Result<H
         |what: String| format!("returned {what}: it must return (host, port), a str and an int");
     let parts = answer.cast::<PyTuple>().ok().filter(|parts| parts.len() == 2);
     let parts = parts.ok_or_else(|| odd(format!("a value of type {}", args::class(answer))))?;
-    let part = |at| parts.get_item(at).map_err(|_| odd("a tuple that cannot be read".to_owned()));
-    let (host, port) = (part(0)?, part(1)?);
+    let item = |at| parts.get_item(at).map_err(|_| odd("a tuple that cannot be read".to_owned()));
+    let (host, port) = (item(0)?, item(1)?);
     let types = || odd(format!("({}, {})", args::class(&host), args::class(&port)));
     let host = host.cast::<PyString>().ok().and_then(|host| host.extract::<String>().ok());
     let host = host.ok_or_else(types)?;

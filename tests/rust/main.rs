@@ -27,6 +27,7 @@ mod idle;
 mod imports;
 mod imports_node;
 mod imports_python;
+mod kinds;
 #[cfg(target_os = "linux")]
 #[path = "../../core/src/tests/limit.rs"]
 mod limit;

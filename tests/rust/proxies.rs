@@ -1,7 +1,8 @@
 //! Managed servers and proxies that lack commands or close connections. Each lack is reported at connect or has a
 //! substitute.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use redlock::{ErrorKind, Redlock};
@@ -30,6 +31,10 @@ async fn works(redlock: &Redlock, about: &str) {
     let several = redlock.lock(["one", "two"]).fencing(true).acquire().await.unwrap();
     assert!(several.fencing_token().is_ok(), "{about}");
     several.release().await.unwrap();
+}
+
+async fn pair(redlock: &Redlock) {
+    redlock.lock("job").acquire().await.unwrap().release().await.unwrap();
 }
 
 fn over(gateway: &Gateway) -> Redlock {
@@ -208,4 +213,83 @@ async fn full_server_does_not_count_as_without_hello() {
     }
     // Two connections each. A dropped client would not open its second one.
     eventually("notifications", || calls(&server, "hello") == 4).await;
+}
+
+/// Errors that no list of known texts contains.
+const OTHER_WORDS: [&str; 4] = [
+    "-ERR this is off here\r\n",
+    "-DISABLED by the operator\r\n",
+    "-forbidden\r\n",
+    "-ERR handle request failed, see the manual\r\n",
+];
+
+#[tokio::test]
+async fn missing_command_is_recognized_by_any_error_of_its_trial() {
+    let server = Server::start();
+    for (name, words) in ["SET", "PEXPIRE", "GET"].into_iter().zip(OTHER_WORDS) {
+        let gateway = Gateway::to(server.port, move |command, _| match &*command[0] {
+            given if given == name => Verdict::Reply(words),
+            _ => Verdict::Pass,
+        });
+        let error = over(&gateway).lock("job").acquire().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{words}: {error}");
+        let (text, quote) = (error.to_string(), words.trim_start_matches('-').trim_end());
+        assert!(text.contains(&format!("does not support {name}")), "{text}");
+        assert!(text.contains(quote), "{text}");
+    }
+    for words in OTHER_WORDS {
+        let gateway = Gateway::to(server.port, move |command, _| match &*command[0] {
+            "EVAL" | "EVALSHA" => Verdict::Reply(words),
+            _ => Verdict::Pass,
+        });
+        let error = over(&gateway).lock("job").acquire().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{words}: {error}");
+        let text = error.to_string();
+        assert!(text.contains("EVAL") && text.contains(words[1..].trim_end()), "{text}");
+        // A command that only saves work.
+        let gateway = Gateway::to(server.port, move |command, _| match &*command[0] {
+            "GETRANGE" | "EXISTS" | "MGET" => Verdict::Reply(words),
+            _ => Verdict::Pass,
+        });
+        pair(&over(&gateway)).await;
+    }
+}
+
+#[tokio::test]
+async fn proxy_whose_server_is_down_is_tried_again() {
+    let server = Server::start();
+    let is_up = Arc::new(AtomicBool::new(false));
+    let up = Arc::clone(&is_up);
+    let gateway = Gateway::to(server.port, move |command, _| match &*command[0] {
+        "HELLO" | "CLIENT" | "INFO" | "PING" => Verdict::Pass,
+        _ if up.load(Ordering::SeqCst) => Verdict::Pass,
+        _ => Verdict::Reply("-ERR upstream failure\r\n"),
+    });
+    let redlock = over(&gateway);
+    let lock = redlock.lock("job");
+    let acquire = tokio::spawn(async move { lock.wait(Duration::from_secs(20)).acquire().await });
+    eventually("it connects", || gateway.connections.load(Ordering::SeqCst) > 1).await;
+    is_up.store(true, Ordering::SeqCst);
+    acquire.await.unwrap().unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn server_before_redis_6_2_is_named_at_the_first_fencing_or_min_hold() {
+    const SYNTAX: &str =
+        "-ERR Error running script (call to f_1): @user_script:58: ERR syntax error\r\n";
+    let server = Server::start();
+    let gateway = Gateway::to(server.port, |words, _| {
+        // The acquire with a fence key, and the release with a time to stay.
+        let newer = words[0] == "EVALSHA" && (words[2] == "2" || words.len() == 6);
+        if newer { Verdict::Reply(SYNTAX) } else { Verdict::Pass }
+    });
+    pair(&over(&gateway)).await;
+    let lock = over(&gateway).lock("job");
+    let fenced = lock.clone().fencing(true).acquire().await.unwrap_err();
+    let lease = lock.min_hold(Duration::from_secs(1)).acquire().await.unwrap();
+    let released = lease.release().await.unwrap_err();
+    assert_eq!(fenced.kind(), ErrorKind::Unsupported, "{fenced}");
+    for error in [fenced, released] {
+        assert!(error.to_string().contains("need Redis 6.2 or newer"), "{error}");
+    }
 }

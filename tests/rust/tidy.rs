@@ -56,7 +56,7 @@ fn each_dependency_is_used_only_where_allowed() {
             "node/redis/io/lookup.rs",
             "node/redis/mod.rs",
             "node/redis/cluster/mod.rs",
-            "node/credentials.rs",
+            "node/callback.rs",
             "node/redis/sentinel/mod.rs",
         ],
     );

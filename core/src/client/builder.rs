@@ -209,8 +209,8 @@ impl Builder {
     /// published port of a container.
     ///
     /// The function gets a host and a port as sentinels or the servers of a cluster announce them, and returns those to
-    /// connect to. Addresses in URLs stay as they are. It is called on a separate thread at each connect, and may block.
-    /// A connection waits up to 1.5 s for it, and the next attempt uses a later result. With TLS, the certificate must
+    /// connect to. Addresses in URLs stay as they are. It runs on a separate thread at each connect, and may block. A
+    /// connection waits up to 1.5 s for it, and the next attempt uses a later result. With TLS, the certificate must
     /// contain the host that it returns, or [`TlsOptions::server_name`]. A connect fails if it panics, or returns an
     /// invalid host or the port 0. [`Builder::build`] rejects it without a `redis+sentinel://` or `redis+cluster://`
     /// node.

@@ -208,7 +208,7 @@ fn of_table<T>(option: &[String], table: &[Row<T>], owner: &str) -> Option<Strin
 }
 
 /// Our options that the advice names.
-const OURS: [&str; 4] = ["max_hold", "on_lost", "node_timeout", "connect_timeout"];
+const OURS: [&str; 5] = ["max_hold", "on_lost", "node_timeout", "connect_timeout", "address_map"];
 
 /// Advice for options of other libraries, whose names are in snake case and separated by spaces. `UNIT` is the caller's
 /// unit of times.
@@ -263,6 +263,10 @@ const FOREIGN: &[(&str, &str)] = &[
     ),
     // python-redis-lock uses these for waking waiters.
     ("strict signal_expire", "Remove it. The server notifies waiting callers"),
+    (
+        "address_remap nat_map node_address_map force_master_ip",
+        "Use address_map, which says where to connect to servers that announce other addresses",
+    ),
     // The URL is the only place for a node's address and credentials.
     (
         "host port db username password ssl",

@@ -40,8 +40,12 @@ impl Address {
                 "it contains a tab or a line break. Remove it, or write %09, %0D or %0A".into()
             );
         }
-        let no_scheme = "it has no scheme. Write redis:// before host and port";
-        let (scheme, rest) = text.split_once("://").ok_or(no_scheme)?;
+        if has_variable(text) {
+            let rule = "it contains a variable, ${...}, that was not replaced. Replace it, or write $ in a \
+                password as %24";
+            return Err(rule.into());
+        }
+        let (scheme, rest) = text.split_once("://").ok_or_else(|| no_scheme(text))?;
         misread(scheme, rest).map_or(Ok(()), Err)?;
         match scheme {
             // These characters mean something in other URLs. In this one they have no meaning, so they are a mistake.
@@ -50,12 +54,17 @@ impl Address {
             }
             // `memory://` and `memory:///` are the same: a node that only this client uses.
             "memory" => Ok(Self::Memory(Memory::called(rest.trim_end_matches('/')))),
-            // The schemes of Valkey are synonyms of those of Redis.
+            // The schemes of Valkey are synonyms of those of Redis, and that of Celery is one of `unix`.
             "redis" | "rediss" | "valkey" | "valkeys" | "unix" => {
                 Route::to_server(text).map(Self::Redis)
             }
-            "redis+sentinel" | "rediss+sentinel" => parse_service(text).map(Self::Redis),
-            "redis+cluster" | "rediss+cluster" => parse_cluster(text).map(Self::Cluster),
+            "redis+socket" => Route::to_server(&format!("unix://{rest}")).map(Self::Redis),
+            "redis+sentinel" | "rediss+sentinel" | "valkey+sentinel" | "valkeys+sentinel" => {
+                parse_service(text).map(Self::Redis)
+            }
+            "redis+cluster" | "rediss+cluster" | "valkey+cluster" | "valkeys+cluster" => {
+                parse_cluster(text).map(Self::Cluster)
+            }
             _ => Err("its scheme is unknown".into()),
         }
     }
@@ -138,6 +147,27 @@ fn cleaned(text: &str) -> Cow<'_, str> {
     }
 }
 
+/// Whether the text contains a variable of a shell or a template, such as `${REDIS_HOST}` or `${PORT:-6379}`.
+fn has_variable(text: &str) -> bool {
+    let is_name = |inside: &str| {
+        let end = inside.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let (name, default) = inside.split_at(end.unwrap_or(inside.len()));
+        !name.is_empty() && (default.is_empty() || default.starts_with([':', '-', '?', '.']))
+    };
+    text.split("${").skip(1).any(|rest| rest.split_once('}').is_some_and(|(it, _)| is_name(it)))
+}
+
+/// Returns what to write instead of a text without a scheme.
+fn no_scheme(text: &str) -> &'static str {
+    let text = text.to_ascii_lowercase();
+    // `host:6380,password=...,ssl=True`, as Azure shows it.
+    if [",password=", ",user=", ",ssl=", ",abortconnect="].iter().any(|part| text.contains(part)) {
+        return "it has no scheme. It looks like a connection string of StackExchange.Redis. Write \
+                redis://:password@host:port, or rediss:// for ssl=True, with = and / in the password as %3D and %2F";
+    }
+    "it has no scheme. Write redis:// before host and port"
+}
+
 /// Detects mistakes that the rules of the scheme would describe misleadingly. Returns the violated rule. `rest` follows
 /// the scheme.
 fn misread(scheme: &str, rest: &str) -> Option<&'static str> {
@@ -150,7 +180,8 @@ fn misread(scheme: &str, rest: &str) -> Option<&'static str> {
         );
     }
     // The path of a file may contain an `@`, and so may the value of a parameter.
-    let end = rest.find(['/', '?', '#']).filter(|_| scheme != "unix")?;
+    let is_socket = matches!(scheme, "unix" | "redis+socket");
+    let end = rest.find(['/', '?', '#']).filter(|_| !is_socket)?;
     let (authority, behind) = rest.split_at(end);
     let login = behind.split_once('@').map(|(login, _)| login)?;
     if authority.contains('@') || login.contains('=') {

@@ -123,14 +123,11 @@ fn checked(host: String, port: u16) -> std::result::Result<HostPort, String> {
 
 /// Whether it is the name or the address of one host.
 fn is_host(host: &str) -> bool {
-    match host.parse::<IpAddr>() {
-        Ok(address) => !address.is_unspecified(),
-        Err(_) => {
-            let plain =
-                |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
-            host.bytes().all(plain) && matches!(Host::parse(host), Ok(Host::Domain(_)))
-        }
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return !address.is_unspecified();
     }
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+    host.bytes().all(plain) && matches!(Host::parse(host), Ok(Host::Domain(_)))
 }
 
 /// Quotes the text, unless it may be a URL with a password.

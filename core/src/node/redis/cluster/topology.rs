@@ -12,6 +12,7 @@ use std::collections::{BTreeSet, HashMap};
 use redis::Value;
 
 use super::redirects::ServerAddress;
+use crate::node::redis::commands::errors::is_unknown;
 use crate::node::redis::commands::reply;
 use crate::node::redis::connect::handshake::text;
 use crate::node::{Fault, SLOTS};
@@ -164,9 +165,10 @@ fn ranges(answer: &Value, from: &ServerAddress) -> Result<Vec<Range>, Fault> {
         }
         Value::ServerError(error) => {
             let said = error.details().unwrap_or_default();
-            Err(if said.contains("cluster support disabled") {
+            Err(if said.contains("cluster support disabled") || is_unknown(error) {
                 Fault::invalid(
-                    "it is a standalone server and not part of a Redis Cluster. Use redis://host:port",
+                    "it is a standalone server and not part of a Redis Cluster. Use redis://host:port \
+                     (rediss:// with TLS)",
                 )
             } else {
                 reply::unexpected(answer)

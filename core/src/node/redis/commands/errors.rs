@@ -10,19 +10,38 @@ pub(crate) fn is_replicas(value: &Value) -> bool {
     matches!(value, Value::ServerError(_)) && error_code(&words(value)) == "READONLY"
 }
 
-/// Whether a server may carry out the same command later: it is busy, is loading, or cannot write for now.
+/// The codes of a server that may carry out the same command later: it is busy, is loading, or cannot write for now.
+const TRANSIENT: [&str; 8] =
+    ["BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "OOM", "TRYAGAIN"];
+
+/// The codes of errors about the server of a key, the login or the rights of the user, or the step before.
+const OF_OTHER_CAUSES: [&str; 10] = [
+    "ASK",
+    "CROSSSLOT",
+    "DENIED",
+    "EXECABORT",
+    "MOVED",
+    "NOAUTH",
+    "NOPERM",
+    "NOSCRIPT",
+    "READONLY",
+    "WRONGPASS",
+];
+
+/// Whether a server may carry out the same command later.
 pub(crate) fn is_transient(value: &Value) -> bool {
-    const CODES: [&str; 8] = [
-        "BUSY",
-        "CLUSTERDOWN",
-        "LOADING",
-        "MASTERDOWN",
-        "MISCONF",
-        "NOREPLICAS",
-        "OOM",
-        "TRYAGAIN",
-    ];
-    matches!(value, Value::ServerError(_)) && CODES.contains(&error_code(&words(value)))
+    matches!(value, Value::ServerError(_)) && TRANSIENT.contains(&error_code(&words(value)))
+}
+
+/// Whether the reply to a trial, which changes nothing and is valid, means that the server does not have the command.
+/// `answered` means that it replied to another trial on the same key. Then any error counts that has no known other
+/// cause. Otherwise it may be that of a proxy whose server is down.
+pub(crate) fn is_missing(error: &ServerError, answered: bool) -> bool {
+    let text = text_of(error);
+    let code = error_code(&text);
+    let other = TRANSIENT.contains(&code) || OF_OTHER_CAUSES.contains(&code);
+    let other = other || is_full(error) || text.contains("cluster is down");
+    is_unknown(error) || (answered && !other)
 }
 
 /// Returns the code of an error, including one within a script.
@@ -84,6 +103,24 @@ pub(crate) fn without_arguments(text: &str) -> &str {
 /// Explains the error of the fencing scripts.
 const FENCE_HINT: &str = " (it stores a fencing token that no client can have stored; see docs/concepts/fencing.md, \"Repair\")";
 
+/// Explains a key with data of another type.
+fn wrong_type() -> &'static str {
+    if camel_case() {
+        " (the key has data of another type, so it is not a lock; choose another name or keyPrefix)"
+    } else {
+        " (the key has data of another type, so it is not a lock; choose another name or key_prefix)"
+    }
+}
+
+/// Explains a syntax error. All commands are valid since Redis 6.2, which has the last of them: `SET PXAT` for fencing.
+fn too_old() -> &'static str {
+    if camel_case() {
+        " (fencing and minHold need Redis 6.2 or newer; see docs/operate/servers.md)"
+    } else {
+        " (fencing and min_hold need Redis 6.2 or newer; see docs/operate/servers.md)"
+    }
+}
+
 /// Returns the error of a server, with a hint if its text is not enough.
 pub(crate) fn refusal(text: &str) -> Fault {
     let text = without_position(without_arguments(text));
@@ -93,12 +130,7 @@ pub(crate) fn refusal(text: &str) -> Fault {
         _ if denied_in_script => {
             " (its user lacks a right in scripts: GET, SET, DEL, PTTL, PEXPIRE, or TIME for fencing)"
         }
-        "WRONGTYPE" if camel_case() => {
-            " (the key has data of another type, so it is not a lock; choose another name or keyPrefix)"
-        }
-        "WRONGTYPE" => {
-            " (the key has data of another type, so it is not a lock; choose another name or key_prefix)"
-        }
+        "WRONGTYPE" => wrong_type(),
         "NOPERM" if text.contains("cluster|") => {
             " (clusters need CLUSTER SLOTS and CLUSTER NODES, and ASKING; see docs/operate/security.md)"
         }
@@ -118,11 +150,13 @@ pub(crate) fn refusal(text: &str) -> Fault {
             " (this is a Redis Cluster; use redis+cluster://host:port)"
         }
         "FENCE" => FENCE_HINT,
+        "ERR" if text.contains("syntax error") => too_old(),
         _ => "",
     };
     let answered = "the server replied ";
     let fault = match code {
         "WRONGTYPE" => Fault::unsupported(answered),
+        "ERR" if text.contains("syntax error") => Fault::unsupported(answered),
         "MOVED" | "ASK" | "CROSSSLOT" => Fault::invalid(answered),
         _ => Fault::new(answered),
     };

@@ -9,12 +9,14 @@ use redis::{Cmd, ServerError, Value, cmd};
 
 use super::batches::BatchConnection;
 use super::login::{Hello, Without, connect, refused};
-use super::rights::{Needs, OptionalCommand};
-use super::role::{is_master, is_primary};
+use super::rights::{Needs, OptionalCommand, is_answer};
+use super::role::{check_kind, is_master, is_primary};
 use crate::error::seconds;
 use crate::node::Fault;
 use crate::node::credentials::{Granted, Provider};
-use crate::node::redis::commands::errors::{has_code, is_replicas, is_unsupported, text_of};
+use crate::node::redis::commands::errors::{
+    has_code, is_missing, is_replicas, is_unsupported, text_of,
+};
 use crate::node::redis::commands::reply;
 use crate::node::redis::commands::scriptless::Delete;
 use crate::node::redis::commands::scripts::scripts;
@@ -86,6 +88,28 @@ async fn ask_all(
     }
 }
 
+/// Connects, sends the requests of the handshake, and evaluates each reply.
+async fn examine(
+    endpoint: &Endpoint,
+    kind: (bool, bool),
+    needs: &Needs,
+) -> Result<(BatchConnection, Findings), Fault> {
+    let (mut connection, mut found, answers) = ask_all(endpoint, kind, needs).await?;
+    let is_answer =
+        |(step, answer): &_| matches!(step, Step::Right(name) if is_answer(name, answer));
+    found.answered = answers.iter().any(is_answer);
+    for (step, answer) in answers {
+        found.note(endpoint, needs, step, answer)?;
+    }
+    if let (Some(fault), true) = (found.no_digests.take(), found.lacking.is_empty()) {
+        let answer = connection.ask(&[needs.eval()]).await?.remove(0);
+        let unsupported = || is_unsupported(&answer).then_some(fault);
+        found.lacking.extend(needs.lack("EVAL", &answer, found.answered).or_else(unsupported));
+        found.without.digests = true;
+    }
+    Ok((connection, found))
+}
+
 /// Connects and performs the handshake. A replica is an error, unless it is `clustered`: it then redirects votes, and
 /// reports the owners of slots. `primary` means that sentinels report the server as one. The server's text in errors is
 /// not redacted yet.
@@ -99,25 +123,19 @@ pub(super) async fn greet(
     let granted = endpoint.granted().await?;
     let login = granted.as_ref().map(|granted| endpoint.with_login(&granted.credentials));
     let endpoint = login.as_ref().unwrap_or(endpoint);
-    let (mut connection, mut found, answers) =
-        ask_all(endpoint, (primary, clustered), needs).await?;
-    for (step, answer) in answers {
-        found.note(endpoint, needs, step, answer)?;
-    }
-    if let (Some(fault), true) = (found.no_digests.take(), found.lacking.is_empty()) {
-        let answer = connection.ask(&[needs.eval()]).await?.remove(0);
-        let unsupported = || is_unsupported(&answer).then_some(fault);
-        found.lacking.extend(needs.lack("EVAL", &answer).or_else(unsupported));
-        found.without.digests = true;
-    }
-    // Checked before missing features, because a server of another kind may lack them.
-    check_mode(&found.about, endpoint, clustered)?;
+    let (mut connection, found) = examine(endpoint, (primary, clustered), needs).await?;
+    // Checked before missing features, because a server of another kind may lack them. Valkey renamed this field.
+    let mode = field(&found.about, "redis_mode").or_else(|| field(&found.about, "server_mode"));
+    check_kind(&mut connection, mode, endpoint, clustered).await?;
     if !clustered {
         found.replica.map_or(Ok(()), Err)?;
         let role = found.role.as_deref().or(field(&found.about, "role"));
         role.map_or(Ok(()), is_master)?;
     }
-    found.lacking.into_iter().next().map_or(Ok(()), Err)?;
+    let deletes_by = needs.delete(&found.deletes, found.named, found.answered);
+    // Explains more than the other commands that such a server lacks, if it is permanent.
+    let no_delete = deletes_by.as_ref().err().filter(|fault| fault.permanent().is_some());
+    no_delete.cloned().or(found.lacking.into_iter().next()).map_or(Ok(()), Err)?;
     let (about, mut without) = (found.about, found.without);
     let (own, votes_in) = (|name| field(&about, name).map(str::to_owned), votes_in(&about, guard));
     // The server's clock may be corrected later, or its user may receive the right.
@@ -130,7 +148,7 @@ pub(super) async fn greet(
         eviction: own("maxmemory_policy"),
         id: found.id,
         login: endpoint.provider.clone().zip(granted),
-        deletes_by: needs.delete(&found.deletes, found.named)?,
+        deletes_by: deletes_by?,
         without,
     })
 }
@@ -143,6 +161,8 @@ struct Findings {
     id: Option<i64>,
     /// The role of the server, if its reply to `HELLO` contains it.
     role: Option<String>,
+    /// Whether it replied to a trial on the key.
+    answered: bool,
     /// The error of a replica that refused a write.
     replica: Option<Fault>,
     deletes: Vec<(Delete, Value)>,
@@ -165,7 +185,9 @@ impl Findings {
     ) -> Result<(), Fault> {
         match (step, answer) {
             (Step::Role, role) => is_primary(&role)?,
-            (Step::Script, Value::ServerError(error)) if has_code(&error) => {
+            (Step::Script, Value::ServerError(error))
+                if has_code(&error) && !is_missing(&error, self.answered) =>
+            {
                 self.lacking.push(refused(&error));
             }
             // The first error is about `SCRIPT LOAD` and explains more than the later ones.
@@ -173,7 +195,8 @@ impl Findings {
                 self.no_digests.get_or_insert_with(|| refused(&error));
             }
             (Step::Right("EVALSHA"), answer) if is_unsupported(&answer) => {
-                self.no_digests = self.no_digests.take().or(needs.lack("EVALSHA", &answer));
+                self.no_digests =
+                    self.no_digests.take().or(needs.lack("EVALSHA", &answer, self.answered));
             }
             (Step::Database, Value::ServerError(error)) => {
                 self.lacking.push(no_database(endpoint.db, &error));
@@ -181,14 +204,19 @@ impl Findings {
             (Step::Right(_), answer) if is_replicas(&answer) => {
                 self.replica.get_or_insert_with(|| reply::unexpected(&answer).of_replica());
             }
-            (Step::Right(name), answer) => self.lacking.extend(needs.lack(name, &answer)),
+            (Step::Right(name), answer) => {
+                self.lacking.extend(needs.lack(name, &answer, self.answered));
+            }
             (Step::Delete(by), answer) => self.deletes.push((by, answer)),
             (Step::Ping, answer) => {
                 self.named = text(&answer) == NAMED;
-                self.without.refused.note(OptionalCommand::Ping, &answer);
-                self.lacking.extend(needs.lack("PING", &answer).filter(|_| !needs.scripts));
+                self.without.refused.note(OptionalCommand::Ping, &answer, self.answered);
+                let lack = needs.lack("PING", &answer, self.answered);
+                self.lacking.extend(lack.filter(|_| !needs.scripts));
             }
-            (Step::Saves(command), answer) => self.without.refused.note(command, &answer),
+            (Step::Saves(command), answer) => {
+                self.without.refused.note(command, &answer, self.answered);
+            }
             // Without tracking locks still work, and waiters poll.
             (Step::Tracking, answer) => self.without.tracking = answer != Value::Okay,
             (Step::About, answer) => self.about.push_str(&text(&answer)),
@@ -216,26 +244,6 @@ fn no_database(db: i64, error: &ServerError) -> Fault {
     let text = format!("cannot select database {db}; the server replied ");
     let hint = " (use a lower number, or raise `databases` in the server's configuration)";
     Fault::new(text).saying(&said, hint).refused()
-}
-
-/// Returns an error if the server is of another kind than the URL says. A server that does not report its mode is
-/// accepted. If it belongs to a cluster, its replies contain redirects.
-fn check_mode(about: &str, endpoint: &Endpoint, clustered: bool) -> Result<(), Fault> {
-    // Valkey uses another name for this field.
-    let mode = field(about, "redis_mode").or_else(|| field(about, "server_mode"));
-    let (what, url) = match (mode, clustered) {
-        (Some("sentinel"), _) => {
-            ("a Redis Sentinel, which stores no locks", "+sentinel://host:port/service")
-        }
-        (Some("cluster"), false) => {
-            // It would refuse the other keys, now or after a migration.
-            ("a server of a Redis Cluster and has only some of the keys", "+cluster://host:port")
-        }
-        (None, _) | (Some("cluster"), true) | (Some(_), false) => return Ok(()),
-        (Some(_), true) => ("a standalone server and not part of a Redis Cluster", "://host:port"),
-    };
-    let scheme = if endpoint.is_tls() { "rediss" } else { "redis" };
-    Err(Fault::invalid(format!("it is {what}. Use {scheme}{url}")))
 }
 
 /// Returns how long the server takes no first vote. Returns `None` if its uptime cannot be read, as on a server whose

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::node::Fault;
 use crate::node::redis::commands::durability::Durability;
-use crate::node::redis::commands::errors::{is_unknown, without_arguments};
+use crate::node::redis::commands::errors::{is_missing, text_of, without_arguments};
 use crate::node::redis::commands::reply;
 use crate::node::redis::commands::scriptless::Delete;
 use crate::node::redis::commands::scripts::{INSPECT, scripts};
@@ -49,8 +49,8 @@ pub(crate) struct RefusedCommands([bool; 5]);
 
 impl RefusedCommands {
     /// Records the reply to a trial.
-    pub(crate) fn note(&mut self, command: OptionalCommand, answer: &Value) {
-        self.0[command as usize] |= is_refused(command.name(), answer);
+    pub(crate) fn note(&mut self, command: OptionalCommand, answer: &Value, answered: bool) {
+        self.0[command as usize] |= is_refused(command.name(), answer, answered);
     }
 
     pub(crate) fn contains(self, command: OptionalCommand) -> bool {
@@ -112,11 +112,12 @@ impl Needs {
         &self,
         answers: &[(Delete, Value)],
         named: bool,
+        answered: bool,
     ) -> Result<Option<Delete>, Fault> {
         if self.scripts {
             return Ok(None);
         }
-        let known = answers.iter().find(|(by, answer)| is_known(by.name(), answer));
+        let known = answers.iter().find(|(by, answer)| is_known(by.name(), answer, answered));
         if known.is_some() && named {
             return Ok(known.map(|(by, _)| *by));
         }
@@ -127,8 +128,7 @@ impl Needs {
             ));
         }
         // The server is unsuitable only if it knows none of the commands. It may also be loading, or refuse this user.
-        let unknown =
-            |answer: &Value| matches!(answer, Value::ServerError(error) if is_unknown(error));
+        let unknown = |answer: &Value| matches!(answer, Value::ServerError(error) if is_missing(error, answered));
         let other = answers.iter().find(|(_, answer)| !unknown(answer));
         Err(other.map_or_else(
             || {
@@ -137,16 +137,17 @@ impl Needs {
                      release locks without a script. Turn scripts on, or use such a server",
                 )
             },
-            |(by, answer)| denied(by.name(), answer).unwrap_or_else(|| reply::unexpected(answer)),
+            |(by, answer)| denied(by.name(), answer, answered).unwrap_or_else(|| reply::unexpected(answer)),
         ))
     }
 
-    /// Returns an error if the server or its user cannot run this command.
-    pub(crate) fn lack(&self, name: &str, answer: &Value) -> Option<Fault> {
+    /// Returns an error if the server or its user cannot run this command. `answered` means that the server replied to
+    /// another trial ([`is_missing`]).
+    pub(crate) fn lack(&self, name: &str, answer: &Value, answered: bool) -> Option<Fault> {
         if name == self.durability.name() {
             self.durability.unmet(answer)
         } else {
-            denied(name, answer)
+            denied(name, answer, answered)
         }
     }
 
@@ -188,22 +189,23 @@ impl Needs {
 }
 
 /// Whether the server knows the command and its user may run it, although perhaps not for this key.
-fn is_known(name: &str, answer: &Value) -> bool {
+fn is_known(name: &str, answer: &Value, answered: bool) -> bool {
     match answer {
         Value::Int(_) => true,
         // In a cluster, the slot of the key may belong to another server, or to none.
         Value::ServerError(error) => match error.code() {
             "MOVED" | "ASK" | "CLUSTERDOWN" => true,
-            "NOPERM" => denied(name, answer).is_none(),
+            "NOPERM" => denied(name, answer, answered).is_none(),
             _ => false,
         },
         _ => false,
     }
 }
 
-/// Whether the command is denied or unknown. A denied key does not matter, because the keys of locks may be allowed.
-fn is_refused(name: &str, answer: &Value) -> bool {
-    matches!(answer, Value::ServerError(error) if is_unknown(error) || is_denied(name, error))
+/// Whether the command is denied or missing. A denied key does not matter, because the keys of locks may be allowed.
+fn is_refused(name: &str, answer: &Value, answered: bool) -> bool {
+    let Value::ServerError(error) = answer else { return false };
+    is_denied(name, error) || is_missing(error, answered)
 }
 
 /// Whether the user may not run the command.
@@ -215,18 +217,26 @@ fn is_denied(name: &str, error: &ServerError) -> bool {
     (error.code() == "NOPERM" || details.contains("NOPERM")) && about
 }
 
-/// Returns an error if the command is denied or unknown ([`is_refused`]).
-fn denied(name: &str, answer: &Value) -> Option<Fault> {
+/// Returns an error if the command is denied or missing ([`is_refused`]).
+fn denied(name: &str, answer: &Value, answered: bool) -> Option<Fault> {
     let Value::ServerError(error) = answer else { return None };
-    let details = error.details().unwrap_or_default();
-    if is_unknown(error) {
+    if is_denied(name, error) {
+        let text = format!("the node's user may not run {name}, which every lock needs: ");
+        let details = error.details().unwrap_or_default();
+        let fault =
+            Fault::new(text).saying(details, " (docs/operate/security.md lists all rights)");
+        return Some(fault.refused());
+    }
+    is_missing(error, answered).then(|| {
         let text = format!(
             "the server does not support {name}, which every lock needs (a proxy or rename-command may hide it): "
         );
-        return Some(Fault::unsupported(text).saying(without_arguments(details), ""));
-    }
-    is_denied(name, error).then(|| {
-        let text = format!("the node's user may not run {name}, which every lock needs: ");
-        Fault::new(text).saying(details, " (docs/operate/security.md lists all rights)").refused()
+        Fault::unsupported(text).saying(without_arguments(&text_of(error)), "")
     })
+}
+
+/// Whether the server replied to a trial on the key without an error. A proxy does so only if its server is up.
+pub(crate) fn is_answer(name: &str, answer: &Value) -> bool {
+    const ON_KEY: [&str; 6] = ["DEL", "GET", "GETRANGE", "PEXPIRE", "PTTL", "SET"];
+    ON_KEY.contains(&name) && !matches!(answer, Value::ServerError(_))
 }

@@ -109,3 +109,11 @@ pub(super) fn without_zone(
         _ => Err("its host is not a valid name".into()),
     }
 }
+
+/// Returns the login before the path of a socket, and the path with the parameters, as in `unix://:password@/path`.
+pub(super) fn socket_login(text: &str) -> Option<(&str, &str)> {
+    let rest = text.strip_prefix("unix://")?;
+    let (authority, _) = rest.split_at(rest.find('/')?);
+    let login = authority.strip_suffix('@').filter(|login| !login.is_empty())?;
+    Some((login, &rest[authority.len()..]))
+}

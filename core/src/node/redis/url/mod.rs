@@ -23,7 +23,7 @@ use crate::node::address_map::AddressMap;
 use crate::node::callback::CONNECTING;
 use crate::node::credentials::{Ask, Credentials, Granted, Provider};
 use crate::text::{host_and_port, spelled};
-use checks::{check, without_zone};
+use checks::{check, socket_login, without_zone};
 use query::{CLIENT_NAME, Parameters};
 
 /// The address of a server, and the login to use there.
@@ -60,9 +60,17 @@ pub(crate) enum PeerAddr {
 /// takes longer continues, and later attempts join it.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
+const TWICE: &str = "a user or a password appears before the @ and after the ?. Write it once";
+
 impl Endpoint {
     /// Parses the URL, which may be a part of another one. Returns the violated rule as an error.
     pub(crate) fn parse(text: &str) -> std::result::Result<Self, String> {
+        // The parser accepts no login before the path of a socket. It is that of any server.
+        if let Some((login, path)) = socket_login(text) {
+            let login = Self::parse(&format!("redis://{login}@host"))?;
+            let socket = Self::parse(&format!("unix://{path}"))?;
+            return socket.with_login_of(login);
+        }
         let (text, zone) = without_zone(text)?;
         // The error of the parser contains no part of the URL.
         let mut url = Url::parse(&text).map_err(|error| {
@@ -106,6 +114,14 @@ impl Endpoint {
         this.with_parameters(path)
     }
 
+    /// Adds a user and a password that are before the @.
+    fn with_login_of(self, login: Self) -> std::result::Result<Self, String> {
+        if self.username.is_some() || self.password.is_some() {
+            return Err(TWICE.to_owned());
+        }
+        Ok(Self { username: login.username, password: login.password, ..self })
+    }
+
     /// Combines the parameters with the rest of the URL. They must not contradict it. `path` means that the path
     /// contains a database.
     fn with_parameters(mut self, path: bool) -> std::result::Result<Self, String> {
@@ -119,8 +135,7 @@ impl Endpoint {
         let twice = (username.is_some() && self.username.is_some())
             || (password.is_some() && self.password.is_some());
         if twice {
-            return Err("a user or a password appears before the @ and after the ?. Write it once"
-                .to_owned());
+            return Err(TWICE.to_owned());
         }
         self.username = self.username.or(username);
         self.password = self.password.or(password);

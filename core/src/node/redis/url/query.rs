@@ -66,7 +66,7 @@ const PATH: &str = "must be the path of a PEM file";
 
 /// The supported parameters of redis-py and celery, go-redis, ioredis, lettuce and the redis crate.
 const UNDERSTOOD: &[Row] = &[
-    (&["db", "database"], "must be a number, 0 or more", |to, _, value| {
+    (&["db", "database", "virtual_host"], "must be a number, 0 or more", |to, _, value| {
         fill(&mut to.db, value.parse().ok().filter(|db| *db >= 0))
     }),
     (&["username", "user"], "must be a name", |to, _, value| {

@@ -175,7 +175,8 @@ impl Service {
 /// Splits a URL with several hosts. Returns the scheme of each host alone, and what follows the scheme.
 fn one_server_scheme(text: &str) -> (&'static str, &str) {
     let (scheme, rest) = text.split_once("://").unwrap_or_default();
-    (if scheme.starts_with("rediss") { "rediss" } else { "redis" }, rest)
+    let is_tls = scheme.starts_with("rediss") || scheme.starts_with("valkeys");
+    (if is_tls { "rediss" } else { "redis" }, rest)
 }
 
 /// Parses a URL that names servers of a cluster, with one login. Returns the violated rule as an error.
