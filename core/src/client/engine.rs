@@ -20,10 +20,10 @@ use crate::acquire::{Acquirer, acquire, attach, try_acquire};
 use crate::client::config::Config;
 use crate::clock::Clock;
 use crate::drivers::RuntimeDriver;
-use crate::error::{Error, ErrorKind, LossReason, Result, seconds};
+use crate::error::{Error, ErrorKind, LossReason, Result};
 use crate::fairness::Fairness;
 use crate::lease::{Lease, Leases, Owner, Registry, State, monitor};
-use crate::lock::options::{LONG_TTL, Request};
+use crate::lock::options::Request;
 use crate::lock::{Inspection, force_release, inspection};
 use crate::node::{
     Address, Changes, Claim, ClusterNode, KEPT_PREFIX, MemoryNode, Needs, Node, RedisNode, RunIds,
@@ -31,7 +31,7 @@ use crate::node::{
 };
 use crate::quorum::Nodes;
 use crate::runtime::{Made, PerProcess, background};
-use crate::telemetry::{Counts, Logged, Stats, Throttle, log, metrics};
+use crate::telemetry::{Counts, Logged, Stats, Throttle, metrics};
 
 pub(crate) struct Engine {
     pub(crate) config: Config,
@@ -45,10 +45,6 @@ pub(crate) struct Engine {
     /// locked in the child.
     closing: PerProcess<Notify>,
     counts: PerProcess<Arc<Counts>>,
-    /// The longest TTL requested so far, in seconds.
-    ///
-    /// Only a longer TTL logs the warning again.
-    longest: AtomicU64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -69,7 +65,6 @@ impl Engine {
             phase: AtomicU8::new(Phase::Open as u8),
             closing: PerProcess::new(),
             counts: PerProcess::new(),
-            longest: AtomicU64::new(0),
         }
     }
 
@@ -122,8 +117,8 @@ impl Engine {
         let open = self.is_open();
         async move {
             let request = &request?;
-            self.warn_if_long(request);
             let running = self.start(open, request)?;
+            running.leases().warn_of_mistakes(request);
             let granted = in_own_process(request, async {
                 tokio::select! {
                     // A lease that is already granted goes to `hand_out`, which releases it if the client is closed.
@@ -138,8 +133,8 @@ impl Engine {
 
     /// Tries to acquire the lock in one round. Returns `None` if it is held.
     pub(crate) async fn try_acquire(&self, request: &Arc<Request>) -> Result<Option<Lease>> {
-        self.warn_if_long(request);
         let running = self.start(self.is_open(), request)?;
+        running.leases().warn_of_mistakes(request);
         // A single round ends soon, so this does not wait for a close.
         let granted = in_own_process(request, try_acquire(&running.acquirer, request)).await?;
         granted.map(|lease| self.hand_out(request, &running, lease)).transpose()
@@ -173,6 +168,7 @@ impl Engine {
             return Err(request.invalid(&text));
         }
         let running = self.start(self.is_open(), request)?;
+        running.leases().warn_of_mistakes(request);
         // `attach` itself checks this. It must then abandon the lease without releasing it.
         let attached = async {
             let ended = || self.ended(request, &running);
@@ -238,18 +234,6 @@ impl Engine {
         closing.as_mut().enable();
         if !self.is_closed() {
             closing.await;
-        }
-    }
-
-    /// Warns once about a TTL that is long enough to suggest a wrong unit.
-    fn warn_if_long(&self, request: &Request) {
-        let ttl = request.options.ttl;
-        if ttl > LONG_TTL
-            && ttl.as_secs() > self.longest.fetch_max(ttl.as_secs(), Ordering::Relaxed)
-        {
-            log::event!(
-                Warn, Acquire, { key: request.key(), ttl: seconds(ttl) }, "the ttl is above one hour. Check its unit"
-            );
         }
     }
 }
@@ -325,9 +309,18 @@ impl Running {
         let nodes = Nodes { list: nodes(&watch), clock: clock_of_nodes, connect_timeout };
         let nodes = Arc::new(nodes);
         let monitor = monitor(Arc::clone(&registry), Arc::clone(clock), changes);
-        let (long, unconfirmed) = (Logged::default(), Throttle::default());
         let fairness = Fairness::new(nodes.list.len());
-        let leases = Leases { nodes, watch, registry, counts, fairness, long, unconfirmed };
+        let leases = Leases {
+            nodes,
+            watch,
+            registry,
+            counts,
+            fairness,
+            long: Logged::default(),
+            doubtful: Logged::default(),
+            longest: AtomicU64::default(),
+            unconfirmed: Throttle::default(),
+        };
         let leases = Arc::new(leases);
         let running = Self { failed: Arc::default(), acquirer: Arc::new(Acquirer::new(leases)) };
         (running, Box::pin(monitor))

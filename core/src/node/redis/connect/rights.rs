@@ -227,6 +227,8 @@ fn denied(name: &str, answer: &Value) -> Option<Fault> {
     }
     is_denied(name, error).then(|| {
         let text = format!("the node's user may not run {name}, which every lock needs: ");
-        Fault::new(text).saying(details, " (docs/operate/security.md lists all rights)").refused()
+        Fault::new(text)
+            .saying(details, " (the page Security of the documentation lists all rights)")
+            .refused()
     })
 }
