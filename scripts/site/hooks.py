@@ -177,7 +177,11 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
 
     def link(match: re.Match[str]) -> str:
         title = " ".join(match[1].split())
-        found = [file for file in files.documentation_pages() if title_of(file) == title]
+        # The policy of the project has the title of another page.
+        pages = [
+            file for file in files.documentation_pages() if file.src_uri not in PROJECT.values()
+        ]
+        found = [file for file in pages if title_of(file) == title]
         if len(found) != 1:
             raise PluginError(f"{uri}: there is no page {title!r}")
         url = found[0].url_relative_to(page.file)
