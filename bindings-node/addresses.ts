@@ -2,21 +2,30 @@
 
 import { shown } from "./native.js";
 
+/** The result of one node. */
+export type NodeState = "granted" | "held" | "kept" | "missing" | "free" | "fault" | "pending";
+
 /** The report of one node. */
-interface Report {
+export interface NodeReport {
+  /** The node's URL, without its password. */
   url: string;
-  state: string;
+  /**
+   * `granted`, `held`, `kept` (released, and stays for `minHold`), `missing` (no key to extend or release), `free`,
+   * `fault`, or `pending` if the round ended before the node replied.
+   */
+  state: NodeState;
+  /** The text of the node's error. */
   error?: string;
 }
 
 /** A message without addresses, and the nodes, which keep them. */
 export interface CleanMessage {
   message: string;
-  nodes: Report[];
+  nodes: NodeReport[];
 }
 
 /** Core lists the reports of the nodes after this text. */
-const FAILED = / nodes? failed(?=; )/;
+const FAILED = / nodes? (?:has not )?failed(?=; )/;
 /** An error that a node reports about the program's options. Its URL comes first. */
 const OPTION_ERROR = /^((?:rediss?|unix|memory)[+a-z]*:\/\/\S*): (.*)$/s;
 /**
@@ -35,7 +44,7 @@ const PREPOSITIONS = "to|at|from|host|reach|resolve|look up";
  */
 export function withoutAddresses(
   message: string,
-  nodes: readonly Report[],
+  nodes: readonly NodeReport[],
   resource: string | undefined,
 ): CleanMessage {
   if (nodes.length > 0) {
@@ -50,7 +59,7 @@ export function withoutAddresses(
   const [, url, error] =
     (message.startsWith(key) && OPTION_ERROR.exec(message.slice(key.length))) || [];
   if (url === undefined || error === undefined) return { message, nodes: [] };
-  const node = { url, state: "fault", error };
+  const node: NodeReport = { url, state: "fault", error };
   return {
     message: `${key}a node cannot be used: ${replaceAddresses(error, [node])}`,
     nodes: [node],
@@ -58,7 +67,7 @@ export function withoutAddresses(
 }
 
 /** Replaces addresses, including hosts without a port. */
-function replaceAddresses(text: string, nodes: readonly Report[]): string {
+function replaceAddresses(text: string, nodes: readonly NodeReport[]): string {
   const addresses = new RegExp(
     [...nodes.flatMap(addressPatterns), ADDRESSES.source].join("|"),
     "gi",
@@ -67,7 +76,7 @@ function replaceAddresses(text: string, nodes: readonly Report[]): string {
 }
 
 /** Returns patterns for the path of a socket, or for the hosts of a URL. */
-function addressPatterns({ url }: Report): string[] {
+function addressPatterns({ url }: NodeReport): string[] {
   const [scheme = "", rest = ""] = url.split(/:\/\/|\?/);
   if (scheme === "unix") return rest.length > 3 ? [`(?:unix://)?${escaped(rest)}`] : [];
   const [hosts = ""] = rest.split("/");

@@ -62,7 +62,28 @@ export function mismatch(version: string, found: unknown): string {
   return `redlock-native ${version} found the binary of ${theirs}. ${rule}. ${action}`;
 }
 
+/** Deno's error for a permission that the program does not have. The file or the variable is in quotes. */
+const REFUSED_BY_DENO = /^Requires \w+ access to .*, run again with the --allow-\w+ flag$/m;
+
+/** Returns Deno's message about a refused permission. The loader passes it on as the cause of other errors. */
+function refusedByDeno(errors: readonly unknown[]): string | undefined {
+  for (const error of errors) {
+    let current = error;
+    // A limit, because an error may be its own cause.
+    for (let depth = 0; current instanceof Error && depth < 20; depth += 1) {
+      const [refusal] = REFUSED_BY_DENO.exec(current.message) ?? [];
+      if (refusal !== undefined) return refusal;
+      current = current.cause;
+    }
+  }
+  return undefined;
+}
+
 function explainCause(failure: LoadFailure): string {
+  const refusal = refusedByDeno(failure.errors);
+  if (refusal !== undefined) {
+    return `Deno does not permit it (${refusal}). Run deno with --allow-ffi, --allow-env, and --allow-read for node_modules`;
+  }
   const failed = failure.errors.find(({ code }) => code?.startsWith("ERR_DLOPEN"));
   if (failed !== undefined) return explainUnloadable(failed);
   const denied = failure.errors.find(({ code }) => code === "ERR_ACCESS_DENIED");

@@ -1,24 +1,24 @@
 /** The error classes. Each has a kind, and the kinds are the same in every language. */
 
-import { withoutAddresses } from "./addresses.js";
+import { type NodeReport, withoutAddresses } from "./addresses.js";
 import { CapturedStack, limitFrames } from "./stack.js";
 
-/** The report of one node. */
-export interface NodeReport {
-  /** The node's URL, without its password. */
-  url: string;
-  /**
-   * `granted`, `held`, `missing` (no key to extend or release), `fault`, or `pending` if the round ended before the
-   * node replied.
-   */
-  state: string;
-  /** The text of the node's error. */
-  error?: string;
-}
+export type { NodeReport, NodeState } from "./addresses.js";
+
+/** The kind of an error. */
+export type ErrorKind =
+  | "timeout"
+  | "lost"
+  | "released"
+  | "unavailable"
+  | "invalid"
+  | "unsupported"
+  | "closed"
+  | "internal";
 
 /**
- * The reason why a lease was lost. docs/operate/troubleshooting.md has causes and remedies for each, such as
- * `#lost-max_hold`.
+ * The reason why a lease was lost. The page Troubleshooting of the documentation has causes and remedies for each,
+ * under `lost`.
  */
 export type LossReason =
   | "expired"
@@ -46,7 +46,7 @@ export interface LockErrorDetails {
  *
  * An error of exactly this class has the kind `internal` and is a bug in redlock.
  *
- * docs/operate/troubleshooting.md lists causes and remedies for each kind.
+ * The page Troubleshooting of the documentation lists causes and remedies for each kind.
  *
  * @example
  * ```js
@@ -62,9 +62,9 @@ export class LockError extends Error {
    * The kind of the error, the same in every language: `timeout`, `lost`, `released`, `unavailable`, `invalid`,
    * `unsupported`, `closed` or `internal`.
    */
-  readonly kind: string = "internal";
+  readonly kind: ErrorKind = "internal";
   /** The kind as a Node.js error code, such as `ERR_REDLOCK_TIMEOUT`. */
-  readonly code: `ERR_REDLOCK_${string}` = "ERR_REDLOCK_INTERNAL";
+  readonly code: `ERR_REDLOCK_${Uppercase<ErrorKind>}` = "ERR_REDLOCK_INTERNAL";
   /** The Redis key. */
   declare readonly resource: string | undefined;
   /** How long the acquire had waited, in ms. */
@@ -113,7 +113,7 @@ export class LockError extends Error {
 /**
  * Thrown if the lock was not acquired within `wait`. It was held, or no client won a majority.
  *
- * See docs/operate/troubleshooting.md#timeout for causes and remedies.
+ * See the page Troubleshooting#timeout of the documentation for causes and remedies.
  *
  * @example
  * ```js
@@ -132,7 +132,7 @@ export class LockTimeout extends LockError {
 /**
  * Thrown if the lease ended without being released. `reason` is the cause.
  *
- * See docs/operate/troubleshooting.md#lost-expired, and the following sections for the other reasons.
+ * See the page Troubleshooting#lost-expired of the documentation, and its following sections for other reasons.
  *
  * @example
  * ```js
@@ -153,7 +153,7 @@ export class LockLost extends LockError {
 /**
  * Thrown if an operation needs a held lease, but its owner has released this one. `reason` is undefined.
  *
- * See docs/operate/troubleshooting.md#released for causes and remedies.
+ * See the page Troubleshooting#released of the documentation for causes and remedies.
  *
  * @example
  * ```js
@@ -174,7 +174,7 @@ export class LockReleased extends LockLost {
 /**
  * Thrown if too many nodes failed for a quorum. `nodes` contains the error of each.
  *
- * See docs/operate/troubleshooting.md#unavailable for causes and remedies.
+ * See the page Troubleshooting#unavailable of the documentation for causes and remedies.
  *
  * @example
  * ```js
@@ -196,7 +196,7 @@ export class QuorumUnavailable extends LockError {
 /**
  * Thrown for an invalid value, before anything is sent.
  *
- * See docs/operate/troubleshooting.md#invalid for causes and remedies.
+ * See the page Troubleshooting#invalid of the documentation for causes and remedies.
  *
  * @example
  * ```js
@@ -215,7 +215,7 @@ export class InvalidOption extends LockError {
 /**
  * Thrown if the server lacks a feature that an option needs, or if the key holds data of another type.
  *
- * See docs/operate/troubleshooting.md#unsupported for causes and remedies.
+ * See the page Troubleshooting#unsupported of the documentation for causes and remedies.
  *
  * @example
  * ```js
@@ -235,7 +235,7 @@ export class Unsupported extends LockError {
 /**
  * Thrown if the client was closed.
  *
- * See docs/operate/troubleshooting.md#closed for causes and remedies.
+ * See the page Troubleshooting#closed of the documentation for causes and remedies.
  *
  * @example
  * ```js
@@ -274,7 +274,7 @@ const CLASSES: Record<string, typeof LockError> = {
 };
 
 interface Failure extends LockErrorDetails {
-  kind: string;
+  kind: ErrorKind;
   message: string;
   advice?: string | undefined;
 }

@@ -6,8 +6,8 @@
  *
  * Below them are `handle` (the state of a lease), `collection` and `loss` (collected and lost leases) and `calls`
  * (promises for native calls). `runtime` exchanges calls and outcomes with the native part, with `batch` and `pending`.
- * `trace`, `events` and `warnings` notify the program. `options` and `values` check arguments. architecture.md in
- * docs/contributing lists all modules.
+ * `trace`, `events` and `warnings` notify the program. `options` and `values` check arguments. The page
+ * Architecture of the documentation lists all modules.
  *
  * `existing` with `ioredis`, `noderedis` and `foreign-settings` reads the settings of other packages' clients.
  */
@@ -20,6 +20,7 @@ export type { Credentials, CredentialsSource } from "./credentials.js";
 export { configure, lock, withLock } from "./default.js";
 export {
   ClientClosed,
+  type ErrorKind,
   InvalidOption,
   LockError,
   type LockErrorDetails,
@@ -28,6 +29,7 @@ export {
   LockTimeout,
   type LossReason,
   type NodeReport,
+  type NodeState,
   QuorumUnavailable,
   Unsupported,
 } from "./errors.js";

@@ -35,7 +35,7 @@ function describeFailure(thrown: unknown): LoadFailure {
   try {
     createRequire(__filename)(`redlock-native-${platform}`);
   } catch (error) {
-    return { ...all, errors: [error as Error] };
+    return { ...all, errors: [error as Error, thrown as Error] };
   }
   return { ...all, errors: [thrown as Error] };
 }

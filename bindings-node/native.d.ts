@@ -287,7 +287,7 @@ export interface Stats {
    * Lost leases by reason, with a number for every reason. `forked` stays 0, because a child does not count the
    * leases of its parent.
    */
-  lost: Record<string, number>
+  lost: Record<'expired' | 'taken' | 'missing' | 'quorum' | 'max_hold' | 'forked' | 'closed' | 'revoked' | 'internal', number>
   /** Connections that were opened again, after an earlier one had ended. */
   reconnects: number
   /** Acquires in progress. */

@@ -22,6 +22,8 @@ const binaries = join(root, "bindings-node", "dist");
 // The napi command line only writes inside the project. Git ignores this folder.
 const scratch = join(root, "bindings-node", "npm");
 const licenses = ["LICENSE-MIT", "LICENSE-APACHE", "THIRD-PARTY-LICENSES"];
+/** What the binary contains, as CycloneDX. scripts/licenses writes it. */
+const sbom = "sbom.cdx.json";
 const dryRun = process.argv[3] === "--dry-run";
 const target = resolve(process.argv[2] ?? join(root, "dist"));
 const npmCommand = process.platform === "win32" ? "npm.cmd" : "npm";
@@ -53,8 +55,9 @@ function packPlatforms() {
     if (!existsSync(join(binaries, main))) continue;
     copyFileSync(join(binaries, main), join(folder, main));
     for (const license of licenses) copyFileSync(join(root, license), join(folder, license));
+    copyFileSync(join(root, "bindings-node", sbom), join(folder, sbom));
     const { publishConfig } = readJson(join(root, "package.json"));
-    const listed = [...files, ...licenses];
+    const listed = [...files, ...licenses, sbom];
     const published = { ...manifest, type: "commonjs", files: listed, publishConfig };
     writeJson(join(folder, "package.json"), published);
     console.log(pack(folder, target));

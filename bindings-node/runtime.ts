@@ -37,10 +37,8 @@ import {
 import { deliver, Failed, type Receiver, replaceReceiver, slotFor, vacate } from "./pending.js";
 import { emitCoreWarning, throwLater } from "./warnings.js";
 
-/**
- * Number of calls to send before all are recorded, so that the servers work while JavaScript continues. docs/contributing/speed.md
- * has the measurements.
- */
+// docs/contributing/speed.md has the measurements.
+/** Number of calls to send before all are recorded, so that the servers work while JavaScript continues. */
 const SEND_THRESHOLD = CALLS / 8;
 
 /** Number of calls that are recorded but not sent. */

@@ -25,6 +25,10 @@ pub struct Stats {
     pub unrenewed: f64,
     /// Lost leases by reason, with a number for every reason. `forked` stays 0, because a child does not count the
     /// leases of its parent.
+    #[napi(
+        ts_type = "Record<'expired' | 'taken' | 'missing' | 'quorum' | 'max_hold' | 'forked' | 'closed' | 'revoked' | \
+                      'internal', number>"
+    )]
     pub lost: HashMap<String, f64>,
     /// Connections that were opened again, after an earlier one had ended.
     pub reconnects: f64,

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock, Mutex};
 use pyo3::PyTypeInfo;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyString;
+use pyo3::types::{PyString, PyType};
 
 use crate::errors::tried;
 use crate::once::{Once, intern};
@@ -184,18 +184,40 @@ pub(crate) fn in_cell(py: Python<'_>) -> PyResult<bool> {
     Ok(false)
 }
 
-/// Emits a warning while an object is dropped, where nothing can be raised.
-pub(crate) fn warn_in_drop<C: PyTypeInfo>(py: Python<'_>, text: &str) {
+/// Emits a warning while an object is dropped, where nothing can be raised. Returns false if the program ignores
+/// warnings of this kind.
+pub(crate) fn warn_in_drop<C: PyTypeInfo>(py: Python<'_>, text: &str) -> bool {
     // Another exception may be pending here.
     let current = PyErr::take(py);
+    let class = py.get_type::<C>();
+    // While the interpreter ends, the module may be gone.
+    let is_shown = !is_ignored(&class).unwrap_or(true);
     let text = std::ffi::CString::new(text.replace('\0', "?")).unwrap_or_default();
-    if let Err(error) = PyErr::warn(py, &py.get_type::<C>(), &text, 1) {
+    if is_shown && let Err(error) = PyErr::warn(py, &class, &text, 1) {
         error.write_unraisable(py, None);
     }
     if let Some(current) = current {
         current.restore(py);
     }
+    is_shown
 }
+
+/// Whether the first filter for all warnings of this class ignores them, as Python's default filters do with a
+/// ResourceWarning.
+fn is_ignored(class: &Bound<'_, PyType>) -> PyResult<bool> {
+    let warnings = class.py().import(intern!(class.py(), "warnings"))?;
+    for filter in warnings.getattr(intern!(class.py(), "filters"))?.try_iter()? {
+        let (action, message, category, module, line): Filter<'_> = filter?.extract()?;
+        let is_general = message.is_none() && module.is_none() && line == 0;
+        if is_general && class.is_subclass(&category)? {
+            return Ok(action == "ignore");
+        }
+    }
+    Ok(false)
+}
+
+/// A row of `warnings.filters`.
+type Filter<'py> = (String, Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>, u32);
 
 /// Emits a warning at the first frame outside of this package.
 pub(crate) fn warn<C: PyTypeInfo>(py: Python<'_>, text: &str) -> PyResult<()> {

@@ -2,12 +2,32 @@
 
 use std::collections::BTreeMap;
 
+use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 
-/// Statistics of a client in this process. Times are in seconds.
+/// The attributes, in the order of `repr`.
+const NAMES: [&str; 13] = [
+    "granted",
+    "refused",
+    "timed_out",
+    "unavailable",
+    "released",
+    "renewed",
+    "unrenewed",
+    "lost",
+    "reconnects",
+    "waiting",
+    "held",
+    "time_waited",
+    "time_held",
+];
+
+/// Statistics of a client in this process. Times are in seconds. `dict(stats)` has the same names and values.
 ///
 ///     >>> client.stats().granted, client.stats().lost["expired"]
 ///     (0, 0)
+///     >>> dict(client.stats())["granted"]
+///     0
 #[pyclass(frozen, get_all, module = "redlock")]
 pub(crate) struct Stats {
     /// Acquires that returned a lease.
@@ -41,18 +61,24 @@ pub(crate) struct Stats {
 
 #[pymethods]
 impl Stats {
-    fn __repr__(&self) -> String {
-        let Self { granted, refused, timed_out, unavailable, released, .. } = self;
-        let Self { renewed, unrenewed, reconnects, waiting, held, .. } = self;
-        let lost: Vec<_> =
-            self.lost.iter().map(|(reason, lost)| format!("'{reason}': {lost}")).collect();
-        let (waited, had) = (self.time_waited, self.time_held);
-        format!(
-            "Stats(granted={granted}, refused={refused}, timed_out={timed_out}, unavailable={unavailable}, \
-             released={released}, renewed={renewed}, unrenewed={unrenewed}, lost={{{}}}, reconnects={reconnects}, \
-             waiting={waiting}, held={held}, time_waited={waited}, time_held={had})",
-            lost.join(", ")
-        )
+    fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
+        let pair = |name: &&str| Ok(format!("{name}={}", slf.getattr(*name)?.repr()?));
+        let pairs = NAMES.iter().map(pair).collect::<PyResult<Vec<_>>>()?;
+        Ok(format!("Stats({})", pairs.join(", ")))
+    }
+
+    /// The names, for `dict(stats)`.
+    #[pyo3(signature = () -> "list[str]")]
+    fn keys(&self) -> [&'static str; NAMES.len()] {
+        NAMES
+    }
+
+    fn __getitem__<'py>(slf: &Bound<'py, Self>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+        if NAMES.contains(&name) {
+            slf.getattr(name)
+        } else {
+            Err(PyKeyError::new_err(name.to_owned()))
+        }
     }
 }
 

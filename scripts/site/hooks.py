@@ -167,7 +167,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Labels the cells of tables. Links the pages that docstrings name, such as docs/operate/security.md."""
+    """Labels the cells of tables. Links the pages that docstrings name, as in `NAMED`."""
     uri = page.file.src_uri
     if uri == "reference/python.md":
         html = DEFAULT.sub("", html)
@@ -176,12 +176,28 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
         return html
 
     def link(match: re.Match[str]) -> str:
-        file = files.get_file_from_path(match[1])
-        if file is None:
-            raise PluginError(f"{uri}: there is no page {match[0]}")
-        return f'<a href="{file.url_relative_to(page.file)}{match[2] or ""}">{match[0]}</a>'
+        title = " ".join(match[1].split())
+        # The policy of the project has the title of another page.
+        pages = [
+            file for file in files.documentation_pages() if file.src_uri not in PROJECT.values()
+        ]
+        found = [file for file in pages if title_of(file) == title]
+        if len(found) != 1:
+            raise PluginError(f"{uri}: there is no page {title!r}")
+        url = found[0].url_relative_to(page.file)
+        return f'<a href="{url}{match[2] or ""}">{match[0]}</a>'
 
-    return re.sub(r"docs/([\w/-]+\.md)(#[\w-]+)?", link, html)
+    return NAMED.sub(link, html)
+
+
+#: A page in a docstring, by its title, such as "the page Troubleshooting#timeout of the documentation".
+NAMED = re.compile(r"page\s+([A-Z][\w\s]*?)(#[\w-]+)?(?=\s+of\s+the\s+documentation)")
+
+
+def title_of(file: File) -> str | None:
+    """Returns the first heading of a page."""
+    match = re.search("^# (.*)$", file.content_string, re.MULTILINE)
+    return match and match[1]
 
 
 def with_labels(table: re.Match[str]) -> str:

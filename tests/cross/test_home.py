@@ -53,6 +53,10 @@ def test_one_command_fills_it_in_everywhere(tree: Path) -> None:
         assert manifest["bugs"] == urls["Issues"] == f"{address}/issues"
         links = []
         for name in READMES:
+            text = (tree / name).read_text()
+            assert not re.search(
+                "in a clone|of this clone|No package is published|path/to", text
+            ), name
             links += re.findall(r"\]\(([^)#]+)[^)]*\)", (tree / name).read_text())
         assert len(links) > 60
         for link in [*links, urls["Documentation"], urls["Changelog"]]:
@@ -68,6 +72,29 @@ def test_one_command_fills_it_in_everywhere(tree: Path) -> None:
         if name == "pyproject.toml":
             ours, theirs = ours["project"], theirs["project"]
         assert not unfilled or {key: theirs[key] for key in ours} == ours
+
+
+@pytest.mark.parametrize("name", READMES)
+@pytest.mark.parametrize("address", [None, FIRST])
+def test_readme_of_a_package_begins_in_its_language(
+    tree: Path, name: str, address: str | None
+) -> None:
+    """A registry shows it without the other files, so it has absolute links, or none before there is an address."""
+    if address:
+        assert home(tree, address).returncode == 0
+    else:
+        subprocess.run([sys.executable, str(tree / "scripts/readmes")], check=True, timeout=30)
+    text = (tree / name).read_text()
+    index = READMES.index(name)
+    language = ["Rust", "Python", "Node.js"][index]
+    code, install = [("rust", "cargo add"), ("python", "pip install"), ("js", "npm install")][index]
+    _, sentence, example = text.split("\n\n")[:3]
+    assert f"for {language}, with" in sentence
+    assert example.startswith(f"```{code}\n")
+    assert f"\n{install} " in text
+    assert f"\n{install} redlock-native" in text or not address
+    for link in re.findall(r"\]\(([^)]+)\)", text):
+        assert re.match("https://|#", link), link
 
 
 @pytest.mark.parametrize("word", ["", "redlock", "http://example.org/x", "https://a b", "--help"])

@@ -289,7 +289,42 @@ def test_an_error_s_documentation_links_to_its_remedies(error: dict[str, str]) -
     rust = (ROOT / "core/src/error/kind.rs").read_text().split("pub enum ErrorKind")[1]
     variant = re.findall(r"((?:^ *///.*\n)+) *\w+,\n", rust, re.MULTILINE)[ERRORS.index(error)]
     for text in (getattr(redlock, error["class"]).__doc__, before[before.rindex("/**") :], variant):
-        assert re.findall(r"docs/operate/troubleshooting\.md#([\w-]+)", text) == [linked]
+        assert re.findall(r"the page Troubleshooting#([\w-]+) of the documentation", text) == [
+            linked
+        ]
+
+
+#: The sources of the packages.
+SOURCES = [
+    *(ROOT / "core/src").rglob("*.rs"),
+    *(ROOT / "bindings-python/src").rglob("*.rs"),
+    *(ROOT / "bindings-python/python").rglob("*.py*"),
+    *(ROOT / "bindings-node/src").rglob("*.rs"),
+    *(ROOT / "bindings-node").glob("*.ts"),
+]
+#: A path of the documentation in this tree, but not the part of an address.
+DOCS_PATH = re.compile(r"(?<![\w./])(?:\.\./)?docs/\w[\w/.-]*")
+#: A page by its title, and a heading on it. The text may be wrapped.
+NAMED_PAGE = re.compile(r"page ([A-Z][\w ]*?)(#[\w-]+)? of the documentation")
+
+
+def test_package_texts_name_pages_and_not_files() -> None:
+    """Users of the packages do not have the folder `docs`. Comments for maintainers may name its files."""
+    named = set()
+    titles = {page.read_text().split("\n")[0].removeprefix("# "): page for page in DOCS}
+    for source in SOURCES:
+        if source.suffix == ".pyc" or "tests" in source.relative_to(ROOT).parts:
+            continue
+        code = re.sub(r"^ *(//(?![/!])|#).*$", "", source.read_text(), flags=re.MULTILINE)
+        assert not DOCS_PATH.findall(code), source
+        # Joins wrapped lines of comments, and of texts.
+        for title, anchor in NAMED_PAGE.findall(re.sub(r"\\?\n\s*(///?|//!|\*)?\s*", " ", code)):
+            page = titles[" ".join(title.split())].read_text()
+            headings = re.findall("^#+ (.*)$", page, re.MULTILINE)
+            slugs = {re.sub(r"[^\w-]", "", text.lower().replace(" ", "-")) for text in headings}
+            assert not anchor or anchor[1:] in slugs, (source, title, anchor)
+            named.add((title, anchor))
+    assert len(named) > 10
 
 
 def test_other_libraries_options_are_refused_with_ours() -> None:

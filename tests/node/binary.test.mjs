@@ -256,6 +256,32 @@ test("a binary that may not be read is reported", () => {
   );
 });
 
+test("a permission that Deno refuses is named", () => {
+  const refused = (kind, what) =>
+    new Error(`Requires ${kind} access to "${what}", run again with the --allow-${kind} flag`);
+  const facts = { platform: "linux", arch: "x64", musl: false, node: "v26.3.0", version };
+  const missing = (cause) => new Error("Cannot find native binding", { cause });
+  const rows = {
+    // As Deno 2.9 reports them: directly, and as the cause of the loader's errors.
+    env: [refused("env", "NAPI_RS_WASI_FLAVOR")],
+    ffi: [missing(missing(refused("ffi", "/app/redlock-native.linux-x64-gnu.node")))],
+    read: [missing(undefined), refused("read", "/app/node_modules")],
+    sys: [refused("sys", "cpus")],
+  };
+  for (const [kind, errors] of Object.entries(rows)) {
+    const text = explanation({ ...facts, errors, installed: [] });
+    kept(`Deno refuses ${kind}`, text);
+    assert.match(
+      text,
+      new RegExp(`Deno does not permit it .Requires ${kind} access to .*--allow-${kind} flag`),
+    );
+    assert.doesNotMatch(text, /not installed|missing/);
+  }
+  const loop = new Error("its own cause");
+  loop.cause = loop;
+  assert.match(explanation({ ...facts, errors: [loop], installed: [] }), /is not installed/);
+});
+
 test("the messages are those of tests/vectors/binary.txt", async () => {
   const vectors = await readFile(join(root, "tests", "vectors", "binary.txt"), "utf8");
   // If they differ, `node --test tests/node/binary.test.mjs` prints the text to copy.

@@ -15,7 +15,7 @@ for (const options of [{}, { wait: Infinity }]) {
       .acquire(options)
       .catch((error) => error);
     assert.equal(error.kind, "unavailable");
-    assert.match(error.message, /Gave up after unavailableAfter: 1000\. Pass wait to/);
+    assert.match(error.message, /Gave up after unavailableAfter: 1000\. Pass a finite wait to/);
     assert.match(error.message, /unavailableAfter: null/);
     assert.ok(error.waited >= 1000, String(error.waited));
     assert.deepEqual(

@@ -194,9 +194,9 @@ def test_unavailable_nodes_raise_despite_a_default() -> None:
 
 def test_default_needs_a_decorator_with_a_finite_wait(client: redlock.Redlock) -> None:
     for wait in (None, float("inf")):
-        with pytest.raises(redlock.InvalidOption, match=r"needs wait=.*wait=0"):
+        with pytest.raises(redlock.InvalidOption, match=r"needs a finite wait=.*wait=0"):
             client.lock("job", wait=wait, default=None)
-    with pytest.raises(redlock.InvalidOption, match="needs wait="):
+    with pytest.raises(redlock.InvalidOption, match="needs a finite wait="):
         redlock.lock("job", default=1)
     lock: Any = client.lock("job", wait=0, default=None)
     for use in (lock.acquire, lock.try_acquire, lock.__enter__, lock.inspect):

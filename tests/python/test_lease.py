@@ -5,7 +5,8 @@ import gc
 import logging
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
+from warnings import catch_warnings, simplefilter
 
 import pytest
 import redlock
@@ -27,6 +28,36 @@ def test_a_collected_lease_is_not_released(
     assert redis_client.lock(name).try_acquire() is None
     # Renewal has ended.
     eventually(lambda: redis_server.client.get(f"lock:{name}") is None)
+
+
+@pytest.mark.parametrize(
+    ("action", "warnings", "records"),
+    [("default", 1, 0), ("always", 1, 0), ("ignore", 0, 1)],
+)
+def test_a_collected_lease_is_reported_once(
+    client: redlock.Redlock,
+    name: str,
+    caplog: pytest.LogCaptureFixture,
+    action: Literal["default", "always", "ignore"],
+    warnings: int,
+    records: int,
+) -> None:
+    """As a warning if the program shows those, otherwise as a log record. Python ignores ResourceWarning by default."""
+    with catch_warnings(record=True) as warned:
+        simplefilter(action, ResourceWarning)
+        client.lock(name).acquire()
+        gc.collect()
+    assert [entry.category for entry in warned] == [ResourceWarning] * warnings
+
+    def logged() -> list[str]:
+        return [text for text in caplog.messages if f"lock:{name}: a lease was collected" in text]
+
+    if records:
+        eventually(logged)
+    # A later record of the same queue follows all earlier ones.
+    client.lock(f"{name}-last", ttl=7200).acquire().release()
+    eventually(lambda: [text for text in caplog.messages if f"{name}-last" in text])
+    assert len(logged()) == records
 
 
 def test_callback_that_refers_to_the_lease_does_not_keep_it_alive(

@@ -169,10 +169,21 @@ def test_attach_continues_a_lease(redis_server: Server, name: str, call: Call) -
         assert second.token == first.token
         call(second, "release")
         assert redis_server.client.get(first.key) is None
-        with pytest.raises(redlock.LockLost):
+        with pytest.raises(
+            redlock.LockLost, match=r"not attached.*the key does not exist"
+        ) as caught:
             call(two, "attach", name, first.token, ttl=5)
+        assert caught.value.reason == "missing"
         with pytest.raises(redlock.LockLost):
             first.release()
+        held = one.lock(name).acquire()
+        with pytest.raises(
+            redlock.LockLost, match=r"not attached.*token of another owner"
+        ) as caught:
+            call(two, "attach", name, "wrong", ttl=5)
+        held.release()
+        assert caught.value.reason == "taken"
+        assert "ago" not in str(caught.value)
 
 
 def test_detach_ends_the_lease_and_keeps_the_key(

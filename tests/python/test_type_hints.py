@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 import redlock
 import redlock.testing
+import redlock.types
 
+ROOT = Path(__file__).parents[2]
 STUB = Path(redlock.__file__).with_name("_native.pyi").read_text()
 
 
@@ -55,6 +57,26 @@ def test_every_public_attribute_has_a_declared_type(module: str) -> None:
         if isinstance(handler, ast.ExceptHandler) and handler.name
     ]
     assert not [name for name in attributes + caught if not name.startswith("_")]
+
+
+def test_literal_types_have_the_words_of_the_core() -> None:
+    core = (ROOT / "core/src/error/kind.rs").read_text()
+    words = {
+        name: re.findall(r'Self::\w+ => "(\w+)"', core.split(f"impl {name}")[1].split("\n}\n")[0])
+        for name in ("ErrorKind", "NodeState", "LossReason")
+    }
+    words["ErrorKind"].append("internal")
+    assert list(typing.get_args(redlock.types.ErrorCode)) == words["ErrorKind"]
+    assert list(typing.get_args(redlock.types.NodeState)) == words["NodeState"]
+    assert list(typing.get_args(redlock.types.LossReason)) == words["LossReason"]
+
+
+def test_lock_options_are_those_of_lock() -> None:
+    options = typing.get_type_hints(redlock.types.LockOptions)
+    (given,) = re.findall(r"\ndef lock\(name: .*?, \*, (?!default)(.*?)\) -> Lock:", STUB)
+    shown = {name: str(each).removeprefix("typing.") for name, each in options.items()}
+    expected = ", ".join(f"{name}: {each} = None" for name, each in shown.items())
+    assert expected == given.replace('"', "")
 
 
 def of_class(name: str) -> str:

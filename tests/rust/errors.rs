@@ -43,6 +43,29 @@ async fn error_source_ends_at_the_node_without_io_error() {
     assert!(memory.wait(Duration::ZERO).acquire().await.unwrap_err().source().is_none());
 }
 
+#[tokio::test]
+async fn short_wait_blames_no_node() {
+    let nodes = [Silent::listen(), Silent::listen(), Silent::listen()];
+    let urls: Vec<_> = nodes.iter().map(Silent::url).collect();
+    for (urls, who) in [(&urls[..1], "a reply of the node"), (&urls, "the replies of a quorum")] {
+        let lock = builder(urls).build().unwrap().lock("job");
+        let error = lock.acquire_within(millis(1)).await.unwrap_err();
+        let text = error.to_string();
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        assert!(text.contains(&format!("wait was too short to receive {who}")), "{text}");
+        assert!(!text.contains("not available") && !text.contains("no quorum"), "{text}");
+        assert!(text.contains("no reply within 0.001 s"), "{text}");
+        for node in error.nodes() {
+            assert_eq!(node.state, NodeState::Pending, "{text}");
+        }
+        // A node that had its whole time failed.
+        let lock = lock.node_timeout(millis(50)).wait(millis(80));
+        let error = lock.acquire().await.unwrap_err();
+        assert!(!error.to_string().contains("too short"), "{error}");
+        assert_eq!(error.nodes()[0].state, NodeState::Fault, "{error}");
+    }
+}
+
 /// `main() -> redlock::Result<()>` and `unwrap` print it to users.
 #[tokio::test]
 async fn debug_output_is_the_code_and_the_text() {

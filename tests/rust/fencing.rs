@@ -161,7 +161,10 @@ async fn impossible_stored_token_is_an_error_of_its_node() {
     let lock = alone.lock("job").fencing(true).wait(std::time::Duration::ZERO);
     let error = lock.acquire().await.unwrap_err();
     assert_eq!(error.kind(), redlock::ErrorKind::Unavailable);
-    assert!(error.to_string().contains("docs/concepts/fencing.md"), "{error}");
+    assert!(
+        error.to_string().contains("the page Fencing tokens#repair of the documentation"),
+        "{error}"
+    );
     nodes[0].ask(&format!("SET {{lock:job}}:fence {last}"));
     let lease = lock.acquire().await.unwrap();
     assert!(lease.fencing_token().unwrap() > last);

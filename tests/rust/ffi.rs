@@ -63,6 +63,30 @@ fn option_table_accepts_only_its_types() {
 }
 
 #[test]
+fn misspelled_option_is_guessed() {
+    let valid: Vec<_> = LOCK_OPTIONS.iter().map(|row| row.name).collect();
+    let rows = [
+        ("tll", "ttl"),
+        ("tt", "ttl"),
+        ("wiat", "wait"),
+        ("waits", "wait"),
+        ("renw", "renew"),
+        ("max_hlod", "max_hold"),
+        ("maxhodl", "max_hold"),
+        ("nodeTimout", "node_timeout"),
+        ("fenceing", "fencing"),
+    ];
+    for (written, meant) in rows {
+        let text = ffi::instead_of(written, &valid, Unit::Seconds);
+        assert_eq!(text, format!("Did you mean {meant}?"), "{written}");
+    }
+    for unrelated in ["patience", "x", "", "owner", "colour"] {
+        let text = ffi::instead_of(unrelated, &valid, Unit::Seconds);
+        assert!(text.contains("Valid options: ttl, wait"), "{unrelated}: {text}");
+    }
+}
+
+#[test]
 fn checks_options_before_a_client_exists() {
     let check = |name: &str, ttl: f64| {
         let args = LockArgs::of_lock(Unit::Milliseconds).with("ttl", Some(ttl));

@@ -89,8 +89,8 @@ const PYTHON: &[&str] = &[
     "_redis_login",
     "_redis_settings",
     "_native",
-    "types",
     "errors",
+    "types",
 ];
 
 /// The imports of a Python file from its own package, with their lines.

@@ -346,7 +346,7 @@ fn endless_wait_is_logged_at_doubling_intervals() {
             assert!((least..least * 2.0).contains(&waited), "{line}");
             assert!(line.contains("lock:patient"), "{line}");
             assert!(line.contains("it is already held, and expires in 7"), "{line}");
-            assert!(line.contains("wait is not set"), "{line}");
+            assert!(line.contains("wait sets no limit"), "{line}");
         }
         first.abort();
         behind.abort();
@@ -375,6 +375,60 @@ fn long_holds_of_thousands_are_logged_up_to_a_limit() {
         tokio::time::sleep(millis(500)).await;
         assert_eq!(lines_with("ten times its TTL", 100).len(), 100);
     });
+}
+
+#[test]
+fn long_hold_of_a_leader_is_not_logged() {
+    let _turn = Turn::take();
+    let redlock = Redlock::builder(["memory://leader"]).build().unwrap();
+    block_on(async {
+        let lock = |name: &str| redlock.lock(name).ttl(millis(20_000));
+        let limited = lock("leader-limited").max_hold(Duration::from_secs(60));
+        let waiting = lock("leader-waits").wait(None);
+        // Finds out when the others would have been logged.
+        let last = lock("leader-by-default").acquire().await.unwrap();
+        let within = lock("leader-within").acquire_within(None).await.unwrap();
+        let leases =
+            [limited.acquire().await.unwrap(), waiting.acquire().await.unwrap(), within, last];
+        for lease in &leases {
+            // Never shorter, so that it stays held even on a busy machine.
+            lease.extend(millis(100)).await.unwrap();
+        }
+        lines_with("ten times its TTL", 1);
+        let renewed = redlock.stats().renewed;
+        support::eventually("renewals", || redlock.stats().renewed > renewed + 12).await;
+        let lines = lines_with("ten times its TTL", 1);
+        assert!(lines.len() == 1 && lines[0].contains("leader-by-default"), "{lines:?}");
+    });
+}
+
+#[test]
+fn probable_mistakes_are_logged_once() {
+    let _turn = Turn::take();
+    let redlock = Redlock::builder(["memory://mistakes"]).build().unwrap();
+    block_on(async {
+        let lease = redlock.lock("hours").acquire().await.unwrap();
+        for _ in 0..2 {
+            lease.extend(Duration::from_secs(30_000)).await.unwrap();
+            drop(redlock.lock("report:{user}").acquire().await.unwrap());
+            drop(redlock.lock("report:{}").acquire().await.unwrap());
+        }
+    });
+    for count in [1, 2, 3, 4] {
+        let urls = (0..count).map(|node| format!("memory://mistakes-{count}-{node}"));
+        Redlock::builder(urls).build().unwrap();
+    }
+    for (words, text) in [
+        ("the ttl is above one hour", "key=lock:hours"),
+        ("the name may be a mistake: it contains {user} as text", "Use format!"),
+        ("2 nodes survive no more failures than 1", "memory://mistakes-2-0 memory://mistakes-2-1"),
+        ("4 nodes survive no more failures than 3", "Use an odd number"),
+    ] {
+        let lines = lines_with(words, 1);
+        assert!(lines.len() == 1 && lines[0].contains(text), "{words}: {lines:?}");
+    }
+    assert_eq!(lines_with("survive no more", 2).len(), 2);
+    assert_eq!(lines_with("may be a mistake", 1).len(), 1);
 }
 
 const LOG_AND_EXIT: &str = "LOG_AND_EXIT";

@@ -305,8 +305,17 @@ async fn attach_continues_a_lease_and_refuses_a_wrong_token() {
     let error = one.lock("job").attach("not-the-token").await.unwrap_err();
     assert_eq!(error.reason(), Some("taken"));
     lease.release().await.unwrap();
-    let error = one.lock("job").attach(&token).await.unwrap_err();
-    assert_eq!(error.reason(), Some("missing"));
+    let gone = one.lock("job").attach(&token).await.unwrap_err();
+    assert_eq!(gone.reason(), Some("missing"));
+    // This process never held the lease, so it did not lose it.
+    for (error, why) in [(error, "the token of another owner"), (gone, "the key does not exist")] {
+        let text = error.to_string();
+        assert!(text.contains("not attached, because no lease with this token is held"), "{text}");
+        assert!(
+            text.contains(why) && !text.contains(" ago") && !text.contains("was lost"),
+            "{text}"
+        );
+    }
 }
 
 #[tokio::test]

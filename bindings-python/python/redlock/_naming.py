@@ -104,9 +104,17 @@ def _check(name: str, signature: inspect.Signature, function: Any) -> None:
 
 
 class _Text(string.Formatter):
-    """Rejects values whose text contains a memory address, because two processes would lock different names."""
+    """Rejects values that do not identify anything.
+
+    Two processes would lock different names for a text that contains a memory address. All calls without a value would
+    share the lock of None.
+    """
 
     def format_field(self, value: Any, spec: str) -> Any:
+        if value is None:
+            raise InvalidOption(
+                "a value in the lock's name is None, so all calls without a value would share one lock: pass a value"
+            )
         text = super().format_field(value, spec)
         if re.search(r" at 0x[0-9a-fA-F]+>", text):
             raise InvalidOption(

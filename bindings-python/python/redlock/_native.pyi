@@ -1110,7 +1110,7 @@ class NodeInspection:
         The seconds left. None if the lock is free, the node failed, or the end is unknown.
         """
     @property
-    def state(self, /) -> str:
+    def state(self, /) -> redlock.types.NodeState:
         """
         `free`, `held`, `kept` (released, and stays for `min_hold`) or `fault`.
         """
@@ -1367,11 +1367,14 @@ class Redlock:
 @final
 class Stats:
     """
-    Statistics of a client in this process. Times are in seconds.
+    Statistics of a client in this process. Times are in seconds. `dict(stats)` has the same names and values.
 
         >>> client.stats().granted, client.stats().lost["expired"]
         (0, 0)
+        >>> dict(client.stats())["granted"]
+        0
     """
+    def __getitem__(self, name: str, /) -> Any: ...
     def __repr__(self, /) -> str: ...
     @property
     def granted(self, /) -> int:
@@ -1383,8 +1386,12 @@ class Stats:
         """
         Leases that are held now.
         """
+    def keys(self, /) -> "list[str]":
+        """
+        The names, for `dict(stats)`.
+        """
     @property
-    def lost(self, /) -> dict[str, int]:
+    def lost(self, /) -> dict[redlock.types.LossReason, int]:
         """
         Lost leases, by reason. Contains every reason. `forked` stays 0, because a forked child does not count the
         leases of its parent.

@@ -1,11 +1,16 @@
 """What can go wrong, one class per cause; `code` is the same word in every language."""
 
+# Like `typing.TYPE_CHECKING`. Importing `typing` takes longer than all the rest.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from redlock.types import ErrorCode, LossReason, NodeState
+
 
 class NodeReport:
     """The result of one node, with its `url` without password, its `state`, and its `error` or None.
 
-    The state is `granted`, `held`, `missing` (no key to extend or release), `fault`, or `pending` (no reply before the
-    other nodes had decided).
+    The state is `granted`, `held`, `kept` (released, and stays for `min_hold`), `missing` (no key to extend or
+    release), `free`, `fault`, or `pending` (no reply before the other nodes had decided or `wait` was over).
 
         >>> redlock.NodeReport("redis://127.0.0.1:6379", "fault", "cannot connect").state
         'fault'
@@ -13,9 +18,9 @@ class NodeReport:
 
     __slots__ = ("error", "state", "url")
 
-    def __init__(self, url: str, state: str, error: str | None = None) -> None:
+    def __init__(self, url: str, state: "NodeState", error: str | None = None) -> None:
         self.url: str = url
-        self.state: str = state
+        self.state: NodeState = state
         self.error: str | None = error
 
     def _values(self) -> tuple[str, str, str | None]:
@@ -36,7 +41,7 @@ class LockError(Exception):
 
     One of this class itself has the code `internal`: a bug of redlock.
 
-    docs/operate/troubleshooting.md lists causes and remedies for each code.
+    The page Troubleshooting of the documentation lists causes and remedies for each code.
 
         >>> try:
         ...     client.lock("job", ttl=0)
@@ -45,7 +50,7 @@ class LockError(Exception):
         'invalid'
     """
 
-    code = "internal"
+    code: "ErrorCode" = "internal"
 
     def __init__(
         self,
@@ -54,7 +59,7 @@ class LockError(Exception):
         resource: str | None = None,
         waited: float | None = None,
         remaining: float | None = None,
-        reason: str | None = None,
+        reason: "LossReason | None" = None,
         nodes: tuple[NodeReport, ...] = (),
     ) -> None:
         super().__init__(message)
@@ -65,7 +70,7 @@ class LockError(Exception):
         #: Seconds left of the holder's lease, where a node told it.
         self.remaining: float | None = remaining
         #: Why a lease was lost: expired, taken, missing, quorum, max_hold, forked, revoked, closed, internal.
-        self.reason: str | None = reason
+        self.reason: LossReason | None = reason
         #: What each node had to say, where the nodes are the cause.
         self.nodes: tuple[NodeReport, ...] = nodes
 
@@ -73,7 +78,7 @@ class LockError(Exception):
 class LockTimeout(LockError, TimeoutError):
     """Not acquired within `wait`, because another holder has it or no client won a majority. Also a TimeoutError.
 
-    See docs/operate/troubleshooting.md#timeout for causes and remedies.
+    See the page Troubleshooting#timeout of the documentation for causes and remedies.
 
     >>> with lock:
     ...     lock.acquire(wait=0)
@@ -87,7 +92,7 @@ class LockTimeout(LockError, TimeoutError):
 class LockLost(LockError):
     """The lease ended without our release; `reason` says why.
 
-    See docs/operate/troubleshooting.md#lost-expired, and the following sections for the other reasons.
+    See the page Troubleshooting#lost-expired of the documentation, and its following sections for other reasons.
 
     >>> lease = client.lock("job", ttl=0.2, renew=False).acquire()
     >>> time.sleep(0.25)
@@ -104,7 +109,7 @@ class LockLost(LockError):
 class LockReleased(LockLost):
     """The operation needs a held lease, and this one was released or detached by its owner. `reason` is None.
 
-    See docs/operate/troubleshooting.md#released for causes and remedies.
+    See the page Troubleshooting#released of the documentation for causes and remedies.
 
     >>> with lock as lease:
     ...     pass
@@ -119,7 +124,7 @@ class LockReleased(LockLost):
 class QuorumUnavailable(LockError, ConnectionError):
     """Too many nodes are faults for a quorum to be possible; `nodes` has each one's own error. Also a ConnectionError.
 
-    See docs/operate/troubleshooting.md#unavailable for causes and remedies.
+    See the page Troubleshooting#unavailable of the documentation for causes and remedies.
 
     >>> client = redlock.Redlock("redis://127.0.0.1:1")
     >>> try:
@@ -135,7 +140,7 @@ class QuorumUnavailable(LockError, ConnectionError):
 class InvalidOption(LockError, ValueError):
     """A value broke a rule, which the message names; nothing was sent. Also a ValueError.
 
-    See docs/operate/troubleshooting.md#invalid for causes and remedies.
+    See the page Troubleshooting#invalid of the documentation for causes and remedies.
 
     >>> client.lock("job", ttl=0.01)
     Traceback (most recent call last):
@@ -148,7 +153,7 @@ class InvalidOption(LockError, ValueError):
 class Unsupported(LockError):
     """A server lacks a feature that an option needs, or the key holds data of another type.
 
-    See docs/operate/troubleshooting.md#unsupported for causes and remedies.
+    See the page Troubleshooting#unsupported of the documentation for causes and remedies.
 
     >>> try:
     ...     client.lock("job", wait=0).acquire().release()
@@ -162,7 +167,7 @@ class Unsupported(LockError):
 class ClientClosed(LockError):
     """The client was closed, before or while it was asked.
 
-    See docs/operate/troubleshooting.md#closed for causes and remedies.
+    See the page Troubleshooting#closed of the documentation for causes and remedies.
 
     >>> client.close()
     >>> client.lock("job").acquire()

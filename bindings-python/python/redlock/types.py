@@ -1,12 +1,55 @@
-"""Types of results without a separate class, for annotations.
+"""Types for annotations: the words of errors and results, the options of locks, and results without a class.
 
 Import this module only where you need it. It imports `typing`, which takes longer than all the rest of redlock.
 """
 
 from collections.abc import Callable, Coroutine
-from typing import Any, ParamSpec, Protocol, TypeVar, overload
+from datetime import timedelta
+from typing import Any, Literal, ParamSpec, Protocol, TypeAlias, TypedDict, TypeVar, overload
 
-__all__ = ["AsyncLockDecorator", "LockDecorator"]
+__all__ = [
+    "AsyncLockDecorator",
+    "ErrorCode",
+    "LockDecorator",
+    "LockOptions",
+    "LossReason",
+    "NodeState",
+]
+
+#: `code` of an error.
+ErrorCode: TypeAlias = Literal[
+    "timeout", "lost", "released", "unavailable", "invalid", "unsupported", "closed", "internal"
+]
+
+#: Why a lease was lost: `reason` of an error, and the keys of `Stats.lost`.
+LossReason: TypeAlias = Literal[
+    "expired", "taken", "missing", "quorum", "max_hold", "forked", "closed", "revoked", "internal"
+]
+
+#: `state` of a NodeReport or a NodeInspection.
+NodeState: TypeAlias = Literal["granted", "held", "kept", "missing", "free", "fault", "pending"]
+
+
+class LockOptions(TypedDict, total=False):
+    """The options of `lock`, for code that passes them on. Times are seconds or timedelta.
+
+    Example:
+        >>> from typing import Unpack
+        >>> def held(name: str, **options: Unpack[redlock.types.LockOptions]) -> bool:
+        ...     with client.lock(name, **options) as lease:
+        ...         return lease.held
+        >>> held("job", ttl=5, wait=1)
+        True
+    """
+
+    ttl: float | timedelta | None
+    wait: float | timedelta | None
+    renew: bool | None
+    max_hold: float | timedelta | None
+    min_hold: float | timedelta | None
+    node_timeout: float | timedelta | None
+    fencing: bool | None
+
 
 _D = TypeVar("_D", covariant=True)
 _P = ParamSpec("_P")

@@ -214,8 +214,12 @@ pub(crate) fn make_classes(py: Python<'_>) {
     watching::make_class(py);
 }
 
+/// Emits a ResourceWarning if the program shows those, as pytest and `python -X dev` do. Otherwise writes to the log. A
+/// lease is reported once.
 fn warn(record: Record) {
     let text = record.message();
-    ffi::tell(record);
-    Python::try_attach(|py| warn_in_drop::<PyResourceWarning>(py, &text));
+    let warned = Python::try_attach(|py| warn_in_drop::<PyResourceWarning>(py, &text));
+    if warned != Some(true) {
+        ffi::tell(record);
+    }
 }

@@ -99,7 +99,8 @@ impl Lock {
         if let Anything::Given(default) = default {
             if made.args.number("wait").is_none_or(f64::is_infinite) {
                 return Err(invalid(
-                    "default= needs wait=: without it a call waits forever and never returns the default. wait=0 tries once",
+                    "default= needs a finite wait=: otherwise a call waits forever and never returns the default. \
+                     wait=0 tries once",
                 ));
             }
             made.default = Some(default);

@@ -92,7 +92,9 @@ impl<'a> Attempt<'a> {
             let mark = interest.mark();
             let (end, now) = (self.end(&ticket), clock.now());
             let cut = end.since(now) < self.request.node_timeout();
-            let how = (self.plan.ask(now), self.limit.is_doubtful(now, &ticket));
+            let (doubtful, is_cut) =
+                (self.limit.is_doubtful(now, &ticket), self.wait.is_some() && cut);
+            let how = (self.plan.ask(now), doubtful, is_cut);
             match round(self.request, self.acquirer, (now, end), how).await {
                 Ok(lease) => {
                     leases.fairness.acquired(keys, self.plan.expect == Expect::Contended);
@@ -324,7 +326,7 @@ impl<'a> Attempt<'a> {
         let own = own_holder(&self.acquirer.leases, self.request, self.owner);
         log::event!(
             Warn, Acquire, { key: self.request.key() },
-            "still waiting after {waited}, because wait is not set: {why}",
+            "still waiting after {waited}, because wait sets no limit: {why}",
             waited = seconds(waited), why = format_args!("{}{own}", self.last.describe_holder().0),
         );
     }

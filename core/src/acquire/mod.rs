@@ -78,7 +78,7 @@ async fn ask_once(acquirer: &Acquirer, request: &Arc<Request>) -> Result<Option<
         Ok(()) => {
             let now = acquirer.clock().now();
             // One command instead of the cheap pair. A refusal is likely here, and then takes one round trip.
-            round(request, acquirer, (now, NEVER), (Expect::Unknown, false)).await
+            round(request, acquirer, (now, NEVER), (Expect::Unknown, false, false)).await
         }
         Err(refusal) => Err(refusal),
     };
@@ -171,7 +171,7 @@ async fn extended(request: &Request, claim: &Claim, leases: &Leases) -> Result<V
     match round.verdict(clock).await {
         // A confirmation after the end of its validity does not count.
         Verdict::Extended if clock.now() < validity.ends() => Ok(validity),
-        Verdict::Gone(reason) => Err(Error::lost(&request.key(), reason, Duration::ZERO)),
+        Verdict::Gone(reason) => Err(Error::not_attached(&request.key(), reason)),
         _ => Err(request.no_quorum(nodes, &round.votes, timeout)),
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::{Clock, Instant};
-use crate::error::{Error, ErrorKind, NodeReport, Result, seconds};
+use crate::error::{Error, ErrorKind, NodeReport, NodeState, Result, measurable, seconds};
 use crate::lock::options::Request;
 use crate::node::{Claim, Fencing};
 use crate::quorum::{Collect, Nodes, Validity};
@@ -76,8 +76,17 @@ impl Request {
 
     /// Returns the error for a missing quorum. `lasted` is the duration of the outage, if it was long.
     pub(crate) fn unavailable(&self, nodes: Vec<NodeReport>, lasted: Option<Duration>) -> Error {
-        let what = if nodes.len() == 1 { "not available" } else { "no quorum" };
-        Error::unavailable(&self.key(), &format!("{what}{}", duration_text(lasted)), nodes)
+        let failed = nodes.iter().filter(|node| node.state == NodeState::Fault).count();
+        let what = match nodes.len() {
+            1 if failed == 0 => "wait was too short to receive a reply of the node".to_owned(),
+            // The failed nodes are not the reason, because the others are a quorum.
+            count if failed * 2 < count => {
+                "wait was too short to receive the replies of a quorum".to_owned()
+            }
+            1 => format!("not available{}", duration_text(lasted)),
+            _ => format!("no quorum{}", duration_text(lasted)),
+        };
+        Error::unavailable(&self.key(), &what, nodes)
     }
 
     /// Returns the error for a grant whose lease had expired when the replies of the quorum arrived.
@@ -98,7 +107,5 @@ impl Request {
 
 /// Returns the text for a duration, or nothing for a very short one.
 fn duration_text(time: Option<Duration>) -> String {
-    // A shorter time would be shown as `0.000 s`.
-    let long = time.filter(|time| *time >= Duration::from_millis(1));
-    long.map_or_else(String::new, |time| format!(" for {}", seconds(time)))
+    time.and_then(measurable).map_or_else(String::new, |time| format!(" for {time}"))
 }

@@ -33,11 +33,12 @@ pub(crate) async fn connect(request: &Request, acquirer: &Acquirer) -> Result<()
 /// Runs one round under a new token. It began at `now`. Each vote has a timeout, and the whole round ends at `until`.
 ///
 /// A `thorough` round finds out whether a quorum of nodes replies, even if failed nodes have already decided the vote.
+/// The `wait` of a round that `is_cut` leaves less time for a reply than `node_timeout`.
 pub(crate) async fn round(
     request: &Arc<Request>,
     acquirer: &Acquirer,
     (now, until): (Instant, Instant),
-    (expect, thorough): (Expect, bool),
+    (expect, thorough, is_cut): (Expect, bool, bool),
 ) -> Result<Lease, Refusal> {
     let nodes = &acquirer.leases.nodes;
     let changes = acquirer.leases.watch.count();
@@ -54,6 +55,7 @@ pub(crate) async fn round(
         && nodes.list.len() > 1
         && scout_timeout * 4 <= ttl;
     let mut round = VoteRound::begin(nodes, request.claim(), params, now);
+    round.votes.is_cut = is_cut;
     // Boxed, because it is rarely needed and would enlarge the future of every acquire.
     if scouts && let Some((free, taken)) = Box::pin(round.scout(scout_timeout)).await {
         return Err(Refusal::Held { free, taken, scouted: true });

@@ -152,7 +152,8 @@ impl Setup {
         tokio::spawn(monitor);
         let options = Options { unavailable_after: limit.into(), ..Options::default() };
         let (keys, fences) = (Arc::from(["job".to_owned()]), Arc::default());
-        let request = Arc::new(Request { keys, fences, options, guard: Duration::ZERO });
+        let request =
+            Arc::new(Request { keys, fences, options, guard: Duration::ZERO, doubt: None });
         Self { clock, running, does, request }
     }
 

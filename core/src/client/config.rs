@@ -113,6 +113,7 @@ impl Settings {
         let address_map = address_map(self.address_map, &nodes)?;
         let shared = Shared::new(self.tls, name, source, connect_timeout, address_map);
         let nodes = with_shared(nodes, &shared)?;
+        warn_of_even_number(&nodes);
         let clock = self.clock.unwrap_or_else(|| clock_of(&nodes));
         // A single node is a quorum. No other node could correct what it forgot.
         let guard = if nodes.len() > 1 { DEFAULT_GUARD } else { Duration::ZERO };
@@ -177,10 +178,13 @@ impl Config {
         options.unavailable_after = self.unavailable_after;
     }
 
+    pub(crate) fn is_clustered(&self) -> bool {
+        self.nodes.iter().any(|node| matches!(node, Address::Cluster(_)))
+    }
+
     /// Checks whether the keys may be in one lock with these options.
     pub(crate) fn check_together(&self, keys: &[String], fencing: bool) -> Result<()> {
-        let clustered = self.nodes.iter().any(|node| matches!(node, Address::Cluster(_)));
-        let rule = clustered.then(|| several_slots(keys)).flatten();
+        let rule = self.is_clustered().then(|| several_slots(keys)).flatten();
         let rule = rule.or_else(|| {
             // Several changes in one step require a script.
             let why = if fencing {
@@ -200,6 +204,7 @@ impl Config {
     }
 }
 
+<<<<<<< HEAD
 /// Checks the map of announced addresses. Without a node whose servers announce any, it would have no effect.
 fn address_map(given: Option<AddressMapOption>, nodes: &[Address]) -> Result<Option<AddressMap>> {
     if given.is_some() && !nodes.iter().any(Address::is_announced) {
@@ -210,6 +215,20 @@ fn address_map(given: Option<AddressMapOption>, nodes: &[Address]) -> Result<Opt
         )));
     }
     given.map(AddressMap::new).transpose()
+=======
+/// Logs that an even number of nodes is no safer than one node less. A quorum is more than half of the nodes.
+fn warn_of_even_number(nodes: &[Address]) {
+    let count = nodes.len();
+    if count.is_multiple_of(2) {
+        let urls = nodes.iter().map(Address::redacted).collect::<Vec<_>>().join(" ");
+        log::event!(
+            Warn, Client, { nodes: urls },
+            "{count} nodes survive no more failures than {fewer}, because a quorum is more than half of them. Use an \
+             odd number of nodes",
+            count = count, fewer = count - 1
+        );
+    }
+>>>>>>> f1f7ffadc5ff8a210b903b926b4eeb3cdd1cf19a
 }
 
 /// Rejects a node that is given twice. Two names of one server are detected at connect.

@@ -15,39 +15,39 @@ pub enum ErrorKind {
     ///
     /// Try again later, or wait longer.
     ///
-    /// See docs/operate/troubleshooting.md#timeout for causes and remedies.
+    /// See the page Troubleshooting#timeout of the documentation for causes and remedies.
     Timeout,
     /// The lease ended without a release by its owner.
     ///
     /// Another client may hold the lock now, so stop using the protected resource.
     ///
-    /// See docs/operate/troubleshooting.md#lost-expired, and the following sections for the other reasons.
+    /// See the page Troubleshooting#lost-expired of the documentation, and its following sections for other reasons.
     Lost,
     /// The operation needs a held lease, but the owner released this one or detached it.
     ///
-    /// See docs/operate/troubleshooting.md#released for causes and remedies.
+    /// See the page Troubleshooting#released of the documentation for causes and remedies.
     Released,
     /// Too many nodes failed for a quorum to be possible, for all of `wait`. Without a `wait`, for `unavailable_after`.
     ///
     /// It is unknown whether the lock is held.
     ///
-    /// See docs/operate/troubleshooting.md#unavailable for causes and remedies.
+    /// See the page Troubleshooting#unavailable of the documentation for causes and remedies.
     Unavailable,
     /// A value breaks a rule, or a URL names the wrong kind of server.
     ///
     /// Retrying does not help.
     ///
-    /// See docs/operate/troubleshooting.md#invalid for causes and remedies.
+    /// See the page Troubleshooting#invalid of the documentation for causes and remedies.
     Invalid,
     /// A server lacks a feature that an option needs, or the key holds data of another type.
     ///
     /// Retrying does not help.
     ///
-    /// See docs/operate/troubleshooting.md#unsupported for causes and remedies.
+    /// See the page Troubleshooting#unsupported of the documentation for causes and remedies.
     Unsupported,
     /// The client was closed.
     ///
-    /// See docs/operate/troubleshooting.md#closed for causes and remedies.
+    /// See the page Troubleshooting#closed of the documentation for causes and remedies.
     Closed,
 }
 
@@ -87,7 +87,7 @@ pub enum NodeState {
     Free,
     /// The node failed, or sent no usable reply.
     Fault,
-    /// The other nodes decided the result before this one replied.
+    /// The result was decided before this node replied, by the other nodes or by the end of `wait`.
     Pending,
 }
 
@@ -114,7 +114,7 @@ impl fmt::Display for NodeState {
 
 /// Why a lease ended without a release.
 ///
-/// docs/operate/troubleshooting.md has causes and remedies for each reason, such as `#lost-max_hold`.
+/// The page Troubleshooting of the documentation has causes and remedies for each reason, under `lost`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LossReason {

@@ -83,8 +83,23 @@ impl Error {
     ///
     /// The time matters: code that is notified late has run without its lock for that long.
     pub(crate) fn lost(key: &str, reason: LossReason, ago: Duration) -> Self {
-        let (shown, ago) = (shown(key), seconds(ago));
-        let text = format!("{shown}: the lease was lost {ago} ago: {}", reason.explanation());
+        let ago = measurable(ago).map_or_else(String::new, |ago| format!(" {ago} ago"));
+        Self::not_held(key, &format!("the lease was lost{ago}"), reason, &reason.explanation())
+    }
+
+    /// No lease has the token of an attach. In this process, the lease was never held.
+    pub(crate) fn not_attached(key: &str, reason: LossReason) -> Self {
+        let why = match reason {
+            LossReason::Missing => {
+                "the key does not exist. The lease was released or has expired, or the token or name is wrong".into()
+            }
+            other => other.explanation(),
+        };
+        Self::not_held(key, "not attached, because no lease with this token is held", reason, &why)
+    }
+
+    fn not_held(key: &str, what: &str, reason: LossReason, why: &str) -> Self {
+        let text = format!("{}: {what}: {why}", shown(key));
         let mut error = Self::new(ErrorKind::Lost, &text).about(key);
         error.0.reason = Some(reason);
         error
@@ -115,9 +130,10 @@ impl Error {
     pub(crate) fn no_quorum(mut text: String, nodes: Vec<NodeReport>) -> Self {
         use fmt::Write;
         let faults = nodes.iter().filter(|node| node.state == NodeState::Fault).count();
-        let who = match nodes.len() {
-            1 => "The node failed".to_owned(),
-            count => format!("{faults} of {count} nodes failed"),
+        let who = match (nodes.len(), faults) {
+            (1, 0) => "The node has not failed".to_owned(),
+            (1, _) => "The node failed".to_owned(),
+            (count, _) => format!("{faults} of {count} nodes failed"),
         };
         // Writing to a String cannot fail.
         let _ = write!(text, ". {who}");
@@ -265,6 +281,11 @@ impl RefUnwindSafe for Error {}
 /// All messages use this unit, so that logs can be searched.
 pub(crate) fn seconds(time: Duration) -> String {
     format!("{:.3} s", time.as_secs_f64())
+}
+
+/// Formats a duration, unless it is so short that it would be `0.000 s`.
+pub(crate) fn measurable(time: Duration) -> Option<String> {
+    (time >= Duration::from_millis(1)).then(|| seconds(time))
 }
 
 /// The result of one node.

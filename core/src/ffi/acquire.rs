@@ -45,22 +45,25 @@ impl Acquire {
     ///
     /// `Invalid` if `wait` breaks a rule.
     pub fn new(lock: &Lock, wait: Option<f64>, unit: Unit, owner: Option<Owner>) -> Result<Self> {
-        let wait = match wait {
-            None => lock.options().wait,
-            Some(f64::INFINITY) => None,
-            Some(wait) => Some(unit.duration("wait", wait)?),
+        let (wait, parts) = match wait {
+            None => (lock.options().wait(), lock.parts()),
+            Some(f64::INFINITY) => (None, lock.parts_with(None)),
+            Some(wait) => (Some(unit.duration("wait", wait)?), lock.parts()),
         };
-        Ok(Self::of(lock, Some(wait), owner))
+        Ok(Self::of(parts, Some(wait), owner))
     }
 
     /// An acquire that tries once, as [`Lock::try_acquire`] does.
     pub fn once(lock: &Lock) -> Self {
-        Self::of(lock, None, None)
+        Self::of(lock.parts(), None, None)
     }
 
     /// The budget begins at the first attempt and not here, because bindings make the acquire earlier.
-    fn of(lock: &Lock, wait: Option<Option<Duration>>, owner: Option<Owner>) -> Self {
-        let (engine, request) = lock.parts();
+    fn of(
+        (engine, request): (Arc<Engine>, Result<Arc<Request>>),
+        wait: Option<Option<Duration>>,
+        owner: Option<Owner>,
+    ) -> Self {
         let (started, late) = (OnceLock::new(), AtomicBool::new(false));
         Self { engine, request, wait, owner, started, late }
     }

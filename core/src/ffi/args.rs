@@ -142,7 +142,7 @@ pub fn check_lock(names: &[String], args: &LockArgs) -> Result<()> {
 
 /// The TTL of the lock, and how long its acquires may wait. `None` waits forever.
 pub fn times(args: &LockArgs) -> Result<(Duration, Option<Duration>)> {
-    options(args).map(|options| (options.ttl, options.wait))
+    options(args).map(|options| (options.ttl, options.wait()))
 }
 
 fn options(args: &LockArgs) -> Result<Options> {
@@ -171,6 +171,9 @@ pub fn instead_of(option: &str, valid: &[&str], unit: Unit) -> String {
     if !similar.is_empty() {
         return format!("Use {}", similar.join(" or "));
     }
+    if let Some(name) = nearest(&written, valid) {
+        return format!("Did you mean {}?", spelled(name));
+    }
     let elsewhere = of_table(&given, LOCK_OPTIONS, "lock")
         .or_else(|| of_table(&given, CLIENT_OPTIONS, "client"))
         .unwrap_or_default();
@@ -198,6 +201,35 @@ fn similar<'a>(option: &[String], names: impl Iterator<Item = &'a str>) -> Vec<S
     let all_in = |these: &[String], those: &[String]| these.iter().all(|word| those.contains(word));
     let alike = |name: &&str| all_in(option, &words(name)) || all_in(&words(name), option);
     names.filter(alike).filter(|_| !option.is_empty()).map(|name| spelled(name).into()).collect()
+}
+
+/// The valid name that this one is probably a misspelling of. Both are compared without separators.
+fn nearest<'a>(written: &str, valid: &[&'a str]) -> Option<&'a str> {
+    let distance = |name: &&str| edits(written, &words(name).concat());
+    let name = valid.iter().copied().min_by_key(distance)?;
+    // A third of the letters: one letter of `ttl`, and four of `unavailable_after`.
+    (distance(&name) * 3 <= name.len()).then_some(name)
+}
+
+/// The number of letters to insert, delete, replace or swap with the next one that turn one text into the other.
+fn edits(from: &str, to: &str) -> usize {
+    let (from, to): (Vec<_>, Vec<_>) = (from.chars().collect(), to.chars().collect());
+    // Row `i` has the distances of the first `i` letters of `from`.
+    let mut rows = vec![(0..=to.len()).collect::<Vec<_>>()];
+    for i in 1..=from.len() {
+        let mut row = vec![i];
+        for j in 1..=to.len() {
+            let differ = usize::from(from[i - 1] != to[j - 1]);
+            let mut least =
+                (rows[i - 1][j - 1] + differ).min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && from[i - 1] == to[j - 2] && from[i - 2] == to[j - 1] {
+                least = least.min(rows[i - 2][j - 2] + 1);
+            }
+            row.push(least);
+        }
+        rows.push(row);
+    }
+    rows[from.len()][to.len()]
 }
 
 /// States that the option belongs to a lock or to a client, not to this call.

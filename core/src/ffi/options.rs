@@ -1,7 +1,7 @@
 //! The options that the bindings accept: one table for locks and one for clients.
 //!
 //! Each row has the name, kind, default, rule and description. The bindings convert by the tables, and
-//! `scripts/reference` generates docs/reference/options.md from them. The rules are checked in `lock::options` and
+//! `scripts/reference` generates the page Options from them. The rules are checked in `lock::options` and
 //! `client::config`.
 //!
 //! A new row is a new option in both languages. For a name that is not in a table, the error says what to
@@ -67,7 +67,7 @@ pub const LOCK_OPTIONS: &[Row<Options>] = &[
     },
     Row {
         name: "wait",
-        kind: Kind::TimeOrForEver(|options, wait| options.wait = wait),
+        kind: Kind::TimeOrForEver(|options, wait| options.wait = Some(wait)),
         default: "forever for the holder, `unavailable_after` for failed nodes",
         rule: "",
         about: "maximum time that an acquire waits, both for the holder and for failed nodes. 0 tries once",

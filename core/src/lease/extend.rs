@@ -4,14 +4,42 @@
 //! lease ends. Anything in between changes nothing. The callers decide when to send a round.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::state::{Commands, State};
+use super::state::{Commands, Leases, State};
 use crate::clock::{Clock, Instant};
-use crate::error::{Error, LossReason, Result};
+use crate::error::{Error, LossReason, Result, seconds};
+use crate::lock::options::{LONG_TTL, Request};
 use crate::node::{Claim, Extension, Fencing, Proof, VoteParams};
 use crate::quorum::{Collect, Nodes, Until, Validity};
 use crate::runtime::try_lock;
+use crate::telemetry::log;
+
+impl Leases {
+    /// Logs what may be a mistake in a request although it is allowed, once for each lock.
+    pub(crate) fn warn_of_mistakes(&self, request: &Request) {
+        self.warn_of_ttl(request.options.ttl, || request.key());
+        if let Some(doubt) = &request.doubt
+            && self.doubtful.is_new(request.key())
+        {
+            log::event!(
+                Warn, Acquire, { key: request.key() }, "the name may be a mistake: {doubt}", doubt = doubt
+            );
+        }
+    }
+
+    /// Logs a TTL that is long enough to suggest a wrong unit.
+    fn warn_of_ttl(&self, ttl: Duration, key: impl FnOnce() -> String) {
+        if ttl > LONG_TTL
+            && ttl.as_secs() > self.longest.fetch_max(ttl.as_secs(), Ordering::Relaxed)
+        {
+            log::event!(
+                Warn, Acquire, { key: key(), ttl: seconds(ttl) }, "the ttl is above one hour. Check its unit"
+            );
+        }
+    }
+}
 
 /// What the replies mean for the lease.
 #[derive(Clone, Copy)]
@@ -104,6 +132,9 @@ pub(crate) fn send(state: &State, ttl: Duration, check: bool) -> Option<ExtendRo
     // Unlocked first: sending allocates, and the system may suspend this thread there.
     drop(commands);
     drop(votes);
+    if !check {
+        state.leases.warn_of_ttl(ttl, || state.key());
+    }
     let params = VoteParams { check, ..VoteParams::later(validity.asked, timeout, fencing) };
     Some(ExtendRound::send(&state.leases.nodes, &state.claim, validity, params))
 }

@@ -102,11 +102,11 @@ fn log_renewal(state: &State, ttl: Duration, confirmed: bool) {
 }
 
 /// Warns once about a lease that is held for many times its TTL, because it is renewed for as long as the protected
-/// code runs.
+/// code runs. A limit of the hold time, or an endless wait as that of a leader, shows that this is intended.
 ///
 /// One warning per call site, or per key if the call site is unknown: a program may hold thousands on purpose.
 fn warn_if_long(state: &State) {
-    if !state.is_held() {
+    if !state.is_held() || state.request.options.may_be_held_long() {
         return;
     }
     let held = state.now().since(state.acquired);

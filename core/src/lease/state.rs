@@ -43,6 +43,10 @@ pub(crate) struct Leases {
     pub(crate) fairness: Fairness,
     /// Tracks the warnings about long holds.
     pub(crate) long: Logged,
+    /// Tracks the warnings about names that may be mistakes.
+    pub(crate) doubtful: Logged,
+    /// The longest TTL requested so far, in seconds. Only a longer one logs a warning again.
+    pub(crate) longest: AtomicU64,
     /// Limits the log records about releases that no quorum confirmed.
     pub(crate) unconfirmed: Throttle,
 }

@@ -51,7 +51,7 @@ fn granted(running: &Running, name: &str, ttl: Duration, renew: bool) -> Arc<Sta
     let leases = running.leases();
     let (keys, fences) = (Arc::from([name.to_owned()]), Arc::default());
     let options = Options { ttl, renew, ..Options::default() };
-    let request = Arc::new(Request { keys, fences, options, guard: Duration::ZERO });
+    let request = Arc::new(Request { keys, fences, options, guard: Duration::ZERO, doubt: None });
     let validity = Validity::new(leases.nodes.clock.now(), ttl, None);
     State::new(&request, (request.claim(), None, false), validity, Vec::new(), leases)
 }

@@ -37,7 +37,7 @@ impl Lock {
         let wait = wait.into();
         let rule = wait.map_or(Ok(()), |wait| check_time("wait", wait));
         let rule = rule.map_err(|error| error.about(&self.key()));
-        let (engine, request) = self.parts();
+        let (engine, request) = self.parts_with(wait);
         let acquired = engine.acquire(request, wait, None);
         async move {
             rule?;

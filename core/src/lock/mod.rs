@@ -19,7 +19,7 @@ use crate::error::Result;
 use crate::lease::{Lease, LeaseHandle};
 use crate::node::Claim;
 use crate::text::shown;
-use names::{check_lock_key, check_names, fence_key};
+use names::{check_lock_key, check_names, doubt, fence_key};
 use options::{Options, Request};
 
 pub use inspect::{Inspection, NodeInspection};
@@ -115,11 +115,20 @@ impl Lock {
     fn checked(&self) -> Result<Request> {
         let keys = Arc::clone(&self.keys);
         self.engine.config.check_together(&keys, self.options.fencing)?;
-        checked(&self.names, keys, self.options.clone(), self.engine.config.guard)
+        let config = &self.engine.config;
+        let request = checked(&self.names, keys, self.options.clone(), config.guard)?;
+        // The keys of a cluster have hash tags.
+        let doubt = doubt(&self.names, self.options.unit, !config.is_clustered());
+        Ok(Request { doubt, ..request })
     }
 
     pub(crate) fn parts(&self) -> (Arc<Engine>, Result<Arc<Request>>) {
         (Arc::clone(&self.engine), self.request())
+    }
+
+    /// The parts for an acquire with its own `wait`. An endless one is remembered with the lease.
+    pub(crate) fn parts_with(&self, wait: Option<Duration>) -> (Arc<Engine>, Result<Arc<Request>>) {
+        if wait.is_none() { self.clone().wait(None).parts() } else { self.parts() }
     }
 
     /// Acquires the lock. Waits up to `wait` while another owner holds it.
@@ -135,7 +144,7 @@ impl Lock {
     /// - `Invalid`, `Unsupported` or `Closed` immediately.
     pub fn acquire(&self) -> impl Future<Output = Result<Lease>> + Send + 'static + use<> {
         let (engine, request) = self.parts();
-        engine.acquire(request, self.options.wait, None)
+        engine.acquire(request, self.options.wait(), None)
     }
 
     pub(crate) fn options(&self) -> &Options {
@@ -221,7 +230,8 @@ impl Lock {
         check_keys(&self.names, &self.keys)?;
         self.engine.config.check_together(&self.keys, false)?;
         let (guard, fences) = (self.engine.config.guard, Arc::default());
-        let request = Request { keys: self.keys, fences, options: self.options, guard };
+        let (options, doubt) = (self.options, None);
+        let request = Request { keys: self.keys, fences, options, guard, doubt };
         self.engine.force_release(&request).await
     }
 }
@@ -244,7 +254,7 @@ fn checked(
         Arc::default()
     };
     options.check(guard).map_err(|error| error.about(&keys.join(", ")))?;
-    Ok(Request { keys, fences, options, guard })
+    Ok(Request { keys, fences, options, guard, doubt: None })
 }
 
 /// Checks the rules of a lock whose client is not known yet, as for a default client with one node.
@@ -269,9 +279,10 @@ impl Lock {
     /// How long an acquire waits, both for another owner and for failed nodes. Zero tries once.
     ///
     /// Default `None`, which waits for another owner forever, and for failed nodes for
-    /// [`unavailable_after`](crate::Builder::unavailable_after).
+    /// [`unavailable_after`](crate::Builder::unavailable_after). If `None` is set, as for a leader, a long hold logs no
+    /// warning.
     pub fn wait(mut self, wait: impl Into<Option<Duration>>) -> Self {
-        self.change().wait = wait.into();
+        self.change().wait = Some(wait.into());
         self
     }
 

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
+use crate::lock::options::Unit;
 use crate::node::hash_tag;
 use crate::text::shown;
 
@@ -16,8 +17,8 @@ const MAX_NAME: usize = 64 * 1024;
 /// take 200 ms or more. Before Redis 7.2, every read in a script remembers all of its keys.
 const MAX_NAMES: usize = 1000;
 
-/// Distinguishes a fence key from its lock's key. Operators type it to repair a token manually
-/// (docs/concepts/fencing.md).
+/// Distinguishes a fence key from its lock's key. Operators type it to repair a token manually (the page Fencing
+/// tokens#repair of the documentation).
 const SUFFIX: &str = ":fence";
 
 /// One name, or several names that are held as one lease.
@@ -114,6 +115,59 @@ pub(crate) fn check_names(names: &[String]) -> Result<()> {
     Ok(())
 }
 
+/// The words that a missing value leaves in a name, in the languages with this unit of times.
+fn missing_values(unit: Unit) -> &'static [&'static str] {
+    match unit {
+        Unit::Seconds => &["None"],
+        Unit::Milliseconds => &["undefined", "null", "NaN", "[object Object]"],
+        Unit::Duration => &[],
+    }
+}
+
+/// Returns why a name may be a mistake. It contains a template that was not filled in, or one that was filled in with a
+/// missing value. Then all callers share one lock. With `braces`, a hash tag that looks like a template counts too.
+pub(crate) fn doubt(names: &[String], unit: Unit, braces: bool) -> Option<String> {
+    names.iter().find_map(|name| {
+        let word = missing_values(unit).iter().find(|word| has_word(name, word));
+        let missing = word.map(|word| {
+            format!("it contains {word}, as if a value was missing. All callers without a value share this lock")
+        });
+        missing.or_else(|| {
+            let field = field(name, braces)?;
+            let advice = match unit {
+                Unit::Seconds => "Use an f-string. Only a decorator fills in a template",
+                Unit::Milliseconds => "Use a template literal with backticks",
+                Unit::Duration => "Use format!",
+            };
+            let field = shown(field);
+            Some(format!("it contains {field} as text, so all callers share this lock. {advice}"))
+        })
+    })
+}
+
+/// Whether the name contains the word, with neither a letter nor a digit next to it.
+fn has_word(name: &str, word: &str) -> bool {
+    let is_part = |letter: char| letter.is_alphanumeric();
+    name.match_indices(word).any(|(at, _)| {
+        let (before, after) = (&name[..at], &name[at + word.len()..]);
+        !before.ends_with(is_part) && !after.starts_with(is_part)
+    })
+}
+
+/// The first template field: an identifier in braces. Without `braces`, a dollar sign must precede it.
+fn field(name: &str, braces: bool) -> Option<&str> {
+    name.match_indices('{').find_map(|(at, _)| {
+        let end = at + name[at..].find('}')?;
+        let has_dollar = name[..at].ends_with('$');
+        let identifier = &name[at + 1..end];
+        let is_identifier = identifier
+            .starts_with(|first: char| first.is_alphabetic() || first == '_')
+            && identifier.chars().all(|letter| letter.is_alphanumeric() || "_.".contains(letter));
+        let start = if has_dollar { at - 1 } else { at };
+        (is_identifier && (has_dollar || braces)).then(|| &name[start..=end])
+    })
+}
+
 /// Returns the key that stores the last fencing token of a lock key. It has the same hash slot, so that one script may
 /// write both on a Cluster. <https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>
 pub(crate) fn fence_key(key: &str) -> Result<String> {
@@ -147,6 +201,36 @@ pub(crate) fn check_lock_key(key: &str) -> Result<()> {
 mod tests {
     use super::*;
     use crate::node::slot;
+
+    #[test]
+    fn finds_names_that_may_be_mistakes() {
+        let doubt = |name: &str, unit| doubt(&[name.to_owned()], unit, true);
+        for name in ["report:None", "None", "a:None:b"] {
+            assert!(doubt(name, Unit::Seconds).unwrap().contains("it contains None"), "{name}");
+        }
+        for name in ["a:undefined", "null:b", "a/NaN", "cart:[object Object]"] {
+            assert!(
+                doubt(name, Unit::Milliseconds).unwrap().contains("a value was missing"),
+                "{name}"
+            );
+        }
+        for (name, field) in
+            [("a:{user}", "{user}"), ("a:${order.id}", "${order.id}"), ("{_1}", "{_1}")]
+        {
+            for unit in [Unit::Seconds, Unit::Milliseconds, Unit::Duration] {
+                let text = doubt(name, unit).unwrap();
+                assert!(text.contains(&format!("it contains {field} as text")), "{text}");
+            }
+        }
+        let names = ["NoneSuch", "a:{42}", "{}", "{a b}", "}{", "{", "nullable", "cart:7", "a{"];
+        for (name, unit) in names.iter().flat_map(|name| {
+            [Unit::Seconds, Unit::Milliseconds, Unit::Duration].map(|unit| (name, unit))
+        }) {
+            assert_eq!(doubt(name, unit), None, "{name}");
+        }
+        assert_eq!(super::doubt(&["{tag}:a".to_owned()], Unit::Seconds, false), None);
+        assert!(super::doubt(&["${tag}:a".to_owned()], Unit::Seconds, false).is_some());
+    }
 
     #[test]
     fn lock_key_cannot_be_a_fence_key() {

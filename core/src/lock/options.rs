@@ -31,6 +31,8 @@ pub(crate) struct Request {
     /// The client's `restart_guard`: how long a restarted node grants no new leases. It limits every TTL. Zero disables
     /// it.
     pub(crate) guard: Duration,
+    /// What suggests that a name is a mistake, for the log.
+    pub(crate) doubt: Option<String>,
 }
 
 /// The unit in which a language writes times.
@@ -93,8 +95,9 @@ impl Unit {
 #[derive(Clone, Debug)]
 pub struct Options {
     pub(crate) ttl: Duration,
-    /// How long an acquire waits. `None` waits forever for another owner, and for failed nodes by `unavailable_after`.
-    pub(crate) wait: Option<Duration>,
+    /// How long an acquire waits. `None` is the default, which waits forever for another owner, and for failed nodes by
+    /// `unavailable_after`. `Some(None)` is the same, but the program chose it, as one that waits to become the leader.
+    pub(crate) wait: Option<Option<Duration>>,
     /// Whether to renew the lease at a third of its TTL until it is released.
     pub(crate) renew: bool,
     pub(crate) max_hold: Option<Duration>,
@@ -141,22 +144,32 @@ impl Options {
         self.max_hold.map(|max_hold| started + max_hold)
     }
 
+    /// How long an acquire waits. `None` waits forever.
+    pub(crate) fn wait(&self) -> Option<Duration> {
+        self.wait.flatten()
+    }
+
+    /// Whether the lock may be held for long on purpose: its hold time is limited, or it belongs to a leader.
+    pub(crate) fn may_be_held_long(&self) -> bool {
+        self.max_hold.is_some() || self.wait == Some(None)
+    }
+
     /// What to change so that an acquire does not fail after `unavailable_after`.
     pub(crate) fn way_to_wait_longer(&self) -> String {
         let time = self.unavailable_after.unwrap_or_default();
         match self.unit {
             Unit::Seconds => format!(
-                "Gave up after unavailable_after={}. Pass wait= to choose how long this lock tries, or \
+                "Gave up after unavailable_after={}. Pass a finite wait= to choose how long this lock tries, or \
                  unavailable_after=None to the client to try forever",
                 time.as_secs_f64()
             ),
             Unit::Milliseconds => format!(
-                "Gave up after unavailableAfter: {}. Pass wait to choose how long this lock tries, or \
+                "Gave up after unavailableAfter: {}. Pass a finite wait to choose how long this lock tries, or \
                  unavailableAfter: null to the client to try forever",
                 (time * 1000).as_secs_f64()
             ),
             Unit::Duration => format!(
-                "Gave up after unavailable_after ({}). Set wait to choose how long this lock tries, or \
+                "Gave up after unavailable_after ({}). Set a wait to choose how long this lock tries, or \
                  unavailable_after(None) on the client to try forever",
                 spelled_time(time)
             ),
@@ -168,7 +181,7 @@ impl Options {
     /// `guard` is the client's `restart_guard`. Zero disables it.
     pub(crate) fn check(&self, guard: Duration) -> Result<()> {
         check_ttl(self.ttl, guard, self.unit)?;
-        let times = [("wait", self.wait), ("max_hold", self.max_hold)];
+        let times = [("wait", self.wait()), ("max_hold", self.max_hold)];
         let others = [("min_hold", Some(self.min_hold)), ("node_timeout", self.node_timeout)];
         for (name, time) in times.into_iter().chain(others) {
             time.map_or(Ok(()), |time| check_time(name, time))?;

@@ -3,7 +3,7 @@
 //! The rule is `max(stored + 1, min(max(proposed, now - slack), now + slack))`. The client proposes its clock's time,
 //! so that the nodes agree and most tokens are final after one round. The node limits the proposal by its own clock, so
 //! that no client can move the tokens far. `acquire::round` settles tokens that differ. `acquire.lua` and `extend.lua`
-//! implement the same rule on a server. See docs/concepts/fencing.md for the guarantees of tokens.
+//! implement the same rule on a server. See the page Fencing tokens of the documentation for the guarantees of tokens.
 
 use std::time::Duration;
 
@@ -24,7 +24,8 @@ const ABOVE: u64 = 1 << 53;
 /// It must not become the base of all later tokens.
 const LEAP: u64 = 100 * 31_557_600 * 1_000_000;
 /// The error of a node that stores or returns a token that the rule cannot produce.
-pub(crate) const IMPOSSIBLE: &str = "it returned a fencing token that no client can have stored. See docs/concepts/fencing.md, \"Repair\"";
+pub(crate) const IMPOSSIBLE: &str = "it returned a fencing token that no client can have stored. See the page \
+     Fencing tokens#repair of the documentation";
 
 /// How a command treats the fencing token of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

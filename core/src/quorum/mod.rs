@@ -154,7 +154,8 @@ impl Nodes {
                 Some(Ok(value)) => ((votes.read)(value), None, None),
                 Some(Err(fault)) => (NodeState::Fault, Some(fault.to_string()), fault.cause()),
                 None if votes.silence_counts => {
-                    (NodeState::Fault, Some(self.silence(&**node, timeout)), None)
+                    let state = if votes.is_cut { NodeState::Pending } else { NodeState::Fault };
+                    (state, Some(self.silence(&**node, timeout)), None)
                 }
                 // The decision did not need its reply.
                 None => (NodeState::Pending, None, None),
@@ -208,6 +209,9 @@ pub(crate) struct Collect<T> {
     /// Whether the deadline passed before a decision, so that nodes without a reply count as failed. Otherwise a report
     /// shows them as `pending`, because the decision did not need their replies.
     silence_counts: bool,
+    /// Whether the caller's `wait` leaves the nodes less time than a reply may take. A node without a reply then counts
+    /// as failed in the decision, but is reported as `pending`, because it may be healthy.
+    pub(crate) is_cut: bool,
 }
 
 impl<T> Collect<T> {
@@ -226,7 +230,8 @@ impl<T> Collect<T> {
     /// Creates a collection for this number of nodes, none of which got the command yet.
     pub(crate) fn over(nodes: usize, read: fn(&T) -> NodeState) -> Self {
         let (replies, answers) = (PerNode::with_capacity(nodes), PerNode::with_capacity(nodes));
-        Self { replies, read, tally: Tally::new(nodes), answers, silence_counts: false }
+        let (silence_counts, is_cut) = (false, false);
+        Self { replies, read, tally: Tally::new(nodes), answers, silence_counts, is_cut }
     }
 
     pub(crate) fn add(&mut self, reply: Reply<T>) {

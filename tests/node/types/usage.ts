@@ -1,6 +1,7 @@
 // What TypeScript users may write, and what they may not.
 import {
   configure,
+  type ErrorKind,
   type Inspection,
   InvalidOption,
   type Lease,
@@ -8,9 +9,12 @@ import {
   LockError,
   LockLost,
   type LockOptions,
+  type LossReason,
   lock,
+  type NodeState,
   Redlock,
   type RedlockOptions,
+  type Stats,
   withLock,
 } from "redlock-native";
 
@@ -65,6 +69,29 @@ export async function scopes(): Promise<string> {
   await using client = new Redlock("memory://");
   void [sum, held, client];
   return text;
+}
+
+/** The words of errors and results are unions. */
+export function words(error: LockError, redlock: Redlock): number {
+  const kind: ErrorKind = error.kind;
+  const state: NodeState | undefined = error.nodes[0]?.state;
+  const code: "ERR_REDLOCK_LOST" | "ERR_REDLOCK_TIMEOUT" | undefined =
+    error.code === "ERR_REDLOCK_LOST" || error.code === "ERR_REDLOCK_TIMEOUT"
+      ? error.code
+      : undefined;
+  const lost: Record<LossReason, number> = redlock.stats().lost;
+  const reason: LossReason = "expired" as keyof typeof lost & keyof Stats["lost"];
+  const none: LossReason | undefined = undefined as keyof Stats["lost"] | undefined;
+  // @ts-expect-error no kind has this name
+  const misspelled = error.kind === "time_out";
+  // @ts-expect-error no code has this name
+  const wrong = error.code === "ERR_REDLOCK_LOSS";
+  // @ts-expect-error no state has this name
+  const failed = error.nodes[0]?.state === "failed";
+  // @ts-expect-error no reason has this name
+  const typo = redlock.stats().lost.exipred;
+  void [kind, state, code, reason, none, misspelled, wrong, failed, typo];
+  return lost.expired + redlock.stats().lost.max_hold;
 }
 
 export function errors(error: unknown): string | undefined {

@@ -144,6 +144,8 @@ test("the main package is flat, and the platform's one contains the binary", asy
   const licenses = ["LICENSE-APACHE", "LICENSE-MIT", "THIRD-PARTY-LICENSES"];
   const all = [...code, ...types, ...licenses, "README.md", "package.json"];
   assert.deepEqual(files.sort(), all.map((name) => `package/${name}`).sort());
-  for (const license of licenses) assert.ok(binary.includes(`package/${license}`), license);
+  for (const file of [...licenses, "sbom.cdx.json"]) {
+    assert.ok(binary.includes(`package/${file}`), file);
+  }
   assert.equal(binary.filter((file) => file.endsWith(".node")).length, 1);
 });

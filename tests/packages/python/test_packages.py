@@ -99,6 +99,32 @@ def test_packages_contain_the_licenses_of_their_crates() -> None:
         assert re.search(rf"^{crate} \d", text, re.MULTILINE), crate
 
 
+def test_packages_contain_an_sbom_of_their_crates() -> None:
+    """At the place of PEP 770 in the wheel. scripts/licenses writes it."""
+    with zipfile.ZipFile(only("*.whl")) as wheel:
+        (inside,) = [name for name in wheel.namelist() if "/sboms/" in name]
+        assert re.fullmatch(r"[\w.-]+\.dist-info/sboms/sbom\.cdx\.json", inside)
+        documents = {"pypi": wheel.read(inside)}
+    for tarball in DIST.glob("redlock-native-[a-z]*.tgz"):
+        documents["npm"] = packed(tarball, "package/sbom.cdx.json")
+    assert documents.keys() == {"pypi", "npm"}
+    for registry, text in documents.items():
+        assert str(ROOT).encode() not in text
+        document = json.loads(text)
+        assert (document["bomFormat"], document["specVersion"]) == ("CycloneDX", "1.5")
+        assert (
+            document["metadata"]["component"]["purl"] == f"pkg:{registry}/redlock-native@{VERSION}"
+        )
+        named = {part["name"] for part in document["components"]}
+        binding, other = ("pyo3", "napi") if registry == "pypi" else ("napi", "pyo3")
+        assert named >= {"redlock-native", "redis", "tokio", "rustls", "ring", binding}
+        assert other not in named
+        refs = {part["bom-ref"] for part in document["components"]}
+        edges = {to for each in document["dependencies"] for to in each["dependsOn"]}
+        # Each is needed by another one, and each that is needed is listed.
+        assert edges == refs
+
+
 def test_second_build_is_identical() -> None:
     """Builds the wheel and the platform's binary again with the same tools in the same place."""
     if not TWICE.is_dir():

@@ -1,7 +1,8 @@
 """Checked by mypy only: the package's types are found, and refuse wrong code. An unused ignore is an error too."""
 
 import asyncio
-from typing import Any, assert_type
+import json
+from typing import Any, Unpack, assert_type
 
 import redlock
 import redlock.types
@@ -143,7 +144,7 @@ async def main() -> None:
         assert_type(await same.shutdown(), int)
 
     async def told(error: redlock.LockLost) -> None:
-        assert_type(error.reason, str | None)
+        assert_type(error.reason, redlock.types.LossReason | None)
 
     forget = alease.on_lost(told)
     forget()
@@ -153,3 +154,29 @@ try:
     lease.release()
 except redlock.QuorumUnavailable as error:
     assert_type(error.nodes, tuple[redlock.NodeReport, ...])
+    assert_type(error.nodes[0].state, redlock.types.NodeState)
+    if error.nodes[0].state == "failed":  # type: ignore[comparison-overlap]
+        pass
+
+
+def is_misspelled(error: redlock.LockError) -> bool:
+    assert_type(error.code, redlock.types.ErrorCode)
+    return error.code == "time_out"  # type: ignore[comparison-overlap]
+
+
+assert_type(client.lock("job").inspect().nodes[0].state, redlock.types.NodeState)
+assert_type(client.stats().lost, dict[redlock.types.LossReason, int])
+client.stats().lost["exipred"]  # type: ignore[index]
+json.dumps(dict(client.stats()))
+
+
+def passes_on(name: str, **options: Unpack[redlock.types.LockOptions]) -> redlock.Lease:
+    awaited.lock(name, **options)
+    redlock.lock(name, **options)
+    return client.lock(name, **options).acquire()
+
+
+passes_on("job", ttl=5, wait=None, fencing=True)
+passes_on("job", ttl="5")  # type: ignore[arg-type]
+passes_on("job", tll=5)  # type: ignore[call-arg]
+stored: redlock.types.LockOptions = {"ttl": 5, "tll": 5}  # type: ignore[typeddict-unknown-key]

@@ -41,6 +41,21 @@ for (const [name, ...flags] of [["node@22"], ["node@24"], ["bun", "run"], ["deno
       assert.equal(stdout, "every way\n");
     });
 
+    if (name === "deno") {
+      for (const missing of ["ffi", "env"]) {
+        test(`names the permission that it lacks: ${missing}`, async () => {
+          const allowed = ["read", "env", "ffi"].filter((kind) => kind !== missing);
+          const permissions = allowed.map((kind) => `--allow-${kind}`);
+          const args = ["run", "--no-prompt", ...permissions, program, "memory://"];
+          const ended = run(await installed(name), args, { cwd: root, timeout: 30_000 });
+          const { stderr } = await ended.then(
+            () => assert.fail("it ran"),
+            (error) => error,
+          );
+          assert.match(stderr, new RegExp(`Deno does not permit it .*--allow-${missing}`));
+        });
+      }
+    }
     if (!name.startsWith("node")) return;
     test("passes the suite of the package", async (context) => {
       // The same time limits apply as elsewhere.

@@ -101,7 +101,8 @@ pub(crate) fn without_arguments(text: &str) -> &str {
 }
 
 /// Explains the error of the fencing scripts.
-const FENCE_HINT: &str = " (it stores a fencing token that no client can have stored; see docs/concepts/fencing.md, \"Repair\")";
+const FENCE_HINT: &str = " (it stores a fencing token that no client can have stored; see the page Fencing \
+     tokens#repair of the documentation)";
 
 /// Explains a key with data of another type.
 fn wrong_type() -> &'static str {
@@ -132,17 +133,18 @@ pub(crate) fn refusal(text: &str) -> Fault {
         }
         "WRONGTYPE" => wrong_type(),
         "NOPERM" if text.contains("cluster|") => {
-            " (clusters need CLUSTER SLOTS and CLUSTER NODES, and ASKING; see docs/operate/security.md)"
+            " (clusters need CLUSTER SLOTS and CLUSTER NODES, and ASKING; see the page Security of the documentation)"
         }
         "NOPERM" => {
             " (locks need EVALSHA, SCRIPT LOAD, GET, SET, PTTL, PEXPIRE and DEL on their keys, or other rights with \
-             scripts off; see docs/operate/security.md)"
+             scripts off; see the page Security of the documentation)"
         }
         "CLUSTERDOWN" if text.to_lowercase().contains("hash slot") => {
-            " (no server has the key's hash slot; see docs/operate/cluster.md)"
+            " (no server has the key's hash slot; see the page Redis Cluster of the documentation)"
         }
         "CLUSTERDOWN" => {
-            " (the server reaches too few masters, or another hash slot has no server; see docs/operate/cluster.md)"
+            " (the server reaches too few masters, or another hash slot has no server; see the page Redis \
+             Cluster of the documentation)"
         }
         "NOAUTH" => " (add the password to the node's URL)",
         "READONLY" => " (the server is a replica)",

@@ -224,7 +224,7 @@ fn denied(name: &str, answer: &Value, answered: bool) -> Option<Fault> {
         let text = format!("the node's user may not run {name}, which every lock needs: ");
         let details = error.details().unwrap_or_default();
         let fault =
-            Fault::new(text).saying(details, " (docs/operate/security.md lists all rights)");
+            Fault::new(text).saying(details, " (the page Security of the documentation lists all rights)");
         return Some(fault.refused());
     }
     is_missing(error, answered).then(|| {
