@@ -204,7 +204,6 @@ impl Config {
     }
 }
 
-<<<<<<< HEAD
 /// Checks the map of announced addresses. Without a node whose servers announce any, it would have no effect.
 fn address_map(given: Option<AddressMapOption>, nodes: &[Address]) -> Result<Option<AddressMap>> {
     if given.is_some() && !nodes.iter().any(Address::is_announced) {
@@ -215,7 +214,8 @@ fn address_map(given: Option<AddressMapOption>, nodes: &[Address]) -> Result<Opt
         )));
     }
     given.map(AddressMap::new).transpose()
-=======
+}
+
 /// Logs that an even number of nodes is no safer than one node less. A quorum is more than half of the nodes.
 fn warn_of_even_number(nodes: &[Address]) {
     let count = nodes.len();
@@ -228,7 +228,6 @@ fn warn_of_even_number(nodes: &[Address]) {
             count = count, fewer = count - 1
         );
     }
->>>>>>> f1f7ffadc5ff8a210b903b926b4eeb3cdd1cf19a
 }
 
 /// Rejects a node that is given twice. Two names of one server are detected at connect.

@@ -8,7 +8,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -16,27 +16,14 @@ use tokio::sync::Notify;
 
 use crate::acquire::{acquire, attach, try_acquire};
 use crate::client::config::Config;
-<<<<<<< HEAD
 use crate::client::running::Running;
-use crate::error::{Error, ErrorKind, LossReason, Result, seconds};
-use crate::lease::{Lease, Leases, Owner};
-use crate::lock::options::{LONG_TTL, Request};
-=======
-use crate::clock::Clock;
-use crate::drivers::RuntimeDriver;
 use crate::error::{Error, ErrorKind, LossReason, Result};
-use crate::fairness::Fairness;
-use crate::lease::{Lease, Leases, Owner, Registry, State, monitor};
+use crate::lease::{Lease, Leases, Owner};
 use crate::lock::options::Request;
->>>>>>> f1f7ffadc5ff8a210b903b926b4eeb3cdd1cf19a
 use crate::lock::{Inspection, force_release, inspection};
 use crate::node::{Claim, KEPT_PREFIX};
 use crate::runtime::{Made, PerProcess, background};
-<<<<<<< HEAD
-use crate::telemetry::{Counts, log};
-=======
-use crate::telemetry::{Counts, Logged, Stats, Throttle, metrics};
->>>>>>> f1f7ffadc5ff8a210b903b926b4eeb3cdd1cf19a
+use crate::telemetry::Counts;
 
 pub(crate) struct Engine {
     pub(crate) config: Config,
@@ -125,12 +112,8 @@ impl Engine {
         async move {
             let request = &request?;
             let running = self.start(open, request)?;
-<<<<<<< HEAD
-            let granted = in_own_process(request, &running, async {
-=======
             running.leases().warn_of_mistakes(request);
-            let granted = in_own_process(request, async {
->>>>>>> f1f7ffadc5ff8a210b903b926b4eeb3cdd1cf19a
+            let granted = in_own_process(request, &running, async {
                 tokio::select! {
                     // A lease that is already granted goes to `hand_out`, which releases it if the client is closed.
                     biased;
@@ -264,102 +247,6 @@ fn in_own_process<T>(
             done = call => done,
             () = running.failed() => lost(LossReason::Internal),
         }
-<<<<<<< HEAD
     };
     Made::new(call).map(move |done| done.unwrap_or_else(|| lost(LossReason::Forked)))
-=======
-        let acquirer = Arc::downgrade(&running.acquirer);
-        metrics::watch(&running.leases().counts, move |stats| {
-            acquirer.upgrade().into_iter().for_each(|acquirer| add_to(&acquirer, stats));
-        });
-        running
-    }
-
-    /// Whether the monitor still runs. If not, the next command starts new components.
-    pub(crate) fn works(&self) -> bool {
-        !self.failed.load(Ordering::Acquire)
-    }
-
-    /// Assembles the components for these nodes. Returns the monitor too, which the caller must run.
-    pub(crate) fn assemble(
-        (clock, connect_timeout): (&Arc<dyn Clock>, Duration),
-        counts: Arc<Counts>,
-        nodes: impl FnOnce(&Arc<Watch>) -> Vec<Arc<dyn Node>>,
-    ) -> (Self, Pin<Box<dyn Future<Output = ()> + Send>>) {
-        // The watch owns the sending side of the changes. The monitor ends when the watch is dropped.
-        let changes = Arc::new(Changes::default());
-        let watch = Arc::new(Watch::new(Arc::clone(&changes)));
-        let registry = Arc::new(Registry::new());
-        let clock_of_nodes = Arc::clone(clock);
-        let nodes = Nodes { list: nodes(&watch), clock: clock_of_nodes, connect_timeout };
-        let nodes = Arc::new(nodes);
-        let monitor = monitor(Arc::clone(&registry), Arc::clone(clock), changes);
-        let fairness = Fairness::new(nodes.list.len());
-        let leases = Leases {
-            nodes,
-            watch,
-            registry,
-            counts,
-            fairness,
-            long: Logged::default(),
-            doubtful: Logged::default(),
-            longest: AtomicU64::default(),
-            unconfirmed: Throttle::default(),
-        };
-        let leases = Arc::new(leases);
-        let running = Self { failed: Arc::default(), acquirer: Arc::new(Acquirer::new(leases)) };
-        (running, Box::pin(monitor))
-    }
-
-    pub(crate) fn leases(&self) -> &Arc<Leases> {
-        &self.acquirer.leases
-    }
-
-    /// Ends every lease, because the client was closed.
-    ///
-    /// Nothing is deleted while the caller's code may still run. The keys expire when their TTL ends, or are deleted
-    /// when the caller's scope ends.
-    pub(crate) fn close(&self) {
-        lose_all(&self.leases().registry, LossReason::Closed);
-    }
-}
-
-/// Adds the current number of held leases and of acquires under way.
-pub(super) fn add_to(acquirer: &Acquirer, stats: &mut Stats) {
-    let leases = acquirer.leases.registry.leases();
-    let held = leases.iter().filter(|state| state.is_held()).count();
-    (stats.held, stats.waiting) = (held as u64, acquirer.callers() as u64);
-}
-
-/// Ends every lease for this reason and notifies its holder.
-fn lose_all(registry: &Registry<State>, reason: LossReason) {
-    registry.leases().iter().for_each(|state| state.lose(reason));
-}
-
-/// Creates a node. It does not connect before its first command.
-fn connect(
-    address: &Address,
-    config: &Config,
-    runtime: &Arc<RuntimeDriver>,
-    watch: &Arc<Watch>,
-    (run_ids, counts): (&Arc<RunIds>, &Arc<Counts>),
-) -> Arc<dyn Node> {
-    let (clock, watch) = (Arc::clone(&config.clock), Arc::clone(watch));
-    let guard = config.guard;
-    let key_prefix = config.key_prefix.clone();
-    let needs = Needs { key_prefix, durability: config.durability, scripts: config.scripts };
-    let (run_ids, runtime) = (Arc::clone(run_ids), Some(Arc::clone(runtime)));
-    let counts = Arc::clone(counts);
-    let target = |route| Target { counts, ..Target::alone(route, guard, needs, run_ids) };
-    match address {
-        // The store outlives the components. A restarted client finds its keys again.
-        Address::Memory(memory) => Arc::new(MemoryNode::new(memory, clock, watch)),
-        Address::Redis(route) => {
-            Arc::new(RedisNode::new(target(route.clone()), runtime, clock, watch))
-        }
-        Address::Cluster(route) => {
-            Arc::new(ClusterNode::new(target(route.clone()), runtime, clock, watch))
-        }
-    }
->>>>>>> f1f7ffadc5ff8a210b903b926b4eeb3cdd1cf19a
 }

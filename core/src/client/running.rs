@@ -4,7 +4,7 @@
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -144,9 +144,18 @@ impl Running {
         let nodes = Nodes { list: nodes(&watch), clock: clock_of_nodes, connect_timeout };
         let nodes = Arc::new(nodes);
         let monitor = monitor(Arc::clone(&registry), Arc::clone(clock), changes);
-        let (long, unconfirmed) = (Logged::default(), Throttle::default());
         let fairness = Fairness::new(nodes.list.len());
-        let leases = Leases { nodes, watch, registry, counts, fairness, long, unconfirmed };
+        let leases = Leases {
+            nodes,
+            watch,
+            registry,
+            counts,
+            fairness,
+            long: Logged::default(),
+            doubtful: Logged::default(),
+            longest: AtomicU64::default(),
+            unconfirmed: Throttle::default(),
+        };
         let leases = Arc::new(leases);
         let failure = Arc::new(Failure::of(&leases));
         let acquirer = Arc::new(Acquirer::new(leases));

@@ -116,9 +116,9 @@ fn wrong_type() -> &'static str {
 /// Explains a syntax error. All commands are valid since Redis 6.2, which has the last of them: `SET PXAT` for fencing.
 fn too_old() -> &'static str {
     if camel_case() {
-        " (fencing and minHold need Redis 6.2 or newer; see docs/operate/servers.md)"
+        " (fencing and minHold need Redis 6.2 or newer; see the page Server compatibility of the documentation)"
     } else {
-        " (fencing and min_hold need Redis 6.2 or newer; see docs/operate/servers.md)"
+        " (fencing and min_hold need Redis 6.2 or newer; see the page Server compatibility of the documentation)"
     }
 }
 

@@ -223,8 +223,8 @@ fn denied(name: &str, answer: &Value, answered: bool) -> Option<Fault> {
     if is_denied(name, error) {
         let text = format!("the node's user may not run {name}, which every lock needs: ");
         let details = error.details().unwrap_or_default();
-        let fault =
-            Fault::new(text).saying(details, " (the page Security of the documentation lists all rights)");
+        let fault = Fault::new(text)
+            .saying(details, " (the page Security of the documentation lists all rights)");
         return Some(fault.refused());
     }
     is_missing(error, answered).then(|| {
