@@ -38,6 +38,28 @@ async fn dead_majority_fails_in_time_and_leaves_no_key() {
         .await;
 }
 
+/// One node of three still has the key, one has lost it, and one is down. The others could confirm the lease or deny it.
+#[tokio::test]
+async fn attach_without_a_quorum_blames_the_node_that_is_down() {
+    let mut nodes = servers(3);
+    let (one, two) = (client(&nodes), client(&nodes));
+    let lease = one.lock("job").acquire().await.unwrap();
+    let token = lease.token().to_owned();
+    for node in &nodes {
+        eventually("the key", || node.ask("EXISTS lock:job") == ":1").await;
+    }
+    assert!(lease.detach());
+    nodes[0].kill();
+    assert_eq!(nodes[1].ask("DEL lock:job"), ":1");
+    let error = two.lock("job").attach(&token).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    let text = error.to_string();
+    assert!(
+        text.contains("no quorum. 1 of 3 nodes failed") && !text.contains("too short"),
+        "{text}"
+    );
+}
+
 #[tokio::test]
 async fn even_node_counts_work_and_a_tie_fails_in_time() {
     for count in [2, 4] {

@@ -77,10 +77,13 @@ impl Request {
     /// Returns the error for a missing quorum. `lasted` is the duration of the outage, if it was long.
     pub(crate) fn unavailable(&self, nodes: Vec<NodeReport>, lasted: Option<Duration>) -> Error {
         let failed = nodes.iter().filter(|node| node.state == NodeState::Fault).count();
+        let has_no_time =
+            |node: &NodeReport| node.state == NodeState::Pending && node.error.is_some();
+        let is_cut = nodes.iter().any(has_no_time);
         let what = match nodes.len() {
-            1 if failed == 0 => "wait was too short to receive a reply of the node".to_owned(),
+            1 if is_cut => "wait was too short to receive a reply of the node".to_owned(),
             // The failed nodes are not the reason, because the others are a quorum.
-            count if failed * 2 < count => {
+            count if is_cut && failed * 2 < count => {
                 "wait was too short to receive the replies of a quorum".to_owned()
             }
             1 => format!("not available{}", duration_text(lasted)),
