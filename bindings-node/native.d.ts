@@ -71,9 +71,9 @@ export declare class Runtime {
   configure(nodes: Array<string>, options: object, replace: boolean): void
   /**
    * Creates an option set for locks of the default client, which is then in use. If no client was chosen, creates it
-   * from these two environment variables.
+   * from two environment variables.
    */
-  defaultOptionSet(names: Array<string>, options: object, redlockNodes?: string | undefined | null, redisUrl?: string | undefined | null): OptionSet
+  defaultOptionSet(names: Array<string>, options: object, source: object): OptionSet
   /** Passes on the credentials that the function returned for this request, or why it returned none. */
   returnCredentials(request: number, failure?: string | undefined | null, username?: string | undefined | null, password?: string | undefined | null, lifetime?: number | undefined | null): void
   /** Whether the lease is valid now. */

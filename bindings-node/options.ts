@@ -4,6 +4,7 @@ import { isUint8Array } from "node:util/types";
 import { CredentialsHandle, type CredentialsSource } from "./credentials.js";
 import { InvalidOption } from "./errors.js";
 import { clientOptions, insteadOf, lockOptions, type OptionRow, shown } from "./native.js";
+import { defaultTrust } from "./trust.js";
 import {
   describeType,
   formatValue,
@@ -49,7 +50,10 @@ export interface RedlockOptions {
    * False needs a server with `DELIFEQ` (Valkey 9) or `DELEX` (Redis 8.4), one name per lock and no fencing.
    */
   scripts?: boolean | undefined;
-  /** CA certificates for `rediss://`, as the path of a PEM file or its bytes. Default: the system's. */
+  /**
+   * Certificates of CAs and servers to trust for `rediss://`, as the path of a PEM file or its bytes. Default: those
+   * that Node.js trusts, with `NODE_EXTRA_CA_CERTS` and `--use-system-ca`.
+   */
   tlsCa?: string | Uint8Array | undefined;
   /** Client certificate, as the path of a PEM file or its bytes. Needs `tlsKey`. Default none. */
   tlsCert?: string | Uint8Array | undefined;
@@ -281,10 +285,16 @@ function checkValue(name: string, value: unknown, kind: Kind, call: string): voi
   }
 }
 
-/** Converts a client's options for the native part. Also returns what must stay alive for them. */
-export function nativeOptions(options: RedlockOptions): [object, CredentialsHandle | undefined] {
+/** Converts the options of a client with these nodes for the native part. Also returns what must stay alive for them. */
+export function nativeOptions(
+  options: RedlockOptions,
+  urls: readonly string[],
+): [object, CredentialsHandle | undefined] {
   const { credentials, ...rest } = options;
-  if (credentials === undefined) return [rest, undefined];
+  const { tlsCa, tlsVerify } = rest;
+  const trust = tlsCa === undefined && tlsVerify !== false ? defaultTrust(...urls) : undefined;
+  const args = { ...rest, trust };
+  if (credentials === undefined) return [args, undefined];
   const handle = new CredentialsHandle(credentials);
-  return [{ ...rest, credentials: handle.number }, handle];
+  return [{ ...args, credentials: handle.number }, handle];
 }
