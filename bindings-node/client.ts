@@ -64,7 +64,7 @@ export class Redlock {
     const urls = nameList(nodes, NODES, "Redlock()");
     const given = checkOptions(options, CLIENT, "Redlock()");
     const shown = shownOptions(given, CLIENT);
-    const [args, keepAlive] = nativeOptions(given);
+    const [args, keepAlive] = nativeOptions(given, urls);
     const client = attempt(() => new NativeClient(native(), urls, args));
     this.#parts = { native: client, keepAlive, shown, sets: new OptionCache() };
   }

@@ -18,6 +18,7 @@ import {
 } from "./options.js";
 import { native } from "./runtime.js";
 import { type Body, bodyOf } from "./scope.js";
+import { defaultTrust } from "./trust.js";
 import { NODES, nameList } from "./values.js";
 
 /** Counts how often the default client was chosen. Existing locks look it up again after a change. */
@@ -46,7 +47,7 @@ export function configure(
 ): void {
   const { replace = false, ...rest } = checkOptions(options, CONFIGURE, "configure()");
   const urls = nameList(nodes, NODES, "configure()");
-  const [args, credentials] = nativeOptions(rest);
+  const [args, credentials] = nativeOptions(rest, urls);
   attempt(() => native().configure(urls, args, replace));
   keepAlive = credentials;
   generation += 1;
@@ -92,7 +93,9 @@ class DefaultSet {
       return last.shared;
     }
     const { REDLOCK_NODES, REDIS_URL } = process.env;
-    const make = () => native().defaultOptionSet(names, this.options, REDLOCK_NODES, REDIS_URL);
+    const trust = defaultTrust(REDLOCK_NODES, REDIS_URL);
+    const nodes = { redlockNodes: REDLOCK_NODES, redisUrl: REDIS_URL, trust };
+    const make = () => native().defaultOptionSet(names, this.options, nodes);
     const shared = new SharedOptions(attempt(make), this.options, keepAlive);
     this.#last = { generation, shared };
     return shared;

@@ -75,9 +75,9 @@ export declare class Runtime {
   configure(nodes: Array<string>, options: object, replace: boolean): void
   /**
    * Creates an option set for locks of the default client, which is then in use. If no client was chosen, creates it
-   * from these two environment variables.
+   * from two environment variables.
    */
-  defaultOptionSet(names: Array<string>, options: object, redlockNodes?: string | undefined | null, redisUrl?: string | undefined | null): OptionSet
+  defaultOptionSet(names: Array<string>, options: object, source: object): OptionSet
   /** Whether the lease is valid now. */
   leaseHeld(id: number): boolean
   /** Milliseconds for which the lease is certainly valid. */

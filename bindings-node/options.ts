@@ -6,6 +6,7 @@ import { CallbacksHandle } from "./callbacks.js";
 import type { CredentialsSource } from "./credentials.js";
 import { InvalidOption } from "./errors.js";
 import { clientOptions, insteadOf, lockOptions, type OptionRow, shown } from "./native.js";
+import { defaultTrust } from "./trust.js";
 import {
   describeType,
   formatValue,
@@ -51,7 +52,10 @@ export interface RedlockOptions {
    * False needs a server with `DELIFEQ` (Valkey 9) or `DELEX` (Redis 8.4), one name per lock and no fencing.
    */
   scripts?: boolean | undefined;
-  /** CA certificates for `rediss://`, as the path of a PEM file or its bytes. Default: the system's. */
+  /**
+   * Certificates of CAs and servers to trust for `rediss://`, as the path of a PEM file or its bytes. Default: those
+   * that Node.js trusts, with `NODE_EXTRA_CA_CERTS` and `--use-system-ca`.
+   */
   tlsCa?: string | Uint8Array | undefined;
   /** Client certificate, as the path of a PEM file or its bytes. Needs `tlsKey`. Default none. */
   tlsCert?: string | Uint8Array | undefined;
@@ -297,13 +301,19 @@ function checkValue(name: string, value: unknown, kind: Kind, call: string): voi
   }
 }
 
-/** Converts a client's options for the native part. Also returns what must stay alive for them. */
-export function nativeOptions(options: RedlockOptions): [object, CallbacksHandle | undefined] {
+/** Converts the options of a client with these nodes for the native part. Also returns what must stay alive for them. */
+export function nativeOptions(
+  options: RedlockOptions,
+  urls: readonly string[],
+): [object, CallbacksHandle | undefined] {
   const { credentials, addressMap: map, ...rest } = options;
+  const { tlsCa, tlsVerify } = rest;
+  const trust = tlsCa === undefined && tlsVerify !== false ? defaultTrust(...urls) : undefined;
   const addressMap = typeof map === "function" ? map : undefined;
   const entries = addressMap === undefined ? addressEntries(map) : undefined;
+  const args = { ...rest, trust };
   if (credentials === undefined && addressMap === undefined) {
-    return [{ ...rest, addressMap: entries }, undefined];
+    return [{ ...args, addressMap: entries }, undefined];
   }
   const handle = new CallbacksHandle({ credentials, addressMap });
   const { number } = handle;
@@ -311,5 +321,5 @@ export function nativeOptions(options: RedlockOptions): [object, CallbacksHandle
     credentials: credentials === undefined ? undefined : number,
     addressMap: addressMap === undefined ? entries : number,
   };
-  return [{ ...rest, ...functions }, handle];
+  return [{ ...args, ...functions }, handle];
 }

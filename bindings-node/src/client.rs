@@ -10,7 +10,7 @@ use redlock::ffi::{self, Unit};
 
 use crate::errors::throw;
 use crate::lock::OptionSet;
-use crate::options::{client_args, lock_args};
+use crate::options::{client_args, default_trust, lock_args};
 use crate::outcome::Outcome;
 use crate::runtime::{Runtime, ThreadState};
 use crate::stats::Stats;
@@ -34,7 +34,7 @@ impl NativeClient {
     ) -> napi::Result<Self> {
         let thread = &runtime.thread;
         let args = client_args(&options, thread)?;
-        let client = ffi::client(nodes, &args);
+        let client = ffi::client_trusting(nodes, &args, default_trust(&options)?);
         let client = client.map_err(|error| throw(env, &error))?;
         Ok(Self { thread: runtime.thread.clone(), client })
     }
@@ -117,23 +117,26 @@ impl Runtime {
             self.thread.default_client.configure(client, &nodes, replace)
         };
         let args = client_args(&options, &self.thread)?;
-        let configured = ffi::client(nodes, &args).and_then(configure);
+        let client = ffi::client_trusting(nodes, &args, default_trust(&options)?);
+        let configured = client.and_then(configure);
         configured.map(drop).map_err(|error| throw(self.thread.env, &error))
     }
 
     /// Creates an option set for locks of the default client, which is then in use. If no client was chosen, creates it
-    /// from these two environment variables.
+    /// from two environment variables.
     #[napi(catch_unwind)]
     pub fn default_option_set(
         &self,
         names: Vec<String>,
         options: Object<'_>,
-        redlock_nodes: Option<String>,
-        redis_url: Option<String>,
+        source: Object<'_>,
     ) -> napi::Result<OptionSet> {
+        let trust = default_trust(&source)?;
+        let (redlock_nodes, redis_url) = (source.get("redlockNodes")?, source.get("redisUrl")?);
         let make = || {
             let nodes = ffi::default_nodes(redlock_nodes, redis_url)?;
-            ffi::client(nodes, &ffi::ClientArgs::of_client(Unit::Milliseconds))
+            let args = ffi::ClientArgs::of_client(Unit::Milliseconds);
+            ffi::client_trusting(nodes, &args, trust)
         };
         let client = self.thread.default_client.get(make, Redlock::nodes);
         let client = client.map_err(|error| throw(self.thread.env, &error))?;

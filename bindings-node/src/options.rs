@@ -4,8 +4,8 @@ use napi::bindgen_prelude::{Either, Null, Object, Uint8Array};
 use napi_derive::napi;
 use redlock::Pem;
 use redlock::ffi::{
-    self, AddressMapOption, Args, CLIENT_OPTIONS, ClientArgs, Kind, LOCK_OPTIONS, LockArgs, Row,
-    Unit,
+    self, AddressMapOption, Args, CLIENT_OPTIONS, ClientArgs, DefaultTrust, Kind, LOCK_OPTIONS,
+    LockArgs, Row, Unit,
 };
 
 use crate::callbacks::{address_map, credentials};
@@ -63,6 +63,14 @@ impl<T> From<&Row<T>> for OptionRow {
 /// thread calls them.
 pub(crate) fn client_args(given: &Object<'_>, thread: &ThreadState) -> napi::Result<ClientArgs> {
     read(ClientArgs::of_client(Unit::Milliseconds), CLIENT_OPTIONS, given, Some(thread))
+}
+
+/// Reads what Node.js trusts, which is passed along with the options of a client.
+pub(crate) fn default_trust(given: &Object<'_>) -> napi::Result<Option<DefaultTrust>> {
+    let Some(trust) = given.get::<Object<'_>>("trust")? else { return Ok(None) };
+    let roots = trust.get::<Uint8Array>("roots")?.map_or_else(Vec::new, |roots| roots.to_vec());
+    let with_system = trust.get("withSystem")?.unwrap_or_default();
+    Ok(Some(DefaultTrust { roots, with_system }))
 }
 
 /// Reads a lock's options from an object whose names and types are checked.

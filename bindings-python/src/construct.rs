@@ -205,7 +205,8 @@ client_functions! {
     /// - scripts: Whether to use Lua scripts (EVALSHA). False needs a server with DELIFEQ (Valkey 9) or DELEX
     ///   (Redis 8.4), one name per lock and no fencing. Default True.
     scripts: "bool | None",
-    /// - tls_ca: CA certificates for `rediss://`, as the path of a PEM file or as its bytes. Default the system's CAs.
+    /// - tls_ca: Certificates of CAs and servers to trust for `rediss://`, as the path of a PEM file or as its bytes.
+    ///   Default the system's CAs.
     tls_ca: "str | os.PathLike[str] | bytes | None",
     /// - tls_cert: The client's certificate chain, as the path of a PEM file or as its bytes. Requires `tls_key`.
     ///   Default None.

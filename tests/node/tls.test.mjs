@@ -40,16 +40,18 @@ async function makeCertificates() {
     const signed = `-CA ca.crt -CAkey ca.key -CAcreateserial -days 2 -out ${name}.crt -extfile ${name}.ext`;
     await openssl(`x509 -req -in ${name}.csr ${signed}`);
   }
+  // As people make it: of a CA, and without a `subjectAltName`.
+  await openssl("req -x509 -key server.key -out own.crt -subj /CN=redis");
   await openssl("pkcs8 -topk8 -v2 aes-256-cbc -passout pass:s3cret -in client.key -out locked.key");
   const ca = await readFile(file("ca.crt"), "utf8");
   await writeFile(file("wide.crt"), `\ufeff${ca}`, "utf16le");
   await writeFile(file("marked.crt"), `\ufeff${ca}`);
 }
 
-async function secured(authClients) {
+async function secured(authClients, certificate = "server.crt") {
   const port = await freePort();
   const flags = ["--tls-port", port, "--tls-auth-clients", authClients];
-  const files = { "cert-file": "server.crt", "key-file": "server.key", "ca-cert-file": "ca.crt" };
+  const files = { "cert-file": certificate, "key-file": "server.key", "ca-cert-file": "ca.crt" };
   for (const [flag, name] of Object.entries(files)) flags.push(`--tls-${flag}`, file(name));
   const started = await Server.start(flags);
   return Object.assign(started, { tlsUrl: `rediss://127.0.0.1:${port}` });
@@ -91,6 +93,27 @@ describe("rediss://", () => {
       unavailable(/Set tlsCa to its CA \(.*UnknownIssuer/),
     );
     await assert.rejects(locks(server), unavailable(/./));
+  });
+
+  test("a server that presents tlsCa itself is trusted", async () => {
+    const own = await secured("no", "own.crt");
+    try {
+      await locks(own, { tlsCa: file("own.crt") });
+      const made = /make another one with the CA: `openssl req .*`openssl x509 /;
+      await assert.rejects(locks(own, { tlsCa: file("ca.crt") }), unavailable(made));
+    } finally {
+      await own.stop();
+    }
+  });
+
+  test("an acquire without a wait does not wait for another certificate", async () => {
+    const redlock = new Redlock(server.tlsUrl, { tlsCa: file("other-ca.crt") });
+    // Otherwise it would end by the option, after 10 s.
+    await assert.rejects(redlock.lock(uniqueName()).acquire(), (error) => {
+      assert.doesNotMatch(error.message, /unavailableAfter/);
+      return unavailable(/UnknownIssuer/)(error);
+    });
+    redlock.close();
   });
 
   test("the certificate must contain tlsServerName", async () => {

@@ -22,5 +22,7 @@ def make(folder: Path) -> None:
             f"x509 -req -in {name}.csr -CA ca.crt -CAkey ca.key -CAcreateserial"
             f" -out {name}.crt -extfile {name}.ext"
         )
+    # As people make it: of a CA, and without a `subjectAltName`.
+    openssl("req -x509 -key server.key -out own.crt -subj /CN=redis")
     openssl("pkcs8 -topk8 -v2 aes-256-cbc -passout pass:s3cret -in client.key -out locked.key")
     (folder / "wide.crt").write_text((folder / "ca.crt").read_text(), encoding="utf-16")

@@ -1,7 +1,10 @@
 """`rediss://` and `unix://` against real servers: which certificates are trusted, and which are not."""
 
 import asyncio
+import os
 import pickle
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,10 +23,10 @@ Call = Callable[..., Any]
 class Secured(Server):
     """A server with a TLS port beside its plain one."""
 
-    def __init__(self, folder: Path, auth_clients: str) -> None:
+    def __init__(self, folder: Path, auth_clients: str, certificate: str = "server.crt") -> None:
         self.tls_port = free_port()
         flags = ["--tls-port", str(self.tls_port), "--tls-auth-clients", auth_clients]
-        for flag, name in {"cert": "server.crt", "key": "server.key", "ca-cert": "ca.crt"}.items():
+        for flag, name in {"cert": certificate, "key": "server.key", "ca-cert": "ca.crt"}.items():
             flags += [f"--tls-{flag}-file", str(folder / name)]
         super().__init__(*flags)
         self.tls_url = f"rediss://127.0.0.1:{self.tls_port}"
@@ -74,6 +77,26 @@ def test_server_certificate_of_another_ca_is_refused(
 ) -> None:
     assert "UnknownIssuer" in refused(call, server.tls_url, tls_ca=folder / "other-ca.crt")
     assert "UnknownIssuer" in refused(call, server.tls_url)
+
+
+def test_server_that_presents_tls_ca_itself_is_trusted(folder: Path, call: Call) -> None:
+    own = Secured(folder, "no", "own.crt")
+    try:
+        locks(call, own.tls_url, tls_ca=folder / "own.crt")
+        said = refused(call, own.tls_url, tls_ca=folder / "ca.crt")
+        assert said.count("`openssl ") == 2, said
+    finally:
+        own.close()
+
+
+def test_acquire_without_a_wait_does_not_wait_for_another_certificate(
+    folder: Path, server: Secured, call: Call
+) -> None:
+    with redlock.Redlock(server.tls_url, tls_ca=folder / "other-ca.crt") as client:
+        with pytest.raises(redlock.QuorumUnavailable, match="UnknownIssuer") as caught:
+            call(client.lock("job"), "acquire")
+        # Otherwise it would end by the option, after 10 s.
+        assert "unavailable_after" not in str(caught.value)
 
 
 def test_server_name_must_match_the_certificate(folder: Path, server: Secured, call: Call) -> None:
@@ -164,6 +187,42 @@ def test_byte_order_mark_of_a_certificate_is_ignored(
     (folder / "marked.crt").write_bytes(marked)
     for ca in (marked, folder / "marked.crt"):
         locks(call, server.tls_url, tls_ca=ca)
+
+
+def test_system_without_certificates_is_named_with_the_options(tmp_path: Path) -> None:
+    """As in a slim container image."""
+    program = """
+import redlock
+for make in (redlock.Redlock, redlock.AsyncRedlock):
+    try:
+        make("rediss://127.0.0.1:1")
+    except redlock.InvalidOption as error:
+        print(error)
+redlock.Redlock("redis://127.0.0.1:1")
+redlock.Redlock("rediss://127.0.0.1:1", tls_verify=False)
+"""
+    nowhere = str(tmp_path / "nowhere.pem")
+    environment = {**os.environ, "SSL_CERT_FILE": nowhere, "SSL_CERT_DIR": nowhere}
+    command = [sys.executable, "-c", program]
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    lines = run.stdout.splitlines()
+    assert run.returncode == 0, run.stderr
+    assert len(lines) == 2, lines
+    for line in lines:
+        for words in ("trusted certificates", "tls_ca", "ca-certificates", "SSL_CERT_FILE"):
+            assert words in line
+
+
+def test_ssl_cert_file_is_trusted(folder: Path, server: Secured) -> None:
+    program = """
+import redlock, sys
+with redlock.Redlock(sys.argv[1]) as client, client.lock("job", wait=10) as lease:
+    print(lease.held)
+"""
+    environment = {**os.environ, "SSL_CERT_FILE": str(folder / "ca.crt")}
+    words = [sys.executable, "-c", program, server.tls_url]
+    run = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60)
+    assert run.stdout == "True\n", run.stderr
 
 
 def test_unix_socket_can_be_a_node(tmp_path: Path, name: str, call: Call) -> None:

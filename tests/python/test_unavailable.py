@@ -144,3 +144,15 @@ def test_from_client_accepts_the_option() -> None:
     assert redlock.Redlock.from_client(theirs, unavailable_after=None).nodes == client.nodes
     with pytest.raises(redlock.InvalidOption, match=r"unavailable_after .*'soon'"):
         redlock.Redlock.from_client(theirs, unavailable_after="soon")  # type: ignore[arg-type]
+
+
+def test_time_out_of_an_attempt_to_connect_names_its_step(caplog: pytest.LogCaptureFixture) -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    url = f"redis://127.0.0.1:{listener.getsockname()[1]}"
+    step = "no connection within 0.200 s, waiting for the reply to HELLO"
+    caplog.set_level("DEBUG", "redlock")
+    with listener, redlock.Redlock(url, connect_timeout=0.2) as client:
+        with pytest.raises(redlock.QuorumUnavailable, match=step) as caught:
+            client.lock("job").try_acquire()
+        assert step in str(caught.value.nodes[0].error)
+        eventually(lambda: any(step in str(vars(record)) for record in caplog.records))

@@ -74,6 +74,7 @@ const TYPESCRIPT: &[&str] = &[
     "errors.ts",
     "addresses.ts",
     "stack.ts",
+    "trust.ts",
     "clock.ts",
 ];
 

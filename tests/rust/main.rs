@@ -57,6 +57,7 @@ mod secrets;
 mod sentinel;
 mod server_errors;
 mod shutdown;
+mod simple_strings;
 mod single;
 mod stats;
 mod support;
@@ -68,6 +69,7 @@ mod timing;
 mod tls;
 #[cfg(unix)]
 mod tls_backlog;
+mod tls_certificates;
 mod tls_ends;
 mod urls;
 mod vectors;

@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
+use futures_util::future::{join, join_all};
 use redlock::rustls::pki_types::{CertificateDer, pem::PemObject};
 use redlock::rustls::{self, ClientConfig, RootCertStore};
 use redlock::{ErrorKind, Redlock, TlsOptions};
 
-use crate::support::{Certificates, Server, free_port, locks, trusting};
+use crate::support::{Certificates, Mode, Proxy, Server, free_port, locks, millis, trusting};
 
 #[tokio::test]
 async fn checks_trust_name_and_client_certificate() {
@@ -39,27 +40,56 @@ async fn checks_trust_name_and_client_certificate() {
     }
 }
 
+/// The first byte of a TLS handshake is no line end, so a server without TLS waits for the rest of the command.
 #[tokio::test]
-async fn names_ports_with_and_without_tls() {
+async fn names_ports_with_and_without_tls_whatever_ends_the_call() {
     let certificates = Certificates::new();
     let (_server, port) = certificates.server("no");
-    let plain = Server::start();
-    let tls = trusting(&certificates.path("ca.crt"));
-    // Where no byte of the handshake ends a line, the server waits for more of what it takes for a command.
-    let url = format!("rediss://127.0.0.1:{}", plain.port);
-    let redlock = Redlock::builder([url]).tls(tls).connect_timeout(crate::support::millis(2000));
-    let error = redlock.build().unwrap().lock("job").try_acquire().await.unwrap_err();
-    let text = error.to_string();
-    assert!(
-        text.contains("does not use TLS on this port")
-            || text.contains("whether this is a TLS port")
-            // On a busy machine, the call ends before the error of the attempt arrives.
-            || text.contains("still connecting"),
-        "{text}"
-    );
-    let redlock = Redlock::builder([format!("redis://127.0.0.1:{port}")]).build().unwrap();
-    let error = redlock.lock("job").try_acquire().await.unwrap_err();
-    assert!(error.to_string().contains("rite rediss:// instead of redis://"), "{error}");
+    let (plain, ca) = (Server::start(), certificates.path("ca.crt"));
+    let (no_tls, short) = ("does not use TLS on this port", "check whether this is a TLS port");
+    let write_tls = "rite rediss:// instead of redis://";
+    let to_plain = format!("rediss://127.0.0.1:{}", plain.port);
+    let to_tls = format!("redis://127.0.0.1:{port}");
+    let client = |url: &str| {
+        let client = Redlock::builder([url]).connect_timeout(millis(5000));
+        if url.starts_with("rediss") { client.tls(trusting(&ca)) } else { client }
+    };
+    let check = async |url: &str, words: [&str; 2]| {
+        let has = |error: redlock::Error, words: &[&str]| {
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+            let text = error.to_string();
+            assert!(words.iter().any(|words| text.contains(words)), "{text}");
+        };
+        // Neither `wait` nor the timeout of a vote leaves time for the attempt.
+        let lock = client(url).build().unwrap().lock("job").wait(millis(60));
+        has(lock.acquire().await.unwrap_err(), &words);
+        let quick = client(url).node_timeout(millis(20)).build().unwrap();
+        has(quick.lock("job").wait(millis(60)).acquire().await.unwrap_err(), &words);
+        has(client(url).build().unwrap().lock("job").try_acquire().await.unwrap_err(), &words[..1]);
+        has(quick.lock("job").wait(millis(2500)).acquire().await.unwrap_err(), &words[..1]);
+        // A server without TLS is certain, so that no further attempt can change it. One with TLS may have had another
+        // reason to end the connection.
+        if url == to_plain {
+            let error = quick.lock("job").acquire().await.unwrap_err();
+            assert!(!error.to_string().contains("unavailable_after"), "{error}");
+            has(error, &words[..1]);
+        }
+    };
+    // The random bytes of each handshake decide how the server without TLS reacts.
+    let plain_ports = (0..6).map(|_| check(&to_plain, [no_tls, short]));
+    join(join_all(plain_ports), check(&to_tls, [write_tls, write_tls])).await;
+}
+
+#[tokio::test]
+async fn slow_tls_server_is_not_taken_for_one_without_tls() {
+    let certificates = Certificates::new();
+    let (_server, port) = certificates.server("no");
+    let proxy = Proxy::to(port);
+    proxy.set(Mode::LongDelay);
+    let url = proxy.url().replace("redis://", "rediss://");
+    let redlock = Redlock::builder([url]).tls(trusting(&certificates.path("ca.crt")));
+    let redlock = redlock.node_timeout(millis(5000)).build().unwrap();
+    redlock.lock("job").wait(millis(20_000)).acquire().await.unwrap().release().await.unwrap();
 }
 
 #[tokio::test]
@@ -259,4 +289,26 @@ async fn unix_socket_can_be_a_node() {
     assert_eq!(server.ask("GET lock:job"), lease.token());
     lease.release().await.unwrap();
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// As in a slim container image. The variables apply to a process, so the test runs its own one.
+#[test]
+fn system_without_certificates_is_named_with_the_options() {
+    const NOWHERE: &str = "/nonexistent/redlock";
+    if std::env::var("SSL_CERT_FILE").is_ok_and(|file| file == NOWHERE) {
+        let error = Redlock::builder(["rediss://127.0.0.1:1"]).build().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        for word in [NOWHERE, "Set tls_ca", "ca-certificates", "SSL_CERT_FILE"] {
+            assert!(error.to_string().contains(word), "{error}");
+        }
+        let unverified = TlsOptions::new().verify(false);
+        Redlock::builder(["rediss://127.0.0.1:1"]).tls(unverified).build().unwrap();
+        return;
+    }
+    let test = "tls::system_without_certificates_is_named_with_the_options";
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+    let child =
+        child.args(["--exact", test]).envs([("SSL_CERT_FILE", NOWHERE), ("SSL_CERT_DIR", NOWHERE)]);
+    let ended = child.output().unwrap();
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
 }

@@ -86,7 +86,7 @@ class Redlock:
             min_replicas: Number of replicas that must confirm a grant or renewal.
             fsync: Require that a grant or renewal is on disk.
             scripts: Whether to use Lua scripts.
-            tls_ca: CA certificates, as a path or as PEM bytes.
+            tls_ca: Certificates of CAs and servers to trust, as a path or as PEM bytes.
             tls_cert: Client certificate, as a path or as PEM bytes.
             tls_key: Private key of the certificate, as a path or as PEM bytes.
             tls_server_name: Name that the server's certificate must contain.

@@ -420,7 +420,8 @@ class AsyncRedlock:
       Default False.
     - scripts: Whether to use Lua scripts (EVALSHA). False needs a server with DELIFEQ (Valkey 9) or DELEX
       (Redis 8.4), one name per lock and no fencing. Default True.
-    - tls_ca: CA certificates for `rediss://`, as the path of a PEM file or as its bytes. Default the system's CAs.
+    - tls_ca: Certificates of CAs and servers to trust for `rediss://`, as the path of a PEM file or as its bytes.
+      Default the system's CAs.
     - tls_cert: The client's certificate chain, as the path of a PEM file or as its bytes. Requires `tls_key`.
       Default None.
     - tls_key: The private key of `tls_cert`, as the path of a PEM file or as its bytes. Default None.
@@ -467,7 +468,7 @@ class AsyncRedlock:
             min_replicas: Number of replicas that must confirm a grant or renewal.
             fsync: Require that a grant or renewal is on disk.
             scripts: Whether to use Lua scripts.
-            tls_ca: CA certificates, as a path or as PEM bytes.
+            tls_ca: Certificates of CAs and servers to trust, as a path or as PEM bytes.
             tls_cert: Client certificate, as a path or as PEM bytes.
             tls_key: Private key of the certificate, as a path or as PEM bytes.
             tls_server_name: Name that the server's certificate must contain.
@@ -1151,7 +1152,8 @@ class Redlock:
       Default False.
     - scripts: Whether to use Lua scripts (EVALSHA). False needs a server with DELIFEQ (Valkey 9) or DELEX
       (Redis 8.4), one name per lock and no fencing. Default True.
-    - tls_ca: CA certificates for `rediss://`, as the path of a PEM file or as its bytes. Default the system's CAs.
+    - tls_ca: Certificates of CAs and servers to trust for `rediss://`, as the path of a PEM file or as its bytes.
+      Default the system's CAs.
     - tls_cert: The client's certificate chain, as the path of a PEM file or as its bytes. Requires `tls_key`.
       Default None.
     - tls_key: The private key of `tls_cert`, as the path of a PEM file or as its bytes. Default None.
@@ -1197,7 +1199,7 @@ class Redlock:
             min_replicas: Number of replicas that must confirm a grant or renewal.
             fsync: Require that a grant or renewal is on disk.
             scripts: Whether to use Lua scripts.
-            tls_ca: CA certificates, as a path or as PEM bytes.
+            tls_ca: Certificates of CAs and servers to trust, as a path or as PEM bytes.
             tls_cert: Client certificate, as a path or as PEM bytes.
             tls_key: Private key of the certificate, as a path or as PEM bytes.
             tls_server_name: Name that the server's certificate must contain.

@@ -12,6 +12,7 @@ use crate::client::config::Settings;
 use crate::error::{Error, Result};
 use crate::lock::options::{Options, Unit};
 use crate::lock::{Lock, Names, check_alone};
+use crate::node::DefaultTrust;
 use crate::text::{spelled, with_spelled};
 
 /// The options that a caller passed, by their names in the table.
@@ -95,8 +96,22 @@ impl<T> Args<T> {
 ///
 /// `Invalid` if an option breaks a rule.
 pub fn client(nodes: Vec<String>, args: &ClientArgs) -> Result<Redlock> {
+    client_trusting(nodes, args, None)
+}
+
+/// [`client`] in a language that may have its own trusted certificates.
+///
+/// # Errors
+///
+/// `Invalid` if an option breaks a rule.
+pub fn client_trusting(
+    nodes: Vec<String>,
+    args: &ClientArgs,
+    trust: Option<DefaultTrust>,
+) -> Result<Redlock> {
     let mut builder = Redlock::builder(nodes);
     args.apply(&mut builder.0)?;
+    builder.0.tls.default_trust = trust;
     builder.build()
 }
 

@@ -16,8 +16,8 @@ pub use acquire::{
     note_owner, own_ttl, undo,
 };
 pub use args::{
-    Args, ClientArgs, LockArgs, check_lock, check_names, client, instead_of, key_prefix, lock,
-    renamed, times,
+    Args, ClientArgs, LockArgs, check_lock, check_names, client, client_trusting, instead_of,
+    key_prefix, lock, renamed, times,
 };
 pub use default_client::{DefaultClient, default_nodes};
 pub use driver::{Completions, Driver, Job};
@@ -34,7 +34,7 @@ pub use crate::lock::options::Unit;
 pub use crate::node::address_map::{AddressMapOption, AskAddress, HostPort};
 pub use crate::node::callback::{Answer, Function};
 pub use crate::node::credentials::{Ask, Credentials};
-pub use crate::node::{advance_memory, fail_memory};
+pub use crate::node::{DefaultTrust, advance_memory, fail_memory};
 pub use crate::quorum::{Tally, drift};
 pub use crate::runtime::background::{Observer, Task, has_lost_descriptors, observe, spawn};
 pub use crate::runtime::{PerProcess, fork_generation};

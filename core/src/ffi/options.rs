@@ -173,9 +173,9 @@ pub const CLIENT_OPTIONS: &[Row<Settings>] = &[
     Row {
         name: "tls_ca",
         kind: Kind::Pem(|settings, pem| settings.tls.ca = Some(pem)),
-        default: "the system's CA certificates",
+        default: "those of the system, in Node.js those of Node.js",
         rule: "the path of a PEM file, or its bytes. Only for `rediss://`",
-        about: "CA certificates to trust",
+        about: "certificates of CAs and servers to trust",
     },
     Row {
         name: "tls_cert",

@@ -48,7 +48,7 @@ pub(crate) use redis::{
     Confirmations, Map, Member, Purpose, Redirects, Ruling, ServerAddress, follow, is_forwarded,
     redirect_pause, ruling,
 };
-pub use redis::{Pem, TlsOptions};
+pub use redis::{DefaultTrust, Pem, TlsOptions};
 pub(crate) use slots::{SLOTS, hash_tag, several_slots, slot};
 pub(crate) use vote::{
     Claim, Expect, Extension, Holder, KEPT_PREFIX, MAX_INSPECTED, ReleaseMode, Taken, Vote,
@@ -89,6 +89,11 @@ pub(crate) trait Node: Send + Sync {
     /// Whether there is a connection to the server of the key.
     fn is_connected(&self, _key: &str) -> bool {
         true
+    }
+
+    /// Returns what the attempt to connect waits for, for an error. `None` if there is a connection.
+    fn connecting(&self) -> Option<String> {
+        None
     }
 
     /// Waits until there is a connection to the server of the key, or until the attempt to open one failed.

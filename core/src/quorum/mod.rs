@@ -139,7 +139,7 @@ impl Nodes {
                 }
                 None => {
                     if let Some(timeout) = timeout.filter(|_| votes.silence_counts) {
-                        let fault = format!("no reply within {}", seconds(timeout));
+                        let fault = self.silence(&**node, timeout);
                         outage.failed(node.url(), now(), &fault, Proof::Reply);
                     }
                 }
@@ -168,10 +168,11 @@ impl Nodes {
     /// The error text of a node that did not reply in time.
     fn silence(&self, node: &dyn Node, timeout: Duration) -> String {
         let mut text = format!("no reply within {}", seconds(timeout));
-        if !node.is_connected("") {
+        if let Some(step) = node.connecting() {
             let (option, most) = (spelled("connect_timeout"), spelled_time(self.connect_timeout));
+            let waits = if step.is_empty() { "" } else { ", waiting for " };
             // Writing to a String cannot fail.
-            let _ = write!(text, ", still connecting ({option} is {most})");
+            let _ = write!(text, ", still connecting ({option} is {most}){waits}{step}");
         }
         text
     }

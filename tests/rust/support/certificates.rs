@@ -40,13 +40,15 @@ impl Certificates {
         certificates
     }
 
-    pub(crate) fn openssl(&self, arguments: &str) {
+    /// Runs `openssl` in the folder. Returns what it prints.
+    pub(crate) fn openssl(&self, arguments: &str) -> String {
         let run = Command::new("openssl")
             .args(arguments.split_whitespace())
             .current_dir(&self.0)
             .output();
         let run = run.expect("openssl is needed by the tests");
         assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+        String::from_utf8_lossy(&run.stdout).into_owned()
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

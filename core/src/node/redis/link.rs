@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::clock::Instant;
 use crate::node::Outage;
+use crate::node::redis::io::step::Step;
 use crate::node::redis::restart_guard::RestartGuard;
 use crate::runtime::lock;
 
@@ -38,6 +39,8 @@ pub(super) struct Link {
     pending_until: Mutex<Option<Instant>>,
     /// The outage log of the server.
     pub(super) outage: Outage,
+    /// The step of the last attempt to connect.
+    step: Mutex<Step>,
 }
 
 impl Link {
@@ -78,6 +81,18 @@ impl Link {
 
     pub(super) fn has_read_long_values(&self) {
         self.long_values.store(true, Ordering::Relaxed);
+    }
+
+    /// Records that an attempt to connect begins. Returns where it reports its steps.
+    pub(super) fn begin_attempt(&self) -> Step {
+        let step = Step::default();
+        *lock(&self.step) = step.clone();
+        step
+    }
+
+    /// Returns what the last attempt to connect waits for. Empty if there was none.
+    pub(super) fn step(&self) -> String {
+        lock(&self.step).current()
     }
 
     /// Records a new connection.

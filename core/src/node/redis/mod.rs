@@ -58,7 +58,7 @@ pub(crate) use connect::rights::Needs;
 pub(crate) use connect::{RunIds, Target};
 pub(crate) use connection::{Connection, ReaderRole};
 pub(crate) use io::socket::MAX_RECEIVE;
-pub use io::tls::{Pem, TlsOptions};
+pub use io::tls::{DefaultTrust, Pem, TlsOptions};
 pub(crate) use url::query::{CLIENT_NAME_RULE, Given, Parameters, is_client_name};
 pub(crate) use url::route::{Route, parse_cluster, parse_service};
 pub(crate) use url::{CONNECT_TIMEOUT, Shared};
@@ -245,6 +245,10 @@ impl Node for RedisNode {
     fn is_connected(&self, _key: &str) -> bool {
         // A connection that was idle for long may be broken.
         self.link.is_open() && !self.link.is_idle(self.clock.now())
+    }
+
+    fn connecting(&self) -> Option<String> {
+        (!self.is_connected("")).then(|| self.link.step())
     }
 
     fn connected(&self, key: &str) -> Reply<()> {

@@ -121,6 +121,14 @@ impl Node for ClusterNode {
         self.owner(key).node.is_connected(key)
     }
 
+    fn connecting(&self) -> Option<String> {
+        // Before any server is known, the first attempts are those to the servers of the URL.
+        let own = self.owner("").node.connecting()?;
+        let servers = self.map.load();
+        let steps = servers.servers().iter().map(|server| server.node.link.step());
+        Some([own].into_iter().chain(steps).find(|step| !step.is_empty()).unwrap_or_default())
+    }
+
     fn connected(&self, key: &str) -> Reply<()> {
         self.owner(key).node.connected(key)
     }

@@ -212,7 +212,6 @@ fn address(server: &Value, from: &ServerAddress) -> Option<ServerAddress> {
     let port = u16::try_from(*port).ok().filter(|port| *port != 0)?;
     let host = match host {
         Value::BulkString(host) => std::str::from_utf8(host).ok()?,
-        Value::SimpleString(host) => host,
         Value::Nil => "",
         _ => return None,
     };

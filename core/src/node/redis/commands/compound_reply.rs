@@ -77,7 +77,7 @@ impl CompoundReply {
             (0, _) => self.is_echo(part),
             (_, 0) => *part == Value::Okay,
             (queued, at) if at <= queued => {
-                matches!(part, Value::SimpleString(word) if word == "QUEUED")
+                matches!(part, Value::BulkString(word) if word == b"QUEUED")
             }
             (queued, _) => {
                 matches!(part, Value::Array(all) if all.len() == queued && all.last().is_some_and(|last| self.is_echo(last)))

@@ -177,7 +177,7 @@ pub(crate) fn words(value: &Value) -> String {
         Value::Okay => "OK".to_owned(),
         Value::Int(number) => number.to_string(),
         Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-        Value::SimpleString(text) | Value::VerbatimString { text, .. } => text.clone(),
+        Value::VerbatimString { text, .. } => text.clone(),
         Value::Array(values) | Value::Set(values) => format!("({})", all(values)),
         Value::Push { data, .. } => format!("({})", all(data)),
         Value::Map(pairs) => {

@@ -5,17 +5,32 @@
 
 use std::time::Duration;
 
-use redis::{Cmd, Value};
+use redis::{Arg, Cmd, Value};
 
 use crate::clock::{Clock, SystemClock};
 use crate::node::Fault;
-use crate::node::redis::io::open;
 use crate::node::redis::io::socket::Socket;
+use crate::node::redis::io::{open, step};
 use crate::node::redis::protocol::Parser;
 use crate::node::redis::url::Endpoint;
 
 /// The maximum length of a reply. A longer one is an error, so that it takes no memory. `INFO` takes a few KiB.
 const LARGEST: usize = 64 << 10;
+
+/// The commands whose first argument is a part of their name.
+const CONTAINERS: [&[u8]; 4] = [b"CLIENT", b"CLUSTER", b"SCRIPT", b"SENTINEL"];
+
+/// The name of a command, without arguments, which may be secret.
+fn name(command: &Cmd) -> String {
+    let mut words = command.args_iter().filter_map(|argument| match argument {
+        Arg::Simple(word) => Some(word),
+        _ => None,
+    });
+    let first = words.next().unwrap_or_default();
+    let second = words.next().filter(|_| CONTAINERS.contains(&first));
+    let words = [Some(first), second].into_iter().flatten().map(String::from_utf8_lossy);
+    words.collect::<Vec<_>>().join(" ")
+}
 
 /// An open connection, and the bytes that were read after the last reply.
 pub(crate) struct BatchConnection {
@@ -32,9 +47,7 @@ pub(crate) struct BatchConnection {
 impl BatchConnection {
     /// Opens a connection without a login.
     pub(crate) async fn open(endpoint: &Endpoint) -> Result<Self, Fault> {
-        let socket = open(endpoint).await.map_err(|error| {
-            Fault::new("cannot connect: ").saying(&error.to_string(), "").by(&error).unreached()
-        })?;
+        let socket = open(endpoint).await?;
         Ok(Self { socket, parser: Parser::default(), hung_up: false, round_trip: None })
     }
 
@@ -45,7 +58,8 @@ impl BatchConnection {
         let sent = SystemClock.now();
         self.tell(commands).await?;
         let mut answers = Vec::with_capacity(commands.len());
-        while answers.len() < commands.len() {
+        while let Some(command) = commands.get(answers.len()) {
+            step::begin(format!("the reply to {}", name(command)));
             match self.next().await? {
                 // Changes before the connection was ready are reported as "all" afterwards.
                 Value::Push { .. } => {}
@@ -74,7 +88,7 @@ impl BatchConnection {
     fn broken(&mut self, error: &std::io::Error) -> Fault {
         // An inner error means that the server has sent the reason.
         self.hung_up = self.parser.partial() == 0 && error.get_ref().is_none();
-        Fault::new(format!("the connection broke: {}", self.socket.explained(error))).by(error)
+        self.socket.broken(error)
     }
 
     /// Reads the next reply or push. Dropping the future loses nothing.
@@ -97,10 +111,9 @@ impl BatchConnection {
             }
             // A TLS server sends an alert of any version to a plain client.
             if self.parser.partial() == 0 && matches!(self.parser.unread[..], [0x15, 3, ..]) {
-                return Err(Fault::new(
-                    "the server uses TLS on this port. Write rediss:// instead of redis:// (for sentinels alone, \
-                     add sentinel_tls=true)",
-                ));
+                let text = "the server uses TLS on this port. Write rediss:// instead of redis:// (for sentinels \
+                            alone, add sentinel_tls=true)";
+                return Err(Fault::new(text).refused());
             }
             self.parser.count_read(read);
         }

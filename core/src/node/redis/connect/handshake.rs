@@ -11,7 +11,6 @@ use super::batches::BatchConnection;
 use super::login::{Hello, Without, connect, refused};
 use super::rights::{Needs, OptionalCommand, is_answer};
 use super::role::{check_kind, is_master, is_primary};
-use crate::error::seconds;
 use crate::node::Fault;
 use crate::node::credentials::{Granted, Provider};
 use crate::node::redis::commands::errors::{
@@ -20,6 +19,7 @@ use crate::node::redis::commands::errors::{
 use crate::node::redis::commands::reply;
 use crate::node::redis::commands::scriptless::Delete;
 use crate::node::redis::commands::scripts::scripts;
+use crate::node::redis::io::step;
 use crate::node::redis::restart_guard::wait_of;
 use crate::node::redis::url::Endpoint;
 
@@ -41,11 +41,6 @@ pub(crate) struct Greeting {
     pub(crate) deletes_by: Option<Delete>,
     /// What the server, or a proxy in front of it, does not support.
     pub(crate) without: Without,
-}
-
-/// The error for an attempt that exceeded its time limit.
-pub(crate) fn too_long(within: Duration) -> Fault {
-    Fault::new(format!("no connection within {}", seconds(within)))
 }
 
 /// Connects and sends the requests of the handshake. If the server closes the connection twice, only the requests that
@@ -120,6 +115,7 @@ pub(super) async fn greet(
     needs: &Needs,
 ) -> Result<Greeting, Fault> {
     // Requested before the connection is opened, because servers close an idle connection without a login.
+    step::begin("the credentials");
     let granted = endpoint.granted().await?;
     let login = granted.as_ref().map(|granted| endpoint.with_login(&granted.credentials));
     let endpoint = login.as_ref().unwrap_or(endpoint);

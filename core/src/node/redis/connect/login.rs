@@ -247,7 +247,7 @@ pub(crate) fn login_refused(error: &ServerError) -> Fault {
 /// The error of a server that replies to a login with something else. It does not show the reply for the same reason.
 fn login_answered(value: &Value) -> Fault {
     let kind = match value {
-        Value::SimpleString(_) | Value::BulkString(_) | Value::VerbatimString { .. } => "a text",
+        Value::BulkString(_) | Value::VerbatimString { .. } => "a text",
         Value::Int(_) | Value::Double(_) => "a number",
         _ => "another value",
     };

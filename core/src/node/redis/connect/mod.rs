@@ -17,6 +17,7 @@ use std::time::Duration;
 use redis::{Value, cmd};
 
 use super::cluster::redirects::ClusterSender;
+use super::io::step::Step;
 use super::sentinel::{Found, Resolver};
 use super::url::route::Route;
 use crate::node::Fault;
@@ -70,23 +71,15 @@ pub(crate) struct Opening {
 /// The result of an attempt.
 pub(super) type Opened = Result<Opening, Fault>;
 
-/// Makes one attempt within `connect_timeout`.
+/// Makes one attempt within `connect_timeout`, and reports its `step`.
 pub(super) async fn open(
     target: Target,
     resolver: Arc<Resolver>,
-    previous_connections: PreviousConnections,
+    (previous_connections, step): (PreviousConnections, Step),
 ) -> Opened {
-    let (within, mut server) = (target.route.connect_timeout(), None);
-    let opened = find_and_open(&target, &resolver, &previous_connections, &mut server);
-    let opened = tokio::time::timeout(within, opened).await.unwrap_or_else(|_| {
-        let fault = handshake::too_long(within).unreached();
-        // A server without TLS may wait for the rest of a supposed command.
-        Err(if target.route.is_tls() {
-            fault.hinting("check whether this is a TLS port")
-        } else {
-            fault
-        })
-    });
+    let mut server = None;
+    let attempt = find_and_open(&target, &resolver, &previous_connections, &mut server);
+    let opened = step.within(target.route.connect_timeout(), attempt).await;
     opened.map_err(|fault| {
         let fault = match server.and_then(|found: Found| found.origin()) {
             Some(origin) if fault.is_unreached() => fault.hinting(&origin),

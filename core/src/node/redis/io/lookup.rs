@@ -13,6 +13,7 @@ use std::thread;
 
 use tokio::sync::oneshot;
 
+use super::step;
 use crate::clock::{Clock, SystemClock};
 use crate::node::shared_request::{Completion, SharedRequest};
 use crate::runtime::{PerProcess, background, lock};
@@ -30,6 +31,7 @@ pub(super) async fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok(vec![SocketAddr::new(address, port)]);
     }
+    step::begin(format!("the lookup of {host}"));
     #[cfg(test)]
     test_names::count_attempt(host);
     let found = join_or_begin(host.to_lowercase())?.result().await;

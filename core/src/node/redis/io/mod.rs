@@ -6,7 +6,10 @@
 //! an unreachable first address would use up the time limit of every attempt.
 
 pub(super) mod lookup;
+#[cfg(feature = "tls")]
+mod probe;
 pub(super) mod socket;
+pub(super) mod step;
 pub(super) mod tls;
 pub(super) mod transport;
 
@@ -24,35 +27,62 @@ use tokio::time::timeout;
 #[cfg(feature = "tls")]
 use tokio_rustls::TlsConnector;
 
+use crate::node::Fault;
 use crate::node::redis::url::{Endpoint, PeerAddr};
 use lookup::look_up;
 use socket::Socket;
 use transport::Transport;
 
+/// The beginning of each error.
+const CANNOT_CONNECT: &str = "cannot connect: ";
+
 /// Opens the connection. Errors are explained.
-pub(crate) async fn open(endpoint: &Endpoint) -> io::Result<Socket> {
+pub(crate) async fn open(endpoint: &Endpoint) -> Result<Socket, Fault> {
     let transport = match &endpoint.address {
-        PeerAddr::Tcp(host, port) => Transport::tcp(tcp_connect(endpoint, host, *port).await?)?,
-        #[cfg(feature = "tls")]
-        PeerAddr::Tls(host, port) => {
-            let tls = endpoint.tls.as_ref().ok_or_else(|| io::Error::other("no TLS options"))?;
-            // Checked before the connection is opened, because a wrong name is an error in the options.
-            let name = tls.name_for(host).map_err(io::Error::other)?;
-            let stream = tcp_connect(endpoint, host, *port).await?;
-            let connector = TlsConnector::from(std::sync::Arc::clone(&tls.config));
-            let secured = connector.connect(name, stream).await;
-            let secured = secured.map_err(|error| io::Error::other(tls::explained(&error)))?;
-            let (stream, tls) = secured.into_inner();
-            return Ok(Socket::secured(Transport::tcp(stream)?, tls));
+        PeerAddr::Tcp(host, port) => {
+            tcp_connect(endpoint, host, *port).await.and_then(Transport::tcp)
         }
+        #[cfg(feature = "tls")]
+        PeerAddr::Tls(host, port) => return secure(endpoint, host, *port).await,
         #[cfg(not(feature = "tls"))]
-        PeerAddr::Tls(..) => return Err(io::Error::other("no TLS")),
+        PeerAddr::Tls(..) => Err(io::Error::other("no TLS")),
         #[cfg(unix)]
-        PeerAddr::Unix(path) => Transport::unix(tokio::net::UnixStream::connect(path).await?)?,
+        PeerAddr::Unix(path) => {
+            step::begin("the connection to the Unix socket");
+            tokio::net::UnixStream::connect(path).await.and_then(Transport::unix)
+        }
         #[cfg(not(unix))]
-        PeerAddr::Unix(_) => return Err(io::Error::other("this system has no Unix sockets")),
+        PeerAddr::Unix(_) => Err(io::Error::other("this system has no Unix sockets")),
     };
-    Ok(Socket::over(transport))
+    transport.map(Socket::over).map_err(|error| fault(&error))
+}
+
+fn fault(error: &io::Error) -> Fault {
+    Fault::new(CANNOT_CONNECT).saying(&error.to_string(), "").by(error).unreached()
+}
+
+/// Opens a connection with TLS.
+#[cfg(feature = "tls")]
+async fn secure(endpoint: &Endpoint, host: &str, port: u16) -> Result<Socket, Fault> {
+    let options = endpoint.tls.as_ref().ok_or_else(|| Fault::new("no TLS options"))?;
+    // Checked before the connection is opened, because a wrong name is an error in the options.
+    let name = options.name_for(host).map_err(|error| fault(&io::Error::other(error)))?;
+    let (stream, round_trip) = probe::timed(tcp_connect(endpoint, host, port)).await;
+    let stream = stream.map_err(|error| fault(&error))?;
+    let server = stream.peer_addr().map_err(|error| fault(&error))?;
+    step::begin(format!("the TLS handshake with {host}:{port} (check whether this is a TLS port)"));
+    let connector = TlsConnector::from(std::sync::Arc::clone(&options.config));
+    let secured = tokio::select! {
+        biased;
+        secured = connector.connect(name.clone(), stream) => secured,
+        () = probe::until_plain(server, round_trip) => {
+            return Err(Fault::new(format!("{CANNOT_CONNECT}TLS: {}", tls::PLAIN)).refused());
+        }
+    };
+    let secured = secured.map_err(|error| tls::fault(CANNOT_CONNECT, &error, Some(&name)))?;
+    let (stream, connection) = secured.into_inner();
+    let transport = Transport::tcp(stream).map_err(|error| fault(&error))?;
+    Ok(Socket::secured(transport, connection))
 }
 
 /// The delay before the next address is tried in parallel, as recommended by the RFC.
@@ -69,6 +99,7 @@ async fn tcp_connect(endpoint: &Endpoint, host: &str, port: u16) -> io::Result<T
         Some(known) => [known].into(),
         None => by_turns(look_up(host, port).await?, endpoint.parameters.family),
     };
+    step::begin(format!("the TCP connection to {host}:{port}"));
     let stream = first_of(addresses).await?;
     // Disables Nagle's algorithm, which would delay every small command.
     stream.set_nodelay(true)?;

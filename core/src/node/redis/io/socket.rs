@@ -23,6 +23,7 @@ use tokio::io::Interest;
 
 use super::transport::Transport;
 use crate::drivers::Poller;
+use crate::node::Fault;
 use crate::runtime::lock;
 #[cfg(feature = "tls")]
 use tokio_rustls::rustls::ClientConnection;
@@ -153,12 +154,13 @@ impl Socket {
         Ok(())
     }
 
-    pub(crate) fn explained(&self, error: &io::Error) -> String {
+    /// The error of a connection that broke during the handshake of the protocol.
+    pub(crate) fn broken(&self, error: &io::Error) -> Fault {
         #[cfg(feature = "tls")]
         if self.is_tls() {
-            return super::tls::explained(error);
+            return super::tls::fault("the connection broke: ", error, None);
         }
-        error.to_string()
+        Fault::broken(error)
     }
 
     /// Whether accepted bytes are not written yet.

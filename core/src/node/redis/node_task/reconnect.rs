@@ -67,7 +67,9 @@ impl Attempts {
             return;
         }
         let (target, resolver) = (context.target.clone(), Arc::clone(&context.resolver));
-        self.running.push(Box::pin(open(target, resolver, previous_connections.clone())));
+        let step = context.link.begin_attempt();
+        let attempt = open(target, resolver, (previous_connections.clone(), step));
+        self.running.push(Box::pin(attempt));
         self.begun = Some(context.clock.now());
         self.hangs = Some(Box::pin(tokio::time::sleep(HANGS)));
     }

@@ -18,6 +18,7 @@ use futures_util::stream::FuturesUnordered;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
+use super::io::step::{self, Step};
 use super::url::Endpoint;
 use super::url::route::{Route, Service};
 use crate::clock::jittered;
@@ -108,10 +109,8 @@ impl Resolver {
             service.sentinels.iter().map(|sentinel| background::spawn(listen(sentinel))).collect()
         });
         let (mut replies, confirmed) = (Replies::new(), self.known.borrow().confirmed);
-        // Uses half of the time for an attempt to connect, because the connection to the server follows. The replies
-        // until then must suffice.
-        let _ =
-            timeout(self.route.connect_timeout() / 2, self.ask_all(service, &mut replies)).await;
+        step::begin("the sentinels");
+        self.ask_all(service, &mut replies).await;
         let mut judged = None;
         self.known.send_if_modified(|known| {
             let current = known.confirmed == confirmed;
@@ -151,9 +150,13 @@ impl Resolver {
     ///
     /// A single sentinel may be partitioned together with the previous primary.
     async fn ask_all(&self, service: &Service, replies: &mut Replies) {
+        // Uses half of the time for an attempt to connect, because the connection to the server follows. The replies
+        // until then must suffice.
+        let limit = self.route.connect_timeout() / 2;
         let ask = |sentinel| async move {
             let asked = async { Sentinel::open(sentinel).await?.ask(&service.name).await };
-            asked
+            Step::default()
+                .within(limit, asked)
                 .await
                 .map_err(|fault: Fault| self.route.redact_fault(fault).of(&sentinel.authority()))
         };

@@ -196,7 +196,8 @@ async fn attempts_share_a_slow_lookup_and_its_result() {
     let node = node_within(&url, Arc::new(SystemClock), Duration::from_millis(250));
     let soon = Duration::from_secs(30);
     let fault = timeout(soon, node.inspect("first", SECOND)).await.unwrap().unwrap_err();
-    assert!(fault.to_string().contains("connect"), "{fault}");
+    let words = "no connection within 0.250 s, waiting for the lookup of slow.test";
+    assert!(fault.to_string().contains(words), "{fault}");
     timeout(soon, async {
         while slow.attempts() < 3 {
             tokio::task::yield_now().await;

@@ -20,8 +20,9 @@ use crate::node::redis::commands::reply;
 use crate::node::redis::commands::scripts::plain;
 use crate::node::redis::connect::batches::BatchConnection;
 use crate::node::redis::connect::handshake::{about, named};
-use crate::node::redis::connect::handshake::{field, text, too_long};
+use crate::node::redis::connect::handshake::{field, text};
 use crate::node::redis::connect::login::{Without, connect};
+use crate::node::redis::io::step::Step;
 use crate::node::redis::protocol::{
     Command, InFlight, LARGEST, Purpose, PushHandler, SILENCE, TICK,
 };
@@ -267,8 +268,7 @@ impl Line {
 
 /// Opens a connection. It uses the login of the first one, or requests the credentials again if they were renewed.
 async fn open(endpoint: &Endpoint, run_id: Option<String>, renewed: bool) -> Opened {
-    let within = endpoint.connect_timeout;
-    let opened = tokio::time::timeout(within, async {
+    let attempt = async {
         let granted = if renewed { endpoint.granted().await? } else { None };
         let login = granted.as_ref().map(|granted| endpoint.with_login(&granted.credentials));
         let endpoint = login.as_ref().unwrap_or(endpoint);
@@ -291,8 +291,8 @@ async fn open(endpoint: &Endpoint, run_id: Option<String>, renewed: bool) -> Ope
             return Err(Fault::new("the second connection leads to another server"));
         }
         Ok((connection, id))
-    });
-    opened.await.unwrap_or_else(|_| Err(too_long(within)))
+    };
+    Step::default().within(endpoint.connect_timeout, attempt).await
 }
 
 /// Redirects the notifications of the connection that sends this to the connection with this ID.

@@ -1,13 +1,21 @@
 //! Implements TLS for `rediss://`: the options of clients and URLs, and the configuration built from them.
 
+#[cfg(feature = "tls")]
+mod certificate;
+#[cfg(feature = "tls")]
+mod errors;
 mod options;
 #[cfg(feature = "tls")]
 mod trust;
-
-pub(crate) use options::one;
-pub use options::{Pem, TlsOptions};
 #[cfg(feature = "tls")]
-pub(crate) use trust::{Tls, explained};
+mod verifiers;
+
+#[cfg(feature = "tls")]
+pub(crate) use errors::{PLAIN, fault};
+pub(crate) use options::one;
+pub use options::{DefaultTrust, Pem, TlsOptions};
+#[cfg(feature = "tls")]
+pub(crate) use trust::Tls;
 
 /// The loaded TLS options, which cannot exist in a build without the feature `tls`.
 #[cfg(not(feature = "tls"))]

@@ -31,6 +31,7 @@ pub struct TlsOptions {
     pub(crate) key: Option<Pem>,
     pub(crate) server_name: Option<String>,
     pub(crate) verify: Option<bool>,
+    pub(crate) default_trust: Option<DefaultTrust>,
     pub(super) config: Option<OwnConfig>,
 }
 
@@ -41,7 +42,9 @@ impl TlsOptions {
         Self::default()
     }
 
-    /// Sets the trusted certificates, instead of those of the system.
+    /// Sets the trusted certificates, instead of those of the system: of CAs, or of servers.
+    ///
+    /// A server that presents one of them itself is trusted while it is valid, whatever its name, version and purpose.
     pub fn ca(mut self, ca: impl Into<Pem>) -> Self {
         self.ca = Some(ca.into());
         self
@@ -93,6 +96,16 @@ impl TlsOptions {
         self.config = Some(OwnConfig(config.into()));
         self
     }
+}
+
+/// What a language trusts without `tls_ca`, instead of the system's certificates. It is not an option of the user.
+#[doc(hidden)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DefaultTrust {
+    /// Certificates in PEM. Without any, those of the system are trusted.
+    pub roots: Vec<u8>,
+    /// Whether those of the system are trusted too.
+    pub with_system: bool,
 }
 
 /// A configuration of the program. Its address is all that can be compared, and its content is not shown.

@@ -5,25 +5,20 @@
 //! of a file, or of a value that should have been a path, is never shown. It may be a key.
 
 use std::borrow::Cow;
+use std::fmt::Display;
+use std::fs;
 use std::sync::Arc;
-use std::{fs, io};
 
-use tokio_rustls::rustls::client::danger::{
-    HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier,
-};
-use tokio_rustls::rustls::crypto::{
-    CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature,
-};
+use tokio_rustls::rustls::client::WebPkiServerVerifier;
+use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use tokio_rustls::rustls::{
-    self, AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct,
-    InconsistentKeys, RootCertStore, SignatureScheme,
-};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio_rustls::rustls::{self, ClientConfig, InconsistentKeys, RootCertStore};
 
-use super::options::{Held, Pem, TlsOptions};
+use super::options::{DefaultTrust, Held, Pem, TlsOptions};
+use super::verifiers::{Trusted, Unverified};
 use crate::error::{Error, Result};
-use crate::text::{spelled, with_spelled};
+use crate::text::spelled;
 
 /// The loaded and checked options.
 #[derive(Clone)]
@@ -66,8 +61,11 @@ fn configured(options: &TlsOptions) -> Result<Arc<ClientConfig>> {
         _ if !options.verifies() => {
             config.dangerous().with_custom_certificate_verifier(Arc::new(Unverified { provider }))
         }
-        Some(path) => config.with_root_certificates(trust_in(path)?),
-        None => config.with_root_certificates(system_trust()?),
+        Some(ca) => {
+            let trusted = trust_in(ca, provider)?;
+            config.dangerous().with_custom_certificate_verifier(Arc::new(trusted))
+        }
+        None => config.with_root_certificates(default_trust(options.default_trust.as_ref())?),
     };
     let config = match (&options.cert, &options.key) {
         (None, None) => config.with_no_client_auth(),
@@ -98,84 +96,6 @@ fn unfit(error: &rustls::Error, cert: &Pem, key: &Pem) -> Error {
     }
 }
 
-/// The options that the texts below name.
-const OPTIONS: [&str; 4] = ["tls_ca", "tls_cert", "tls_key", "tls_server_name"];
-
-/// Explains why a TLS connection could not be opened.
-pub(crate) fn explained(error: &io::Error) -> String {
-    // The outer error only reports that the handshake failed.
-    let refused = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-    let why = match refused {
-        Some(rustls::Error::InvalidCertificate(certificate)) => explained_certificate(certificate),
-        Some(rustls::Error::AlertReceived(alert)) => explained_alert(*alert),
-        Some(rustls::Error::InvalidMessage(_)) => {
-            "the server does not use TLS on this port. Use its TLS port, or a URL without TLS"
-        }
-        None if error.kind() == io::ErrorKind::UnexpectedEof => {
-            "the server closed the connection during the handshake. Check that this is its TLS port"
-        }
-        _ => "",
-    };
-    let why = with_spelled(why, &OPTIONS);
-    if why.is_empty() { format!("TLS: {error}") } else { format!("TLS: {why} ({error})") }
-}
-
-/// Explains an alert of the server. Empty if the alert explains itself. With TLS 1.3 it may arrive after the handshake.
-fn explained_alert(alert: AlertDescription) -> &'static str {
-    use AlertDescription as Bad;
-    match alert {
-        Bad::CertificateRequired => {
-            "the server requires a client certificate. Set tls_cert and tls_key"
-        }
-        Bad::HandshakeFailure => {
-            "the server refused the handshake. It may require a client certificate (tls_cert and tls_key)"
-        }
-        Bad::BadCertificate
-        | Bad::UnsupportedCertificate
-        | Bad::CertificateRevoked
-        | Bad::CertificateExpired
-        | Bad::CertificateUnknown
-        | Bad::UnknownCA => {
-            "the server does not accept the client certificate. Check tls_cert and its issuer"
-        }
-        _ => "",
-    }
-}
-
-/// Explains common certificate errors and how to fix them. Empty if the error explains itself.
-fn explained_certificate(error: &CertificateError) -> &'static str {
-    use CertificateError as Bad;
-    match error {
-        Bad::Expired
-        | Bad::ExpiredContext { .. }
-        | Bad::NotValidYet
-        | Bad::NotValidYetContext { .. } => {
-            "the server's certificate has expired or is not valid yet, or this machine's clock is wrong"
-        }
-        Bad::UnknownIssuer => {
-            "the issuer of the server's certificate is not trusted. Set tls_ca to its CA"
-        }
-        // Checked before the other names, because it looks like a wrong name.
-        Bad::NotValidForNameContext { presented, .. } if presented.is_empty() => {
-            "the server's certificate has no subjectAltName, and a common name (CN) is not enough"
-        }
-        Bad::NotValidForName | Bad::NotValidForNameContext { .. } => {
-            "the server's certificate is for another name. Set tls_server_name to the expected name"
-        }
-        Bad::InvalidPurpose | Bad::InvalidPurposeContext { .. } => {
-            "the server's certificate is not for servers (extendedKeyUsage)"
-        }
-        // rustls distinguishes these two only in their debug text.
-        Bad::Other(other) if format!("{other:?}").contains("UnsupportedCertVersion") => {
-            "the server's certificate has version 1, but version 3 with a subjectAltName is required"
-        }
-        Bad::Other(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
-            "the server's certificate is that of a CA. The server needs a separate certificate, issued by the CA"
-        }
-        _ => "",
-    }
-}
-
 /// Parses the name that the certificate must have.
 fn name(text: &str) -> Result<ServerName<'static>> {
     ServerName::try_from(text.to_owned()).map_err(|_| {
@@ -185,31 +105,48 @@ fn name(text: &str) -> Result<ServerName<'static>> {
 }
 
 /// Trusts only these certificates. A program that names its CA trusts no other.
-fn trust_in(ca: &Pem) -> Result<RootCertStore> {
+fn trust_in(ca: &Pem, provider: Arc<CryptoProvider>) -> Result<Trusted> {
+    let (mut trust, given) = (RootCertStore::empty(), certificates("tls_ca", ca)?);
+    let unusable = |error: &dyn Display| ca.unreadable("tls_ca", &error.to_string());
+    for certificate in &given {
+        trust.add(certificate.clone()).map_err(|error| unusable(&error))?;
+    }
+    let issued =
+        WebPkiServerVerifier::builder_with_provider(Arc::new(trust), Arc::clone(&provider));
+    let issued = issued.build().map_err(|error| unusable(&error))?;
+    Ok(Trusted { issued, given, provider })
+}
+
+/// Returns what is trusted without `tls_ca`: the certificates that the caller's language trusts, or those of the
+/// system.
+fn default_trust(default: Option<&DefaultTrust>) -> Result<RootCertStore> {
     let mut trust = RootCertStore::empty();
-    for certificate in certificates("tls_ca", ca)? {
-        let added = trust.add(certificate);
-        added.map_err(|error| ca.unreadable("tls_ca", &error.to_string()))?;
+    if let Some(DefaultTrust { roots, .. }) = default {
+        let roots = CertificateDer::pem_slice_iter(roots);
+        trust.add_parsable_certificates(roots.filter_map(std::result::Result::ok));
+    }
+    if trust.is_empty() || default.is_some_and(|default| default.with_system) {
+        let found = rustls_native_certs::load_native_certs();
+        trust.add_parsable_certificates(found.certs);
+        if let (true, Some(error)) = (trust.is_empty(), found.errors.first()) {
+            return Err(no_trust(&format!(
+                "cannot read the system's trusted certificates: {error}"
+            )));
+        }
+    }
+    if trust.is_empty() {
+        return Err(no_trust("the system has no trusted certificates"));
     }
     Ok(trust)
 }
 
-/// Loads the certificates that the system trusts. Unreadable ones are ignored as long as some remain.
-fn system_trust() -> Result<RootCertStore> {
-    let mut trust = RootCertStore::empty();
-    let found = rustls_native_certs::load_native_certs();
-    trust.add_parsable_certificates(found.certs);
-    if let (true, Some(error)) = (trust.is_empty(), found.errors.first()) {
-        let text = format!("cannot read the system's trusted certificates: {error}");
-        return Err(Error::invalid(text));
-    }
-    if trust.is_empty() {
-        let option = spelled("tls_ca");
-        return Err(Error::invalid(format!(
-            "the system has no trusted certificates. Set {option}"
-        )));
-    }
-    Ok(trust)
+/// The error of a system without trusted certificates, as in many container images.
+fn no_trust(why: &str) -> Error {
+    let option = spelled("tls_ca");
+    Error::invalid(format!(
+        "{why}. Set {option} to the CA of the server, install the system's package (ca-certificates), or set \
+         SSL_CERT_FILE to a PEM file"
+    ))
 }
 
 /// The UTF-8 byte-order mark. It must be removed, or the first PEM block is skipped silently.
@@ -254,51 +191,4 @@ fn text<'a>(option: &str, pem: &'a Pem) -> Result<Cow<'a, [u8]>> {
         return Err(pem.unreadable(option, "it is in UTF-16. Save it as UTF-8"));
     }
     Ok(if read.starts_with(MARK) { Cow::from(read[MARK.len()..].to_vec()) } else { read })
-}
-
-/// Accepts every certificate, if `tls_verify` is off.
-///
-/// The signatures of the handshake are still verified, so the peer owns the key of its certificate. The identity in the
-/// certificate is not checked.
-#[derive(Debug)]
-struct Unverified {
-    /// The algorithms for signatures, which are still verified.
-    provider: Arc<CryptoProvider>,
-}
-
-impl ServerCertVerifier for Unverified {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> std::result::Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signed, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signed, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
-    }
 }

@@ -1,0 +1,76 @@
+//! The current step of an attempt to connect, which the error of a time-out names.
+//!
+//! An attempt runs in a scope, and code that waits for something reports that with [`begin`]. It need not know to which
+//! attempt it belongs.
+
+use std::borrow::Cow;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::task_local;
+use tokio::time::timeout;
+
+use crate::error::seconds;
+use crate::node::Fault;
+use crate::runtime::lock;
+
+task_local! {
+    static CURRENT: Step;
+}
+
+/// The step that an attempt is at. All clones show the same attempt.
+#[derive(Clone, Default)]
+pub(crate) struct Step(Arc<Mutex<Cow<'static, str>>>);
+
+impl Step {
+    /// Returns what the attempt waits for. Empty before the first step.
+    pub(crate) fn current(&self) -> String {
+        lock(&self.0).clone().into_owned()
+    }
+
+    /// Runs one attempt to connect. If it takes longer than `limit`, returns an error that names its last step.
+    pub(crate) async fn within<T>(
+        &self,
+        limit: Duration,
+        attempt: impl Future<Output = Result<T, Fault>>,
+    ) -> Result<T, Fault> {
+        let attempt = CURRENT.scope(self.clone(), attempt);
+        timeout(limit, attempt).await.unwrap_or_else(|_| Err(self.too_long(limit)))
+    }
+
+    fn too_long(&self, limit: Duration) -> Fault {
+        let (limit, step) = (seconds(limit), self.current());
+        let waits = if step.is_empty() { "" } else { ", waiting for " };
+        Fault::new(format!("no connection within {limit}{waits}{step}")).unreached()
+    }
+}
+
+/// Reports what the attempt of this task waits for from now on. Outside of an attempt, it has no effect.
+pub(crate) fn begin(step: impl Into<Cow<'static, str>>) {
+    let _ = CURRENT.try_with(|current| *lock(&current.0) = step.into());
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn error_names_the_last_step_of_its_own_attempt() {
+        let attempt = |step: &'static str| async move {
+            let limit = Duration::from_secs(1);
+            let attempt = async {
+                begin("the first step");
+                tokio::task::yield_now().await;
+                begin(step);
+                pending::<Result<(), Fault>>().await
+            };
+            Step::default().within(limit, attempt).await.unwrap_err().to_string()
+        };
+        let (one, other) = tokio::join!(attempt("the lookup of a"), attempt("the reply to HELLO"));
+        assert_eq!(one, "no connection within 1 s, waiting for the lookup of a");
+        assert_eq!(other, "no connection within 1 s, waiting for the reply to HELLO");
+        begin("outside of an attempt");
+    }
+}
