@@ -25,6 +25,22 @@ use crate::node::{Claim, KEPT_PREFIX};
 use crate::runtime::{Made, PerProcess, background};
 use crate::telemetry::Counts;
 
+/// Runs a call until the components fail that it uses. A function would hold the call's future twice.
+macro_rules! while_running {
+    ($running:expr, $request:expr, $call:expr) => {
+        async {
+            tokio::select! {
+                // A lease that is already granted goes to `hand_out`.
+                biased;
+                done = $call => done,
+                () = $running.failed() => {
+                    Err(Error::lost(&$request.key(), LossReason::Internal, Duration::ZERO))
+                }
+            }
+        }
+    };
+}
+
 pub(crate) struct Engine {
     pub(crate) config: Config,
     /// The components of this process. Created by the first command and removed when the client is closed.
@@ -113,12 +129,15 @@ impl Engine {
             let request = &request?;
             let running = self.start(open, request)?;
             running.leases().warn_of_mistakes(request);
-            let granted = in_own_process(request, &running, async {
+            let granted = in_own_process(request, async {
                 tokio::select! {
                     // A lease that is already granted goes to `hand_out`, which releases it if the client is closed.
                     biased;
                     granted = acquire(&running.acquirer, request, wait, owner) => granted,
                     () = self.closed() => Err(Error::closed(&request.key())),
+                    () = running.failed() => {
+                        Err(Error::lost(&request.key(), LossReason::Internal, Duration::ZERO))
+                    }
                 }
             });
             self.hand_out(request, &running, granted.await?)
@@ -130,8 +149,11 @@ impl Engine {
         let running = self.start(self.is_open(), request)?;
         running.leases().warn_of_mistakes(request);
         // A single round ends soon, so this does not wait for a close.
-        let granted =
-            in_own_process(request, &running, try_acquire(&running.acquirer, request)).await?;
+        let granted = in_own_process(
+            request,
+            while_running!(running, request, try_acquire(&running.acquirer, request)),
+        )
+        .await?;
         granted.map(|lease| self.hand_out(request, &running, lease)).transpose()
     }
 
@@ -178,20 +200,28 @@ impl Engine {
             }
             attached
         };
-        in_own_process(request, &running, attached).await
+        in_own_process(request, while_running!(running, request, attached)).await
     }
 
     /// Returns the holder of each key, as reported by each node.
     pub(crate) async fn inspect(&self, request: &Request) -> Result<Inspection> {
         let running = self.start(self.is_open(), request)?;
-        in_own_process(request, &running, inspection(&running.leases().nodes, request)).await
+        in_own_process(
+            request,
+            while_running!(running, request, inspection(&running.leases().nodes, request)),
+        )
+        .await
     }
 
     /// Deletes the keys regardless of their owner. Returns true if at least one existed.
     pub(crate) async fn force_release(&self, request: &Request) -> Result<bool> {
         let running = self.start(self.is_open(), request)?;
         let Leases { nodes, watch, .. } = &**running.leases();
-        in_own_process(request, &running, force_release(nodes, request, watch)).await
+        in_own_process(
+            request,
+            while_running!(running, request, force_release(nodes, request, watch)),
+        )
+        .await
     }
 
     /// Closes the client: new commands fail, and every lease is lost.
@@ -233,20 +263,11 @@ impl Engine {
     }
 }
 
-/// Runs a call. If a forked child continues it, it ends there immediately: its lease, if any, belongs to the parent. It
-/// also ends when the components fail that it uses.
+/// Runs a call. If a forked child continues it, it ends there immediately: its lease, if any, belongs to the parent.
 fn in_own_process<T>(
     request: &Request,
-    running: &Running,
     call: impl Future<Output = Result<T>>,
 ) -> impl Future<Output = Result<T>> {
-    let lost = |reason| Err(Error::lost(&request.key(), reason, Duration::ZERO));
-    let call = async move {
-        tokio::select! {
-            biased;
-            done = call => done,
-            () = running.failed() => lost(LossReason::Internal),
-        }
-    };
-    Made::new(call).map(move |done| done.unwrap_or_else(|| lost(LossReason::Forked)))
+    let forked = || Err(Error::lost(&request.key(), LossReason::Forked, Duration::ZERO));
+    Made::new(call).map(move |done| done.unwrap_or_else(forked))
 }
