@@ -222,7 +222,7 @@ mod tests {
             assert_eq!(whole(&delete, shifted), None, "{shifted}");
         }
         let extend = CompoundReply::transaction(Operation::Extend, "ours", 2);
-        let queued = "+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n";
+        let queued = "+OK\r\n$6\r\nQUEUED\r\n$6\r\nQUEUED\r\n$6\r\nQUEUED\r\n";
         let said = |array: &str| whole(&extend, &format!("{queued}{array}"));
         assert_eq!(
             said("*3\r\n:1\r\n$4\r\nours\r\n$4\r\nours\r\n"),
@@ -230,7 +230,10 @@ mod tests {
         );
         assert_eq!(said("*3\r\n:1\r\n$4\r\nours\r\n$6\r\ntheirs\r\n"), None);
         assert_eq!(said("*2\r\n:1\r\n$4\r\nours\r\n"), None);
-        assert_eq!(whole(&extend, "+QUEUED\r\n+OK\r\n+QUEUED\r\n+QUEUED\r\n*0\r\n"), None);
+        assert_eq!(
+            whole(&extend, "$6\r\nQUEUED\r\n+OK\r\n$6\r\nQUEUED\r\n$6\r\nQUEUED\r\n*0\r\n"),
+            None
+        );
     }
 
     #[test]
@@ -243,10 +246,9 @@ mod tests {
         assert_eq!(code(whole(&delete, "-MOVED 1 a:1\r\n$4\r\nours\r\n")), "MOVED");
         assert_eq!(code(whole(&delete, ":1\r\n-NOPERM no\r\n")), "NOPERM");
         let extend = CompoundReply::transaction(Operation::Extend, "ours", 2);
-        let aborted = "+OK\r\n-ASK 1 a:1\r\n-ASK 1 a:1\r\n+QUEUED\r\n-EXECABORT no\r\n";
+        let aborted = "+OK\r\n-ASK 1 a:1\r\n-ASK 1 a:1\r\n$6\r\nQUEUED\r\n-EXECABORT no\r\n";
         assert_eq!(code(whole(&extend, aborted)), "ASK");
-        let inside =
-            "+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n*3\r\n:0\r\n-NOPERM no\r\n$4\r\nours\r\n";
+        let inside = "+OK\r\n$6\r\nQUEUED\r\n$6\r\nQUEUED\r\n$6\r\nQUEUED\r\n*3\r\n:0\r\n-NOPERM no\r\n$4\r\nours\r\n";
         assert_eq!(code(whole(&extend, inside)), "NOPERM");
     }
 
@@ -268,7 +270,7 @@ mod tests {
             (3, "*4\r\n-WRONGTYPE no\r\n:0\r\n-WRONGTYPE no\r\n"),
         ] {
             let extend = CompoundReply::transaction(Operation::Extend, "ours", count);
-            let queued = "+QUEUED\r\n".repeat(count + 1);
+            let queued = "$6\r\nQUEUED\r\n".repeat(count + 1);
             let said = whole(&extend, &format!("+OK\r\n{queued}{wrong}$4\r\nours\r\n"));
             assert_eq!(said, says(-1));
         }

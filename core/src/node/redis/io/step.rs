@@ -69,8 +69,8 @@ mod tests {
             Step::default().within(limit, attempt).await.unwrap_err().to_string()
         };
         let (one, other) = tokio::join!(attempt("the lookup of a"), attempt("the reply to HELLO"));
-        assert_eq!(one, "no connection within 1 s, waiting for the lookup of a");
-        assert_eq!(other, "no connection within 1 s, waiting for the reply to HELLO");
+        assert_eq!(one, "no connection within 1.000 s, waiting for the lookup of a");
+        assert_eq!(other, "no connection within 1.000 s, waiting for the reply to HELLO");
         begin("outside of an attempt");
     }
 }
