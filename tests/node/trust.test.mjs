@@ -73,9 +73,9 @@ describe("without tlsCa", () => {
     await assertTrusted({ ...system, NODE_OPTIONS: "--use-openssl-ca" });
   });
 
-  const supported = process.allowedNodeEnvironmentFlags.has("--use-system-ca");
-  const skip = !supported && "this Node.js does not have the flag";
-  test("the certificates of the system are trusted with --use-system-ca", { skip }, () =>
-    assertTrusted({ ...SLIM, SSL_CERT_FILE: file("ca.crt") }, ["--use-system-ca"]),
-  );
+  // Node.js 20 does not have the flag.
+  if (process.allowedNodeEnvironmentFlags.has("--use-system-ca")) {
+    test("the certificates of the system are trusted with --use-system-ca", () =>
+      assertTrusted({ ...SLIM, SSL_CERT_FILE: file("ca.crt") }, ["--use-system-ca"]));
+  }
 });

@@ -38,7 +38,8 @@ async fn dead_majority_fails_in_time_and_leaves_no_key() {
         .await;
 }
 
-/// One node of three still has the key, one has lost it, and one is down. The others could confirm the lease or deny it.
+/// One node of three still has the key, one has lost it, and one is down. The others could confirm the lease or deny
+/// it.
 #[tokio::test]
 async fn attach_without_a_quorum_blames_the_node_that_is_down() {
     let mut nodes = servers(3);

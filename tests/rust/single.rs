@@ -82,7 +82,10 @@ fn grant_that_is_polled_after_a_restart_is_checked() {
     let woken = Arc::new(Woken(AtomicBool::new(false)));
     let waker = Waker::from(Arc::clone(&woken));
     let mut context = Context::from_waker(&waker);
+    // Otherwise the first poll may already read the reply.
+    server.signal(libc::SIGSTOP);
     assert!(acquire.as_mut().poll(&mut context).is_pending());
+    server.signal(libc::SIGCONT);
     eventually_blocking("the reply", || woken.0.load(Ordering::Relaxed));
     server.kill();
     server.restart();

@@ -76,7 +76,8 @@ mod sample {
     use std::os::fd::OwnedFd;
     use std::os::unix::fs::MetadataExt;
 
-    /// A descriptor that can be told from any other one. Never closed here, because it may have another owner by then.
+    /// A descriptor that differs from any later one with its number. Never closed here, because the number may have
+    /// another owner by then.
     pub(super) struct Sample {
         file: ManuallyDrop<File>,
         identity: (u64, u64),
@@ -84,7 +85,7 @@ mod sample {
 
     impl Sample {
         pub(super) fn open() -> io::Result<Self> {
-            // A pipe has an inode of its own, unlike the descriptors of tokio.
+            // A pipe has a separate inode, unlike the descriptors of tokio.
             let (read, _) = io::pipe()?;
             let file = ManuallyDrop::new(File::from(OwnedFd::from(read)));
             let identity = Self::identity(&file)?;
