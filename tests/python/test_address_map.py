@@ -129,12 +129,14 @@ def test_map_without_announced_addresses_is_refused() -> None:
 
 def test_client_with_a_function_that_refers_to_it_is_collected(nat: Nat) -> None:
     class Owner:
+        client: redlock.Redlock
+
         def ask(self, host: str, port: int) -> tuple[str, int]:
             return reach(nat, host, port)
 
     owner = Owner()
-    owner.client = redlock.Redlock(nat.url, address_map=owner.ask)  # type: ignore[attr-defined]
-    owner.client.lock("job", wait=5).acquire().release()  # type: ignore[attr-defined]
+    owner.client = redlock.Redlock(nat.url, address_map=owner.ask)
+    owner.client.lock("job", wait=5).acquire().release()
     gone = weakref.ref(owner)
     del owner
     gc.collect()

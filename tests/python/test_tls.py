@@ -191,16 +191,7 @@ def test_byte_order_mark_of_a_certificate_is_ignored(
 
 def test_system_without_certificates_is_named_with_the_options(tmp_path: Path) -> None:
     """As in a slim container image."""
-    program = """
-import redlock
-for make in (redlock.Redlock, redlock.AsyncRedlock):
-    try:
-        make("rediss://127.0.0.1:1")
-    except redlock.InvalidOption as error:
-        print(error)
-redlock.Redlock("redis://127.0.0.1:1")
-redlock.Redlock("rediss://127.0.0.1:1", tls_verify=False)
-"""
+    program = (Path(__file__).parent / "programs/without_certificates.py").read_text()
     nowhere = str(tmp_path / "nowhere.pem")
     environment = {**os.environ, "SSL_CERT_FILE": nowhere, "SSL_CERT_DIR": nowhere}
     command = [sys.executable, "-c", program]

@@ -276,7 +276,7 @@ async fn proxy_whose_server_is_down_is_tried_again() {
 #[tokio::test]
 async fn server_before_redis_6_2_is_named_at_the_first_fencing_or_min_hold() {
     const SYNTAX: &str =
-        "-ERR Error running script (call to f_1): @user_script:58: ERR syntax error\r\n";
+        "-ERR Error running script (call to f_1) @user_script:58: ERR syntax error\r\n";
     let server = Server::start();
     let gateway = Gateway::to(server.port, |words, _| {
         // The acquire with a fence key, and the release with a time to stay.
