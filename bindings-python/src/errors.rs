@@ -3,7 +3,7 @@
 use pyo3::exceptions::{PyException, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
-use redlock::{Error, ErrorKind};
+use redlock::{Error, ErrorKind, ffi};
 
 use crate::once::intern;
 
@@ -50,7 +50,8 @@ pub(crate) fn exception<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'
 
 /// The exception for a panic. The panic message was printed to stderr.
 pub(crate) fn internal() -> PyErr {
-    let text = if redlock::ffi::has_lost_descriptors() {
+    let has_lost_some = || ffi::descriptor_generation() != ffi::fork_generation();
+    let text = if ffi::has_lost_descriptors() || has_lost_some() {
         "redlock: the program closed descriptors of redlock (os.closerange), which ended this call. The next call \
          opens new ones"
     } else {

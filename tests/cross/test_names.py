@@ -120,7 +120,9 @@ def declared(file: str) -> str:
 
 def node_members(name: str) -> set[str]:
     """Returns the public members of a class or interface from the built types."""
-    text = "\n".join(declared(file) for file in ("client", "lock", "lease", "errors", "options"))
+    text = "\n".join(
+        declared(file) for file in ("client", "lock", "lease", "errors", "options", "addresses")
+    )
     text += (ROOT / "bindings-node/native.d.ts").read_text()
     (body,) = re.findall(
         rf"^export (?:declare )?(?:class|interface) {name}\b[^{{]*{{\n(.*?)^}}",

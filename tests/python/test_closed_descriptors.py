@@ -8,7 +8,7 @@ import pytest
 from . import processes
 from .servers import Server
 
-PROGRAM = Path(__file__).with_name("programs") / "closed_descriptors.py"
+PROGRAMS = Path(__file__).with_name("programs")
 
 
 @pytest.mark.limit(60)
@@ -16,7 +16,8 @@ PROGRAM = Path(__file__).with_name("programs") / "closed_descriptors.py"
 def test_closed_descriptors_lose_leases_and_the_next_calls_open_others(
     redis_server: Server, name: str, how: str
 ) -> None:
-    process = processes.run(PROGRAM.read_text(), how, redis_server.url, name)
+    program = (PROGRAMS / "closed_descriptors.py").read_text()
+    process = processes.run(program, how, redis_server.url, name)
     out, errors = process.communicate(timeout=50)
     assert out, errors
     answer = json.loads(out)
@@ -28,3 +29,17 @@ def test_closed_descriptors_lose_leases_and_the_next_calls_open_others(
     first, *others = answer["threads"]
     assert first is True or "closed descriptors" in first
     assert others == [True, True]
+
+
+@pytest.mark.limit(60)
+def test_running_loop_is_told_of_closed_descriptors(redis_server: Server, name: str) -> None:
+    program = (PROGRAMS / "closed_in_loop.py").read_text()
+    out, errors = processes.run(program, redis_server.url, name).communicate(timeout=50)
+    assert out, errors
+    answer = json.loads(out)
+    assert answer["reason"] == "internal"
+    # Before another client can acquire the lock.
+    assert answer["told"] < 3
+    assert answer["waiter"] == "LockLost"
+    assert answer["calls"][1:] == [True, True], answer
+    assert answer["calls"][0] is True or "closed descriptors" in answer["calls"][0]

@@ -63,6 +63,8 @@ impl Completions {
         suits: bool,
     ) -> Self {
         let queue = Arc::new(Queue::new(wake_up));
+        let dependent = Arc::downgrade(&queue);
+        redlock::ffi::depend(dependent);
         let done = Arc::clone(&queue);
         // A loop that can watch this pipe can also watch connections.
         let here = woken

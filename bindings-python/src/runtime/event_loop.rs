@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyWeakrefReference};
-use redlock::ffi::fork_generation;
+use redlock::ffi::{descriptor_generation, fork_generation};
 
 use super::completions::Completions;
 use super::interpreter_end::Inside;
@@ -29,6 +29,8 @@ pub(crate) use super::hosts::running;
 /// The completions of one loop.
 struct Slot {
     generation: u32,
+    /// That of the descriptor that the loop watches.
+    descriptors: u32,
     number: u64,
     /// Weak, because the completions have futures that refer to their loop. The loop owns them, by its [`Reader`].
     completions: Py<PyWeakrefReference>,
@@ -100,10 +102,10 @@ pub(super) fn here(py: Python<'_>) -> PyResult<(Bound<'_, PyAny>, Py<Completions
         Some(trio) => trio,
         None => RUNNING.import(py, "asyncio", "get_running_loop")?.call0()?,
     };
-    let generation = fork_generation();
+    let generations = (fork_generation(), descriptor_generation());
     let found = lock(&SLOTS)
         .iter()
-        .filter(|slot| slot.generation == generation)
+        .filter(|slot| (slot.generation, slot.descriptors) == generations)
         .filter_map(|slot| slot.completions(py))
         .find(|completions| completions.get().is_of(&event_loop));
     let completions = match found {
@@ -123,6 +125,7 @@ fn make(event_loop: &Bound<'_, PyAny>) -> PyResult<Py<Completions>> {
     let completions = by_descriptor.map_or_else(|| by_thread(event_loop, number, weak), Ok)?;
     let slot = Slot {
         generation: fork_generation(),
+        descriptors: descriptor_generation(),
         number,
         completions: PyWeakrefReference::new(completions.bind(py))?.unbind(),
     };
@@ -141,10 +144,16 @@ fn by_descriptor(
     let pair = pipe::pair().map_err(|error| scarce("an event loop cannot be woken", &error))?;
     let Some((woken, ring)) = pair else { return Ok(None) };
     let suits = LoopFuture::suits(event_loop)?;
-    let completions = Completions::new(WakeUp::Byte(ring), Some(woken), weak.clone_ref(py), suits);
+    waker::prepare(wake);
+    let completions =
+        Completions::new(WakeUp::Byte(ring, number), Some(woken), weak.clone_ref(py), suits);
     let descriptor = completions.descriptor();
     let completions = Py::new(py, completions)?;
     let reader = Reader::new(py, number, &completions, false)?;
+    if descriptor_generation() != fork_generation() {
+        // The loop may still know the number, as that of a descriptor that the program has closed.
+        tried(py, event_loop.call_method1("remove_reader", (descriptor,)))?;
+    }
     // This call releases the GIL.
     let _inside = Inside::begin();
     let added = tried(py, event_loop.call_method1("add_reader", (descriptor, &reader)));

@@ -8,24 +8,26 @@ mod ends {
     use std::os::fd::AsRawFd;
     use std::os::unix::net::UnixStream;
 
+    use redlock::ffi::Owned;
+
     /// The sending end. Any thread may use it.
-    pub(crate) struct WakePipe(UnixStream);
+    pub(crate) struct WakePipe(Owned<UnixStream>);
 
     /// The receiving end of the loop.
-    pub(crate) struct Woken(UnixStream);
+    pub(crate) struct Woken(Owned<UnixStream>);
 
     /// Creates both ends.
     pub(crate) fn pair() -> io::Result<Option<(Woken, WakePipe)>> {
         let (woken, wake) = UnixStream::pair()?;
         woken.set_nonblocking(true)?;
         wake.set_nonblocking(true)?;
-        Ok(Some((Woken(woken), WakePipe(wake))))
+        Ok(Some((Woken(Owned::new(woken)), WakePipe(Owned::new(wake)))))
     }
 
     impl WakePipe {
         /// Wakes the loop. Errors are ignored: a full pipe has already woken the loop, and a closed one has no loop.
         pub(crate) fn wake(&self) {
-            drop((&self.0).write(&[1]));
+            drop((&*self.0).write(&[1]));
         }
     }
 
@@ -37,7 +39,7 @@ mod ends {
 
         /// Empties the pipe. The next wake-up has to write to it again.
         pub(crate) fn drain(&self) {
-            let _ = (&self.0).read(&mut [0; 16]);
+            let _ = (&*self.0).read(&mut [0; 16]);
         }
     }
 }

@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 
 use pyo3::prelude::*;
-use redlock::ffi::{Completions, fork_generation};
+use redlock::ffi::{Completions, Dependent, descriptor_generation, fork_generation};
 
 use super::pipe::WakePipe;
+use super::waker;
 use super::watch::LossNotification;
 
 /// Converts a result to a Python object, on the loop's thread. If it is dropped without a call, it releases a lease in
@@ -22,8 +23,9 @@ pub(super) enum Item {
 
 /// How an event loop is woken.
 pub(super) enum WakeUp {
-    /// By one byte, without the GIL.
-    Byte(WakePipe),
+    /// By one byte, without the GIL. After the program has closed the pipe, the thread of `waker` wakes the loop with this
+    /// number.
+    Byte(WakePipe, u64),
     /// By a function that makes another thread wake it.
     Thread(Box<dyn Fn() + Send + Sync>),
 }
@@ -34,12 +36,15 @@ pub(super) struct Queue {
     wake_up: WakeUp,
     /// The process of the loop. In a forked child, a lock that a thread of the parent held is never released.
     generation: u32,
+    /// That of the pipe.
+    descriptors: u32,
 }
 
 impl Queue {
     /// Creates a queue for a loop that `wake_up` wakes.
     pub(super) fn new(wake_up: WakeUp) -> Self {
-        Self { items: Completions::new(), wake_up, generation: fork_generation() }
+        let (generation, descriptors) = (fork_generation(), descriptor_generation());
+        Self { items: Completions::new(), wake_up, generation, descriptors }
     }
 
     /// Takes all items.
@@ -53,12 +58,27 @@ impl Queue {
             return;
         }
         self.items.push(items);
-        if !self.items.must_wake() {
+        if !self.items.must_wake() && self.has_descriptors() {
             return;
         }
         match &self.wake_up {
-            WakeUp::Byte(end) => end.wake(),
+            WakeUp::Byte(end, _) if self.has_descriptors() => end.wake(),
+            WakeUp::Byte(_, number) => waker::wake_later(*number),
             WakeUp::Thread(wake) => wake(),
         }
+    }
+
+    /// Whether the program has not closed the pipe. An earlier byte may be lost with it.
+    fn has_descriptors(&self) -> bool {
+        self.descriptors == descriptor_generation()
+    }
+}
+
+impl Dependent for Queue {
+    fn thread_ended(&self) {}
+
+    /// The calls of the loop have ended, and cannot wake it through the pipe.
+    fn all_notified(&self) {
+        self.push([]);
     }
 }

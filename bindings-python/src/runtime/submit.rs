@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 
 use super::completions::Completions;
 use super::event_loop::here;
+use super::guarded;
 use crate::once::intern;
 
 pub(crate) use super::calls::Call;
@@ -22,8 +23,11 @@ where
 {
     let (event_loop, completions) = here(py)?;
     let loop_future = completions.get().future(&event_loop)?;
-    let begun = completions.get().begin(loop_future.clone().unbind(), None, future, convert);
-    flush_later(&event_loop, completions, begun.1)?;
+    // A panic reports closed descriptors. It must not reach the program.
+    let (_, later) = guarded(|| {
+        Ok(completions.get().begin(loop_future.clone().unbind(), None, future, convert))
+    })?;
+    flush_later(&event_loop, completions, later)?;
     Ok(loop_future)
 }
 
@@ -42,8 +46,9 @@ where
 {
     let (event_loop, completions) = here(py)?;
     let loop_future = completions.get().future(&event_loop)?;
-    let (id, later) =
-        completions.get().begin(loop_future.clone().unbind(), Some(kept), future, convert);
+    let (id, later) = guarded(|| {
+        Ok(completions.get().begin(loop_future.clone().unbind(), Some(kept), future, convert))
+    })?;
     let call = completions.get().call(id);
     flush_later(&event_loop, completions, later)?;
     Ok((loop_future, call))

@@ -1,8 +1,9 @@
 //! Waits on the caller's thread: without the GIL, with signal checks, and while other greenlets run.
 
 use std::future::Future;
+use std::mem::ManuallyDrop;
 use std::pin::{Pin, pin};
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use pyo3::prelude::*;
@@ -29,11 +30,36 @@ where
     F: Future + Send,
     F::Output: Send,
 {
+    let future = DroppedQuietly(ManuallyDrop::new(future));
     match greenlets::in_use(py)? {
         None => drive(py, pin!(future), when_slow, SLICE, || Ok(())),
         Some(mut greenlets) => {
             drive(py, Box::pin(future).as_mut(), when_slow, SHORT, || greenlets.pause())
         }
+    }
+}
+
+/// A future whose drop does not panic. It may wake the background thread, which fails after the program has closed the
+/// descriptors.
+struct DroppedQuietly<F>(ManuallyDrop<F>);
+
+impl<F: Future> Future for DroppedQuietly<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        // SAFETY: the future is never moved out of its field, and is dropped in place.
+        unsafe { self.map_unchecked_mut(|this| &mut *this.0) }.poll(cx)
+    }
+}
+
+impl<F> Drop for DroppedQuietly<F> {
+    fn drop(&mut self) {
+        // SAFETY: it is dropped once, here.
+        let mut dropped = || unsafe { ManuallyDrop::drop(&mut self.0) };
+        let _ = guarded(|| {
+            dropped();
+            Ok(())
+        });
     }
 }
 
@@ -48,7 +74,7 @@ where
 {
     // Announced first, so that this thread writes the command.
     let waits = ffi::about_to_wait();
-    let future = send()?;
+    let future = guarded(send)?;
     let has_greenlets = greenlets::in_use(py)?.is_some();
     // Other greenlets of this thread may begin to wait before this one, and end after it. Such announcements must not
     // overlap.

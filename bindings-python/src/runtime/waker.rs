@@ -52,6 +52,11 @@ pub(super) fn wake_later(number: u64) {
     let _ = start_thread(&channel);
 }
 
+/// Has the thread start when a loop needs it. `wake` wakes the loop with this number.
+pub(super) fn prepare(wake: Wake) {
+    lock(&channel().state).wake.get_or_insert(wake);
+}
+
 /// Starts the thread, unless it runs in this process. `wake` wakes the loop with this number.
 pub(super) fn start(py: Python<'_>, wake: Wake) -> PyResult<()> {
     let channel = channel();

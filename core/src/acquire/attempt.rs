@@ -12,6 +12,7 @@ use crate::error::{Error, Result, seconds};
 use crate::lease::{Lease, Owner};
 use crate::lock::options::Request;
 use crate::node::Expect;
+use crate::runtime::background;
 use crate::telemetry::{Level, Spans, Topic, log};
 
 /// An endless wait is first logged after this time, and again each time its duration has doubled.
@@ -222,6 +223,10 @@ impl<'a> Attempt<'a> {
     /// Remembers the refusal. A round that `wait` cut short is less informative than a complete round before it.
     fn note(&mut self, refusal: Refusal, began: Instant, cut: bool, ticket: &Ticket) {
         self.plan.expect_less();
+        if refusal.is_unavailable() {
+            // The program may have closed the descriptors. The next call then opens others.
+            background::has_lost_descriptors();
+        }
         let known = self.limit.queued || !matches!(self.last, Refusal::Queued);
         let now = self.now();
         let refused_since = self.refused_since.unwrap_or(now);

@@ -22,7 +22,7 @@ use crate::node::{
     Address, Changes, ClusterNode, MemoryNode, Needs, Node, RedisNode, RunIds, Target, Watch,
 };
 use crate::quorum::Nodes;
-use crate::runtime::{Dependent, background, descriptor_generation};
+use crate::runtime::{Dependent, background, depend, descriptor_generation};
 use crate::telemetry::{Counts, Logged, Stats, Throttle, log, metrics};
 
 /// Whether the monitor panicked, or the background thread ended. The components of the client then no longer renew
@@ -33,12 +33,15 @@ struct Failure {
     reported: Notify,
     /// Weak, because it would keep the monitor from ending.
     leases: Weak<Leases>,
+    /// That of the descriptors that the components use.
+    generation: u32,
 }
 
 impl Failure {
     fn of(leases: &Arc<Leases>) -> Self {
         let leases = Arc::downgrade(leases);
-        Self { has_failed: AtomicBool::new(false), reported: Notify::new(), leases }
+        let generation = descriptor_generation();
+        Self { has_failed: AtomicBool::new(false), reported: Notify::new(), leases, generation }
     }
 
     /// Ends every lease and every call.
@@ -62,6 +65,10 @@ impl Failure {
 
 impl Dependent for Failure {
     fn thread_ended(&self) {
+        if self.generation == descriptor_generation() {
+            // The thread of earlier components has ended.
+            return;
+        }
         log::event!(
             Error,
             Node,
@@ -76,8 +83,6 @@ impl Dependent for Failure {
 /// The components of a client in this process. A forked child creates its own.
 pub(crate) struct Running {
     failure: Arc<Failure>,
-    /// That of the descriptors it uses.
-    generation: u32,
     pub(crate) acquirer: Arc<Acquirer>,
 }
 
@@ -96,7 +101,7 @@ impl Running {
             });
         let failure = Arc::clone(&running.failure);
         let dependent = Arc::downgrade(&failure);
-        background::depend(dependent);
+        depend(dependent);
         // The monitor ends once the watch is dropped and no further changes can arrive.
         let monitor = async move {
             // All leases depend on this task. If it panics, none of them may continue as if it were still monitored.
@@ -122,7 +127,7 @@ impl Running {
 
     /// Whether they belong to this process, and the program has not closed them.
     fn has_descriptors(&self) -> bool {
-        self.generation == descriptor_generation()
+        self.failure.generation == descriptor_generation()
     }
 
     /// Completes when the components have failed.
@@ -159,7 +164,7 @@ impl Running {
         let leases = Arc::new(leases);
         let failure = Arc::new(Failure::of(&leases));
         let acquirer = Arc::new(Acquirer::new(leases));
-        let running = Self { failure, generation: descriptor_generation(), acquirer };
+        let running = Self { failure, acquirer };
         (running, Box::pin(monitor))
     }
 

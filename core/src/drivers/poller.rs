@@ -73,11 +73,12 @@ mod epoll {
     use tokio::io::unix::AsyncFd;
 
     use crate::drivers::poller::MAX_READY;
+    use crate::runtime::Owned;
 
     /// Several descriptors as one, each with a number. It is readable while one of them is.
     ///
     /// It is an epoll inside that of the loop. Connections come and go without a change in the loop.
-    pub(crate) struct Poller(OwnedFd);
+    pub(crate) struct Poller(Owned<OwnedFd>);
 
     impl AsRawFd for Poller {
         fn as_raw_fd(&self) -> RawFd {
@@ -92,7 +93,7 @@ mod epoll {
             unsafe {
                 match libc::epoll_create1(libc::EPOLL_CLOEXEC) {
                     -1 => Err(io::Error::last_os_error()),
-                    descriptor => Ok(Self(OwnedFd::from_raw_fd(descriptor))),
+                    descriptor => Ok(Self(Owned::new(OwnedFd::from_raw_fd(descriptor)))),
                 }
             }
         }

@@ -37,7 +37,9 @@ pub use crate::node::credentials::{Ask, Credentials};
 pub use crate::node::{DefaultTrust, advance_memory, fail_memory};
 pub use crate::quorum::{Tally, drift};
 pub use crate::runtime::background::{Observer, Task, has_lost_descriptors, observe, spawn};
-pub use crate::runtime::{PerProcess, fork_generation};
+pub use crate::runtime::{
+    Dependent, Owned, PerProcess, depend, descriptor_generation, fork_generation,
+};
 pub use crate::telemetry::{Level, Record, Topic, Value as Field, listen, tell, want};
 pub use crate::text::{shown, spell_in_camel_case, spelled};
 

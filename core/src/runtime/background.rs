@@ -5,7 +5,7 @@
 //! use and does not touch the parent's.
 //!
 //! The thread also ends if the program closes its descriptors, as `os.closerange` and `closefrom` do ([`Descriptors`]).
-//! All that depends on it is notified ([`Dependent`]), and the next use starts another thread.
+//! All that depends on it is notified ([`descriptors::Dependent`]), and the next use starts another thread.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -13,7 +13,7 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::AbortHandle;
 
 use crate::clock::machine::{self, Instant};
-use crate::runtime::descriptors::{Dependent, Descriptors, descriptor_generation};
+use crate::runtime::descriptors::{self, Descriptors, descriptor_generation};
 use crate::runtime::timers::{self, Timed};
 use crate::runtime::{Made, PerProcess, lock};
 
@@ -55,13 +55,6 @@ pub(crate) fn handle() -> io::Result<Handle> {
     thread().map(|thread| Handle::clone(&thread.handle))
 }
 
-/// Notifies this dependent if the thread ends. Does nothing without a thread.
-pub(crate) fn depend(dependent: Weak<dyn Dependent>) {
-    if let Ok(thread) = thread() {
-        thread.descriptors.depend(dependent);
-    }
-}
-
 /// Whether the program has closed the descriptors of the thread. Called after a panic, which is how tokio reports it to
 /// a thread that wakes this one. The next call then uses another thread.
 pub fn has_lost_descriptors() -> bool {
@@ -70,14 +63,14 @@ pub fn has_lost_descriptors() -> bool {
 
 /// Starts the thread and its runtime, which exist until the process ends.
 fn start() -> io::Result<Thread> {
-    let descriptors = Arc::new(Descriptors::open()?);
-    let (checked, ended) = (Arc::clone(&descriptors), Arc::clone(&descriptors));
+    let opened = Arc::new(Descriptors::open()?);
+    let (checked, ended) = (Arc::clone(&opened), Arc::clone(&opened));
     // A single thread: its tasks are short, and a second thread would only add hand-overs.
     let mut builder = Builder::new_current_thread();
     builder.enable_all().on_thread_park(move || {
         if checked.check() {
             // Here, because wakes on this thread need no descriptor.
-            checked.notify();
+            descriptors::notify();
             // Not by unwinding: it would close descriptors whose numbers may have other owners.
             park_forever();
         }
@@ -94,10 +87,10 @@ fn start() -> io::Result<Thread> {
             let _ = catch_unwind(AssertUnwindSafe(forever));
         }
         ended.lose();
-        ended.notify();
+        descriptors::notify();
         park_forever();
     })?;
-    Ok(Thread { handle, descriptors })
+    Ok(Thread { handle, descriptors: opened })
 }
 
 fn park_forever() {

@@ -5,37 +5,86 @@
 //! numbers. The thread therefore looks at one of them before each wait, which takes one cheap system call.
 
 use std::io;
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, Weak};
 
-use crate::runtime::{fork_generation, lock};
+use crate::runtime::{PerProcess, fork_generation, lock};
 
 /// How often the program has closed the descriptors of a background thread.
 static LOST: AtomicU32 = AtomicU32::new(0);
 
 /// A number that changes in a forked child, and when the program has closed the descriptors of the background thread. A
 /// descriptor of another number belongs to the parent, or may belong to another part of the program.
-pub(crate) fn descriptor_generation() -> u32 {
+pub fn descriptor_generation() -> u32 {
     fork_generation().wrapping_add(LOST.load(Ordering::Relaxed))
 }
 
-/// What cannot continue without the background thread.
-pub(crate) trait Dependent: Send + Sync {
-    /// Called once. The next use of the background thread starts another one from then on.
-    fn thread_ended(&self);
+/// A value with a descriptor. After the program has closed it, the value is leaked: dropping it could close a
+/// descriptor of another part of the program.
+pub struct Owned<T> {
+    value: ManuallyDrop<T>,
+    lost_before: u32,
 }
 
-/// Whether the descriptors of a background thread are open, and what depends on it.
+impl<T> Owned<T> {
+    /// Takes a value whose descriptor was just opened.
+    pub fn new(value: T) -> Self {
+        let value = ManuallyDrop::new(value);
+        Self { value, lost_before: LOST.load(Ordering::Relaxed) }
+    }
+
+    /// Whether it was opened after the program last closed descriptors, as far as is known.
+    fn is_open(&self) -> bool {
+        self.lost_before == LOST.load(Ordering::Relaxed)
+    }
+}
+
+impl<T> Deref for Owned<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T> Drop for Owned<T> {
+    fn drop(&mut self) {
+        if self.is_open() {
+            // SAFETY: it is dropped once, here.
+            unsafe { ManuallyDrop::drop(&mut self.value) };
+        }
+    }
+}
+
+/// What must learn that the program has closed the descriptors.
+pub trait Dependent: Send + Sync {
+    /// Called when a background thread has ended. The next use starts another one.
+    fn thread_ended(&self);
+
+    /// Called after [`Dependent::thread_ended`] of all dependents.
+    fn all_notified(&self) {}
+}
+
+static DEPENDENTS: PerProcess<Mutex<Vec<Weak<dyn Dependent>>>> = PerProcess::new();
+
+/// Notifies this dependent when a background thread ends.
+pub fn depend(dependent: Weak<dyn Dependent>) {
+    let dependents = DEPENDENTS.get_or_make(Mutex::default);
+    let mut dependents = lock(&dependents);
+    dependents.retain(|known| known.strong_count() > 0);
+    dependents.push(dependent);
+}
+
+/// Whether the descriptors of a background thread are open.
 pub(super) struct Descriptors {
     sample: sample::Sample,
     are_lost: AtomicBool,
-    dependents: Mutex<Vec<Weak<dyn Dependent>>>,
 }
 
 impl Descriptors {
     pub(super) fn open() -> io::Result<Self> {
-        let (are_lost, dependents) = Default::default();
-        Ok(Self { sample: sample::Sample::open()?, are_lost, dependents })
+        Ok(Self { sample: sample::Sample::open()?, are_lost: AtomicBool::new(false) })
     }
 
     pub(super) fn are_lost(&self) -> bool {
@@ -55,17 +104,14 @@ impl Descriptors {
             LOST.fetch_add(1, Ordering::Relaxed);
         }
     }
+}
 
-    pub(super) fn depend(&self, dependent: Weak<dyn Dependent>) {
-        let mut dependents = lock(&self.dependents);
-        dependents.retain(|known| known.strong_count() > 0);
-        dependents.push(dependent);
-    }
-
-    pub(super) fn notify(&self) {
-        let dependents = std::mem::take(&mut *lock(&self.dependents));
-        dependents.iter().filter_map(Weak::upgrade).for_each(|dependent| dependent.thread_ended());
-    }
+/// Notifies all dependents.
+pub(super) fn notify() {
+    let Some(dependents) = DEPENDENTS.get() else { return };
+    let known: Vec<_> = lock(&dependents).iter().filter_map(Weak::upgrade).collect();
+    known.iter().for_each(|dependent| dependent.thread_ended());
+    known.iter().for_each(|dependent| dependent.all_notified());
 }
 
 #[cfg(unix)]

@@ -25,7 +25,7 @@ pub(crate) mod timers;
 mod wake_handle;
 mod wakeup;
 
-pub(crate) use descriptors::{Dependent, descriptor_generation};
+pub use descriptors::{Dependent, Owned, depend, descriptor_generation};
 pub(crate) use exclusive::{Exclusive, Visitor, Visitors};
 pub(crate) use per_process::Made;
 pub use per_process::{PerProcess, fork_generation};

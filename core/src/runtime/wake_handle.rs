@@ -9,7 +9,7 @@ use std::thread::{self, Thread};
 use std::time::Duration;
 
 use super::wakeup::{Sleep, Wakeup};
-use crate::runtime::{Made, PerProcess, descriptor_generation};
+use crate::runtime::{Made, Owned, PerProcess, descriptor_generation};
 
 /// The maximum number of threads that keep their descriptor between two waits. Any other thread opens one for each
 /// wait, so that a process with many threads does not run out of descriptors because each has waited once.
@@ -177,9 +177,9 @@ type End = std::fs::File;
 ///
 /// An eventfd, or a pair of sockets on systems without one. Systems other than Unix have none, and their threads park.
 struct WakeDescriptor {
-    read: End,
+    read: Owned<End>,
     /// `None` if one descriptor serves both directions.
-    write: Option<End>,
+    write: Option<Owned<End>>,
 }
 
 impl WakeDescriptor {
@@ -193,7 +193,7 @@ impl WakeDescriptor {
                 descriptor => End::from_raw_fd(descriptor),
             }
         };
-        Ok(Self { read, write: None })
+        Ok(Self { read: Owned::new(read), write: None })
     }
 
     #[cfg(all(unix, not(any(target_os = "linux", target_os = "android"))))]
@@ -201,7 +201,7 @@ impl WakeDescriptor {
         let (read, write) = End::pair()?;
         read.set_nonblocking(true)?;
         write.set_nonblocking(true)?;
-        Ok(Self { read, write: Some(write) })
+        Ok(Self { read: Owned::new(read), write: Some(Owned::new(write)) })
     }
 
     #[cfg(not(unix))]
@@ -212,7 +212,7 @@ impl WakeDescriptor {
     /// The descriptor to poll.
     #[cfg(unix)]
     fn number(&self) -> i32 {
-        std::os::fd::AsRawFd::as_raw_fd(&self.read)
+        std::os::fd::AsRawFd::as_raw_fd(&*self.read)
     }
 
     /// Never called, because none is ever open.
@@ -225,13 +225,13 @@ impl WakeDescriptor {
     /// Makes it readable.
     fn set(&self) {
         // If the buffer is full, it is readable already.
-        let mut write = self.write.as_ref().unwrap_or(&self.read);
+        let mut write: &End = self.write.as_ref().unwrap_or(&self.read);
         let _ = write.write(&1_u64.to_ne_bytes());
     }
 
     /// Makes it unreadable.
     fn clear(&self) {
         // The bytes have no meaning: the state is in `Wakeup`.
-        let _ = (&self.read).read(&mut [0; 64]);
+        let _ = (&*self.read).read(&mut [0; 64]);
     }
 }

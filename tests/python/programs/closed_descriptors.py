@@ -11,11 +11,14 @@ import redlock
 
 how, url, name = sys.argv[1:]
 records: list[str] = []
+logged = threading.Event()
 
 
 class Handler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         records.append(record.getMessage())
+        if "closed descriptors" in records[-1]:
+            logged.set()
 
 
 logging.getLogger("redlock").addHandler(Handler())
@@ -49,6 +52,7 @@ results = (
     else {"loop": asyncio.run(in_loop()), "threads": in_threads()}
 )
 is_told = told.wait(3)
+logged.wait(10)
 try:
     lease.ensure_held()
 except redlock.LockLost as error:

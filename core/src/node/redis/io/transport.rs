@@ -18,22 +18,24 @@ mod unix {
     use libc::MSG_NOSIGNAL;
     use socket2::Socket;
 
+    use crate::runtime::Owned;
+
     /// Other systems have no such flag, and set an option when a socket is created.
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     const MSG_NOSIGNAL: i32 = 0;
 
     /// A socket that belongs to no runtime.
-    pub(crate) struct Transport(Socket);
+    pub(crate) struct Transport(Owned<Socket>);
 
     impl Transport {
         /// Takes a TCP stream from its runtime.
         pub(crate) fn tcp(stream: tokio::net::TcpStream) -> io::Result<Self> {
-            Ok(Self(stream.into_std()?.into()))
+            Ok(Self(Owned::new(stream.into_std()?.into())))
         }
 
         /// Takes a Unix stream from its runtime.
         pub(crate) fn unix(stream: tokio::net::UnixStream) -> io::Result<Self> {
-            Ok(Self(stream.into_std()?.into()))
+            Ok(Self(Owned::new(stream.into_std()?.into())))
         }
 
         /// Returns the address of the server. `None` for a Unix socket.
@@ -53,7 +55,7 @@ mod unix {
 
         /// Waits for bytes to read, up to that time.
         pub(crate) fn receive(&self, into: &mut [u8]) -> io::Result<usize> {
-            (&self.0).read(into)
+            (&*self.0).read(into)
         }
 
         /// Wakes the threads that block in it. Later reads end immediately.
