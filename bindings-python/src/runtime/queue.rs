@@ -23,8 +23,8 @@ pub(super) enum Item {
 
 /// How an event loop is woken.
 pub(super) enum WakeUp {
-    /// By one byte, without the GIL. After the program has closed the pipe, the thread of `waker` wakes the loop with this
-    /// number.
+    /// By one byte, without the GIL. After the program has closed the pipe, the thread of `waker` wakes the loop with
+    /// this number.
     Byte(WakePipe, u64),
     /// By a function that makes another thread wake it.
     Thread(Box<dyn Fn() + Send + Sync>),
