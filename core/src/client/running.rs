@@ -46,7 +46,18 @@ impl Failure {
 
     /// Ends every lease and every call.
     fn report(&self) {
-        self.has_failed.store(true, Ordering::Release);
+        let is_first = !self.has_failed.swap(true, Ordering::AcqRel);
+        // The monitor also panics if it cannot wake another task.
+        background::has_lost_descriptors();
+        if is_first && self.generation != descriptor_generation() {
+            log::event!(
+                Error,
+                Node,
+                {},
+                "the program closed descriptors of redlock (os.closerange, closefrom), so its leases are lost. Close \
+                 descriptors before the first use of redlock"
+            );
+        }
         // The order matters: a caller that acquires again after this notification must get new components.
         let leases = self.leases.upgrade();
         leases.iter().for_each(|leases| lose_all(&leases.registry, LossReason::Internal));
@@ -65,18 +76,10 @@ impl Failure {
 
 impl Dependent for Failure {
     fn thread_ended(&self) {
-        if self.generation == descriptor_generation() {
-            // The thread of earlier components has ended.
-            return;
+        // Otherwise the thread of earlier components has ended.
+        if self.generation != descriptor_generation() {
+            self.report();
         }
-        log::event!(
-            Error,
-            Node,
-            {},
-            "the program closed descriptors of redlock (os.closerange, closefrom), so its leases are lost. Close \
-             descriptors before the first use of redlock"
-        );
-        self.report();
     }
 }
 
