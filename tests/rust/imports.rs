@@ -20,7 +20,6 @@ const CORE: &[&str] = &[
     "ffi::default_client",
     "testing",
     "testing::clock",
-    "testing::tokio_time",
     "client::shutdown",
     "client",
     "client::builder",

@@ -51,7 +51,6 @@ fn each_dependency_is_used_only_where_allowed() {
             "client/running.rs",
             "client/shutdown.rs",
             "testing/clock.rs",
-            "testing/tokio_time.rs",
             "ffi/driver.rs",
             "node/redis/io/lookup.rs",
             "node/redis/mod.rs",
@@ -64,7 +63,7 @@ fn each_dependency_is_used_only_where_allowed() {
     mentions("core/src", "tracing::", &["telemetry/log.rs"]);
     // A recorder is likewise called only on a separate thread.
     mentions("core/src", "use metrics::", &["telemetry/metrics.rs"]);
-    mentions("core/src", "Instant::now", &["runtime/mod.rs", "clock/", "testing/tokio_time.rs"]);
+    mentions("core/src", "Instant::now", &["runtime/mod.rs", "clock/"]);
     mentions("core/src", "SystemTime", &["clock/"]);
     // A module is where its name says.
     mentions("core/src", "path = \"", &[]);

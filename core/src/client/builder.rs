@@ -276,13 +276,6 @@ impl Builder {
         self.0.clock = Some(clock);
         self
     }
-
-    /// Sets a clock, and the runtime whose tasks keep the leases.
-    #[cfg(feature = "testing")]
-    pub(crate) fn hosted(mut self, clock: Arc<dyn Clock>, runtime: Option<Handle>) -> Self {
-        self.0.renews_on = runtime;
-        self.clock(clock)
-    }
 }
 
 pub(crate) fn nodes() -> Result<Vec<String>> {

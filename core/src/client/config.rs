@@ -52,8 +52,6 @@ pub(crate) struct Config {
     pub(crate) scripts: bool,
     /// The source of every deadline.
     pub(crate) clock: Arc<dyn Clock>,
-    /// The runtime whose tasks renew leases, instead of the background thread.
-    pub(crate) renews_on: Option<Handle>,
     /// The driver of the runtime that the user chose.
     pub(crate) runtime: Option<Arc<RuntimeDriver>>,
 }
@@ -73,7 +71,6 @@ pub struct Settings {
     pub(crate) durability: Durability,
     pub(crate) scripts: Option<bool>,
     pub(crate) clock: Option<Arc<dyn Clock>>,
-    pub(crate) renews_on: Option<Handle>,
     pub(crate) runtime: Option<Handle>,
     pub(crate) tls: TlsOptions,
     pub(crate) client_name: Option<String>,
@@ -127,7 +124,6 @@ impl Settings {
             durability: self.durability,
             scripts: self.scripts.unwrap_or(true),
             clock,
-            renews_on: self.renews_on,
             // Last, because it starts a task.
             runtime: self.runtime.as_ref().map(RuntimeDriver::for_chosen).transpose()?,
         })

@@ -112,10 +112,7 @@ impl Running {
                 failure.report();
             }
         };
-        match &config.renews_on {
-            Some(runtime) => drop(runtime.spawn(monitor)),
-            None => background::spawn(monitor).detach(),
-        }
+        background::spawn(monitor).detach();
         let acquirer = Arc::downgrade(&running.acquirer);
         metrics::watch(&running.leases().counts, move |stats| {
             acquirer.upgrade().into_iter().for_each(|acquirer| add_to(&acquirer, stats));

@@ -1,12 +1,11 @@
 //! The monitor of a client's leases: starts renewals when they are due, and looks at each lease at its deadline, which
 //! ends it ([`super::state`]).
 //!
-//! One task serves all leases of a client. It runs on the background thread ([`background`]), or on a test's runtime
-//! with the clock of tokio. A blocked runtime of the program therefore does not delay it. The first renewal is due
-//! after a third of the TTL ([`super::state`]). The result of each renewal determines the time of the next one
-//! ([`super::renewal`]). A late renewal cannot delay the deadline: the lease is lost, and its holder is notified,
-//! whether or not a renewal is under way. Nor can many renewals that are due at once: a turn runs few of them, and each
-//! turn begins with the deadlines.
+//! One task serves all leases of a client. It runs on the background thread ([`background`]), so a blocked runtime of
+//! the program does not delay it. The first renewal is due after a third of the TTL ([`super::state`]). The result of
+//! each renewal determines the time of the next one ([`super::renewal`]). A late renewal cannot delay the deadline: the
+//! lease is lost, and its holder is notified, whether or not a renewal is under way. Nor can many renewals that are due
+//! at once: a turn runs few of them, and each turn begins with the deadlines.
 //!
 //! The verdict of [`super::extend`] decides what a renewal means: a confirmed renewal moves the deadline, and a denied
 //! one is a loss. An unknown result changes nothing, so the deadline may pass.

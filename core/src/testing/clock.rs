@@ -1,4 +1,4 @@
-//! Clocks for tests of programs: one that the test advances, and tokio's time, which may be paused.
+//! A clock for tests of programs, which stands still until the test advances it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,18 +10,14 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::tokio_time::TokioTime;
-use super::tokio_time::wall_micros;
-use crate::client::Builder;
 use crate::clock::{Clock, Instant, Sleep};
-use crate::error::Result;
 use crate::runtime::{background, lock};
 
 /// A clock for [`TestRedlock::with_clock`](super::TestRedlock::with_clock) that stands still until
 /// [`advance`](Self::advance) moves it.
 ///
 /// Other clients do not accept it: a server would grant the lock to another client while the holder's clock stands
-/// still. [`TestClock::tokio`] follows the time of a tokio runtime instead, paused or not.
+/// still. Copies are the same clock.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
@@ -43,19 +39,7 @@ use crate::runtime::{background, lock};
 /// let client = redlock::Redlock::builder(["redis://10.0.0.7"]).clock(clock);
 /// ```
 #[derive(Clone, Default)]
-pub struct TestClock(Kind);
-
-#[derive(Clone)]
-enum Kind {
-    Test(ManualClock),
-    Runtime(TokioTime),
-}
-
-impl Default for Kind {
-    fn default() -> Self {
-        Self::Test(ManualClock::default())
-    }
-}
+pub struct TestClock(ManualClock);
 
 impl TestClock {
     /// A clock that stands at its start.
@@ -63,82 +47,28 @@ impl TestClock {
         Self::default()
     }
 
-    /// The time of the current tokio runtime.
-    ///
-    /// If that time is paused, waits, renewals and ends of leases happen immediately and in order while the test
-    /// sleeps. Clients with this clock keep their leases in tasks of this runtime, not on the library's thread.
-    ///
-    /// Use these clients only inside this runtime, and only while it runs. Otherwise nothing renews their leases, and
-    /// their time stands still. Waiting for a held lock then never ends, or panics if the runtime has ended.
-    ///
-    /// # Errors
-    ///
-    /// `Invalid` outside a tokio runtime, and in a runtime without timers.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> redlock::Result<()> {
-    /// // In a test: #[tokio::test(start_paused = true)]
-    /// use redlock::testing::{TestClock, TestRedlock};
-    /// use std::time::Duration;
-    /// let redlock = TestRedlock::with_clock(&TestClock::tokio()?)?;
-    /// let renewed = redlock.lock("renewed").acquire().await?;
-    /// let left = redlock.lock("left").renew(false).acquire().await?;
-    /// tokio::time::sleep(Duration::from_secs(40)).await;
-    /// assert!(renewed.is_held() && !left.is_held());
-    /// assert_eq!(left.lost().await.reason(), Some("expired"));
-    /// # Ok(()) }
-    /// ```
-    pub fn tokio() -> Result<Self> {
-        TokioTime::here().map(|time| Self(Kind::Runtime(time)))
-    }
-
     /// How much time has passed since the start.
     pub fn elapsed(&self) -> Duration {
-        match &self.0 {
-            Kind::Test(clock) => clock.elapsed(),
-            Kind::Runtime(clock) => clock.elapsed(),
-        }
+        self.0.elapsed()
     }
 
     /// Advances the clock from one deadline to the next, and lets the woken tasks run after each.
     ///
-    /// Renewals are sent on the way, waits end when they are over, and leases that are not renewed expire. With
-    /// [`TestClock::tokio`] this is a sleep.
+    /// Renewals are sent on the way, waits end when they are over, and leases that are not renewed expire.
     ///
     /// The test must poll its own futures concurrently, for example an acquire in `tokio::join!` or in a task.
     pub async fn advance(&self, time: Duration) {
-        match &self.0 {
-            Kind::Test(clock) => clock.advance(time).await,
-            Kind::Runtime(clock) => clock.advance(time).await,
-        }
+        self.0.advance(time).await;
     }
 
     /// Advances the clock at once, as for a process that was stopped and finds its leases lost.
-    ///
-    /// With [`TestClock::tokio`], the leases are ahead of the runtime by `time` from then on.
     pub fn jump(&self, time: Duration) {
-        match &self.0 {
-            Kind::Test(clock) => clock.jump(time),
-            Kind::Runtime(clock) => clock.jump(time),
-        }
+        self.0.set_time(self.elapsed().saturating_add(time));
     }
 
-    /// Waits briefly, so that other tasks can run.
-    pub(super) async fn moment(&self, time: Duration) {
-        match &self.0 {
-            Kind::Test(_) => background::sleep(time).await,
-            Kind::Runtime(clock) => clock.advance(time).await,
-        }
-    }
-
-    /// Sets the clock of a client. Only clients of this module use it.
-    pub(super) fn given_to(&self, client: Builder) -> Builder {
-        match &self.0 {
-            Kind::Test(clock) => client.hosted(Arc::new(clock.clone()), None),
-            Kind::Runtime(clock) => client.hosted(Arc::new(clock.clone()), Some(clock.runtime())),
-        }
+    /// Returns the clock as a client uses it. Only clients of this module do.
+    pub(super) fn shared(&self) -> Arc<dyn Clock> {
+        Arc::new(self.0.clone())
     }
 }
 
@@ -155,13 +85,13 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(2);
 /// The maximum number of checks. The clock then advances anyway.
 const MAX_CHECKS: u32 = 500;
 
-/// A clock that stands still until a test moves it. Copies are the same clock.
+/// A clock that stands still until a test moves it. It is not [`TestClock`] itself, whose type no client accepts.
 #[derive(Clone, Default)]
-pub(super) struct ManualClock(Arc<Mutex<ManualState>>);
+struct ManualClock(Arc<Mutex<State>>);
 
 /// The current time, and the sleepers.
 #[derive(Default)]
-struct ManualState {
+struct State {
     now: Duration,
     /// The sleepers by deadline. A sleeper that is due and still listed was woken but not polled yet.
     sleepers: BTreeMap<(Duration, u64), Waker>,
@@ -170,12 +100,11 @@ struct ManualState {
 }
 
 impl ManualClock {
-    pub(super) fn elapsed(&self) -> Duration {
+    fn elapsed(&self) -> Duration {
         lock(&self.0).now
     }
 
-    /// Advances from one deadline to the next, and lets the woken tasks run after each.
-    pub(super) async fn advance(&self, time: Duration) {
+    async fn advance(&self, time: Duration) {
         let end = self.elapsed().saturating_add(time);
         self.settle().await;
         while let Some(at) = self.due_by(end) {
@@ -184,11 +113,6 @@ impl ManualClock {
         }
         self.set_time(end);
         self.settle().await;
-    }
-
-    pub(super) fn jump(&self, time: Duration) {
-        let at = self.elapsed().saturating_add(time);
-        self.set_time(at);
     }
 
     /// The next deadline that is not later than `end`.
@@ -278,4 +202,11 @@ impl Drop for Sleeper {
     fn drop(&mut self) {
         lock(&self.clock.0).sleepers.remove(&self.key);
     }
+}
+
+/// The wall clock at the start, in microseconds since 1970.
+const START: u64 = 1_700_000_000_000_000;
+
+fn wall_micros(elapsed: Duration) -> u64 {
+    START.saturating_add(u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX))
 }

@@ -5,7 +5,6 @@
 //! client accepts its clock.
 
 mod clock;
-mod tokio_time;
 
 use std::fmt;
 use std::future::Future;
@@ -90,7 +89,7 @@ impl TestRedlock {
     /// # Ok(()) }
     /// ```
     pub fn with_clock(clock: &TestClock) -> Result<Self> {
-        let mut made = Self::with(|builder| clock.given_to(builder))?;
+        let mut made = Self::with(|builder| builder.clock(clock.shared()))?;
         made.clock = Some(clock.clone());
         Ok(made)
     }
@@ -165,14 +164,7 @@ impl TestRedlock {
 
     /// Waits for the notifications, at most for [`MAX_NOTIFICATION_WAIT`].
     async fn until_notified(&self, ended: impl Future) {
-        let clock = self.clock.clone();
-        let late = async move {
-            match clock {
-                Some(clock) => clock.moment(MAX_NOTIFICATION_WAIT).await,
-                None => background::sleep(MAX_NOTIFICATION_WAIT).await,
-            }
-        };
-        future::select(pin!(ended), pin!(late)).await;
+        future::select(pin!(ended), pin!(background::sleep(MAX_NOTIFICATION_WAIT))).await;
     }
 
     /// Makes the node fail until [`recover`](Self::recover).

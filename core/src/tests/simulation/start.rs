@@ -46,7 +46,6 @@ impl Player<'_> {
             durability: Durability { min_replicas: self.scenario.replicas.1, fsync: false },
             scripts: true,
             clock: shared,
-            renews_on: None,
             runtime: None,
         };
         let mut world = self.world.lock().unwrap();
