@@ -3,7 +3,7 @@
 use std::backtrace::Backtrace;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex};
 use std::task::Poll;
@@ -134,19 +134,14 @@ fn a_closed_client_ends_an_acquire_and_its_vote() {
     }
 }
 
-/// How long a thread stays in `recv` at most, before it polls.
-const RECEIVE: Duration = Duration::from_millis(40);
-
-/// The descriptor in which a thread of this process is blocked in `recv`, if it is.
-fn received_from(thread: i32) -> Option<i32> {
+/// Whether a thread of this process sleeps until a connection is readable.
+fn is_polling(thread: i32) -> bool {
     let call = std::fs::read_to_string(format!("/proc/self/task/{thread}/syscall")).unwrap();
-    let (number, arguments) = call.split_once(" 0x")?;
-    let receives = number == libc::SYS_recvfrom.to_string();
-    i32::from_str_radix(arguments.split(' ').next()?, 16).ok().filter(|_| receives)
+    call.split(' ').next() == Some(libc::SYS_ppoll.to_string().as_str())
 }
 
-/// A thread that acquires and releases, and receives its own replies.
-struct Receiving {
+/// A thread that acquires and releases, and reads its own replies.
+struct Waiting {
     server: Server,
     proxy: Proxy,
     client: Redlock,
@@ -155,7 +150,7 @@ struct Receiving {
     thread: thread::JoinHandle<()>,
 }
 
-impl Receiving {
+impl Waiting {
     fn begin() -> Self {
         let server = Server::start();
         let (proxy, driver) = (Proxy::to(server.port), Driver::of(Kind::Thread));
@@ -175,15 +170,10 @@ impl Receiving {
         Self { server, proxy, client, id, over, thread }
     }
 
-    /// Holds back its replies, and waits until it receives. Returns the descriptor.
-    fn hold(&self) -> i32 {
+    /// Holds back its replies, and waits until it sleeps for one.
+    fn hold(&self) {
         self.proxy.hold();
-        let mut descriptor = None;
-        eventually_blocking("it receives", || {
-            descriptor = received_from(self.id);
-            descriptor.is_some()
-        });
-        descriptor.unwrap()
+        eventually_blocking("it waits", || is_polling(self.id));
     }
 
     fn end(self) {
@@ -211,64 +201,18 @@ fn in_child(work: impl FnOnce() -> bool) {
 }
 
 #[test]
-fn a_fork_while_a_thread_receives_does_not_touch_its_connection() {
-    let receiving = Receiving::begin();
-    receiving.hold();
+fn a_fork_while_a_thread_waits_does_not_touch_its_connection() {
+    let waiting = Waiting::begin();
+    waiting.hold();
     in_child(|| {
-        let lease = receiving.client.lock("child").ttl(LONG).acquire_blocking();
+        let lease = waiting.client.lock("child").ttl(LONG).acquire_blocking();
         lease.and_then(Lease::release_blocking).is_ok()
     });
-    receiving.proxy.let_go();
-    let granted = receiving.client.stats().granted;
-    eventually_blocking("it continues", || receiving.client.stats().granted > granted + 10);
-    assert_eq!(receiving.client.stats().reconnects, 0);
-    receiving.end();
-}
-
-/// 1 while the signal handler suspends its thread.
-static SUSPENDED: AtomicI32 = AtomicI32::new(0);
-
-/// The signal handler. It only uses an atomic and a system call.
-extern "C" fn suspend(_: i32) {
-    SUSPENDED.store(1, Ordering::SeqCst);
-    while SUSPENDED.load(Ordering::SeqCst) == 1 {
-        // SAFETY: it waits for a millisecond.
-        unsafe { libc::poll(std::ptr::null_mut(), 0, 1) };
-    }
-}
-
-/// The socket that a descriptor is.
-fn socket(descriptor: i32) -> Option<String> {
-    let link = std::fs::read_link(format!("/proc/self/fd/{descriptor}")).ok()?;
-    Some(link.to_string_lossy().into_owned())
-}
-
-#[test]
-fn a_socket_is_not_closed_before_a_suspended_thread_has_left_it() {
-    let receiving = Receiving::begin();
-    // SAFETY: the handler is safe to run at any time.
-    unsafe { libc::signal(libc::SIGUSR2, suspend as *const () as libc::sighandler_t) };
-    let (descriptor, before) = loop {
-        let began = std::time::Instant::now();
-        let descriptor = receiving.hold();
-        let before = socket(descriptor);
-        // SAFETY: it is a thread of this process.
-        unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), receiving.id, libc::SIGUSR2) };
-        eventually_blocking("it is suspended", || SUSPENDED.load(Ordering::SeqCst) == 1);
-        // Certainly in `recv`, and not after it.
-        if RECEIVE / 2 > began.elapsed() {
-            break (descriptor, before);
-        }
-        SUSPENDED.store(0, Ordering::SeqCst);
-        receiving.proxy.let_go();
-    };
-    receiving.proxy.reset();
-    eventually_blocking("another connection", || receiving.client.stats().reconnects == 1);
-    assert_eq!(socket(descriptor), before, "another socket may have its number");
-    SUSPENDED.store(0, Ordering::SeqCst);
-    eventually_blocking("it is closed", || socket(descriptor) != before);
-    receiving.proxy.let_go();
-    receiving.end();
+    waiting.proxy.let_go();
+    let granted = waiting.client.stats().granted;
+    eventually_blocking("it continues", || waiting.client.stats().granted > granted + 10);
+    assert_eq!(waiting.client.stats().reconnects, 0);
+    waiting.end();
 }
 
 /// A clock that notices when the core reads it in one of its files.

@@ -17,7 +17,6 @@ use smallvec::SmallVec;
 use super::poller;
 use super::reactor::{Driving, Reactor, take_submitted};
 use crate::clock::machine;
-use crate::node::MAX_RECEIVE;
 use crate::runtime::{WakeHandle, has_stack_space, timers};
 
 /// Declares that this thread will wait for its next commands, so it writes them directly.
@@ -68,28 +67,17 @@ pub fn wait<F: Future>(mut future: Pin<&mut F>, time: Duration) -> Poll<F::Outpu
 #[derive(Default)]
 struct Connections {
     reactor: Reactor,
-    /// Whether the last command may have its reply soon, so that the thread blocks in the socket.
-    is_quick: bool,
 }
 
 impl Connections {
     /// Writes the commands that were submitted since the last call.
     fn write(&mut self) {
-        let submitted = take_submitted();
-        self.is_quick |= !submitted.is_empty();
-        self.reactor.write(submitted);
+        self.reactor.write(take_submitted());
     }
 
     /// Sleeps until a connection is readable, which is then read, or until a ring, a signal, or the end of `time`.
     /// Returns false if the time is not over.
     fn sleep(&mut self, handle: &WakeHandle, time: Duration) -> bool {
-        // Usually the thread waits for one reply of one server, which arrives soon.
-        if self.is_quick && time > MAX_RECEIVE && !handle.is_rung() {
-            self.is_quick = self.reactor.receive();
-            if self.is_quick {
-                return false;
-            }
-        }
         let (numbers, mut descriptors): (SmallVec<[u64; 5]>, SmallVec<[i32; 6]>) =
             self.reactor.awaited().unzip();
         if time.is_zero() {

@@ -57,12 +57,6 @@ impl Reactor {
         self.used.iter().enumerate().filter_map(awaited)
     }
 
-    /// Blocks in the socket of the only connection. Returns false if the thread must wait for descriptors instead.
-    pub(super) fn receive(&self) -> bool {
-        let [used] = &self.used[..] else { return false };
-        used.role.is_some_and(|role| used.connection.receive(role))
-    }
-
     /// Reads the available replies of the connection with this number. Returns whether there may be more.
     pub(super) fn read(&self, number: u64) -> bool {
         let used = usize::try_from(number).ok().and_then(|number| self.used.get(number));

@@ -1,4 +1,4 @@
-//! A thread that waits alone in the socket itself learns of every change to its connection.
+//! A thread that reads its own replies learns of every change to its connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -64,7 +64,7 @@ fn close_ends_a_blocking_wait_at_once() {
     assert!(began.elapsed() < millis(1500), "{:?}: before the server answered", began.elapsed());
 }
 
-/// The second thread comes while the first one waits in the socket, and the third while both wait.
+/// The second thread comes while the first one waits, and the third while both wait.
 // Slow: threads start milliseconds apart while the server pauses.
 #[test]
 fn concurrent_threads_get_their_replies() {
@@ -84,7 +84,7 @@ fn concurrent_threads_get_their_replies() {
     assert_eq!(server.ask("DBSIZE"), ":0");
 }
 
-/// The connection task reads what this thread leaves, just when this thread waits in the socket again.
+/// The connection task reads what this thread leaves, just when this thread waits again.
 // Slow: 20,000 pairs race with another thread.
 #[test]
 fn thread_and_connection_task_lose_no_reply() {

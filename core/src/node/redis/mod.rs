@@ -57,7 +57,6 @@ pub(crate) use commands::durability::Durability;
 pub(crate) use connect::rights::Needs;
 pub(crate) use connect::{RunIds, Target};
 pub(crate) use connection::{Connection, ReaderRole};
-pub(crate) use io::socket::MAX_RECEIVE;
 pub use io::tls::{DefaultTrust, Pem, TlsOptions};
 pub(crate) use url::query::{CLIENT_NAME_RULE, Given, Parameters, is_client_name};
 pub(crate) use url::route::{Route, parse_cluster, parse_service};

@@ -157,9 +157,7 @@ impl Connection {
         act: impl FnOnce(&mut Session) -> T,
     ) -> Option<T> {
         let session = session.as_mut()?;
-        let received_from = session.is_received_from();
         let ran = catch_unwind(AssertUnwindSafe(|| {
-            session.take_received();
             let result = act(session);
             self.role.end_if(Reader::Thread, || {
                 session.write();
@@ -172,11 +170,9 @@ impl Connection {
         // The task checks for silence from now on.
         let is_unchecked =
             || !self.in_use.load(Ordering::SeqCst) && !self.in_use.swap(true, Ordering::SeqCst);
-        // The task could not read while a thread received.
-        let returned = received_from && !session.is_received_from();
         if session.wants_task() {
             self.delegate();
-        } else if session.is_open() && (is_unchecked() || (returned && !self.is_read_by_thread())) {
+        } else if session.is_open() && is_unchecked() {
             self.wake_task();
         }
         result
@@ -186,10 +182,6 @@ impl Connection {
 /// The number of times that no thread takes the role after two threads wanted it. They will probably meet again, and
 /// the task then reads for both at a lower cost.
 const CROWD: u32 = 1024;
-
-/// The maximum number of bytes that a thread receives at once. The reply to one thread is shorter. The rest stays in
-/// the socket.
-const RECEIVED: usize = 2048;
 
 /// The right to read a connection for all callers. One thread or loop at a time has it.
 #[derive(Clone, Copy)]
@@ -284,44 +276,6 @@ impl Connection {
     /// Returns the descriptor to wait for. Returns `None` if the role has ended.
     pub(crate) fn descriptor(&self, role: ReaderRole) -> Option<i32> {
         self.role.is(role.role).then_some(role.descriptor)
-    }
-
-    /// Blocks in the socket until bytes arrive, and handles them. Returns false if none arrived, or if the thread must
-    /// not block.
-    ///
-    /// This takes one system call. To sleep on the descriptor and then read takes two. A thread in the socket cannot be
-    /// woken, and no other thread may read. It therefore only blocks there if no other thread wanted the reader role
-    /// lately, while it waits for one reply of one server, and for [`MAX_RECEIVE`](crate::node::MAX_RECEIVE) at most.
-    ///
-    /// The thread is not inside the session meanwhile. It owns its buffer, and shares the socket, which stays open
-    /// until the last user drops it. A thread that is suspended there can therefore delay no other thread.
-    pub(crate) fn receive(&self, role: ReaderRole) -> bool {
-        if self.generation != descriptor_generation() {
-            return false;
-        }
-        let receiver = self.with_session(Visitor::Thread, |session| {
-            // Inside the session, whose task may end the role.
-            session.as_mut().filter(|_| self.role.is(role.role)).and_then(Session::begin_receiving)
-        });
-        let Some(receiver) = receiver.flatten() else { return false };
-        let mut buffer = [0; RECEIVED];
-        let count = receiver.receive(&mut buffer);
-        let any = count.is_ok();
-        let mut bytes = Some(count.map(|count| &buffer[..count]));
-        let handled = self.with_session(Visitor::Thread, |session| {
-            // The session may have been replaced.
-            if session.as_ref().is_some_and(|session| session.is_of(&receiver)) {
-                self.run(session, |session| {
-                    bytes.take().into_iter().for_each(|bytes| session.handle_received(bytes));
-                });
-            }
-        });
-        if handled.is_none() {
-            // Another thread is inside. It takes the bytes, unless it has just left.
-            bytes.take().into_iter().for_each(|bytes| receiver.leave(bytes));
-            self.with_session(Visitor::Thread, |session| self.run(session, |_| ()));
-        }
-        any
     }
 
     /// Acts on the session, then writes the submitted commands. Returns `None` if another thread is inside, which then

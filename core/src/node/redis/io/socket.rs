@@ -8,10 +8,8 @@ use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 #[cfg(unix)]
 use std::sync::Weak;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 #[cfg(unix)]
 use std::os::fd::{AsRawFd, RawFd};
@@ -24,12 +22,9 @@ use tokio::io::Interest;
 use super::transport::Transport;
 use crate::drivers::Poller;
 use crate::node::Fault;
-use crate::runtime::lock;
 #[cfg(feature = "tls")]
 use tokio_rustls::rustls::ClientConnection;
 
-/// The maximum time that a thread blocks in a socket, because it cannot be woken there.
-pub(crate) const MAX_RECEIVE: Duration = Duration::from_millis(40);
 /// The minimum size of a read. With only the room that was left over, a third of the notifications arrived in two
 /// reads, which woke a waiter one turn later.
 const RECEIVED: usize = 1024;
@@ -39,8 +34,7 @@ pub(crate) struct Socket {
     /// It is the first field, so that it is dropped before the socket is closed.
     #[cfg(unix)]
     watched: Watched,
-    /// Shared with a thread that blocks in it.
-    wire: Arc<Transport>,
+    wire: Transport,
     #[cfg(feature = "tls")]
     tls: Option<Box<ClientConnection>>,
 }
@@ -64,7 +58,7 @@ fn is_end(error: &io::Error) -> bool {
 impl Socket {
     pub(crate) fn over(wire: Transport) -> Self {
         Self {
-            wire: Arc::new(wire),
+            wire,
             #[cfg(feature = "tls")]
             tls: None,
             #[cfg(unix)]
@@ -81,11 +75,6 @@ impl Socket {
     /// Returns the address of the server. `None` for a Unix socket.
     pub(crate) fn peer(&self) -> Option<SocketAddr> {
         self.wire.peer()
-    }
-
-    /// Wakes the threads that block in it. Later reads end immediately.
-    pub(crate) fn shutdown(&self) {
-        self.wire.shutdown();
     }
 
     /// Whether data is encrypted, so that it is accepted before it is written.
@@ -112,11 +101,11 @@ impl Socket {
                     Err(error) if is_end(&error) => return Ok(0),
                     read => return read,
                 }
-                tls.read_tls(&mut &*self.wire)?;
+                tls.read_tls(&mut &self.wire)?;
                 tls.process_new_packets().map_err(io::Error::other)?;
             }
         }
-        (&*self.wire).read(into)
+        (&self.wire).read(into)
     }
 
     /// Reads the bytes that TLS has decrypted already. The socket does not become readable for them.
@@ -137,7 +126,7 @@ impl Socket {
             self.flush()?;
             return if taken == 0 { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(taken) };
         }
-        (&*self.wire).write(bytes)
+        (&self.wire).write(bytes)
     }
 
     /// Writes accepted bytes that could not be written before, as far as possible.
@@ -145,7 +134,7 @@ impl Socket {
         #[cfg(feature = "tls")]
         if let Some(tls) = &mut self.tls {
             while tls.wants_write() {
-                match tls.write_tls(&mut &*self.wire) {
+                match tls.write_tls(&mut &self.wire) {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     written => written.map(drop)?,
                 }
@@ -322,43 +311,5 @@ impl Socket {
     #[expect(clippy::unused_self, reason = "other systems can")]
     pub(crate) fn watch(&mut self, _: Option<(&Arc<Poller>, u64)>) -> io::Result<i32> {
         Err(io::ErrorKind::Unsupported.into())
-    }
-}
-
-/// Lets one thread block in the socket of a session, without the session.
-pub(crate) struct Receiver {
-    /// Stays open while the thread is in it.
-    wire: Arc<Transport>,
-    /// What the thread received while another one used the session.
-    left: Mutex<Option<io::Result<Vec<u8>>>>,
-    /// Whether it left something. Neither thread waits for the other one at the mutex.
-    is_left: AtomicBool,
-}
-
-impl Receiver {
-    /// Creates the receiver of a socket, unless threads must not block in it.
-    pub(crate) fn new(socket: &Socket) -> Option<Arc<Self>> {
-        // Not with TLS, whose bytes are not the plain data.
-        let may_block = !socket.is_tls() && socket.wire.may_wait(MAX_RECEIVE).is_ok();
-        let wire = || Arc::clone(&socket.wire);
-        may_block.then(|| {
-            Arc::new(Self { wire: wire(), left: Mutex::default(), is_left: AtomicBool::new(false) })
-        })
-    }
-
-    /// Blocks until bytes arrive, up to the socket's read timeout.
-    pub(crate) fn receive(&self, into: &mut [u8]) -> io::Result<usize> {
-        self.wire.receive(into)
-    }
-
-    /// Leaves what was received to the thread that uses the session.
-    pub(crate) fn leave(&self, received: io::Result<&[u8]>) {
-        *lock(&self.left) = Some(received.map(<[u8]>::to_vec));
-        self.is_left.store(true, Ordering::Release);
-    }
-
-    /// Takes what was left. A thread that leaves something at this moment uses the session afterwards.
-    pub(crate) fn take(&self) -> Option<io::Result<Vec<u8>>> {
-        if self.is_left.swap(false, Ordering::Acquire) { lock(&self.left).take() } else { None }
     }
 }

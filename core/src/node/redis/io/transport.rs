@@ -8,12 +8,10 @@ pub(crate) use windows::Transport;
 #[cfg(unix)]
 mod unix {
     use std::io::{self, Read, Write};
-    use std::mem::MaybeUninit;
-    use std::net::{Shutdown, SocketAddr};
+    use std::net::SocketAddr;
     use std::os::fd::{AsRawFd, RawFd};
     use std::time::Duration;
 
-    use libc::MSG_DONTWAIT;
     #[cfg(any(target_os = "linux", target_os = "android"))]
     use libc::MSG_NOSIGNAL;
     use socket2::Socket;
@@ -43,26 +41,6 @@ mod unix {
             self.0.peer_addr().ok()?.as_socket()
         }
 
-        /// Lets a thread block in [`Transport::receive`] for at most this time. All other reads and writes are
-        /// explicitly non-blocking. Only tested on Linux, so it fails on other systems.
-        pub(crate) fn may_wait(&self, time: Duration) -> io::Result<()> {
-            if !cfg!(any(target_os = "linux", target_os = "android")) {
-                return Err(io::ErrorKind::Unsupported.into());
-            }
-            self.0.set_read_timeout(Some(time))?;
-            self.0.set_nonblocking(false)
-        }
-
-        /// Waits for bytes to read, up to that time.
-        pub(crate) fn receive(&self, into: &mut [u8]) -> io::Result<usize> {
-            (&*self.0).read(into)
-        }
-
-        /// Wakes the threads that block in it. Later reads end immediately.
-        pub(crate) fn shutdown(&self) {
-            let _ = self.0.shutdown(Shutdown::Both);
-        }
-
         /// Makes the drop reset the connection.
         pub(crate) fn reset_on_drop(&self) {
             // A Unix socket has no reset. Written data stays with the server. As if the system refuses, the socket is
@@ -79,15 +57,13 @@ mod unix {
 
     impl Read for &Transport {
         fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-            // SAFETY: bytes are only received into the buffer, so it stays initialized.
-            let into = unsafe { &mut *(std::ptr::from_mut(into) as *mut [MaybeUninit<u8>]) };
-            self.0.recv_with_flags(into, MSG_DONTWAIT)
+            (&*self.0).read(into)
         }
     }
 
     impl Write for &Transport {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.send_with_flags(bytes, MSG_DONTWAIT | MSG_NOSIGNAL)
+            self.0.send_with_flags(bytes, MSG_NOSIGNAL)
         }
 
         fn flush(&mut self) -> io::Result<()> {
@@ -119,21 +95,6 @@ mod windows {
         pub(crate) fn peer(&self) -> Option<SocketAddr> {
             self.0.peer_addr().ok()
         }
-
-        /// Returns an error, because the socket stays in its runtime.
-        #[expect(clippy::unused_self, reason = "other systems can")]
-        pub(crate) fn may_wait(&self, _: Duration) -> io::Result<()> {
-            Err(io::ErrorKind::Unsupported.into())
-        }
-
-        /// Reads the available bytes.
-        pub(crate) fn receive(&self, into: &mut [u8]) -> io::Result<usize> {
-            self.0.try_read(into)
-        }
-
-        /// Does nothing, because no thread blocks in it.
-        #[expect(clippy::unused_self, reason = "other systems have such threads")]
-        pub(crate) fn shutdown(&self) {}
 
         /// Makes the drop reset the connection.
         pub(crate) fn reset_on_drop(&self) {

@@ -16,7 +16,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use crate::clock::Clock;
 use crate::drivers::Poller;
 use crate::node::Fault;
-use crate::node::redis::io::socket::{Receiver, Socket};
+use crate::node::redis::io::socket::Socket;
 use crate::node::redis::node_task::context::Backlog;
 use crate::node::redis::protocol::{InFlight, Protocol};
 use crate::runtime::poll_next;
@@ -43,10 +43,6 @@ pub(crate) struct Session {
     broken: Option<Fault>,
     /// The panic that ended it.
     panicked: Option<Box<dyn Any + Send>>,
-    /// Whether a thread blocks in the socket for bytes. No other thread may read, or bytes would be out of order.
-    received_from: bool,
-    /// What a thread needs for that. `None` if none may.
-    receiver: Option<Arc<Receiver>>,
 }
 
 /// The use of a session.
@@ -96,7 +92,6 @@ impl Session {
         socket: Socket,
     ) -> Self {
         Self {
-            receiver: Receiver::new(&socket),
             commands,
             protocol,
             clock,
@@ -106,7 +101,6 @@ impl Session {
             stage: Stage::Begun,
             broken: None,
             panicked: None,
-            received_from: false,
         }
     }
 
@@ -217,11 +211,6 @@ impl Session {
         Usage { paused: self.is_paused(), voted: replies.voted, unused }
     }
 
-    /// Whether a thread blocks in the socket for bytes.
-    pub(super) fn is_received_from(&self) -> bool {
-        self.received_from
-    }
-
     /// Ends it with an error.
     pub(super) fn breaks(&mut self, fault: Fault) {
         self.broken.get_or_insert(fault);
@@ -290,13 +279,10 @@ impl Session {
         self.protocol.is_silent()
     }
 
-    /// Ends it. Commands without a reply fail, unless it ended well. The socket stays open while a thread is in it.
+    /// Ends it. Commands without a reply fail, unless it ended well.
     pub(super) fn end(self, fault: Option<&Fault>) -> Backlog {
         if fault.is_some() {
             self.socket.reset_on_drop();
-        }
-        if self.received_from {
-            self.socket.shutdown();
         }
         let pending = self.protocol.end(fault, self.clock.now());
         Backlog { commands: self.commands, pending }

@@ -1,14 +1,12 @@
 //! Reads the bytes of a session, and passes them to the protocol, which delivers the replies of all callers.
 
 use std::io;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use tokio::io::Interest;
 
 use super::{READ, Session};
 use crate::node::Fault;
-use crate::node::redis::io::socket::Receiver;
 
 /// TLS may have read ahead of what it returned. It is read until it is empty, or this often.
 const AHEAD: usize = 64;
@@ -37,9 +35,6 @@ impl Session {
     /// Reads the available bytes.
     pub(crate) fn read(&mut self) -> Read {
         let mut read = Read::default();
-        if self.received_from {
-            return read;
-        }
         for _ in 0..AHEAD {
             if self.broken.is_some() {
                 return read;
@@ -101,10 +96,6 @@ impl Session {
                 let _ = self.socket.poll_writable(cx);
             }
         }
-        if self.received_from {
-            // The thread in the socket calls afterwards.
-            return if self.broken.is_some() { Poll::Ready(false) } else { Poll::Pending };
-        }
         match self.socket.poll_readable(cx) {
             Poll::Ready(Ok(())) => {
                 let read = self.read();
@@ -119,48 +110,6 @@ impl Session {
             }
             Poll::Pending if self.broken.is_some() => Poll::Ready(false),
             Poll::Pending => Poll::Pending,
-        }
-    }
-}
-
-/// A thread that blocks in the socket for bytes.
-impl Session {
-    /// Begins to receive, for the thread with the reader role. No other thread reads until
-    /// [`Session::handle_received`]. Returns `None` if another thread reads.
-    pub(crate) fn begin_receiving(&mut self) -> Option<Arc<Receiver>> {
-        if self.received_from {
-            return None;
-        }
-        self.received_from = self.receiver.is_some();
-        self.receiver.clone()
-    }
-
-    /// Whether this is its receiver, and not that of an earlier session.
-    pub(crate) fn is_of(&self, receiver: &Arc<Receiver>) -> bool {
-        self.receiver.as_ref().is_some_and(|known| Arc::ptr_eq(known, receiver))
-    }
-
-    /// Handles what a thread received.
-    pub(crate) fn handle_received(&mut self, received: io::Result<&[u8]>) {
-        use io::ErrorKind::{Interrupted, WouldBlock};
-        self.received_from = false;
-        match received {
-            Ok([]) => self.breaks(Fault::new(CLOSED)),
-            Ok(bytes) => self.decode(bytes),
-            Err(error) if matches!(error.kind(), WouldBlock | Interrupted) => {}
-            Err(error) => self.breaks(Fault::broken(&error)),
-        }
-    }
-
-    /// Handles what a thread received and left.
-    pub(crate) fn take_received(&mut self) {
-        if self.received_from
-            && let Some(received) = self.receiver.as_ref().and_then(|receiver| receiver.take())
-        {
-            match received {
-                Ok(bytes) => self.handle_received(Ok(&bytes)),
-                Err(error) => self.handle_received(Err(error)),
-            }
         }
     }
 }
