@@ -1,14 +1,15 @@
 //! How a lease is acquired: it joins the local queue, then runs rounds of votes until one is granted or `wait` is over.
 //!
 //! [`attempt`] is the loop, and [`mod@round`] runs one round. Acquires wait in the [`queue`] (callers of this process)
-//! and for the delays of [`retry`], which also decides when to give up. `fairness` decides which client tries first.
-//! [`attach`] continues a lease that is already held.
+//! and for the delays of [`retry`], until their [`deadline`]. `fairness` decides which client tries first. [`attach`]
+//! continues a lease that is already held.
 //!
 //! `node` sends the requests, `quorum` counts the replies, and `lease` keeps the lease afterwards. Nothing here spawns
 //! a task or depends on a runtime. Dropping the future of an acquire ends the whole acquire. The drop also sends
 //! deletes, which follow the votes on the same connections.
 
 mod attempt;
+mod deadline;
 mod queue;
 mod refusal;
 mod request;
@@ -16,6 +17,7 @@ mod retry;
 mod round;
 #[cfg(test)]
 mod tests;
+mod wait_log;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,13 +48,13 @@ pub(crate) fn acquire<'a>(
     let mut attempt = Attempt::new(request, acquirer, wait, owner);
     async move {
         let outcome = attempt.run().await;
-        let Attempt { acquirer, started, spans, .. } = &attempt;
+        let (started, spans) = (attempt.deadline.started, &attempt.spans);
         // Measured until the granted round began. Every acquire takes one round, so that round is not part of the wait.
         let waited = match &outcome {
-            Ok(lease) => lease.acquired().since(*started),
+            Ok(lease) => lease.acquired().since(started),
             Err(error) => error.waited().unwrap_or_default(),
         };
-        report(acquirer, spans, *started, outcome.as_ref().map(Some), waited);
+        report(acquirer, spans, started, outcome.as_ref().map(Some), waited);
         outcome
     }
 }

@@ -1,14 +1,12 @@
-//! The delays between the rounds of an acquire, which nodes get the first requests, and when it gives up.
+//! The delays between the rounds of an acquire, and which nodes get the first requests.
 //! [`super::attempt`] chooses one of the delays by the refusal.
 //!
 //! A delay applies if no notification arrives: a change of the key ends most delays early (`node::watch`).
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use super::queue::{NoQuorum, Ticket};
 use super::refusal::Refusal;
-use crate::clock::{Clock, Instant, jittered};
+use crate::clock::{Instant, jittered};
 use crate::node::Expect;
 
 /// How long a caller relies on notifications before it tries again without one.
@@ -28,9 +26,6 @@ const POLL: (Duration, Duration) = (Duration::from_millis(5), Duration::from_mil
 const UNAVAILABLE: (Duration, Duration) = (Duration::from_millis(5), FALLBACK);
 /// Two end times this close belong to one key, because nodes report whole milliseconds.
 const SAME_END: Duration = Duration::from_millis(3);
-/// The minimum time between two checks of a caller that waits for its turn. Without it, a tiny `unavailable_after`
-/// would keep the caller busy.
-const CHECK: Duration = Duration::from_millis(100);
 
 /// A growing delay with jitter, so that clients that collided do not collide again. It contains the next delay, or zero
 /// at first.
@@ -167,85 +162,5 @@ impl RoundPlan {
     pub(super) fn until_all(&self, free: Duration, now: Instant) -> Duration {
         // Never zero, or a caller would send requests without a delay.
         free.min(self.all_by.since(now).max(SPLIT.0))
-    }
-}
-
-/// The end of an acquire without a `wait`: it fails when no quorum of nodes has replied for `unavailable_after`.
-///
-/// A caller that waits for its turn has sent no request, and may not get its turn before its own time is over.
-pub(super) struct OutageLimit {
-    /// How long no quorum may reply. `None`: no limit, or `wait` is the limit.
-    limit: Option<Duration>,
-    started: Instant,
-    asked: bool,
-    /// Whether it waited for other callers of this process.
-    pub(super) queued: bool,
-    /// Since when no round has shown whether a quorum of nodes replies.
-    doubtful_since: Option<Instant>,
-}
-
-impl OutageLimit {
-    pub(super) fn new(limit: Option<Duration>, started: Instant) -> Self {
-        Self { limit, started, asked: false, queued: false, doubtful_since: None }
-    }
-
-    /// The part of the current period without a quorum that belongs to this acquire.
-    pub(super) fn no_quorum(&self, ticket: &Ticket) -> Option<NoQuorum> {
-        let NoQuorum { since, why } = ticket.no_quorum()?;
-        Some(NoQuorum { since: since.max(self.started), why })
-    }
-
-    /// Records whether a quorum replied in a round between these times.
-    pub(super) fn note(
-        &mut self,
-        refusal: &Refusal,
-        (began, ended): (Instant, Instant),
-        ticket: &Ticket,
-    ) {
-        self.asked = true;
-        match refusal.has_quorum() {
-            Some(true) => {
-                self.doubtful_since = None;
-                ticket.quorum_replied(ended);
-            }
-            Some(false) => {
-                let since = self.doubtful_since.take().unwrap_or(began);
-                ticket.quorum_missing((since, ended), &Arc::new(refusal.clone()));
-            }
-            // The scout's reply does not show whether the other nodes work.
-            None if matches!(refusal, Refusal::Held { .. }) => {}
-            None => self.doubtful_since = self.doubtful_since.or(Some(began)),
-        }
-    }
-
-    /// Whether the next round must find out whether a quorum replies, even if failed nodes decide the vote earlier.
-    ///
-    /// Without such rounds, one failed and one silent node of three could keep this unknown. They take longer, so most
-    /// rounds are not.
-    pub(super) fn is_doubtful(&self, now: Instant, ticket: &Ticket) -> bool {
-        let Some(limit) = self.limit.filter(|_| self.asked) else { return false };
-        let known = self.no_quorum(ticket).map(|period| period.since);
-        let since = known.or(self.doubtful_since);
-        since.is_some_and(|since| now.since(since) >= FALLBACK.min(limit / 2))
-    }
-
-    /// When this acquire fails unless a quorum replies. `None` if one replied lately.
-    pub(super) fn gives_up_at(&self, ticket: &Ticket) -> Option<Instant> {
-        let limit = self.limit.filter(|_| self.asked || self.queued)?;
-        Some(self.no_quorum(ticket)?.since + limit)
-    }
-
-    /// Waits until this acquire fails because no quorum replies.
-    pub(super) async fn until_given_up(&self, clock: &dyn Clock, ticket: &Ticket) {
-        let Some(limit) = self.limit else { return std::future::pending().await };
-        loop {
-            let (now, end) = (clock.now(), self.gives_up_at(ticket));
-            if end.is_some_and(|end| now >= end) {
-                return;
-            }
-            // A period that begins during this sleep ends after it.
-            let next = end.unwrap_or_else(|| now + limit.max(CHECK));
-            clock.sleep_until(next).await;
-        }
     }
 }

@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 
 use super::poller;
 use super::reactor::{Driving, Reactor, take_submitted};
-use crate::clock::machine;
+use crate::runtime::machine;
 use crate::runtime::{WakeHandle, has_stack_space, timers};
 
 /// Declares that this thread will wait for its next commands, so it writes them directly.

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::driven::{Driven, ReaderRole};
 use super::poller::{MAX_READY, Poller};
-use crate::node::{Connection, ReaderRole};
 use crate::runtime::{timers, with_local};
 
 /// The connections of one driver. The position of a connection is its number.
@@ -27,7 +27,7 @@ impl Reactor {
     /// Writes the submitted commands. The driver reads the replies, if it may.
     pub(super) fn write(&mut self, submitted: Connections) {
         for connection in submitted {
-            let known = |used: &Used| Arc::ptr_eq(&used.connection, &connection);
+            let known = |used: &Used| is_same(&used.connection, &connection);
             let known = self.used.iter().position(known);
             // A connection of a client that is gone leaves its number to another one.
             let number = known.or_else(|| {
@@ -92,12 +92,12 @@ impl Reactor {
 }
 
 struct Used {
-    connection: Arc<Connection>,
+    connection: Arc<dyn Driven>,
     role: Option<ReaderRole>,
 }
 
 impl Used {
-    fn new(connection: Arc<Connection>) -> Self {
+    fn new(connection: Arc<dyn Driven>) -> Self {
         Self { connection, role: None }
     }
 
@@ -116,8 +116,13 @@ impl Drop for Used {
     }
 }
 
+/// Whether both are one connection. The tables of their methods may differ, and are not compared.
+fn is_same(one: &Arc<dyn Driven>, other: &Arc<dyn Driven>) -> bool {
+    std::ptr::addr_eq(Arc::as_ptr(one), Arc::as_ptr(other))
+}
+
 /// Connections with commands that are not written yet.
-pub(super) type Connections = SmallVec<[Arc<Connection>; 2]>;
+pub(super) type Connections = SmallVec<[Arc<dyn Driven>; 2]>;
 
 /// The number of callers whose commands are written before the end of a turn, so that the server works on them
 /// meanwhile. With all of them at the end, loop and server would wait for each other, which costs a third to a half of
@@ -135,8 +140,8 @@ pub(super) struct Submitted {
 }
 
 impl Submitted {
-    pub(super) fn add(&mut self, connection: &Arc<Connection>) {
-        if !self.connections.iter().any(|known| Arc::ptr_eq(known, connection)) {
+    pub(super) fn add(&mut self, connection: &Arc<dyn Driven>) {
+        if !self.connections.iter().any(|known| is_same(known, connection)) {
             self.connections.push(Arc::clone(connection));
         }
     }
@@ -193,7 +198,7 @@ thread_local! {
 }
 
 /// Records that a command was submitted to a connection. Returns true if this thread writes it.
-pub(super) fn submit(connection: &Arc<Connection>) -> bool {
+pub(super) fn submit(connection: &Arc<dyn Driven>) -> bool {
     let drives = with_local(&THREAD, |thread| {
         if thread.drives {
             thread.submitted.add(connection);

@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
 
+use super::driven::Driven;
 use super::reactor::{Connections, Submitted};
-use crate::clock::{Instant, machine};
-use crate::node::Connection;
+use crate::runtime::machine::{self, Instant};
 
 /// A runtime is blocked, or no thread drives it, if a woken task does not run within this time.
 pub(super) const LONGEST_TURN: Duration = Duration::from_millis(20);
@@ -86,7 +86,7 @@ impl Pending {
     }
 
     /// Adds a connection with a command. Returns what starts the checks, if they are to begin.
-    pub(super) fn add(&mut self, connection: &Arc<Connection>) -> Option<Arc<Notify>> {
+    pub(super) fn add(&mut self, connection: &Arc<dyn Driven>) -> Option<Arc<Notify>> {
         self.submitted.add(connection);
         self.is_used = true;
         (!std::mem::replace(&mut self.is_watched, true)).then(|| Arc::clone(&self.watch))

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
+use super::driven::IdleConnection;
 use super::{RuntimeDriver, poller, wait};
-use crate::node::Connection;
 use crate::runtime::background;
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -71,7 +71,7 @@ fn wait_ends_at_its_limit() {
 fn driver_finds_the_runtime_by_itself() {
     let new = || tokio::runtime::Builder::new_current_thread();
     let (first, second) = (new().enable_io().build().unwrap(), new().enable_io().build().unwrap());
-    let (driver, connection) = (RuntimeDriver::for_first(), Arc::new(Connection::new()));
+    let (driver, connection) = (RuntimeDriver::for_first(), IdleConnection::shared());
     let submit = async || driver.submit(&connection);
     assert!(!wait(pin!(submit()), LIMIT).eq(&Poll::Ready(true)), "outside of runtimes");
     let careless = RuntimeDriver::for_first();
@@ -96,7 +96,7 @@ fn driver_finds_the_runtime_by_itself() {
 fn commands_submitted_during_the_start_go_to_the_background_thread() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let driver = Arc::new(RuntimeDriver::for_first());
-    let submit = move || driver.submit(&Arc::new(Connection::new()));
+    let submit = move || driver.submit(&IdleConnection::shared());
     let (sender, submitted) = mpsc::channel();
     let (this, during) = (thread::current().id(), submit.clone());
     let previous = Arc::new(panic::take_hook());
@@ -118,7 +118,7 @@ fn commands_submitted_during_the_start_go_to_the_background_thread() {
 #[test]
 fn background_thread_works_for_a_blocked_runtime() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
-    let (driver, connection) = (RuntimeDriver::for_first(), Arc::new(Connection::new()));
+    let (driver, connection) = (RuntimeDriver::for_first(), IdleConnection::shared());
     let _inside = runtime.enter();
     assert!(driver.submit(&connection));
     // The background thread checks as well, so the second check may find the pause.
@@ -132,7 +132,7 @@ fn background_thread_works_for_a_blocked_runtime() {
 #[test]
 fn driver_leaves_the_runtime_of_the_parent_alone() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
-    let is_driven = || RuntimeDriver::for_first().submit(&Arc::new(Connection::new()));
+    let is_driven = || RuntimeDriver::for_first().submit(&IdleConnection::shared());
     let _inside = runtime.enter();
     assert!(is_driven());
     // SAFETY: the child runs only the tested code and exits immediately.

@@ -15,11 +15,11 @@ use futures_util::task::AtomicWaker;
 use tokio::runtime::{Handle, Id, RuntimeFlavor, is_rt_shutdown_err};
 use tokio::sync::Notify;
 
+use super::driven::Driven;
 use super::poller::{Poller, Watched};
 use super::reactor::Reactor;
 use super::task_state::{Checked, LONGEST_TURN, Pending, TaskState};
 use crate::error::{Error, Result};
-use crate::node::Connection;
 use crate::runtime::background::{self, on_background};
 use crate::runtime::{
     Exclusive, Made, Visitor, Visitors, fork_generation, has_stack_space, lock, try_lock,
@@ -66,7 +66,7 @@ impl RuntimeDriver {
     }
 
     /// Records that a command was submitted to a connection. Returns true if this thread's runtime writes it.
-    pub(super) fn submit(&self, connection: &Arc<Connection>) -> bool {
+    pub(super) fn submit(&self, connection: &Arc<dyn Driven>) -> bool {
         let Self(shared) = self;
         if shared.generation != fork_generation() || on_background() {
             return false;
@@ -373,11 +373,12 @@ impl Drop for DriverTask {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::drivers::driven::IdleConnection;
 
     /// The background thread removes them. The thread that uses them, and one that submits, may be suspended.
     #[test]
     fn connections_are_removed_without_waiting_for_another_thread() {
-        let (shared, connection) = (Shared::new(false), Arc::new(Connection::new()));
+        let (shared, connection) = (Shared::new(false), IdleConnection::shared());
         let _submits = lock(&shared.task);
         shared.with(|reactor| {
             reactor.write([Arc::clone(&connection)].into_iter().collect());

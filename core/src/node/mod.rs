@@ -40,8 +40,8 @@ pub(crate) use memory::MemoryNode;
 pub use memory::{advance_memory, fail_memory};
 pub(crate) use outage::{Outage, Proof};
 pub(crate) use redis::{
-    CLIENT_NAME_RULE, CONNECT_TIMEOUT, ClusterNode, Connection, Durability, Given, Needs,
-    ReaderRole, RedisNode, RunIds, Shared, Target, is_client_name,
+    CLIENT_NAME_RULE, CONNECT_TIMEOUT, ClusterNode, Durability, Given, Needs, RedisNode, RunIds,
+    Shared, Target, is_client_name,
 };
 #[cfg(test)]
 pub(crate) use redis::{

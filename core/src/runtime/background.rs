@@ -20,8 +20,8 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::AbortHandle;
 
-use crate::clock::machine::{self, Instant};
 use crate::runtime::descriptors::{self, Descriptors, descriptor_generation};
+use crate::runtime::machine::{self, Instant};
 use crate::runtime::timers::{self, Timed};
 use crate::runtime::{Made, PerProcess, lock};
 

@@ -20,6 +20,7 @@ use tokio::task::unconstrained;
 pub(crate) mod background;
 mod descriptors;
 mod exclusive;
+pub(crate) mod machine;
 mod per_process;
 pub(crate) mod timers;
 mod wake_handle;

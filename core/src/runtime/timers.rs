@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use crate::clock::machine::{self, Instant};
+use crate::runtime::machine::{self, Instant};
 use crate::runtime::with_local;
 
 /// The timers of one thread.

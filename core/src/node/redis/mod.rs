@@ -41,12 +41,13 @@ use super::{
     VoteParams, Watch, slot,
 };
 use crate::clock::{Clock, Instant};
-use crate::drivers::{RuntimeDriver, submit};
+use crate::drivers::{Driven, RuntimeDriver, submit};
 use crate::runtime::{background, flush_at_exit};
 use commands::Dialect;
 use commands::reply::{self, Answer};
 use commands::scriptless;
 use commands::scripts::{attempt, ping, plain};
+use connection::Connection;
 use link::Link;
 use node_task::NodeTask;
 use node_task::context::Context;
@@ -56,7 +57,6 @@ pub(crate) use cluster::ClusterNode;
 pub(crate) use commands::durability::Durability;
 pub(crate) use connect::rights::Needs;
 pub(crate) use connect::{RunIds, Target};
-pub(crate) use connection::{Connection, ReaderRole};
 pub use io::tls::{DefaultTrust, Pem, TlsOptions};
 pub(crate) use url::query::{CLIENT_NAME_RULE, Given, Parameters, is_client_name};
 pub(crate) use url::route::{Route, parse_cluster, parse_service};
@@ -72,7 +72,7 @@ struct Queue {
     /// Unbounded, because callers have deadlines, and a full connection takes no more commands
     /// ([`connection::session`]).
     commands: Option<UnboundedSender<InFlight>>,
-    connection: Arc<Connection>,
+    connection: Arc<dyn Driven>,
     /// The state of the connection, which also counts deletes.
     link: Arc<Link>,
     /// The driver of the client's runtime.
@@ -87,8 +87,8 @@ fn queue(
     let connection = Arc::new(Connection::new());
     let weak = Arc::downgrade(&connection);
     flush_at_exit(weak);
-    let (connected, link) = (Arc::clone(&connection), Arc::default());
-    let queue = Queue { commands: Some(commands), connection: connected, link, runtime };
+    let (driven, link): (Arc<dyn Driven>, _) = (connection.clone(), Arc::default());
+    let queue = Queue { commands: Some(commands), connection: driven, link, runtime };
     (Arc::new(queue), taken, connection)
 }
 

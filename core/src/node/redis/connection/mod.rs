@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use tokio::sync::Notify;
 
-use crate::drivers::Poller;
+use crate::drivers::{Driven, Poller, ReaderRole};
 use crate::runtime::{Exclusive, Flush, Visitor, descriptor_generation};
 use role::{Reader, Role};
 use session::Session;
@@ -54,14 +54,6 @@ impl Connection {
             crowd: AtomicU32::new(0),
             in_use: AtomicBool::new(false),
             generation: descriptor_generation(),
-        }
-    }
-
-    /// Wakes the task.
-    pub(crate) fn wake_task(&self) {
-        // A forked child has no such task, and a lock inside `Notify` may be held forever.
-        if self.generation == descriptor_generation() {
-            self.call.notify_one();
         }
     }
 
@@ -183,74 +175,30 @@ impl Connection {
 /// the task then reads for both at a lower cost.
 const CROWD: u32 = 1024;
 
-/// The right to read a connection for all callers. One thread or loop at a time has it.
-#[derive(Clone, Copy)]
-pub(crate) struct ReaderRole {
-    role: u64,
-    descriptor: i32,
+/// What became of the use of a session by a thread.
+enum Entered<T> {
+    Done(T),
+    /// Another thread is inside, and writes the submitted commands before it leaves. It may be suspended.
+    Busy,
+    /// There is no session, or its use panicked.
+    Closed,
 }
 
-/// For the threads and event loops that wait for replies. If two of them want the reader role, the connection's task
-/// soon reads for both. No function waits for a thread that uses the connection.
 impl Connection {
-    /// Writes the submitted commands, and has the background thread read the replies.
-    pub(crate) fn write_and_delegate(&self) {
-        // If another thread is inside, that one writes.
-        self.use_on_thread(|_| ());
-        self.delegate();
-    }
-
-    /// Writes the submitted commands of a driver if it reads the replies: it has the reader role, or may take it.
-    /// Otherwise the background thread does both, for all callers together. The poller of the reader watches the
-    /// connection under a number.
-    pub(crate) fn submit(
-        &self,
-        known: Option<ReaderRole>,
-        poller: Option<(&Arc<Poller>, u64)>,
-    ) -> Option<ReaderRole> {
-        let is_valid = |known: &ReaderRole| self.role.is(known.role);
-        let reads = known.as_ref().is_some_and(is_valid) || self.may_take();
-        let role = reads.then(|| {
-            // Another thread may just have read the last reply, which ends the role.
-            let take = |session: &mut Session| {
-                known.filter(is_valid).or_else(|| self.take_role(session, poller))
-            };
-            self.use_on_thread(take)
-        });
-        // If not: another thread reads, or is inside and may be suspended.
-        let role = role.flatten().flatten().flatten();
-        if role.is_none() {
-            self.delegate();
+    /// Acts on the session, then writes the submitted commands.
+    fn enter<T>(&self, act: impl FnOnce(&mut Session) -> T) -> Entered<T> {
+        if self.generation != descriptor_generation() {
+            return Entered::Closed;
         }
-        role
-    }
-
-    /// Reads the available replies, and writes the submitted commands. Returns whether more may be available.
-    pub(crate) fn read(&self) -> bool {
-        let read = self.use_on_thread(|session| session.read().leaves_more());
-        if read.is_none() {
-            // The thread inside may be suspended.
-            self.delegate();
-        }
-        read.flatten() == Some(true)
-    }
-
-    /// Has the background thread write the submitted commands and read all outstanding replies.
-    pub(crate) fn delegate(&self) {
-        self.role.give_to_task();
-        self.wake_task();
-    }
-
-    /// Has the background thread write the submitted commands if this thread has not written them at its next tick.
-    pub(crate) fn supervise(&self) {
-        // The regular checks take the submitted commands. They end if there are none.
-        if !self.in_use.swap(true, Ordering::SeqCst) {
-            self.wake_task();
+        match self.with_session(Visitor::Thread, |session| self.run(session, act)) {
+            Some(Some(result)) => Entered::Done(result),
+            Some(None) => Entered::Closed,
+            None => Entered::Busy,
         }
     }
 
     /// Whether a thread may take the reader role, unless a reply is outstanding.
-    fn may_take(&self) -> bool {
+    fn may_take_role(&self) -> bool {
         let less = |crowd: u32| crowd.checked_sub(1);
         if self.crowd.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok() {
             return false;
@@ -268,23 +216,70 @@ impl Connection {
         session: &mut Session,
         poller: Option<(&Arc<Poller>, u64)>,
     ) -> Option<ReaderRole> {
-        let role = if session.is_open() { None } else { self.role.take() }?;
+        let number = if session.is_open() { None } else { self.role.take() }?;
         let descriptor = session.watch(poller).ok()?;
-        Some(ReaderRole { role, descriptor })
+        Some(ReaderRole { number, descriptor })
     }
+}
 
-    /// Returns the descriptor to wait for. Returns `None` if the role has ended.
-    pub(crate) fn descriptor(&self, role: ReaderRole) -> Option<i32> {
-        self.role.is(role.role).then_some(role.descriptor)
-    }
-
-    /// Acts on the session, then writes the submitted commands. Returns `None` if another thread is inside, which then
-    /// writes them, and `Some(None)` without a session.
-    fn use_on_thread<T>(&self, act: impl FnOnce(&mut Session) -> T) -> Option<Option<T>> {
-        if self.generation != descriptor_generation() {
-            return None;
+impl Driven for Connection {
+    fn submit(
+        &self,
+        known: Option<ReaderRole>,
+        poller: Option<(&Arc<Poller>, u64)>,
+    ) -> Option<ReaderRole> {
+        let is_valid = |known: &ReaderRole| self.role.is(known.number);
+        if known.as_ref().is_some_and(is_valid) || self.may_take_role() {
+            // Another thread may just have read the last reply, which ends the role.
+            let take = |session: &mut Session| {
+                known.filter(is_valid).or_else(|| self.take_role(session, poller))
+            };
+            if let Entered::Done(Some(role)) = self.enter(take) {
+                return Some(role);
+            }
         }
-        self.with_session(Visitor::Thread, |session| self.run(session, act))
+        // Another thread reads, or is inside and may be suspended.
+        self.delegate();
+        None
+    }
+
+    fn read(&self) -> bool {
+        match self.enter(|session| session.read().leaves_more()) {
+            Entered::Done(more) => more,
+            Entered::Busy => {
+                self.delegate();
+                false
+            }
+            Entered::Closed => false,
+        }
+    }
+
+    fn descriptor(&self, role: ReaderRole) -> Option<i32> {
+        self.role.is(role.number).then_some(role.descriptor)
+    }
+
+    fn delegate(&self) {
+        self.role.give_to_task();
+        self.wake_task();
+    }
+
+    fn write_and_delegate(&self) {
+        self.enter(|_| ());
+        self.delegate();
+    }
+
+    fn supervise(&self) {
+        // The regular checks take the submitted commands. They end if there are none.
+        if !self.in_use.swap(true, Ordering::SeqCst) {
+            self.wake_task();
+        }
+    }
+
+    fn wake_task(&self) {
+        // A forked child has no such task, and a lock inside `Notify` may be held forever.
+        if self.generation == descriptor_generation() {
+            self.call.notify_one();
+        }
     }
 }
 
@@ -292,11 +287,11 @@ impl Flush for Connection {
     fn flush(&self) {
         // A thread that is inside leaves soon, unless it is suspended.
         let _ = (0..100).find(|_| {
-            let cancelled = self.use_on_thread(Session::cancel_votes).is_some();
-            if !cancelled {
+            let is_busy = matches!(self.enter(Session::cancel_votes), Entered::Busy);
+            if is_busy {
                 std::thread::yield_now();
             }
-            cancelled
+            !is_busy
         });
         self.delegate();
     }

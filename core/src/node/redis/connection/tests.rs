@@ -17,7 +17,7 @@ use tokio::task::yield_now;
 use super::role::Reader;
 use super::{Connection, Session};
 use crate::clock::{Clock, SystemClock};
-use crate::drivers::{RuntimeDriver, about_to_wait, flush, submit, wait};
+use crate::drivers::{Driven, RuntimeDriver, about_to_wait, flush, submit, wait};
 use crate::node::redis::commands::scripts::ping;
 use crate::node::redis::connect::Target;
 use crate::node::redis::connect::login::Without;
@@ -87,6 +87,10 @@ impl Ends {
         self.connection.try_use(share).unwrap();
     }
 
+    fn driven(&self) -> Arc<dyn Driven> {
+        self.connection.clone()
+    }
+
     fn reader(&self) -> Reader {
         self.connection.role.reader()
     }
@@ -94,7 +98,7 @@ impl Ends {
     /// Sends a command, and completes with the reply.
     fn ping(&self) -> impl Future<Output = ()> {
         let (answer, reply) = oneshot::channel();
-        let (connection, commands) = (Arc::clone(&self.connection), self.commands.clone());
+        let (connection, commands) = (self.driven(), self.commands.clone());
         async move {
             assert!(commands.send(InFlight::new(ping(), answer)).is_ok());
             submit(&connection, None);
@@ -230,7 +234,7 @@ fn background_thread_reads_for_a_runtime_that_is_blocked_before_the_reply() {
     runtime.block_on(async {
         let (answer, _) = oneshot::channel();
         assert!(ends.commands.send(InFlight::new(ping(), answer)).is_ok());
-        submit(&ends.connection, Some(&driver));
+        submit(&ends.driven(), Some(&driver));
         flush();
         assert!(ends.reader() == Reader::Thread);
         // The task runs in time after the checks of the command.

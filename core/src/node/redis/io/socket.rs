@@ -6,9 +6,9 @@
 use std::future::poll_fn;
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
+use std::sync::Arc;
 #[cfg(unix)]
 use std::sync::Weak;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 #[cfg(unix)]

@@ -3,16 +3,15 @@
 //! The lifetime of a lease never depends on a wall clock. A step forward would end every lease, and a step back would
 //! extend it beyond its end. A client may use another [`Clock`], as the simulation does.
 
-pub(crate) mod machine;
-
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-pub use machine::Instant;
-pub(crate) use machine::NEVER;
+use crate::runtime::machine;
+pub use crate::runtime::machine::Instant;
+pub(crate) use crate::runtime::machine::NEVER;
 
 /// A future that completes at a given instant.
 ///

@@ -11,9 +11,9 @@ use std::ops::{Add, Sub};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::time::Duration;
 
-use crate::runtime::fork_generation;
+use super::fork_generation;
 
-/// A point in time of one [`Clock`](super::Clock). Only differences have a meaning.
+/// A point in time of one [`Clock`](crate::clock::Clock). Only differences have a meaning.
 ///
 /// Stored as nanoseconds in 64 bits, which is enough for 584 years. It is compact because every lease has several of
 /// them.
