@@ -50,7 +50,9 @@ pub mod ffi;
 pub mod testing;
 
 mod client;
+mod engine;
 mod lock;
+mod options;
 
 mod acquire;
 mod fairness;
@@ -78,11 +80,11 @@ mod text;
 pub use client::{Builder, Redlock};
 pub use error::{Error, ErrorKind, LossReason, NodeReport, NodeState, Result};
 pub use lease::{Lease, LeaseHandle};
-pub use lock::options::{LONG_TTL, MIN_TTL};
 pub use lock::{Inspection, Lock, Names, NodeInspection};
 pub use node::credentials::Credentials;
 #[cfg(feature = "tls")]
 pub use node::{Pem, TlsOptions};
+pub use options::lock::{LONG_TTL, MIN_TTL};
 pub use telemetry::Stats;
 
 /// The TLS library of the configurations that [`TlsOptions::config`] accepts, in the matching version.

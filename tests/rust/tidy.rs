@@ -48,7 +48,7 @@ fn each_dependency_is_used_only_where_allowed() {
             "telemetry/log.rs",
             "telemetry/metrics.rs",
             "runtime/machine.rs",
-            "client/running.rs",
+            "engine/running.rs",
             "client/shutdown.rs",
             "testing/clock.rs",
             "ffi/driver.rs",

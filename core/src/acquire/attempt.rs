@@ -12,8 +12,8 @@ use super::wait_log::WaitLog;
 use crate::clock::{Clock, Instant, jittered};
 use crate::error::{Error, Result};
 use crate::lease::{Lease, Owner};
-use crate::lock::options::Request;
 use crate::node::Expect;
+use crate::options::lock::Request;
 use crate::runtime::background;
 use crate::telemetry::Spans;
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, NodeReport, seconds};
 use crate::lease::{Leases, Owner};
-use crate::lock::options::Request;
 use crate::node::{CONFIRMED_AFTER, Remedy, Taken, Vote};
+use crate::options::lock::Request;
 use crate::quorum::{Collect, Nodes};
 use crate::text::spelled;
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::clock::{Clock, Instant};
 use crate::error::{Error, ErrorKind, NodeReport, NodeState, Result, measurable, seconds};
-use crate::lock::options::Request;
 use crate::node::{Claim, Fencing};
+use crate::options::lock::Request;
 use crate::quorum::{Collect, Nodes, Validity};
 use crate::text::shown;
 

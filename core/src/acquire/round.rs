@@ -15,10 +15,10 @@ use crate::clock::{Clock, Instant};
 use crate::drivers;
 use crate::error::NodeState;
 use crate::lease::{ExtendRound, Lease, Leases, State};
-use crate::lock::options::Request;
 use crate::node::{
     Claim, Expect, Fault, Fencing, IMPOSSIBLE, Proof, ReleaseMode, Reply, Taken, Vote, VoteParams,
 };
+use crate::options::lock::Request;
 use crate::quorum::{Collect, Nodes, Until, Validity};
 use crate::telemetry::Throttle;
 

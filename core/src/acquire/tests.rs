@@ -10,14 +10,14 @@ use futures_util::FutureExt;
 use tokio::time::{sleep, sleep_until, timeout};
 
 use super::{acquire, attach};
-use crate::client::running::Running;
 use crate::clock::{Clock, Instant, Sleep};
+use crate::engine::running::Running;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lease::Lease;
-use crate::lock::options::{Options, Request};
 use crate::node::{
     Claim, Extension, Fault, Holder, Node, ReleaseMode, Reply, Taken, Vote, VoteParams, Watch,
 };
+use crate::options::lock::{Options, Request};
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -7,7 +7,7 @@ use super::refusal::Refusal;
 use super::retry::FALLBACK;
 use super::round::Acquirer;
 use crate::error::seconds;
-use crate::lock::options::Request;
+use crate::options::lock::Request;
 use crate::telemetry::{Level, Spans, Topic, log};
 
 /// An endless wait is first logged after this time, and again each time its duration has doubled.

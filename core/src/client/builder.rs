@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-use crate::client::config::Settings;
 #[cfg(feature = "testing")]
 use crate::clock::Clock;
 use crate::error::{Error, Result};
@@ -16,7 +15,9 @@ use crate::error::{Error, Result};
 use crate::node::TlsOptions;
 use crate::node::address_map::{self, AddressMapOption};
 use crate::node::credentials::{Credentials, on_thread};
-use crate::node::{Address, ConnectionInfo, taken_over};
+use crate::node::{ConnectionInfo, taken_over};
+use crate::options::Address;
+use crate::options::client::Settings;
 use crate::telemetry::log;
 
 /// Builds a client. [`Builder::build`] checks the options.

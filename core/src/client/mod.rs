@@ -3,9 +3,6 @@
 //! Each method delegates to the `engine`, which the client shares with its clones and its locks.
 
 pub(crate) mod builder;
-pub(crate) mod config;
-pub(crate) mod engine;
-pub(crate) mod running;
 mod shutdown;
 
 use std::fmt;
@@ -13,15 +10,16 @@ use std::future::Future;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
+use crate::engine::Engine;
+use crate::engine::running::add_to;
 use crate::error::Result;
 use crate::lease::LeaseHandle;
-use crate::lock::options::Options;
 use crate::lock::{Lock, Names};
-use crate::node::{Address, ConnectionInfo};
+use crate::node::ConnectionInfo;
+use crate::options::Address;
+use crate::options::client::Settings;
+use crate::options::lock::Options;
 use crate::telemetry::Stats;
-use config::Settings;
-use engine::Engine;
-use running::add_to;
 
 pub use builder::Builder;
 

@@ -11,10 +11,10 @@ use std::time::Duration;
 use futures_util::future::{BoxFuture, FutureExt, join_all};
 
 use super::Redlock;
-use super::engine::Phase;
-use super::running::Running;
 use crate::clock::{Clock, Instant};
 use crate::drivers;
+use crate::engine::Phase;
+use crate::engine::running::Running;
 use crate::error::{Error, NodeReport, NodeState, Result};
 use crate::lease::{State, confirmed, revoke};
 use crate::node::Node;

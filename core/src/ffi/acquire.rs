@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use futures_util::future::{Either, FutureExt};
 
-use crate::client::engine::Engine;
 use crate::clock::Instant;
 use crate::drivers;
+use crate::engine::Engine;
 use crate::error::{Error, LossReason, Result};
 use crate::lease::{CallSite, Lease, LeaseHandle, Owner, undo as undo_lease};
 use crate::lock::Lock;
-use crate::lock::options::{Request, Unit};
+use crate::options::lock::{Request, Unit};
 
 /// One acquire of a binding, within one time budget.
 ///

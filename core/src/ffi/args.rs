@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use super::options::{CLIENT_OPTIONS, LOCK_OPTIONS, Row, Value};
 use crate::client::Redlock;
-use crate::client::config::Settings;
 use crate::error::{Error, Result};
-use crate::lock::options::{Options, Unit};
 use crate::lock::{Lock, Names, check_alone};
 use crate::node::DefaultTrust;
+use crate::options::client::Settings;
+use crate::options::lock::{Options, Unit};
 use crate::text::{spelled, with_spelled};
 
 /// The options that a caller passed, by their names in the table.

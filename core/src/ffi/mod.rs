@@ -30,11 +30,11 @@ pub use crate::acquire::NOT_REENTRANT;
 pub use crate::clock::{Clock, Instant, Sleep, SystemClock};
 pub use crate::drivers::{about_to_ask, about_to_wait, wait};
 pub use crate::lease::{CallSite, Owner};
-pub use crate::lock::options::Unit;
 pub use crate::node::address_map::{AddressMapOption, AskAddress, HostPort};
 pub use crate::node::callback::{Answer, Function};
 pub use crate::node::credentials::{Ask, Credentials};
 pub use crate::node::{DefaultTrust, advance_memory, fail_memory};
+pub use crate::options::lock::Unit;
 pub use crate::quorum::{Tally, drift};
 pub use crate::runtime::background::{Observer, Task, has_lost_descriptors, observe, spawn};
 pub use crate::runtime::{

@@ -1,8 +1,8 @@
 //! The options that the bindings accept: one table for locks and one for clients.
 //!
 //! Each row has the name, kind, default, rule and description. The bindings convert by the tables, and
-//! `scripts/reference` generates the page Options from them. The rules are checked in `lock::options` and
-//! `client::config`.
+//! `scripts/reference` generates the page Options from them. The rules are checked in `options::lock` and
+//! `options::client`.
 //!
 //! A new row is a new option in both languages. For a name that is not in a table, the error says what to
 //! use instead ([`super::args`]).
@@ -10,12 +10,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::client::config::Settings;
 use crate::error::{Error, Result};
-use crate::lock::options::{Options, Unit};
 use crate::node::Pem;
 use crate::node::address_map::AddressMapOption;
 use crate::node::credentials::Ask;
+use crate::options::client::Settings;
+use crate::options::lock::{Options, Unit};
 use crate::text::spelled;
 
 /// The kind of value that an option takes, and the function that stores it.
@@ -56,7 +56,7 @@ pub struct Row<T: 'static> {
 
 /// The options of a lock, in the order of the documentation.
 ///
-/// The defaults here are text for the documentation. Their values are in `lock::options`.
+/// The defaults here are text for the documentation. Their values are in `options::lock`.
 pub const LOCK_OPTIONS: &[Row<Options>] = &[
     Row {
         name: "ttl",

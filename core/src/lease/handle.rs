@@ -14,7 +14,7 @@ use super::status::Status;
 use super::{end, extend};
 use crate::drivers;
 use crate::error::{Error, LossReason, Result};
-use crate::lock::options::{Unit, check_min_hold, check_ttl};
+use crate::options::lock::{Unit, check_min_hold, check_ttl};
 use crate::telemetry::Omitted;
 use crate::text::shown;
 

@@ -10,11 +10,12 @@ use futures_util::{FutureExt, poll};
 
 use super::{LeaseHandle, State, Status};
 use crate::client::Redlock;
-use crate::client::running::Running;
 use crate::clock::{Clock, Instant, Sleep};
+use crate::engine::running::Running;
 use crate::error::LossReason;
-use crate::lock::options::{Options, Request};
-use crate::node::{Address, MemoryNode, advance_memory};
+use crate::node::{MemoryNode, advance_memory};
+use crate::options::Address;
+use crate::options::lock::{Options, Request};
 use crate::quorum::Validity;
 
 /// A clock on which each reading takes a microsecond, so that work takes time.

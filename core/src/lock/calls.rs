@@ -9,7 +9,7 @@ use crate::drivers;
 use crate::error::{ErrorKind, Result};
 use crate::lease::{Lease, LeaseHandle};
 use crate::lock::Lock;
-use crate::lock::options::check_time;
+use crate::options::lock::check_time;
 use crate::telemetry::log;
 
 impl Lock {

@@ -1,9 +1,6 @@
 //! A lock: its names and options, and the operations on it.
 
 mod calls;
-mod inspect;
-pub(crate) mod names;
-pub(crate) mod options;
 
 use std::fmt;
 use std::future::Future;
@@ -13,18 +10,17 @@ use std::time::Duration;
 
 use once_cell::race::OnceBox;
 
-use crate::client::config::DEFAULT_PREFIX;
-use crate::client::engine::Engine;
+use crate::engine::Engine;
 use crate::error::Result;
 use crate::lease::{Lease, LeaseHandle};
 use crate::node::Claim;
+use crate::options::client::DEFAULT_PREFIX;
+use crate::options::lock::{Options, Request};
+use crate::options::names::{check_lock_key, check_names, doubt, fence_key};
 use crate::text::shown;
-use names::{check_lock_key, check_names, doubt, fence_key};
-use options::{Options, Request};
 
-pub use inspect::{Inspection, NodeInspection};
-pub(crate) use inspect::{force_release, inspection};
-pub use names::Names;
+pub use crate::engine::{Inspection, NodeInspection};
+pub use crate::options::names::Names;
 
 /// A lock on one name or several, with its options.
 ///

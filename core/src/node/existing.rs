@@ -82,8 +82,8 @@ pub(crate) fn unseen(url: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use crate::client::Builder;
-    use crate::client::config::Settings;
     use crate::node::TlsOptions;
+    use crate::options::client::Settings;
 
     /// The `redis` crate creates such certificates only with its TLS features, which this crate does not enable.
     fn with_unseen_certificates() -> Builder {

@@ -8,7 +8,6 @@
 //! server replied that it did not run it, such as a cluster's server that does not have the key. A delete is repeated
 //! until it is confirmed, or its keys have expired.
 
-mod address;
 pub(crate) mod address_map;
 pub(crate) mod callback;
 mod changes;
@@ -31,17 +30,16 @@ use futures_util::future::BoxFuture;
 use crate::clock::Instant;
 
 pub(crate) use ::redis::ConnectionInfo;
-pub(crate) use address::Address;
 pub(crate) use changes::{Change, Changes};
 pub(crate) use existing::{taken_over, unseen};
 pub(crate) use fault::{CONFIRMED_AFTER, Fault, Remedy};
 pub(crate) use fencing::{Fencing, IMPOSSIBLE};
-pub(crate) use memory::MemoryNode;
+pub(crate) use memory::{Memory, MemoryNode};
 pub use memory::{advance_memory, fail_memory};
 pub(crate) use outage::{Outage, Proof};
 pub(crate) use redis::{
-    CLIENT_NAME_RULE, CONNECT_TIMEOUT, ClusterNode, Durability, Given, Needs, RedisNode, RunIds,
-    Shared, Target, is_client_name,
+    CLIENT_NAME_RULE, CONNECT_TIMEOUT, ClusterNode, Durability, Given, Needs, Parameters,
+    RedisNode, Route, RunIds, Shared, Target, is_client_name, parse_cluster, parse_service,
 };
 #[cfg(test)]
 pub(crate) use redis::{

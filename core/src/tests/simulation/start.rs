@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use crate::client::Redlock;
-use crate::client::config::Config;
-use crate::client::engine::Engine;
-use crate::client::running::Running;
 use crate::clock::Clock;
+use crate::engine::Engine;
+use crate::engine::running::Running;
 use crate::node::{CONNECT_TIMEOUT, Durability, Node};
+use crate::options::client::Config;
 
 use super::clock::ClientClock;
 use super::link::Link;

@@ -27,7 +27,8 @@ use crate::node::redis::link::Link;
 use crate::node::redis::protocol::{
     Command, InFlight, Parser, PendingDeletes, Protocol, Purpose, PushHandler,
 };
-use crate::node::{Address, Durability, Needs, Watch};
+use crate::node::{Durability, Needs, Watch};
+use crate::options::Address;
 
 const LIMIT: Duration = Duration::from_secs(20);
 const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";

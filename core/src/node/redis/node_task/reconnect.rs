@@ -201,7 +201,8 @@ mod tests {
     use crate::node::redis::cluster::redirects::{ClusterSender, ConnectionEvent, ServerAddress};
     use crate::node::redis::connect::Target;
     use crate::node::redis::protocol::{Command, Expects};
-    use crate::node::{Address, Durability, Needs, Watch};
+    use crate::node::{Durability, Needs, Watch};
+    use crate::options::Address;
 
     /// A clock that the test sets, in milliseconds.
     #[derive(Default)]

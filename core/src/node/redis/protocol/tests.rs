@@ -14,7 +14,8 @@ use crate::node::redis::commands::scripts::plain;
 use crate::node::redis::connect::Target;
 use crate::node::redis::connect::login::Without;
 use crate::node::redis::link::Link;
-use crate::node::{Address, Durability, Fault, Fencing, Needs, VoteParams, Watch, slot};
+use crate::node::{Durability, Fault, Fencing, Needs, VoteParams, Watch, slot};
+use crate::options::Address;
 
 /// The time at the start of each test.
 const START: Instant = Instant::from_start(Duration::from_secs(100));

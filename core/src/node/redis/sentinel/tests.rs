@@ -6,8 +6,9 @@ use std::sync::{Condvar, Mutex};
 use std::thread;
 
 use super::*;
+use crate::node::Shared;
 use crate::node::redis::io::tls::TlsOptions;
-use crate::node::{Address, Shared};
+use crate::options::Address;
 use crate::runtime::lock;
 
 /// Above what a test takes, and below half of [`CONNECT_TIMEOUT`].

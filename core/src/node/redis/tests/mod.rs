@@ -20,7 +20,8 @@ use super::protocol::{Command, InFlight};
 use super::queue;
 use crate::clock::{Clock, Instant, Sleep, SystemClock};
 use crate::node::redis::{CONNECT_TIMEOUT, Durability, Needs, RedisNode, Target};
-use crate::node::{Address, Claim, Fencing, Node, ReleaseMode, Reply, VoteParams, Watch};
+use crate::node::{Claim, Fencing, Node, ReleaseMode, Reply, VoteParams, Watch};
+use crate::options::Address;
 
 const SECOND: Duration = Duration::from_secs(1);
 /// The key that makes the node's task panic.

@@ -306,7 +306,7 @@ fn sentinel(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::Address;
+    use crate::options::Address;
 
     fn seeds(url: &str) -> Route {
         parse_cluster(url).unwrap_or_else(|error| panic!("{url}: {error}"))

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::lock::options::Unit;
 use crate::node::hash_tag;
+use crate::options::lock::Unit;
 use crate::text::shown;
 
 /// The maximum length of a name in bytes. A server would accept half a gigabyte and keep it as long as the lock.

@@ -6,9 +6,8 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use super::memory::Memory;
-use super::redis::{Given, Parameters, Route, Shared, parse_cluster, parse_service};
 use crate::error::{Error, Result};
+use crate::node::{Given, Memory, Parameters, Route, Shared, parse_cluster, parse_service};
 
 /// The valid forms, which end every error.
 const SCHEMES: &str = "Use redis://[user:pass@]host[:port][/db], rediss:// for TLS, \

@@ -1,6 +1,6 @@
 //! The options of a client: defaults and checks.
 //!
-//! [`crate::lock::options`] has the rules for single options, and [`crate::node`] those for URLs. This module has the
+//! [`crate::options::lock`] has the rules for single options, and [`crate::node`] those for URLs. This module has the
 //! rules that involve several nodes, and the defaults that depend on their number.
 
 use std::collections::HashSet;
@@ -12,13 +12,14 @@ use tokio::runtime::Handle;
 use crate::clock::{Clock, SystemClock};
 use crate::drivers::RuntimeDriver;
 use crate::error::{Error, Result};
-use crate::lock::options::{Options, check_time, longest_vote};
 use crate::node::address_map::{AddressMap, AddressMapOption};
 use crate::node::credentials::Ask;
 use crate::node::{
-    Address, CLIENT_NAME_RULE, CONNECT_TIMEOUT, Durability, Given, Shared, TlsOptions,
-    is_client_name, several_slots, unseen,
+    CLIENT_NAME_RULE, CONNECT_TIMEOUT, Durability, Given, Shared, TlsOptions, is_client_name,
+    several_slots, unseen,
 };
+use crate::options::Address;
+use crate::options::lock::{Options, check_time, longest_vote};
 use crate::telemetry::log;
 use crate::text::spelled;
 

@@ -9,10 +9,10 @@ use std::time::Duration;
 use futures_util::future::join_all;
 
 use crate::error::{NodeState, Result};
-use crate::lock::options::Request;
 use crate::node::{
     Claim, Fault, Holder, KEPT_PREFIX, MAX_INSPECTED, Node, ReleaseMode, Reply, Watch,
 };
+use crate::options::lock::Request;
 use crate::quorum::{Collect, Nodes, Until};
 use crate::text::{escaped, shown};
 

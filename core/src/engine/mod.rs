@@ -6,6 +6,9 @@
 //! Each operation is implemented elsewhere: acquiring in `acquire`, held leases in `lease`. This module adds the end of
 //! a client. A client that shuts down rejects new commands, and a closed client returns no lease.
 
+mod inspect;
+pub(crate) mod running;
+
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -15,15 +18,17 @@ use futures_util::FutureExt;
 use tokio::sync::Notify;
 
 use crate::acquire::{acquire, attach, try_acquire};
-use crate::client::config::Config;
-use crate::client::running::Running;
 use crate::error::{Error, ErrorKind, LossReason, Result};
 use crate::lease::{Lease, Leases, Owner};
-use crate::lock::options::Request;
-use crate::lock::{Inspection, force_release, inspection};
 use crate::node::{Claim, KEPT_PREFIX};
+use crate::options::client::Config;
+use crate::options::lock::Request;
 use crate::runtime::{Made, PerProcess, background};
 use crate::telemetry::Counts;
+use inspect::{force_release, inspection};
+use running::Running;
+
+pub use inspect::{Inspection, NodeInspection};
 
 /// Runs a call until the components fail that it uses. A function would hold the call's future twice.
 macro_rules! while_running {
@@ -57,7 +62,7 @@ pub(crate) struct Engine {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Phase {
+pub(crate) enum Phase {
     Open,
     /// New commands fail. Acquires that began earlier may still return a lease.
     Draining,
@@ -101,7 +106,7 @@ impl Engine {
         if self.is_closed() { Err(Error::closed(&request.key())) } else { Ok(running) }
     }
 
-    pub(super) fn counts(&self) -> Arc<Counts> {
+    pub(crate) fn counts(&self) -> Arc<Counts> {
         Arc::clone(&self.counts.get_or_make(Arc::default))
     }
 
@@ -235,7 +240,7 @@ impl Engine {
 
     /// Enters the phase, unless the client is in a later one. New commands fail in every phase except the first.
     /// Waiting acquires fail in the last one.
-    pub(super) fn enter(&self, phase: Phase) {
+    pub(crate) fn enter(&self, phase: Phase) {
         self.phase.fetch_max(phase as u8, Ordering::AcqRel);
         if phase == Phase::Closed {
             // Creates the notification if necessary. An acquire that creates it now reads the phase afterwards.

@@ -12,15 +12,16 @@ use futures_util::FutureExt;
 use tokio::sync::Notify;
 
 use crate::acquire::Acquirer;
-use crate::client::config::Config;
 use crate::clock::Clock;
 use crate::drivers::RuntimeDriver;
 use crate::error::LossReason;
 use crate::fairness::Fairness;
 use crate::lease::{Leases, Registry, State, monitor};
 use crate::node::{
-    Address, Changes, ClusterNode, MemoryNode, Needs, Node, RedisNode, RunIds, Target, Watch,
+    Changes, ClusterNode, MemoryNode, Needs, Node, RedisNode, RunIds, Target, Watch,
 };
+use crate::options::Address;
+use crate::options::client::Config;
 use crate::quorum::Nodes;
 use crate::runtime::{Dependent, background, depend, descriptor_generation};
 use crate::telemetry::{Counts, Logged, Stats, Throttle, log, metrics};
@@ -131,7 +132,7 @@ impl Running {
     }
 
     /// Completes when the components have failed.
-    pub(super) async fn failed(&self) {
+    pub(crate) async fn failed(&self) {
         self.failure.reported().await;
     }
 
@@ -191,7 +192,7 @@ impl Drop for Running {
 }
 
 /// Adds the current number of held leases and of acquires under way.
-pub(super) fn add_to(acquirer: &Acquirer, stats: &mut Stats) {
+pub(crate) fn add_to(acquirer: &Acquirer, stats: &mut Stats) {
     let leases = acquirer.leases.registry.leases();
     let held = leases.iter().filter(|state| state.is_held()).count();
     (stats.held, stats.waiting) = (held as u64, acquirer.callers() as u64);
