@@ -139,7 +139,7 @@ lint: stubs
 	cargo fmt --all --check
 	cargo fmt --manifest-path examples/rust/Cargo.toml --check
 	# Not --all-targets: that would check the bindings as tests, which they are not, without their exports.
-	cargo clippy --workspace --features redlock-python/panics,redlock-node/panics,redlock-tests/delifeq,redlock-tests/waitaof --lib --bins --examples --tests -- -D warnings
+	cargo clippy --workspace --features redlock-python/panics,redlock-node/panics,redlock-tests/waitaof --lib --bins --examples --tests -- -D warnings
 	scripts/features
 	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps --package redlock-native
 	scripts/licenses --check

@@ -47,12 +47,6 @@ export interface RedlockOptions {
    */
   fsync?: boolean | undefined;
   /**
-   * Whether to use Lua scripts (`EVALSHA`). Default true.
-   *
-   * False needs a server with `DELIFEQ` (Valkey 9) or `DELEX` (Redis 8.4), one name per lock and no fencing.
-   */
-  scripts?: boolean | undefined;
-  /**
    * Certificates of CAs and servers to trust for `rediss://`, as the path of a PEM file or its bytes. Default: those
    * that Node.js trusts, with `NODE_EXTRA_CA_CERTS` and `--use-system-ca`.
    */

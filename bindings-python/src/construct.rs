@@ -202,9 +202,6 @@ client_functions! {
     /// - fsync: Whether a grant or renewal must be on disk before it counts (WAITAOF). This may take up to a second.
     ///   Default False.
     fsync: "bool | None",
-    /// - scripts: Whether to use Lua scripts (EVALSHA). False needs a server with DELIFEQ (Valkey 9) or DELEX
-    ///   (Redis 8.4), one name per lock and no fencing. Default True.
-    scripts: "bool | None",
     /// - tls_ca: Certificates of CAs and servers to trust for `rediss://`, as the path of a PEM file or as its bytes.
     ///   Default the system's CAs.
     tls_ca: "str | os.PathLike[str] | bytes | None",

@@ -45,14 +45,6 @@ def _fencing(server: Server) -> None:
     assert 0 < tokens[0] < tokens[1] < tokens[2]
 
 
-def _without_scripts(server: Server) -> None:
-    with redlock.Redlock(server.url, scripts=False) as client, client.lock("job", ttl=1) as lease:
-        time.sleep(1.5)
-        lease.ensure_held()
-        lease.extend(5)
-    assert server.client.info("commandstats").get("cmdstat_evalsha") is None
-
-
 def _push(server: Server) -> None:
     with redlock.Redlock(server.url) as client, client.lock("job"):
         assert server.client.info("clients")["tracking_clients"] == 1
@@ -79,7 +71,6 @@ FEATURES: list[tuple[str, Callable[[Server], None]]] = [
     ("acquire, renew, extend, release", _lock),
     ("several names", _several),
     ("`fencing`", _fencing),
-    ("`scripts=False`", _without_scripts),
     ("notified by push of a release and of a loss", _push),
     ("`min_replicas`", _replicas),
     ("`fsync`", _disk),

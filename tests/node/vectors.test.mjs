@@ -15,7 +15,7 @@ import {
 } from "./helper.mjs";
 import { describe, test } from "./testing.mjs";
 
-const { lock: locks, client: clients, without_scripts: scriptless } = table("options");
+const { lock: locks, client: clients } = table("options");
 const number = (value) => ({ nan: Number.NaN, inf: Infinity })[value] ?? value;
 const options = (given) =>
   Object.fromEntries(Object.entries(given).map(([name, value]) => [camel(name), number(value)]));
@@ -60,16 +60,6 @@ describe("options of a client are checked before anything is sent:", () => {
       const here = (text) => text.replace("PORT", silent.ports[0]);
       const words = { ...row, error: row.error?.map(here) };
       check(() => new Redlock(row.nodes.map(here), { ...options(milliseconds), ...tls }), words);
-    });
-  }
-});
-
-describe("features that need scripts are rejected with scripts: false:", () => {
-  const silent = silentNodesForSuite(1);
-  for (const row of scriptless) {
-    test(row.about, () => {
-      const client = new Redlock(`redis://127.0.0.1:${silent.ports[0]}`, { scripts: false });
-      check(() => client.lock(row.names, { fencing: row.fencing ?? false }), row);
     });
   }
 });

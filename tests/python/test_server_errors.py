@@ -225,6 +225,22 @@ def test_unexpected_cluster_is_reported_at_once(
         call(client.lock(name), verb)
 
 
+@pytest.mark.parametrize("verb", ["acquire", "try_acquire"])
+def test_refused_scripts_are_unsupported_at_the_first_connection(
+    stack: ExitStack, name: str, call: Call, verb: str
+) -> None:
+    hidden = ("EVAL", "EVALSHA", "SCRIPT")
+    server = started(stack, *(word for each in hidden for word in ("--rename-command", each, "")))
+    says = r"does not support EVAL, which every lock needs.*ERR unknown command"
+    with (
+        redlock.Redlock(server.url) as client,
+        pytest.raises(redlock.Unsupported, match=says),
+    ):
+        call(client.lock(name), verb)
+    assert server.client.info("commandstats")["cmdstat_hello"]["calls"] == 1
+    assert server.client.dbsize() == 0
+
+
 @pytest.mark.parametrize("verb", ["extend", "release"])
 def test_extend_and_release_fail_in_time_on_a_frozen_server(
     stack: ExitStack, name: str, call: Call, verb: str

@@ -68,15 +68,6 @@ def test_lock_options_are_checked_before_anything_is_sent(
         verify(case, lambda: redlock.lock(names(case), **options(case)))
 
 
-@pytest.mark.parametrize("case", OPTIONS["without_scripts"], ids=about)
-def test_options_that_need_a_script_are_refused_without_scripts(
-    case: dict[str, Any], silent: list[Silent]
-) -> None:
-    with redlock.Redlock(silent[0].url, scripts=False) as client:
-        fencing = case.get("fencing", False)
-        verify(case, lambda: client.lock(case["names"], fencing=fencing))
-
-
 @pytest.mark.parametrize("case", in_seconds(OPTIONS["client"]), ids=about)
 def test_client_options_are_checked_before_anything_is_sent(
     case: dict[str, Any], silent: list[Silent]

@@ -51,8 +51,6 @@ mod runtime;
 #[cfg(unix)]
 mod runtime_lifecycle;
 mod scope;
-mod scriptless;
-mod scripts;
 mod secrets;
 mod sentinel;
 mod server_errors;

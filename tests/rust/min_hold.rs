@@ -1,12 +1,10 @@
 //! `min_hold`: after a release, the key stays without a holder until this long after the acquire. No client can acquire
 //! it before.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use redlock::{ErrorKind, Lock, NodeState, Redlock};
 
-use crate::scriptless::{Dialect, ScriptlessServer};
 use crate::support::{Server, client, eventually, millis, servers};
 
 const TTL: Duration = Duration::from_secs(20);
@@ -60,30 +58,6 @@ async fn keeps_each_name_and_ignores_foreign_keys() {
     assert!(b > 20_000, "{b}");
 }
 
-/// Without scripts, in the dialects of Valkey and Redis 8.4.
-#[tokio::test]
-async fn keeps_the_key_without_scripts() {
-    for dialect in [Dialect::DelIfEq, Dialect::DelEx] {
-        let scriptless = ScriptlessServer::start(dialect);
-        let redlock = Redlock::builder([scriptless.url()]).scripts(false).build().unwrap();
-        let lease = min_hold_lock(&redlock).acquire().await.unwrap();
-        let token = lease.token().to_owned();
-        lease.release().await.unwrap();
-        let (owner, left) = scriptless.get("lock:tick").unwrap();
-        assert!(owner == format!("kept:{token}") && left <= MIN_HOLD * 2, "{owner} {left:?}");
-        // Another client owns it by the time of the release.
-        let lease = redlock.lock("other").ttl(TTL).min_hold(MIN_HOLD).acquire().await.unwrap();
-        scriptless.set("lock:other", "other", TTL * 2);
-        assert_eq!(lease.release().await.unwrap_err().kind(), ErrorKind::Lost);
-        let (owner, left) = scriptless.get("lock:other").unwrap();
-        assert!(owner == "other" && left > TTL, "{owner} {left:?}");
-        // A lost reply shifts the others, so none counts.
-        let lease = redlock.lock("third").ttl(TTL).min_hold(MIN_HOLD).acquire().await.unwrap();
-        scriptless.lose(&["SET"]);
-        assert_eq!(lease.release().await.unwrap_err().kind(), ErrorKind::Unavailable);
-    }
-}
-
 /// Another client has the same token by an attach. The lease ends for both.
 async fn release_ends_both(one: Redlock, two: Redlock, left: impl Fn() -> Duration) {
     let stay = TTL / 2;
@@ -122,31 +96,6 @@ async fn release_ends_the_attached_lease_of_another_client() {
     let longest = || five.iter().map(|it| remaining_ttl(it, "lock:tick")).max().unwrap();
     let longest = || millis(longest().try_into().unwrap());
     release_ends_both(client(&five), client(&five), longest).await;
-    for dialect in [Dialect::DelIfEq, Dialect::DelEx] {
-        let scriptless = ScriptlessServer::start(dialect);
-        let redlock = || Redlock::builder([scriptless.url()]).scripts(false).build().unwrap();
-        release_ends_both(redlock(), redlock(), || scriptless.get("lock:tick").unwrap().1).await;
-    }
-}
-
-/// An extension in two steps, of which the second would arrive after the release.
-#[tokio::test]
-async fn extension_in_progress_does_not_prolong_the_key() {
-    let scriptless = ScriptlessServer::start(Dialect::DelIfEq);
-    let redlock = Redlock::builder([scriptless.url()]).scripts(false).build().unwrap();
-    let lease =
-        Arc::new(min_hold_lock(&redlock).renew(false).acquire().await.unwrap().into_handle());
-    scriptless.delay("GETRANGE", millis(700));
-    let reads = scriptless.count("GETRANGE");
-    let extended = tokio::spawn(async move { lease.clone().extend(TTL * 2).await });
-    eventually("a read", || scriptless.count("GETRANGE") > reads).await;
-    redlock.release_all().await.unwrap();
-    let error = extended.await.unwrap().unwrap_err();
-    assert_eq!((error.kind(), error.reason()), (ErrorKind::Lost, Some("revoked")), "{error}");
-    // The reply comes behind all earlier requests.
-    assert!(redlock.lock("tick").try_acquire().await.unwrap().is_none());
-    let left = scriptless.get("lock:tick").unwrap().1;
-    assert!(left <= MIN_HOLD * 2 && scriptless.count("PEXPIRE") == 0, "{left:?}");
 }
 
 #[tokio::test]

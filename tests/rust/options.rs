@@ -22,18 +22,6 @@ type Times = Option<BTreeMap<String, Number>>;
 struct OptionCases {
     lock: Vec<LockCase>,
     client: Vec<ClientCase>,
-    without_scripts: Vec<WithoutScripts>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WithoutScripts {
-    about: String,
-    names: Vec<String>,
-    #[serde(default)]
-    fencing: bool,
-    #[serde(default)]
-    error: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -144,18 +132,6 @@ fn checks_client_options_before_sending() {
         }
     }
     std::thread::sleep(Duration::from_millis(50));
-    assert!(!silent.called(), "something was sent");
-}
-
-#[test]
-fn refuses_options_that_need_scripts() {
-    let silent = Silent::listen();
-    let args = ClientArgs::of_client(Unit::Seconds).with("scripts", Some(false));
-    let redlock = redlock::ffi::client(vec![silent.url()], &args).unwrap();
-    for case in read::<OptionCases>("options").without_scripts {
-        let args = LockArgs::of_lock(Unit::Seconds).with("fencing", Some(case.fencing));
-        check(&case.about, redlock::ffi::lock(&redlock, case.names, &args), &case.error, &[]);
-    }
     assert!(!silent.called(), "something was sent");
 }
 

@@ -110,20 +110,30 @@ async fn sends_eval_without_script_load_and_evalsha() {
     let server =
         Server::with(&["--rename-command", "EVALSHA", "", "--rename-command", "SCRIPT", ""]);
     works(&client([&server]), "EVAL").await;
-    let server = Server::with(&[
-        "--rename-command",
-        "EVALSHA",
-        "",
-        "--rename-command",
-        "SCRIPT",
-        "",
-        "--rename-command",
-        "EVAL",
-        "",
-    ]);
-    let error = client([&server]).lock("job").acquire().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
-    assert!(error.to_string().contains("does not support EVAL, which every lock needs"), "{error}");
+}
+
+#[tokio::test]
+async fn refused_scripts_are_unsupported_at_the_first_connection() {
+    const HIDDEN: [&str; 3] = ["EVAL", "EVALSHA", "SCRIPT"];
+    let options: Vec<_> =
+        HIDDEN.into_iter().flat_map(|name| ["--rename-command", name, ""]).collect();
+    let server = Server::with(&options);
+    let plain = Gateway::to(server.port, |_, _| Verdict::Pass);
+    let proxied = Server::start();
+    let refusing = Gateway::to(proxied.port, |words, _| {
+        let hidden = HIDDEN.contains(&&*words[0]);
+        if hidden { Verdict::Reply("-ERR scripts are off here\r\n") } else { Verdict::Pass }
+    });
+    for (gateway, words) in [(plain, "unknown command"), (refusing, "scripts are off here")] {
+        // Without `wait`, so that it would be repeated for 10 s if another attempt could help.
+        let error = over(&gateway).lock("job").acquire().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+        let text = error.to_string();
+        assert!(text.contains("does not support EVAL, which every lock needs"), "{text}");
+        assert!(text.contains(words), "{text}");
+        assert_eq!(gateway.connections.load(Ordering::Relaxed), 1, "{text}");
+    }
+    assert!(server.ask("DBSIZE") == ":0" && proxied.ask("DBSIZE") == ":0");
 }
 
 #[tokio::test]

@@ -14,9 +14,6 @@ use crate::support::{Cluster, RIGHTS, Sentinels, Server, eventually, millis};
 
 /// What newer servers know too. Redis 6.2 and 7.0 refuse a line with it.
 const RIGHTS_SINCE_7_2: &str = include_str!("../vectors/rights_since_7_2.txt").trim_ascii_end();
-#[cfg(feature = "delifeq")]
-const WITHOUT_SCRIPTS: &str =
-    include_str!("../vectors/rights_without_scripts.txt").trim_ascii_end();
 
 const PAGE: &str = include_str!("../../docs/operate/security.md");
 
@@ -154,8 +151,7 @@ async fn run_over_connections(server: &Server, builder: Builder, pushes: bool) {
 #[test]
 fn page_has_the_tested_rights() {
     let line = |rights: &str| format!("\n    ACL SETUSER app on >password {rights}\n");
-    let without_scripts = include_str!("../vectors/rights_without_scripts.txt").trim_ascii_end();
-    assert!(PAGE.contains(&line(RIGHTS)) && PAGE.contains(&line(without_scripts)));
+    assert!(PAGE.contains(&line(RIGHTS)));
     assert!(PAGE.contains(&format!("\n    ACL SETUSER app {RIGHTS_SINCE_7_2}\n")));
 }
 
@@ -222,19 +218,6 @@ async fn documented_user_runs_behind_sentinels() {
     let redlock = Redlock::builder([url.replace("least:s3cret-word@", "")]).build().unwrap();
     run_operations(&redlock).await;
     assert_none_refused(&[server]);
-}
-
-#[cfg(feature = "delifeq")]
-#[tokio::test]
-async fn documented_user_runs_every_feature_without_scripts() {
-    let server = Server::start();
-    let url = login(&server, WITHOUT_SCRIPTS);
-    let client =
-        |parameters: &str| Redlock::builder([format!("{url}/1{parameters}")]).scripts(false);
-    run_over_connections(&server, client(""), true).await;
-    run_over_connections(&server, client("?protocol=2"), false).await;
-    run_batches(&client("").build().unwrap()).await;
-    assert_none_refused(&[&server]);
 }
 
 /// The optional rights, each with the number of its different commands in the handshake.

@@ -113,15 +113,8 @@ pub(crate) fn client<'a>(nodes: impl IntoIterator<Item = &'a Server>) -> Redlock
     builder(urls).restart_guard(Duration::ZERO).build().unwrap()
 }
 
-/// Whether the clients of most tests work without scripts where the server supports it. `make test-servers` sets this.
-pub(crate) fn without_scripts() -> bool {
-    std::env::var_os("REDLOCK_TEST_WITHOUT_SCRIPTS").is_some()
-}
-
-/// A builder with or without scripts, as the test run requires.
 pub(crate) fn builder(urls: impl IntoIterator<Item = impl Into<String>>) -> Builder {
-    let builder = Redlock::builder(urls);
-    if without_scripts() { builder.scripts(false) } else { builder }
+    Redlock::builder(urls)
 }
 
 pub(crate) const fn millis(count: u64) -> Duration {

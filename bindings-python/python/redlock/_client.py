@@ -57,7 +57,6 @@ class Redlock:
         restart_guard: "float | timedelta | None" = None,
         min_replicas: "int | None" = None,
         fsync: "bool | None" = None,
-        scripts: "bool | None" = None,
         tls_ca: "str | PathLike[str] | bytes | None" = None,
         tls_cert: "str | PathLike[str] | bytes | None" = None,
         tls_key: "str | PathLike[str] | bytes | None" = None,
@@ -85,7 +84,6 @@ class Redlock:
             restart_guard: Time in seconds for which a restarted node does not vote.
             min_replicas: Number of replicas that must confirm a grant or renewal.
             fsync: Require that a grant or renewal is on disk.
-            scripts: Whether to use Lua scripts.
             tls_ca: Certificates of CAs and servers to trust, as a path or as PEM bytes.
             tls_cert: Client certificate, as a path or as PEM bytes.
             tls_key: Private key of the certificate, as a path or as PEM bytes.
@@ -115,7 +113,6 @@ class Redlock:
             "restart_guard": restart_guard,
             "min_replicas": min_replicas,
             "fsync": fsync,
-            "scripts": scripts,
             "tls_ca": tls_ca,
             "tls_cert": tls_cert,
             "tls_key": tls_key,

@@ -35,7 +35,6 @@ use crate::telemetry::log;
 ///     .client_name("billing")
 ///     .min_replicas(0)
 ///     .fsync(false)
-///     .scripts(true)
 ///     .build()?;
 /// assert_eq!(client.lock("job").key(), "app:job");
 /// # Ok(()) }
@@ -149,15 +148,6 @@ impl Builder {
     /// Redis 7.2 or Valkey, with `appendonly yes`. With `appendfsync everysec`, each vote may take a second.
     pub fn fsync(mut self, fsync: bool) -> Self {
         self.0.durability.fsync = fsync;
-        self
-    }
-
-    /// Whether to use scripts (`EVALSHA`). Default on.
-    ///
-    /// Use `false` for users that may not run `EVALSHA`. This requires `DELIFEQ` or `DELEX` (Redis 8.4): the first
-    /// connect to a server without them fails with `Unsupported`. A lock then has one name and no fencing token.
-    pub fn scripts(mut self, scripts: bool) -> Self {
-        self.0.scripts = Some(scripts);
         self
     }
 

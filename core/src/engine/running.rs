@@ -214,7 +214,7 @@ fn connect(
     let (clock, watch) = (Arc::clone(&config.clock), Arc::clone(watch));
     let guard = config.guard;
     let key_prefix = config.key_prefix.clone();
-    let needs = Needs { key_prefix, durability: config.durability, scripts: config.scripts };
+    let needs = Needs { key_prefix, durability: config.durability };
     let (run_ids, runtime) = (Arc::clone(run_ids), Some(Arc::clone(runtime)));
     let counts = Arc::clone(counts);
     let target = |route| Target { counts, ..Target::alone(route, guard, needs, run_ids) };

@@ -164,13 +164,6 @@ pub const CLIENT_OPTIONS: &[Row<Settings>] = &[
         about: "require that a grant or renewal is on disk before it counts (`WAITAOF`)",
     },
     Row {
-        name: "scripts",
-        kind: Kind::Switch(|settings, scripts| settings.scripts = Some(scripts)),
-        default: "on",
-        rule: "off needs `DELIFEQ` (Valkey 9) or `DELEX` (Redis 8.4), one name per lock, and no `fencing`",
-        about: "use Lua scripts (`EVALSHA`)",
-    },
-    Row {
         name: "tls_ca",
         kind: Kind::Pem(|settings, pem| settings.tls.ca = Some(pem)),
         default: "those of the system, in Node.js those of Node.js",

@@ -110,7 +110,7 @@ impl Lock {
 
     fn checked(&self) -> Result<Request> {
         let keys = Arc::clone(&self.keys);
-        self.engine.config.check_together(&keys, self.options.fencing)?;
+        self.engine.config.check_together(&keys)?;
         let config = &self.engine.config;
         let request = checked(&self.names, keys, self.options.clone(), config.guard)?;
         // The keys of a cluster have hash tags.
@@ -224,7 +224,7 @@ impl Lock {
     /// Deletes the keys of any owner. Returns true if there was one. Of the options, only `node_timeout` matters.
     pub(crate) async fn force_release(self) -> Result<bool> {
         check_keys(&self.names, &self.keys)?;
-        self.engine.config.check_together(&self.keys, false)?;
+        self.engine.config.check_together(&self.keys)?;
         let (guard, fences) = (self.engine.config.guard, Arc::default());
         let (options, doubt) = (self.options, None);
         let request = Request { keys: self.keys, fences, options, guard, doubt };

@@ -50,7 +50,6 @@ pub(crate) struct Config {
     pub(crate) guard: Duration,
     /// What must happen to a grant before it counts.
     pub(crate) durability: Durability,
-    pub(crate) scripts: bool,
     /// The source of every deadline.
     pub(crate) clock: Arc<dyn Clock>,
     /// The driver of the runtime that the user chose.
@@ -70,7 +69,6 @@ pub struct Settings {
     pub(crate) unavailable_after: Option<Option<Duration>>,
     pub(crate) restart_guard: Option<Duration>,
     pub(crate) durability: Durability,
-    pub(crate) scripts: Option<bool>,
     pub(crate) clock: Option<Arc<dyn Clock>>,
     pub(crate) runtime: Option<Handle>,
     pub(crate) tls: TlsOptions,
@@ -123,7 +121,6 @@ impl Settings {
             unavailable_after: self.unavailable_after.unwrap_or(Some(UNAVAILABLE_AFTER)),
             guard: self.restart_guard.unwrap_or(guard),
             durability: self.durability,
-            scripts: self.scripts.unwrap_or(true),
             clock,
             // Last, because it starts a task.
             runtime: self.runtime.as_ref().map(RuntimeDriver::for_chosen).transpose()?,
@@ -179,20 +176,9 @@ impl Config {
         self.nodes.iter().any(|node| matches!(node, Address::Cluster(_)))
     }
 
-    /// Checks whether the keys may be in one lock with these options.
-    pub(crate) fn check_together(&self, keys: &[String], fencing: bool) -> Result<()> {
+    /// Checks whether the keys may be in one lock.
+    pub(crate) fn check_together(&self, keys: &[String]) -> Result<()> {
         let rule = self.is_clustered().then(|| several_slots(keys)).flatten();
-        let rule = rule.or_else(|| {
-            // Several changes in one step require a script.
-            let why = if fencing {
-                "fencing needs a script. Turn scripts on for this client, or turn fencing off"
-            } else if keys.len() > 1 {
-                "several names in one lock need a script. Turn scripts on for this client, or lock one name"
-            } else {
-                return None;
-            };
-            (!self.scripts).then(|| format!("scripts is off, but {why}"))
-        });
         rule.map_or(Ok(()), |rule| Err(Error::invalid(rule).about(&keys.join(", "))))
     }
 

@@ -108,7 +108,7 @@ export async function unset(ttl?: number, signal?: AbortSignal, url?: string): P
   const lockOptions = { ttl, wait: ttl, renew: undefined, maxHold: ttl, fencing: undefined };
   const tls = { tlsCa: url, tlsCert: url, tlsKey: url, tlsServerName: url, tlsVerify: undefined };
   const rest = { keyPrefix: url, clientName: url, minReplicas: ttl, fsync: undefined };
-  const made = { ...tls, ...rest, nodeTimeout: ttl, restartGuard: ttl, scripts: undefined };
+  const made = { ...tls, ...rest, nodeTimeout: ttl, restartGuard: ttl };
   configure("redis://a", { ...made, credentials: undefined, replace: undefined });
   const unfenced = redlock.lock("a", { ...lockOptions, nodeTimeout: ttl });
   await unfenced.tryAcquire({ signal });

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use redlock::ErrorKind;
 
 use crate::support::replicas::{calls, one_replica, pair};
-use crate::support::{Proxy, builder, millis, without_scripts};
+use crate::support::{Proxy, builder, millis};
 
 /// The old primary is cut off from its replicas but not from its clients, and continues to grant.
 // Slow: a replica is frozen, and an upper bound on a duration is the subject.
@@ -37,12 +37,9 @@ async fn extension_without_a_write_is_not_confirmed() {
     let proxy = Proxy::to(primary.port);
     let redlock = one_replica(proxy.url());
     let lock = redlock.lock("job").ttl(millis(10_000)).renew(false).node_timeout(millis(500));
-    let lease = lock.acquire().await.unwrap();
-    let mut leases = vec![lease];
-    if !without_scripts() {
-        let several = redlock.lock(["a", "b"]).ttl(millis(10_000)).renew(false);
-        leases.push(several.node_timeout(millis(500)).acquire().await.unwrap());
-    }
+    let several = redlock.lock(["a", "b"]).ttl(millis(10_000)).renew(false);
+    let several = several.node_timeout(millis(500));
+    let leases = [lock.acquire().await.unwrap(), several.acquire().await.unwrap()];
     replica.signal(libc::SIGSTOP);
     for lease in &leases {
         let error = lease.extend(millis(30_000)).await.unwrap_err();

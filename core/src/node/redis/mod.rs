@@ -43,10 +43,10 @@ use super::{
 use crate::clock::{Clock, Instant};
 use crate::drivers::{Driven, RuntimeDriver, submit};
 use crate::runtime::{background, flush_at_exit};
-use commands::Dialect;
 use commands::reply::{self, Answer};
-use commands::scriptless;
-use commands::scripts::{attempt, ping, plain};
+use commands::scripts::{
+    acquire_script, attempt, extend_script, inspect_script, ping, plain, release,
+};
 use connection::Connection;
 use link::Link;
 use node_task::NodeTask;
@@ -121,7 +121,8 @@ pub(crate) struct RedisNode {
     /// The state of the connection.
     link: Arc<Link>,
     clock: Arc<dyn Clock>,
-    dialect: Dialect,
+    /// Whether each vote must write.
+    durable: bool,
 }
 
 impl RedisNode {
@@ -144,8 +145,8 @@ impl RedisNode {
     fn leading_to(queue: Arc<Queue>, target: &Target, clock: Arc<dyn Clock>) -> Self {
         let (url, route) = (target.url.clone(), Arc::new(target.route.clone()));
         let link = Arc::clone(&queue.link);
-        let dialect = Dialect::of(&target.needs);
-        Self { url, route, queue, link, clock, dialect }
+        let durable = !target.needs.durability.is_none();
+        Self { url, route, queue, link, clock, durable }
     }
 
     fn vote(
@@ -157,34 +158,36 @@ impl RedisNode {
         // The cheap pair of commands: most locks are free, and one key without fencing needs no script.
         let cheap = one && params.expect == Expect::Free;
         let first =
-            if cheap { attempt(claim, params) } else { self.dialect.acquire(claim, params, false) };
+            if cheap { attempt(claim, params) } else { acquire_script(claim, params, false) };
         let answer = send(&self.queue, first);
-        let followed = cheap || self.dialect.without_scripts();
-        let next = followed.then(|| (self.queue.clone(), self.dialect, claim.clone()));
+        let next = cheap.then(|| (Arc::clone(&self.queue), claim.clone()));
         let route = Arc::clone(&self.route);
         async move {
             let vote = async {
-                let mut answer = answer.await?;
-                let Some((queue, dialect, claim)) = next else { return reply::vote(&answer) };
-                if cheap {
-                    match &answer {
-                        Value::BulkString(owner) if *owner == claim.token.as_bytes() => {
-                            return Ok(Vote::Granted(None));
-                        }
-                        // The connection sent the script instead, because its user may not read the owner otherwise.
-                        Value::Array(_) => return reply::vote(&answer),
-                        _ => {}
+                let answer = answer.await?;
+                let Some((queue, claim)) = next else { return reply::vote(&answer) };
+                match &answer {
+                    Value::BulkString(owner) if *owner == claim.token.as_bytes() => {
+                        Ok(Vote::Granted(None))
                     }
+                    // The connection sent the script instead, because its user may not read the owner otherwise.
+                    Value::Array(_) => reply::vote(&answer),
                     // Not reached if the caller stopped waiting, so no command follows the delete.
-                    answer = send(&queue, dialect.acquire(&claim, params, true)).await?;
+                    _ => reply::vote(&send(&queue, acquire_script(&claim, params, true)).await?),
                 }
-                if scriptless::was_ours(&answer) {
-                    return scriptless::kept(&send(&queue, dialect.extend(&claim, params)).await?);
-                }
-                reply::vote(&answer)
             };
             vote.await.map_err(|fault| route.redact_fault(fault))
         }
+    }
+
+    /// Sends an extend. The guard is not considered yet.
+    fn extension(
+        &self,
+        claim: &Claim,
+        params: VoteParams,
+    ) -> impl Future<Output = Result<Extension, Fault>> + Send + use<> {
+        let durable = self.durable && !params.check;
+        self.ask(extend_script(claim, params, durable), reply::extension)
     }
 
     /// Sends a command. The reply is parsed where it is awaited, to relieve the thread of all connections.
@@ -274,7 +277,7 @@ impl Node for RedisNode {
 
     fn extend(&self, claim: &Claim, params: VoteParams) -> Reply<Extension> {
         let (link, asked) = (Arc::clone(&self.link), self.clock.now());
-        let reply = self.ask(self.dialect.extend(claim, params), reply::extension);
+        let reply = self.extension(claim, params);
         Box::pin(async move {
             unless_replaced(reply.await?, || link.guard.extend_fault(|| None, asked))
         })
@@ -287,12 +290,12 @@ impl Node for RedisNode {
         how: ReleaseMode,
         timeout: Duration,
     ) -> Reply<bool> {
-        let command = self.dialect.release(claim, lifetime, how);
+        let command = release(claim, lifetime, how);
         Box::pin(self.ask(Command { timeout, ..command }, reply::released))
     }
 
     fn inspect(&self, key: &str, timeout: Duration) -> Reply<Option<Holder>> {
-        let command = self.dialect.inspect(key);
+        let command = inspect_script(key);
         Box::pin(self.ask(Command { timeout, ..command }, reply::holder))
     }
 

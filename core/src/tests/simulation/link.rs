@@ -44,7 +44,7 @@ impl Open {
                 Purpose::FirstVote { token: token(claim), sent: false }
             }
             Request::Acquire { claim, .. } => Purpose::Heal(token(claim)),
-            Request::Extend { check: false, .. } => Purpose::Extend(None),
+            Request::Extend { check: false, .. } => Purpose::Extend,
             Request::Release { claim, .. } => Purpose::delete(token(claim), lifetime),
             Request::Wait { .. } => Purpose::Confirm,
             // Needs no special handling when it ends.

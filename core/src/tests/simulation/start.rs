@@ -44,7 +44,6 @@ impl Player<'_> {
             node_timeout: None,
             guard: self.scenario.guard,
             durability: Durability { min_replicas: self.scenario.replicas.1, fsync: false },
-            scripts: true,
             clock: shared,
             runtime: None,
         };

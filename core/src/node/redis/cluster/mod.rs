@@ -149,9 +149,8 @@ impl Node for ClusterNode {
     fn extend(&self, claim: &Claim, params: VoteParams) -> Reply<Extension> {
         let (map, asked) = (Arc::clone(&self.map), self.clock.now());
         let (slot, same) = (slot(first(&claim.keys)), claim.clone());
-        let reply = self.ask(first(&claim.keys), params.timeout, move |owner| {
-            owner.ask(owner.dialect.extend(&same, params), reply::extension)
-        });
+        let reply = self
+            .ask(first(&claim.keys), params.timeout, move |owner| owner.extension(&same, params));
         Box::pin(async move {
             // The owner at the time of the reply, because the command may have been redirected.
             let replaced =

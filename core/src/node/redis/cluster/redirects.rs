@@ -154,7 +154,7 @@ pub(crate) fn is_forwarded(purpose: &Purpose, asked: bool, redirects: Redirects)
     match purpose {
         Purpose::Delete { .. } => true,
         // An extension creates no key. Forwarded once, because its caller sends it again.
-        Purpose::Extend(_) => asked && redirects.since.is_none(),
+        Purpose::Extend => asked && redirects.since.is_none(),
         _ => false,
     }
 }

@@ -92,7 +92,7 @@ impl Task {
         (clock, watch): (Arc<dyn Clock>, Arc<Watch>),
     ) -> Self {
         let link = Arc::clone(&map.load().unassigned().node.link);
-        let pending = PendingDeletes::new(link, None, target.needs.scripts);
+        let pending = PendingDeletes::new(link, None);
         Self {
             unassigned,
             events,

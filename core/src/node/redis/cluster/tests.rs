@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use redis::cmd;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -14,10 +13,11 @@ use super::task::Task;
 use super::topology::{Range, Topology};
 use super::{ClusterSender, Map, Member, RedisNode, Target, queue};
 use crate::clock::{Clock, SystemClock};
+use crate::node::redis::commands::scripts::release_script;
 use crate::node::redis::parse_cluster;
-use crate::node::redis::protocol::{Command, Expects, InFlight, Purpose, Redirects};
+use crate::node::redis::protocol::{InFlight, Redirects};
 use crate::node::redis::restart_guard::FAILOVER_NOTICE_TIME;
-use crate::node::{Durability, Fault, Needs, Node, Watch, slot};
+use crate::node::{Claim, Durability, Fault, Needs, Node, Watch, slot};
 
 /// The restart guard.
 const GUARD: Duration = Duration::from_secs(60);
@@ -44,8 +44,7 @@ fn thirds(owners: [u16; 3], replicas: [&[u16]; 3]) -> Vec<Range> {
 /// Creates the task of a cluster with a restart guard of one minute.
 fn state() -> Task {
     let route = parse_cluster("redis+cluster://server:1").unwrap();
-    let (key_prefix, durability, scripts) = ("lock:".to_owned(), Durability::default(), true);
-    let needs = Needs { key_prefix, durability, scripts };
+    let needs = Needs { key_prefix: "lock:".to_owned(), durability: Durability::default() };
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let watch = Arc::new(Watch::new(Arc::default()));
     let mut target = Target::alone(route, GUARD, needs, Arc::default());
@@ -153,8 +152,8 @@ async fn disputed_slot_keeps_its_owner_until_a_discovery() {
 async fn change_of_owners_keeps_the_count_of_other_deletes() {
     let mut state = state();
     let command = |key: &str, lifetime| {
-        let purpose = Purpose::delete("a".into(), lifetime);
-        Command::new(cmd("DELEX").arg(key).get_packed_command(), Expects::Anything, purpose)
+        let keys = [key.to_owned()].into();
+        release_script(&Claim { keys, fences: Arc::default(), token: "a".into() }, lifetime, None)
     };
     let (delete, now) = (InFlight::without_caller(command(KEY, GUARD)), state.clock.now());
     state.pending.fail_unsent(delete, &Fault::new("no server has the slot"), now);

@@ -14,12 +14,11 @@ pub(crate) fn is_replicas(value: &Value) -> bool {
 const TRANSIENT: [&str; 8] =
     ["BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "OOM", "TRYAGAIN"];
 
-/// The codes of errors about the server of a key, the login or the rights of the user, or the step before.
-const OF_OTHER_CAUSES: [&str; 10] = [
+/// The codes of errors about the server of a key, the login, the rights of the user, or a script that is not loaded.
+const OF_OTHER_CAUSES: [&str; 9] = [
     "ASK",
     "CROSSSLOT",
     "DENIED",
-    "EXECABORT",
     "MOVED",
     "NOAUTH",
     "NOPERM",
@@ -136,8 +135,8 @@ pub(crate) fn refusal(text: &str) -> Fault {
             " (clusters need CLUSTER SLOTS and CLUSTER NODES, and ASKING; see the page Security of the documentation)"
         }
         "NOPERM" => {
-            " (locks need EVALSHA, SCRIPT LOAD, GET, SET, PTTL, PEXPIRE and DEL on their keys, or other rights with \
-             scripts off; see the page Security of the documentation)"
+            " (locks need EVALSHA, SCRIPT LOAD, GET, SET, PTTL, PEXPIRE and DEL on their keys; see the page Security of \
+             the documentation)"
         }
         "CLUSTERDOWN" if text.to_lowercase().contains("hash slot") => {
             " (no server has the key's hash slot; see the page Redis Cluster of the documentation)"

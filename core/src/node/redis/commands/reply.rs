@@ -82,7 +82,6 @@ pub(crate) fn extension(value: &Value) -> Answer<Extension> {
         return Ok(Extension::Extended);
     }
     match parts(value)? {
-        [Value::Int(1)] => Ok(Extension::Extended),
         [Value::Int(0)] => Ok(Extension::Missing),
         [Value::Int(-1)] => Ok(Extension::Taken),
         _ => Err(unexpected(value)),
@@ -95,7 +94,6 @@ pub(crate) fn released(value: &Value) -> Answer<bool> {
         return Ok(true);
     }
     match parts(value)? {
-        [Value::Int(1)] => Ok(true),
         [Value::Int(0)] => Ok(false),
         _ => Err(unexpected(value)),
     }

@@ -17,7 +17,7 @@ use super::encode::RequestBuffer;
 use crate::node::redis::protocol::{BatchKind, Combinable, Command, Expects, Purpose};
 
 use crate::node::fencing::SLACK;
-use crate::node::{Claim, Fencing, VoteParams};
+use crate::node::{Claim, Fencing, ReleaseMode, VoteParams};
 use once_cell::race::OnceBox;
 use redis::Script as Digest;
 
@@ -80,9 +80,20 @@ pub(crate) fn acquire_script(claim: &Claim, params: VoteParams, sent: bool) -> C
 }
 
 /// Returns the purpose of a vote. Both kinds may have set the token on a key when the connection breaks.
-pub(crate) fn vote(claim: &Claim, params: VoteParams, sent: bool) -> Purpose {
+fn vote(claim: &Claim, params: VoteParams, sent: bool) -> Purpose {
     let token = Arc::clone(&claim.token);
     if params.first { Purpose::FirstVote { token, sent } } else { Purpose::Heal(token) }
+}
+
+/// Builds the release. Keys that remain are not tracked, because no caller waits for them.
+pub(crate) fn release(claim: &Claim, lifetime: Duration, how: ReleaseMode) -> Command {
+    let stay = if let ReleaseMode::Stay(stay) = how { Some(stay) } else { None };
+    let mut command = release_script(claim, lifetime, stay);
+    command.untracked = matches!(how, ReleaseMode::DeleteLate | ReleaseMode::Stay(_));
+    if let Purpose::Delete { of_lease, .. } = &mut command.purpose {
+        *of_lease = how != ReleaseMode::Undo;
+    }
+    command
 }
 
 /// Builds the script that deletes the keys that the claim owns. With `stay`, it limits their TTL to that instead. The
@@ -131,7 +142,7 @@ pub(crate) fn micros(time: Duration) -> u64 {
 }
 
 /// Converts a time to milliseconds for a TTL. At least 1, because servers reject 0.
-pub(crate) fn millis(time: Duration) -> u64 {
+fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1)
 }
 
@@ -152,13 +163,10 @@ pub(crate) fn extend_script(claim: &Claim, params: VoteParams, durable: bool) ->
     let combinable = (claim.keys.len() == 1 && fence.is_none() && !durable)
         .then(|| Combinable::new(BatchKind::Extends, [from, to, end]));
     let expects = Expects::Token(Arc::clone(&claim.token));
-    let command = Command::new(call.bytes(), expects, extend_purpose(params));
+    // A check does not need replicas or disks.
+    let purpose = if params.check { Purpose::Plain } else { Purpose::Extend };
+    let command = Command::new(call.bytes(), expects, purpose);
     Command { timeout: params.timeout, combinable: combinable.flatten(), ..command }
-}
-
-/// Returns the purpose of an extend. A check does not need replicas or disks.
-pub(crate) fn extend_purpose(params: VoteParams) -> Purpose {
-    if params.check { Purpose::Plain } else { Purpose::Extend(None) }
 }
 
 /// Builds the script that reads the holder of a key. The key is not tracked, because no caller waits for its change.

@@ -17,7 +17,6 @@ use crate::node::redis::commands::errors::{
     has_code, is_missing, is_replicas, is_unsupported, text_of,
 };
 use crate::node::redis::commands::reply;
-use crate::node::redis::commands::scriptless::Delete;
 use crate::node::redis::commands::scripts::scripts;
 use crate::node::redis::io::step;
 use crate::node::redis::restart_guard::wait_of;
@@ -37,8 +36,6 @@ pub(crate) struct Greeting {
     pub(crate) id: Option<i64>,
     /// The credentials of the login and their provider, if there is one.
     pub(crate) login: Option<(Provider, Granted)>,
-    /// How the server deletes without a script, if scripts are off.
-    pub(crate) deletes_by: Option<Delete>,
     /// What the server, or a proxy in front of it, does not support.
     pub(crate) without: Without,
 }
@@ -128,10 +125,7 @@ pub(super) async fn greet(
         let role = found.role.as_deref().or(field(&found.about, "role"));
         role.map_or(Ok(()), is_master)?;
     }
-    let deletes_by = needs.delete(&found.deletes, found.named, found.answered);
-    // Explains more than the other commands that such a server lacks, if it is permanent.
-    let no_delete = deletes_by.as_ref().err().filter(|fault| fault.permanent().is_some());
-    no_delete.cloned().or(found.lacking.into_iter().next()).map_or(Ok(()), Err)?;
+    found.lacking.into_iter().next().map_or(Ok(()), Err)?;
     let (about, mut without) = (found.about, found.without);
     let (own, votes_in) = (|name| field(&about, name).map(str::to_owned), votes_in(&about, guard));
     // The server's clock may be corrected later, or its user may receive the right.
@@ -144,7 +138,6 @@ pub(super) async fn greet(
         eviction: own("maxmemory_policy"),
         id: found.id,
         login: endpoint.provider.clone().zip(granted),
-        deletes_by: deletes_by?,
         without,
     })
 }
@@ -161,9 +154,6 @@ struct Findings {
     answered: bool,
     /// The error of a replica that refused a write.
     replica: Option<Fault>,
-    deletes: Vec<(Delete, Value)>,
-    /// Whether `PING` returns its argument.
-    named: bool,
     /// Missing features that locks need.
     lacking: Vec<Fault>,
     /// Why scripts must be sent in full.
@@ -202,13 +192,6 @@ impl Findings {
             }
             (Step::Right(name), answer) => {
                 self.lacking.extend(needs.lack(name, &answer, self.answered));
-            }
-            (Step::Delete(by), answer) => self.deletes.push((by, answer)),
-            (Step::Ping, answer) => {
-                self.named = text(&answer) == NAMED;
-                self.without.refused.note(OptionalCommand::Ping, &answer, self.answered);
-                let lack = needs.lack("PING", &answer, self.answered);
-                self.lacking.extend(lack.filter(|_| !needs.scripts));
             }
             (Step::Saves(command), answer) => {
                 self.without.refused.note(command, &answer, self.answered);
@@ -264,9 +247,6 @@ pub(crate) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     Some(line.trim())
 }
 
-/// The argument that `PING` must return.
-pub(crate) const NAMED: &str = "x";
-
 /// Sets the name of the connection, which `CLIENT LIST` shows to find the cause of a load.
 pub(crate) fn named(endpoint: &Endpoint) -> Cmd {
     cmd("CLIENT").arg("SETNAME").arg(&endpoint.client_name).clone()
@@ -286,12 +266,8 @@ pub(crate) enum Step {
     Tracking,
     /// Whether the user may run this command.
     Right(&'static str),
-    /// Whether the server supports this delete.
-    Delete(Delete),
     /// Whether the user may run a command that only saves work.
     Saves(OptionalCommand),
-    /// Whether the user may run `PING`, and whether it returns its argument.
-    Ping,
     /// The server's description.
     About,
     /// The ID of the connection at the server.
@@ -326,13 +302,9 @@ fn steps(
     for section in ["server", "memory"].into_iter().chain(replication) {
         steps.push((Step::About, about(section)));
     }
-    if needs.scripts {
-        // Loaded at every connect, so that `EVALSHA` fails only after a flush of the scripts.
-        steps.extend(load_scripts().map(|load| (Step::Script, load)));
-    }
+    // Loaded at every connect, so that `EVALSHA` fails only after a flush of the scripts.
+    steps.extend(load_scripts().map(|load| (Step::Script, load)));
     steps.extend(trials);
-    let deletes = needs.deletes().into_iter();
-    steps.extend(deletes.map(|(by, try_it)| (Step::Delete(by), try_it)));
     // Enabled after the trials, so that the server does not track their key.
     if resp3 {
         // With `OPTOUT` the server tracks every key that is read, unless `CACHING NO` precedes the read. `NOLOOP`
@@ -345,7 +317,7 @@ fn steps(
         steps.push((Step::Id, cmd("CLIENT").arg("ID").clone()));
     }
     // Last, because `CLIENT CACHING` affects the next command that is not `CLIENT`.
-    steps.push((Step::Ping, cmd("PING").arg(NAMED).clone()));
+    steps.push((Step::Saves(OptionalCommand::Ping), cmd("PING")));
     steps
 }
 

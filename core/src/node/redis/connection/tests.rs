@@ -56,18 +56,18 @@ impl Ends {
         let socket = Socket::over(Transport::unix(ours).unwrap());
         let Ok(Address::Redis(route)) = Address::parse("redis://127.0.0.1") else { unreachable!() };
         let (key_prefix, durability) = ("lock:".to_owned(), Durability::default());
-        let needs = Needs { key_prefix, durability, scripts: true };
+        let needs = Needs { key_prefix, durability };
         let target = Target::alone(route, Duration::ZERO, needs, Arc::default());
         let clock = Arc::new(SystemClock);
         let (link, watch) = (Arc::new(Link::default()), Arc::new(Watch::new(Arc::default())));
         link.set_used(clock.now());
         let pushes = Arc::new(PushHandler::new(watch, clock.now()));
-        let (parser, pending) = (Parser::default(), PendingDeletes::new(link, None, true));
+        let (parser, pending) = (Parser::default(), PendingDeletes::new(link, None));
         let protocol = Protocol::new(
             target,
             (parser, Duration::ZERO),
             pending,
-            (None, Without::default()),
+            Without::default(),
             unkilled.then(|| clock.now()),
             pushes,
         );

@@ -87,8 +87,7 @@ impl Context {
         link: Arc<Link>,
         commands: UnboundedReceiver<InFlight>,
     ) -> Self {
-        let pending =
-            PendingDeletes::new(Arc::clone(&link), target.cluster.clone(), target.needs.scripts);
+        let pending = PendingDeletes::new(Arc::clone(&link), target.cluster.clone());
         let backlog = Some(Backlog { commands, pending });
         let guard = Some(target.guard).filter(|guard| !guard.is_zero());
         let old = guard.map_or(Duration::ZERO, |guard| guard_time(guard) + FAILOVER_NOTICE_TIME);

@@ -237,7 +237,7 @@ mod tests {
             let (clock, watch) = (Arc::<Set>::default(), Arc::new(Watch::new(Arc::default())));
             let Ok(Address::Redis(route)) = Address::parse(url) else { unreachable!() };
             let (key_prefix, durability) = ("lock:".to_owned(), Durability::default());
-            let needs = Needs { key_prefix, durability, scripts: true };
+            let needs = Needs { key_prefix, durability };
             let mut target = Target::alone(route, Duration::ZERO, needs, Arc::default());
             let ((to, events), commands) = (unbounded_channel(), unbounded_channel().1);
             let from = ServerAddress::new("server", 1);

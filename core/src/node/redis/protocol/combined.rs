@@ -232,7 +232,7 @@ pub(super) mod tests {
 
     pub(crate) const TTL: Duration = Duration::from_secs(10);
 
-    pub(crate) fn claim(name: &str, token: &str) -> Claim {
+    fn claim(name: &str, token: &str) -> Claim {
         let fences = Arc::from([format!("{name}:fence")]);
         Claim { keys: Arc::from([name.to_owned()]), fences, token: token.into() }
     }

@@ -9,7 +9,6 @@ use redis::Value;
 use tokio::sync::oneshot;
 
 use crate::clock::Instant;
-use crate::node::redis::commands::compound_reply::CompoundReply;
 use crate::node::redis::commands::durability::Durability;
 use crate::node::redis::commands::encode::arguments;
 use crate::node::redis::commands::reply;
@@ -24,9 +23,8 @@ pub(crate) enum Purpose {
     FirstVote { token: Arc<str>, sent: bool },
     /// A later vote, which may also set its token on a key.
     Heal(Arc<str>),
-    /// Extends keys that we own, so nothing becomes pending. It contains the follow-up command if this one only reads
-    /// the owner.
-    Extend(Option<Box<Command>>),
+    /// Extends keys that we own, so nothing becomes pending.
+    Extend,
     /// Requests the confirmation of replicas and disks.
     Confirm,
     /// Nothing becomes pending.
@@ -73,17 +71,17 @@ impl Purpose {
         }
     }
 
-    /// Whether it is a vote, its first step, or a delete.
+    /// Whether it is a vote or a delete.
     pub(super) fn is_for_locks(&self) -> bool {
         match self {
-            Self::FirstVote { .. } | Self::Heal(_) | Self::Extend(_) | Self::Delete { .. } => true,
+            Self::FirstVote { .. } | Self::Heal(_) | Self::Extend | Self::Delete { .. } => true,
             Self::Confirm | Self::Plain | Self::Ready | Self::Probe => false,
         }
     }
 
     /// Whether it acquires or extends a lease.
     pub(crate) fn is_vote(&self) -> bool {
-        matches!(self, Self::FirstVote { .. } | Self::Heal(_) | Self::Extend(None))
+        matches!(self, Self::FirstVote { .. } | Self::Heal(_) | Self::Extend)
     }
 }
 
@@ -99,8 +97,6 @@ pub(crate) enum Expects {
     Token(Arc<str>),
     /// Two replies: to `SET NX`, and the owner of the key if any.
     Owner,
-    /// One reply for each command in it.
-    Compound(CompoundReply),
     /// The number of replicas and disks.
     Durable(Durability),
 }
@@ -176,12 +172,11 @@ impl Command {
     ///
     /// The key is parsed from the bytes, because it is rarely needed and would take memory in each command.
     pub(crate) fn slot(&self) -> Option<u16> {
-        // Either `EVALSHA digest count key`, `EVAL script count key`, the first command of a transaction, or `SET key`.
+        // Either `EVALSHA digest count key`, `EVAL script count key`, or `SET key`.
         let mut words = self.words();
         let at = match words.next()? {
             b"EVALSHA" | b"EVAL" => 2,
-            b"MULTI" => 1,
-            b"SET" | b"GETRANGE" | b"DELIFEQ" | b"DELEX" => 0,
+            b"SET" | b"GETRANGE" => 0,
             _ => return None,
         };
         words.nth(at).map(|key| slot(&String::from_utf8_lossy(key)))
@@ -190,12 +185,11 @@ impl Command {
     /// Returns the keys of a vote.
     pub(super) fn vote_keys(&self) -> Vec<String> {
         let words: Vec<_> = self.words().take(4).collect();
-        // `EVALSHA digest count key …`, the transaction `MULTI SET key …`, or `SET key …`.
+        // `EVALSHA digest count key …`, or `SET key …`.
         let (from, count) = match words[..] {
             [b"EVALSHA" | b"EVAL", _, count, _] => {
                 (3, std::str::from_utf8(count).ok().and_then(|count| count.parse().ok()))
             }
-            [b"MULTI", ..] => (2, Some(1)),
             _ => (1, Some(1)),
         };
         let keys = self.words().skip(from).take(count.unwrap_or(0));
@@ -229,8 +223,6 @@ pub(crate) struct InFlight {
     pub(crate) again: bool,
     /// Whether the `SET` succeeded, after the first of two replies.
     pub(crate) set: Option<bool>,
-    /// The parts of a compound reply so far.
-    parts: Vec<Value>,
     /// When replicas and disks must have confirmed a grant.
     pub(crate) confirm_by: Option<Instant>,
     /// Whether it is a delete of a vote that was never sent, so that it need not become pending.
@@ -249,25 +241,18 @@ impl InFlight {
     pub(crate) fn new(command: Command, answer: oneshot::Sender<Result<Value, Fault>>) -> Self {
         let delete = matches!(command.purpose, Purpose::Delete { .. });
         let under_way = delete.then(UnderWay::begin);
-        let (redirects, confirm_by, parts) = (Redirects::default(), None, Vec::new());
         Self {
             command,
             answer,
-            redirects,
+            redirects: Redirects::default(),
             again: false,
             set: None,
-            parts,
-            confirm_by,
+            confirm_by: None,
             unneeded: false,
             counted: None,
             rerouted: None,
             _under_way: under_way,
         }
-    }
-
-    /// Replaces the command by its follow-up, for the same caller.
-    pub(crate) fn followed_by(self, command: Command) -> Self {
-        Self { redirects: self.redirects, ..Self::new(command, self.answer) }
     }
 
     pub(crate) fn without_caller(command: Command) -> Self {
@@ -301,10 +286,9 @@ impl InFlight {
     /// Discards all replies, because the command is sent again to another server.
     pub(crate) fn forget_answers(&mut self) {
         (self.again, self.set, self.unneeded) = (false, None, false);
-        self.parts.clear();
     }
 
-    /// Whether the value can be the reply, or the part of it that is due.
+    /// Whether the value can be the reply, or the one of its two that is due.
     pub(super) fn fits(&self, value: &Value) -> bool {
         match &self.command.expects {
             // The first of two replies. That of `CLIENT CACHING` has the same form as that of `SET`.
@@ -314,19 +298,16 @@ impl InFlight {
             Expects::Token(token) => reply::says_ours(value, token),
             Expects::Owner => reply::owns(value),
             Expects::Durable(wanted) => wanted.fits(value),
-            Expects::Compound(parts) => parts.fits(self.parts.len(), value),
         }
     }
 
-    /// Adds a part. Returns the whole reply after the last one.
-    pub(crate) fn whole(&mut self, value: Value) -> Option<Value> {
+    /// Takes the first of two replies. Returns the last one.
+    pub(crate) fn last_reply(&mut self, value: Value) -> Option<Value> {
         if self.has_two_answers() {
             self.set = Some(value == Value::Okay);
             return None;
         }
-        let Expects::Compound(parts) = &self.command.expects else { return Some(value) };
-        self.parts.push(value);
-        (self.parts.len() == parts.count()).then(|| parts.whole(std::mem::take(&mut self.parts)))
+        Some(value)
     }
 
     /// Returns the prefix, which has a separate reply.

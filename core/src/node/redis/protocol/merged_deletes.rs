@@ -4,8 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::command::{Command, Expects, Purpose};
-use crate::node::Claim;
-use crate::node::redis::commands::scripts::{merged_release, release_script};
+use crate::node::redis::commands::scripts::merged_release;
 
 /// The memory of a pending delete in addition to its command, and that of a further token, in bytes.
 const ENTRY_BYTES: usize = 512;
@@ -31,9 +30,6 @@ pub(super) fn memory(command: &Command) -> usize {
 pub(super) fn deleted_keys(command: &Command) -> Option<Vec<&[u8]>> {
     let Purpose::Delete { earlier, .. } = &command.purpose else { return None };
     let mut words = command.words();
-    if matches!(&command.expects, Expects::Compound(parts) if parts.is_delete()) {
-        return Some(vec![words.nth(1)?]);
-    }
     if !matches!(words.next()?, b"EVALSHA" | b"EVAL") {
         return None;
     }
@@ -85,39 +81,14 @@ pub(super) fn merged(first: &Command, last: Command) -> Command {
     Command { bytes, expects, purpose, combinable: None, ..newest }
 }
 
-/// Splits a merged delete into one for each token, if scripts are off.
-pub(super) fn separate(command: Command) -> Vec<Command> {
-    let Purpose::Delete { token, earlier, lifetime, until, of_lease } = &command.purpose else {
-        return vec![command];
-    };
-    let Some(keys) = deleted_keys(&command).filter(|_| !earlier.is_empty()) else {
-        return vec![command];
-    };
-    let keys: Arc<[String]> =
-        keys.iter().map(|key| String::from_utf8_lossy(key).into_owned()).collect();
-    let one = |(number, token): (usize, &Arc<str>)| {
-        let claim =
-            Claim { keys: Arc::clone(&keys), fences: Arc::default(), token: Arc::clone(token) };
-        let mut delete = release_script(&claim, *lifetime, None);
-        let of_lease = *of_lease && number == 0;
-        delete.purpose = Purpose::Delete {
-            token: Arc::clone(token),
-            earlier: Box::default(),
-            lifetime: *lifetime,
-            until: *until,
-            of_lease,
-        };
-        delete
-    };
-    [token].into_iter().chain(&**earlier).enumerate().map(one).collect()
-}
-
 #[cfg(test)]
 pub(super) mod tests {
     use std::time::Duration;
 
     use super::*;
     use crate::clock::Instant;
+    use crate::node::Claim;
+    use crate::node::redis::commands::scripts::release_script;
 
     const TTL: Duration = Duration::from_secs(10);
 
@@ -188,18 +159,5 @@ pub(super) mod tests {
             targets.push(target(&release_script(&claim(keys), TTL, None)));
         }
         assert_eq!(targets.iter().collect::<HashSet<_>>().len(), targets.len());
-    }
-
-    #[test]
-    fn merged_deletes_are_split_without_scripts() {
-        let attempts = ["first", "second"].map(|token| pending("a", token, false, 10));
-        let all = separate(
-            attempts
-                .into_iter()
-                .fold(pending("a", "lease", true, 20), |all, next| merged(&all, next)),
-        );
-        assert_eq!(all.iter().map(tokens).collect::<Vec<_>>(), [["lease"], ["first"], ["second"]]);
-        assert!(all.iter().all(|delete| end(delete) == Some(20)));
-        assert_eq!(all.iter().map(is_of_lease).collect::<Vec<_>>(), [true, false, false]);
     }
 }

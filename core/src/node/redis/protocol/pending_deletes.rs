@@ -14,7 +14,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::command::{Command, InFlight, Purpose};
-use super::merged_deletes::{is_of_lease, memory, merged, separate, target};
+use super::merged_deletes::{is_of_lease, memory, merged, target};
 use crate::clock::Instant;
 use crate::node::Fault;
 use crate::node::redis::cluster::redirects::{ClusterSender, ConnectionEvent};
@@ -35,8 +35,6 @@ pub(crate) struct PendingDeletes {
     deletes: HashMap<Vec<u8>, Command>,
     /// The memory that they take.
     bytes: usize,
-    /// Whether the user may run scripts, which a merged delete needs.
-    scripts: bool,
     /// Shares with the node how long deletes are pending.
     pub(crate) link: Arc<Link>,
     /// Sends events to the cluster of the node, if there is one.
@@ -48,9 +46,9 @@ pub(crate) struct PendingDeletes {
 }
 
 impl PendingDeletes {
-    pub(crate) fn new(link: Arc<Link>, cluster: Option<ClusterSender>, scripts: bool) -> Self {
+    pub(crate) fn new(link: Arc<Link>, cluster: Option<ClusterSender>) -> Self {
         let (deletes, unsent_votes, refusals) = Default::default();
-        Self { deletes, bytes: 0, scripts, link, cluster, unsent_votes, refusals }
+        Self { deletes, bytes: 0, link, cluster, unsent_votes, refusals }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -148,8 +146,7 @@ impl PendingDeletes {
         self.bytes = 0;
         let (of_leases, others): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.deletes).into_values().partition(is_of_lease);
-        let all = of_leases.into_iter().chain(others);
-        if self.scripts { all.collect() } else { all.flat_map(separate).collect() }
+        of_leases.into_iter().chain(others).collect()
     }
 
     /// Drops the deletes whose keys must have expired, unless a vote arrived later. After the client is gone, no
@@ -255,7 +252,7 @@ mod tests {
     #[test]
     fn records_a_sent_claim_once() {
         let (mut pending, now) =
-            (PendingDeletes::new(Arc::default(), None, true), Instant::from_start(TTL));
+            (PendingDeletes::new(Arc::default(), None), Instant::from_start(TTL));
         for token in ["a", "b", "a"] {
             assert_eq!(pending.add(delete(token), now), Some(now + TTL));
         }
@@ -290,7 +287,7 @@ mod tests {
     #[test]
     fn callers_that_retry_displace_no_released_key() {
         let (mut pending, now) =
-            (PendingDeletes::new(Arc::default(), None, true), Instant::from_start(TTL));
+            (PendingDeletes::new(Arc::default(), None), Instant::from_start(TTL));
         let long = "x".repeat(200);
         for at in 0..20 {
             pending.add(release(&format!("released-{at}"), "lease", true), now);
@@ -314,7 +311,7 @@ mod tests {
     #[test]
     fn deletes_of_many_names_take_a_bounded_amount_of_memory() {
         let (mut pending, now) =
-            (PendingDeletes::new(Arc::default(), None, true), Instant::from_start(TTL));
+            (PendingDeletes::new(Arc::default(), None), Instant::from_start(TTL));
         for number in 0..300 {
             let keys: Arc<[String]> =
                 (0..1_000).map(|at| format!("{number}-{at}-{:->190}", "")).collect();
@@ -329,7 +326,7 @@ mod tests {
     #[test]
     fn evicts_what_expires_first_and_expires_only_on_demand() {
         let (mut pending, now) =
-            (PendingDeletes::new(Arc::default(), None, true), Instant::from_start(TTL));
+            (PendingDeletes::new(Arc::default(), None), Instant::from_start(TTL));
         // The newest ones expire first. Some of them do at the same time.
         let at = |at: usize| now + Duration::from_millis(((MAX_PENDING_DELETES - at) / 3) as u64);
         for number in 0..MAX_PENDING_DELETES {

@@ -77,7 +77,7 @@ impl Protocol {
                 // primary, and this one would refuse all deletes.
                 let trusted = next.fits(&value) && !is_replicas(&value);
                 if trusted {
-                    value = next.whole(value)?;
+                    value = next.last_reply(value)?;
                 }
                 trusted
             }
@@ -110,10 +110,6 @@ impl Protocol {
 
     /// Handles the reply to a single command.
     fn handle_single(&mut self, mut in_flight: InFlight, value: Value, now: Now<'_>) {
-        if self.is_extend_after_release(&in_flight) {
-            self.pending.fail(in_flight, &Fault::new(LEASE_RELEASED), now());
-            return;
-        }
         if lost_scripts(&in_flight, &value) {
             // A round drops its replies before it sends its deletes, so a vote with a waiting caller has no delete
             // ahead of it. An extend may have one, and compares its token.
@@ -123,25 +119,6 @@ impl Protocol {
         } else if let Some(in_flight) = self.follow_or_forward(in_flight, &value) {
             self.deliver(in_flight, value, now);
         }
-    }
-
-    /// Whether this is the first step of an extend without scripts, and the delete of its lease is already under way.
-    ///
-    /// Its second step would arrive after that delete, and compares no token: it would extend the key of the next
-    /// owner. All other extends compare it.
-    fn is_extend_after_release(&self, in_flight: &InFlight) -> bool {
-        let (Purpose::Extend(Some(_)), Expects::Compound(parts)) =
-            (&in_flight.command.purpose, &in_flight.command.expects)
-        else {
-            return false;
-        };
-        // Counted, because a search for each of thousands of extends would be quadratic.
-        let mut open = self.expected.iter().flat_map(Request::members);
-        self.pending.link.has_deletes()
-            && open.any(|open| match &open.command.purpose {
-                Purpose::Delete { token, .. } => **token == *parts.echo(),
-                _ => false,
-            })
     }
 
     fn load_scripts(&mut self, now: Instant) {
@@ -262,13 +239,6 @@ impl Protocol {
         }
         self.replies.voted |=
             in_flight.command.purpose.is_for_locks() && !matches!(value, Value::ServerError(_));
-        if let Purpose::Extend(Some(second)) = &in_flight.command.purpose
-            && may_grant(&in_flight, &value)
-        {
-            let second = Command::clone(second);
-            self.send(in_flight.followed_by(second), now());
-            return;
-        }
         match (&in_flight.command.purpose, self.unkilled) {
             (Purpose::Probe, _) => {
                 self.pending.link.set_used(now());
@@ -330,9 +300,6 @@ fn may_grant(in_flight: &InFlight, value: &Value) -> bool {
         _ => matches!(in_flight.command.expects, Expects::Owner) && in_flight.set == Some(true),
     }
 }
-
-/// The error for an extend of a released lease.
-const LEASE_RELEASED: &str = "the lease was released in the meantime";
 
 /// Whether the server has lost the scripts and the command must be repeated.
 fn lost_scripts(in_flight: &InFlight, value: &Value) -> bool {

@@ -14,7 +14,6 @@ use super::combined::{MAX_COMBINED, Request};
 use super::command::{BatchKind, Command, Expects, InFlight, Purpose};
 use super::state::Protocol;
 use crate::clock::Instant;
-use crate::node::redis::commands::scriptless::converted_delete;
 use crate::node::redis::commands::scripts;
 use crate::node::redis::commands::scripts::{PING, ping};
 use crate::node::redis::connect::rights::OptionalCommand;
@@ -109,11 +108,6 @@ impl Protocol {
     /// changes of its keys.
     fn prepare(&mut self, in_flight: &mut InFlight, now: Instant) {
         self.count += 1;
-        if let Some(by) = self.deletes_by
-            && let Some(command) = converted_delete(&in_flight.command, by)
-        {
-            in_flight.command = command;
-        }
         let refused = self.without.refused;
         if refused.contains(OptionalCommand::GetRange)
             && let Some(command) = scripts::attempt_by_script(&in_flight.command)

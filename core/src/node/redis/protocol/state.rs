@@ -18,7 +18,6 @@ use super::resp::Parser;
 use super::{SILENCE, TICK};
 use crate::clock::Instant;
 use crate::node::Fault;
-use crate::node::redis::commands::scriptless::Delete;
 use crate::node::redis::connect::Target;
 use crate::node::redis::connect::login::Without;
 use crate::node::redis::connect::rights::OptionalCommand;
@@ -71,8 +70,6 @@ pub(crate) struct Protocol {
     /// When the connection began, if the previous one may still exist. Deletes are then repeated until the keys have
     /// expired that it may still set.
     pub(super) unkilled: Option<Instant>,
-    /// How the server deletes without a script, if that is used.
-    pub(super) deletes_by: Option<Delete>,
     /// What the server does not support.
     pub(super) without: Without,
     pub(super) target: Target,
@@ -86,7 +83,7 @@ impl Protocol {
         target: Target,
         (parser, round_trip): (Parser, Duration),
         pending: PendingDeletes,
-        (deletes_by, without): (Option<Delete>, Without),
+        without: Without,
         unkilled: Option<Instant>,
         push_handler: Arc<PushHandler>,
     ) -> Self {
@@ -113,7 +110,6 @@ impl Protocol {
             pending_for: 0,
             refusal_logged: false,
             unkilled,
-            deletes_by,
             without,
             target,
             push_handler,

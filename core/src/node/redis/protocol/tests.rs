@@ -6,15 +6,14 @@ use std::time::Duration;
 use redis::Value;
 use tokio::sync::oneshot;
 
-use super::combined::tests::{TTL, acquire, claim, extend, full, release};
+use super::combined::tests::{TTL, acquire, extend, full, release};
 use super::{InFlight, Parser, PendingDeletes, Protocol, Purpose, PushHandler, SILENCE, TICK};
 use crate::clock::Instant;
-use crate::node::redis::commands::scriptless;
 use crate::node::redis::commands::scripts::plain;
 use crate::node::redis::connect::Target;
 use crate::node::redis::connect::login::Without;
 use crate::node::redis::link::Link;
-use crate::node::{Durability, Fault, Fencing, Needs, VoteParams, Watch, slot};
+use crate::node::{Durability, Fault, Needs, Watch, slot};
 use crate::options::Address;
 
 /// The time at the start of each test.
@@ -47,7 +46,7 @@ impl Connection {
     fn without(without: Without, min_replicas: u32, unkilled: Option<Instant>) -> Self {
         let Ok(Address::Redis(route)) = Address::parse("redis://127.0.0.1") else { unreachable!() };
         let durability = Durability { min_replicas, fsync: false };
-        let needs = Needs { key_prefix: "lock:".to_owned(), durability, scripts: true };
+        let needs = Needs { key_prefix: "lock:".to_owned(), durability };
         let target = Target::alone(route, Duration::ZERO, needs, Arc::default());
         let (link, watch) = (Arc::new(Link::default()), Arc::new(Watch::new(Arc::default())));
         link.set_used(START);
@@ -55,8 +54,8 @@ impl Connection {
         let protocol = Protocol::new(
             target,
             (Parser::default(), Duration::ZERO),
-            PendingDeletes::new(Arc::clone(&link), None, true),
-            (None, without),
+            PendingDeletes::new(Arc::clone(&link), None),
+            without,
             unkilled,
             pushes,
         );
@@ -211,47 +210,6 @@ fn loads_lost_scripts_and_repeats_the_command_once() {
     assert_eq!(connection.read("-NOSCRIPT no\r\n"), None);
     assert!(connection.written().is_empty());
     assert!(matches!(reply.try_recv(), Ok(Ok(Value::ServerError(_)))));
-}
-
-#[test]
-fn only_an_extend_without_scripts_fails_after_a_release() {
-    let params = VoteParams::later(TTL, TTL, Fencing::Off);
-    let reads = InFlight::without_caller(scriptless::extend(&claim("a", "ours"), params, false));
-    for (extend, owner, compares) in [
-        (extend("a", "ours"), "-NOSCRIPT no\r\n", true),
-        (reads, "$4\r\nours\r\n$4\r\nours\r\n", false),
-    ] {
-        let mut connection = Connection::new();
-        let (extend, mut reply) = heard(extend);
-        connection.submit(extend);
-        connection.submit(release("a", "ours"));
-        connection.written();
-        assert_eq!(connection.read(owner), None);
-        let next = connection.written();
-        if compares {
-            assert_eq!(names(&next)[6..], ["EVALSHA"]);
-            continue;
-        }
-        assert!(next.is_empty(), "{next:?}");
-        assert!(reply.try_recv().unwrap().unwrap_err().to_string().contains("released"));
-    }
-}
-
-/// The reply to the prefix has the same form as that of a `SET` that succeeded.
-#[test]
-fn extend_in_a_migrating_slot_needs_the_owner_for_its_second_step() {
-    for (owner, second) in [("-NOPERM no\r\n", false), ("$4\r\nours\r\n", true)] {
-        let mut connection = Connection::new();
-        let params = VoteParams::later(TTL, TTL, Fencing::Off);
-        let extend = scriptless::extend(&claim("a", "ours"), params, false);
-        let (mut extend, _reply) = heard(InFlight::without_caller(extend));
-        extend.redirects.asking = true;
-        connection.submit(extend);
-        assert_eq!(names(&connection.written()), ["ASKING", "GETRANGE", "PING"]);
-        assert_eq!(connection.read(&format!("+OK\r\n{owner}$4\r\nours\r\n")), None);
-        let step: &[&str] = &["ASKING", "MULTI", "PEXPIRE", "GETRANGE", "PING", "EXEC"];
-        assert_eq!(names(&connection.written()), if second { step } else { &[] }, "{owner}");
-    }
 }
 
 #[test]

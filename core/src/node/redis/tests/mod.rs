@@ -13,7 +13,6 @@ use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::timeout;
 
-use super::commands::scriptless::{Delete, converted_delete};
 use super::commands::scripts::{RELEASE, scripts};
 use super::io::lookup::test_names::SlowName;
 use super::protocol::{Command, InFlight};
@@ -109,15 +108,14 @@ fn node(url: &str, clock: Arc<dyn Clock>) -> RedisNode {
     node_within(url, clock, CONNECT_TIMEOUT)
 }
 
-fn target(url: &str, scripts: bool) -> Target {
+fn target(url: &str) -> Target {
     let Address::Redis(route) = Address::parse(url).unwrap() else { unreachable!() };
-    let (key_prefix, durability) = ("lock:".to_owned(), Durability::default());
-    let needs = Needs { key_prefix, durability, scripts };
+    let needs = Needs { key_prefix: "lock:".to_owned(), durability: Durability::default() };
     Target::alone(route, Duration::ZERO, needs, Arc::default())
 }
 
 fn node_within(url: &str, clock: Arc<dyn Clock>, connect_timeout: Duration) -> RedisNode {
-    let mut target = target(url, true);
+    let mut target = target(url);
     target.route.server.connect_timeout = connect_timeout;
     let watch = Arc::new(Watch::new(Arc::default()));
     RedisNode::new(target, None, clock, watch)
@@ -167,26 +165,21 @@ async fn panic_while_a_connection_begins_loses_no_later_command() {
 #[test]
 fn each_command_has_the_timeout_of_its_caller() {
     let timeout = SECOND * 4;
-    for scripts in [true, false] {
-        let ((queue, mut commands, _connection), clock) = (queue(None), Arc::new(SystemClock));
-        let node = RedisNode::leading_to(queue, &target("redis://127.0.0.1", scripts), clock);
-        let params = VoteParams::later(SECOND * 60, timeout, Fencing::Off);
-        let (_vote, _extension) = (node.acquire(&claim(), params), node.extend(&claim(), params));
-        let _holder = node.inspect("key", timeout);
-        for how in [ReleaseMode::Delete, ReleaseMode::DeleteLate, ReleaseMode::Stay(SECOND)] {
-            drop(node.release(&claim(), SECOND * 60, how, timeout));
-        }
-        let mut count = 0;
-        while let Ok(InFlight { command, .. }) = commands.try_recv() {
-            let converted = converted_delete(&command, Delete::Ex);
-            for command in [Some(command), converted].into_iter().flatten() {
-                let words: Vec<_> = command.words().map(String::from_utf8_lossy).collect();
-                assert_eq!(command.timeout, timeout, "{words:?}");
-            }
-            count += 1;
-        }
-        assert_eq!(count, 6);
+    let ((queue, mut commands, _connection), clock) = (queue(None), Arc::new(SystemClock));
+    let node = RedisNode::leading_to(queue, &target("redis://127.0.0.1"), clock);
+    let params = VoteParams::later(SECOND * 60, timeout, Fencing::Off);
+    let (_vote, _extension) = (node.acquire(&claim(), params), node.extend(&claim(), params));
+    let _holder = node.inspect("key", timeout);
+    for how in [ReleaseMode::Delete, ReleaseMode::DeleteLate, ReleaseMode::Stay(SECOND)] {
+        drop(node.release(&claim(), SECOND * 60, how, timeout));
     }
+    let mut count = 0;
+    while let Ok(InFlight { command, .. }) = commands.try_recv() {
+        let words: Vec<_> = command.words().map(String::from_utf8_lossy).collect();
+        assert_eq!(command.timeout, timeout, "{words:?}");
+        count += 1;
+    }
+    assert_eq!(count, 6);
 }
 
 /// Each attempt to connect ends before the lookup does.

@@ -98,7 +98,7 @@ impl<'a> ConnectionTask<'a> {
             context.target.clone(),
             (parser, round_trip.unwrap_or_default()),
             backlog.pending,
-            (greeting.deletes_by, greeting.without),
+            greeting.without,
             (!killed).then_some(now),
             pushes,
         );
