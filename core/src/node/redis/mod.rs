@@ -1,16 +1,20 @@
-//! Implements a Redis server as a node: methods become commands for the queue of its connection.
+//! Redis as a node. This file only re-exports. From the top down, and each folder uses only those below it:
 //!
 //! | folder | duty |
 //! |---|---|
-//! | [`url`] | what the URL of a node means: its servers, the login, parameters |
-//! | [`commands`] | what a lock asks a server, and what the replies and errors mean |
-//! | [`node_task`] | when to connect and to reconnect, and the state that outlives a connection |
-//! | [`connect`] | one attempt to open a connection: login, features, rights |
-//! | [`connection`] | the open connection, which waiting threads and its task use in turn. The task also does the work that no caller waits for |
-//! | [`protocol`] | without I/O: which commands are sent, whose reply it is, what a lost reply leads to |
-//! | [`io`] | sockets, TCP, TLS |
+//! | [`cluster`] | a Redis Cluster as one node: the owner of each slot, and where redirected commands go |
+//! | [`server`] | a Redis server as a node: turns methods into commands for the queue of its connection |
+//! | [`node_task`] | when to connect and to reconnect |
+//! | [`connection::task`] | the work of an open connection that no caller waits for, and the state that outlives a connection |
+//! | [`connect`] | one attempt to open a connection: features, rights, role |
 //! | [`sentinel`] | finds the primary of a service |
-//! | [`cluster`] | a Redis Cluster as one node: the owner of each slot, redirects |
+//! | [`login`] | opens a stream, logs in and selects the protocol |
+//! | [`connection`] | the open connection, which waiting threads and its task use in turn |
+//! | [`protocol`] | without I/O: which commands are sent, whose reply it is, what a lost reply leads to |
+//! | [`url`] | what the URL of a node means: its servers, the login, parameters |
+//! | [`state`] | what a node knows about its connection without a command |
+//! | [`io`] | sockets, TCP, TLS |
+//! | [`commands`] | what a lock asks a server, and what the replies and errors mean |
 //!
 //! The `redis` crate encodes, parses and reads URLs. No other folder uses it.
 
@@ -19,295 +23,25 @@ mod commands;
 mod connect;
 mod connection;
 mod io;
-mod link;
+mod login;
 mod node_task;
 mod protocol;
-mod restart_guard;
 mod sentinel;
+mod server;
+mod state;
 #[cfg(test)]
 mod tests;
 mod url;
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use futures_util::FutureExt;
-use redis::Value;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::sync::oneshot;
-
-use super::{
-    Claim, Expect, Extension, Fault, Fencing, Holder, Node, Outage, ReleaseMode, Reply, Vote,
-    VoteParams, Watch, slot,
-};
-use crate::clock::{Clock, Instant};
-use crate::drivers::{Driven, RuntimeDriver, submit};
-use crate::runtime::{background, flush_at_exit};
-use commands::reply::{self, Answer};
-use commands::scripts::{
-    acquire_script, attempt, extend_script, inspect_script, ping, plain, release,
-};
-use connection::Connection;
-use link::Link;
-use node_task::NodeTask;
-use node_task::context::Context;
-use protocol::{Command, InFlight};
-
 pub(crate) use cluster::ClusterNode;
 pub(crate) use commands::durability::Durability;
-pub(crate) use connect::rights::Needs;
-pub(crate) use connect::{RunIds, Target};
+pub(crate) use commands::rights::Needs;
+pub(crate) use io::endpoint::{Given, Parameters};
 pub use io::tls::{DefaultTrust, Pem, TlsOptions};
-pub(crate) use url::query::{CLIENT_NAME_RULE, Given, Parameters, is_client_name};
+pub(crate) use protocol::{RunIds, Target};
+pub(crate) use server::RedisNode;
+pub(crate) use url::query::{CLIENT_NAME_RULE, is_client_name};
 pub(crate) use url::route::{Route, parse_cluster, parse_service};
 pub(crate) use url::{CONNECT_TIMEOUT, Shared};
 #[cfg(test)]
-pub(crate) use {
-    cluster::simulated::*,
-    protocol::{Confirmations, Purpose},
-};
-
-/// Queues commands for a connection, in order. Dropping it ends the node's task.
-struct Queue {
-    /// Unbounded, because callers have deadlines, and a full connection takes no more commands
-    /// ([`connection::session`]).
-    commands: Option<UnboundedSender<InFlight>>,
-    connection: Arc<dyn Driven>,
-    /// The state of the connection, which also counts deletes.
-    link: Arc<Link>,
-    /// The driver of the client's runtime.
-    runtime: Option<Arc<RuntimeDriver>>,
-}
-
-/// Creates a queue and the connection side of it.
-fn queue(
-    runtime: Option<Arc<RuntimeDriver>>,
-) -> (Arc<Queue>, UnboundedReceiver<InFlight>, Arc<Connection>) {
-    let (commands, taken) = unbounded_channel();
-    let connection = Arc::new(Connection::new());
-    let weak = Arc::downgrade(&connection);
-    flush_at_exit(weak);
-    let (driven, link): (Arc<dyn Driven>, _) = (connection.clone(), Arc::default());
-    let queue = Queue { commands: Some(commands), connection: driven, link, runtime };
-    (Arc::new(queue), taken, connection)
-}
-
-impl Queue {
-    fn put(&self, mut in_flight: InFlight) {
-        let Some(commands) = &self.commands else { return };
-        in_flight.count(self.link.deletes());
-        // Fails only after the node's task has ended, which the caller sees by its dropped sender.
-        let _ = commands.send(in_flight);
-        submit(&self.connection, self.runtime.as_deref());
-    }
-}
-
-impl Drop for Queue {
-    fn drop(&mut self) {
-        // The order matters: the node's task must find a closed queue when it is woken.
-        self.commands = None;
-        self.connection.wake_task();
-    }
-}
-
-/// A server with one connection.
-pub(crate) struct RedisNode {
-    /// Without its password.
-    url: String,
-    /// Used only for the passwords to redact.
-    route: Arc<Route>,
-    /// Ordered, so that a delete follows the vote that it undoes. Dropping it ends the node's task.
-    queue: Arc<Queue>,
-    /// The state of the connection.
-    link: Arc<Link>,
-    clock: Arc<dyn Clock>,
-    /// Whether each vote must write.
-    durable: bool,
-}
-
-impl RedisNode {
-    /// Starts the node's task. It connects with the first command.
-    pub(crate) fn new(
-        target: Target,
-        runtime: Option<Arc<RuntimeDriver>>,
-        clock: Arc<dyn Clock>,
-        watch: Arc<Watch>,
-    ) -> Self {
-        let (queue, commands, connection) = queue(runtime);
-        let this = Self::leading_to(queue, &target, Arc::clone(&clock));
-        let context = Context::new(target, clock, watch, Arc::clone(&this.link), commands);
-        // The task outlives the node while deletes are pending.
-        background::spawn(NodeTask::new(context, connection).run()).detach();
-        this
-    }
-
-    /// Creates a node whose commands another task takes from its queue.
-    fn leading_to(queue: Arc<Queue>, target: &Target, clock: Arc<dyn Clock>) -> Self {
-        let (url, route) = (target.url.clone(), Arc::new(target.route.clone()));
-        let link = Arc::clone(&queue.link);
-        let durable = !target.needs.durability.is_none();
-        Self { url, route, queue, link, clock, durable }
-    }
-
-    fn vote(
-        &self,
-        claim: &Claim,
-        params: VoteParams,
-    ) -> impl Future<Output = Result<Vote, Fault>> + Send + use<> {
-        let one = claim.keys.len() == 1 && params.fencing == Fencing::Off;
-        // The cheap pair of commands: most locks are free, and one key without fencing needs no script.
-        let cheap = one && params.expect == Expect::Free;
-        let first =
-            if cheap { attempt(claim, params) } else { acquire_script(claim, params, false) };
-        let answer = send(&self.queue, first);
-        let next = cheap.then(|| (Arc::clone(&self.queue), claim.clone()));
-        let route = Arc::clone(&self.route);
-        async move {
-            let vote = async {
-                let answer = answer.await?;
-                let Some((queue, claim)) = next else { return reply::vote(&answer) };
-                match &answer {
-                    Value::BulkString(owner) if *owner == claim.token.as_bytes() => {
-                        Ok(Vote::Granted(None))
-                    }
-                    // The connection sent the script instead, because its user may not read the owner otherwise.
-                    Value::Array(_) => reply::vote(&answer),
-                    // Not reached if the caller stopped waiting, so no command follows the delete.
-                    _ => reply::vote(&send(&queue, acquire_script(&claim, params, true)).await?),
-                }
-            };
-            vote.await.map_err(|fault| route.redact_fault(fault))
-        }
-    }
-
-    /// Sends an extend. The guard is not considered yet.
-    fn extension(
-        &self,
-        claim: &Claim,
-        params: VoteParams,
-    ) -> impl Future<Output = Result<Extension, Fault>> + Send + use<> {
-        let durable = self.durable && !params.check;
-        self.ask(extend_script(claim, params, durable), reply::extension)
-    }
-
-    /// Sends a command. The reply is parsed where it is awaited, to relieve the thread of all connections.
-    fn ask<T: Send + 'static>(
-        &self,
-        command: Command,
-        read: fn(&Value) -> Answer<T>,
-    ) -> impl Future<Output = Result<T, Fault>> + Send + use<T> {
-        let answer = send(&self.queue, command);
-        let route = Arc::clone(&self.route);
-        async move {
-            let read = answer.await.and_then(|value| read(&value));
-            read.map_err(|fault| route.redact_fault(fault))
-        }
-    }
-}
-
-/// Checks an extension. `replaced` returns why it does not confirm the lease. It is called with the reply, because the
-/// server may have been replaced after the command was queued.
-fn unless_replaced(
-    extension: Extension,
-    replaced: impl FnOnce() -> Option<Fault>,
-) -> Result<Extension, Fault> {
-    let fault = if extension == Extension::Extended { replaced() } else { None };
-    fault.map_or(Ok(extension), Err)
-}
-
-const GONE: &str = "the client is closed, or the node's task failed";
-
-/// Sends the command when called. The future returns the reply.
-fn send(
-    queue: &Arc<Queue>,
-    command: Command,
-) -> impl Future<Output = Result<Value, Fault>> + Send + 'static + use<> {
-    let (answer, reply) = oneshot::channel();
-    queue.put(InFlight::new(command, answer));
-    reply.map(|answer| answer.unwrap_or_else(|_| Err(Fault::new(GONE))))
-}
-
-impl Node for RedisNode {
-    fn url(&self) -> &str {
-        &self.url
-    }
-
-    fn outage(&self) -> Option<&Outage> {
-        Some(&self.link.outage)
-    }
-
-    fn pushes(&self, _key: &str) -> bool {
-        self.link.pushes()
-    }
-
-    fn is_push_checked(&self, _key: &str) -> bool {
-        self.link.is_push_checked()
-    }
-
-    fn is_connected(&self, _key: &str) -> bool {
-        // A connection that was idle for long may be broken.
-        self.link.is_open() && !self.link.is_idle(self.clock.now())
-    }
-
-    fn connecting(&self) -> Option<String> {
-        (!self.is_connected("")).then(|| self.link.step())
-    }
-
-    fn connected(&self, key: &str) -> Reply<()> {
-        if self.is_connected(key) {
-            return Box::pin(std::future::ready(Ok(())));
-        }
-        // It gets its reply as soon as there is a connection, and is never sent.
-        let read = redis::cmd("GETRANGE").arg(key).arg(0).arg(0).clone();
-        Box::pin(self.ask(plain(&read, protocol::Purpose::Ready), |_| Ok(())))
-    }
-
-    fn guard_fault(&self, key: &str) -> Option<Fault> {
-        self.link.guard.vote_fault(|| Some(slot(key)), || self.clock.now())
-    }
-
-    fn still_counts(&self, key: &str, asked: Instant) -> bool {
-        let guard = &self.link.guard;
-        self.link.is_open() && guard.extend_fault(|| Some(slot(key)), asked).is_none()
-    }
-
-    fn acquire(&self, claim: &Claim, params: VoteParams) -> Reply<Vote> {
-        Box::pin(self.vote(claim, params))
-    }
-
-    fn extend(&self, claim: &Claim, params: VoteParams) -> Reply<Extension> {
-        let (link, asked) = (Arc::clone(&self.link), self.clock.now());
-        let reply = self.extension(claim, params);
-        Box::pin(async move {
-            unless_replaced(reply.await?, || link.guard.extend_fault(|| None, asked))
-        })
-    }
-
-    fn release(
-        &self,
-        claim: &Claim,
-        lifetime: Duration,
-        how: ReleaseMode,
-        timeout: Duration,
-    ) -> Reply<bool> {
-        let command = release(claim, lifetime, how);
-        Box::pin(self.ask(Command { timeout, ..command }, reply::released))
-    }
-
-    fn inspect(&self, key: &str, timeout: Duration) -> Reply<Option<Holder>> {
-        let command = inspect_script(key);
-        Box::pin(self.ask(Command { timeout, ..command }, reply::holder))
-    }
-
-    fn may_leave_keys(&self) -> bool {
-        self.link.may_leave_keys(self.clock.now())
-    }
-
-    fn drained(&self) -> Reply<()> {
-        // Without a connection, only deletes wait for one. Nothing else needs to arrive.
-        if !self.link.is_open() && !self.may_leave_keys() {
-            return Box::pin(std::future::ready(Ok(())));
-        }
-        Box::pin(self.ask(ping(), |_| Ok(())))
-    }
-}
+pub(crate) use {cluster::simulated::*, commands::command::Purpose, protocol::Confirmations};

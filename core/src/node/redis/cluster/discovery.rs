@@ -17,9 +17,9 @@ use super::map::Member;
 use super::topology::{Topology, View, compare, view};
 use crate::clock::{Clock, Instant, NEVER, jittered};
 use crate::node::Fault;
+use crate::node::redis::commands::command::Purpose;
 use crate::node::redis::commands::scripts::plain;
-use crate::node::redis::protocol::Purpose;
-use crate::node::redis::send;
+use crate::node::redis::server::send;
 
 /// How long a reply may take once there is a connection.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(1);

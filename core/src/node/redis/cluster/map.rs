@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::redirects::ServerAddress;
 use crate::node::SLOTS;
-use crate::node::redis::RedisNode;
+use crate::node::redis::io::endpoint::ServerAddress;
+use crate::node::redis::server::RedisNode;
 
 /// One server of a cluster, or the placeholder, which gets the commands whose owner is not known.
 pub(crate) struct Member<N = RedisNode> {

@@ -2,12 +2,12 @@
 //!
 //! A command for a key goes to the owner of the key's slot. The owner is looked up in the map, and the command then
 //! runs as on a [`RedisNode`]. The [`task`] maintains the map, and redirects deletes and the extensions of migrating
-//! keys. Any other redirected command is sent again by its waiting caller ([`redirects`]). Before there is a map, the
+//! keys. Any other redirected command is sent again by its waiting caller ([`follow()`]). Before there is a map, the
 //! task handles every command.
 
 mod discovery;
+mod follow;
 mod map;
-pub(super) mod redirects;
 mod state;
 mod task;
 #[cfg(test)]
@@ -23,17 +23,20 @@ use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::oneshot;
 
 use super::commands::reply;
-use super::queue;
 use crate::clock::{Clock, Instant};
 use crate::drivers::RuntimeDriver;
-use crate::node::redis::{RedisNode, Target, unless_replaced};
+use crate::node::redis::io::endpoint::ServerAddress;
+use crate::node::redis::protocol::Target;
+use crate::node::redis::protocol::redirects::ClusterSender;
+use crate::node::redis::server::queue;
+use crate::node::redis::server::{RedisNode, unless_replaced};
 use crate::node::{
     Claim, Extension, Fault, Holder, Node, Outage, ReleaseMode, Reply, Vote, VoteParams, Watch,
     slot,
 };
 use crate::runtime::background;
+use follow::follow;
 use map::{Map, Member};
-use redirects::{ClusterSender, ServerAddress, follow};
 use task::Task;
 
 pub(crate) struct ClusterNode {
@@ -197,8 +200,10 @@ impl Node for ClusterNode {
 /// Shared with the simulation, which has its own task.
 #[cfg(test)]
 pub(crate) mod simulated {
-    pub(crate) use super::super::protocol::Redirects;
+    pub(crate) use super::follow::follow;
     pub(crate) use super::map::{Map, Member};
-    pub(crate) use super::redirects::{ServerAddress, follow, is_forwarded, redirect_pause};
     pub(crate) use super::topology::{Ruling, ruling};
+    pub(crate) use crate::node::redis::commands::command::Redirects;
+    pub(crate) use crate::node::redis::io::endpoint::ServerAddress;
+    pub(crate) use crate::node::redis::protocol::redirects::{is_forwarded, redirect_pause};
 }

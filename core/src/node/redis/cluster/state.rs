@@ -7,13 +7,16 @@ use std::time::Duration;
 
 use super::discovery::FAILOVER;
 use super::map::{Map, Member};
-use super::redirects::{ClusterSender, ServerAddress};
 use super::task::{Server, Task};
 use super::topology::Topology;
 use crate::clock::Instant;
-use crate::node::redis::protocol::{Command, InFlight, Redirects};
-use crate::node::redis::restart_guard::MovedSlot;
-use crate::node::redis::{RedisNode, Target};
+use crate::node::redis::commands::command::{Command, Redirects};
+use crate::node::redis::io::endpoint::ServerAddress;
+use crate::node::redis::protocol::InFlight;
+use crate::node::redis::protocol::Target;
+use crate::node::redis::protocol::redirects::ClusterSender;
+use crate::node::redis::server::RedisNode;
+use crate::node::redis::state::restart_guard::MovedSlot;
 use crate::node::{Change, SLOTS};
 
 /// How many servers a discovery queries. Their replies are compared.

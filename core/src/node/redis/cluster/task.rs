@@ -20,11 +20,12 @@ use tokio::time::{sleep, timeout};
 
 use super::discovery::{Discovery, Found};
 use super::map::{Map, Member};
-use super::redirects::{ConnectionEvent, Redirect, ServerAddress, redirect_pause};
 use super::topology::Topology;
 use crate::clock::{Clock, Instant};
 use crate::drivers::RuntimeDriver;
-use crate::node::redis::Target;
+use crate::node::redis::io::endpoint::ServerAddress;
+use crate::node::redis::protocol::Target;
+use crate::node::redis::protocol::redirects::{ConnectionEvent, Redirect, redirect_pause};
 use crate::node::redis::protocol::{InFlight, PendingDeletes};
 use crate::node::{Fault, Node, Watch};
 use crate::telemetry::log;

@@ -8,15 +8,16 @@ use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::redirects::ServerAddress;
 use super::task::Task;
 use super::topology::{Range, Topology};
 use super::{ClusterSender, Map, Member, RedisNode, Target, queue};
 use crate::clock::{Clock, SystemClock};
+use crate::node::redis::commands::command::Redirects;
 use crate::node::redis::commands::scripts::release_script;
+use crate::node::redis::io::endpoint::ServerAddress;
 use crate::node::redis::parse_cluster;
-use crate::node::redis::protocol::{InFlight, Redirects};
-use crate::node::redis::restart_guard::FAILOVER_NOTICE_TIME;
+use crate::node::redis::protocol::InFlight;
+use crate::node::redis::state::restart_guard::FAILOVER_NOTICE_TIME;
 use crate::node::{Claim, Durability, Fault, Needs, Node, Watch, slot};
 
 /// The restart guard.

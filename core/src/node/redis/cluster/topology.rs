@@ -11,10 +11,10 @@ use std::collections::{BTreeSet, HashMap};
 
 use redis::Value;
 
-use super::redirects::ServerAddress;
 use crate::node::redis::commands::errors::is_unknown;
+use crate::node::redis::commands::info::text;
 use crate::node::redis::commands::reply;
-use crate::node::redis::connect::handshake::text;
+use crate::node::redis::io::endpoint::ServerAddress;
 use crate::node::{Fault, SLOTS};
 
 #[derive(Clone, Debug, PartialEq, Eq)]

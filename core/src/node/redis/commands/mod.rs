@@ -3,8 +3,12 @@
 //! A node gets its commands with scripts ([`scripts`]). A reply is checked by its exact form ([`reply`]), and explained
 //! if it is an error ([`errors`]).
 
+pub(super) mod capabilities;
+pub(super) mod command;
 pub(super) mod durability;
 pub(super) mod encode;
 pub(super) mod errors;
+pub(super) mod info;
 pub(super) mod reply;
+pub(super) mod rights;
 pub(super) mod scripts;

@@ -14,7 +14,7 @@ use std::time::Duration;
 use redis::Cmd;
 
 use super::encode::RequestBuffer;
-use crate::node::redis::protocol::{BatchKind, Combinable, Command, Expects, Purpose};
+use crate::node::redis::commands::command::{BatchKind, Combinable, Command, Expects, Purpose};
 
 use crate::node::fencing::SLACK;
 use crate::node::{Claim, Fencing, ReleaseMode, VoteParams};

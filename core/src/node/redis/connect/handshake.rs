@@ -7,20 +7,22 @@ use std::time::Duration;
 
 use redis::{Cmd, ServerError, Value, cmd};
 
-use super::batches::BatchConnection;
-use super::login::{Hello, Without, connect, refused};
-use super::rights::{Needs, OptionalCommand, is_answer};
 use super::role::{check_kind, is_master, is_primary};
 use crate::node::Fault;
 use crate::node::credentials::{Granted, Provider};
+use crate::node::redis::commands::capabilities::Without;
 use crate::node::redis::commands::errors::{
     has_code, is_missing, is_replicas, is_unsupported, text_of,
 };
+use crate::node::redis::commands::info::{about, field, load_scripts, named, text};
 use crate::node::redis::commands::reply;
+use crate::node::redis::commands::rights::{Needs, OptionalCommand, is_answer};
 use crate::node::redis::commands::scripts::scripts;
+use crate::node::redis::io::endpoint::Endpoint;
 use crate::node::redis::io::step;
-use crate::node::redis::restart_guard::wait_of;
-use crate::node::redis::url::Endpoint;
+use crate::node::redis::login::BatchConnection;
+use crate::node::redis::login::{Hello, connect, refused};
+use crate::node::redis::state::restart_guard::wait_of;
 
 /// A connection that is ready for locks.
 pub(crate) struct Greeting {
@@ -232,26 +234,6 @@ fn votes_in(about: &str, guard: Duration) -> Option<Duration> {
     Some(wait_of(uptime, guard))
 }
 
-/// Returns the text of a reply to `INFO`, or an empty text.
-pub(crate) fn text(info: &Value) -> String {
-    match info {
-        Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-        Value::VerbatimString { text, .. } => text.clone(),
-        _ => String::new(),
-    }
-}
-
-/// Returns the value of a field of an `INFO` section.
-pub(crate) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
-    let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-    Some(line.trim())
-}
-
-/// Sets the name of the connection, which `CLIENT LIST` shows to find the cause of a load.
-pub(crate) fn named(endpoint: &Endpoint) -> Cmd {
-    cmd("CLIENT").arg("SETNAME").arg(&endpoint.client_name).clone()
-}
-
 /// The purpose of a request.
 pub(crate) enum Step {
     /// An error is ignored.
@@ -291,7 +273,7 @@ fn steps(
     if minimal {
         return select.into_iter().chain(trials).collect();
     }
-    let mut steps = vec![(Step::Optional, named(endpoint))];
+    let mut steps = vec![(Step::Optional, named(&endpoint.client_name))];
     // Separate from the name that users choose. Supported since Redis 7.2.
     for (what, value) in [("LIB-NAME", "redlock"), ("LIB-VER", env!("CARGO_PKG_VERSION"))] {
         let about_us = cmd("CLIENT").arg("SETINFO").arg(what).arg(value).clone();
@@ -319,16 +301,6 @@ fn steps(
     // Last, because `CLIENT CACHING` affects the next command that is not `CLIENT`.
     steps.push((Step::Saves(OptionalCommand::Ping), cmd("PING")));
     steps
-}
-
-/// Requests a section of `INFO`.
-pub(crate) fn about(section: &str) -> Cmd {
-    cmd("INFO").arg(section).clone()
-}
-
-/// Loads the scripts into the server.
-pub(crate) fn load_scripts() -> impl Iterator<Item = Cmd> {
-    scripts().iter().map(|script| cmd("SCRIPT").arg("LOAD").arg(&script.text).clone())
 }
 
 #[cfg(test)]

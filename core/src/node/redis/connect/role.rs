@@ -2,11 +2,11 @@
 
 use redis::{Value, cmd};
 
-use super::batches::BatchConnection;
-use super::login::{no_redis, refused};
 use crate::node::Fault;
 use crate::node::redis::commands::errors::words;
-use crate::node::redis::url::Endpoint;
+use crate::node::redis::io::endpoint::Endpoint;
+use crate::node::redis::login::BatchConnection;
+use crate::node::redis::login::{no_redis, refused};
 
 /// The role of a server that votes.
 const MASTER: &str = "master";

@@ -18,15 +18,14 @@ use super::role::Reader;
 use super::{Connection, Session};
 use crate::clock::{Clock, SystemClock};
 use crate::drivers::{Driven, RuntimeDriver, about_to_wait, flush, submit, wait};
+use crate::node::redis::commands::capabilities::Without;
+use crate::node::redis::commands::command::{Command, Purpose};
 use crate::node::redis::commands::scripts::ping;
-use crate::node::redis::connect::Target;
-use crate::node::redis::connect::login::Without;
 use crate::node::redis::io::socket::Socket;
 use crate::node::redis::io::transport::Transport;
-use crate::node::redis::link::Link;
-use crate::node::redis::protocol::{
-    Command, InFlight, Parser, PendingDeletes, Protocol, Purpose, PushHandler,
-};
+use crate::node::redis::protocol::Target;
+use crate::node::redis::protocol::{InFlight, Parser, PendingDeletes, Protocol, PushHandler};
+use crate::node::redis::state::link::Link;
 use crate::node::{Durability, Needs, Watch};
 use crate::options::Address;
 

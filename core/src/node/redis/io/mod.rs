@@ -5,6 +5,7 @@
 //! A host name may have several addresses. The first one that accepts is used (RFC 8305, "Happy Eyeballs"). Otherwise
 //! an unreachable first address would use up the time limit of every attempt.
 
+pub(super) mod endpoint;
 pub(super) mod lookup;
 #[cfg(feature = "tls")]
 mod probe;
@@ -28,7 +29,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use crate::node::Fault;
-use crate::node::redis::url::{Endpoint, PeerAddr};
+use crate::node::redis::io::endpoint::{Endpoint, PeerAddr};
 use lookup::look_up;
 use socket::Socket;
 use transport::Transport;

@@ -7,7 +7,6 @@
 //! [`reconnect`] decides when to connect, by the [`history`] of the connections. [`super::connect`] opens a connection,
 //! and [`super::connection`] uses it. The [`Context`] outlives each connection.
 
-pub(super) mod context;
 mod history;
 mod reconnect;
 
@@ -17,16 +16,17 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 
-use super::cluster::redirects::ConnectionEvent;
 use super::connect::Opening;
 use super::connection::Connection;
 use super::connection::session::Usage;
 use super::connection::task::{ConnectionTask, End};
 use super::protocol::InFlight;
 use crate::clock::Instant;
+use crate::node::redis::connection::task::context::Context;
+use crate::node::redis::protocol::Backlog;
+use crate::node::redis::protocol::redirects::ConnectionEvent;
 use crate::node::{Change, Fault, Proof, Remedy};
 use crate::telemetry::log;
-use context::{Backlog, Context};
 use history::{FIRST_PAUSE, LONGEST_PAUSE};
 use reconnect::Reconnect;
 

@@ -15,12 +15,14 @@ use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 
-use super::context::{Backlog, Context};
 use super::history::History;
 use crate::clock::{Instant, jittered};
 use crate::node::Fault;
+use crate::node::redis::commands::command::Purpose;
 use crate::node::redis::connect::{Opened, PreviousConnections, open};
-use crate::node::redis::protocol::{InFlight, Purpose};
+use crate::node::redis::connection::task::context::Context;
+use crate::node::redis::protocol::Backlog;
+use crate::node::redis::protocol::InFlight;
 
 /// A command that arrives this soon after the start of an attempt waits for its result, so that simultaneous commands
 /// have the same result.
@@ -198,9 +200,10 @@ mod tests {
 
     use super::*;
     use crate::clock::{Clock, Sleep};
-    use crate::node::redis::cluster::redirects::{ClusterSender, ConnectionEvent, ServerAddress};
-    use crate::node::redis::connect::Target;
-    use crate::node::redis::protocol::{Command, Expects};
+    use crate::node::redis::commands::command::{Command, Expects};
+    use crate::node::redis::io::endpoint::ServerAddress;
+    use crate::node::redis::protocol::Target;
+    use crate::node::redis::protocol::redirects::{ClusterSender, ConnectionEvent};
     use crate::node::{Durability, Needs, Watch};
     use crate::options::Address;
 

@@ -17,10 +17,11 @@ use bytes::BytesMut;
 use foldhash::fast::FixedState;
 use redis::Value;
 
-use super::command::{BatchKind, Expects, InFlight};
+use crate::node::redis::commands::command::{BatchKind, Expects};
 use crate::node::redis::commands::encode::RequestBuffer;
 use crate::node::redis::commands::reply::owns;
 use crate::node::redis::commands::scripts::{EXTEND_MANY, RELEASE_MANY, scripts};
+use crate::node::redis::protocol::in_flight::InFlight;
 
 /// The maximum number of combined commands. The server serves no other client while it runs them.
 pub(super) const MAX_COMBINED: usize = 100;

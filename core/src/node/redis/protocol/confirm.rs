@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::command::Purpose;
 use crate::clock::Instant;
 use crate::node::Fault;
+use crate::node::redis::commands::command::Purpose;
 use crate::node::redis::commands::durability::Durability;
 
 /// The interval at which a server checks the timeout of a waiting command (`hz 10`).

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::command::{Command, Expects, Purpose};
+use crate::node::redis::commands::command::{Command, Expects, Purpose};
 use crate::node::redis::commands::scripts::merged_release;
 
 /// The memory of a pending delete in addition to its command, and that of a further token, in bytes.

@@ -6,28 +6,33 @@
 //! A command whose reply is lost fails. If it is a delete, it becomes pending ([`pending_deletes`]).
 //! [`super::connection::session`] moves the bytes.
 
+mod backlog;
 mod combined;
-mod command;
 mod confirm;
+mod in_flight;
 mod merged_deletes;
 mod pending_deletes;
 mod push_handler;
+pub(crate) mod redirects;
 mod replies;
 mod resp;
 mod sending;
 mod state;
+mod target;
 #[cfg(test)]
 mod tests;
 
 use std::time::Duration;
 
-pub(crate) use command::{BatchKind, Combinable, Command, Expects, InFlight, Purpose, Redirects};
+pub(crate) use backlog::Backlog;
 #[cfg(test)]
 pub(crate) use confirm::Confirmations;
+pub(crate) use in_flight::InFlight;
 pub(super) use pending_deletes::PendingDeletes;
 pub(super) use push_handler::PushHandler;
 pub(super) use resp::Parser;
 pub(super) use state::Protocol;
+pub(crate) use target::{RunIds, Target};
 
 /// The interval for detecting a silent server. It is half of the shortest silence that counts (that of a probe), which
 /// limits the delay.

@@ -13,12 +13,13 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::command::{Command, InFlight, Purpose};
 use super::merged_deletes::{is_of_lease, memory, merged, target};
 use crate::clock::Instant;
 use crate::node::Fault;
-use crate::node::redis::cluster::redirects::{ClusterSender, ConnectionEvent};
-use crate::node::redis::link::Link;
+use crate::node::redis::commands::command::{Command, Purpose};
+use crate::node::redis::protocol::in_flight::InFlight;
+use crate::node::redis::protocol::redirects::{ClusterSender, ConnectionEvent};
+use crate::node::redis::state::link::Link;
 use crate::telemetry::Throttle;
 
 /// The maximum number of pending deletes, one for each set of keys. A client reaches it if a server is down for long.
@@ -228,10 +229,10 @@ impl UnsentVotes {
 mod tests {
     use std::time::Duration;
 
-    use super::super::command::Expects;
     use super::super::merged_deletes::tests::{release, tokens};
     use super::*;
     use crate::node::Claim;
+    use crate::node::redis::commands::command::Expects;
     use crate::node::redis::commands::scripts::release_script;
 
     const TTL: Duration = Duration::from_secs(10);

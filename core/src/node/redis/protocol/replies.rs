@@ -11,16 +11,17 @@ use std::time::Duration;
 use redis::Value;
 
 use super::combined::{Combined, Request, has_long};
-use super::command::{BatchKind, Command, Expects, InFlight, Purpose};
 use super::merged_deletes::deleted_keys;
 use super::state::Protocol;
 use super::{LARGEST, LARGEST_MAP};
 use crate::clock::Instant;
-use crate::node::redis::cluster::redirects::{ConnectionEvent, Redirect, is_forwarded};
+use crate::node::redis::commands::command::{BatchKind, Command, Expects, Purpose};
 use crate::node::redis::commands::errors::{is_replicas, is_transient};
+use crate::node::redis::commands::info::load_scripts;
 use crate::node::redis::commands::reply;
 use crate::node::redis::commands::scripts::plain;
-use crate::node::redis::connect::handshake::load_scripts;
+use crate::node::redis::protocol::in_flight::InFlight;
+use crate::node::redis::protocol::redirects::{ConnectionEvent, Redirect, is_forwarded};
 use crate::node::{Fault, Proof};
 
 /// Reads the time, which few replies need.

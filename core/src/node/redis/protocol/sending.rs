@@ -11,12 +11,13 @@ use tokio::sync::oneshot;
 
 use super::SILENCE;
 use super::combined::{MAX_COMBINED, Request};
-use super::command::{BatchKind, Command, Expects, InFlight, Purpose};
 use super::state::Protocol;
 use crate::clock::Instant;
+use crate::node::redis::commands::command::{BatchKind, Command, Expects, Purpose};
+use crate::node::redis::commands::rights::OptionalCommand;
 use crate::node::redis::commands::scripts;
 use crate::node::redis::commands::scripts::{PING, ping};
-use crate::node::redis::connect::rights::OptionalCommand;
+use crate::node::redis::protocol::in_flight::InFlight;
 use crate::node::{Claim, Fault};
 use crate::runtime::is_ending;
 

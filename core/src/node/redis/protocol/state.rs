@@ -10,7 +10,6 @@ use bytes::BytesMut;
 use redis::Value;
 
 use super::combined::{Batch, Expected, ReleasedKeys, Request};
-use super::command::{BatchKind, Command, InFlight, Purpose};
 use super::confirm::Confirmations;
 use super::pending_deletes::PendingDeletes;
 use super::push_handler::PushHandler;
@@ -18,9 +17,11 @@ use super::resp::Parser;
 use super::{SILENCE, TICK};
 use crate::clock::Instant;
 use crate::node::Fault;
-use crate::node::redis::connect::Target;
-use crate::node::redis::connect::login::Without;
-use crate::node::redis::connect::rights::OptionalCommand;
+use crate::node::redis::commands::capabilities::Without;
+use crate::node::redis::commands::command::{BatchKind, Command, Purpose};
+use crate::node::redis::commands::rights::OptionalCommand;
+use crate::node::redis::protocol::Target;
+use crate::node::redis::protocol::in_flight::InFlight;
 
 /// The minimum time for the reply to a probe, and a multiple of the round-trip time, which a slow network needs. Probes
 /// have a shorter limit than other commands, because callers wait and a new connection takes time.

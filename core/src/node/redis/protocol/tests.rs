@@ -7,12 +7,13 @@ use redis::Value;
 use tokio::sync::oneshot;
 
 use super::combined::tests::{TTL, acquire, extend, full, release};
-use super::{InFlight, Parser, PendingDeletes, Protocol, Purpose, PushHandler, SILENCE, TICK};
+use super::{InFlight, Parser, PendingDeletes, Protocol, PushHandler, SILENCE, TICK};
 use crate::clock::Instant;
+use crate::node::redis::commands::capabilities::Without;
+use crate::node::redis::commands::command::Purpose;
 use crate::node::redis::commands::scripts::plain;
-use crate::node::redis::connect::Target;
-use crate::node::redis::connect::login::Without;
-use crate::node::redis::link::Link;
+use crate::node::redis::protocol::Target;
+use crate::node::redis::state::link::Link;
 use crate::node::{Durability, Fault, Needs, Watch, slot};
 use crate::options::Address;
 

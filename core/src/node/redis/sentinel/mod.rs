@@ -19,9 +19,9 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use super::io::step::{self, Step};
-use super::url::Endpoint;
 use super::url::route::{Route, Service};
 use crate::clock::jittered;
+use crate::node::redis::io::endpoint::Endpoint;
 use crate::node::{Fault, Remedy};
 use crate::runtime::background::{self, Task};
 use crate::text::{shown, spelled};

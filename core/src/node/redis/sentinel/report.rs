@@ -9,11 +9,12 @@ use redis::{Cmd, Value, cmd};
 use tokio::time::timeout;
 
 use crate::node::Fault;
+use crate::node::redis::commands::capabilities::Without;
 use crate::node::redis::commands::errors::words;
 use crate::node::redis::commands::reply;
-use crate::node::redis::connect::batches::BatchConnection;
-use crate::node::redis::connect::login::{Without, log_in};
-use crate::node::redis::url::Endpoint;
+use crate::node::redis::io::endpoint::Endpoint;
+use crate::node::redis::login::BatchConnection;
+use crate::node::redis::login::log_in;
 use crate::text::{host_and_port, shown};
 
 /// The primary that one sentinel reports.

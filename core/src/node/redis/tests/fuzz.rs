@@ -12,8 +12,8 @@ use tokio_util::codec::Decoder;
 use crate::node::redis::commands::reply::{
     echoes, extension, holder, owns, released, says_ours, sets, vote,
 };
-use crate::node::redis::url::Endpoint;
-use crate::node::redis::{Extension, Fault, Vote};
+use crate::node::redis::io::endpoint::Endpoint;
+use crate::node::{Extension, Fault, Vote};
 use crate::text::shown;
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";

@@ -15,10 +15,13 @@ use tokio::time::timeout;
 
 use super::commands::scripts::{RELEASE, scripts};
 use super::io::lookup::test_names::SlowName;
-use super::protocol::{Command, InFlight};
-use super::queue;
+use super::protocol::InFlight;
 use crate::clock::{Clock, Instant, Sleep, SystemClock};
-use crate::node::redis::{CONNECT_TIMEOUT, Durability, Needs, RedisNode, Target};
+use crate::node::redis::commands::command::Command;
+use crate::node::redis::protocol::Target;
+use crate::node::redis::server::RedisNode;
+use crate::node::redis::server::queue;
+use crate::node::redis::{CONNECT_TIMEOUT, Durability, Needs};
 use crate::node::{Claim, Fencing, Node, ReleaseMode, Reply, VoteParams, Watch};
 use crate::options::Address;
 

@@ -8,8 +8,6 @@ pub(super) mod query;
 pub(super) mod route;
 
 use std::cell::RefCell;
-use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,43 +16,12 @@ use url::Url;
 
 use super::io::tls::{Tls, TlsOptions, one};
 use crate::error::{Error, Result};
-use crate::node::Fault;
 use crate::node::address_map::AddressMap;
-use crate::node::callback::CONNECTING;
-use crate::node::credentials::{Ask, Credentials, Granted, Provider};
-use crate::text::{host_and_port, spelled};
+use crate::node::credentials::{Ask, Provider};
+use crate::node::redis::io::endpoint::{Endpoint, Parameters, PeerAddr};
+use crate::text::spelled;
 use checks::{check, socket_login, without_zone};
-use query::{CLIENT_NAME, Parameters};
-
-/// The address of a server, and the login to use there.
-#[derive(Clone)]
-pub(crate) struct Endpoint {
-    pub(crate) address: PeerAddr,
-    /// The address of the server, if another connection to the same server is open.
-    pub(crate) known: Option<SocketAddr>,
-    /// `None` for the user `default`, or for no login without a password.
-    pub(crate) username: Option<String>,
-    /// Never shown, see `Route::redact`.
-    pub(crate) password: Option<String>,
-    /// Selected at connect. A connection starts with database 0.
-    pub(crate) db: i64,
-    pub(crate) parameters: Arc<Parameters>,
-    pub(crate) client_name: String,
-    pub(crate) connect_timeout: Duration,
-    /// Supplies the login, if it is not in the URL.
-    pub(crate) provider: Option<Provider>,
-    /// The TLS configuration, set once the client's options are loaded.
-    pub(crate) tls: Option<Tls>,
-}
-
-/// How a server is reached.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) enum PeerAddr {
-    /// A host, by name or address, and a port.
-    Tcp(String, u16),
-    Tls(String, u16),
-    Unix(PathBuf),
-}
+use query::CLIENT_NAME;
 
 /// The default time limit of one attempt to connect: name lookup, TCP, TLS, login and handshake. A name lookup that
 /// takes longer continues, and later attempts join it.
@@ -155,43 +122,6 @@ impl Endpoint {
         Ok(self)
     }
 
-    /// Formats the URL in a canonical form, without user, password and database.
-    fn address_text(&self) -> String {
-        let scheme = match &self.address {
-            PeerAddr::Tcp(..) => "redis",
-            PeerAddr::Tls(..) => "rediss",
-            PeerAddr::Unix(_) => "unix",
-        };
-        format!("{scheme}://{}", self.authority())
-    }
-
-    /// Returns host and port, or the path, which follow the scheme.
-    pub(crate) fn authority(&self) -> String {
-        match &self.address {
-            // The parser removed the brackets of an IPv6 address, and decoded its zone.
-            PeerAddr::Tcp(host, port) | PeerAddr::Tls(host, port) => {
-                host_and_port(&host.replace('%', "%25"), *port)
-            }
-            PeerAddr::Unix(path) => path.display().to_string(),
-        }
-    }
-
-    pub(crate) fn is_tls(&self) -> bool {
-        matches!(self.address, PeerAddr::Tls(..))
-    }
-
-    /// Returns the same server with or without TLS.
-    pub(crate) fn with_tls(self, tls: bool) -> Self {
-        let address = match self.address {
-            PeerAddr::Tcp(host, port) | PeerAddr::Tls(host, port) if tls => {
-                PeerAddr::Tls(host, port)
-            }
-            PeerAddr::Tcp(host, port) | PeerAddr::Tls(host, port) => PeerAddr::Tcp(host, port),
-            unix @ PeerAddr::Unix(_) => unix,
-        };
-        Self { address, ..self }
-    }
-
     /// Applies the options that all nodes of a client share.
     pub(crate) fn with(mut self, shared: &Shared) -> Result<Self> {
         let url = self.redacted();
@@ -219,57 +149,6 @@ impl Endpoint {
             spelled("credentials"),
             self.redacted()
         )))
-    }
-
-    pub(crate) async fn granted(&self) -> std::result::Result<Option<Granted>, Fault> {
-        match &self.provider {
-            Some(provider) => provider.get(CONNECTING).await.map(Some),
-            None => Ok(None),
-        }
-    }
-
-    /// Returns another server with the same login and options.
-    pub(crate) fn at(&self, host: String, port: u16) -> Self {
-        let address =
-            if self.is_tls() { PeerAddr::Tls(host, port) } else { PeerAddr::Tcp(host, port) };
-        Self { address, known: None, ..self.clone() }
-    }
-
-    pub(crate) fn with_login(&self, granted: &Credentials) -> Self {
-        let username = granted.username.clone();
-        Self { username, password: Some(granted.password.clone()), ..self.clone() }
-    }
-
-    /// Returns what identifies the node in a node list: address and database, regardless of the login.
-    ///
-    /// It cannot detect two names of one server. `run_ids` does that at connect.
-    pub(crate) fn identity(&self) -> String {
-        let address = self.address_text();
-        // Host names ignore case, file names do not.
-        let address = if matches!(self.address, PeerAddr::Unix(_)) {
-            address
-        } else {
-            address.to_lowercase()
-        };
-        format!("{address}/{}", self.db)
-    }
-
-    /// Removes the password from a server's text.
-    pub(crate) fn without_password(&self, text: &str) -> String {
-        let text = match self.password.as_deref() {
-            // An empty password is part of every text.
-            None | Some("") => text.to_owned(),
-            Some(password) => text.replace(password, "***"),
-        };
-        self.provider.as_ref().map_or_else(|| text.clone(), |provider| provider.redact(&text))
-    }
-
-    pub(crate) fn redacted(&self) -> String {
-        match self.db {
-            // The common form without a database.
-            0 => self.address_text(),
-            db => format!("{}/{db}", self.address_text()),
-        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use url::form_urlencoded;
 
-use crate::node::redis::io::tls::TlsOptions;
+use crate::node::redis::io::endpoint::{Given, Parameters};
 use crate::text::spelled;
 
 /// The name of connections if none is configured.
@@ -20,34 +20,6 @@ pub(crate) const CLIENT_NAME_RULE: &str =
 /// Whether a server accepts the name. Redis refuses other characters, and a line break could forge a log line.
 pub(crate) fn is_client_name(name: &str) -> bool {
     (1..=255).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic())
-}
-
-/// The parameters of a URL. `None` if not set.
-#[derive(Clone, Default)]
-pub(crate) struct Parameters {
-    pub(crate) db: Option<i64>,
-    pub(crate) username: Option<String>,
-    /// Never shown.
-    pub(crate) password: Option<String>,
-    /// The version of the protocol: 2 or 3.
-    pub(crate) protocol: Option<u8>,
-    /// The address family to try: 4, 6, or 0 for both.
-    pub(crate) family: Option<u8>,
-    pub(crate) client_name: Option<Given<String>>,
-    /// The deadline of one vote.
-    pub(crate) node_timeout: Option<Given<Duration>>,
-    /// The time limit of one attempt to connect.
-    pub(crate) connect_timeout: Option<Given<Duration>>,
-    pub(crate) tls: TlsOptions,
-    /// The first parameter that requires TLS.
-    pub(crate) tls_by: Option<&'static str>,
-}
-
-/// A value and the name of its parameter, for conflicts with an option.
-#[derive(Clone)]
-pub(crate) struct Given<T> {
-    pub(crate) value: T,
-    pub(crate) by: &'static str,
 }
 
 /// A supported parameter: its names in several clients, the rule for its value, and how to set it.

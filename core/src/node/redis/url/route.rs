@@ -11,12 +11,13 @@ use url::form_urlencoded;
 
 use super::Shared;
 use super::checks::check_escapes;
-use super::query::{Parameters, yes};
-use super::{Endpoint, PeerAddr};
+use super::query::yes;
 use crate::error::Result;
 use crate::node::Fault;
 use crate::node::address_map::AddressMap;
-use crate::node::redis::cluster::redirects::ServerAddress;
+use crate::node::redis::io::endpoint::Parameters;
+use crate::node::redis::io::endpoint::ServerAddress;
+use crate::node::redis::io::endpoint::{Endpoint, PeerAddr};
 use crate::text::shown;
 
 const PORT: &str = "26379";

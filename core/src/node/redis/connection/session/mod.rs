@@ -17,7 +17,7 @@ use crate::clock::Clock;
 use crate::drivers::Poller;
 use crate::node::Fault;
 use crate::node::redis::io::socket::Socket;
-use crate::node::redis::node_task::context::Backlog;
+use crate::node::redis::protocol::Backlog;
 use crate::node::redis::protocol::{InFlight, Protocol};
 use crate::runtime::poll_next;
 

@@ -12,9 +12,10 @@ use tokio::time::sleep;
 
 use crate::node::Fault;
 use crate::node::credentials::{Credentials, Granted, Provider};
+use crate::node::redis::commands::command::{Command, Purpose};
 use crate::node::redis::commands::scripts::plain;
-use crate::node::redis::connect::login::login_refused;
-use crate::node::redis::protocol::{Command, InFlight, Purpose, SILENCE};
+use crate::node::redis::login::login_refused;
+use crate::node::redis::protocol::{InFlight, SILENCE};
 
 /// The time limit for credentials in the background. It is longer than during a connect, where a connection waits.
 const BACKGROUND_TIMEOUT: Duration = Duration::from_secs(30);

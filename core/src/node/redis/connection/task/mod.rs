@@ -3,6 +3,7 @@
 //! It reads the replies that no thread reads, keeps time, logs in again, and detects a dead connection. All connections
 //! of a process share one thread, so nothing here may take long at once.
 
+pub(crate) mod context;
 mod login_renewal;
 mod notifications;
 
@@ -21,10 +22,11 @@ use super::Connection;
 use super::session::{PANICKED, Session, SessionState, Usage};
 use crate::clock::jittered;
 use crate::node::Fault;
-use crate::node::redis::connect::batches::BatchConnection;
-use crate::node::redis::connect::login::Without;
-use crate::node::redis::connect::{Opening, Target, greet};
-use crate::node::redis::node_task::context::Context;
+use crate::node::redis::commands::capabilities::Without;
+use crate::node::redis::connect::{Opening, greet};
+use crate::node::redis::connection::task::context::Context;
+use crate::node::redis::login::BatchConnection;
+use crate::node::redis::protocol::Target;
 use crate::node::redis::protocol::{InFlight, Protocol, PushHandler, TICK};
 use crate::node::redis::sentinel::{Found, News};
 use login_renewal::LoginRenewal;

@@ -16,17 +16,17 @@ use tokio::task::yield_now;
 
 use crate::clock::{Clock, Instant, SystemClock};
 use crate::node::Fault;
+use crate::node::redis::commands::capabilities::Without;
+use crate::node::redis::commands::command::{Command, Purpose};
+use crate::node::redis::commands::info::{about, named};
+use crate::node::redis::commands::info::{field, text};
 use crate::node::redis::commands::reply;
 use crate::node::redis::commands::scripts::plain;
-use crate::node::redis::connect::batches::BatchConnection;
-use crate::node::redis::connect::handshake::{about, named};
-use crate::node::redis::connect::handshake::{field, text};
-use crate::node::redis::connect::login::{Without, connect};
+use crate::node::redis::io::endpoint::Endpoint;
 use crate::node::redis::io::step::Step;
-use crate::node::redis::protocol::{
-    Command, InFlight, LARGEST, Purpose, PushHandler, SILENCE, TICK,
-};
-use crate::node::redis::url::Endpoint;
+use crate::node::redis::login::BatchConnection;
+use crate::node::redis::login::connect;
+use crate::node::redis::protocol::{InFlight, LARGEST, PushHandler, SILENCE, TICK};
 
 /// After this time without bytes, the next use of the first connection probes the second one. Otherwise a server or a
 /// NAT could drop it as idle.
@@ -282,7 +282,7 @@ async fn open(endpoint: &Endpoint, run_id: Option<String>, renewed: bool) -> Ope
             // Only for `CLIENT LIST`, because notifications are about every database.
             commands.push(cmd("SELECT").arg(endpoint.db).clone());
         }
-        commands.push(named(endpoint));
+        commands.push(named(&endpoint.client_name));
         commands.extend(run_id.is_some().then(|| about("server")));
         let replies = connection.ask(&commands).await?;
         let info = replies.last().map(text).unwrap_or_default();

@@ -10,12 +10,12 @@ use std::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::clock::Clock;
-use crate::node::redis::connect::Target;
 use crate::node::redis::connect::handshake::Greeting;
-use crate::node::redis::link::Link;
-use crate::node::redis::protocol::{InFlight, PendingDeletes};
-use crate::node::redis::restart_guard::{FAILOVER_NOTICE_TIME, Greeted, guard_time};
+use crate::node::redis::protocol::Target;
+use crate::node::redis::protocol::{Backlog, InFlight, PendingDeletes};
 use crate::node::redis::sentinel::{Found, News, Resolver};
+use crate::node::redis::state::link::Link;
+use crate::node::redis::state::restart_guard::{FAILOVER_NOTICE_TIME, Greeted, guard_time};
 use crate::node::{Change, Fault, Watch};
 use crate::telemetry::{Notice, log};
 
@@ -54,28 +54,6 @@ struct Notices {
     refusal: Notice<(Arc<str>, Option<String>)>,
     /// The lack of a connection for notifications.
     unredirected: Notice<()>,
-}
-
-/// The commands of a node without a connection, and the pending deletes. An open connection takes it and returns it at
-/// its end.
-pub(crate) struct Backlog {
-    /// The commands of the node. Closed once the client is gone.
-    pub(crate) commands: UnboundedReceiver<InFlight>,
-    /// Deletes without a confirmation, and the votes whose deletes are not needed.
-    pub(crate) pending: PendingDeletes,
-}
-
-impl Backlog {
-    /// Returns the backlog. Must not be called while a connection uses it.
-    pub(crate) fn of(context: &mut Option<Self>) -> &mut Self {
-        context.as_mut().expect("a connection has the backlog")
-    }
-
-    /// Lets a command wait for a connection.
-    pub(crate) fn wait(&mut self, mut in_flight: InFlight, waiting: &mut Vec<InFlight>) {
-        self.pending.unsent_votes.waiting(&mut in_flight);
-        waiting.push(in_flight);
-    }
 }
 
 impl Context {

@@ -46,7 +46,7 @@ enum VotesFrom {
 
 /// A hash slot that another server had before.
 #[derive(Clone, Copy)]
-pub(super) struct MovedSlot {
+pub(crate) struct MovedSlot {
     /// When the server may extend leases in the slot. Until then, some clients may still use the previous server, which
     /// grants the lock when the lease has expired there.
     extends_from: Instant,
@@ -56,7 +56,7 @@ pub(super) struct MovedSlot {
 
 impl MovedSlot {
     /// A slot that moves now.
-    pub(super) fn at(now: Instant, guard: Duration) -> Self {
+    pub(crate) fn at(now: Instant, guard: Duration) -> Self {
         let extends_from = now + FAILOVER_NOTICE_TIME;
         Self { extends_from, votes_from: extends_from + guard_time(guard) }
     }
@@ -64,7 +64,7 @@ impl MovedSlot {
 
 /// From when the server of a node votes.
 #[derive(Default)]
-pub(super) struct RestartGuard(Mutex<State>);
+pub(crate) struct RestartGuard(Mutex<State>);
 
 #[derive(Default)]
 struct State {
@@ -157,7 +157,7 @@ impl RestartGuard {
     /// Returns why the server currently takes no first vote, if so. `slot` is that of the vote's keys.
     ///
     /// The text tells when it will, for callers that wait for a quorum.
-    pub(super) fn vote_fault(
+    pub(crate) fn vote_fault(
         &self,
         slot: impl FnOnce() -> Option<u16>,
         now: impl FnOnce() -> Instant,
@@ -192,7 +192,7 @@ impl RestartGuard {
     /// Clients learn at different times that a server was replaced. Until all have, the node acts as two: the previous
     /// server may grant the lock to a client that still uses it, while a holder extends its lease at the new one. Two
     /// such replies can complete two quorums.
-    pub(super) fn extend_fault(
+    pub(crate) fn extend_fault(
         &self,
         slot: impl FnOnce() -> Option<u16>,
         asked: Instant,
@@ -212,7 +212,7 @@ impl RestartGuard {
     }
 
     /// Guards slots that moved from another server.
-    pub(super) fn guard_slots(
+    pub(crate) fn guard_slots(
         &self,
         slots: impl Iterator<Item = u16>,
         now: Instant,
@@ -225,7 +225,7 @@ impl RestartGuard {
 
     /// Records the server of a new connection, before it gets any command. It takes first votes when it is old enough
     /// by its own report and by ours.
-    pub(super) fn opened(&self, server: &Greeted<'_>, guard: Duration, now: Instant) {
+    pub(crate) fn opened(&self, server: &Greeted<'_>, guard: Duration, now: Instant) {
         if !guard.is_zero() {
             let run_id = server.run_id.cloned();
             // Freed without the mutex, for which callers may wait.
@@ -234,7 +234,7 @@ impl RestartGuard {
     }
 
     /// Records that the connection ended.
-    pub(super) fn lost(&self, now: Instant) {
+    pub(crate) fn lost(&self, now: Instant) {
         self.state().lost_at = Some(now);
     }
 
@@ -244,17 +244,17 @@ impl RestartGuard {
 }
 
 /// What is known about a server at a new connection.
-pub(super) struct Greeted<'a> {
-    pub(super) run_id: Option<&'a String>,
+pub(crate) struct Greeted<'a> {
+    pub(crate) run_id: Option<&'a String>,
     /// How long it takes no first vote, by its uptime. `None` if the uptime cannot be read.
-    pub(super) votes_in: Option<Duration>,
+    pub(crate) votes_in: Option<Duration>,
     /// How long it has been the primary of its service, if sentinels tell.
-    pub(super) primary_for: Option<Duration>,
+    pub(crate) primary_for: Option<Duration>,
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::node::redis::state::restart_guard::*;
 
     const GUARD: Duration = Duration::from_secs(60);
 

@@ -9,10 +9,10 @@ use redis::{Arg, Cmd, Value};
 
 use crate::clock::{Clock, SystemClock};
 use crate::node::Fault;
+use crate::node::redis::io::endpoint::Endpoint;
 use crate::node::redis::io::socket::Socket;
 use crate::node::redis::io::{open, step};
 use crate::node::redis::protocol::Parser;
-use crate::node::redis::url::Endpoint;
 
 /// The maximum length of a reply. A longer one is an error, so that it takes no memory. `INFO` takes a few KiB.
 const LARGEST: usize = 64 << 10;

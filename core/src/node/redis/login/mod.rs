@@ -2,73 +2,20 @@
 //!
 //! A server, or a proxy in front of it, may not support `HELLO` or other commands. That is detected by an error without
 //! a code, or by the end of the connection. The latter may have another cause, so
-//! [`connection::task`](super::super::connection::task) checks it again later.
+//! [`connection::task`](crate::node::redis::connection::task) checks it again later.
+
+mod batch_connection;
 
 use redis::{ServerError, Value, cmd};
 
-use super::batches::BatchConnection;
-use super::rights::{OptionalCommand, RefusedCommands};
 use crate::node::Fault;
+use crate::node::redis::commands::capabilities::Without;
 use crate::node::redis::commands::errors::{
     has_code, is_full, is_unknown, refusal, text_of, words,
 };
-use crate::node::redis::commands::scripts::PING;
-use crate::node::redis::url::Endpoint;
+use crate::node::redis::io::endpoint::Endpoint;
 
-/// The features that a connection does not use, because the server, or a proxy in front of it, does not support them.
-#[derive(Clone, Copy, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is one thing that may be missing")]
-pub(crate) struct Without {
-    /// `HELLO`. The connection uses RESP2.
-    pub(crate) hello: bool,
-    /// All features that locks do not need: connection names, `INFO`, `SCRIPT`, `CLIENT TRACKING`.
-    pub(crate) extras: bool,
-    /// `CLIENT TRACKING`. Without it the server sends no notifications.
-    pub(crate) tracking: bool,
-    /// `SCRIPT LOAD` and `EVALSHA`. Scripts are sent in full.
-    pub(crate) digests: bool,
-    /// The uptime in `INFO`, which a restart guard needs. Without it the server takes no first vote.
-    pub(crate) uptime: bool,
-    /// Optional commands that the user may not run.
-    pub(crate) refused: RefusedCommands,
-    /// Whether the server may support one of them after all, because it did not report an unknown command.
-    pub(crate) doubtful: bool,
-}
-
-impl Without {
-    /// Whether a feature is used that `other` does not use.
-    pub(crate) fn improves(self, other: Self) -> bool {
-        let all = |of: Self| [of.hello, of.extras, of.tracking, of.digests, of.uptime];
-        all(self).into_iter().zip(all(other)).any(|(missing, before)| before && !missing)
-    }
-
-    /// Returns the command that checks a connection, encoded. `HELLO` changes nothing, and needs no permission.
-    pub(crate) fn probe(self) -> &'static [u8] {
-        if self.refused.contains(OptionalCommand::Ping) && !self.hello {
-            b"*1\r\n$5\r\nHELLO\r\n"
-        } else {
-            PING
-        }
-    }
-
-    /// Returns the missing commands and the consequences, or `None` if nothing is missing.
-    pub(crate) fn described(self) -> Option<(String, String)> {
-        let missing = [
-            (self.hello, "HELLO", None),
-            (self.extras, "CLIENT SETNAME, INFO", Some("the server's age is unknown")),
-            (
-                self.tracking,
-                "CLIENT TRACKING",
-                Some("waiting callers poll, and a loss is only detected at the next renewal"),
-            ),
-            (self.digests, "SCRIPT LOAD", Some("scripts are sent in full by EVAL")),
-        ];
-        let missing: Vec<_> = missing.into_iter().filter(|(missing, ..)| *missing).collect();
-        let commands: Vec<_> = missing.iter().map(|(_, command, _)| *command).collect();
-        let effects: Vec<_> = missing.iter().filter_map(|(.., effect)| *effect).collect();
-        (!missing.is_empty()).then(|| (commands.join(", "), effects.join(", ")))
-    }
-}
+pub(crate) use batch_connection::BatchConnection;
 
 /// Connects and logs in.
 ///
@@ -275,8 +222,8 @@ pub(crate) fn no_redis(value: &Value) -> Fault {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::node::Remedy;
+    use crate::node::redis::login::*;
 
     #[test]
     fn only_known_errors_are_refusals_of_the_login() {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::clock::Instant;
 use crate::node::Outage;
 use crate::node::redis::io::step::Step;
-use crate::node::redis::restart_guard::RestartGuard;
+use crate::node::redis::state::restart_guard::RestartGuard;
 use crate::runtime::lock;
 
 /// The idle time after which a connection is probed before the next command.
@@ -18,7 +18,7 @@ const MAX_IDLE: Duration = Duration::from_secs(10);
 
 /// The state of the connection for its node.
 #[derive(Default)]
-pub(super) struct Link {
+pub(crate) struct Link {
     open: AtomicBool,
     /// When a command was last sent over it, in nanoseconds of the client's clock.
     used: AtomicU64,
@@ -34,94 +34,94 @@ pub(super) struct Link {
     /// Whether there was a connection.
     opened: AtomicBool,
     /// From when its server votes.
-    pub(super) guard: RestartGuard,
+    pub(crate) guard: RestartGuard,
     /// Until when deletes must be sent again. The keys expire by then.
     pending_until: Mutex<Option<Instant>>,
     /// The outage log of the server.
-    pub(super) outage: Outage,
+    pub(crate) outage: Outage,
     /// The step of the last attempt to connect.
     step: Mutex<Step>,
 }
 
 impl Link {
-    pub(super) fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.open.load(Ordering::Relaxed)
     }
 
     /// Whether nothing was sent for long. A NAT or a load balancer on the way may have dropped the connection.
-    pub(super) fn is_idle(&self, now: Instant) -> bool {
+    pub(crate) fn is_idle(&self, now: Instant) -> bool {
         let used = Duration::from_nanos(self.used.load(Ordering::Relaxed));
         now.since(Instant::from_start(used)) > MAX_IDLE
     }
 
-    pub(super) fn set_used(&self, now: Instant) {
+    pub(crate) fn set_used(&self, now: Instant) {
         self.used.store(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    pub(super) fn pushes(&self) -> bool {
+    pub(crate) fn pushes(&self) -> bool {
         self.pushes.load(Ordering::Relaxed)
     }
 
-    pub(super) fn is_push_checked(&self) -> bool {
+    pub(crate) fn is_push_checked(&self) -> bool {
         self.pushes() && self.push_checked.load(Ordering::Relaxed)
     }
 
     /// Records whether the changes arrive on a second connection.
-    pub(super) fn set_push_checked(&self, checked: bool) {
+    pub(crate) fn set_push_checked(&self, checked: bool) {
         self.push_checked.store(checked, Ordering::Relaxed);
     }
 
-    pub(super) fn was_open(&self) -> bool {
+    pub(crate) fn was_open(&self) -> bool {
         self.opened.load(Ordering::Relaxed)
     }
 
-    pub(super) fn has_long_values(&self) -> bool {
+    pub(crate) fn has_long_values(&self) -> bool {
         self.long_values.load(Ordering::Relaxed)
     }
 
-    pub(super) fn has_read_long_values(&self) {
+    pub(crate) fn has_read_long_values(&self) {
         self.long_values.store(true, Ordering::Relaxed);
     }
 
     /// Records that an attempt to connect begins. Returns where it reports its steps.
-    pub(super) fn begin_attempt(&self) -> Step {
+    pub(crate) fn begin_attempt(&self) -> Step {
         let step = Step::default();
         *lock(&self.step) = step.clone();
         step
     }
 
     /// Returns what the last attempt to connect waits for. Empty if there was none.
-    pub(super) fn step(&self) -> String {
+    pub(crate) fn step(&self) -> String {
         lock(&self.step).current()
     }
 
     /// Records a new connection.
-    pub(super) fn opened(&self, pushes: bool) {
+    pub(crate) fn opened(&self, pushes: bool) {
         self.opened.store(true, Ordering::Relaxed);
         self.open.store(true, Ordering::Relaxed);
         self.pushes.store(pushes, Ordering::Relaxed);
     }
 
     /// Records the end of the connection.
-    pub(super) fn closed(&self) {
+    pub(crate) fn closed(&self) {
         self.open.store(false, Ordering::Relaxed);
         self.pushes.store(false, Ordering::Relaxed);
         self.push_checked.store(false, Ordering::Relaxed);
     }
 
     /// Whether a key may remain if the caller does not wait, because a delete is under way or pending.
-    pub(super) fn may_leave_keys(&self, now: Instant) -> bool {
+    pub(crate) fn may_leave_keys(&self, now: Instant) -> bool {
         // Twice, because pending deletes are sent, and counted again, at any time.
         self.has_deletes() || self.has_pending_deletes(now) || self.has_deletes()
     }
 
     /// Whether a delete is pending whose keys may still exist.
-    pub(super) fn has_pending_deletes(&self, now: Instant) -> bool {
+    pub(crate) fn has_pending_deletes(&self, now: Instant) -> bool {
         lock(&self.pending_until).is_some_and(|until| until > now)
     }
 
     /// Whether deletes have no reply yet, even if they still wait for a connection.
-    pub(super) fn has_deletes(&self) -> bool {
+    pub(crate) fn has_deletes(&self) -> bool {
         let has = Arc::strong_count(&self.deletes) > 1;
         // What was counted before the last one ended is visible to the caller.
         fence(Ordering::Acquire);
@@ -129,18 +129,18 @@ impl Link {
     }
 
     /// Returns what a delete keeps while it counts.
-    pub(super) fn deletes(&self) -> &Arc<()> {
+    pub(crate) fn deletes(&self) -> &Arc<()> {
         &self.deletes
     }
 
     /// Records a pending delete, which expires at this time.
-    pub(super) fn add_pending_delete(&self, until: Instant) {
+    pub(crate) fn add_pending_delete(&self, until: Instant) {
         let mut pending = lock(&self.pending_until);
         *pending = (*pending).max(Some(until));
     }
 
     /// Records that pending deletes were sent, and until when the others are pending.
-    pub(super) fn pending_deletes_sent(&self, left: Option<Instant>) {
+    pub(crate) fn pending_deletes_sent(&self, left: Option<Instant>) {
         *lock(&self.pending_until) = left;
     }
 }

@@ -1,74 +1,20 @@
-//! Decides how a command reaches the right server after a server of a cluster redirected it. The protocol finds
-//! the redirects (`protocol/replies.rs`).
+//! Decides how a command reaches the right server after a server of a cluster redirected it. [`super::replies`] finds
+//! the redirects.
 //!
-//! The waiting caller sends a redirected command again ([`follow`]). Two kinds of commands go to the task of the
+//! The waiting caller sends a redirected command again (`cluster::follow`). Two kinds of commands go to the task of the
 //! cluster instead: deletes, which need no caller, and extensions whose key is migrating. The simulation uses these
 //! decisions too.
 
-use std::fmt;
-use std::hash::{Hash, Hasher};
-use std::sync::{Arc, Weak};
+use std::sync::Weak;
 use std::time::Duration;
 
 use redis::Value;
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::clock::{Clock, Instant};
-use crate::node::Fault;
-use crate::node::redis::protocol::{Command, InFlight, Purpose, Redirects};
-use crate::text::host_and_port;
-
-/// The address of a server in a cluster: a host, by name or address, and a port.
-#[derive(Clone, Debug)]
-pub(crate) struct ServerAddress {
-    /// In lower case. Empty for the host of the replying server.
-    pub(crate) host: Arc<str>,
-    pub(crate) port: u16,
-    /// The server that announced it, or `None` for an address of the URL. It does not distinguish addresses.
-    pub(crate) announced_by: Option<Arc<str>>,
-}
-
-impl PartialEq for ServerAddress {
-    fn eq(&self, other: &Self) -> bool {
-        (&self.host, self.port) == (&other.host, other.port)
-    }
-}
-
-impl Eq for ServerAddress {}
-
-impl Hash for ServerAddress {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        (&self.host, self.port).hash(state);
-    }
-}
-
-impl ServerAddress {
-    pub(crate) fn new(host: &str, port: u16) -> Self {
-        Self { host: host.to_lowercase().into(), port, announced_by: None }
-    }
-
-    /// Stands for a server that is not known.
-    pub(crate) fn unknown() -> Self {
-        Self::new("", 0)
-    }
-
-    pub(crate) fn is_unknown(&self) -> bool {
-        self.port == 0
-    }
-
-    /// Returns the address as the server at `from` announced it. That server's host stands for one that is not known.
-    pub(crate) fn announced_by(&self, from: &Self) -> Self {
-        let host = if self.host.is_empty() { &from.host } else { &self.host };
-        let announced_by = Some(from.to_string().into());
-        Self { host: Arc::clone(host), port: self.port, announced_by }
-    }
-}
-
-impl fmt::Display for ServerAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&host_and_port(&self.host, self.port))
-    }
-}
+use super::in_flight::InFlight;
+use crate::clock::Instant;
+use crate::node::redis::commands::command::{Command, Purpose, Redirects};
+use crate::node::redis::io::endpoint::ServerAddress;
 
 /// Why a server does not serve a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,7 +86,7 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_se
 
 /// Returns the pause before a redirected command is sent again. It is as long as the time since the first redirect, so
 /// that a long migration gets few commands, and the views of the servers can converge.
-fn pause(since: Instant, now: Instant) -> Duration {
+pub(crate) fn pause(since: Instant, now: Instant) -> Duration {
     now.since(since).clamp(PAUSE.0, PAUSE.1)
 }
 
@@ -156,32 +102,6 @@ pub(crate) fn is_forwarded(purpose: &Purpose, asked: bool, redirects: Redirects)
         // An extension creates no key. Forwarded once, because its caller sends it again.
         Purpose::Extend => asked && redirects.since.is_none(),
         _ => false,
-    }
-}
-
-/// Sends a command again while servers redirect it, for as long as its caller waits.
-pub(crate) async fn follow<T, R>(
-    clock: Arc<dyn Clock>,
-    timeout: Duration,
-    mut reply: R,
-    send: impl Fn() -> R,
-) -> Result<T, Fault>
-where
-    R: Future<Output = Result<T, Fault>>,
-{
-    let mut since = None;
-    loop {
-        let fault = match reply.await {
-            Err(fault) if fault.is_redirect() => fault,
-            result => return result,
-        };
-        let now = clock.now();
-        let since = *since.get_or_insert(now);
-        if now.since(since) >= timeout {
-            return Err(fault);
-        }
-        clock.sleep_until(now + pause(since, now)).await;
-        reply = send();
     }
 }
 

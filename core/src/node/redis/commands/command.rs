@@ -1,19 +1,12 @@
-//! Defines a command under way: its bytes, its purpose, and the form of its reply.
-//!
-//! Plain data. [`super::sending`] sends it, and [`super::replies`] handles its reply.
+//! Defines a command: its bytes, its purpose, and the form of its reply. Plain data.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
-use redis::Value;
-use tokio::sync::oneshot;
-
+use super::durability::Durability;
+use super::encode::arguments;
 use crate::clock::Instant;
-use crate::node::redis::commands::durability::Durability;
-use crate::node::redis::commands::encode::arguments;
-use crate::node::redis::commands::reply;
-use crate::node::{Fault, slot};
-use crate::runtime::UnderWay;
+use crate::node::slot;
 
 /// The purpose of a command, which determines what happens when the connection breaks.
 #[derive(Clone)]
@@ -64,7 +57,7 @@ impl Purpose {
     }
 
     /// Returns until when the keys of a pending delete may exist.
-    pub(super) fn until(&self) -> Option<Instant> {
+    pub(crate) fn until(&self) -> Option<Instant> {
         match self {
             Self::Delete { until, .. } => *until,
             _ => None,
@@ -72,7 +65,7 @@ impl Purpose {
     }
 
     /// Whether it is a vote or a delete.
-    pub(super) fn is_for_locks(&self) -> bool {
+    pub(crate) fn is_for_locks(&self) -> bool {
         match self {
             Self::FirstVote { .. } | Self::Heal(_) | Self::Extend | Self::Delete { .. } => true,
             Self::Confirm | Self::Plain | Self::Ready | Self::Probe => false,
@@ -125,7 +118,7 @@ pub(crate) struct Command {
     pub(crate) combinable: Option<Combinable>,
 }
 
-/// A kind of commands for one key of which many can be sent in a single request ([`super::combined`]).
+/// A kind of commands for one key of which many can be sent in a single request (`protocol::combined`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BatchKind {
     /// Attempts to acquire a key: `SET NX` and a read of the owner.
@@ -140,7 +133,7 @@ pub(crate) enum BatchKind {
 /// its arguments end. Those of an attempt are in its `SET`.
 #[derive(Clone, Copy)]
 pub(crate) struct Combinable {
-    pub(super) kind: BatchKind,
+    pub(crate) kind: BatchKind,
     positions: [u16; 3],
 }
 
@@ -152,7 +145,7 @@ impl Combinable {
     }
 
     /// Returns the encoded key, and the encoded arguments after it. For an attempt, the latter is the whole `SET`.
-    pub(super) fn parts(self, command: &Command) -> (&[u8], &[u8]) {
+    pub(crate) fn parts(self, command: &Command) -> (&[u8], &[u8]) {
         let [from, to, end] = self.positions.map(usize::from);
         let arguments_from = if self.kind == BatchKind::Attempts { 0 } else { to };
         (&command.bytes[from..to], &command.bytes[arguments_from..end])
@@ -183,7 +176,7 @@ impl Command {
     }
 
     /// Returns the keys of a vote.
-    pub(super) fn vote_keys(&self) -> Vec<String> {
+    pub(crate) fn vote_keys(&self) -> Vec<String> {
         let words: Vec<_> = self.words().take(4).collect();
         // `EVALSHA digest count key …`, or `SET key …`.
         let (from, count) = match words[..] {
@@ -209,133 +202,4 @@ pub(crate) struct Redirects {
     pub(crate) asking: bool,
     /// When the first server redirected it, or when it began to wait for the map.
     pub(crate) since: Option<Instant>,
-}
-
-/// A command that was passed to the connection and has no reply yet.
-pub(crate) struct InFlight {
-    /// The command, which may have to be sent again.
-    pub(crate) command: Command,
-    /// Receives the reply. Closed when the caller no longer waits, and a first vote is then not sent any more.
-    pub(crate) answer: oneshot::Sender<Result<Value, Fault>>,
-    /// The redirects so far.
-    pub(crate) redirects: Redirects,
-    /// Whether it was sent again after the server had lost the scripts. This is done once.
-    pub(crate) again: bool,
-    /// Whether the `SET` succeeded, after the first of two replies.
-    pub(crate) set: Option<bool>,
-    /// When replicas and disks must have confirmed a grant.
-    pub(crate) confirm_by: Option<Instant>,
-    /// Whether it is a delete of a vote that was never sent, so that it need not become pending.
-    pub(crate) unneeded: bool,
-    /// Counts a delete for its node until it is answered, redirected or pending.
-    counted: Option<Arc<()>>,
-    /// Counts a redirected delete until any server has confirmed it.
-    rerouted: Option<Arc<()>>,
-    /// Makes the end of the process wait. Used for deletes only, because deletes remove whatever other commands leave
-    /// behind.
-    _under_way: Option<UnderWay>,
-}
-
-impl InFlight {
-    /// Creates a command under way. `answer` receives its reply.
-    pub(crate) fn new(command: Command, answer: oneshot::Sender<Result<Value, Fault>>) -> Self {
-        let delete = matches!(command.purpose, Purpose::Delete { .. });
-        let under_way = delete.then(UnderWay::begin);
-        Self {
-            command,
-            answer,
-            redirects: Redirects::default(),
-            again: false,
-            set: None,
-            confirm_by: None,
-            unneeded: false,
-            counted: None,
-            rerouted: None,
-            _under_way: under_way,
-        }
-    }
-
-    pub(crate) fn without_caller(command: Command) -> Self {
-        Self::new(command, oneshot::channel().0)
-    }
-
-    /// Counts a delete from now on, and no longer for another node.
-    pub(crate) fn count(&mut self, counter: &Arc<()>) {
-        if self.is_delete() {
-            self.counted = Some(Arc::clone(counter));
-        }
-    }
-
-    /// Ends the count of a delete that is answered or not needed.
-    pub(crate) fn stop_counting(&mut self) {
-        (self.counted, self.rerouted) = (None, None);
-    }
-
-    pub(crate) fn is_delete(&self) -> bool {
-        matches!(self.command.purpose, Purpose::Delete { .. })
-    }
-
-    /// Called at a redirect. From now on the cluster counts a delete instead of its node.
-    pub(crate) fn count_rerouted(&mut self, counter: &Weak<()>) {
-        if self.is_delete() {
-            self.rerouted = self.rerouted.take().or_else(|| counter.upgrade());
-            self.counted.take_if(|_| self.rerouted.is_some());
-        }
-    }
-
-    /// Discards all replies, because the command is sent again to another server.
-    pub(crate) fn forget_answers(&mut self) {
-        (self.again, self.set, self.unneeded) = (false, None, false);
-    }
-
-    /// Whether the value can be the reply, or the one of its two that is due.
-    pub(super) fn fits(&self, value: &Value) -> bool {
-        match &self.command.expects {
-            // The first of two replies. That of `CLIENT CACHING` has the same form as that of `SET`.
-            _ if self.has_two_answers() => reply::sets(value),
-            Expects::Anything => true,
-            Expects::Echo(echo) => reply::echoes(value, echo),
-            Expects::Token(token) => reply::says_ours(value, token),
-            Expects::Owner => reply::owns(value),
-            Expects::Durable(wanted) => wanted.fits(value),
-        }
-    }
-
-    /// Takes the first of two replies. Returns the last one.
-    pub(crate) fn last_reply(&mut self, value: Value) -> Option<Value> {
-        if self.has_two_answers() {
-            self.set = Some(value == Value::Okay);
-            return None;
-        }
-        Some(value)
-    }
-
-    /// Returns the prefix, which has a separate reply.
-    pub(crate) fn before(&self) -> &'static [u8] {
-        match (self.redirects.asking, self.command.untracked) {
-            (true, _) => ASKING,
-            (false, true) => UNTRACKED,
-            (false, false) => &[],
-        }
-    }
-
-    /// Returns how it can be combined with others. A command that is sent again, or after a prefix, cannot.
-    pub(super) fn combinable(&self) -> Option<Combinable> {
-        self.command.combinable.filter(|_| !self.again && self.before().is_empty())
-    }
-
-    pub(crate) fn length(&self) -> usize {
-        self.before().len() + self.command.bytes.len()
-    }
-
-    /// Whether its effect is no longer wanted, because no caller waits for it.
-    pub(crate) fn is_unwanted(&self) -> bool {
-        self.answer.is_closed() && self.command.purpose.requires_waiting_caller(self.redirects)
-    }
-
-    /// Whether the first of its two replies is still to come.
-    fn has_two_answers(&self) -> bool {
-        let two = !self.before().is_empty() || matches!(self.command.expects, Expects::Owner);
-        two && self.set.is_none()
-    }
 }
