@@ -1,8 +1,8 @@
-//! A module imports only the modules below it. The test reads the imports of every source file, and one list of the
-//! order.
+//! A folder uses only the folders below it. The test reads the imports of every source file, follows re-exports, and
+//! has one list of the folders.
 //!
-//! `docs/contributing/architecture.md` shows the same list. An upward import is either a mistake or a reason to move a
-//! module.
+//! `docs/contributing/architecture.md` shows the same list. An upward import is either a mistake or a reason to move
+//! what is imported.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,153 +10,41 @@ use std::path::Path;
 
 use crate::tidy::{files, root};
 
-/// The core's modules, from top to bottom.
+/// The core's folders, from top to bottom. A file of the crate's root is a folder of its own.
 const CORE: &[&str] = &[
     "ffi",
-    "ffi::acquire",
-    "ffi::args",
-    "ffi::options",
-    "ffi::driver",
-    "ffi::default_client",
     "testing",
-    "testing::clock",
-    "client::shutdown",
     "client",
-    "client::builder",
-    "lock::calls",
     "lock",
-    "client::engine",
-    "client::running",
-    "lock::inspect",
+    "engine",
     "acquire",
-    "acquire::attempt",
-    "acquire::wait_log",
-    "acquire::round",
-    "acquire::deadline",
-    "acquire::retry",
-    "acquire::queue",
-    "acquire::refusal",
-    "acquire::request",
     "lease",
-    "lease::handle",
-    "lease::monitor",
-    "lease::renewal",
-    "lease::end",
-    "lease::extend",
-    "lease::state",
-    "lease::registry",
-    "lease::checks",
-    "lease::status",
-    "lease::term",
     "fairness",
-    "client::config",
-    "lock::names",
-    "lock::options",
     "quorum",
-    "quorum::tally",
-    "node::address",
-    "node::existing",
+    "options",
     "node::memory",
-    "node::memory::store",
     "node::redis::cluster",
-    "node::redis::cluster::state",
-    "node::redis::cluster::task",
-    "node::redis::cluster::discovery",
-    "node::redis::cluster::map",
-    "node::redis::cluster::topology",
-    "node::redis",
-    "node::redis::commands",
+    "node::redis::server",
     "node::redis::node_task",
-    "node::redis::node_task::reconnect",
-    "node::redis::node_task::history",
     "node::redis::connection::task",
-    "drivers",
-    "drivers::event_loop",
-    "drivers::tokio_runtime",
-    "drivers::task_state",
-    "drivers::blocking_thread",
-    "drivers::reactor",
-    "node::redis::connection",
-    "node::redis::connection::role",
-    "node::redis::connection::task::notifications",
-    "node::redis::connection::session::reading",
-    "node::redis::connection::session",
-    "node::redis::protocol::replies",
-    "node::redis::protocol::sending",
-    "node::redis::protocol::state",
-    "node::redis::protocol::confirm",
-    "node::redis::protocol::combined",
-    "node::redis::connection::task::login_renewal",
-    "node::redis::node_task::context",
-    "node::redis::protocol::pending_deletes",
-    "node::redis::protocol::merged_deletes",
-    "node::redis::protocol::push_handler",
-    "node::redis::link",
     "node::redis::connect",
     "node::redis::sentinel",
-    "node::redis::url::route",
-    "node::redis::sentinel::report",
-    "node::redis::connect::handshake",
-    "node::redis::connect::role",
-    "node::redis::connect::login",
-    "node::redis::connect::rights",
-    "node::redis::restart_guard",
-    "node::redis::cluster::redirects",
+    "node::redis::login",
+    "node::redis::connection",
+    "node::redis::connection::session",
     "node::redis::protocol",
-    "node::redis::commands::scripts",
-    "node::redis::protocol::command",
-    "node::redis::commands::durability",
-    "node::redis::commands::encode",
-    "node::redis::commands::reply",
-    "node::redis::commands::errors",
-    "node::redis::connect::batches",
-    "node::redis::protocol::resp",
-    "node::redis::io",
-    "node::redis::io::lookup",
-    "node::redis::io::probe",
-    "node::redis::io::tls",
-    "node::redis::io::socket",
-    "node::redis::io::transport",
-    "node::redis::io::step",
     "node::redis::url",
-    "node::redis::url::checks",
-    "node::redis::url::query",
-    "node::redis::io::tls::errors",
-    "node::redis::io::tls::trust",
-    "node::redis::io::tls::verifiers",
-    "node::redis::io::tls::certificate",
-    "node::redis::io::tls::options",
+    "node::redis::state",
+    "node::redis::io",
+    "node::redis::io::tls",
+    "node::redis::commands",
+    "node::redis",
     "node",
-    "node::credentials",
-    "node::address_map",
-    "node::callback",
-    "node::shared_request",
-    "node::watch",
-    "node::changes",
-    "node::vote",
-    "node::fencing",
-    "node::slots",
-    "node::outage",
-    "node::fault",
+    "drivers",
     "telemetry",
-    "telemetry::disabled",
-    "telemetry::log",
-    "telemetry::record",
-    "telemetry::metrics",
-    "telemetry::stats",
     "clock",
-    "runtime::background",
-    "runtime::timers",
-    "drivers::poller",
-    "runtime::wake_handle",
-    "runtime::wakeup",
-    "runtime::exclusive",
-    "runtime::descriptors",
     "runtime",
-    "clock::machine",
-    "runtime::per_process",
     "error",
-    "error::kind",
     "numbered",
     "keyed",
     "text",
@@ -327,9 +215,45 @@ pub(crate) fn wrong(order: &[&str], modules: &Modules) -> Vec<String> {
     wrong
 }
 
+/// The folder of a module: itself if it has files below it, otherwise the one that it is in.
+fn folder(module: &[String], modules: &Modules) -> String {
+    let is_folder = |other: &Vec<String>| other.len() > module.len() && other.starts_with(module);
+    let inside = if modules.keys().any(is_folder) { module.len() } else { module.len() - 1 };
+    module[..inside.max(1)].join("::")
+}
+
+/// Errors in the order of folders: upward imports, folders missing in the list, and listed ones that do not exist.
+fn wrong_folders(order: &[&str], modules: &Modules) -> Vec<String> {
+    let place = |name: &str| order.iter().position(|folder| *folder == name);
+    let all: BTreeMap<_, _> =
+        modules.iter().map(|(name, text)| (name.clone(), imports(name, text))).collect();
+    let existing: BTreeSet<String> = all.keys().map(|name| folder(name, modules)).collect();
+    let unknown = existing.iter().filter(|name| place(name).is_none());
+    let mut wrong: Vec<String> =
+        unknown.map(|name| format!("{name} is missing from the list")).collect();
+    let gone = order.iter().filter(|name| !existing.contains(**name));
+    wrong.extend(gone.map(|name| format!("{name} stands in the list and nowhere else")));
+    for (module, imports) in &all {
+        let from = folder(module, modules);
+        for path in &imports.used {
+            let Some(used) = module_of(path, &all) else { continue };
+            let to = folder(&used, modules);
+            let (Some(low), Some(high)) = (place(&to), place(&from)) else { continue };
+            if low < high {
+                wrong.push(format!(
+                    "{} in {from} imports from {to}, which stands above it ({})",
+                    module.join("::"),
+                    path.join("::")
+                ));
+            }
+        }
+    }
+    wrong
+}
+
 #[test]
-fn core_modules_call_only_lower_modules() {
-    let wrong = wrong(CORE, &modules(&root().join("core/src")));
+fn core_folders_use_only_lower_folders() {
+    let wrong = wrong_folders(CORE, &modules(&root().join("core/src")));
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
@@ -388,4 +312,37 @@ fn finds_every_form_of_upward_call() {
     assert_eq!(wrong(&order[1..], &made_up(fine)), ["client is missing from the list"]);
     let more = [&order[..], &["more"]].concat();
     assert_eq!(wrong(&more, &made_up(fine)), ["more stands in the list and nowhere else"]);
+}
+
+#[test]
+fn finds_upward_imports_between_folders() {
+    let made_up = |texts: &[(&str, &str)]| -> Modules {
+        let path = |name: &str| name.split("::").map(str::to_owned).collect();
+        texts.iter().map(|(name, text)| (path(name), (*text).to_owned())).collect()
+    };
+    let order = ["client", "node::redis", "node", "text"];
+    let mut texts = vec![
+        ("client", "use crate::node::Redis;\n"),
+        ("node", "mod fault;\nmod redis;\npub(crate) use redis::Redis;\n"),
+        ("node::fault", "use crate::text;\n"),
+        ("node::redis", "mod io;\npub(crate) struct Redis;\nuse io::open;\n"),
+        ("node::redis::io", "use crate::node::fault::Fault;\nuse super::Redis;\n"),
+        ("text", ""),
+    ];
+    assert_eq!(wrong_folders(&order, &made_up(&texts)), Vec::<String>::new());
+    // The file of a folder and the folder itself are one place, so is a re-export.
+    for (at, up) in [
+        (2, "use crate::client::Client;\n"),
+        (2, "use super::Redis;\n"),
+        (2, "use super::redis::io::open;\n"),
+        (5, "fn text() {\n    crate::node::fault::fault();\n}\n"),
+    ] {
+        let kept = std::mem::replace(&mut texts[at].1, up);
+        assert_eq!(wrong_folders(&order, &made_up(&texts)).len(), 1, "{up}");
+        texts[at].1 = kept;
+    }
+    assert_eq!(
+        wrong_folders(&["client", "node::redis", "node", "more"], &made_up(&texts)).len(),
+        2
+    );
 }

@@ -53,7 +53,7 @@ fn each_dependency_is_used_only_where_allowed() {
             "testing/clock.rs",
             "ffi/driver.rs",
             "node/redis/io/lookup.rs",
-            "node/redis/mod.rs",
+            "node/redis/server/mod.rs",
             "node/redis/cluster/mod.rs",
             "node/callback.rs",
             "node/redis/sentinel/mod.rs",

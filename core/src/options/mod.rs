@@ -6,4 +6,3 @@ pub(crate) mod lock;
 pub(crate) mod names;
 
 pub(crate) use address::Address;
-pub(crate) use lock::Request;

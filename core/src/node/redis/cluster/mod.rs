@@ -22,7 +22,6 @@ use futures_util::future::join_all;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::oneshot;
 
-use super::commands::reply;
 use crate::clock::{Clock, Instant};
 use crate::drivers::RuntimeDriver;
 use crate::node::redis::io::endpoint::ServerAddress;

@@ -17,7 +17,6 @@ use crate::node::redis::commands::errors::{
 use crate::node::redis::commands::info::{about, field, load_scripts, named, text};
 use crate::node::redis::commands::reply;
 use crate::node::redis::commands::rights::{Needs, OptionalCommand, is_answer};
-use crate::node::redis::commands::scripts::scripts;
 use crate::node::redis::io::endpoint::Endpoint;
 use crate::node::redis::io::step;
 use crate::node::redis::login::BatchConnection;

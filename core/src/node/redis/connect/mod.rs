@@ -6,21 +6,14 @@
 pub(super) mod handshake;
 mod role;
 
-use std::collections::HashMap;
-use std::fmt::Display;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::Arc;
 
 use redis::{Value, cmd};
 
 use super::io::step::Step;
 use super::sentinel::{Found, Resolver};
-use super::url::route::Route;
 use crate::node::Fault;
 use crate::node::redis::protocol::Target;
-use crate::node::redis::protocol::redirects::ClusterSender;
-use crate::runtime::lock;
-use crate::telemetry::{Counts, log};
 use handshake::Greeting;
 
 /// An open connection.

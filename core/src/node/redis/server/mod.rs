@@ -1,74 +1,32 @@
 //! Implements a Redis server as a node: methods become commands for the queue of its connection.
 
+mod queue;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use redis::Value;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::sync::oneshot;
 
 use crate::clock::{Clock, Instant};
-use crate::drivers::{Driven, RuntimeDriver, submit};
+use crate::drivers::RuntimeDriver;
 use crate::node::redis::commands::command::{Command, Purpose};
 use crate::node::redis::commands::reply::{self, Answer};
 use crate::node::redis::commands::scripts::{
     acquire_script, attempt, extend_script, inspect_script, ping, plain, release,
 };
-use crate::node::redis::connection::Connection;
 use crate::node::redis::connection::task::context::Context;
 use crate::node::redis::node_task::NodeTask;
-use crate::node::redis::protocol::{InFlight, Target};
+use crate::node::redis::protocol::Target;
 use crate::node::redis::state::link::Link;
 use crate::node::redis::url::route::Route;
 use crate::node::{
     Claim, Expect, Extension, Fault, Fencing, Holder, Node, Outage, ReleaseMode, Reply, Vote,
     VoteParams, Watch, slot,
 };
-use crate::runtime::{background, flush_at_exit};
+use crate::runtime::background;
+use queue::Queue;
 
-/// Queues commands for a connection, in order. Dropping it ends the node's task.
-pub(super) struct Queue {
-    /// Unbounded, because callers have deadlines, and a full connection takes no more commands
-    /// ([`crate::node::redis::connection::session`]).
-    commands: Option<UnboundedSender<InFlight>>,
-    connection: Arc<dyn Driven>,
-    /// The state of the connection, which also counts deletes.
-    link: Arc<Link>,
-    /// The driver of the client's runtime.
-    runtime: Option<Arc<RuntimeDriver>>,
-}
-
-/// Creates a queue and the connection side of it.
-pub(super) fn queue(
-    runtime: Option<Arc<RuntimeDriver>>,
-) -> (Arc<Queue>, UnboundedReceiver<InFlight>, Arc<Connection>) {
-    let (commands, taken) = unbounded_channel();
-    let connection = Arc::new(Connection::new());
-    let weak = Arc::downgrade(&connection);
-    flush_at_exit(weak);
-    let (driven, link): (Arc<dyn Driven>, _) = (connection.clone(), Arc::default());
-    let queue = Queue { commands: Some(commands), connection: driven, link, runtime };
-    (Arc::new(queue), taken, connection)
-}
-
-impl Queue {
-    pub(super) fn put(&self, mut in_flight: InFlight) {
-        let Some(commands) = &self.commands else { return };
-        in_flight.count(self.link.deletes());
-        // Fails only after the node's task has ended, which the caller sees by its dropped sender.
-        let _ = commands.send(in_flight);
-        submit(&self.connection, self.runtime.as_deref());
-    }
-}
-
-impl Drop for Queue {
-    fn drop(&mut self) {
-        // The order matters: the node's task must find a closed queue when it is woken.
-        self.commands = None;
-        self.connection.wake_task();
-    }
-}
+pub(super) use queue::{queue, send};
 
 /// A server with one connection.
 pub(crate) struct RedisNode {
@@ -173,18 +131,6 @@ pub(super) fn unless_replaced(
 ) -> Result<Extension, Fault> {
     let fault = if extension == Extension::Extended { replaced() } else { None };
     fault.map_or(Ok(extension), Err)
-}
-
-const GONE: &str = "the client is closed, or the node's task failed";
-
-/// Sends the command when called. The future returns the reply.
-pub(super) fn send(
-    queue: &Arc<Queue>,
-    command: Command,
-) -> impl Future<Output = Result<Value, Fault>> + Send + 'static + use<> {
-    let (answer, reply) = oneshot::channel();
-    queue.put(InFlight::new(command, answer));
-    reply.map(|answer| answer.unwrap_or_else(|_| Err(Fault::new(GONE))))
 }
 
 impl Node for RedisNode {
