@@ -4,10 +4,10 @@
 //! Replies have the order of the commands. Late replies, pending deletes, pushes and silence require control of both
 //! ends of one queue, so the connection is not that of the `redis` crate.
 //!
-//! [`reconnect`] decides when to connect, by the [`history`] of the connections. [`super::connect`] opens a connection,
+//! [`reconnect`] decides when to connect, by an [`attempt_policy`]. [`super::connect`] opens a connection,
 //! and [`super::connection`] uses it. The [`Context`] outlives each connection.
 
-mod history;
+mod attempt_policy;
 mod reconnect;
 
 use std::panic::AssertUnwindSafe;
@@ -27,19 +27,8 @@ use crate::node::redis::protocol::Backlog;
 use crate::node::redis::protocol::redirects::ConnectionEvent;
 use crate::node::{Change, Fault, Proof, Remedy};
 use crate::telemetry::log;
-use history::{FIRST_PAUSE, LONGEST_PAUSE};
+use attempt_policy::{FIRST_PAUSE, WORKED_AFTER};
 use reconnect::Reconnect;
-
-/// The longest pause while a refusal is not confirmed, because callers wait for that.
-const DOUBTFUL_PAUSE: Duration = Duration::from_millis(250);
-/// A connection worked if it lasted longer than this, and its server voted or nothing was asked of it at its end. The
-/// next attempt then follows after the first pause.
-///
-/// A connection that breaks directly after the handshake must not be reopened continuously. Nor must one whose server
-/// accepts connections and ends them at the first command of a lock.
-const GOOD: Duration = Duration::from_secs(1);
-/// A connection that lasted longer than this worked, even for a client that only inspects.
-const LONG: Duration = Duration::from_secs(60);
 
 /// The task of a node. It runs as long as the client exists, or a delete is pending.
 pub(super) struct NodeTask {
@@ -117,8 +106,7 @@ impl NodeTask {
                 cluster.send(ConnectionEvent::Ended);
             }
             if is_needed || useless {
-                let longest = if is_doubtful { DOUBTFUL_PAUSE } else { LONGEST_PAUSE };
-                self.reconnect.history.failed(useless, longest, self.context.clock.now());
+                self.reconnect.policy.failed(useless, is_doubtful, self.context.clock.now());
             }
         }
     }
@@ -137,11 +125,12 @@ impl NodeTask {
         self.context.link.closed();
         self.context.link.guard.lost(now);
         let End::Broken(fault, usage) = end else { return None };
-        let lasted = now.since(opened) > GOOD;
-        let is_useful = usage.voted || usage.unused || now.since(opened) > LONG;
-        let worked = usage.paused || lasted && is_useful;
-        if worked {
-            self.reconnect.history.worked();
+        let Usage { paused, voted, unused } = usage;
+        let mut worked = self.reconnect.policy.ended(now.since(opened), voted, unused);
+        if paused {
+            // It was replaced, or its probe failed, so the next attempt is not a repetition.
+            self.reconnect.policy.forget();
+            worked = true;
         }
         // Notifications may have been lost, also for a key whose vote was just read. Leases and waiting callers then
         // send commands.
@@ -172,7 +161,7 @@ impl NodeTask {
         let now = self.context.clock.now();
         // No connection was missing before.
         self.outage = self.outage.map(|_| now);
-        self.reconnect.history.paused_for(now.since(begun));
+        self.reconnect.policy.paused_for(now.since(begun));
         true
     }
 
@@ -228,7 +217,7 @@ impl NodeTask {
         // Changes without a connection were not reported.
         context.watch.changed(Change::All);
         // Behind a proxy that ends each connection, a second one would only be one more.
-        let delay = if self.reconnect.history.is_useless() { GOOD } else { Duration::ZERO };
+        let delay = if self.reconnect.policy.is_useless() { WORKED_AFTER } else { Duration::ZERO };
         let (task, session) =
             ConnectionTask::new(&self.connection, &mut self.context, opening, delay);
         task.run(session, std::mem::take(waiting)).await

@@ -1,6 +1,6 @@
 //! Decides when to attempt the next connection, and which commands wait for its result.
 //!
-//! Attempts follow after a pause, which the [`History`] of the connections determines. A command after an idle time, or
+//! Attempts follow after a pause, which the [`AttemptPolicy`] determines. A command after an idle time, or
 //! a change of the server, ends the pause.
 //!
 //! Lock commands are never queued across a reconnect, because a late vote is useless and delays its delete. They wait
@@ -15,7 +15,7 @@ use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 
-use super::history::History;
+use super::attempt_policy::{AttemptPolicy, OnCommand};
 use crate::clock::{Instant, jittered};
 use crate::node::Fault;
 use crate::node::redis::commands::command::Purpose;
@@ -24,11 +24,8 @@ use crate::node::redis::connection::task::context::Context;
 use crate::node::redis::protocol::Backlog;
 use crate::node::redis::protocol::InFlight;
 
-/// A command that arrives this soon after the start of an attempt waits for its result, so that simultaneous commands
-/// have the same result.
-const JOIN: Duration = Duration::from_millis(50);
 /// An attempt that takes longer may hang on a lost packet or a dead address. Another one then starts in parallel.
-const HANGS: Duration = Duration::from_secs(2);
+const HANGS_AFTER: Duration = Duration::from_secs(2);
 /// The maximum number of parallel attempts.
 const MAX_CONCURRENT_ATTEMPTS: usize = 3;
 
@@ -39,8 +36,7 @@ pub(crate) struct Reconnect {
     pub(crate) previous_connections: PreviousConnections,
     /// Why the last attempt failed. `None` before the first one.
     pub(crate) last: Option<Fault>,
-    /// The results of the connections and attempts.
-    pub(super) history: History,
+    pub(super) policy: AttemptPolicy,
 }
 
 /// The attempts under way while commands arrive.
@@ -73,7 +69,7 @@ impl Attempts {
         let attempt = open(target, resolver, (previous_connections.clone(), step));
         self.running.push(Box::pin(attempt));
         self.begun = Some(context.clock.now());
-        self.hangs = Some(Box::pin(tokio::time::sleep(HANGS)));
+        self.hangs = Some(Box::pin(tokio::time::sleep(HANGS_AFTER)));
     }
 
     /// Returns the result of an attempt, or `None` if the last one hangs and another one must start.
@@ -109,7 +105,7 @@ impl Reconnect {
         // All commands until the next result get this error of the last attempt.
         let refusal = self.last.as_ref().map(not_connected);
         // At least half of the pause is random, so that many clients do not reconnect at the same time.
-        let pause = self.history.pause();
+        let pause = self.policy.pause();
         let mut pause_ends = std::pin::pin!(tokio::time::sleep(jittered(pause)));
         let (mut attempts, mut more) = (Attempts::default(), true);
         let opened = loop {
@@ -133,7 +129,7 @@ impl Reconnect {
                     // Before the first attempt, no error exists that could be returned.
                     (Some(command), None) => backlog.wait(command, waiting),
                     (Some(command), Some(refusal)) => {
-                        self.join_or_refuse(context, (command, refusal), &mut attempts, waiting);
+                        self.on_command(context, command, refusal, &mut attempts, waiting);
                     }
                     (None, _) => {
                         more = false;
@@ -147,16 +143,17 @@ impl Reconnect {
             }
         };
         if opened.is_err() && !waiting.is_empty() {
-            self.history.attempted(attempts.begun, context.clock.now());
+            self.policy.attempted(attempts.begun, context.clock.now());
         }
         Some(opened)
     }
 
     /// Lets a command wait for an attempt, or refuses it immediately.
-    fn join_or_refuse(
+    fn on_command(
         &mut self,
         context: &mut Context,
-        (command, refusal): (InFlight, &Fault),
+        command: InFlight,
+        refusal: &Fault,
         attempts: &mut Attempts,
         waiting: &mut Vec<InFlight>,
     ) {
@@ -167,16 +164,13 @@ impl Reconnect {
         }
         // Uses the current time, because the last event of an attempt may be long ago.
         let now = context.clock.now();
-        let young = attempts.begun.is_some_and(|at| now.since(at) <= JOIN);
-        let again = self.history.tries_again(now, !waiting.is_empty());
-        if again && !young {
-            // Parallel to an attempt under way, because on a slow network that one may succeed first.
-            attempts.begin(context, &self.previous_connections);
-        }
-        if again || (young && !waiting.is_empty()) {
-            Backlog::of(&mut context.backlog).wait(command, waiting);
-        } else {
-            context.fail(command, refusal);
+        match self.policy.on_command(now, attempts.begun, !waiting.is_empty()) {
+            OnCommand::Refuse => context.fail(command, refusal),
+            OnCommand::Wait => Backlog::of(&mut context.backlog).wait(command, waiting),
+            OnCommand::StartAndWait => {
+                attempts.begin(context, &self.previous_connections);
+                Backlog::of(&mut context.backlog).wait(command, waiting);
+            }
         }
     }
 }
@@ -256,7 +250,7 @@ mod tests {
             self.clock.0.store(millis, Ordering::Relaxed);
             let (waited, refusal) = (self.waiting.len(), Fault::new("not connected"));
             let Self { node, context, attempts, waiting, .. } = self;
-            node.join_or_refuse(context, (in_flight, &refusal), attempts, waiting);
+            node.on_command(context, in_flight, &refusal, attempts, waiting);
             self.waiting.len() > waited
         }
 
@@ -319,14 +313,17 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn attempts_to_a_silent_node_end() {
         let mut attempts = Attempts::default();
-        let timer = || Some(Box::pin(tokio::time::sleep(HANGS)));
+        let timer = || Some(Box::pin(tokio::time::sleep(HANGS_AFTER)));
         attempts.running.push(Box::pin(std::future::pending()));
         attempts.hangs = timer();
         assert!(attempts.next().await.is_none(), "another one starts");
         attempts.running.push(Box::pin(std::future::ready(Err(Fault::new("no reply")))));
         attempts.hangs = timer();
         assert!(attempts.next().await.is_some_and(|opened| opened.is_err()));
-        assert!(tokio::time::timeout(HANGS * 2, attempts.next()).await.is_err(), "none starts");
+        assert!(
+            tokio::time::timeout(HANGS_AFTER * 2, attempts.next()).await.is_err(),
+            "none starts"
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -339,34 +336,15 @@ mod tests {
         let resolver = Arc::clone(&setup.context.resolver);
         let Setup { node, context, waiting, .. } = &mut setup;
         let failover = async {
-            tokio::time::sleep(HANGS * 9 / 4).await;
+            tokio::time::sleep(HANGS_AFTER * 9 / 4).await;
             let before = accepted();
             resolver.report_change();
-            tokio::time::sleep(HANGS / 8).await;
+            tokio::time::sleep(HANGS_AFTER / 8).await;
             (before.len(), accepted().len())
         };
         tokio::select! {
             _ = node.open(context, waiting) => panic!("the server replies to none"),
             counts = failover => assert_eq!(counts, (MAX_CONCURRENT_ATTEMPTS, 1)),
         }
-    }
-
-    #[test]
-    fn waiting_for_a_failed_attempt_is_no_idle_time() {
-        let at = |millis| Instant::from_start(Duration::from_millis(millis));
-        let mut history = History::default();
-        assert!(history.tries_again(at(0), false));
-        // The attempt takes 5 s, and the command waits for it.
-        history.attempted(Some(at(0)), at(5000));
-        assert!(!history.tries_again(at(5001), false));
-        assert!(!history.tries_again(at(7000), false));
-        assert!(history.tries_again(at(9600), false));
-        history.attempted(Some(at(9600)), at(14_600));
-        // Frequent commands start another one after ten times the duration.
-        let mut now = 14_600;
-        while !history.tries_again(at(now), false) {
-            now += 1000;
-        }
-        assert_eq!(now, 65_600);
     }
 }
