@@ -1,4 +1,4 @@
-# make help says what there is. Everything is installed below this folder, redis-server excepted.
+# `make help` lists the targets. Everything except redis-server is installed below this folder.
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
@@ -7,7 +7,7 @@ SHELL := bash
 
 PY := .venv/bin/python
 export VIRTUAL_ENV := $(CURDIR)/.venv
-# One interpreter for every build: another one would make cargo build the bindings anew.
+# All builds use one interpreter. With another one, cargo would build the bindings again.
 export PYO3_PYTHON := $(CURDIR)/$(PY)
 
 CORE   := Cargo.toml $(wildcard Cargo.lock) core/Cargo.toml $(shell find core/src \( -name '*.rs' -o -name '*.lua' \) -not -path '*/tests/*')
@@ -157,7 +157,7 @@ lint: stubs
 stubs:
 	@scripts/stubs
 	@scripts/reference
-	git diff --exit-code -- bindings-python/python/redlock/_native.pyi bindings-node/native.d.ts docs/reference
+	git diff --exit-code -- bindings-python/python/redlock/_native.pyi bindings-node/ts/native.d.ts docs/reference
 
 ##@ Measurements
 
@@ -230,7 +230,7 @@ docs: ##! build the documentation site into target/site and check its links (ins
 wheels: build-release ##! build the wheel, sdist and npm packages for this platform into dist/
 	@scripts/wheels
 
-# What is published can be built again by anybody who wants to see where it comes from.
+# Checks that builds are reproducible, so that users can verify published packages.
 .PHONY: twice
 twice: wheels ## build the packages twice and compare the files
 	@scripts/twice

@@ -26,18 +26,18 @@ class Goal:
     what: str
     limit: float
     figure: float | None
-    at_least: bool = False
+    is_minimum: bool = False
     unit: str = ""
 
     @property
     def is_met(self) -> bool | None:
         if self.figure is None:
             return None
-        return self.figure >= self.limit if self.at_least else self.figure <= self.limit
+        return self.figure >= self.limit if self.is_minimum else self.figure <= self.limit
 
     def row(self) -> list[str]:
         verdict = {True: "met", False: "**NOT met**", None: "not measured"}[self.is_met]
-        sign = "at least" if self.at_least else "at most"
+        sign = "at least" if self.is_minimum else "at most"
         return [
             self.what,
             f"{sign} {number(self.limit)}{self.unit}",

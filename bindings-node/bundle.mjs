@@ -3,19 +3,31 @@
 // their tests.
 import { copyFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { buildSync } from "esbuild";
+import { build } from "esbuild";
 
 const here = (path) => fileURLToPath(new URL(path, import.meta.url));
 
-copyFileSync(here("native.d.ts"), here("dist/native.d.ts"));
-const { outputFiles } = buildSync({
-  entryPoints: [here("index.ts")],
+/** Files beside the bundle, which stay separate. A module in a folder imports them by another path. */
+const separate = { "native.js": "./native.js", "package.json": "../../package.json" };
+const keepSeparate = {
+  name: "separate",
+  setup({ onResolve }) {
+    onResolve({ filter: /\/(native\.js|package\.json)$/ }, ({ path }) => ({
+      path: separate[path.split("/").at(-1)],
+      external: true,
+    }));
+  },
+};
+
+copyFileSync(here("ts/native.d.ts"), here("dist/native.d.ts"));
+const { outputFiles } = await build({
+  entryPoints: [here("ts/index.ts")],
   outfile: here("dist/index.js"),
   bundle: true,
   platform: "node",
   target: "node20",
   format: "cjs",
-  external: ["./native.js", "../../package.json"],
+  plugins: [keepSeparate],
   logLevel: "warning",
   write: false,
 });

@@ -1,10 +1,10 @@
 // Rolls the declarations that tsc wrote into one file per entry point. It keeps what the entry point exports and the
 // declarations that those use, so that internal ones are not part of the published types.
 import { readFileSync } from "node:fs";
-import { join } from "node:path";
+import { join, posix } from "node:path";
 
 const IMPORT =
-  /^(?:import|export)(?: type)? (?:\{([^}]*)\} from )?"(\.\/[\w-]+\.js|node:[\w/]+)";$/;
+  /^(?:import|export)(?: type)? (?:\{([^}]*)\} from )?"(\.\.?\/[\w/-]+\.js|node:[\w/]+)";$/;
 const NAME =
   /^(?:export )?(?:declare )?(?:abstract )?(?:class|interface|type|function|const|let|enum|namespace) (\w+)/;
 
@@ -33,6 +33,11 @@ function statements(text) {
   return found;
 }
 
+/** The path of a module from the folder of the entry points, such as "./lock/lock.js". `file` imports it as `path`. */
+function beside(file, path) {
+  return `./${posix.join(posix.dirname(file), path)}`;
+}
+
 /** Reads the declarations of a module, and the module from which each other name comes. */
 function moduleOf(folder, file) {
   const [declared, imported, exported, global] = [new Map(), new Map(), [], []];
@@ -42,10 +47,11 @@ function moduleOf(folder, file) {
     const from = IMPORT.exec(code.replace(/\s+/g, " "));
     const name = NAME.exec(code)?.[1];
     if (from) {
+      const source = from[2].startsWith(".") ? beside(file, from[2]) : from[2];
       const names = (from[1] ?? "").split(",").map((each) => each.replace(/^ ?type |\s/g, ""));
       for (const each of names.filter(Boolean)) {
         if (/ as /.test(from[1])) throw new Error(`a renamed import is not supported: ${code}`);
-        imported.set(each, from[2]);
+        imported.set(each, source);
         if (code.startsWith("export")) exported.push(each);
       }
     } else if (name !== undefined) {

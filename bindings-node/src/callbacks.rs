@@ -10,8 +10,9 @@ use std::sync::Arc;
 use napi_derive::napi;
 use redlock::ffi::{Ask, AskAddress, Credentials, Unit};
 
+use crate::callback_requests::CallbackRequest;
 use crate::number::Number;
-use crate::outcome::{CallbackRequest, Ended, Outcome};
+use crate::outcome::{Ended, Outcome};
 use crate::runtime::{Runtime, ThreadState};
 
 /// Returns the source of credentials for the function that JavaScript identifies by this number. A request reaches the
@@ -51,7 +52,7 @@ impl Runtime {
         lifetime: Option<f64>,
     ) {
         if let Some(CallbackRequest::Credentials(answer)) =
-            self.thread.take_callback_request(request)
+            self.thread.callback_requests.take(request)
         {
             answer.give(given(failure, username, password, lifetime));
         }
@@ -67,7 +68,7 @@ impl Runtime {
         port: Option<u16>,
     ) {
         if let Some(CallbackRequest::Address(_, answer)) =
-            self.thread.take_callback_request(request)
+            self.thread.callback_requests.take(request)
         {
             answer.give(
                 failure

@@ -1,6 +1,6 @@
 //! Node.js binding of `redlock-native`. It converts arguments, calls core and converts results.
 //!
-//! From the top down, `client`, `lock` and `lease` are the operations for JavaScript, and `calls` starts many of them
+//! From the top down, `client`, `lock` and `lease` are the operations for JavaScript, and `sender` starts many of them
 //! at once. `runtime` contains all code that crosses between threads of Rust and JavaScript. `panic` is only compiled
 //! for the tests. `index.ts` is the public API, and nothing in this crate is public.
 
@@ -10,9 +10,8 @@
     reason = "exports are reached from JavaScript, which no module path shows"
 )]
 
-mod batch;
+mod callback_requests;
 mod callbacks;
-mod calls;
 mod client;
 mod errors;
 mod event;
@@ -26,5 +25,7 @@ mod outcome;
 #[cfg(feature = "panics")]
 mod panic;
 mod pending;
+mod rows;
 mod runtime;
+mod sender;
 mod stats;

@@ -2,8 +2,9 @@
 
 use napi::bindgen_prelude::{Null, ToNapiValue};
 use napi::sys;
-use redlock::ffi::{Answer, Credentials, HostPort, Record};
+use redlock::ffi::Record;
 
+use crate::callback_requests::CallbackRequest;
 use crate::errors::Failure;
 use crate::event::CoreEvent;
 use crate::inspection::Inspection;
@@ -49,14 +50,6 @@ pub enum Outcome {
     Arguments(u32, String, u16),
     /// The future panicked.
     Broken,
-}
-
-/// A call of a function of the program that has not returned.
-pub enum CallbackRequest {
-    /// Of `credentials`.
-    Credentials(Answer<Credentials>),
-    /// Of `addressMap`, with the announced address.
-    Address(HostPort, Answer<HostPort>),
 }
 
 impl Outcome {

@@ -19,12 +19,20 @@ pub(crate) struct Call {
 pub(crate) struct Pending {
     calls: Vec<Option<Call>>,
     taken: usize,
+    /// The number of the last call.
+    pub(crate) last_number: Number,
 }
 
 impl Pending {
     /// Whether JavaScript waits for nothing.
     pub(crate) fn is_empty(&self) -> bool {
         self.taken == 0
+    }
+
+    /// Returns a number that no call or lease had before. It is never 0, and never negative.
+    pub(crate) fn next_number(&mut self) -> Number {
+        self.last_number += 1;
+        self.last_number
     }
 
     /// Adds a call.

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType};
 
 use crate::errors::tried;
-use crate::once::{Once, intern};
+use crate::once_cell::{Once, intern};
 use crate::runtime::{ByNumber, lock};
 
 /// Modules of this package, whose frames do not belong to the user's program.

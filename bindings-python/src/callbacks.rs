@@ -16,7 +16,7 @@ use redlock::ffi::{Answer, Function};
 
 use crate::args;
 use crate::errors::invalid;
-use crate::once::Once;
+use crate::once_cell::Once;
 use crate::runtime::lock;
 
 /// The Python code, which calls the function on a thread and reports its result.

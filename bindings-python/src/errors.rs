@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
 use redlock::{Error, ErrorKind, ffi};
 
-use crate::once::intern;
+use crate::once_cell::intern;
 
 mod classes {
     pyo3::import_exception!(redlock.errors, LockError);
@@ -128,7 +128,7 @@ fn class(py: Python<'_>, kind: ErrorKind) -> Bound<'_, PyType> {
 }
 
 fn node_report(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
-    static CLASS: crate::once::Once<Py<PyType>> = crate::once::Once::new();
+    static CLASS: crate::once_cell::Once<Py<PyType>> = crate::once_cell::Once::new();
     CLASS.import(py, "redlock.errors", "NodeReport")
 }
 

@@ -48,7 +48,7 @@ mod runtime;
 
 mod errors;
 
-mod once;
+mod once_cell;
 
 /// The Rust half of `redlock`.
 #[pymodule]
@@ -84,7 +84,7 @@ mod _native {
     #[pymodule_export]
     use crate::pickle::{unpickled_client, unpickled_lock};
     #[pymodule_export]
-    use crate::runtime::hosts::set_trio;
+    use crate::runtime::async_backends::set_trio;
     #[pymodule_export]
     use crate::runtime::log::{log_by, log_from};
     #[pymodule_export]

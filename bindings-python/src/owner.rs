@@ -13,8 +13,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyWeakrefReference;
 use redlock::ffi::Owner;
 
-use crate::once::{Once, intern};
-use crate::runtime::{ByNumber, event_loop, greenlets, hosts, lock};
+use crate::once_cell::{Once, intern};
+use crate::runtime::{ByNumber, async_backends, event_loop, greenlets, lock};
 
 /// How many objects are known at least before those that ended are forgotten.
 const MIN_KNOWN: usize = 256;
@@ -40,7 +40,7 @@ static KNOWN: LazyLock<Mutex<AllKnown>> = LazyLock::new(Mutex::default);
 /// The thread, task or greenlet that calls us, with its word for messages. It identifies the owner of a lease.
 pub(crate) fn current(py: Python<'_>) -> PyResult<Owner> {
     static CURRENT_TASK: Once<Py<PyAny>> = Once::new();
-    if let Some(trio) = hosts::trio(py)? {
+    if let Some(trio) = async_backends::trio(py)? {
         return task(&trio.call_method0(intern!(py, "current_task"))?);
     }
     if let Some(event_loop) = event_loop::running(py)? {

@@ -75,9 +75,9 @@ class Holder:
         self.process.communicate()
 
 
-def check(good: bool, otherwise: str) -> None:
+def check(good: bool, failure: str) -> None:
     if not good:
-        sys.exit(f"   FAILED: {otherwise}")
+        sys.exit(f"   FAILED: {failure}")
 
 
 def tell(who: Holder, what: str) -> None:

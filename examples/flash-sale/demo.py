@@ -68,9 +68,9 @@ class Seller:
         check(self.process.returncode == 0, "a seller failed")
 
 
-def check(good: bool, otherwise: str) -> None:
+def check(good: bool, failure: str) -> None:
     if not good:
-        sys.exit(f"   FAILED: {otherwise}")
+        sys.exit(f"   FAILED: {failure}")
 
 
 def ledger(shop: redis.Redis) -> list[dict]:

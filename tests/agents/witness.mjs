@@ -3,7 +3,7 @@
 import { setTimeout as sleep, setImmediate as turn } from "node:timers/promises";
 import { LockLost, Redlock } from "redlock-native";
 
-const [, nodes, name, ttl, pace] = process.argv.slice(2);
+const [, nodes, name, ttl, pause] = process.argv.slice(2);
 const offset = BigInt(process.env.BOOTTIME_OFFSET_NS ?? 0);
 const now = () => Number(process.hrtime.bigint() + offset);
 const say = (sign, fields = {}) =>
@@ -28,7 +28,7 @@ try {
       const asked = now();
       if (!lease.held) break;
       last = asked;
-      await (Number(pace) ? sleep(Number(pace)) : turn());
+      await (Number(pause) ? sleep(Number(pause)) : turn());
     }
     say("last_held", { at: last });
     await sleep(20); // the notification arrives between two turns of the loop

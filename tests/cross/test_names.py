@@ -114,16 +114,25 @@ def test_python_names_nothing_else() -> None:
         assert module or any(hasattr(owner, name) for owner in owners), f"{called}.{name}"
 
 
+#: The modules of the Node.js package that declare public names.
+FILES = (
+    "client/client",
+    "lock/lock",
+    "lease/lease",
+    "errors/errors",
+    "options/options",
+    "errors/addresses",
+)
+
+
 def declared(file: str) -> str:
     return (ROOT / "bindings-node/dist" / f"{file}.d.ts").read_text()
 
 
 def node_members(name: str) -> set[str]:
     """Returns the public members of a class or interface from the built types."""
-    text = "\n".join(
-        declared(file) for file in ("client", "lock", "lease", "errors", "options", "addresses")
-    )
-    text += (ROOT / "bindings-node/native.d.ts").read_text()
+    text = "\n".join(declared(file) for file in FILES)
+    text += (ROOT / "bindings-node/ts/native.d.ts").read_text()
     (body,) = re.findall(
         rf"^export (?:declare )?(?:class|interface) {name}\b[^{{]*{{\n(.*?)^}}",
         text,

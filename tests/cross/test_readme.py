@@ -284,7 +284,7 @@ def test_an_error_s_documentation_links_to_its_remedies(error: dict[str, str]) -
     anchors = {re.sub(r"[^\w-]", "", heading.replace(" ", "-")) for heading in headings}
     linked = "lost-expired" if error["kind"] == "lost" else error["kind"]
     assert linked in anchors
-    node = (ROOT / "bindings-node/errors.ts").read_text()
+    node = (ROOT / "bindings-node/ts/errors/errors.ts").read_text()
     before = node.split(f"export class {error['class']} ")[0]
     rust = (ROOT / "core/src/error/kind.rs").read_text().split("pub enum ErrorKind")[1]
     variant = re.findall(r"((?:^ *///.*\n)+) *\w+,\n", rust, re.MULTILINE)[ERRORS.index(error)]
@@ -300,7 +300,7 @@ SOURCES = [
     *(ROOT / "bindings-python/src").rglob("*.rs"),
     *(ROOT / "bindings-python/python").rglob("*.py*"),
     *(ROOT / "bindings-node/src").rglob("*.rs"),
-    *(ROOT / "bindings-node").glob("*.ts"),
+    *(ROOT / "bindings-node/ts").rglob("*.ts"),
 ]
 #: A path of the documentation in this tree, but not the part of an address.
 DOCS_PATH = re.compile(r"(?<![\w./])(?:\.\./)?docs/\w[\w/.-]*")

@@ -13,7 +13,7 @@ const run = promisify(execFile);
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const require = createRequire(import.meta.url);
 const manifest = require("../../package.json");
-const { explanation, PLATFORMS } = require("../../bindings-node/dist/binary.js");
+const { explanation, PLATFORMS } = require("../../bindings-node/dist/load/binary.js");
 const { version } = manifest;
 const built = join(root, "bindings-node", "dist");
 

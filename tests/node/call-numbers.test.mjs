@@ -6,8 +6,8 @@ import { describe, test } from "./testing.mjs";
 
 const require = createRequire(import.meta.url);
 // The package does not export `__setLastNumberForTests`, so the built modules are loaded directly.
-const { Redlock } = require("../../bindings-node/dist/client.js");
-const { native } = require("../../bindings-node/dist/runtime.js");
+const { Redlock } = require("../../bindings-node/dist/client/client.js");
+const { native } = require("../../bindings-node/dist/runtime/runtime.js");
 
 /** The next call gets the number after this one. */
 const setLastNumber = (number) => native().__setLastNumberForTests(number);

@@ -212,7 +212,9 @@ describe("rejects without showing the value:", () => {
         (error) => {
           assert.equal(error.kind, "invalid");
           assert.match(error.message, new RegExp(words));
-          const printed = inspect(error, { depth: null, showHidden: true });
+          // Without the lines and columns of the stack, which may be equal to a value.
+          const whole = inspect(error, { depth: null, showHidden: true });
+          const printed = whole.replace(/:\d+:\d+/g, "");
           for (const secret of ["s3cret", "evil@other", "one/2", "115", "255"]) {
             assert.ok(!printed.includes(secret), printed);
           }

@@ -8,8 +8,8 @@ import { after, before, test } from "./testing.mjs";
 
 const require = createRequire(import.meta.url);
 // The package does not export the numbers of leases, so the built modules are loaded directly.
-const built = require("../../bindings-node/dist/client.js");
-const { native } = require("../../bindings-node/dist/runtime.js");
+const built = require("../../bindings-node/dist/client/client.js");
+const { native } = require("../../bindings-node/dist/runtime/runtime.js");
 
 const heard = [];
 before(() => onWarning(({ message }) => heard.push(message)));

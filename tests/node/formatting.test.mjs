@@ -10,7 +10,7 @@ import { describe, test } from "./testing.mjs";
 
 const { configure, lock, Redlock, withLock } = redlock;
 const require = createRequire(import.meta.url);
-const { withoutAddresses } = require("../../bindings-node/dist/addresses.js");
+const { withoutAddresses } = require("../../bindings-node/dist/errors/addresses.js");
 const run = promisify(execFile);
 const library = fileURLToPath(new URL("../../bindings-node/dist/", import.meta.url));
 const client = new Redlock(`memory://${uniqueName()}`);

@@ -179,9 +179,9 @@ export function serverForSuite() {
   return shared;
 }
 
-/** Repeats the check until it succeeds, or fails with the last error after `patience` ms. */
-export async function eventually(check, patience = 10_000) {
-  const deadline = performance.now() + patience;
+/** Repeats the check until it succeeds, or fails with the last error after `timeout` ms. */
+export async function eventually(check, timeout = 10_000) {
+  const deadline = performance.now() + timeout;
   for (;;) {
     try {
       return await check();

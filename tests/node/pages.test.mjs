@@ -15,7 +15,14 @@ import { describe, test } from "./testing.mjs";
 const run = promisify(execFile);
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const AsyncFunction = (async () => {}).constructor;
-const FILES = ["default", "client", "lock", "lease", "errors", "testing"];
+const FILES = [
+  "client/default",
+  "client/client",
+  "lock/lock",
+  "lease/lease",
+  "errors/errors",
+  "testing",
+];
 const CLASSES = ["Redlock", "Lock", "Lease"];
 /** Functions of the default client. */
 const FUNCTIONS = { configure: 1, lock: 1, withLock: 1 };

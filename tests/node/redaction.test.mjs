@@ -135,7 +135,7 @@ describe("a client shows no secret", () => {
   });
 
   test("in any current or future option", () => {
-    const { CLIENT, shownOptions } = require("../../bindings-node/dist/options.js");
+    const { CLIENT, shownOptions } = require("../../bindings-node/dist/options/options.js");
     const given = { ...Object.fromEntries(clientOptions().map(({ name }) => [name, PASSWORD])) };
     const rules = { ...CLIENT, password: "string", other: "a kind of later" };
     const shown = shownOptions({ ...given, password: PASSWORD, other: PASSWORD }, rules);

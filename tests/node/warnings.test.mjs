@@ -9,7 +9,9 @@ import { eventually, refusal, Server, uniqueName } from "./helper.mjs";
 import { after, before, describe, test } from "./testing.mjs";
 
 const run = promisify(execFile);
-const built = fileURLToPath(new URL("../../bindings-node/dist/warnings.js", import.meta.url));
+const built = fileURLToPath(
+  new URL("../../bindings-node/dist/telemetry/warnings.js", import.meta.url),
+);
 const heard = [];
 /** The warnings about losses of this name. */
 const losses = (name) => heard.filter(({ message }) => message.includes(`key=lock:${name} `));

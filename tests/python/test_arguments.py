@@ -295,7 +295,7 @@ def test_error_for_a_url_object_says_to_pass_text() -> None:
 
 
 def test_options_for_a_client_that_exists_are_refused(client: redlock.Redlock) -> None:
-    """Without its prefix, the locks would have other keys and exclude nobody."""
+    """Without its prefix, the locks would have other keys and exclude no other client."""
     existing: Any = client
     with pytest.raises(redlock.InvalidOption, match="key_prefix cannot be set"):
         redlock.AsyncRedlock(existing, key_prefix="app:")

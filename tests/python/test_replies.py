@@ -157,11 +157,11 @@ def test_broken_replies_reserve_no_memory_and_starve_no_other_server(
         return await outcome(row, row["cause"], call, lock, "try_acquire")
 
     sizes = [row for row in ROWS if row in ENDLESS_REPLIES or "000000" in row["say"]]
-    with redis_client.lock(name, ttl=2).acquire() as beside, FakeServers(sizes) as fakes:
+    with redis_client.lock(name, ttl=2).acquire() as held, FakeServers(sizes) as fakes:
         before = memory_peak("VmHWM"), memory_peak("VmPeak")
         for row in sizes:
             each(fakes, [row], scenario)
-            beside.ensure_held()
+            held.ensure_held()
     assert memory_peak("VmHWM") - before[0] < 100 * MB
     assert memory_peak("VmPeak") - before[1] < 1000 * MB
 

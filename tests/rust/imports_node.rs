@@ -1,23 +1,28 @@
-//! A module of the Node binding imports only the modules below it, in Rust and in TypeScript.
+//! In the Node binding, a module of Rust imports only the modules below it, and a folder of TypeScript only the folders
+//! below it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use crate::imports::{documented, modules, wrong};
+use crate::imports_python::split_folders;
 use crate::tidy::{files, root};
 
 /// The modules of `bindings-node/src`, from top to bottom.
 const RUST: &[&str] = &[
     "panic",
     "client",
-    "calls",
+    "sender",
     "lock",
     "lease",
     "options",
     "callbacks",
     "runtime",
+    "runtime::spawn",
     "runtime::outcomes",
+    "runtime::reader",
     "runtime::thread_state",
+    "runtime::delivered",
     "runtime::host",
     "runtime::log",
     "runtime::event_loop",
@@ -27,8 +32,9 @@ const RUST: &[&str] = &[
     "runtime::wake",
     "held",
     "pending",
-    "batch",
+    "rows",
     "outcome",
+    "callback_requests",
     "inspection",
     "stats",
     "event",
@@ -36,95 +42,124 @@ const RUST: &[&str] = &[
     "number",
 ];
 
-/// The files of `bindings-node`, from top to bottom.
-const TYPESCRIPT: &[&str] = &[
-    "testing.ts",
-    "loaded.ts",
-    "index.ts",
-    "load.ts",
-    "binary.ts",
-    "default.ts",
-    "client.ts",
-    "existing.ts",
-    "ioredis.ts",
-    "noderedis.ts",
-    "foreign-settings.ts",
-    "lock.ts",
-    "scope.ts",
-    "lease-list.ts",
-    "bound-lock.ts",
-    "lease.ts",
-    "inspect-format.ts",
-    "handle.ts",
-    "collection.ts",
-    "loss.ts",
-    "calls.ts",
-    "trace.ts",
-    "runtime.ts",
-    "batch.ts",
-    "events.ts",
-    "async-context.ts",
-    "pending.ts",
-    "warnings.ts",
-    "options.ts",
-    "callbacks.ts",
-    "credentials.ts",
-    "address-map.ts",
-    "values.ts",
-    "errors.ts",
-    "addresses.ts",
-    "stack.ts",
-    "trust.ts",
-    "clock.ts",
+/// The folders of `bindings-node/ts`, from top to bottom. The first one has the entry points.
+const FOLDERS: &[&str] = &[
+    ".",
+    "load",
+    "client",
+    "compat",
+    "lock",
+    "scope",
+    "lease",
+    "runtime",
+    "telemetry",
+    "options",
+    "errors",
+    "platform",
 ];
 
-/// The files that a file's text names: values and types, imports and re-exports.
-fn named(text: &str) -> Vec<String> {
-    let quoted = text.split("\"./").skip(1).filter_map(|rest| rest.split_once(".js\""));
-    quoted.map(|(name, _)| format!("{name}.ts")).collect()
+/// It is generated, and every folder may use it. Its imports are in Rust.
+const NATIVE: &str = "native";
+
+type Texts = BTreeMap<String, String>;
+
+/// The folder of a file that is named by its path without an ending.
+fn folder(file: &str) -> &str {
+    file.rsplit_once('/').map_or(".", |(folder, _)| folder)
 }
 
-/// Errors in the order: upward imports, files missing in the list, and listed files that do not exist.
-fn wrong_files(order: &[&str], texts: &BTreeMap<String, String>) -> Vec<String> {
-    let place = |file: &str| order.iter().position(|name| *name == file);
-    let missing = order.iter().filter(|name| !texts.contains_key(**name));
-    let mut wrong: Vec<String> =
-        missing.map(|name| format!("{name} stands in the list and nowhere else")).collect();
-    for (file, text) in texts {
-        let Some(from) = place(file) else {
-            wrong.push(format!("{file} is missing from the list"));
+/// The files that a file's text names, by values and types, imports and re-exports.
+fn named(file: &str, text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for rest in text.split('"').skip(1).step_by(2) {
+        let Some(path) = rest.strip_suffix(".js").filter(|path| path.starts_with('.')) else {
             continue;
         };
-        let up = named(text).into_iter().filter(|used| place(used).is_some_and(|to| to <= from));
-        wrong
-            .extend(up.map(|used| format!("{file} imports {used}, which does not stand below it")));
+        let mut parts: Vec<&str> = folder(file).split('/').filter(|part| *part != ".").collect();
+        for part in path.split('/') {
+            match part {
+                "." => {}
+                ".." => drop(parts.pop()),
+                _ => parts.push(part),
+            }
+        }
+        found.push(parts.join("/"));
+    }
+    found.retain(|used| used != NATIVE);
+    found
+}
+
+/// Errors in the stack: imports from a folder above, unknown folders, and listed folders that do not exist.
+fn wrong_folders(order: &[&str], texts: &Texts) -> Vec<String> {
+    let place = |file: &str| order.iter().position(|name| *name == folder(file));
+    let existing: BTreeSet<&str> = texts.keys().map(|file| folder(file)).collect();
+    let missing = order.iter().filter(|name| !existing.contains(**name));
+    let mut wrong: Vec<String> =
+        missing.map(|name| format!("the folder {name} does not exist")).collect();
+    for (file, text) in texts {
+        let Some(from) = place(file) else {
+            wrong.push(format!("the folder of {file} is missing from the list"));
+            continue;
+        };
+        for used in named(file, text) {
+            match place(&used).filter(|_| texts.contains_key(&used)) {
+                None => wrong.push(format!("{file} imports {used}, which does not exist")),
+                Some(to) if to < from => {
+                    wrong.push(format!("{file} imports {used} from a folder above its own"));
+                }
+                Some(_) => {}
+            }
+        }
     }
     wrong
+}
+
+/// The files that import themselves through other files.
+fn cycles(texts: &Texts) -> Vec<String> {
+    let imports: BTreeMap<&String, Vec<String>> =
+        texts.iter().map(|(file, text)| (file, named(file, text))).collect();
+    let reaches_itself = |start: &&String| {
+        let (mut seen, mut open) = (BTreeSet::new(), vec![*start]);
+        while let Some(file) = open.pop() {
+            for used in imports.get(file).into_iter().flatten() {
+                if used == *start {
+                    return true;
+                }
+                if seen.insert(used) {
+                    open.push(used);
+                }
+            }
+        }
+        false
+    };
+    texts.keys().filter(reaches_itself).cloned().collect()
 }
 
 #[test]
 fn node_modules_call_only_lower_modules() {
     let wrong = wrong(RUST, &modules(&root().join("bindings-node/src")));
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert_eq!(split_folders(RUST), Vec::<String>::new());
 }
 
 #[test]
-fn node_files_call_only_lower_files() {
-    let mut texts = BTreeMap::new();
-    for path in files(&root().join("bindings-node"), &[".ts"]) {
-        let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        // It is generated. Its imports are in Rust.
-        if name != "native.d.ts" {
-            texts.insert(name, fs::read_to_string(&path).unwrap());
-        }
+fn typescript_folders_use_only_lower_folders() {
+    let source = root().join("bindings-node/ts");
+    let mut texts = Texts::new();
+    for path in files(&source, &[".ts"]) {
+        let name = path.strip_prefix(&source).unwrap().to_str().unwrap();
+        let name = name.trim_end_matches(".ts").replace('\\', "/");
+        texts.insert(name, fs::read_to_string(&path).unwrap());
     }
-    let wrong = wrong_files(TYPESCRIPT, &texts);
+    texts.retain(|name, _| name != "native.d");
+    let wrong = wrong_folders(FOLDERS, &texts);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert_eq!(cycles(&texts), Vec::<String>::new());
 }
 
 #[test]
 fn architecture_page_shows_the_node_order() {
-    for (folder, order) in [("bindings-node/src", RUST), ("bindings-node", TYPESCRIPT)] {
+    for (folder, order) in [("bindings-node/src", RUST), ("bindings-node/ts", FOLDERS)] {
         assert_eq!(
             documented(folder),
             order,
@@ -135,22 +170,41 @@ fn architecture_page_shows_the_node_order() {
 
 #[test]
 fn finds_every_form_of_upward_typescript_import() {
-    let made_up = |lower: &str| {
-        let texts = [("a.ts", "import { b } from \"./b.js\";\n"), ("b.ts", lower)];
+    let made_up = |lower: &str| -> Texts {
+        let texts = [
+            ("index", "export { a } from \"./high/a.js\";\n"),
+            ("high/a", "import { b } from \"../low/b.js\";\n"),
+            ("low/b", lower),
+            ("low/c", ""),
+        ];
         texts.map(|(name, text)| (name.to_owned(), text.to_owned())).into()
     };
-    let fine = "import { setTimeout } from \"node:timers\";\nimport { n } from \"./native.js\";\n";
-    assert_eq!(wrong_files(&["a.ts", "b.ts"], &made_up(fine)), Vec::<String>::new());
+    let order = [".", "high", "low"];
+    let fine = "import { setTimeout } from \"node:timers\";\nimport { n } from \"../native.js\";\n\
+                import { c } from \"./c.js\";\n";
+    assert_eq!(wrong_folders(&order, &made_up(fine)), Vec::<String>::new());
     for up in [
-        "import { a } from \"./a.js\";\n",
-        "import {\n  a,\n} from \"./a.js\";\n",
-        "import type { A } from \"./a.js\";\n",
-        "export * from \"./a.js\";\n",
-        "const a = await import(\"./a.js\");\n",
+        "import { a } from \"../high/a.js\";\n",
+        "import {\n  a,\n} from \"../high/a.js\";\n",
+        "import type { A } from \"../high/a.js\";\n",
+        "export * from \"../high/a.js\";\n",
+        "export { a } from \"../index.js\";\n",
+        "const a = await import(\"../high/a.js\");\n",
+        "const a = require(\"../high/a.js\");\n",
     ] {
-        assert_eq!(wrong_files(&["a.ts", "b.ts"], &made_up(up)).len(), 1, "{up}");
+        assert_eq!(wrong_folders(&order, &made_up(up)).len(), 1, "{up}");
+        assert!(cycles(&made_up(up)).contains(&"low/b".to_owned()), "{up}");
     }
-    assert_eq!(wrong_files(&["a.ts"], &made_up(fine)), ["b.ts is missing from the list"]);
-    let more = wrong_files(&["a.ts", "b.ts", "c.ts"], &made_up(fine));
-    assert_eq!(more, ["c.ts stands in the list and nowhere else"]);
+    // A file that passes on a name from above is wrong itself, whichever file then uses the name.
+    let mut through = made_up(fine);
+    through.insert("low/c".to_owned(), "export { a } from \"../high/a.js\";\n".to_owned());
+    assert_eq!(
+        wrong_folders(&order, &through),
+        ["low/c imports high/a from a folder above its own"]
+    );
+    let missing = wrong_folders(&order, &made_up("import { d } from \"./d.js\";\n"));
+    assert_eq!(missing, ["low/b imports low/d, which does not exist"]);
+    assert_eq!(wrong_folders(&[".", "high"], &made_up(fine)).len(), 3);
+    let more = wrong_folders(&[".", "high", "low", "more"], &made_up(fine));
+    assert_eq!(more, ["the folder more does not exist"]);
 }

@@ -26,7 +26,7 @@ const RUST: &[&str] = &[
     "lock::acquire",
     "lock::exit_stack",
     "lock",
-    "lock::entries",
+    "lock::open_scopes",
     "inspection",
     "lease::async_lease",
     "lease::asyncio",
@@ -45,10 +45,10 @@ const RUST: &[&str] = &[
     "credentials",
     "callbacks",
     "args",
-    "runtime::submit",
+    "runtime::spawn",
     "runtime::event_loop",
     "runtime::completions",
-    "runtime::calls",
+    "runtime::pending_calls",
     "runtime::loop_future",
     "runtime::loop_future::done_callback",
     "runtime::loop_future::outcome",
@@ -60,14 +60,14 @@ const RUST: &[&str] = &[
     "runtime::log",
     "runtime::dispatcher",
     "runtime::waker",
-    "runtime::hosts",
+    "runtime::async_backends",
     "runtime::wait",
     "runtime::interpreter_end",
     "runtime::exit",
     "runtime::greenlets",
     "runtime",
     "errors",
-    "once",
+    "once_cell",
 ];
 
 /// The modules of the package, from top to bottom. `_native` is the Rust part, which uses the classes of `errors`.
@@ -135,10 +135,41 @@ fn wrong_files(order: &[&str], texts: &BTreeMap<String, String>) -> Vec<String> 
     wrong
 }
 
+/// The folders whose modules do not stand together in the order. In a stack of folders, no other module is between
+/// them.
+pub(crate) fn split_folders(order: &[&str]) -> Vec<String> {
+    let is_in = |module: &str, folder: &str| {
+        module.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+    };
+    let mut split = Vec::new();
+    for folder in
+        order.iter().filter_map(|module| module.rsplit_once("::")).map(|(folder, _)| folder)
+    {
+        let places = || (0..order.len()).filter(|at| is_in(order[*at], folder));
+        let (first, last) = (places().next(), places().last());
+        if first.zip(last).is_some_and(|(first, last)| last - first + 1 != places().count()) {
+            split.push(folder.to_owned());
+        }
+    }
+    split.dedup();
+    split
+}
+
 #[test]
 fn python_modules_call_only_lower_modules() {
     let wrong = wrong(RUST, &modules(&root().join("bindings-python/src")));
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert_eq!(split_folders(RUST), Vec::<String>::new());
+}
+
+#[test]
+fn finds_folders_that_do_not_stand_together() {
+    assert_eq!(
+        split_folders(&["a::b", "a", "a::c", "ab", "d::e::f", "d::e", "d"]),
+        Vec::<String>::new()
+    );
+    assert_eq!(split_folders(&["a::b", "d", "a"]), ["a"]);
+    assert_eq!(split_folders(&["a::b::c", "a::d", "a::b"]), ["a::b"]);
 }
 
 #[test]

@@ -185,30 +185,95 @@ fn every_mutant_matches_the_source() {
     }
 }
 
-/// The files named in the last column of a table's rows: an extension of letters, up to the test name.
-fn files_named(table: &str) -> Vec<String> {
-    let rows = table.lines().filter(|line| line.starts_with('|'));
-    let tests = rows.filter_map(|row| row.trim_end_matches([' ', '|']).rsplit(" | ").next());
-    let words = tests.flat_map(|cell| cell.split('`').skip(1).step_by(2));
-    let names = words.filter_map(|word| word.split("::").next());
-    let endings = [".rs", ".py", ".mjs", ".toml", ".txt"];
-    names.filter(|name| endings.iter().any(|end| name.ends_with(end))).map(Into::into).collect()
+/// The parts that the first column of the regressions names.
+const PARTS: [&str; 7] = ["core", "Python", "Node.js", "all", "packages", "docs", "frameworks"];
+
+/// Errors in a row of the regressions: an unknown part, no file, or files and tests that do not exist. `read` returns
+/// the texts of the files with a name.
+fn wrong_row(row: &str, read: impl Fn(&str) -> Vec<String>) -> Vec<String> {
+    let cells: Vec<&str> = row.trim_matches(['|', ' ']).split(" | ").collect();
+    let (part, tests) = (cells[0], cells[cells.len() - 1]);
+    let mut wrong = Vec::new();
+    if !PARTS.contains(&part) {
+        wrong.push(format!("{part} is not a part"));
+    }
+    let endings = [".rs", ".py", ".mjs", ".toml", ".txt", ".md"];
+    let mut texts = None;
+    for word in tests.split('`').skip(1).step_by(2) {
+        let (file, test) =
+            word.split_once("::").map_or((word, None), |(file, test)| (file, Some(test)));
+        let is_file = !file.contains(' ') && endings.iter().any(|ending| file.ends_with(ending));
+        if is_file {
+            let found = read(file);
+            if found.is_empty() {
+                wrong.push(format!("{file} does not exist"));
+            }
+            texts = Some(found);
+        }
+        let test = if is_file { test } else { Some(word) };
+        // Commands, keys and fields are not tests.
+        let is_test = |test: &&str| {
+            let words = test.split(['_', ' ']).count();
+            words > 2 && !test.contains(['[', '/', '=']) && !test.starts_with("make ")
+        };
+        let test = test.map(|test| test.split('[').next().unwrap_or_default());
+        if let (Some(test), Some(texts)) = (test.filter(is_test), &texts)
+            && !texts.iter().any(|text| text.contains(test))
+        {
+            wrong.push(format!("the test {test} does not exist"));
+        }
+    }
+    if texts.is_none() {
+        wrong.push("no test is named".to_owned());
+    }
+    wrong
 }
 
 #[test]
 fn tests_of_regressions_exist_in_their_files() {
-    let text = fs::read_to_string(root().join("docs/contributing/regressions.md")).unwrap();
-    let named = files_named(&text);
-    assert!(named.len() > 50, "only {named:?}");
-    let tests = files(&root().join("tests"), &[".rs", ".py", ".mjs", ".toml"]);
-    for name in named {
+    let page = fs::read_to_string(root().join("docs/contributing/regressions.md")).unwrap();
+    let tests = files(&root().join("tests"), &[".rs", ".py", ".mjs", ".toml", ".txt"]);
+    let read = |name: &str| {
         // A test of the slow tier has its folder in its path.
         let slow = name.replacen("rust/", "rust/slow/", 1);
-        let ends = |path: &PathBuf| path.ends_with(&name) || path.ends_with(&slow);
-        let there = root().join(&name).exists() || tests.iter().any(ends);
-        assert!(there, "docs/contributing/regressions.md names {name}, which is nowhere");
+        let ends = |path: &&PathBuf| path.ends_with(name) || path.ends_with(&slow);
+        let found = tests.iter().filter(ends).cloned().chain([root().join(name)]);
+        found.filter_map(|path| fs::read_to_string(path).ok()).collect()
+    };
+    let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| ")).skip(1).collect();
+    assert!(rows.len() > 250, "only {} rows", rows.len());
+    let wrong: Vec<String> = rows
+        .iter()
+        .flat_map(|row| {
+            wrong_row(row, read).into_iter().map(move |error| format!("{error}: {row}"))
+        })
+        .collect();
+    assert!(wrong.is_empty(), "in docs/contributing/regressions.md, {}", wrong.join("\n"));
+}
+
+#[test]
+fn finds_wrong_rows_of_regressions() {
+    let read = |name: &str| match name {
+        "a.rs" => vec!["fn does_a_thing() {}".to_owned()],
+        "b.py" => vec!["def test_an_odd_thing() {}".to_owned()],
+        _ => Vec::new(),
+    };
+    for fine in [
+        "| core | broken | `a.rs`: `does_a_thing`. `make test-acl` |",
+        "| all | `x_y_z_w` was \"a | b\" | `b.py::test_an_odd_thing[one]`, `[[lock]]` in `a.rs` |",
+    ] {
+        assert_eq!(wrong_row(fine, read), Vec::<String>::new(), "{fine}");
     }
-    assert_eq!(files_named("| 1 | `a.rs` | `rust/b.rs`: it, `c.py::d` |"), ["rust/b.rs", "c.py"]);
+    for wrong in [
+        "| 1.2 | broken | `a.rs` |",
+        "| core | broken | `c.rs` |",
+        "| core | broken | `make test-acl` |",
+        "| core | broken | `a.rs`: `does_another_thing` |",
+        "| core | broken | `a.rs`: `does another thing` |",
+        "| core | broken | `b.py::test_another_odd_thing` |",
+    ] {
+        assert_eq!(wrong_row(wrong, read).len(), 1, "{wrong}");
+    }
 }
 
 /// If a process forks while another thread initialises or holds such a static, the child finds it locked forever.

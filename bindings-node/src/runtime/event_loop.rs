@@ -87,6 +87,11 @@ impl Records {
     }
 }
 
+/// The bit of a topic.
+fn bit(topic: Topic) -> u32 {
+    1 << topic as u32
+}
+
 /// An outcome that is not that of a call.
 fn ended(outcome: Outcome) -> Ended {
     Ended { slot: 0, number: 0, outcome }
@@ -110,13 +115,14 @@ impl EventLoop {
     }
 
     /// Sets the topics whose events the event loop receives.
-    pub(super) fn want_events(&self, topics: u32) {
-        self.event_topics.store(topics, Ordering::Relaxed);
+    pub(super) fn want_events(&self, topics: impl Iterator<Item = Topic>) {
+        let bits = topics.fold(0, |bits, topic| bits | bit(topic));
+        self.event_topics.store(bits, Ordering::Relaxed);
     }
 
     /// Whether the event loop receives the events of this topic.
     pub(super) fn wants_events(&self, topic: Topic) -> bool {
-        self.event_topics.load(Ordering::Relaxed) & (1 << topic as u32) != 0
+        self.event_topics.load(Ordering::Relaxed) & bit(topic) != 0
     }
 
     /// Queues an event and wakes the loop.

@@ -12,12 +12,15 @@
 //! its environment ends, its calls are cancelled. Undelivered outcomes are dropped, which releases their leases. Its
 //! held leases expire when their TTL ends.
 
+mod delivered;
 mod descriptor;
 mod event_loop;
 mod host;
 mod libuv;
 mod log;
 mod outcomes;
+mod reader;
+mod spawn;
 mod thread_state;
 mod turn;
 mod wake;
@@ -28,15 +31,15 @@ use std::sync::Arc;
 
 use napi::bindgen_prelude::{Env, Float64ArraySlice, FnArgs, Function};
 use napi_derive::napi;
-use redlock::ffi;
+use redlock::ffi::{self, Topic};
 
 use self::event_loop::{EventLoop, Queue};
 use self::outcomes::forward_warnings;
 pub(crate) use self::thread_state::ThreadState;
 use self::turn::Turns;
 use self::wake::{Callback, Resource, Wake};
-use crate::batch::Batch;
 use crate::outcome::Outcome;
+use crate::rows::Rows;
 
 /// The number of written rows, and the side values.
 type Settled = FnArgs<(u32, Option<Vec<Outcome>>)>;
@@ -73,20 +76,20 @@ impl Runtime {
         let event_loop = Arc::new(EventLoop::new(queue, wake));
         log::forward_to(&event_loop);
         let settle_callback = Callback::new(env, &settle)?;
-        let (batch, turns) = (Batch::new(&calls, &outcomes), Turns::new(env, &resource.shown));
+        let (rows, turns) = (Rows::new(&calls, &outcomes), Turns::new(env, &resource.shown));
         let new = |me: &Weak<ThreadState>| {
-            ThreadState::new(env, me.clone(), batch, event_loop, settle_callback, turns)
+            ThreadState::new(env, me.clone(), rows, event_loop, settle_callback, turns)
         };
         let thread = Rc::new_cyclic(new);
         *slot.borrow_mut() = Rc::downgrade(&thread);
         Ok(Self { thread })
     }
 
-    /// Sets the topics whose events this thread receives from now on, as a sum of 1 `acquire`, 2 `lease`, 4 `node` and
-    /// 8 `client`.
+    /// Sets the topics whose events this thread receives from now on: `acquire`, `lease`, `node`, `client`.
     #[napi(catch_unwind)]
-    pub fn want_events(&self, topics: u32) {
-        self.thread.event_loop.want_events(topics);
+    pub fn want_events(&self, topics: Vec<String>) {
+        let wanted = |topic: &Topic| topics.iter().any(|name| name == topic.as_str());
+        self.thread.event_loop.want_events(Topic::ALL.into_iter().filter(wanted));
         log::request_events();
     }
 }

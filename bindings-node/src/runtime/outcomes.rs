@@ -8,10 +8,11 @@ use redlock::ffi::{Acquire, fence};
 
 use super::log;
 use super::thread_state::ThreadState;
-use crate::batch::{ADDRESS_MAP, CREDENTIALS, EVENT, LOSS, Row, WARNING, integers};
-use crate::number::{Number, column};
-use crate::outcome::{CallbackRequest, Ended, Outcome};
-use crate::pending::{Call, Pending};
+use crate::callback_requests::CallbackRequest;
+use crate::number::Number;
+use crate::outcome::{Ended, Outcome};
+use crate::pending::Call;
+use crate::rows::{Notice, OutcomeValue, Row};
 
 impl ThreadState {
     /// Delivers the queued outcomes.
@@ -33,34 +34,24 @@ impl ThreadState {
     /// Takes the next outcomes, or one record if there are none. The code that handles a record may be slow, so an
     /// outcome waits for one record at most.
     fn next_outcomes(&self) -> VecDeque<Ended> {
-        let outcomes = self.event_loop.take(self.batch.capacity());
+        let outcomes = self.event_loop.take(self.rows.capacity());
         if !outcomes.is_empty() {
             return outcomes;
         }
         let Some(record) = self.event_loop.take_record() else { return outcomes };
         self.event_loop.add(self.read_outcomes());
-        let mut outcomes = self.event_loop.take(self.batch.capacity() - 1);
+        let mut outcomes = self.event_loop.take(self.rows.capacity() - 1);
         outcomes.push_back(record);
         outcomes
     }
 
-    /// Cancels all calls that can be cancelled, and releases the leases that JavaScript has not received.
-    pub(crate) fn cancel_all(&self) {
-        let cancelled = self.change(Pending::take_cancellable);
-        forward_warnings(self.event_loop.take_all());
-        if !cancelled.is_empty() {
-            drop(cancelled);
-            self.wake();
-        }
-    }
-
     /// Writes the rows. Returns their number, and the side values, if there are any.
     fn settle(&self, outcomes: VecDeque<Ended>) -> (u32, Option<Vec<Outcome>>) {
-        self.delivered.borrow_mut().clear();
+        self.delivered.clear();
         let (mut rows, mut side_values) = (0, Vec::new());
         for ended in outcomes {
             let Some((row, rest)) = self.row(ended) else { continue };
-            self.batch.write(rows as usize, &row);
+            self.rows.write(rows as usize, &row);
             rows += 1;
             side_values.extend(rest);
         }
@@ -74,45 +65,42 @@ impl ThreadState {
             Outcome::Callback(request) => return Some(self.callback_row(number, request)),
             outcome => outcome,
         };
-        match outcome {
-            Outcome::Warning(_) => {
-                return Some((Row::plain(WARNING.into(), Row::SIDE_VALUE), Some(outcome)));
-            }
-            Outcome::Event(..) => {
-                return Some((Row::plain(EVENT.into(), Row::SIDE_VALUE), Some(outcome)));
-            }
-            Outcome::Lost(lease, _) => {
-                return Some((Row::numbered(LOSS.into(), lease), Some(outcome)));
-            }
-            _ => {}
+        let notice = match &outcome {
+            Outcome::Warning(_) => Some((Notice::Warning, 0)),
+            Outcome::Event(..) => Some((Notice::Event, 0)),
+            Outcome::Lost(lease, _) => Some((Notice::Loss, *lease)),
+            _ => None,
+        };
+        if let Some((notice, number)) = notice {
+            return Some((Row::notice(notice, number), Some(outcome)));
         }
-        let call = self.change(|calls| calls.settle(slot, number))?;
-        let slot_column = f64::from(slot);
-        let with_value = |value, outcome| Some((Row::plain(slot_column, value), Some(outcome)));
+        let call = self.change(|pending| pending.settle(slot, number))?;
         match outcome {
             Outcome::Acquired(granted) => self.acquired(slot, number, call, granted),
             Outcome::Attached(lease) => Some((self.lease_row(slot, number, lease), None)),
             Outcome::Released(lease) => {
                 self.held.remove(lease);
-                Some((Row::plain(slot_column, 0.0), None))
+                Some((Row::plain(slot, OutcomeValue::Nothing), None))
             }
-            _ if outcome.is_failure() => with_value(Row::FAILURE, outcome),
-            _ => with_value(Row::SIDE_VALUE, outcome),
+            _ if outcome.is_failure() => {
+                Some((Row::plain(slot, OutcomeValue::Failure), Some(outcome)))
+            }
+            _ => Some((Row::plain(slot, OutcomeValue::SideValue), Some(outcome))),
         }
     }
 
     /// Stores a request until its function has returned. Returns its row, and its number with the arguments.
     fn callback_row(&self, number: Number, request: CallbackRequest) -> (Row, Option<Outcome>) {
-        let (kind, arguments) = match &request {
-            CallbackRequest::Credentials(_) => (CREDENTIALS, None),
-            CallbackRequest::Address(announced, _) => (ADDRESS_MAP, Some(announced.clone())),
+        let (notice, arguments) = match &request {
+            CallbackRequest::Credentials(_) => (Notice::Credentials, None),
+            CallbackRequest::Address(announced, _) => (Notice::AddressMap, Some(announced.clone())),
         };
-        let request = self.callback_requests.borrow_mut().insert(request);
-        let rest = u32::try_from(request).ok().map(|request| match arguments {
+        let request = self.callback_requests.insert(request);
+        let rest = request.map(|request| match arguments {
             None => Outcome::Count(request),
             Some((host, port)) => Outcome::Arguments(request, host, port),
         });
-        (Row::numbered(kind.into(), number), rest)
+        (Row::notice(notice, number), rest)
     }
 
     /// Returns the row of an acquire. None if it is repeated, because its lease ended before this thread received it.
@@ -129,37 +117,33 @@ impl ThreadState {
             self.wake();
             return None;
         };
-        let plain = |value, rest| Some((Row::plain(slot.into(), value), Some(rest)));
+        let plain = |value, rest| Some((Row::plain(slot, value), Some(rest)));
         match accepted {
             Ok(Some(lease)) => {
-                self.delivered.borrow_mut().push((number, acquire));
+                self.delivered.insert(number, acquire);
                 Some((self.lease_row(slot, number, lease.into_handle()), None))
             }
-            Ok(None) => plain(Row::SIDE_VALUE, Outcome::Done),
-            Err(error) => plain(Row::FAILURE, Outcome::Failed(error)),
+            Ok(None) => plain(OutcomeValue::SideValue, Outcome::Done),
+            Err(error) => plain(OutcomeValue::Failure, Outcome::Failed(error)),
         }
     }
 
     /// Whether an acquire of the last delivered batch granted this lease. `attach` returns the lease of another holder.
     pub(crate) fn is_acquired(&self, lease: Number) -> bool {
-        self.delivered.borrow().iter().any(|(number, _)| *number == lease)
+        self.delivered.contains(lease)
     }
 
     /// Returns the acquire of a lease in the last delivered batch, if the lease has already ended.
     pub(crate) fn delivered(&self, lease: Number) -> Option<Acquire> {
-        if self.held.read(lease, LeaseHandle::is_held)? {
-            return None;
-        }
-        let mut delivered = self.delivered.borrow_mut();
-        let at = delivered.iter().position(|(number, _)| *number == lease)?;
-        Some(delivered.swap_remove(at).1)
+        let held = self.held.read(lease, LeaseHandle::is_held)?;
+        if held { None } else { self.delivered.take(lease) }
     }
 
     fn lease_row(&self, slot: u32, number: Number, lease: LeaseHandle) -> Row {
-        let fence = fence(&lease).and_then(|fence| fence.try_into().ok()).map_or(0.0, column);
-        let token = integers(lease.token()).unwrap_or_default();
+        let fence = fence(&lease).and_then(|fence| fence.try_into().ok());
+        let row = Row::lease(slot, number, lease.token(), fence);
         self.held.insert(number, lease);
-        Row { slot: slot.into(), value: column(number), token, fence }
+        row
     }
 }
 

@@ -1,5 +1,6 @@
 //! Turns of the event loop that begin in Rust, without a call from JavaScript.
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
@@ -15,6 +16,7 @@ pub(super) struct Turns {
     env: Env,
     /// The context for async hooks.
     context: napi_async_context,
+    is_running: Cell<bool>,
 }
 
 impl Turns {
@@ -30,11 +32,27 @@ impl Turns {
         let status = unsafe {
             (uv.napi_async_init)(env.raw(), resource.raw(), name.raw(), &raw mut context)
         };
-        (status == Status::napi_ok).then_some(Self { uv, env, context })
+        (status == Status::napi_ok).then_some(Self {
+            uv,
+            env,
+            context,
+            is_running: Cell::new(false),
+        })
+    }
+
+    /// Whether a turn runs.
+    pub(super) fn is_running(&self) -> bool {
+        self.is_running.get()
     }
 
     /// Calls JavaScript, then runs its `process.nextTick` callbacks and the code that awaits its promises.
     pub(super) fn run(&self, call: impl FnOnce()) {
+        self.is_running.set(true);
+        self.run_in_scopes(call);
+        self.is_running.set(false);
+    }
+
+    fn run_in_scopes(&self, call: impl FnOnce()) {
         let (uv, env) = (self.uv, self.env.raw());
         let (mut values, mut turn) = (ptr::null_mut(), ptr::null_mut());
         // SAFETY: the environment's loop calls this on its thread, and each scope is closed here.

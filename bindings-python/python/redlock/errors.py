@@ -1,4 +1,4 @@
-"""What can go wrong, one class per cause; `code` is the same word in every language."""
+"""The error classes. Each has a code, and the codes are the same in every language."""
 
 # Like `typing.TYPE_CHECKING`. Importing `typing` takes longer than all the rest.
 TYPE_CHECKING = False
@@ -7,10 +7,12 @@ if TYPE_CHECKING:
 
 
 class NodeReport:
-    """The result of one node, with its `url` without password, its `state`, and its `error` or None.
+    """The report of one node.
 
-    The state is `granted`, `held`, `kept` (released, and stays for `min_hold`), `missing` (no key to extend or
-    release), `free`, `fault`, or `pending` (no reply before the other nodes had decided or `wait` was over).
+    `url` is the node's URL without its password. `error` is the text of the node's error, or None.
+
+    `state` is `granted`, `held`, `kept` (released, and stays for `min_hold`), `missing` (no key to extend or release),
+    `free`, `fault`, or `pending` if the round ended before the node replied.
 
         >>> redlock.NodeReport("redis://127.0.0.1:6379", "fault", "cannot connect").state
         'fault'
@@ -37,9 +39,9 @@ class NodeReport:
 
 
 class LockError(Exception):
-    """The base of all errors of redlock. `code` tells them apart without the classes; times are seconds.
+    """The base class of all errors. `code` identifies the error without its class. Times are in seconds.
 
-    One of this class itself has the code `internal`: a bug of redlock.
+    An error of exactly this class has the code `internal` and is a bug in redlock.
 
     The page Troubleshooting of the documentation lists causes and remedies for each code.
 
@@ -63,20 +65,20 @@ class LockError(Exception):
         nodes: tuple[NodeReport, ...] = (),
     ) -> None:
         super().__init__(message)
-        #: The Redis key it is about.
+        #: The Redis key.
         self.resource: str | None = resource
-        #: Seconds for which the acquire had waited.
+        #: How long the acquire had waited, in seconds.
         self.waited: float | None = waited
-        #: Seconds left of the holder's lease, where a node told it.
+        #: The remaining time of the holder's lease in seconds, if a node reported it.
         self.remaining: float | None = remaining
-        #: Why a lease was lost: expired, taken, missing, quorum, max_hold, forked, revoked, closed, internal.
+        #: Why the lease was lost: expired, taken, missing, quorum, max_hold, forked, revoked, closed or internal.
         self.reason: LossReason | None = reason
-        #: What each node had to say, where the nodes are the cause.
+        #: The reports of the nodes, if they caused the error.
         self.nodes: tuple[NodeReport, ...] = nodes
 
 
 class LockTimeout(LockError, TimeoutError):
-    """Not acquired within `wait`, because another holder has it or no client won a majority. Also a TimeoutError.
+    """Raised if the lock was not acquired within `wait`. It was held, or no client won a majority. Also a TimeoutError.
 
     See the page Troubleshooting#timeout of the documentation for causes and remedies.
 
@@ -90,7 +92,7 @@ class LockTimeout(LockError, TimeoutError):
 
 
 class LockLost(LockError):
-    """The lease ended without our release; `reason` says why.
+    """Raised if the lease ended without being released. `reason` is the cause.
 
     See the page Troubleshooting#lost-expired of the documentation, and its following sections for other reasons.
 
@@ -107,7 +109,7 @@ class LockLost(LockError):
 
 
 class LockReleased(LockLost):
-    """The operation needs a held lease, and this one was released or detached by its owner. `reason` is None.
+    """Raised if an operation needs a held lease, but its owner has released or detached this one. `reason` is None.
 
     See the page Troubleshooting#released of the documentation for causes and remedies.
 
@@ -122,7 +124,7 @@ class LockReleased(LockLost):
 
 
 class QuorumUnavailable(LockError, ConnectionError):
-    """Too many nodes are faults for a quorum to be possible; `nodes` has each one's own error. Also a ConnectionError.
+    """Raised if too many nodes failed for a quorum. `nodes` contains the error of each. Also a ConnectionError.
 
     See the page Troubleshooting#unavailable of the documentation for causes and remedies.
 
@@ -138,7 +140,7 @@ class QuorumUnavailable(LockError, ConnectionError):
 
 
 class InvalidOption(LockError, ValueError):
-    """A value broke a rule, which the message names; nothing was sent. Also a ValueError.
+    """Raised for an invalid value, before anything is sent. Also a ValueError.
 
     See the page Troubleshooting#invalid of the documentation for causes and remedies.
 
@@ -151,7 +153,7 @@ class InvalidOption(LockError, ValueError):
 
 
 class Unsupported(LockError):
-    """A server lacks a feature that an option needs, or the key holds data of another type.
+    """Raised if the server lacks a feature that an option needs, or if the key holds data of another type.
 
     See the page Troubleshooting#unsupported of the documentation for causes and remedies.
 
@@ -165,7 +167,7 @@ class Unsupported(LockError):
 
 
 class ClientClosed(LockError):
-    """The client was closed, before or while it was asked.
+    """Raised if the client was closed, before or during the call.
 
     See the page Troubleshooting#closed of the documentation for causes and remedies.
 

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use super::Redlock;
 use crate::args;
 use crate::errors::check;
-use crate::runtime::submit::submit;
+use crate::runtime::spawn::spawn;
 
 #[pymethods]
 impl Redlock {
@@ -17,7 +17,7 @@ impl Redlock {
         name: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let sent = self.client.client.force_release(args::names(name)?);
-        submit(py, sent, |py, done| {
+        spawn(py, sent, |py, done| {
             Ok(check(py, done)?.into_pyobject(py)?.to_owned().into_any().unbind())
         })
     }
@@ -25,7 +25,7 @@ impl Redlock {
     /// Sends the commands of `release_all`.
     #[pyo3(signature = () -> "collections.abc.Awaitable[int]")]
     fn _release_all<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        submit(py, self.client.client.release_all(), |py, done| {
+        spawn(py, self.client.client.release_all(), |py, done| {
             Ok(check(py, done)?.into_pyobject(py)?.into_any().unbind())
         })
     }

@@ -10,7 +10,7 @@ use super::Redlock;
 use crate::args::Timeout;
 use crate::caller::warn_of_loop;
 use crate::errors::{check, conclude_client, exception, not_sync};
-use crate::runtime::submit::submit;
+use crate::runtime::spawn::spawn;
 use crate::runtime::wait::wait;
 
 #[pymethods]
@@ -50,7 +50,7 @@ impl Redlock {
     /// Begins a shutdown.
     #[pyo3(signature = (timeout: "float | datetime.timedelta") -> "collections.abc.Awaitable[int]")]
     fn _shutdown<'py>(&self, py: Python<'py>, timeout: Timeout) -> PyResult<Bound<'py, PyAny>> {
-        submit(py, self.client.client.shutdown(timeout.0), |py, done| {
+        spawn(py, self.client.client.shutdown(timeout.0), |py, done| {
             Ok(check(py, done)?.into_pyobject(py)?.into_any().unbind())
         })
     }

@@ -9,7 +9,7 @@ use redlock::ffi::{self, Unit};
 use super::Lease;
 use crate::args;
 use crate::errors::check;
-use crate::runtime::submit::submit;
+use crate::runtime::spawn::spawn;
 use crate::runtime::{exit, lock};
 
 #[pymethods]
@@ -23,14 +23,14 @@ impl Lease {
     ) -> PyResult<Bound<'py, PyAny>> {
         let _asks = ffi::about_to_ask();
         let sent = check(py, ffi::extend(&self.hold, args::seconds("ttl", ttl)?, Unit::Seconds))?;
-        submit(py, sent, |py, done| check(py, done).map(|()| py.None()))
+        spawn(py, sent, |py, done| check(py, done).map(|()| py.None()))
     }
 
     /// Sends the release. A cancellation then ends only the wait for the confirmation.
     #[pyo3(signature = () -> "collections.abc.Awaitable[None]")]
     fn _release<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let _asks = ffi::about_to_ask();
-        submit(py, self.give_back(), |py, done| check(py, done).map(|()| py.None()))
+        spawn(py, self.give_back(), |py, done| check(py, done).map(|()| py.None()))
     }
 
     /// The body of an `async with` that runs under this lease.

@@ -14,7 +14,7 @@ use super::Lease;
 use crate::call_site::{self, CallSite};
 use crate::caller::Caller;
 use crate::errors::tried;
-use crate::once::intern;
+use crate::once_cell::intern;
 use crate::registry;
 use crate::runtime::lock;
 

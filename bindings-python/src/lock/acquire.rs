@@ -12,7 +12,7 @@ use crate::caller::Caller;
 use crate::errors::internal;
 use crate::lease::Lease;
 use crate::lease::async_lease::AsyncLease;
-use crate::runtime::submit::{Call, submit_call};
+use crate::runtime::spawn::{Call, spawn_call};
 use crate::runtime::{exit, lock};
 
 type Granted = Result<Option<redlock::Lease>, redlock::Error>;
@@ -57,7 +57,7 @@ impl Acquire {
             }
             Ok(py.None())
         };
-        let (loop_future, call) = submit_call(py, self.core.ask(), kept, converted)?;
+        let (loop_future, call) = spawn_call(py, self.core.ask(), kept, converted)?;
         *lock(&self.call) = Some(call);
         Ok(loop_future)
     }

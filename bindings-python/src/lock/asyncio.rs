@@ -13,7 +13,7 @@ use crate::inspection::Inspection;
 use crate::lease::Lease;
 use crate::lease::async_lease::AsyncLease;
 use crate::options::refuse_acquire;
-use crate::runtime::submit::submit;
+use crate::runtime::spawn::spawn;
 
 /// The lease of an `async with`, and the object that cancels its task.
 type Left = (Option<Py<Lease>>, Option<Py<PyAny>>);
@@ -31,7 +31,7 @@ impl Lock {
         let token = args::text("token", Some(token))?.unwrap_or_default();
         let caller = self.caller(py, site)?;
         let future = caller.attach(&token);
-        submit(py, future, move |py, granted| {
+        spawn(py, future, move |py, granted| {
             Ok(AsyncLease::make(py, Self::attached(py, granted, &caller)?)?.into_any())
         })
     }
@@ -40,7 +40,7 @@ impl Lock {
     #[pyo3(signature = () -> "collections.abc.Awaitable[Inspection]")]
     fn _inspect<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let found = self.core(py)?.1.inspect();
-        submit(py, found, |py, found| Ok(Inspection::make(py, check(py, found)?)?.into_any()))
+        spawn(py, found, |py, found| Ok(Inspection::make(py, check(py, found)?)?.into_any()))
     }
 
     /// Begins an acquire, for the code at `site`.
@@ -73,7 +73,7 @@ impl Lock {
         body: Py<PyAny>,
         interrupted: Option<Bound<'_, InterruptedEntry>>,
     ) {
-        let id = self.entries.add(frame, lease.get().sync(frame.py()), Some(body));
+        let id = self.open_scopes.add(frame, lease.get().sync(frame.py()), Some(body));
         interrupted.inspect(|interrupted| interrupted.get().begin(id));
     }
 
@@ -96,13 +96,13 @@ impl Lock {
     /// Removes the entry of this lease, whose body does not begin.
     #[pyo3(signature = (lease: "Lease") -> "None")]
     fn _forget(&self, lease: &Bound<'_, Lease>) {
-        drop(self.entries.remove_lease(lease));
+        drop(self.open_scopes.remove_lease(lease));
     }
 
     /// Prevents the with statement that holds this lease from releasing it, because another caller will.
     #[pyo3(signature = (lease: "Lease") -> "None")]
     fn _hand_over(&self, lease: &Bound<'_, Lease>) {
-        self.entries.hand_over(lease);
+        self.open_scopes.hand_over(lease);
     }
 
     /// The names, or the function that returns them, for a decorator.

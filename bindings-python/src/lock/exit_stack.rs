@@ -8,7 +8,7 @@ use super::Lock;
 use crate::call_site;
 use crate::errors::tried;
 use crate::lease::Lease;
-use crate::once::intern;
+use crate::once_cell::intern;
 
 /// Returns the number of the entry that an `ExitStack` leaves in this frame, for any other frame `None`.
 ///
@@ -70,7 +70,8 @@ impl InterruptedEntry {
         trace: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         let _ = (kind, trace);
-        let Some(entry) = self.lock.get().entries.remove_id(self.id.load(Ordering::Relaxed)) else {
+        let Some(entry) = self.lock.get().open_scopes.remove_id(self.id.load(Ordering::Relaxed))
+        else {
             return Ok(());
         };
         let Some(lease) = entry.lease else { return Ok(()) };

@@ -5,8 +5,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use redlock::ffi;
 
-use super::entries::Entry;
 use super::exit_stack::{self, InterruptedEntry};
+use super::open_scopes::OpenScope;
 use super::{Lock, Names};
 use crate::args;
 use crate::call_site::{self, CallSite};
@@ -174,7 +174,7 @@ impl Lock {
             if call_site.is_exit_stack() { InterruptedEntry::register(slf, &frame)? } else { None };
         let lease = lock.waited_for(py, call_site, None)?;
         // No bytecode runs between the grant and this line, so a signal handler cannot run in between.
-        let id = lock.entries.add(&frame, lease.clone_ref(py), None);
+        let id = lock.open_scopes.add(&frame, lease.clone_ref(py), None);
         interrupted.inspect(|interrupted| interrupted.get().begin(id));
         Ok(lease)
     }
@@ -188,7 +188,7 @@ impl Lock {
         trace: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         let _ = (kind, trace);
-        let Entry { lease, .. } = self.left(&call_site::frame(py)?)?;
+        let OpenScope { lease, .. } = self.left(&call_site::frame(py)?)?;
         // For a decorated generator, the returned object holds the lease.
         lease.map_or(Ok(()), |lease| Lease::leave(lease.bind(py), error))
     }
@@ -210,11 +210,11 @@ impl Lock {
             visit.call(function)?;
         }
         visit.call(&self.default)?;
-        self.entries.traverse(&visit)
+        self.open_scopes.traverse(&visit)
     }
 
     fn __clear__(&self) {
-        self.entries.clear();
+        self.open_scopes.clear();
     }
 }
 
@@ -230,15 +230,16 @@ impl Lock {
     }
 
     /// Removes the entry of the with statement that ends in `frame`.
-    pub(super) fn left(&self, frame: &Bound<'_, PyAny>) -> PyResult<Entry> {
-        if let Some(entry) = self.entries.take(frame) {
+    pub(super) fn left(&self, frame: &Bound<'_, PyAny>) -> PyResult<OpenScope> {
+        if let Some(entry) = self.open_scopes.take(frame) {
             return Ok(entry);
         }
         // Other locks of the stack have other numbers.
-        if let Some(entry) = exit_stack::entry(frame)?.and_then(|id| self.entries.remove_id(id)) {
+        if let Some(entry) = exit_stack::entry(frame)?.and_then(|id| self.open_scopes.remove_id(id))
+        {
             return Ok(entry);
         }
-        self.entries.take_elsewhere(frame)?.map_err(|others| {
+        self.open_scopes.take_elsewhere(frame)?.map_err(|others| {
             PyRuntimeError::new_err(format!(
                 "{} is left by a thread or task that has not entered it, and {others} others have: \
                  nothing is released; keep the lease of lock.acquire() instead",

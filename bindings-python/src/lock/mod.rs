@@ -6,8 +6,8 @@ mod asyncio;
 mod foreign_methods;
 mod methods;
 
-mod entries;
 pub(crate) mod exit_stack;
+mod open_scopes;
 
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -24,7 +24,7 @@ use crate::owner;
 use crate::runtime;
 use crate::source::{ClientSource, Numbered};
 
-use entries::Entries;
+use open_scopes::OpenScopes;
 
 /// The names of a lock, or a function that returns them from the arguments of the decorated function.
 pub(crate) enum Names {
@@ -68,7 +68,7 @@ pub(crate) struct Lock {
     /// The lock of the core, with the number of its client. The default client may be replaced later.
     core: Mutex<Option<(u64, Arc<redlock::Lock>)>>,
     /// The with statements under way.
-    entries: Entries,
+    open_scopes: OpenScopes,
 }
 
 impl Lock {
@@ -83,8 +83,8 @@ impl Lock {
             Names::Fixed(names) => source.check(py, names, &args)?,
             Names::Of(_) => None,
         };
-        let (core, entries) = (Mutex::new(core), Entries::default());
-        Ok(Self { source, names, args, default: None, core, entries })
+        let (core, open_scopes) = (Mutex::new(core), OpenScopes::default());
+        Ok(Self { source, names, args, default: None, core, open_scopes })
     }
 
     /// Creates a lock that may be usable as a decorator only.

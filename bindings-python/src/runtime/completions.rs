@@ -14,21 +14,21 @@ use pyo3::prelude::*;
 use pyo3::types::PyWeakrefReference;
 use redlock::ffi::Driver;
 
-use super::calls::{Call, CallData, Calls};
 use super::loop_future::LoopFuture;
 use super::loss_callback::Callback;
+use super::pending_calls::{Call, CallData, PendingCalls};
 use super::pipe::Woken;
 use super::queue::{Item, Queue, Reply, WakeUp};
 use super::watch::{CallbackThread, LossNotification, Watch};
 use super::{guarded, lock};
 use crate::errors::{exception, internal};
-use crate::once::intern;
+use crate::once_cell::intern;
 
 /// The receiving end of the queue. The loop calls it when the queue has items.
 #[pyclass(frozen, weakref)]
 pub(super) struct Completions {
     queue: Arc<Queue>,
-    calls: Arc<Calls>,
+    calls: Arc<PendingCalls>,
     driver: Driver<Item>,
     /// Whether a flush is scheduled at the end of the current loop iteration.
     flushes: AtomicBool,

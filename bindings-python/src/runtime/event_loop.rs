@@ -20,11 +20,11 @@ use super::loop_future::LoopFuture;
 use super::loss_callback::Callback;
 use super::queue::WakeUp;
 use super::watch::{CallbackThread, Watch};
-use super::{hosts, lock, pipe, waker};
+use super::{async_backends, lock, pipe, waker};
 use crate::errors::{scarce, tried};
-use crate::once::Once;
+use crate::once_cell::Once;
 
-pub(crate) use super::hosts::running;
+pub(crate) use super::async_backends::running;
 
 /// The completions of one loop.
 struct Slot {
@@ -98,7 +98,7 @@ static SLOTS: Mutex<Vec<Slot>> = Mutex::new(Vec::new());
 /// Returns the running loop and its completions, which are created at the first use.
 pub(super) fn here(py: Python<'_>) -> PyResult<(Bound<'_, PyAny>, Py<Completions>)> {
     static RUNNING: Once<Py<PyAny>> = Once::new();
-    let event_loop = match hosts::trio(py)? {
+    let event_loop = match async_backends::trio(py)? {
         Some(trio) => trio,
         None => RUNNING.import(py, "asyncio", "get_running_loop")?.call0()?,
     };

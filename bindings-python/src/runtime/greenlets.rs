@@ -8,7 +8,7 @@ use std::time::Duration;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::once::{Once, intern};
+use crate::once_cell::{Once, intern};
 
 /// The minimum and maximum sleep between two polls. It grows with each poll.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));

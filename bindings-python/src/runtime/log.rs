@@ -7,7 +7,7 @@ use pyo3::types::{PyDict, PyTuple};
 use redlock::ffi::{self, Field, Level, Record, Topic};
 
 use super::dispatcher::LOG;
-use crate::once::Once;
+use crate::once_cell::Once;
 
 /// The function that creates the loggers and returns the function that logs a record.
 static START: Once<Py<PyAny>> = Once::new();

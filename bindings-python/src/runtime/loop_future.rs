@@ -14,7 +14,7 @@ use pyo3::exceptions::{PyRuntimeError, PyStopIteration};
 use pyo3::prelude::*;
 
 use super::lock;
-use crate::once::{Once, intern};
+use crate::once_cell::{Once, intern};
 use done_callback::{DoneCallback, equal};
 use outcome::{Outcome, pending, report_unretrieved};
 

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PySet};
 use pyo3::{PyTraverseError, PyVisit};
 
-use crate::once::{Once, intern};
+use crate::once_cell::{Once, intern};
 
 /// A function that receives the error.
 pub(crate) struct Callback {

@@ -10,7 +10,7 @@
 //!   those that cannot watch a descriptor (`waker`).
 //! - **Logs and callbacks outside a loop** (`log`, `watch`, `loss_callback`, `dispatcher`): native threads, started at
 //!   first use. A loss never waits for a log record, nor for a callback of another client.
-//! - **trio** (`hosts`): the Python code presents it as an event loop, if the program has imported it.
+//! - **trio** (`async_backends`): the Python code presents it as an event loop, if the program has imported it.
 //! - **gevent and eventlet** (`greenlets`): a waiting greenlet lets others run.
 //! - **Exits**: an exit waits briefly for pending clean-ups (`exit`), and for threads with Python code below native
 //!   frames (`interpreter_end`). `dispatcher` and `waker` stop their threads.
@@ -29,13 +29,13 @@ use pyo3::prelude::*;
 
 use crate::errors::internal;
 
-pub(crate) mod submit;
+pub(crate) mod spawn;
 
 pub(crate) mod event_loop;
 
-mod calls;
 mod completions;
 mod loop_future;
+mod pending_calls;
 
 pub(crate) mod log;
 pub(crate) mod observe;
@@ -50,9 +50,9 @@ mod dispatcher;
 
 pub(crate) mod wait;
 
+pub(crate) mod async_backends;
 pub(crate) mod exit;
 pub(crate) mod greenlets;
-pub(crate) mod hosts;
 mod interpreter_end;
 
 /// Creates the classes that no module exports, and registers the exit handlers.

@@ -11,7 +11,7 @@ use pyo3::types::PyDict;
 use redlock::ffi;
 
 use super::{greenlets, guarded};
-use crate::once::Once;
+use crate::once_cell::Once;
 
 /// The interval at which a waiting thread checks for exceptions: a Ctrl-C, or one that another thread raises in it.
 const SLICE: Duration = Duration::from_millis(50);

@@ -5,8 +5,8 @@ import { Redlock } from "redlock-native";
 
 // The package's own connection to the native part is not exported, so its file is loaded directly.
 const require = createRequire(import.meta.url);
-const { attempt, settled, unwrap } = require("../../../bindings-node/dist/calls.js");
-const { native } = require("../../../bindings-node/dist/runtime.js");
+const { attempt, settled, unwrap } = require("../../../bindings-node/dist/runtime/results.js");
+const { native } = require("../../../bindings-node/dist/runtime/runtime.js");
 
 function told(error) {
   return { name: error.name, kind: error.kind, message: error.message };

@@ -88,8 +88,8 @@ async fn flood_of_invalidations_costs_no_lease_or_memory() {
         }
         round
     });
-    for beside in 0..5 {
-        let lock = redlock.lock(format!("beside-{beside}")).wait(Duration::from_secs(5));
+    for other in 0..5 {
+        let lock = redlock.lock(format!("other-{other}")).wait(Duration::from_secs(5));
         lock.acquire().await.unwrap().release().await.unwrap();
         tokio::time::sleep(millis(600)).await;
     }

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use pyo3::{PyTraverseError, PyVisit};
 
-use crate::once::{Once, intern};
+use crate::once_cell::{Once, intern};
 use crate::runtime::interpreter_end::Inside;
 
 /// A callback of a future.

@@ -4,7 +4,7 @@ use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::once::Once;
+use crate::once_cell::Once;
 
 /// The outcome of a future.
 pub(super) enum Outcome {

@@ -1,0 +1,342 @@
+/** The client, which combines nodes and options. */
+
+import { readClients } from "../compat/existing.js";
+import { InvalidOption } from "../errors/errors.js";
+import type { Lease } from "../lease/lease.js";
+import { leasesOf } from "../lease/lease-list.js";
+import { awaitScopeEnd } from "../lease/scope-end.js";
+import { BoundLock, OptionCache, SharedOptions } from "../lock/bound-lock.js";
+import { Lock } from "../lock/lock.js";
+import { NativeClient, type Stats } from "../native.js";
+import type { CallbacksHandle } from "../options/callbacks.js";
+import type {
+  LockOptions,
+  RedlockOptions,
+  ShownOptions,
+  UsingOptions,
+} from "../options/options.js";
+import {
+  CLIENT,
+  checkOptions,
+  LOCK,
+  nativeOptions,
+  rejectSignal,
+  SHUTDOWN,
+  shownOptions,
+  USING,
+} from "../options/options.js";
+import {
+  isObject,
+  NODE_REDLOCK_ACQUIRE,
+  NODES,
+  nameList,
+  wrongReceiver,
+} from "../options/values.js";
+import { printable, uncloneable } from "../platform/inspect-format.js";
+import { attempt, settled, unwrap } from "../runtime/results.js";
+import { native } from "../runtime/runtime.js";
+import { type Body, bodyOf } from "../scope/body.js";
+
+const UNCLONEABLE = uncloneable("a client", "Create a new one there");
+
+/** The private state of a client. */
+interface Parts {
+  native: NativeClient;
+  /** Keeps the functions of the options alive for the client's connections. */
+  keepAlive: CallbacksHandle | undefined;
+  /** The options that `toJSON` shows. The options themselves may contain secrets. */
+  shown: ShownOptions;
+  /** The option sets of the client's locks. */
+  sets: OptionCache<SharedOptions>;
+}
+
+/**
+ * A client for one set of Redis nodes. It is cheap to share and connects at the first use.
+ *
+ * @example
+ * ```js
+ * const client = new Redlock(["memory://a", "memory://b", "memory://c"], { keyPrefix: "app:" });
+ * client.lock("job").key; // "app:job"
+ * ```
+ */
+export class Redlock {
+  /** @internal */
+  readonly uncloneable = UNCLONEABLE;
+  readonly #parts: Parts;
+
+  /**
+   * Creates a client.
+   * @param nodes One URL, or an array of URLs of independent servers: `redis://[user:password@]host[:port][/db]`,
+   * `rediss://` (TLS), `redis+sentinel://host,host/service`, `redis+cluster://host,host`, `unix:///path` or
+   * `memory://[name]`.
+   * @param options Options of the client, and none by default.
+   * @throws `InvalidOption` for an invalid URL or option.
+   */
+  constructor(nodes: string | readonly string[], options?: RedlockOptions) {
+    const urls = nameList(nodes, NODES, "Redlock()");
+    const given = checkOptions(options, CLIENT, "Redlock()");
+    const shown = shownOptions(given, CLIENT);
+    const [args, keepAlive] = nativeOptions(given, urls);
+    const client = attempt(() => new NativeClient(native(), urls, args));
+    this.#parts = { native: client, keepAlive, shown, sets: new OptionCache() };
+  }
+
+  /** Returns the state of a client. Throws if a method was called on another object. */
+  static #partsOf(client: Redlock): Parts {
+    if (isObject(client) && #parts in client) return client.#parts;
+    throw wrongReceiver("Redlock", client);
+  }
+
+  /**
+   * Creates a client with the settings of an ioredis or node-redis client. It opens separate connections.
+   *
+   * Address, login, TLS, name and timeouts are copied. Unknown settings are ignored, with one warning.
+   * @param clients One client, or an array of clients that form a quorum.
+   * @param options Options of `Redlock`. They take precedence over the copied settings.
+   * @throws `InvalidOption` for any other object, and for a setting without a counterpart that decides which server is
+   * used or trusted.
+   *
+   * @example
+   * ```js
+   * Redlock.fromClient({ isCluster: false, options: { host: "a", db: 1 } }).nodes; // ["redis://a:6379/1"]
+   * ```
+   */
+  static fromClient(clients: object | readonly object[], options?: RedlockOptions): Redlock {
+    return new Redlock(...readClients(clients, checkOptions(options, CLIENT, "fromClient()")));
+  }
+
+  /**
+   * The URLs of the nodes, without user and password.
+   * @example
+   * ```js
+   * new Redlock("redis://user:secret@127.0.0.1:6379/1").nodes; // ["redis://127.0.0.1:6379/1"]
+   * ```
+   */
+  get nodes(): string[] {
+    return Redlock.#partsOf(this).native.nodes;
+  }
+
+  /**
+   * Creates a lock. Sends nothing.
+   * @param names One name, or up to 1,000 names that the lock holds together.
+   * @param options Options of the lock.
+   * @throws `InvalidOption` for an invalid name or option.
+   * @example
+   * ```js
+   * const lock = client.lock("job", { ttl: 10_000, wait: 5_000 });
+   * const lease = await lock.acquire();
+   * await lease.release();
+   * ```
+   */
+  lock<Fencing extends boolean = false>(
+    names: string | readonly string[],
+    options?: LockOptions<Fencing>,
+  ): Lock<Fencing> {
+    const list = nameList(names, "the name", "lock()");
+    return Redlock.#lock(Redlock.#partsOf(this), list, checkOptions(options, LOCK, "lock()"));
+  }
+
+  /** Creates a lock. The names and types of the options were checked before, and core checks their values. */
+  static #lock<Fencing extends boolean>(
+    { native, keepAlive, sets }: Parts,
+    names: string[],
+    options: LockOptions,
+  ): Lock<Fencing> {
+    const make = () =>
+      new SharedOptions(
+        attempt(() => native.optionSet(names, options)),
+        options,
+        keepAlive,
+      );
+    const shared = sets.getOrCreate(options, make);
+    shared.check(names);
+    return new Lock<Fencing>(new BoundLock(shared, names));
+  }
+
+  /** @internal node-redlock has this method. The error says what to write instead. */
+  acquire(): never {
+    throw new InvalidOption(NODE_REDLOCK_ACQUIRE);
+  }
+
+  /**
+   * Runs `body` while holding the lock. The same as `lock(names, options).using({ signal }, body)`.
+   * @param names One name or several.
+   * @param options Options of the lock, and a `signal`.
+   * @param body The function to run. It receives the lease.
+   * @returns The result of `body`.
+   * @throws The same errors as `Lock.using`.
+   * @example
+   * ```js
+   * await client.using("job", { ttl: 10_000 }, async (lease) => lease.held); // true
+   * ```
+   */
+  async using<T>(names: string | readonly string[], body: Body<T, false>): Promise<T>;
+  async using<T, Fencing extends boolean = false>(
+    names: string | readonly string[],
+    options: UsingOptions<Fencing>,
+    body: Body<T, Fencing>,
+  ): Promise<T>;
+  async using<T>(
+    names: string | readonly string[],
+    second: UsingOptions | Body<T>,
+    third?: Body<T>,
+  ): Promise<T> {
+    const parts = Redlock.#partsOf(this);
+    const [{ signal, ...options }, body] = bodyOf(second, third, USING, "using()");
+    const list = nameList(names, "the name", "using()");
+    return await Redlock.#lock(parts, list, options).run(body, { signal }, this.using);
+  }
+
+  /**
+   * Continues the lease that another process holds. The same as `lock(names, options).attach(token)`.
+   * @param names The names of that lease.
+   * @param token The token of that lease.
+   * @param options Options of the lock.
+   * @throws The same errors as `Lock.attach`.
+   * @example
+   * ```js
+   * const theirs = await client.attach("job", lease.token, { ttl: 5_000 });
+   * ```
+   */
+  async attach(
+    names: string | readonly string[],
+    token: string,
+    options?: LockOptions,
+  ): Promise<Lease<false>> {
+    Redlock.#partsOf(this);
+    return await this.lock(names, options).continued(token, this.attach);
+  }
+
+  /**
+   * Deletes the lock, even if another client holds it. A running holder is notified of the loss.
+   * @param names One name or several.
+   * @returns Whether any node had a key of the lock.
+   * @throws `QuorumUnavailable` if too few nodes reply.
+   * @throws `Unsupported` if the key has a value that is not a token. It is then no lock, and stays.
+   * @example
+   * ```js
+   * await client.forceRelease("job"); // true
+   * ```
+   */
+  async forceRelease(names: string | readonly string[]): Promise<boolean>;
+  async forceRelease(names: string | readonly string[], none?: unknown): Promise<boolean> {
+    const ready = Redlock.#nativeOf(this);
+    rejectSignal(none, "forceRelease()");
+    const list = nameList(names, "the name", "forceRelease()");
+    return unwrap(await settled((slot) => ready.forceRelease(slot, list)));
+  }
+
+  /**
+   * Returns the statistics of this client in this process. Times are in ms.
+   * @example
+   * ```js
+   * client.stats().granted; // 0
+   * ```
+   */
+  stats(): Stats {
+    return Redlock.#nativeOf(this).stats();
+  }
+
+  /**
+   * Returns the leases that this client holds now, as the objects that `acquire` returned.
+   * @example
+   * ```js
+   * client.leases().map((lease) => lease.key); // ["lock:job"]
+   * ```
+   */
+  leases(): Lease[] {
+    return leasesOf(Redlock.#nativeOf(this).leases(), Redlock.#partsOf(this).keepAlive);
+  }
+
+  /**
+   * Releases all leases that this client holds. Their holders are notified of a loss with reason `revoked`.
+   * @returns The number of leases.
+   * @throws The first error, after all releases were tried.
+   * @example
+   * ```js
+   * await client.releaseAll(); // 1
+   * ```
+   */
+  async releaseAll(): Promise<number>;
+  async releaseAll(none?: unknown): Promise<number> {
+    const ready = Redlock.#nativeOf(this);
+    rejectSignal(none, "releaseAll()");
+    return unwrap(await settled((slot) => ready.releaseAll(slot)));
+  }
+
+  /**
+   * Shuts the client down in order.
+   *
+   * New acquires reject with `ClientClosed` from now on. Waiting acquires have until the timeout to get their lease,
+   * and held leases have until then to be released. At the timeout, acquires that still wait reject with
+   * `ClientClosed`. Leases that are still held are released, and their holders are notified of a loss with reason
+   * `revoked`. An unreachable node with pending deletes has until the timeout to come back.
+   * @param timeout Milliseconds, default 10,000. With 0, waiting acquires and held leases end immediately.
+   * @returns The number of leases that were still held at the timeout, or 0 if the client is already closed.
+   * @throws `QuorumUnavailable` if too few nodes confirmed the releases. Those keys expire when their TTL ends. The
+   * client is closed nevertheless.
+   * @example
+   * ```js
+   * await client.shutdown(0); // 1
+   * ```
+   */
+  async shutdown(timeout?: number): Promise<number>;
+  async shutdown(timeout = 10_000, none?: unknown): Promise<number> {
+    const ready = Redlock.#nativeOf(this);
+    rejectSignal(none, "shutdown()");
+    const given = checkOptions({ timeout }, SHUTDOWN, "shutdown()");
+    const begin = (slot: number) => attempt(() => ready.shutdown(slot, given.timeout));
+    return unwrap(await settled(begin));
+  }
+
+  /**
+   * Closes the client immediately, without releasing. Use `shutdown()` to release first.
+   *
+   * Waiting acquires reject with `ClientClosed`. Leases are lost, and their keys expire when their TTL ends.
+   * @example
+   * ```js
+   * client.close();
+   * await client.lock("job").acquire().catch((error) => error.kind); // "closed"
+   * ```
+   */
+  close(): void {
+    Redlock.#nativeOf(this).close();
+  }
+
+  /**
+   * Ends the scope of `await using` with `shutdown(0)`. Unreachable nodes only cause a warning, because the keys
+   * expire.
+   * @example
+   * ```js
+   * await client[Symbol.asyncDispose](); // what `await using client = new Redlock(...)` does at its end
+   * ```
+   */
+  async [Symbol.asyncDispose](): Promise<void> {
+    Redlock.#partsOf(this);
+    await awaitScopeEnd(this.shutdown(0), "The keys expire when their TTL ends");
+  }
+
+  /**
+   * Returns the data that is safe to log: `nodes` without passwords and `options` without secrets.
+   *
+   * Certificates and keys appear as their size in bytes, `credentials` and `addressMap` not at all. `util.inspect` shows
+   * the same.
+   * @example
+   * ```js
+   * JSON.stringify(new Redlock("redis://:pw@a")); // '{"nodes":["redis://a:6379"],"options":{}}'
+   * ```
+   */
+  toJSON(): { nodes: string[]; options: ShownOptions } {
+    // Logging a Proxy of a client must not throw.
+    if (!(#parts in this)) return {} as never;
+    return { nodes: this.nodes, options: { ...this.#parts.shown } };
+  }
+
+  /** Returns the native client, after sending all recorded calls. */
+  static #nativeOf(client: Redlock): NativeClient {
+    native();
+    return Redlock.#partsOf(client).native;
+  }
+}
+
+printable(Redlock, "Redlock");

@@ -1,0 +1,151 @@
+/** The default client, which the functions of the module use. */
+
+import { CallSites } from "../lease/call-sites.js";
+import { BoundLock, isAlwaysValid, OptionCache, SharedOptions } from "../lock/bound-lock.js";
+import { Lock } from "../lock/lock.js";
+import { checkLock } from "../native.js";
+import type { CallbacksHandle } from "../options/callbacks.js";
+import {
+  CONFIGURE,
+  checkOptions,
+  LOCK,
+  type LockOptions,
+  nativeOptions,
+  type RedlockOptions,
+  USING,
+  type UsingOptions,
+} from "../options/options.js";
+import { NODES, nameList } from "../options/values.js";
+import { defaultTrust } from "../platform/trust.js";
+import { attempt } from "../runtime/results.js";
+import { native } from "../runtime/runtime.js";
+import { type Body, bodyOf } from "../scope/body.js";
+
+/** Counts how often the default client was chosen. Existing locks look it up again after a change. */
+let generation = 0;
+/** Keeps the functions of the options alive for the default client's connections. */
+let keepAlive: CallbacksHandle | undefined;
+
+/**
+ * Sets the nodes of the default client, which `lock()` and `withLock()` use.
+ *
+ * Without this call they are those of `REDLOCK_NODES`, then `REDIS_URL`, then `redis://127.0.0.1:6379`.
+ * @param nodes One URL or several, as for `Redlock`.
+ * @param options The options of `Redlock`, and `replace`, default false. With true it replaces a default client that is
+ * in use.
+ * @throws `InvalidOption` for an invalid value, and for a default client that is in use, unless `replace` is true.
+ *
+ * @example
+ * ```js
+ * configure(["memory://"], { replace: true });
+ * lock("job").key; // "lock:job"
+ * ```
+ */
+export function configure(
+  nodes: string | readonly string[],
+  options?: RedlockOptions & { replace?: boolean | undefined },
+): void {
+  const { replace = false, ...rest } = checkOptions(options, CONFIGURE, "configure()");
+  const urls = nameList(nodes, NODES, "configure()");
+  const [args, credentials] = nativeOptions(rest, urls);
+  attempt(() => native().configure(urls, args, replace));
+  keepAlive = credentials;
+  generation += 1;
+}
+
+/**
+ * Creates a lock of the default client, which is looked up at each acquire.
+ * @param names One name, or up to 1,000 names that the lock holds together.
+ * @param options Options of the lock.
+ * @throws `InvalidOption` for an invalid name or option.
+ *
+ * @example
+ * ```js
+ * const lease = await lock("job", { ttl: 10_000 }).acquire();
+ * await lease.release();
+ * ```
+ */
+export function lock<Fencing extends boolean = false>(
+  names: string | readonly string[],
+  options?: LockOptions<Fencing>,
+): Lock<Fencing> {
+  const list = nameList(names, "the name", "lock()");
+  return createLock(list, checkOptions(options, LOCK, "lock()"));
+}
+
+/** The option sets of the default client. */
+const sets = new OptionCache<DefaultSet>();
+
+class DefaultSet {
+  readonly sites = new CallSites();
+  #last: { generation: number; shared: SharedOptions } | undefined;
+
+  constructor(readonly options: LockOptions) {}
+
+  /**
+   * Returns the options with the default client. This is the configured client, or else the one that `REDLOCK_NODES` or
+   * `REDIS_URL` names, or else Redis on this machine.
+   */
+  bind(names: string[]): SharedOptions {
+    const last = this.#last;
+    if (last?.generation === generation) {
+      last.shared.check(names);
+      return last.shared;
+    }
+    const { REDLOCK_NODES, REDIS_URL } = process.env;
+    const trust = defaultTrust(REDLOCK_NODES, REDIS_URL);
+    const nodes = { redlockNodes: REDLOCK_NODES, redisUrl: REDIS_URL, trust };
+    const make = () => native().defaultOptionSet(names, this.options, nodes);
+    const shared = new SharedOptions(attempt(make), this.options, keepAlive);
+    this.#last = { generation, shared };
+    return shared;
+  }
+}
+
+function createLock<Fencing extends boolean>(names: string[], options: LockOptions): Lock<Fencing> {
+  // Check the options now, although no client is chosen yet. The error then points to the line with the mistake.
+  const check = () => attempt(() => checkLock(names, options));
+  const shared = sets.getOrCreate(options, () => {
+    check();
+    return new DefaultSet(options);
+  });
+  if (!isAlwaysValid(names)) check();
+  let last: { generation: number; bound: BoundLock } | undefined;
+  const bind = () => {
+    if (last?.generation !== generation)
+      last = { generation, bound: new BoundLock(shared.bind(names), names) };
+    return last.bound;
+  };
+  // Printing a lock must not choose a client.
+  const known = () => (last?.generation === generation ? last.bound : undefined);
+  return new Lock<Fencing>({ names, options, sites: shared.sites, bind, known });
+}
+
+/**
+ * Runs `body` while holding a lock of the default client.
+ * @param names One name or several.
+ * @param options Options of the lock, and a `signal`.
+ * @param body The function to run. It receives the lease.
+ * @returns The result of `body`.
+ * @throws The same errors as `Lock.using`.
+ *
+ * @example
+ * ```js
+ * await withLock("job", { wait: 0 }, () => "done"); // "done"
+ * ```
+ */
+export function withLock<T>(names: string | readonly string[], body: Body<T, false>): Promise<T>;
+export function withLock<T, Fencing extends boolean = false>(
+  names: string | readonly string[],
+  options: UsingOptions<Fencing>,
+  body: Body<T, Fencing>,
+): Promise<T>;
+export async function withLock<T>(
+  names: string | readonly string[],
+  second: UsingOptions | Body<T>,
+  third?: Body<T>,
+): Promise<T> {
+  const [{ signal, ...options }, body] = bodyOf(second, third, USING, "withLock()");
+  const list = nameList(names, "the name", "withLock()");
+  return await createLock(list, options).run(body, { signal }, withLock);
+}

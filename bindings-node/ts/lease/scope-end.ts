@@ -1,0 +1,24 @@
+/** The release at the end of a scope. */
+
+import type { LockError } from "../errors/errors.js";
+import { warn } from "../telemetry/warnings.js";
+
+/**
+ * Awaits the release at the end of a scope. Unreachable nodes only cause a warning.
+ *
+ * `alreadyThrown` means that the program already got the error of the loss. It is then not thrown again.
+ */
+export async function awaitScopeEnd(
+  ending: Promise<unknown>,
+  consequence: string,
+  alreadyThrown = false,
+): Promise<void> {
+  try {
+    await ending;
+  } catch (error) {
+    const { kind, message } = error as LockError;
+    if (kind === "lost" && alreadyThrown) return;
+    if (kind !== "unavailable") throw error;
+    warn(`${message}. ${consequence}`, consequence);
+  }
+}

@@ -1,0 +1,138 @@
+/** A lock of one client: its names, and a set of options that several locks share. */
+
+import { CallSites } from "../lease/call-sites.js";
+import type { LockInfo } from "../lease/handle.js";
+import type { OptionSet } from "../native.js";
+import type { CallbacksHandle } from "../options/callbacks.js";
+import { LOCK, type LockOptions } from "../options/options.js";
+import { attempt } from "../runtime/results.js";
+import type { Names } from "../runtime/rows.js";
+
+/**
+ * The description of a lock.
+ * @internal
+ */
+export interface LockDescription {
+  readonly names: readonly string[];
+  readonly options: LockOptions;
+  /** The call sites of its acquires. */
+  readonly sites: CallSites;
+  /** Returns the lock of its client. The default client is looked up at each use. */
+  bind(): BoundLock;
+  /** The same as `bind`, but does not choose a client. */
+  known(): BoundLock | undefined;
+}
+
+/**
+ * Values by lock options. A program creates many locks with few different sets of options.
+ * @internal
+ */
+export class OptionCache<T> {
+  readonly #known = new Map<string, T>();
+
+  /** Returns the value for these options. Creates it with `make` at the first use. */
+  getOrCreate(options: LockOptions, make: () => T): T {
+    let key = "";
+    for (const name in LOCK) key += `${options[name as keyof LockOptions]},`;
+    let value = this.#known.get(key);
+    if (value === undefined) {
+      value = make();
+      // Options that differ for each lock, such as a computed `wait`, must not fill the memory.
+      if (this.#known.size === MAX_OPTION_SETS) this.#known.clear();
+      this.#known.set(key, value);
+    }
+    return value;
+  }
+}
+
+/** Maximum number of option sets. */
+const MAX_OPTION_SETS = 64;
+
+/**
+ * Returns whether core accepts this name with every client and options.
+ *
+ * Core only checks other names when the lock is created. Its rules are about length, several names, and hash tags of a
+ * cluster.
+ */
+export function isAlwaysValid(names: readonly string[]): boolean {
+  const [name = ""] = names;
+  return names.length === 1 && name !== "" && name.length < 10_000 && !name.includes("}");
+}
+
+/**
+ * The options of a client's locks.
+ * @internal
+ */
+export class SharedOptions {
+  readonly sites = new CallSites();
+  readonly number: number;
+  readonly ttl: number;
+  readonly prefix: string;
+  readonly #usual: boolean;
+
+  constructor(
+    readonly native: OptionSet,
+    readonly options: LockOptions,
+    /** Keeps the functions of the options alive for the client's connections. */
+    readonly keepAlive: CallbacksHandle | undefined,
+  ) {
+    this.number = native.number;
+    this.ttl = native.ttl;
+    this.prefix = native.keyPrefix;
+    this.#usual = !this.prefix.includes("}");
+  }
+
+  /** Throws if core rejects these names. */
+  check(names: string[]): void {
+    if (!this.#usual || !isAlwaysValid(names)) attempt(() => this.native.check(names));
+  }
+}
+
+/**
+ * A lock of one client.
+ * @internal
+ */
+export class BoundLock implements LockDescription, LockInfo {
+  /** Several keys are separated by commas. */
+  readonly key: string;
+
+  constructor(
+    readonly shared: SharedOptions,
+    readonly names: string[],
+  ) {
+    this.key = names.length === 1 ? shared.prefix + names[0] : this.keys.join(", ");
+  }
+
+  get keys(): string[] {
+    return this.names.map((name) => this.shared.prefix + name);
+  }
+
+  /** The names in the form that the native part expects. Most locks have one. */
+  get nativeNames(): Names {
+    return this.names.length === 1 ? (this.names[0] as string) : this.names;
+  }
+
+  get options(): LockOptions {
+    return this.shared.options;
+  }
+
+  get sites(): CallSites {
+    return this.shared.sites;
+  }
+
+  get ttl(): number {
+    return this.shared.ttl;
+  }
+
+  get keepAlive(): CallbacksHandle | undefined {
+    return this.shared.keepAlive;
+  }
+
+  bind(): BoundLock {
+    return this;
+  }
+
+  known(): BoundLock {
+    return this;
+  }
+}

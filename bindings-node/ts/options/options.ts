@@ -1,0 +1,319 @@
+/** Checks the names and types of options. Core checks their values. */
+
+import { isUint8Array } from "node:util/types";
+import { InvalidOption } from "../errors/errors.js";
+import { clientOptions, insteadOf, lockOptions, type OptionRow, shown } from "../native.js";
+import { defaultTrust } from "../platform/trust.js";
+import { type AddressMap, addressEntries, describeAddressMap } from "./address-map.js";
+import { CallbacksHandle } from "./callbacks.js";
+import type { CredentialsSource } from "./credentials.js";
+import {
+  describeType,
+  formatValue,
+  isList,
+  isSignal,
+  LONE_SURROGATE,
+  readValue,
+} from "./values.js";
+
+/** Options of a client. Times are in ms, rounded to whole numbers. */
+export interface RedlockOptions {
+  /** Prefix of every key. Default `lock:`. With an empty prefix the keys are shared with other libraries. */
+  keyPrefix?: string | undefined;
+  /** Timeout for the reply of one node, in ms. Default min(1,000, ttl / 5), or min(2,000, ttl / 5) with `fsync`. */
+  nodeTimeout?: number | undefined;
+  /** Timeout for connecting, in ms. Covers name lookup, TCP, TLS and login. Default 5,000. */
+  connectTimeout?: number | undefined;
+  /**
+   * Maximum time without replies from a quorum of nodes, in ms, for an acquire without a `wait`. It then rejects with
+   * `QuorumUnavailable`. Default 10,000.
+   *
+   * `null` sets no limit. While another client holds the lock, an acquire without a `wait` waits forever in any case.
+   */
+  unavailableAfter?: number | null | undefined;
+  /**
+   * With several nodes, a node that started more recently than this does not vote on new locks, and no TTL may exceed
+   * it.
+   *
+   * In ms, default 60,000 with several nodes, otherwise 0. 0 turns it off. Use the same value on every client.
+   */
+  restartGuard?: number | undefined;
+  /**
+   * Number of replicas that must confirm a grant or renewal (`WAIT`) before the vote of their node counts. Default 0.
+   */
+  minReplicas?: number | undefined;
+  /**
+   * Whether a grant or renewal must be on disk (`WAITAOF`) before it counts, which may take a second. Default false.
+   */
+  fsync?: boolean | undefined;
+  /**
+   * Certificates of CAs and servers to trust for `rediss://`, as the path of a PEM file or its bytes. Default: those
+   * that Node.js trusts, with `NODE_EXTRA_CA_CERTS` and `--use-system-ca`.
+   */
+  tlsCa?: string | Uint8Array | undefined;
+  /** Client certificate, as the path of a PEM file or its bytes. Needs `tlsKey`. Default none. */
+  tlsCert?: string | Uint8Array | undefined;
+  /** Private key of `tlsCert`, as the path of a PEM file or its bytes. */
+  tlsKey?: string | Uint8Array | undefined;
+  /** Name that the servers' certificates must contain, also sent as SNI. Default: the URL's host. */
+  tlsServerName?: string | undefined;
+  /**
+   * Whether to verify the servers' certificates. Default true. With false the client accepts any server and sends it
+   * the password, so use it only in a network that you fully control.
+   */
+  tlsVerify?: boolean | undefined;
+  /** Connection name in the server's `CLIENT LIST` and log. No spaces. Default `redlock`. */
+  clientName?: string | undefined;
+  /**
+   * Callback, async or not, that returns a password or `{ username, password, lifetime }`. Default: the credentials in
+   * the URLs.
+   *
+   * It is called at each connect, and on an open connection before the `lifetime` (ms) ends.
+   */
+  credentials?: CredentialsSource | undefined;
+  /**
+   * Where to connect to servers of `redis+sentinel://` and `redis+cluster://` that announce other addresses, such as
+   * behind NAT or Docker. Default none.
+   *
+   * An object such as `{ "10.0.0.1:6379": "127.0.0.1:7001" }`, or a function `(host, port) => ({ host, port })`, async
+   * or not, which is called at each connect. Addresses in URLs stay as they are.
+   */
+  addressMap?: AddressMap | undefined;
+}
+
+/** Options of a lock. Times are in ms, rounded to whole numbers. */
+export interface LockOptions<Fencing extends boolean = boolean> {
+  /**
+   * Lifetime of the lease without renewal, in ms. Default 10,000, at least 100. With several nodes it must not exceed
+   * `restartGuard`.
+   */
+  ttl?: number | undefined;
+  /**
+   * Maximum time that an acquire waits, in ms, for the holder and for failed nodes. 0 tries once. Default `Infinity`,
+   * which waits for the holder forever, and for failed nodes up to the client's `unavailableAfter`.
+   */
+  wait?: number | undefined;
+  /** Whether to renew the lease at a third of the TTL until it is released. Default true. */
+  renew?: boolean | undefined;
+  /** Maximum time to hold the lock, in ms. The lease is then lost with reason `max_hold`. Default none. */
+  maxHold?: number | undefined;
+  /**
+   * Minimum time to keep the key after the acquire, in ms, even if the lease is released earlier. Default 0. Must not
+   * exceed `ttl` or `maxHold`.
+   */
+  minHold?: number | undefined;
+  /**
+   * Timeout for the reply of one node, in ms. Must be below `ttl`. Default: the client's, or else min(1,000, ttl / 5),
+   * with `fsync` min(2,000, ttl / 5).
+   */
+  nodeTimeout?: number | undefined;
+  /** Whether to assign a fencing token, `lease.fencingToken`. Default false. */
+  fencing?: Fencing | undefined;
+}
+
+/** Options of `tryAcquire`. */
+export interface TryAcquireOptions {
+  /** Ends the attempt when it aborts. No key remains. */
+  signal?: AbortSignal | undefined;
+}
+
+/** Options of `acquire`. */
+export interface AcquireOptions extends TryAcquireOptions {
+  /** Overrides the lock's `wait`, in ms. */
+  wait?: number | undefined;
+}
+
+/** Options of `withLock(names, options, body)` and `client.using`, for the lock and for its acquire. */
+export interface UsingOptions<Fencing extends boolean = boolean> extends LockOptions<Fencing> {
+  /** Ends the wait when it aborts. While the body runs, it aborts `lease.signal` with the same reason. */
+  signal?: AbortSignal | undefined;
+}
+
+type Kind = OptionRow["kind"] | "signal";
+/** The options of a call, each with its kind. */
+export type Rules = Readonly<Record<string, Kind>>;
+
+/** Reads the table of core. */
+function rulesOf(options: OptionRow[]): Rules {
+  return Object.fromEntries(options.map(({ name, kind }) => [name, kind]));
+}
+
+/** Options of `new Redlock()`. */
+export const CLIENT = rulesOf(clientOptions());
+/** Options of `configure()`. */
+export const CONFIGURE: Rules = { ...CLIENT, replace: "boolean" };
+/** Options of `lock()`. */
+export const LOCK = rulesOf(lockOptions());
+/** Options of `acquire()`. */
+export const ACQUIRE: Rules = { signal: "signal", wait: "milliseconds" };
+/** Options of `tryAcquire()`. */
+export const TRY: Rules = { signal: "signal" };
+/** Options of `withLock()` and `client.using()`. */
+export const USING: Rules = { ...LOCK, signal: "signal" };
+/** Options of `shutdown()`. */
+export const SHUTDOWN: Rules = { timeout: "milliseconds" };
+
+/** Whether values of this kind are in ms. */
+function isTime(kind: Kind | undefined): boolean {
+  return kind === "milliseconds" || kind === "milliseconds or null";
+}
+
+/** The shared result of calls without options. */
+const NO_OPTIONS = Object.freeze({});
+
+/**
+ * Returns a copy of the options, after checking each name and the type of each value.
+ *
+ * Reads each value once, because a getter may return a different one the next time.
+ */
+export function checkOptions<T extends object>(
+  given: T | undefined,
+  rules: Rules,
+  call: string,
+): T {
+  if (given === undefined) return NO_OPTIONS as T;
+  if (typeof given === "number") {
+    const instead = Object.hasOwn(rules, "ttl") ? "ttl" : "wait";
+    const action = Object.hasOwn(rules, instead)
+      ? `To set ${instead} in milliseconds, pass { ${instead}: ${given} }`
+      : validOptions(rules);
+    throw new InvalidOption(`${call}: options must be an object (got ${given}). ${action}`);
+  }
+  if (typeof given !== "object" || given === null || isList(given, call)) {
+    throw new InvalidOption(
+      `${call}: options must be an object (got ${describeType(given)}). ${validOptions(rules)}`,
+    );
+  }
+  const own = readValue(() => Object.keys(given), call, "options");
+  if (own.length === 0) checkEmpty(given, call);
+  for (const name of readValue(() => enumerableNames(given), call, "options")) {
+    if (!Object.hasOwn(rules, name)) throw unknownOption(name, rules, call);
+  }
+  const read: Record<string, unknown> = {};
+  for (const [name, kind] of Object.entries(rules)) {
+    const value = readValue(() => Reflect.get(given, name), call, name);
+    if (value === undefined) continue;
+    checkValue(name, value, kind, call);
+    read[name] = isTime(kind) && value !== null ? Math.round(value as number) : value;
+  }
+  return read as T;
+}
+
+/** Returns the names of an object, also those that it inherits from another one than `Object.prototype`. */
+function enumerableNames(given: object): string[] {
+  const names: string[] = [];
+  for (let object = given; object && object !== Object.prototype; ) {
+    names.push(...Object.keys(object));
+    object = Object.getPrototypeOf(object);
+  }
+  return names;
+}
+
+/** Rejects a signal, a `Map` or another object without options, which would have no effect. */
+function checkEmpty(given: object, call: string): void {
+  if (isSignal(given)) throw misplacedSignal("options must be an object (got a signal)", call);
+  const tag = readValue(() => Object.prototype.toString.call(given), call, "options");
+  if (tag === "[object Object]" || tag === "[object Module]") return;
+  const rule = "options must be a plain object such as { ttl: 10_000 }";
+  throw new InvalidOption(`${call}: ${rule} (got ${describeType(given)})`);
+}
+
+/** Options as `toJSON` shows them. */
+export type ShownOptions = Record<string, number | boolean | string | null>;
+
+/** The text options that may be shown. Text in any other option could be a secret. */
+const SHOWN_TEXTS = ["keyPrefix", "tlsServerName", "clientName"];
+
+/**
+ * Lists the options that may be shown. These are numbers, booleans, some texts, and the sizes of certificates and keys.
+ */
+export function shownOptions(options: object, rules: Rules): ShownOptions {
+  const shown: ShownOptions = {};
+  for (const [name, value] of Object.entries(options)) {
+    const kind = rules[name];
+    if (isTime(kind) || kind === "count" || kind === "boolean") shown[name] = value;
+    else if (kind === "pem") shown[name] = isUint8Array(value) ? `${value.length} bytes` : "a path";
+    else if (SHOWN_TEXTS.includes(name)) shown[name] = value;
+  }
+  return shown;
+}
+
+/** The error for a signal in the wrong place, where it would have no effect. */
+function misplacedSignal(what: string, call: string): InvalidOption {
+  const action = "Pass a signal as { signal } to acquire, tryAcquire, using or withLock";
+  return new InvalidOption(`${call}: ${what}. ${action}`);
+}
+
+/** Throws if a call that accepts no signal received one, because it would have no effect. */
+export function rejectSignal(given: unknown, call: string): void {
+  if (typeof given !== "object" || given === null) return;
+  const inside = readValue(() => isSignal(given) || Reflect.has(given, "signal"), call, "options");
+  if (inside) throw misplacedSignal("this call does not accept a signal", call);
+}
+
+function unknownOption(name: string, rules: Rules, call: string): InvalidOption {
+  if (name === "signal") return misplacedSignal("this call does not accept a signal", call);
+  const instead = insteadOf(name, Object.keys(rules));
+  return new InvalidOption(`${call}: unknown option ${shown(name) || '""'}. ${instead}`);
+}
+
+function validOptions(rules: Rules): string {
+  return `Valid options: ${Object.keys(rules).join(", ")}`;
+}
+
+function checkValue(name: string, value: unknown, kind: Kind, call: string): void {
+  // Text in place of a certificate or a key may be the key itself.
+  const seen = kind === "pem" && typeof value === "string" ? "a string" : formatValue(value);
+  const fail = (rule: string) =>
+    new InvalidOption(`${call}: ${name} must be ${rule} (got ${seen})`);
+  if (kind === "milliseconds or null" && value === null) return;
+  if (isTime(kind)) {
+    // Numbers below 1, such as 0.5, are probably seconds.
+    const rounded = typeof value === "number" && (value === 0 || Math.abs(value) >= 1);
+    const other = kind === "milliseconds" ? "" : ", or null";
+    if (!rounded) throw fail(`a number of milliseconds, 0 or at least 1${other}`);
+  } else if (kind === "count") {
+    if (!Number.isInteger(value)) throw fail("a whole number");
+  } else if (kind === "signal") {
+    if (!readValue(() => isSignal(value), call, name)) throw fail("an AbortSignal");
+  } else if (kind === "function") {
+    // The value is not shown, because it may be the secret itself.
+    if (typeof value === kind) return;
+    throw new InvalidOption(`${call}: ${name} must be a function (got ${describeType(value)})`);
+  } else if (kind === "address map") {
+    if (typeof value === "function") return;
+    if (readValue(() => addressEntries(value), call, name) !== undefined) return;
+    const rule = `an object such as { "10.0.0.1:6379": "127.0.0.1:7001" }, or a function`;
+    const got = readValue(() => describeAddressMap(value), call, name);
+    throw new InvalidOption(`${call}: ${name} must be ${rule} (got ${got})`);
+  } else if (kind === "pem" && isUint8Array(value)) {
+    return;
+  } else if (typeof value !== (kind === "pem" ? "string" : kind)) {
+    throw fail(kind === "pem" ? "the path of a PEM file, or its bytes" : `a ${kind}`);
+  } else if (typeof value === "string" && LONE_SURROGATE.test(value)) {
+    throw fail("valid Unicode, without a lone surrogate");
+  }
+}
+
+/** Converts the options of a client with these nodes for the native part. Also returns what must stay alive for them. */
+export function nativeOptions(
+  options: RedlockOptions,
+  urls: readonly string[],
+): [object, CallbacksHandle | undefined] {
+  const { credentials, addressMap: map, ...rest } = options;
+  const { tlsCa, tlsVerify } = rest;
+  const trust = tlsCa === undefined && tlsVerify !== false ? defaultTrust(...urls) : undefined;
+  const addressMap = typeof map === "function" ? map : undefined;
+  const entries = addressMap === undefined ? addressEntries(map) : undefined;
+  const args = { ...rest, trust };
+  if (credentials === undefined && addressMap === undefined) {
+    return [{ ...args, addressMap: entries }, undefined];
+  }
+  const handle = new CallbacksHandle({ credentials, addressMap });
+  const { number } = handle;
+  const functions = {
+    credentials: credentials === undefined ? undefined : number,
+    addressMap: addressMap === undefined ? entries : number,
+  };
+  return [{ ...args, ...functions }, handle];
+}
