@@ -7,17 +7,16 @@ SHELL := bash
 
 PY := .venv/bin/python
 export VIRTUAL_ENV := $(CURDIR)/.venv
-# All builds use one interpreter. With another one, cargo would build the bindings again.
+# Every cargo command uses these values. With others, cargo would compile the Python binding again.
 export PYO3_PYTHON := $(CURDIR)/$(PY)
+export PYO3_BUILD_EXTENSION_MODULE := 1
 
-CORE   := Cargo.toml $(wildcard Cargo.lock) core/Cargo.toml $(shell find core/src \( -name '*.rs' -o -name '*.lua' \) -not -path '*/tests/*')
-PYSRC  := $(shell find bindings-python -name '*.rs' -o -name '*.toml')
-NODESRC := $(shell find bindings-node \( -name '*.rs' -o -name '*.toml' -o -name '*.ts' -o -name '*.mjs' -o -name 'tsconfig*.json' \) \
-	-not -name 'native.d.ts' -not -path '*/dist/*')
-# The cargo profile: `release` as published, with a slow link; `local` for the tests and the demo.
-PROFILE    ?= local
-PY_BUILT   := target/built-python-$(PROFILE)
-NODE_BUILT := target/built-node-$(PROFILE)
+SOURCES := $(shell find Cargo.toml Cargo.lock core bindings-python bindings-node examples/quickstart package.json pyproject.toml scripts/build \
+	\( -name '*.rs' -o -name '*.lua' -o -name '*.toml' -o -name '*.lock' -o -name '*.ts' -o -name '*.mjs' -o -name '*.json' -o -name build \) \
+	-type f -not -path '*/tests/*' -not -name native.d.ts -not -name '*.cdx.json' -not -path '*/dist/*' -not -path '*/npm/*')
+# The cargo profile: `dev` for the tests and the demo, `release` as in published packages, with a slow link.
+PROFILE ?= dev
+BUILT   := target/built-$(PROFILE)
 
 .PHONY: help help-all
 help: ## list the targets that you need first
@@ -32,32 +31,28 @@ help-all: ## list every target
 .PHONY: demo plan
 plan:
 	@scripts/setup --plan
-demo: plan build ##! run the quickstart in each language, then a flash sale against a temporary Redis
-	@cargo build --quiet --release -p redlock-tests --example quickstart
+demo: plan ##! run the quickstart in each language, then a flash sale against a temporary Redis
+	@scripts/setup demo
+	@$(MAKE) --silent $(BUILT)
 	@echo; echo "1. The quickstart in Python, Node and Rust, on memory://"
 	@$(PY) examples/quickstart/quickstart.py | sed 's/^/   python  /'
 	@node examples/quickstart/quickstart.mjs | sed 's/^/   node    /'
-	@target/release/examples/quickstart | sed 's/^/   rust    /'
+	@target/debug/quickstart | sed 's/^/   rust    /'
 	@$(PY) examples/flash-sale/demo.py
 
 .PHONY: setup
 setup: ## check the tools and install what is missing
-	@scripts/setup
+	@scripts/setup test
 
 .PHONY: build build-release
 build: setup ##! build the Python and the Node.js package in place
-	@$(MAKE) --silent $(PY_BUILT) $(NODE_BUILT)
+	@$(MAKE) --silent $(BUILT)
 build-release: ## build them with the optimisation of published packages
 	@$(MAKE) --silent build PROFILE=release
 
-$(PY_BUILT): $(CORE) $(PYSRC) pyproject.toml .venv/.installed
-	rm -f target/built-python-*
-	.venv/bin/maturin develop --profile $(PROFILE) --features panics --quiet 2>&1 | grep -v "already satisfied" || test "$${PIPESTATUS[0]}" = 0
-	@touch $@
-
-$(NODE_BUILT): $(CORE) $(NODESRC) package.json node_modules/.installed
-	rm -f target/built-node-*
-	PROFILE=$(PROFILE) npm run --silent build
+$(BUILT): $(SOURCES) .venv/.demo node_modules/.installed
+	@rm -f target/built-*
+	$(PY) scripts/build $(PROFILE)
 	@touch $@
 
 .PHONY: clean
@@ -71,8 +66,12 @@ clean: ##! remove everything that was built or installed in this folder
 .PHONY: test test-rust test-python test-node
 test: build ##! run the first tier of tests in all three languages
 	@$(PY) scripts/test
-test-rust test-python test-node: test-%:
-	@$(PY) scripts/test $*
+test-rust: setup ##! run the tests of Rust, or those whose name contains T=name
+	@$(PY) scripts/test $(if $(T),--select $(T)) rust
+test-python: build ##! run the tests of Python, or those that match K=expression (pytest -k)
+	@$(PY) scripts/test $(if $(K),--select "$(K)") python
+test-node: build ##! run the tests of Node.js, or the files whose name contains F=name
+	@$(PY) scripts/test $(if $(F),--select $(F)) node
 
 .PHONY: test-slow
 test-slow: build-release ##! run the slow tier: tests that need real seconds or a quiet machine
@@ -135,7 +134,7 @@ fuzz: build ## fuzz replies (FUZZ of them), one node of three, URLs and options
 
 .PHONY: ready lint stubs
 ready: build lint test ##! run what a change must pass: lints, types, stubs and tests
-lint: stubs
+lint: stubs ## check formats, lints, types and generated files
 	cargo fmt --all --check
 	cargo fmt --manifest-path examples/rust/Cargo.toml --check
 	# Not --all-targets: that would check the bindings as tests, which they are not, without their exports.
@@ -154,7 +153,8 @@ lint: stubs
 	npm run --silent lint
 
 # Generated files are committed: regenerating them must change nothing.
-stubs:
+stubs: ## regenerate the type stubs and the tables of docs/reference, and check that nothing changes
+	@scripts/setup lint
 	@scripts/stubs
 	@scripts/reference
 	git diff --exit-code -- bindings-python/python/redlock/_native.pyi bindings-node/ts/native.d.ts docs/reference

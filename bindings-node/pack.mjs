@@ -136,7 +136,7 @@ rmSync(scratch, { recursive: true, force: true });
 try {
   const platforms = packPlatforms();
   if (Object.keys(platforms).length === 0)
-    throw new Error("no binary was built. Run npm run build first");
+    throw new Error("no binary was built. Run npm run build:native first");
   packMain(platforms);
 } finally {
   rmSync(scratch, { recursive: true, force: true });

@@ -30,9 +30,9 @@ def now() -> int:
     return time.clock_gettime_ns(CLOCK)
 
 
-#: Builds the Rust programs that tests start. With the example, cargo uses the features of `cargo test`. Without it,
-#: cargo would build every dependency again.
-BUILD = ["cargo", "build", "--quiet", "--workspace", "--bin=agent", "--example=quickstart"]
+#: Builds the Rust programs that tests start. `--workspace` selects the features of `cargo test`, so that cargo compiles
+#: no dependency again.
+BUILD = ["cargo", "build", "--quiet", "--workspace", "--bin=agent", "--bin=quickstart"]
 
 
 @cache

@@ -107,7 +107,7 @@ def test_invalid_address_is_refused_and_changes_nothing(tree: Path, word: str) -
 
 def test_nothing_is_published_before() -> None:
     steps = (ROOT / ".github/workflows/publish.yml").read_text()
-    assert steps.count("scripts/home --check") == 2
+    assert steps.count("scripts/home --check") == 3
 
 
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
@@ -129,6 +129,15 @@ def test_actions_and_tools_of_the_workflows_are_pinned() -> None:
     assert len(found) > 30
 
 
+def test_a_workflow_runs_each_test_target() -> None:
+    """What no workflow runs breaks without notice."""
+    text = "".join(file.read_text() for file in WORKFLOWS)
+    targets = set(re.findall(r"^(test[a-z-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    parts = {"test", "test-rust", "test-python", "test-node"}  # `.ci/run` runs them
+    assert targets > parts
+    assert {each for each in targets - parts if not re.search(rf"\b{each}(?![\w-])", text)} == set()
+
+
 def test_workflow_installs_maturin_of_the_lock_file() -> None:
     """Without its hashes, pip would refuse it."""
     steps = (ROOT / ".github/workflows/packages.yml").read_text()
@@ -146,4 +155,5 @@ def test_published_files_get_provenance() -> None:
     steps = (ROOT / ".github/workflows/publish.yml").read_text()
     assert "attestations: true" in steps
     assert "npm publish --provenance" in steps
-    assert steps.count("id-token: write") == 2
+    assert steps.count("id-token: write") == 3
+    assert "cargo publish --locked --package redlock-native" in steps

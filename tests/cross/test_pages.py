@@ -31,7 +31,7 @@ EXAMPLES = {"payments.rs": ROOT / "examples/rust/src/payments.rs"}
 #: The quickstart of each language. test_readme.py runs the Rust one.
 QUICKSTARTS = {
     re.sub(r"\A//! .*\n\n", "", file.read_text()): file.suffix
-    for file in (ROOT / "examples/quickstart").iterdir()
+    for file in (ROOT / "examples/quickstart").glob("quickstart.*")
 }
 QUICKSTART_OUTPUT = "holding lock:orders:42\nreleased\n"
 

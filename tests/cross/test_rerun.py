@@ -3,7 +3,8 @@
 import importlib.util
 import re
 import sys
-import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
@@ -28,123 +29,101 @@ runner = load()
 #: The lines that make `.ci/run` fail.
 (SKIPPED,) = re.findall(r"grep -aE '(.+)' ", (ROOT / ".ci/run").read_text())
 
-#: A test that fails in its first RUNS runs. A file counts them.
-PYTHON = """
-from pathlib import Path
 
-def test_other():
-    pass
+@dataclass
+class FakeSuite:
+    """A suite without processes. Its tests fail in their first runs."""
 
-def test_counted():
-    file = Path({file!r})
-    runs = len(file.read_text()) if file.exists() else 0
-    file.write_text("x" * (runs + 1))
-    assert runs >= {failing}, {message!r}
-"""
-NODE = """
-import assert from "node:assert";
-import {{ appendFileSync, readFileSync }} from "node:fs";
-import {{ describe, test }} from "node:test";
-test("other (1)", () => {{}});
-describe("group", () => {{
-  test("counted [1] $", () => {{
-    appendFileSync({file!r}, "x");
-    assert(readFileSync({file!r}, "utf8").length > {failing}, {message!r});
-  }});
-}});
-"""
-#: Prints the output of libtest. The last argument is the name of one test.
-CARGO = """
-import sys
-from pathlib import Path
-file = Path({file!r})
-runs = len(file.read_text()) if file.exists() else 0
-file.write_text("x" * (runs + 1))
-alone = sys.argv[1:]
-assert alone in ([], ["--exact", {test!r}]), alone
-print("     Running tests/rust/main.rs (target/debug/deps/rust-1)")
-if runs >= {failing}:
-    print("test result: ok. 1 passed; 0 failed; 0 ignored")
-    sys.exit(0)
-print("failures:\\n\\n---- {test} stdout ----\\n{message}\\n\\n\\nfailures:\\n    {test}\\n")
-print("test result: FAILED. 1 passed; 1 failed; 0 ignored")
-sys.exit(101)
-"""
+    #: The number of passed tests in the first run.
+    passed: int
+    #: How often each test fails, and the output of each failed run. The last output is repeated.
+    failing: dict[str, tuple[int, Sequence[str]]]
+    broken: str | None = None
+    name: str = "fake"
+    command: tuple[str, ...] = ("fake",)
+    runs: dict[str, int] = field(default_factory=dict)
+
+    def build(self) -> None:
+        return None
+
+    def failure(self, name: str) -> object:
+        """Counts a run. Returns its failure, or None."""
+        times, outputs = self.failing[name]
+        run = self.runs[name] = self.runs.get(name, 0) + 1
+        output = outputs[min(run, len(outputs)) - 1]
+        return runner.Failure(name, output, [name]) if run <= times else None
+
+    def run(self) -> object:
+        failures = [failure for name in self.failing if (failure := self.failure(name))]
+        return runner.Report(self.passed, failures, self.broken)
+
+    def run_part(self, words: list[str], *, echo: bool, alone: bool = False) -> object:
+        (name,) = words
+        assert alone
+        assert not echo
+        failure = self.failure(name)
+        return runner.Report(0 if failure else 1, [failure] if failure else [])
 
 
-def suite(language: str, folder: Path, failing: int, message: str, test: str = "a::b") -> object:
-    values = {"file": str(folder / "runs"), "failing": failing, "message": message, "test": test}
-    if language == "python":
-        path = folder / "test_it.py"
-        path.write_text(PYTHON.format(**values))
-        command = [sys.executable, "-m", "pytest", f"--rootdir={folder}", "-p", "no:cacheprovider"]
-        command += ["-o", "junit_family=xunit1", "--junitxml={report}", "-c", "/dev/null"]
-        # The names in the report are relative to its working directory.
-        command = ["sh", "-c", f'cd "{folder}" && exec "$@"', "sh", *command]
-        return runner.Suite("python", command, [["test_it.py"]], runner.read_pytest)
-    if language == "node":
-        path = folder / "it.test.mjs"
-        path.write_text(NODE.format(**values))
-        command = runner.node().command
-        return runner.Suite("node", command, [[str(path)]], runner.read_node)
-    path = folder / "cargo.py"
-    path.write_text(CARGO.format(**values))
-    return runner.Suite("rust", [sys.executable, str(path)], [[]], runner.read_cargo)
+def one(failing: int, *outputs: str, name: str = "a::b") -> FakeSuite:
+    return FakeSuite(1, {name: (failing, outputs or ["unlucky"])})
 
 
-NAMES = {
-    "rust": "a::b",
-    "python": "test_it.py::test_counted",
-    "node": "it.test.mjs > group > counted [1] $",
-}
-
-
-def lines(output: str) -> list[str]:
-    """Returns the last lines of the report: the verdicts and the count."""
-    found = output.splitlines()
-    return [
-        line
-        for line in found
-        if line.startswith(("FLAKY ", "FAILED ")) or (line.endswith(" failed") and ", " in line)
-    ][-2:]
-
-
-@pytest.mark.parametrize("language", ["rust", "python", "node"])
-@pytest.mark.parametrize("failing", [0, 1, 2, 3])
+@pytest.mark.parametrize(
+    ("failing", "verdict"),
+    [
+        (0, "1 passed, 0 failed"),
+        (1, "FLAKY a::b (1 of 2)\n2 passed, 0 failed"),
+        (2, "FLAKY a::b (2 of 3)\n2 passed, 0 failed"),
+        (3, "FAILED a::b\n1 passed, 1 failed"),
+    ],
+)
 def test_a_failed_test_runs_again_twice_at_most(
-    language: str, failing: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    failing: int, verdict: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    status = runner.run([suite(language, tmp_path, failing, "unlucky")])
-    output = capsys.readouterr().out
-    *verdicts, count = lines(output)
-    # `.ci/run` fails if a test is skipped.
-    assert not re.search(SKIPPED, output, re.MULTILINE), output
-    assert len((tmp_path / "runs").read_text()) == min(failing, 2) + 1
-    assert status == (failing > 2)
-    if failing in (1, 2):
-        (line,) = verdicts
-        assert line.startswith("FLAKY ")
-        assert line.endswith(f"{NAMES[language]} ({failing} of {failing + 1})")
-    elif failing:
-        (line,) = verdicts
-        assert line.startswith("FAILED ")
-        assert line.endswith(NAMES[language])
-    assert count.endswith(f", {int(failing > 2)} failed")
+    suite = one(failing)
+    assert runner.run([suite]) == (failing > 2)
+    assert suite.runs["a::b"] == min(failing, 2) + 1
+    assert capsys.readouterr().out.endswith(f"\n{verdict}\n")
 
 
-@pytest.mark.parametrize("language", ["rust", "python", "node"])
-@pytest.mark.parametrize("message", ["two holders: 1 and 2", "ERROR: AddressSanitizer: overflow"])
-def test_two_holders_and_sanitizer_findings_never_run_again(
-    language: str, message: str, tmp_path: Path
-) -> None:
-    assert runner.run([suite(language, tmp_path, 1, message)]) == 1
-    assert (tmp_path / "runs").read_text() == "x"
+@pytest.mark.parametrize("output", ["two holders: 1 and 2", "ERROR: AddressSanitizer: overflow"])
+def test_two_holders_and_sanitizer_findings_never_run_again(output: str) -> None:
+    first, second = one(1, output), one(2, "unlucky", output)
+    assert runner.run([first]) == 1
+    assert runner.run([second]) == 1
+    assert (first.runs["a::b"], second.runs["a::b"]) == (1, 2)
 
 
-def test_the_simulation_never_runs_again(tmp_path: Path) -> None:
-    test = "simulation::all_guarantees_hold"
-    assert runner.run([suite("rust", tmp_path, 1, "a seed", test)]) == 1
-    assert (tmp_path / "runs").read_text() == "x"
+def test_the_simulation_never_runs_again() -> None:
+    suite = one(1, "a seed", name="simulation::all_guarantees_hold")
+    assert runner.run([suite]) == 1
+    assert set(suite.runs.values()) == {1}
+
+
+@pytest.mark.parametrize(
+    ("passed", "failed", "again"),
+    [
+        (0, 8, True),
+        (0, 9, False),
+        (441, 9, True),
+        (440, 9, False),
+        (4851, 10, True),
+        (980, 20, True),
+    ],
+)
+def test_reruns_depend_on_the_share_of_failures(passed: int, failed: int, *, again: bool) -> None:
+    suite = FakeSuite(passed, {f"test {number}": (1, ["unlucky"]) for number in range(failed)})
+    assert runner.run([suite]) == (not again)
+    assert set(suite.runs.values()) == {1 + again}
+
+
+def test_incomplete_report_fails_the_run(capsys: pytest.CaptureFixture[str]) -> None:
+    suite = FakeSuite(5, {"a": (1, ["unlucky"])}, broken="the runner ended early")
+    assert runner.run([suite, FakeSuite(0, {})]) == 1
+    assert suite.runs == {"a": 1}
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-4:-1] == ["FAILED a", "FAILED the runner ended early", "FAILED fake: no test ran"]
 
 
 @pytest.mark.parametrize(
@@ -155,33 +134,90 @@ def test_the_simulation_never_runs_again(tmp_path: Path) -> None:
     ],
     ids=["a program that died", "a failure without a name"],
 )
-def test_failure_without_a_name_fails_the_run(
-    output: str, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_cargo_failure_without_a_name_is_an_incomplete_report(output: str, reason: str) -> None:
+    assert reason in runner.read_cargo([], output, Path()).broken
+
+
+def test_reads_the_failures_of_cargo() -> None:
+    output = (
+        "     Running tests/rust/main.rs (target/debug/deps/rust-1)\n"
+        "failures:\n\n---- a::b stdout ----\nwhy\n\n\nfailures:\n    a::b\n\n"
+        "test result: FAILED. 1 passed; 1 failed; 0 ignored"
+    )
+    report = runner.read_cargo([], output, Path())
+    assert (report.passed, report.broken) == (1, None)
+    assert report.failures == [runner.Failure("a::b", "why\n\n\n", ["--exact", "a::b"])]
+
+
+#: A test that fails in its first run only, and one that passes.
+PYTHON = """
+from pathlib import Path
+
+def test_other():
+    pass
+
+def test_counted():
+    file = Path({file!r})
+    first = not file.exists()
+    file.touch()
+    assert not first, "why"
+"""
+NODE = """
+import assert from "node:assert";
+import {{ existsSync, writeFileSync }} from "node:fs";
+import {{ describe, test }} from "node:test";
+test("other (1)", () => {{}});
+describe("group", () => {{
+  test("counted [1] $", () => {{
+    const first = !existsSync({file!r});
+    writeFileSync({file!r}, "");
+    assert(!first, "why");
+  }});
+}});
+"""
+
+
+def real(language: str, folder: Path, source: str) -> object:
+    """A suite of one file, run by the language's runner."""
+    if language == "python":
+        (folder / "test_it.py").write_text(source)
+        command = [sys.executable, "-m", "pytest", f"--rootdir={folder}", "-p", "no:cacheprovider"]
+        command += ["-o", "junit_family=xunit1", "--junitxml={report}", "-c", "/dev/null"]
+        # The names in the report are relative to its working directory.
+        command = ["sh", "-c", f'cd "{folder}" && exec "$@"', "sh", *command]
+        return runner.Suite("python", command, [["test_it.py"]], runner.read_pytest)
+    path = folder / "it.test.mjs"
+    path.write_text(source)
+    return runner.Suite("node", runner.node().command, [[str(path)]], runner.read_node)
+
+
+@pytest.mark.parametrize(
+    ("language", "source", "name"),
+    [
+        ("python", PYTHON, "test_it.py::test_counted"),
+        ("node", NODE, "it.test.mjs > group > counted [1] $"),
+    ],
+    ids=["python", "node"],
+)
+def test_failure_names_the_test_and_how_to_run_it_alone(
+    language: str, source: str, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    script = f"import sys; print({output!r}); sys.exit(101)"
-    broken = runner.Suite("rust", [sys.executable, "-c", script], [[]], runner.read_cargo)
-    assert runner.run([broken]) == 1
-    assert reason in capsys.readouterr().out
+    suite = real(language, tmp_path, source.format(file=str(tmp_path / "ran")))
+    report = suite.run()  # type: ignore[attr-defined]
+    (failure,) = report.failures
+    assert failure.name.endswith(name)
+    assert "why" in failure.output
+    assert (report.passed, report.broken) == (1, None)
+    again = suite.run_part(failure.alone, echo=False, alone=True)  # type: ignore[attr-defined]
+    assert (again.passed, again.failures, again.broken) == (1, [], None)
+    # `.ci/run` fails if a test is skipped.
+    assert not re.search(SKIPPED, capsys.readouterr().out, re.MULTILINE)
 
 
-@pytest.mark.parametrize("language", ["python", "node"])
-def test_a_suite_that_dies_fails_the_run(language: str, tmp_path: Path) -> None:
-    dying = suite(language, tmp_path, 0, "")
-    code = {"python": "import os\nos._exit(0)\n", "node": "process.exit(3);\n"}[language]
-    (tmp_path / ("test_it.py" if language == "python" else "it.test.mjs")).write_text(code)
-    assert runner.run([dying]) == 1
-
-
-def test_many_failures_are_not_run_again(tmp_path: Path) -> None:
-    many = suite("python", tmp_path, 1, "")
-    code = f"""
-        import pytest
-        @pytest.mark.parametrize("number", range({runner.MAX_RERUN + 1}))
-        def test_it(number):
-            with open({str(tmp_path / "runs")!r}, "a") as file:
-                file.write("x")
-            assert False
-    """
-    (tmp_path / "test_it.py").write_text(textwrap.dedent(code))
-    assert runner.run([many]) == 1
-    assert len((tmp_path / "runs").read_text()) == runner.MAX_RERUN + 1
+@pytest.mark.parametrize(
+    ("language", "source"),
+    [("python", "import os\nos._exit(0)\n"), ("node", "process.exit(3);\n")],
+    ids=["python", "node"],
+)
+def test_a_suite_that_dies_fails_the_run(language: str, source: str, tmp_path: Path) -> None:
+    assert runner.run([real(language, tmp_path, source)]) == 1

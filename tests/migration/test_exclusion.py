@@ -54,7 +54,9 @@ def test_they_wait_for_us_and_get_it_after_our_release(
     with ours.lock(name).acquire() as lease:
         assert lease.key == library.prefix + name
         assert not peer.acquire(name)
-        assert values(nodes, name) == [lease.token.encode()] * len(servers)
+        # A majority grants the lease. The last server sets the key later.
+        everywhere = [lease.token.encode()] * len(servers)
+        eventually(lambda: values(nodes, name) == everywhere)
     assert peer.acquire(name)
     assert peer.release()
     assert values(nodes, name) == []
@@ -83,8 +85,14 @@ def test_a_late_release_of_theirs_leaves_our_key(
     library, servers = nodes
     assert peer.acquire(name, ttl_ms=library.least_ttl_ms)
     with ours.lock(name, wait=10).acquire() as lease:
+        token = lease.token.encode()
+        before = values(nodes, name).count(token)
+        assert before > len(servers) // 2
         assert peer.release() is not library.tells
-        assert values(nodes, name) == [lease.token.encode()] * len(servers)
+        # The last server may set the key after the majority granted the lease, or still have theirs.
+        after = values(nodes, name)
+        assert set(after) == {token}
+        assert len(after) >= before
         lease.extend(20)
 
 

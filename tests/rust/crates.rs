@@ -20,6 +20,21 @@ fn crates(features: &str) -> BTreeSet<String> {
     text.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
 }
 
+/// Every crate with each set of features that a build of these packages compiles it with.
+fn compiled(selection: &[&str], edges: &str) -> BTreeSet<(String, String)> {
+    let run = Command::new(env!("CARGO"))
+        .args(["tree", "--offline", "--locked", "--prefix", "none", "--format", "{p}|{f}"])
+        .args(["--no-dedupe", "--edges", edges])
+        .args(selection)
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    let text = String::from_utf8(run.stdout).unwrap();
+    let crates = text.lines().filter_map(|line| line.split_once('|'));
+    crates.map(|(name, features)| (name.to_owned(), features.to_owned())).collect()
+}
+
 /// The number of packages, of which some have the same name.
 fn count(features: &str) -> usize {
     let run = Command::new(env!("CARGO"))
@@ -66,4 +81,17 @@ fn build_without_features_needs_no_c_and_few_crates() {
     assert!(!default.contains("metrics"), "the default build does not need it");
     // rslock 0.10.0 has 82, including itself (docs/reference/rust-details.md).
     assert!(least.len() > 20 && least.len() <= 82, "{} crates: {least:?}", least.len());
+}
+
+/// Otherwise `make test` would compile the core again after `make demo`.
+#[test]
+fn demo_and_tests_compile_each_crate_with_the_same_features() {
+    let packages = ["redlock-python", "redlock-node", "redlock-quickstart"];
+    let demo = compiled(&packages.map(|name| ["--package", name]).concat(), "normal,build");
+    let tests = compiled(&["--workspace"], "normal,build,dev");
+    let missing = demo.difference(&tests).collect::<Vec<_>>();
+    assert!(
+        missing.is_empty(),
+        "add their features to examples/quickstart/Cargo.toml: {missing:?}"
+    );
 }

@@ -316,3 +316,48 @@ fn no_static_stays_locked_in_a_forked_child() {
         }
     }
 }
+
+/// The text between two marks.
+fn between<'a>(text: &'a str, start: &str, end: &str) -> &'a str {
+    let (_, rest) = text.split_once(start).unwrap_or_else(|| panic!("{start} is missing"));
+    rest.split(end).next().unwrap_or(rest)
+}
+
+#[test]
+fn table_names_the_tests_of_each_module() {
+    let page = fs::read_to_string(root().join("tests/README.md")).unwrap();
+    let table = between(&page, "## Tests of a module", "\n## ");
+    let core = root().join("core/src");
+    let mut modules = Vec::new();
+    for path in files(&core, &[".rs"]) {
+        let shown = path.strip_prefix(&core).unwrap().to_string_lossy().replace('\\', "/");
+        let module =
+            shown.rsplit_once('/').map_or(shown.clone(), |(folder, _)| format!("{folder}/"));
+        if !shown.contains("tests") && !["lib.rs", "node/redis/commands/lua/"].contains(&&*module) {
+            modules.push(module);
+        }
+    }
+    modules.sort();
+    modules.dedup();
+    for module in modules {
+        let row = format!("| `{module}`");
+        let listed = table.contains(&row) || table.contains(&format!(", `{module}`"));
+        assert!(listed, "tests/README.md does not say which tests assert {module}");
+    }
+    for name in table.split('`').skip(1).step_by(2) {
+        let places = [root().join("tests").join(name), core.join(name), root().join(name)];
+        let known = name.starts_with("tidy::") || places.iter().any(|place| place.exists());
+        assert!(known, "tests/README.md names {name}, which does not exist");
+    }
+}
+
+#[test]
+fn help_lists_every_target() {
+    let makefile = fs::read_to_string(root().join("Makefile")).unwrap();
+    let phony = makefile.lines().filter_map(|line| line.strip_prefix(".PHONY: "));
+    for target in phony.flat_map(str::split_whitespace) {
+        let rule = |line: &str| line.starts_with(&format!("{target}:")) && line.contains("## ");
+        let listed = makefile.lines().any(|line| rule(&line.replace("##! ", "## ")));
+        assert!(listed || target == "plan", "make help-all does not list {target}");
+    }
+}
