@@ -125,7 +125,7 @@ test("an unexpected cluster ends an unlimited wait", async () => {
 });
 
 for (const verb of ["acquire", "tryAcquire"]) {
-  test(`refused scripts are unsupported at the first connection: ${verb}`, async () => {
+  test(`refused scripts are unsupported at once: ${verb}`, async () => {
     const hidden = ["EVAL", "EVALSHA", "SCRIPT"];
     const server = await started(...hidden.flatMap((name) => ["--rename-command", name, ""]));
     const redlock = new Redlock(server.url);
@@ -134,7 +134,6 @@ for (const verb of ["acquire", "tryAcquire"]) {
       kind: "unsupported",
       message: /does not support EVAL, which every lock needs.*ERR unknown command/,
     });
-    assert.match(await server.cli("INFO", "commandstats"), /cmdstat_hello:calls=1,/);
     assert.equal(await server.cli("DBSIZE"), "0");
     redlock.close();
   });

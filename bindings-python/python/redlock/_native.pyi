@@ -418,8 +418,6 @@ class AsyncRedlock:
       (WAIT). Default 0.
     - fsync: Whether a grant or renewal must be on disk before it counts (WAITAOF). This may take up to a second.
       Default False.
-    - scripts: Whether to use Lua scripts (EVALSHA). False needs a server with DELIFEQ (Valkey 9) or DELEX
-      (Redis 8.4), one name per lock and no fencing. Default True.
     - tls_ca: Certificates of CAs and servers to trust for `rediss://`, as the path of a PEM file or as its bytes.
       Default the system's CAs.
     - tls_cert: The client's certificate chain, as the path of a PEM file or as its bytes. Requires `tls_key`.
@@ -447,7 +445,7 @@ class AsyncRedlock:
         'app:job'
     """
     @classmethod
-    def from_client(cls, client: typing.Any | collections.abc.Sequence[typing.Any], *, service: str | None=None, key_prefix: str | None=None, node_timeout: float | datetime.timedelta | None=None, connect_timeout: float | datetime.timedelta | None=None, unavailable_after: float | datetime.timedelta | None=..., restart_guard: float | datetime.timedelta | None=None, min_replicas: int | None=None, fsync: bool | None=None, scripts: bool | None=None, tls_ca: str | os.PathLike[str] | bytes | None=None, tls_cert: str | os.PathLike[str] | bytes | None=None, tls_key: str | os.PathLike[str] | bytes | None=None, tls_server_name: str | None=None, tls_verify: bool | None=None, client_name: str | None=None, credentials: collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None=None, address_map: Mapping[str, str] | collections.abc.Callable[[str, int], tuple[str, int]] | None=None) -> typing.Self:
+    def from_client(cls, client: typing.Any | collections.abc.Sequence[typing.Any], *, service: str | None=None, key_prefix: str | None=None, node_timeout: float | datetime.timedelta | None=None, connect_timeout: float | datetime.timedelta | None=None, unavailable_after: float | datetime.timedelta | None=..., restart_guard: float | datetime.timedelta | None=None, min_replicas: int | None=None, fsync: bool | None=None, tls_ca: str | os.PathLike[str] | bytes | None=None, tls_cert: str | os.PathLike[str] | bytes | None=None, tls_key: str | os.PathLike[str] | bytes | None=None, tls_server_name: str | None=None, tls_verify: bool | None=None, client_name: str | None=None, credentials: collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None=None, address_map: Mapping[str, str] | collections.abc.Callable[[str, int], tuple[str, int]] | None=None) -> typing.Self:
         """
         Returns a client with the settings of a redis-py client. It opens separate connections.
 
@@ -467,7 +465,6 @@ class AsyncRedlock:
             restart_guard: Time in seconds for which a restarted node does not vote.
             min_replicas: Number of replicas that must confirm a grant or renewal.
             fsync: Require that a grant or renewal is on disk.
-            scripts: Whether to use Lua scripts.
             tls_ca: Certificates of CAs and servers to trust, as a path or as PEM bytes.
             tls_cert: Client certificate, as a path or as PEM bytes.
             tls_key: Private key of the certificate, as a path or as PEM bytes.
@@ -571,7 +568,7 @@ class AsyncRedlock:
         """
     def __copy__(self, /) -> AsyncRedlock: ...
     def __deepcopy__(self, /, memo: "object") -> AsyncRedlock: ...
-    def __new__(cls, /, nodes: "str | list[str] | tuple[str, ...]", *, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, connect_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, min_replicas: "int | None" = None, fsync: "bool | None" = None, scripts: "bool | None" = None, tls_ca: "str | os.PathLike[str] | bytes | None" = None, tls_cert: "str | os.PathLike[str] | bytes | None" = None, tls_key: "str | os.PathLike[str] | bytes | None" = None, tls_server_name: "str | None" = None, tls_verify: "bool | None" = None, client_name: "str | None" = None, credentials: "collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None" = None, address_map: "collections.abc.Mapping[str, str] | collections.abc.Callable[[str, int], tuple[str, int]] | None" = None, unavailable_after: "float | datetime.timedelta | None" = ...) -> AsyncRedlock: ...
+    def __new__(cls, /, nodes: "str | list[str] | tuple[str, ...]", *, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, connect_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, min_replicas: "int | None" = None, fsync: "bool | None" = None, tls_ca: "str | os.PathLike[str] | bytes | None" = None, tls_cert: "str | os.PathLike[str] | bytes | None" = None, tls_key: "str | os.PathLike[str] | bytes | None" = None, tls_server_name: "str | None" = None, tls_verify: "bool | None" = None, client_name: "str | None" = None, credentials: "collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None" = None, address_map: "collections.abc.Mapping[str, str] | collections.abc.Callable[[str, int], tuple[str, int]] | None" = None, unavailable_after: "float | datetime.timedelta | None" = ...) -> AsyncRedlock: ...
     def __reduce__(self, /) -> "tuple[typing.Any, ...]": ...
     def __repr__(self, /) -> str: ...
     @property
@@ -1150,8 +1147,6 @@ class Redlock:
       (WAIT). Default 0.
     - fsync: Whether a grant or renewal must be on disk before it counts (WAITAOF). This may take up to a second.
       Default False.
-    - scripts: Whether to use Lua scripts (EVALSHA). False needs a server with DELIFEQ (Valkey 9) or DELEX
-      (Redis 8.4), one name per lock and no fencing. Default True.
     - tls_ca: Certificates of CAs and servers to trust for `rediss://`, as the path of a PEM file or as its bytes.
       Default the system's CAs.
     - tls_cert: The client's certificate chain, as the path of a PEM file or as its bytes. Requires `tls_key`.
@@ -1178,7 +1173,7 @@ class Redlock:
         'app:job'
     """
     @classmethod
-    def from_client(cls, client: typing.Any | collections.abc.Sequence[typing.Any], *, service: str | None=None, key_prefix: str | None=None, node_timeout: float | datetime.timedelta | None=None, connect_timeout: float | datetime.timedelta | None=None, unavailable_after: float | datetime.timedelta | None=..., restart_guard: float | datetime.timedelta | None=None, min_replicas: int | None=None, fsync: bool | None=None, scripts: bool | None=None, tls_ca: str | os.PathLike[str] | bytes | None=None, tls_cert: str | os.PathLike[str] | bytes | None=None, tls_key: str | os.PathLike[str] | bytes | None=None, tls_server_name: str | None=None, tls_verify: bool | None=None, client_name: str | None=None, credentials: collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None=None, address_map: Mapping[str, str] | collections.abc.Callable[[str, int], tuple[str, int]] | None=None) -> typing.Self:
+    def from_client(cls, client: typing.Any | collections.abc.Sequence[typing.Any], *, service: str | None=None, key_prefix: str | None=None, node_timeout: float | datetime.timedelta | None=None, connect_timeout: float | datetime.timedelta | None=None, unavailable_after: float | datetime.timedelta | None=..., restart_guard: float | datetime.timedelta | None=None, min_replicas: int | None=None, fsync: bool | None=None, tls_ca: str | os.PathLike[str] | bytes | None=None, tls_cert: str | os.PathLike[str] | bytes | None=None, tls_key: str | os.PathLike[str] | bytes | None=None, tls_server_name: str | None=None, tls_verify: bool | None=None, client_name: str | None=None, credentials: collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None=None, address_map: Mapping[str, str] | collections.abc.Callable[[str, int], tuple[str, int]] | None=None) -> typing.Self:
         """
         Returns a client with the settings of a redis-py client. It opens separate connections.
 
@@ -1198,7 +1193,6 @@ class Redlock:
             restart_guard: Time in seconds for which a restarted node does not vote.
             min_replicas: Number of replicas that must confirm a grant or renewal.
             fsync: Require that a grant or renewal is on disk.
-            scripts: Whether to use Lua scripts.
             tls_ca: Certificates of CAs and servers to trust, as a path or as PEM bytes.
             tls_cert: Client certificate, as a path or as PEM bytes.
             tls_key: Private key of the certificate, as a path or as PEM bytes.
@@ -1224,7 +1218,7 @@ class Redlock:
     def __deepcopy__(self, /, memo: "object") -> Redlock: ...
     def __enter__(self, /) -> "typing.Self": ...
     def __exit__(self, /, kind: "type[BaseException] | None", error: "BaseException | None", trace: "types.TracebackType | None") -> "None": ...
-    def __new__(cls, /, nodes: "str | list[str] | tuple[str, ...]", *, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, connect_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, min_replicas: "int | None" = None, fsync: "bool | None" = None, scripts: "bool | None" = None, tls_ca: "str | os.PathLike[str] | bytes | None" = None, tls_cert: "str | os.PathLike[str] | bytes | None" = None, tls_key: "str | os.PathLike[str] | bytes | None" = None, tls_server_name: "str | None" = None, tls_verify: "bool | None" = None, client_name: "str | None" = None, credentials: "collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None" = None, address_map: "collections.abc.Mapping[str, str] | collections.abc.Callable[[str, int], tuple[str, int]] | None" = None, unavailable_after: "float | datetime.timedelta | None" = ...) -> Redlock: ...
+    def __new__(cls, /, nodes: "str | list[str] | tuple[str, ...]", *, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, connect_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, min_replicas: "int | None" = None, fsync: "bool | None" = None, tls_ca: "str | os.PathLike[str] | bytes | None" = None, tls_cert: "str | os.PathLike[str] | bytes | None" = None, tls_key: "str | os.PathLike[str] | bytes | None" = None, tls_server_name: "str | None" = None, tls_verify: "bool | None" = None, client_name: "str | None" = None, credentials: "collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None" = None, address_map: "collections.abc.Mapping[str, str] | collections.abc.Callable[[str, int], tuple[str, int]] | None" = None, unavailable_after: "float | datetime.timedelta | None" = ...) -> Redlock: ...
     def __reduce__(self, /) -> "tuple[typing.Any, ...]": ...
     def __repr__(self, /) -> str: ...
     def _force_release(self, /, name: "str | list[str] | tuple[str, ...]") -> "collections.abc.Awaitable[bool]":
@@ -1533,7 +1527,7 @@ def _swap_default(other: "tuple[Redlock, bool] | None") -> "tuple[Redlock, bool]
     Replaces the default client and its used flag. Returns the previous values.
     """
 
-def configure(nodes: "str | list[str] | tuple[str, ...]", *, replace: "bool | None" = None, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, connect_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, min_replicas: "int | None" = None, fsync: "bool | None" = None, scripts: "bool | None" = None, tls_ca: "str | os.PathLike[str] | bytes | None" = None, tls_cert: "str | os.PathLike[str] | bytes | None" = None, tls_key: "str | os.PathLike[str] | bytes | None" = None, tls_server_name: "str | None" = None, tls_verify: "bool | None" = None, client_name: "str | None" = None, credentials: "collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None" = None, address_map: "collections.abc.Mapping[str, str] | collections.abc.Callable[[str, int], tuple[str, int]] | None" = None, unavailable_after: "float | datetime.timedelta | None" = ...) -> Redlock:
+def configure(nodes: "str | list[str] | tuple[str, ...]", *, replace: "bool | None" = None, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, connect_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, min_replicas: "int | None" = None, fsync: "bool | None" = None, tls_ca: "str | os.PathLike[str] | bytes | None" = None, tls_cert: "str | os.PathLike[str] | bytes | None" = None, tls_key: "str | os.PathLike[str] | bytes | None" = None, tls_server_name: "str | None" = None, tls_verify: "bool | None" = None, client_name: "str | None" = None, credentials: "collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None" = None, address_map: "collections.abc.Mapping[str, str] | collections.abc.Callable[[str, int], tuple[str, int]] | None" = None, unavailable_after: "float | datetime.timedelta | None" = ...) -> Redlock:
     """
     Configures the default client and returns it.
 

@@ -62,8 +62,9 @@ impl AttemptPolicy {
         self.pause
     }
 
-    /// Records the end of a connection. Returns whether it worked. Only then are earlier results irrelevant for the next
-    /// outage. `voted` means that the server ran a vote or a delete, `unused` that nothing was asked of it at its end.
+    /// Records the end of a connection. Returns whether it worked. Only then are earlier results irrelevant for the
+    /// next outage. `voted` means that the server ran a vote or a delete, `unused` that nothing was asked of it at its
+    /// end.
     pub(super) fn ended(&mut self, lasted: Duration, voted: bool, unused: bool) -> bool {
         let is_useful = voted || unused || lasted > WORKED_UNUSED_AFTER;
         let worked = lasted > WORKED_AFTER && is_useful;
@@ -83,8 +84,8 @@ impl AttemptPolicy {
         self.tried = begun.map(|begun| (now, now.since(begun))).or(self.tried);
     }
 
-    /// Records a failed attempt, or the end of a connection that did not work. Doubles the pause. `useless` means that a
-    /// server was reached that is of no use, `doubtful` that it refused and may not do so again.
+    /// Records a failed attempt, or the end of a connection that did not work. Doubles the pause. `useless` means that
+    /// a server was reached that is of no use, `doubtful` that it refused and may not do so again.
     pub(super) fn failed(&mut self, useless: bool, doubtful: bool, now: Instant) {
         let longest = if doubtful { DOUBTFUL_PAUSE } else { LONGEST_PAUSE };
         self.pause = (self.pause * 2).clamp(FIRST_PAUSE, longest);
@@ -131,9 +132,9 @@ impl AttemptPolicy {
 
     /// Whether a command that arrives now starts another attempt. `awaited` means that others wait for one already.
     ///
-    /// At most one within [`CALM_AFTER_ATTEMPT`], unless there was an idle time. Commands that wait for an attempt to a dead node
-    /// wait for its whole duration. They start none to a useless server. Each of its connections causes commands, which
-    /// would then cause the next connection.
+    /// At most one within [`CALM_AFTER_ATTEMPT`], unless there was an idle time. Commands that wait for an attempt to a
+    /// dead node wait for its whole duration. They start none to a useless server. Each of its connections causes
+    /// commands, which would then cause the next connection.
     fn starts_another(&mut self, now: Instant, awaited: bool) -> bool {
         // Neither a command nor an attempt for one. A caller that waited for an attempt was not idle.
         let is_past = |at: Instant| now.since(at) > IDLE_TIME;
