@@ -18,8 +18,8 @@ use loom::thread::{self, Thread};
 
 use runtime::{Sleep, Wakeup};
 
-/// Runs a model with at most `preemptions` of them. The first tier allows one less, because each one multiplies the number
-/// of interleavings.
+/// Runs a model with at most `preemptions` of them. The first tier allows one less, because each one multiplies the
+/// number of interleavings.
 fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     let first = env::var("REDLOCK_TEST_TIER").map_or(true, |tier| tier == "first");
     let mut builder = loom::model::Builder::new();

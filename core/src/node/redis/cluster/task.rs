@@ -187,7 +187,7 @@ impl Task {
     fn place(&mut self, mut in_flight: InFlight, waits: bool) {
         let Some(slot) = in_flight.command.slot() else {
             // A command without a key only waits for earlier commands, which have completed here.
-            let _ = in_flight.answer.send(Ok(Value::Okay));
+            let _ = in_flight.reply_to.send(Ok(Value::Okay));
             return;
         };
         if let Some(cluster) = &self.target.cluster {
@@ -228,11 +228,11 @@ impl Task {
             Redirect::Ask(_) | Redirect::TryAgain => {}
         }
         let Some(mut in_flight) = command else { return };
-        let (now, heard) = (self.clock.now(), !in_flight.answer.is_closed());
+        let (now, heard) = (self.clock.now(), !in_flight.reply_to.is_closed());
         let InFlight { redirects, command, .. } = &mut in_flight;
         let Some(pause) = redirect_pause(redirects, &mut command.purpose, heard, now) else {
             let why = "the servers of the cluster redirected the command until it timed out";
-            let _ = in_flight.answer.send(Err(Fault::new(why)));
+            let _ = in_flight.reply_to.send(Err(Fault::new(why)));
             return;
         };
         let to = match redirect {

@@ -154,12 +154,12 @@ pub(crate) fn ruling<Id: Copy + Eq>(reports: &[Report<Id>]) -> Ruling<Id> {
     if tie { Ruling::Disputed } else { Ruling::Owner(best) }
 }
 
-fn ranges(answer: &Value, from: &ServerAddress) -> Result<Vec<Range>, Fault> {
-    match answer {
+fn ranges(reply: &Value, from: &ServerAddress) -> Result<Vec<Range>, Fault> {
+    match reply {
         // More rows are not valid.
         Value::Array(rows) if rows.len() <= usize::from(SLOTS) => {
             let ranges: Option<Vec<Range>> = rows.iter().map(|row| range(row, from)).collect();
-            let mut ranges = ranges.ok_or_else(|| reply::unexpected(answer))?;
+            let mut ranges = ranges.ok_or_else(|| reply::unexpected(reply))?;
             ranges.sort_by_key(|range| range.first);
             Ok(ranges)
         }
@@ -171,7 +171,7 @@ fn ranges(answer: &Value, from: &ServerAddress) -> Result<Vec<Range>, Fault> {
                      (rediss:// with TLS)",
                 )
             } else {
-                reply::unexpected(answer)
+                reply::unexpected(reply)
             })
         }
         other => Err(reply::unexpected(other)),

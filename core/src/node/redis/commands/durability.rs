@@ -51,8 +51,8 @@ impl Durability {
     }
 
     /// Returns why this server can never confirm a grant, by its reply to the trial.
-    pub(crate) fn unmet(self, answer: &Value) -> Option<Fault> {
-        let Value::ServerError(error) = answer else { return None };
+    pub(crate) fn unmet(self, reply: &Value) -> Option<Fault> {
+        let Value::ServerError(error) = reply else { return None };
         let said = error.details().unwrap_or_default();
         let (option, name) = (spelled(self.option()), self.name());
         let why = if said.contains("unknown command") {
@@ -64,9 +64,9 @@ impl Durability {
         } else {
             // The user lacks a right, or the server is a replica for now.
             let text = format!("{option} needs {name}, which the server refuses: ");
-            return Some(Fault::new(text).saying(&words(answer), ""));
+            return Some(Fault::new(text).saying(&words(reply), ""));
         };
-        Some(Fault::unsupported(why).saying(&words(answer), ""))
+        Some(Fault::unsupported(why).saying(&words(reply), ""))
     }
 
     fn option(self) -> &'static str {
@@ -79,10 +79,10 @@ impl Durability {
     }
 
     /// Returns an error if the reply does not meet the requirement. `waited` is how long the grant was held back.
-    pub(crate) fn shortfall(self, answer: &Value, waited: Duration) -> Option<Fault> {
-        let Some((disks, replicas)) = self.counts(answer) else {
+    pub(crate) fn shortfall(self, reply: &Value, waited: Duration) -> Option<Fault> {
+        let Some((disks, replicas)) = self.counts(reply) else {
             let before = format!("cannot determine whether {} is met: ", spelled(self.option()));
-            return Some(Fault::new(before).saying(&words(answer), ""));
+            return Some(Fault::new(before).saying(&words(reply), ""));
         };
         let within = seconds(waited);
         if disks < i64::from(self.fsync) {
@@ -97,8 +97,8 @@ impl Durability {
     }
 
     /// Returns the number of the server's own disks and of the replicas that have it.
-    fn counts(self, answer: &Value) -> Option<(i64, i64)> {
-        match answer {
+    fn counts(self, reply: &Value) -> Option<(i64, i64)> {
+        match reply {
             Value::Int(replicas @ 0..) if !self.fsync => Some((0, *replicas)),
             Value::Array(counts) if self.fsync => match counts[..] {
                 [Value::Int(disks @ 0..), Value::Int(replicas @ 0..)] => Some((disks, replicas)),
@@ -118,23 +118,23 @@ mod tests {
         let (waited, two) = (Duration::from_millis(200), Value::Array(vec![Value::Int(1); 2]));
         let replicas = Durability { min_replicas: 2, fsync: false };
         let says = |fault: Option<Fault>| fault.map(|fault| fault.to_string());
-        for (answer, fault) in [
+        for (reply, fault) in [
             (Value::Int(3), None),
             (Value::Int(2), None),
             (Value::Int(1), Some("the grant reached 1 of 2 replicas within 0.200 s")),
             (two.clone(), Some("cannot determine whether min_replicas is met: (unread)")),
         ] {
-            assert_eq!(says(replicas.shortfall(&answer, waited)).as_deref(), fault, "{answer:?}");
+            assert_eq!(says(replicas.shortfall(&reply, waited)).as_deref(), fault, "{reply:?}");
         }
         let disk = Durability { min_replicas: 1, fsync: true };
         let counts = |of: [i64; 2]| Value::Array(of.map(Value::Int).to_vec());
-        for (answer, fault) in [
+        for (reply, fault) in [
             (two, None),
             (counts([0, 1]), Some("the grant was not on the server's disk within 0.200 s")),
             (counts([1, 0]), Some("the grant reached 0 of 1 replica disks within 0.200 s")),
             (Value::Int(1), Some("cannot determine whether fsync is met: (unread)")),
         ] {
-            assert_eq!(says(disk.shortfall(&answer, waited)).as_deref(), fault, "{answer:?}");
+            assert_eq!(says(disk.shortfall(&reply, waited)).as_deref(), fault, "{reply:?}");
         }
     }
 

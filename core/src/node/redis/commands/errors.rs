@@ -33,14 +33,14 @@ pub(crate) fn is_transient(value: &Value) -> bool {
 }
 
 /// Whether the reply to a trial, which changes nothing and is valid, means that the server does not have the command.
-/// `answered` means that it replied to another trial on the same key. Then any error counts that has no known other
+/// `replied` means that it replied to another trial on the same key. Then any error counts that has no known other
 /// cause. Otherwise it may be that of a proxy whose server is down.
-pub(crate) fn is_missing(error: &ServerError, answered: bool) -> bool {
+pub(crate) fn is_missing(error: &ServerError, replied: bool) -> bool {
     let text = text_of(error);
     let code = error_code(&text);
     let other = TRANSIENT.contains(&code) || OF_OTHER_CAUSES.contains(&code);
     let other = other || is_full(error) || text.contains("cluster is down");
-    is_unknown(error) || (answered && !other)
+    is_unknown(error) || (replied && !other)
 }
 
 /// Returns the code of an error, including one within a script.
@@ -90,8 +90,8 @@ pub(crate) fn text_of(error: &ServerError) -> String {
 }
 
 /// Whether the reply may mean that the command is not supported.
-pub(crate) fn is_unsupported(answer: &Value) -> bool {
-    matches!(answer, Value::ServerError(error) if !has_code(error))
+pub(crate) fn is_unsupported(reply: &Value) -> bool {
+    matches!(reply, Value::ServerError(error) if !has_code(error))
 }
 
 /// Removes the arguments of an unknown command from the error text, which may include a whole script.
@@ -154,12 +154,12 @@ pub(crate) fn refusal(text: &str) -> Fault {
         "ERR" if text.contains("syntax error") => too_old(),
         _ => "",
     };
-    let answered = "the server replied ";
+    let replied = "the server replied ";
     let fault = match code {
-        "WRONGTYPE" => Fault::unsupported(answered),
-        "ERR" if text.contains("syntax error") => Fault::unsupported(answered),
-        "MOVED" | "ASK" | "CROSSSLOT" => Fault::invalid(answered),
-        _ => Fault::new(answered),
+        "WRONGTYPE" => Fault::unsupported(replied),
+        "ERR" if text.contains("syntax error") => Fault::unsupported(replied),
+        "MOVED" | "ASK" | "CROSSSLOT" => Fault::invalid(replied),
+        _ => Fault::new(replied),
     };
     // The server's text continues with details of the protocol.
     let text = if code == "NOAUTH" { code } else { text };

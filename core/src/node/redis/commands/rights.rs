@@ -47,8 +47,8 @@ pub(crate) struct RefusedCommands([bool; 5]);
 
 impl RefusedCommands {
     /// Records the reply to a trial.
-    pub(crate) fn note(&mut self, command: OptionalCommand, answer: &Value, answered: bool) {
-        self.0[command as usize] |= is_refused(command.name(), answer, answered);
+    pub(crate) fn note(&mut self, command: OptionalCommand, reply: &Value, replied: bool) {
+        self.0[command as usize] |= is_refused(command.name(), reply, replied);
     }
 
     pub(crate) fn contains(self, command: OptionalCommand) -> bool {
@@ -102,13 +102,13 @@ impl Needs {
         cmd("EVAL").arg(&scripts()[INSPECT].text).arg(1).arg(self.key()).clone()
     }
 
-    /// Returns an error if the server or its user cannot run this command. `answered` means that the server replied to
+    /// Returns an error if the server or its user cannot run this command. `replied` means that the server replied to
     /// another trial ([`is_missing`]).
-    pub(crate) fn lack(&self, name: &str, answer: &Value, answered: bool) -> Option<Fault> {
+    pub(crate) fn lack(&self, name: &str, reply: &Value, replied: bool) -> Option<Fault> {
         if name == self.durability.name() {
-            self.durability.unmet(answer)
+            self.durability.unmet(reply)
         } else {
-            denied(name, answer, answered)
+            denied(name, reply, replied)
         }
     }
 
@@ -119,9 +119,9 @@ impl Needs {
 }
 
 /// Whether the command is denied or missing. A denied key does not matter, because the keys of locks may be allowed.
-fn is_refused(name: &str, answer: &Value, answered: bool) -> bool {
-    let Value::ServerError(error) = answer else { return false };
-    is_denied(name, error) || is_missing(error, answered)
+fn is_refused(name: &str, reply: &Value, replied: bool) -> bool {
+    let Value::ServerError(error) = reply else { return false };
+    is_denied(name, error) || is_missing(error, replied)
 }
 
 /// Whether the user may not run the command.
@@ -133,8 +133,8 @@ fn is_denied(name: &str, error: &ServerError) -> bool {
 }
 
 /// Returns an error if the command is denied or missing ([`is_refused`]).
-fn denied(name: &str, answer: &Value, answered: bool) -> Option<Fault> {
-    let Value::ServerError(error) = answer else { return None };
+fn denied(name: &str, reply: &Value, replied: bool) -> Option<Fault> {
+    let Value::ServerError(error) = reply else { return None };
     if is_denied(name, error) {
         let text = format!("the node's user may not run {name}, which every lock needs: ");
         let details = error.details().unwrap_or_default();
@@ -142,7 +142,7 @@ fn denied(name: &str, answer: &Value, answered: bool) -> Option<Fault> {
             .saying(details, " (the page Security of the documentation lists all rights)");
         return Some(fault.refused());
     }
-    is_missing(error, answered).then(|| {
+    is_missing(error, replied).then(|| {
         let text = format!(
             "the server does not support {name}, which every lock needs (a proxy or rename-command may hide it): "
         );
@@ -151,7 +151,7 @@ fn denied(name: &str, answer: &Value, answered: bool) -> Option<Fault> {
 }
 
 /// Whether the server replied to a trial on the key without an error. A proxy does so only if its server is up.
-pub(crate) fn is_answer(name: &str, answer: &Value) -> bool {
+pub(crate) fn is_reply(name: &str, reply: &Value) -> bool {
     const ON_KEY: [&str; 6] = ["DEL", "GET", "GETRANGE", "PEXPIRE", "PTTL", "SET"];
-    ON_KEY.contains(&name) && !matches!(answer, Value::ServerError(_))
+    ON_KEY.contains(&name) && !matches!(reply, Value::ServerError(_))
 }

@@ -16,7 +16,7 @@ use crate::node::redis::commands::errors::{
 };
 use crate::node::redis::commands::info::{about, field, load_scripts, named, text};
 use crate::node::redis::commands::reply;
-use crate::node::redis::commands::rights::{Needs, OptionalCommand, is_answer};
+use crate::node::redis::commands::rights::{Needs, OptionalCommand, is_reply};
 use crate::node::redis::io::endpoint::Endpoint;
 use crate::node::redis::io::step;
 use crate::node::redis::login::BatchConnection;
@@ -64,12 +64,12 @@ async fn ask_all(
         }
         let (steps, commands): (Vec<_>, Vec<_>) = steps.into_iter().unzip();
         match connection.ask(&commands).await {
-            Ok(answers) => {
+            Ok(replies) => {
                 // Until a reply says otherwise, there is no tracking.
                 let without = Without { tracking: true, digests: without.extras, ..without };
                 let Hello { id, role, .. } = hello;
                 let found = Findings { without, id, role, ..Findings::default() };
-                return Ok((connection, found, steps.into_iter().zip(answers).collect()));
+                return Ok((connection, found, steps.into_iter().zip(replies).collect()));
             }
             Err(_) if connection.hung_up && !without.extras => {
                 without.extras = hung_up;
@@ -87,17 +87,16 @@ async fn examine(
     kind: (bool, bool),
     needs: &Needs,
 ) -> Result<(BatchConnection, Findings), Fault> {
-    let (mut connection, mut found, answers) = ask_all(endpoint, kind, needs).await?;
-    let is_answer =
-        |(step, answer): &_| matches!(step, Step::Right(name) if is_answer(name, answer));
-    found.answered = answers.iter().any(is_answer);
-    for (step, answer) in answers {
-        found.note(endpoint, needs, step, answer)?;
+    let (mut connection, mut found, replies) = ask_all(endpoint, kind, needs).await?;
+    let is_reply = |(step, reply): &_| matches!(step, Step::Right(name) if is_reply(name, reply));
+    found.replied = replies.iter().any(is_reply);
+    for (step, reply) in replies {
+        found.note(endpoint, needs, step, reply)?;
     }
     if let (Some(fault), true) = (found.no_digests.take(), found.lacking.is_empty()) {
-        let answer = connection.ask(&[needs.eval()]).await?.remove(0);
-        let unsupported = || is_unsupported(&answer).then_some(fault);
-        found.lacking.extend(needs.lack("EVAL", &answer, found.answered).or_else(unsupported));
+        let reply = connection.ask(&[needs.eval()]).await?.remove(0);
+        let unsupported = || is_unsupported(&reply).then_some(fault);
+        found.lacking.extend(needs.lack("EVAL", &reply, found.replied).or_else(unsupported));
         found.without.digests = true;
     }
     Ok((connection, found))
@@ -152,7 +151,7 @@ struct Findings {
     /// The role of the server, if its reply to `HELLO` contains it.
     role: Option<String>,
     /// Whether it replied to a trial on the key.
-    answered: bool,
+    replied: bool,
     /// The error of a replica that refused a write.
     replica: Option<Fault>,
     /// Missing features that locks need.
@@ -168,12 +167,12 @@ impl Findings {
         endpoint: &Endpoint,
         needs: &Needs,
         step: Step,
-        answer: Value,
+        reply: Value,
     ) -> Result<(), Fault> {
-        match (step, answer) {
+        match (step, reply) {
             (Step::Role, role) => is_primary(&role)?,
             (Step::Script, Value::ServerError(error))
-                if has_code(&error) && !is_missing(&error, self.answered) =>
+                if has_code(&error) && !is_missing(&error, self.replied) =>
             {
                 self.lacking.push(refused(&error));
             }
@@ -181,25 +180,25 @@ impl Findings {
             (Step::Script, Value::ServerError(error)) => {
                 self.no_digests.get_or_insert_with(|| refused(&error));
             }
-            (Step::Right("EVALSHA"), answer) if is_unsupported(&answer) => {
+            (Step::Right("EVALSHA"), reply) if is_unsupported(&reply) => {
                 self.no_digests =
-                    self.no_digests.take().or(needs.lack("EVALSHA", &answer, self.answered));
+                    self.no_digests.take().or(needs.lack("EVALSHA", &reply, self.replied));
             }
             (Step::Database, Value::ServerError(error)) => {
                 self.lacking.push(no_database(endpoint.db, &error));
             }
-            (Step::Right(_), answer) if is_replicas(&answer) => {
-                self.replica.get_or_insert_with(|| reply::unexpected(&answer).of_replica());
+            (Step::Right(_), reply) if is_replicas(&reply) => {
+                self.replica.get_or_insert_with(|| reply::unexpected(&reply).of_replica());
             }
-            (Step::Right(name), answer) => {
-                self.lacking.extend(needs.lack(name, &answer, self.answered));
+            (Step::Right(name), reply) => {
+                self.lacking.extend(needs.lack(name, &reply, self.replied));
             }
-            (Step::Saves(command), answer) => {
-                self.without.refused.note(command, &answer, self.answered);
+            (Step::Saves(command), reply) => {
+                self.without.refused.note(command, &reply, self.replied);
             }
             // Without tracking locks still work, and waiters poll.
-            (Step::Tracking, answer) => self.without.tracking = answer != Value::Okay,
-            (Step::About, answer) => self.about.push_str(&text(&answer)),
+            (Step::Tracking, reply) => self.without.tracking = reply != Value::Okay,
+            (Step::About, reply) => self.about.push_str(&text(&reply)),
             (Step::Id, Value::Int(own)) => self.id = Some(own),
             _ => {}
         }

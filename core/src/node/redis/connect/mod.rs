@@ -131,9 +131,9 @@ impl PreviousConnections {
         let Some(id) = previous.id else { return Ok(false) };
         let mut kill = cmd("CLIENT");
         kill.arg("KILL").arg("ID").arg(id);
-        let answers = greeting.connection.ask(&[kill]).await?;
+        let replies = greeting.connection.ask(&[kill]).await?;
         // The reply is the number of closed connections. Zero means that the connection was already gone. An error
         // means that the user lacks the right.
-        Ok(matches!(answers[..], [Value::Int(_)]))
+        Ok(matches!(replies[..], [Value::Int(_)]))
     }
 }

@@ -97,10 +97,10 @@ impl Ends {
 
     /// Sends a command, and completes with the reply.
     fn ping(&self) -> impl Future<Output = ()> {
-        let (answer, reply) = oneshot::channel();
+        let (reply_to, reply) = oneshot::channel();
         let (connection, commands) = (self.driven(), self.commands.clone());
         async move {
-            assert!(commands.send(InFlight::new(ping(), answer)).is_ok());
+            assert!(commands.send(InFlight::new(ping(), reply_to)).is_ok());
             submit(&connection, None);
             reply.await.unwrap().unwrap();
         }
@@ -232,8 +232,8 @@ fn background_thread_reads_for_a_runtime_that_is_blocked_before_the_reply() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
     let driver = RuntimeDriver::for_first();
     runtime.block_on(async {
-        let (answer, _) = oneshot::channel();
-        assert!(ends.commands.send(InFlight::new(ping(), answer)).is_ok());
+        let (reply_to, _) = oneshot::channel();
+        assert!(ends.commands.send(InFlight::new(ping(), reply_to)).is_ok());
         submit(&ends.driven(), Some(&driver));
         flush();
         assert!(ends.reader() == Reader::Thread);

@@ -194,14 +194,14 @@ mod tests {
     #[tokio::test]
     async fn does_not_wait_for_an_address_that_drops_packets() {
         let full_listeners: Vec<_> = (0..3).map(|_| full_listener()).collect();
-        let (answers, gone) = (TcpListener::bind("127.0.0.1:0").unwrap(), address("127.0.0.1:1"));
+        let (replies, gone) = (TcpListener::bind("127.0.0.1:0").unwrap(), address("127.0.0.1:1"));
         let mut addresses: VecDeque<_> =
             full_listeners.iter().map(|(listener, _)| listener.local_addr().unwrap()).collect();
         let silent = addresses.clone();
         assert!(timeout(Duration::from_millis(600), first_of(silent)).await.is_err());
-        addresses.extend([gone, answers.local_addr().unwrap()]);
+        addresses.extend([gone, replies.local_addr().unwrap()]);
         let stream = timeout(Duration::from_millis(1900), first_of(addresses)).await;
-        assert_eq!(stream.unwrap().unwrap().peer_addr().unwrap(), answers.local_addr().unwrap());
+        assert_eq!(stream.unwrap().unwrap().peer_addr().unwrap(), replies.local_addr().unwrap());
     }
 
     /// The process has a stack size that no thread can have. Its only test runs on the main thread.

@@ -57,18 +57,18 @@ impl BatchConnection {
     pub(crate) async fn ask(&mut self, commands: &[Cmd]) -> Result<Vec<Value>, Fault> {
         let sent = SystemClock.now();
         self.tell(commands).await?;
-        let mut answers = Vec::with_capacity(commands.len());
-        while let Some(command) = commands.get(answers.len()) {
+        let mut replies = Vec::with_capacity(commands.len());
+        while let Some(command) = commands.get(replies.len()) {
             step::begin(format!("the reply to {}", name(command)));
             match self.next().await? {
                 // Changes before the connection was ready are reported as "all" afterwards.
                 Value::Push { .. } => {}
-                value => answers.push(value),
+                value => replies.push(value),
             }
         }
         let took = SystemClock.now().since(sent);
         self.round_trip = Some(self.round_trip.map_or(took, |shortest| shortest.min(took)));
-        Ok(answers)
+        Ok(replies)
     }
 
     /// Sends all commands at once, and reads nothing.

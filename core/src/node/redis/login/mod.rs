@@ -139,7 +139,7 @@ async fn hello(
         // RESP3 requested, but the reply has the form of RESP2. Pushes are tried, and the rest is unknown.
         Value::Array(_) => Ok(Ok(Hello::default())),
         Value::ServerError(error) => Ok(Err(error)),
-        other if login && endpoint.password.is_some() => Err(login_answered(&other)),
+        other if login && endpoint.password.is_some() => Err(login_replied(&other)),
         other => Err(no_redis(&other)),
     }
 }
@@ -157,7 +157,7 @@ async fn log_in_without_hello(
         _ if endpoint.password.is_none() => Ok(()),
         Value::Okay => Ok(()),
         Value::ServerError(error) => Err(login_refused(&error)),
-        other => Err(login_answered(&other)),
+        other => Err(login_replied(&other)),
     }
 }
 
@@ -192,7 +192,7 @@ pub(crate) fn login_refused(error: &ServerError) -> Fault {
 }
 
 /// The error of a server that replies to a login with something else. It does not show the reply for the same reason.
-fn login_answered(value: &Value) -> Fault {
+fn login_replied(value: &Value) -> Fault {
     let kind = match value {
         Value::BulkString(_) | Value::VerbatimString { .. } => "a text",
         Value::Int(_) | Value::Double(_) => "a number",

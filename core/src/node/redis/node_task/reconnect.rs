@@ -263,8 +263,8 @@ mod tests {
 
     fn vote(token: &str) -> (InFlight, oneshot::Receiver<Result<redis::Value, Fault>>) {
         let purpose = Purpose::FirstVote { token: token.into(), sent: false };
-        let (answer, caller) = oneshot::channel();
-        (InFlight::new(Command::new(Vec::new(), Expects::Anything, purpose), answer), caller)
+        let (reply_to, caller) = oneshot::channel();
+        (InFlight::new(Command::new(Vec::new(), Expects::Anything, purpose), reply_to), caller)
     }
 
     fn delete(token: &str) -> InFlight {

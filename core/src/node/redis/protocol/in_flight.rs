@@ -20,7 +20,7 @@ pub(crate) struct InFlight {
     /// The command, which may have to be sent again.
     pub(crate) command: Command,
     /// Receives the reply. Closed when the caller no longer waits, and a first vote is then not sent any more.
-    pub(crate) answer: oneshot::Sender<Result<Value, Fault>>,
+    pub(crate) reply_to: oneshot::Sender<Result<Value, Fault>>,
     /// The redirects so far.
     pub(crate) redirects: Redirects,
     /// Whether it was sent again after the server had lost the scripts. This is done once.
@@ -31,7 +31,7 @@ pub(crate) struct InFlight {
     pub(crate) confirm_by: Option<Instant>,
     /// Whether it is a delete of a vote that was never sent, so that it need not become pending.
     pub(crate) unneeded: bool,
-    /// Counts a delete for its node until it is answered, redirected or pending.
+    /// Counts a delete for its node until it has its reply, is redirected or becomes pending.
     counted: Option<Arc<()>>,
     /// Counts a redirected delete until any server has confirmed it.
     rerouted: Option<Arc<()>>,
@@ -41,13 +41,13 @@ pub(crate) struct InFlight {
 }
 
 impl InFlight {
-    /// Creates a command under way. `answer` receives its reply.
-    pub(crate) fn new(command: Command, answer: oneshot::Sender<Result<Value, Fault>>) -> Self {
+    /// Creates a command under way. `reply_to` receives its reply.
+    pub(crate) fn new(command: Command, reply_to: oneshot::Sender<Result<Value, Fault>>) -> Self {
         let delete = matches!(command.purpose, Purpose::Delete { .. });
         let under_way = delete.then(UnderWay::begin);
         Self {
             command,
-            answer,
+            reply_to,
             redirects: Redirects::default(),
             again: false,
             set: None,
@@ -70,7 +70,7 @@ impl InFlight {
         }
     }
 
-    /// Ends the count of a delete that is answered or not needed.
+    /// Ends the count of a delete that has its reply or is not needed.
     pub(crate) fn stop_counting(&mut self) {
         (self.counted, self.rerouted) = (None, None);
     }
@@ -88,7 +88,7 @@ impl InFlight {
     }
 
     /// Discards all replies, because the command is sent again to another server.
-    pub(crate) fn forget_answers(&mut self) {
+    pub(crate) fn forget_replies(&mut self) {
         (self.again, self.set, self.unneeded) = (false, None, false);
     }
 
@@ -96,7 +96,7 @@ impl InFlight {
     pub(super) fn fits(&self, value: &Value) -> bool {
         match &self.command.expects {
             // The first of two replies. That of `CLIENT CACHING` has the same form as that of `SET`.
-            _ if self.has_two_answers() => reply::sets(value),
+            _ if self.has_two_replies() => reply::sets(value),
             Expects::Anything => true,
             Expects::Echo(echo) => reply::echoes(value, echo),
             Expects::Token(token) => reply::says_ours(value, token),
@@ -107,7 +107,7 @@ impl InFlight {
 
     /// Takes the first of two replies. Returns the last one.
     pub(crate) fn last_reply(&mut self, value: Value) -> Option<Value> {
-        if self.has_two_answers() {
+        if self.has_two_replies() {
             self.set = Some(value == Value::Okay);
             return None;
         }
@@ -134,11 +134,11 @@ impl InFlight {
 
     /// Whether its effect is no longer wanted, because no caller waits for it.
     pub(crate) fn is_unwanted(&self) -> bool {
-        self.answer.is_closed() && self.command.purpose.requires_waiting_caller(self.redirects)
+        self.reply_to.is_closed() && self.command.purpose.requires_waiting_caller(self.redirects)
     }
 
     /// Whether the first of its two replies is still to come.
-    fn has_two_answers(&self) -> bool {
+    fn has_two_replies(&self) -> bool {
         let two = !self.before().is_empty() || matches!(self.command.expects, Expects::Owner);
         two && self.set.is_none()
     }

@@ -67,7 +67,7 @@ impl PendingDeletes {
     /// vote was never sent.
     pub(crate) fn fail(&mut self, in_flight: InFlight, fault: &Fault, now: Instant) {
         let is_delete = in_flight.is_delete();
-        let InFlight { command, redirects, unneeded, answer, .. } = in_flight;
+        let InFlight { command, redirects, unneeded, reply_to, .. } = in_flight;
         if is_delete && !unneeded {
             if let Some(cluster) = &self.cluster {
                 cluster.send(ConnectionEvent::DeletePending(command.clone(), redirects));
@@ -76,7 +76,7 @@ impl PendingDeletes {
                 self.link.add_pending_delete(until);
             }
         }
-        let _ = answer.send(Err(fault.clone()));
+        let _ = reply_to.send(Err(fault.clone()));
     }
 
     /// Fails a command that was not sent. A vote that was never sent created no key, so its delete is not needed.

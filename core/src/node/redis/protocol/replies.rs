@@ -184,7 +184,7 @@ impl Protocol {
     fn send_separately(&mut self, members: Vec<InFlight>, now: Now<'_>) {
         for mut member in members {
             if matches!(member.command.purpose, Purpose::Delete { .. })
-                || !member.answer.is_closed()
+                || !member.reply_to.is_closed()
             {
                 member.again = true;
                 self.send(member, now());
@@ -203,14 +203,14 @@ impl Protocol {
             // The vote created no key, so the delete is not needed.
             && !(unserved && in_flight.unneeded);
         if forwarded {
-            in_flight.forget_answers();
+            in_flight.forget_replies();
             in_flight.count_rerouted(&cluster.rerouted);
             cluster.send(ConnectionEvent::Redirected(Some(in_flight), redirect));
         } else {
             cluster.send(ConnectionEvent::Redirected(None, redirect));
             let refusal = || self.target.route.redact_fault(reply::unexpected(value));
             let fault = if unserved { refusal() } else { Fault::redirect() };
-            let _ = in_flight.answer.send(Err(fault));
+            let _ = in_flight.reply_to.send(Err(fault));
             if unserved && in_flight.set != Some(true) {
                 self.pending.unsent_votes.add(&in_flight.command);
             }
@@ -247,7 +247,7 @@ impl Protocol {
             }
             (Purpose::Confirm, _) => {
                 self.confirm.judge(&value, now(), |(in_flight, value), fault| {
-                    let _ = in_flight.answer.send(fault.map_or(Ok(value), Err));
+                    let _ = in_flight.reply_to.send(fault.map_or(Ok(value), Err));
                 });
             }
             // A command of the previous connection may still arrive after this delete.
@@ -266,7 +266,7 @@ impl Protocol {
         match in_flight.confirm_by.filter(|_| grants) {
             Some(by) => self.confirm.hold((in_flight, value), timeout, by),
             // An error means that the caller no longer waits.
-            None => drop(in_flight.answer.send(Ok(value))),
+            None => drop(in_flight.reply_to.send(Ok(value))),
         }
     }
 
@@ -306,7 +306,7 @@ fn may_grant(in_flight: &InFlight, value: &Value) -> bool {
 fn lost_scripts(in_flight: &InFlight, value: &Value) -> bool {
     // Deletes are always repeated, even if the caller no longer waits.
     let wanted = matches!(in_flight.command.purpose, Purpose::Delete { .. })
-        || !in_flight.answer.is_closed();
+        || !in_flight.reply_to.is_closed();
     // Only once. A server that loses the scripts again immediately has another problem.
     is_no_script(value) && wanted && !in_flight.again
 }

@@ -35,7 +35,7 @@ impl Protocol {
         #[cfg(test)]
         crate::node::redis::tests::may_panic(&in_flight.command);
         if matches!(in_flight.command.purpose, Purpose::Ready) {
-            let _ = in_flight.answer.send(Ok(Value::Okay));
+            let _ = in_flight.reply_to.send(Ok(Value::Okay));
             return;
         }
         let fault = self.guard_fault(&in_flight, now);
@@ -43,7 +43,7 @@ impl Protocol {
         if fault.is_some() || in_flight.is_unwanted() {
             self.pending.unsent_votes.not_sent(&mut in_flight);
             if let Some(fault) = fault {
-                let _ = in_flight.answer.send(Err(fault));
+                let _ = in_flight.reply_to.send(Err(fault));
             }
             return;
         }
@@ -81,16 +81,16 @@ impl Protocol {
         for vote in held.iter_mut().chain(in_flight) {
             let Purpose::FirstVote { token, .. } = &vote.command.purpose else { continue };
             // A caller that gave up has sent the delete.
-            if vote.answer.is_closed() {
+            if vote.reply_to.is_closed() {
                 continue;
             }
             let (keys, token) = (vote.command.vote_keys().into(), Arc::clone(token));
             deletes.push(Claim { keys, fences: Arc::default(), token });
-            let answer = std::mem::replace(&mut vote.answer, oneshot::channel().0);
-            let _ = answer.send(Err(Fault::new(ENDING)));
+            let reply_to = std::mem::replace(&mut vote.reply_to, oneshot::channel().0);
+            let _ = reply_to.send(Err(Fault::new(ENDING)));
         }
         for extension in held {
-            let _ = extension.answer.send(Err(Fault::new(ENDING)));
+            let _ = extension.reply_to.send(Err(Fault::new(ENDING)));
         }
         for claim in deletes {
             let delete = scripts::release_script(&claim, SILENCE, None);
@@ -147,7 +147,7 @@ impl Protocol {
         }
         let Some(combinable) = combinable else { return self.encode(in_flight) };
         // Without a waiting caller, the release only undoes a vote.
-        if combinable.kind == BatchKind::Releases && !in_flight.answer.is_closed() {
+        if combinable.kind == BatchKind::Releases && !in_flight.reply_to.is_closed() {
             self.released.add(combinable.parts(&in_flight.command).0);
         }
         self.batch.add(in_flight);

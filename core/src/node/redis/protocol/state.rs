@@ -200,7 +200,7 @@ impl Protocol {
         let Some(fault) = fault else { return self.pending };
         self.encode_batch();
         for (in_flight, _) in self.confirm.end() {
-            let _ = in_flight.answer.send(Err(fault.clone()));
+            let _ = in_flight.reply_to.send(Err(fault.clone()));
         }
         // Bytes are written in order, so the remaining ones belong to the last commands.
         let (mut unwritten, mut sent) = (self.buffer.len(), self.expected.len());

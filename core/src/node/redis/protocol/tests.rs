@@ -22,8 +22,8 @@ const START: Instant = Instant::from_start(Duration::from_secs(100));
 
 /// Adds a caller that waits for the reply.
 fn heard(mut in_flight: InFlight) -> (InFlight, oneshot::Receiver<Result<Value, Fault>>) {
-    let (answer, reply) = oneshot::channel();
-    in_flight.answer = answer;
+    let (reply_to, reply) = oneshot::channel();
+    in_flight.reply_to = reply_to;
     (in_flight, reply)
 }
 

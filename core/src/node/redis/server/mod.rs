@@ -77,19 +77,19 @@ impl RedisNode {
         let cheap = one && params.expect == Expect::Free;
         let first =
             if cheap { attempt(claim, params) } else { acquire_script(claim, params, false) };
-        let answer = send(&self.queue, first);
+        let reply = send(&self.queue, first);
         let next = cheap.then(|| (Arc::clone(&self.queue), claim.clone()));
         let route = Arc::clone(&self.route);
         async move {
             let vote = async {
-                let answer = answer.await?;
-                let Some((queue, claim)) = next else { return reply::vote(&answer) };
-                match &answer {
+                let reply = reply.await?;
+                let Some((queue, claim)) = next else { return reply::vote(&reply) };
+                match &reply {
                     Value::BulkString(owner) if *owner == claim.token.as_bytes() => {
                         Ok(Vote::Granted(None))
                     }
                     // The connection sent the script instead, because its user may not read the owner otherwise.
-                    Value::Array(_) => reply::vote(&answer),
+                    Value::Array(_) => reply::vote(&reply),
                     // Not reached if the caller stopped waiting, so no command follows the delete.
                     _ => reply::vote(&send(&queue, acquire_script(&claim, params, true)).await?),
                 }
@@ -114,10 +114,10 @@ impl RedisNode {
         command: Command,
         read: fn(&Value) -> Answer<T>,
     ) -> impl Future<Output = Result<T, Fault>> + Send + use<T> {
-        let answer = send(&self.queue, command);
+        let reply = send(&self.queue, command);
         let route = Arc::clone(&self.route);
         async move {
-            let read = answer.await.and_then(|value| read(&value));
+            let read = reply.await.and_then(|value| read(&value));
             read.map_err(|fault| route.redact_fault(fault))
         }
     }

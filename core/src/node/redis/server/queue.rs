@@ -65,7 +65,7 @@ pub(crate) fn send(
     queue: &Arc<Queue>,
     command: Command,
 ) -> impl Future<Output = Result<Value, Fault>> + Send + 'static + use<> {
-    let (answer, reply) = oneshot::channel();
-    queue.put(InFlight::new(command, answer));
-    reply.map(|answer| answer.unwrap_or_else(|_| Err(Fault::new(GONE))))
+    let (reply_to, reply) = oneshot::channel();
+    queue.put(InFlight::new(command, reply_to));
+    reply.map(|reply| reply.unwrap_or_else(|_| Err(Fault::new(GONE))))
 }

@@ -26,8 +26,8 @@ pub(crate) struct Link {
     pushes: AtomicBool,
     /// Whether the changes arrive on a second connection, which is probed while callers wait.
     push_checked: AtomicBool,
-    /// Counts, by its references, the deletes that were passed to the node and are neither answered, redirected nor
-    /// pending.
+    /// Counts, by its references, the deletes that were passed to the node and have no reply and are neither redirected
+    /// nor pending.
     deletes: Arc<()>,
     /// Whether some key holds a value that is longer than any token. Values are then only read up to a limit.
     long_values: AtomicBool,

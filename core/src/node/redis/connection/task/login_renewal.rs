@@ -60,14 +60,14 @@ impl LoginRenewal {
             match &mut self.stage {
                 Stage::Asking(asking) => match asking.await {
                     Ok(granted) => {
-                        let (answer, answered) = oneshot::channel();
-                        let login = InFlight::new(auth(&granted.credentials, self.hello), answer);
-                        self.stage = Stage::Confirming(granted, answered);
+                        let (reply_to, replied) = oneshot::channel();
+                        let login = InFlight::new(auth(&granted.credentials, self.hello), reply_to);
+                        self.stage = Stage::Confirming(granted, replied);
                         return Ok(login);
                     }
                     Err(fault) => return Err(self.again(fault)),
                 },
-                Stage::Confirming(granted, answered) => match answered.await {
+                Stage::Confirming(granted, replied) => match replied.await {
                     Ok(Ok(Value::Okay)) => {
                         self.failed = false;
                         self.lifetime = granted.credentials.lifetime.unwrap_or(Duration::MAX);

@@ -155,10 +155,10 @@ impl Notifications {
         let failed = match &mut self.state {
             State::Opening(opening) => match opening.await {
                 Ok((connection, id)) => {
-                    let (answer, redirected) = oneshot::channel();
+                    let (reply_to, redirected) = oneshot::channel();
                     let line = Line { connection, heard: SystemClock.now(), probe: None };
                     self.state = State::Open(Box::new(line), Some(redirected));
-                    return Event::Opened(Box::new(InFlight::new(redirect(id), answer)));
+                    return Event::Opened(Box::new(InFlight::new(redirect(id), reply_to)));
                 }
                 Err(fault) => fault,
             },
