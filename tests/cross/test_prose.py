@@ -22,6 +22,8 @@ def load() -> ModuleType:
 
 
 prose = load()
+#: A retired word, which this file must not contain itself.
+WORD = "no" + "body"
 
 
 @pytest.mark.parametrize("area", prose.RULES["area"])
@@ -39,25 +41,33 @@ def test_an_area_stays_within_its_limits(area: str) -> None:
 @pytest.mark.parametrize(
     ("name", "source"),
     [
-        ("a.rs", "/// A lock that nobody holds.\nfn f() {}\n"),
-        ("a.rs", 'fn f() { panic!("the lock that nobody holds: {name}") }\n'),
-        ("a.py", "# A lock that nobody holds.\n"),
-        ("a.py", 'def f():\n    """A lock that nobody holds."""\n'),
-        ("a.ts", "/** A lock that nobody holds. */\n"),
-        ("a.mjs", "  // A lock that\n  // nobody holds.\n"),
-        ("a.mjs", "throw new Error(`the lock ${name} that nobody holds`);\n"),
-        ("a.md", "A lock that nobody holds.\n\n```sh\nnobody\n```\n"),
+        ("a.rs", "/// A lock that IDIOM holds.\nfn f() {}\n"),
+        ("a.rs", 'fn f() { panic!("the lock that IDIOM holds: {name}") }\n'),
+        ("a.py", "# A lock that IDIOM holds.\n"),
+        ("a.py", 'def f():\n    """A lock that IDIOM holds."""\n'),
+        ("a.ts", "/** A lock that IDIOM holds. */\n"),
+        ("a.mjs", "  // A lock that\n  // IDIOM holds.\n"),
+        ("a.mjs", "throw new Error(`the lock ${name} that IDIOM holds`);\n"),
+        ("a.md", "A lock that IDIOM holds.\n\n```sh\nIDIOM\n```\n"),
+        ("Cargo.toml", "[features]\n# A lock that\n# IDIOM holds.\na = []\n"),
+        ("a.toml", 'about = "a lock that IDIOM holds"\n'),
+        ("a.yml", "on:\n  # A lock that IDIOM holds.\n  push:\n"),
+        ("Makefile", "run: build ##! run what IDIOM holds\n\t@true\n"),
+        ("Makefile", "# A lock that IDIOM holds.\nrun:\n"),
+        ("run", "#!/usr/bin/env bash\n# A lock that IDIOM holds.\n"),
+        ("run", '#!/usr/bin/env bash\necho "IDIOM holds this lock"\n'),
+        ("run", "#!/usr/bin/env python3\n# A lock that IDIOM holds.\n"),
     ],
 )
 def test_finds_an_idiom_in_comments_messages_and_pages(
     name: str, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prose, "ROOT", tmp_path)
-    (tmp_path / name).write_text(source)
+    (tmp_path / name).write_text(source.replace("IDIOM", WORD))
     total = prose.Count()
     prose.count(tmp_path / name, total)
     assert total.idioms == 1, total
-    assert "nobody" in total.places[0]
+    assert WORD in total.places[0]
 
 
 @pytest.mark.parametrize(
@@ -69,9 +79,13 @@ def test_finds_an_idiom_in_comments_messages_and_pages(
         ("a.py", "MOST = 3\n"),
         ("a.ts", "export function passTime(): void {}\n"),
         ("a.mjs", "  const atLeast = 1;\n"),
+        ("a.mjs", "const { atLeast } = options;\n"),
+        ("a.rs", "fn f(passed: Place) {}\n"),
+        ("a.py", "def f(at_least): ...\n"),
+        ("run", "#!/usr/bin/env bash\nat_least() { true; }\n"),
     ],
 )
-def test_finds_the_declaration_of_a_retired_name(
+def test_finds_a_retired_name_anywhere_in_the_code(
     name: str, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prose, "ROOT", tmp_path)
@@ -79,6 +93,11 @@ def test_finds_the_declaration_of_a_retired_name(
     total = prose.Count()
     prose.count(tmp_path / name, total)
     assert total.names == 1, total
+
+
+def test_ignores_names_in_comments_and_strings() -> None:
+    source = '# otherwise\n"""beside"""\nx = "MOST"  # at_least\nvalue = `atLeast`\n/* Place */ // Place\n'
+    assert {*prose.identifiers(source)} == {"x", "value"}
 
 
 def test_finds_long_sentences_and_second_colons(

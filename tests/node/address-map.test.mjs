@@ -49,7 +49,7 @@ test("a function may be async, and is called without this", async () => {
   assert.deepEqual(asked[0], [undefined, "127.0.0.1", announced]);
 });
 
-test("an error names who announced the address, and the option", async () => {
+test("an error names the announcing server and the option", async () => {
   const client = new Redlock(url);
   await assert.rejects(client.lock("job", { wait: 300 }).acquire(), ({ nodes: [{ error }] }) => {
     const said = `${key()} was announced by 127.0.0.1:${server.port}; set addressMap`;
@@ -124,7 +124,7 @@ describe("fromClient adopts", () => {
       await locks(Redlock.fromClient(createCluster({ rootNodes, nodeAddressMap: map() })));
     });
   }
-  test("no two maps", () => {
+  test("rejects clients with different address maps", () => {
     const theirs = [1, 2].map(
       (port) => new Redis.Cluster([{ port }], { lazyConnect: true, natMap: {} }),
     );

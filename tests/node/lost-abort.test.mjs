@@ -91,7 +91,7 @@ for (const way of Object.keys(WAYS)) {
       assert.equal(failed, thrown);
     });
 
-    test("rejects with the body's error if that is no abort by the loss", async () => {
+    test("rejects with the body's error if the loss did not abort the body", async () => {
       const errors = [
         new Error("body"),
         new DOMException("late", "TimeoutError"),

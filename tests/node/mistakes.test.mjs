@@ -13,7 +13,7 @@ function warnings(context) {
       .filter((text) => text.includes(words));
 }
 
-test("an attach with a wrong token says that no lease is held", async () => {
+test("an attach with a wrong token reports that the lease is not held", async () => {
   const [client, name] = [new Redlock("memory://"), uniqueName()];
   const nothing = { kind: "lost", reason: "missing", message: /not attached.*key does not exist/ };
   await assert.rejects(client.attach(name, "wrong"), nothing);
@@ -70,7 +70,7 @@ describe("a misspelled option is guessed:", () => {
   for (const [meant, call] of Object.entries(calls)) {
     test(meant, () => assert.throws(call, refusal([`Did you mean ${meant}?`])));
   }
-  test("wait", async () => {
+  test("the option wait, misspelled", async () => {
     await assert.rejects(client.lock("job").acquire({ wiat: 5 }), refusal(["Did you mean wait?"]));
   });
 });

@@ -62,7 +62,7 @@ def test_function_runs_on_a_separate_thread(nat: Nat, call: Call) -> None:
     assert asked[0][2] != threading.get_ident()
 
 
-def test_error_names_who_announced_the_address_and_the_option(nat: Nat) -> None:
+def test_error_names_the_announcing_server_and_the_option(nat: Nat) -> None:
     with redlock.Redlock(nat.url) as client, pytest.raises(redlock.QuorumUnavailable) as caught:
         client.lock("job", wait=0.3).acquire()
     said = (

@@ -237,7 +237,7 @@ fn logs_each_step_with_values_and_a_short_token() {
 }
 
 #[test]
-fn logs_once_that_a_caller_waits_behind_others() {
+fn logs_a_wait_behind_other_callers_once() {
     let _turn = turn(LevelFilter::DEBUG);
     let redlock = Redlock::builder(["memory://"]).build().unwrap();
     block_on(async {

@@ -233,7 +233,7 @@ const OTHER_WORDS: [&str; 4] = [
 ];
 
 #[tokio::test]
-async fn missing_command_is_recognized_by_any_error_of_its_trial() {
+async fn missing_command_is_detected_by_any_error_of_its_probe() {
     let server = Server::start();
     for (name, words) in ["SET", "PEXPIRE", "GET"].into_iter().zip(OTHER_WORDS) {
         let gateway = Gateway::to(server.port, move |command, _| match &*command[0] {

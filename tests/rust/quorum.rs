@@ -166,7 +166,7 @@ async fn notifies_a_cut_off_holder_before_another_can_acquire() {
 }
 
 #[tokio::test]
-async fn restarted_server_rejects_first_votes_and_says_how_long() {
+async fn restarted_server_rejects_first_votes_and_reports_for_how_long() {
     let nodes = servers(3);
     let urls = nodes.iter().map(Server::url);
     let guarded = builder(urls).restart_guard(Duration::from_secs(30)).build().unwrap();

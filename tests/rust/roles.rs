@@ -80,7 +80,7 @@ async fn active_replica_without_hello_gets_no_vote() {
 
 /// A primary and its active replica, each behind the URL of a client: only one client gets the lock.
 #[tokio::test]
-async fn client_of_an_active_replica_is_no_second_holder() {
+async fn client_of_an_active_replica_is_not_a_second_holder() {
     let replica = ActiveReplica::start(true);
     let primary = Server::start();
     let first = builder([primary.url()]).build().unwrap();

@@ -79,7 +79,7 @@ async fn simple_strings_are_accepted_as_texts() {
 }
 
 #[tokio::test]
-async fn simple_string_of_another_holder_is_no_grant() {
+async fn simple_string_of_another_holder_is_not_a_grant() {
     let server = Server::start();
     let redlock = builder([format!("redis://127.0.0.1:{}", translated(server.port))]).build();
     let redlock = redlock.unwrap();

@@ -35,7 +35,7 @@ struct Cases<T> {
 }
 
 #[test]
-fn tally() {
+fn tally_matches_the_vectors() {
     for case in read::<Cases<TallyCase>>("tally").case {
         let mut tally = Tally::new(case.nodes);
         (0..case.granted).for_each(|_| tally.grant());
@@ -55,7 +55,7 @@ struct ValidityCase {
 }
 
 #[test]
-fn validity() {
+fn validity_matches_the_vectors() {
     for case in read::<Cases<ValidityCase>>("validity").case {
         let expected = Duration::from_millis(case.drift);
         assert_eq!(drift(Duration::from_millis(case.ttl)), expected, "ttl {} ms", case.ttl);

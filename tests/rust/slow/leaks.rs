@@ -88,12 +88,12 @@ async fn bursts(url: &str) {
 
 // Slow: memory is measured over thousands of acquires, in a separate process.
 #[tokio::test]
-async fn nothing_grows() {
+async fn memory_files_and_threads_do_not_grow() {
     if let Ok(url) = std::env::var(URL) {
         return bursts(&url).await;
     }
     let server = Server::start();
-    alone("slow::leaks::nothing_grows", &server.url());
+    alone("slow::leaks::memory_files_and_threads_do_not_grow", &server.url());
 }
 
 /// Runs a test of this file in a separate process.

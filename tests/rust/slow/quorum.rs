@@ -8,7 +8,7 @@ use crate::support::{DELAY, Mode, Proxy, Server, builder, client, millis, server
 
 // Slow: an acquire tries for four seconds over slow links.
 #[tokio::test]
-async fn lease_too_short_for_its_network_fails_and_lets_others_in() {
+async fn lease_too_short_for_its_network_fails_and_blocks_no_other_client() {
     let nodes = servers(3);
     let proxies: Vec<Proxy> = nodes.iter().map(|node| Proxy::to(node.port)).collect();
     let urls = proxies.iter().map(Proxy::url);
