@@ -140,7 +140,8 @@ lint: stubs ## check formats, lints, types and generated files
 	# Not --all-targets: that would check the bindings as tests, which they are not, without their exports.
 	cargo clippy --workspace --features redlock-python/panics,redlock-node/panics,redlock-tests/waitaof --lib --bins --examples --tests -- -D warnings
 	scripts/features
-	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps --package redlock-native
+	# Of the whole workspace, for the features that clippy has checked the dependencies with.
+	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps --workspace --lib
 	scripts/licenses --check
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
