@@ -229,6 +229,7 @@ docs: ##! build the documentation site into target/site and check its links (ins
 
 .PHONY: wheels
 wheels: build-release ##! build the wheel, sdist and npm packages for this platform into dist/
+	@scripts/setup lint
 	@scripts/wheels
 
 # Checks that builds are reproducible, so that users can verify published packages.
