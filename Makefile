@@ -140,7 +140,8 @@ lint: stubs ## check formats, lints, types and generated files
 	# Not --all-targets: that would check the bindings as tests, which they are not, without their exports.
 	cargo clippy --workspace --features redlock-python/panics,redlock-node/panics,redlock-tests/waitaof --lib --bins --examples --tests -- -D warnings
 	scripts/features
-	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps --package redlock-native
+	# Of the whole workspace, for the features that clippy has checked the dependencies with.
+	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps --workspace --lib
 	scripts/licenses --check
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
@@ -228,6 +229,7 @@ docs: ##! build the documentation site into target/site and check its links (ins
 
 .PHONY: wheels
 wheels: build-release ##! build the wheel, sdist and npm packages for this platform into dist/
+	@scripts/setup lint
 	@scripts/wheels
 
 # Checks that builds are reproducible, so that users can verify published packages.

@@ -1,5 +1,6 @@
 """scripts/release: one command writes the version of a release everywhere."""
 
+import fnmatch
 import json
 import re
 import shutil
@@ -61,3 +62,13 @@ def test_what_is_not_a_version_is_refused(tree: Path, word: str) -> None:
     done = release(tree, "--dry-run", word)
     assert done.returncode == 1
     assert "usage: scripts/release" in done.stderr
+
+
+def test_wheels_makes_each_build_run_again() -> None:
+    """It replaces the Node.js binary that the builds put in place, so no stamp of a build may stay."""
+    (removed,) = re.findall(r"^rm -f (target/\S+)$", (ROOT / "scripts/wheels").read_text(), re.M)
+    for profile in ("dev", "release"):
+        command = ["make", "--print-data-base", "--question", f"PROFILE={profile}", "help"]
+        printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+        (stamp,) = re.findall(r"^BUILT := (.*)$", printed.stdout, re.M)
+        assert fnmatch.fnmatch(stamp.replace("$(PROFILE)", profile), removed)

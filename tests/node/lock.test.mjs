@@ -98,7 +98,7 @@ for (const [kind, url] of Object.entries(kinds)) {
     });
 
     test("extend never shortens the lease", async () => {
-      const lock = client().lock(uniqueName(), { ttl: 1000, renew: false });
+      const lock = client().lock(uniqueName(), { ttl: 5000, renew: false });
       const lease = await lock.acquire();
       await lease.extend(20_000);
       assert.ok(lease.remaining > 15_000);
@@ -110,8 +110,8 @@ for (const [kind, url] of Object.entries(kinds)) {
 
     test("renewal keeps a lease beyond its ttl, and renew: false lets it expire", async () => {
       const redlock = client();
-      const renewed = await redlock.lock(uniqueName(), { ttl: 1500 }).acquire();
-      const single = await redlock.lock(uniqueName(), { ttl: 1500, renew: false }).acquire();
+      const renewed = await redlock.lock(uniqueName(), { ttl: 2000 }).acquire();
+      const single = await redlock.lock(uniqueName(), { ttl: 2000, renew: false }).acquire();
       await eventually(() => assert.equal(single.held, false));
       assert.equal(renewed.held, true);
       assert.throws(() => single.ensureHeld(), { kind: "lost", reason: "expired" });
@@ -209,7 +209,7 @@ for (const [kind, url] of Object.entries(kinds)) {
     test("detach ends the lease locally and keeps the key", async () => {
       const redlock = client();
       const name = uniqueName();
-      const lease = await redlock.lock(name, { ttl: 1000 }).acquire();
+      const lease = await redlock.lock(name, { ttl: 2000 }).acquire();
       const told = [];
       lease.onLost((error) => told.push(error));
       const { token } = lease;
@@ -219,7 +219,7 @@ for (const [kind, url] of Object.entries(kinds)) {
       await lease.release();
       assert.equal(await redlock.lock(name).tryAcquire(), null);
       // It is not renewed any more, and its end is not a loss.
-      await (await redlock.lock(name).acquire({ wait: 5000 })).release();
+      await (await redlock.lock(name).acquire({ wait: 20_000 })).release();
       assert.deepEqual(told, []);
     });
 

@@ -49,18 +49,18 @@ test("a lease returns its ttl in milliseconds, including after extend", async ()
   assert.equal(plain.ttl, 10_000);
   await plain.release();
   const name = uniqueName();
-  const lease = await redlock.lock(name, { ttl: 1113 }).acquire();
-  assert.equal(lease.ttl, 1113);
+  const lease = await redlock.lock(name, { ttl: 11_113 }).acquire();
+  assert.equal(lease.ttl, 11_113);
   const [listed] = redlock.leases();
-  const attached = await redlock.attach(name, lease.token, { ttl: 700 });
-  assert.deepEqual([listed.ttl, attached.ttl], [1113, 700]);
+  const attached = await redlock.attach(name, lease.token, { ttl: 7000 });
+  assert.deepEqual([listed.ttl, attached.ttl], [11_113, 7000]);
   attached.detach();
-  await lease.extend(2000);
-  assert.deepEqual([lease.ttl, listed.ttl], [2000, 2000]);
+  await lease.extend(20_000);
+  assert.deepEqual([lease.ttl, listed.ttl], [20_000, 20_000]);
   await lease.extend();
-  assert.equal(lease.ttl, 2000);
+  assert.equal(lease.ttl, 20_000);
   await lease.release();
-  assert.deepEqual([lease.ttl, attached.ttl, plain.ttl], [2000, 700, 10_000]);
+  assert.deepEqual([lease.ttl, attached.ttl, plain.ttl], [20_000, 7000, 10_000]);
   assert.throws(() => (lease.ttl = 1), TypeError);
 });
 

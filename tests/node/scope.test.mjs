@@ -41,7 +41,7 @@ describe("using()", () => {
   test("returns the result of the body and releases", async () => {
     const name = uniqueName();
     let seen;
-    const result = await redlock.using(name, { ttl: 1000 }, async (lease) => {
+    const result = await redlock.using(name, { ttl: 20_000 }, async (lease) => {
       seen = lease;
       assert.equal(lease.held, true);
       await assertRefused(redlock.lock(name));

@@ -71,7 +71,7 @@ after(async () => {
 /** Acquires and releases a lock there. */
 async function locks({ tlsUrl }, options) {
   const redlock = new Redlock(tlsUrl, options);
-  const lease = await redlock.lock(uniqueName(), { wait: 1000 }).acquire();
+  const lease = await redlock.lock(uniqueName(), { wait: 20_000 }).acquire();
   await lease.release();
   redlock.close();
 }
@@ -154,7 +154,7 @@ describe("rediss://", () => {
     ];
     const locked = async (theirs, options) => {
       const redlock = Redlock.fromClient(theirs, options);
-      const lease = await redlock.lock(uniqueName(), { wait: 1000 }).acquire();
+      const lease = await redlock.lock(uniqueName(), { wait: 20_000 }).acquire();
       await lease.release();
       redlock.close();
     };

@@ -25,7 +25,7 @@ describe("a worker thread", () => {
     );
     assert.equal(new Set(tokens).size, 3);
     for (const [code] of await Promise.all(ends)) assert.equal(code, 0);
-    await (await redlock.lock(name).acquire({ wait: 1000 })).release();
+    await (await redlock.lock(name).acquire({ wait: 20_000 })).release();
   });
 
   test("terminated while it waits leaves no key", async () => {

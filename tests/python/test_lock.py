@@ -190,7 +190,7 @@ def test_detach_ends_the_lease_and_keeps_the_key(
     redis_server: Server, name: str, call: Call
 ) -> None:
     with redlock.Redlock(redis_server.url) as client:
-        with call(client.lock(name, ttl=1), "acquire") as lease:
+        with call(client.lock(name, ttl=2), "acquire") as lease:
             notified: list[redlock.LockLost] = []
             lease.on_lost(notified.append)
             assert lease.detach()

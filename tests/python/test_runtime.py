@@ -163,10 +163,10 @@ def test_interpreter_with_leases_and_waiters_exits_cleanly(redis_server: Server,
 import asyncio, sys, threading, warnings, redlock
 warnings.simplefilter("ignore")
 client = redlock.Redlock(sys.argv[1])
-lease = client.lock(sys.argv[2], ttl=1).acquire()
+lease = client.lock(sys.argv[2], ttl=20).acquire()
 lease.on_lost(print)
 threading.Thread(target=client.lock(sys.argv[2]).acquire, daemon=True).start()
-asyncio.run(client.lock(sys.argv[2] + "-2", ttl=1).as_async().acquire())
+asyncio.run(client.lock(sys.argv[2] + "-2", ttl=20).as_async().acquire())
 print("done")
 """
     process = run(code, redis_server.url, name)

@@ -1,6 +1,7 @@
-//! Finds tests of the first tier that sleep or assert an upper bound on a duration. They depend on luck on a busy
-//! machine.
+//! Finds tests of the first tier that sleep, assert an upper bound on a duration, or set a time limit below 2 s. They
+//! depend on luck on a busy machine.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
@@ -11,6 +12,8 @@ use crate::tidy::{files, root};
 struct Timing {
     #[serde(default)]
     allowed: Vec<Allowed>,
+    /// How many limits below 2 s a file has.
+    short: BTreeMap<String, usize>,
 }
 
 #[derive(serde::Deserialize)]
@@ -80,15 +83,70 @@ fn begins(line: &str, next: &str) -> Option<String> {
     tests.then(|| named.split(['"', '`', '\'']).nth(1).unwrap_or_default().to_owned())
 }
 
+/// The options that end a call or a lease, in three languages.
+const LIMITS: [&str; 6] =
+    ["ttl", "wait", "node_timeout", "connect_timeout", "nodeTimeout", "connectTimeout"];
+/// A shorter limit can end before a busy machine has done the work.
+const MIN_LIMIT_MS: f64 = 2000.0;
+/// A test with one of these words advances a clock, or has no server.
+const STEADY: [&str; 5] = ["memory://", "TestClock", "testClock", "advance", "start_paused"];
+
+/// The number of limits in a line that are below 2 s. Zero is not a limit, but means one attempt.
+fn short_limits(line: &str) -> usize {
+    let number = |text: &str| -> Option<f64> {
+        let end = text.find(|each: char| !(each.is_ascii_digit() || "._".contains(each)));
+        text[..end.unwrap_or(text.len())].replace('_', "").trim_end_matches('.').parse().ok()
+    };
+    let milliseconds = |after: &str| -> Option<f64> {
+        if let Some(rust) = after.strip_prefix('(') {
+            let call = ["ms(", "millis(", "Duration::from_millis("];
+            return number(call.iter().find_map(|call| rust.strip_prefix(call))?);
+        }
+        if let Some(python) = after.strip_prefix('=') {
+            return number(python).map(|seconds| seconds * 1000.0);
+        }
+        number(after.strip_prefix(": ")?)
+    };
+    let starts = LIMITS.iter().flat_map(|name| {
+        line.match_indices(name).filter_map(|(at, _)| {
+            let before = line[..at].chars().next_back().unwrap_or(' ');
+            let whole = !before.is_alphanumeric() && before != '_';
+            whole.then(|| &line[at + name.len()..])
+        })
+    });
+    starts.filter_map(milliseconds).filter(|ms| *ms > 0.0 && *ms < MIN_LIMIT_MS).count()
+}
+
 /// The uses of time in a file of the first tier: the enclosing function or test, and the line.
 fn uses_of_time(text: &str) -> Vec<(String, usize)> {
+    let waits = waits(text);
+    let uses = found(text, |line| usize::from(waits_for_time(line, &waits)));
+    uses.into_iter().map(|(_, name, line)| (name, line)).collect()
+}
+
+/// The number of limits below 2 s in a file of the first tier, without tests that are steady.
+fn short_limits_of(text: &str) -> usize {
+    let lines = text.lines().collect::<Vec<_>>();
+    let steady = |start: usize| {
+        let rest = lines[start + 1..].iter();
+        let inside = |line: &&&str| line.is_empty() || line.starts_with([' ', ')', '}', ']']);
+        let body = std::iter::once(&lines[start]).chain(rest.take_while(inside));
+        body.into_iter().any(|line| STEADY.iter().any(|word| line.contains(word)))
+    };
+    let uses = found(text, short_limits);
+    uses.into_iter().filter(|(start, ..)| !steady(*start)).count()
+}
+
+/// The places of a file of the first tier that a rule finds: the first line of the outermost function or test around it
+/// (from 0), its name, and the line (from 1). A line may have several.
+fn found(text: &str, count: impl Fn(&str) -> usize) -> Vec<(usize, String, usize)> {
     let slow_module = |line: &str| line.starts_with("pytestmark") && line.contains("mark.slow");
     if text.lines().any(slow_module) {
         return Vec::new();
     }
-    let (waits, lines) = (waits(text), text.lines().collect::<Vec<_>>());
-    // Indentation, name, and whether the test is in the slow tier or uses a paused clock.
-    let mut around: Vec<(usize, String, bool)> = Vec::new();
+    let lines = text.lines().collect::<Vec<_>>();
+    // Indentation, first line, name, and whether the test is in the slow tier or uses a paused clock.
+    let mut around: Vec<(usize, usize, String, bool)> = Vec::new();
     let (mut uses, mut exempt) = (Vec::new(), false);
     for (at, line) in lines.iter().enumerate() {
         let code = line.trim_start();
@@ -100,11 +158,12 @@ fn uses_of_time(text: &str) -> Vec<(String, usize)> {
         exempt |= code.starts_with("@pytest.mark.slow") || code.contains("start_paused = true)]");
         if let Some(name) = begins(code, lines.get(at + 1).unwrap_or(&"")) {
             let slow = std::mem::take(&mut exempt) || code.starts_with("slow(");
-            around.push((depth, name, slow));
+            around.push((depth, at, name, slow));
         }
-        if waits_for_time(code, &waits) && !around.iter().any(|(.., slow)| *slow) {
-            let name = around.first().map_or("", |(_, name, _)| name.as_str());
-            uses.push((name.to_owned(), at + 1));
+        if !around.iter().any(|(.., slow)| *slow) {
+            let outermost = around.first();
+            let (start, name) = outermost.map_or((at, ""), |(_, start, name, _)| (*start, name));
+            uses.extend(std::iter::repeat_n((start, name.to_owned(), at + 1), count(code)));
         }
     }
     uses
@@ -173,6 +232,42 @@ fn first_tier_does_not_wait_for_time() {
          tests/timing.toml with its reason:\n{}",
         wrong.join("\n")
     );
+}
+
+#[test]
+fn first_tier_sets_no_limit_below_two_seconds() {
+    let text = fs::read_to_string(root().join("tests/timing.toml")).unwrap();
+    let Timing { allowed, mut short } = toml::from_str(&text).unwrap();
+    let mut wrong = Vec::new();
+    for (file, text) in first_tier(&allowed) {
+        let (count, most) = (short_limits_of(&text), short.remove(&file).unwrap_or(0));
+        if count != most {
+            wrong.push(format!("\"{file}\" = {count} # was {most}"));
+        }
+    }
+    wrong.extend(short.into_keys().map(|file| format!("{file}: no such file")));
+    assert!(
+        wrong.is_empty(),
+        "A ttl, wait, node_timeout or connect_timeout below 2 s can end too early on a busy machine. Use a longer one, a \
+         test clock or memory://. Below [short] in tests/timing.toml, a number may only fall:\n{}",
+        wrong.join("\n")
+    );
+}
+
+#[test]
+fn finds_each_limit_below_two_seconds() {
+    for (line, count) in [
+        ("client.lock(name, ttl=0.3, wait=1)", 2),
+        ("client.lock(name, ttl=2, wait=0)", 0),
+        ("lock(\"a\", { ttl: 1_999, nodeTimeout: 50, wait: 2_000 })", 2),
+        (".ttl(ms(100)).wait(Duration::from_millis(1500))", 2),
+        (".connect_timeout(millis(20_000)).await", 0),
+        ("await_ttl=1, max_wait: 5", 0),
+    ] {
+        assert_eq!(short_limits(line), count, "{line}");
+    }
+    let python = "def test_a():\n    lock(ttl=1)\n\n\ndef test_b():\n    Redlock(\"memory://\").lock(ttl=1)\n";
+    assert_eq!(short_limits_of(python), 1);
 }
 
 #[test]
