@@ -2,8 +2,8 @@
 //!
 //! A connection is opened in a runtime ([`open`]). It then is a [`socket`] that any thread may use, without blocking.
 //!
-//! A host name may have several addresses. The first one that accepts is used (RFC 8305, "Happy Eyeballs"). Otherwise
-//! an unreachable first address would use up the time limit of every attempt.
+//! A host name may have several addresses. They are tried one after the other, each for its share of the time that the
+//! attempt has left. Otherwise an unreachable first address would use up the time limit of every attempt.
 
 pub(super) mod endpoint;
 pub(super) mod lookup;
@@ -19,8 +19,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -86,11 +84,6 @@ async fn secure(endpoint: &Endpoint, host: &str, port: u16) -> Result<Socket, Fa
     Ok(Socket::secured(transport, connection))
 }
 
-/// The delay before the next address is tried in parallel, as recommended by the RFC.
-const STAGGER: Duration = Duration::from_millis(250);
-/// The time by which the last of many addresses is tried. It leaves most of `connect_timeout` for the handshake.
-const ALL: Duration = Duration::from_secs(1);
-
 /// The idle time before the system sends the first keepalive probe, and the interval of further probes.
 const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(10));
 
@@ -141,26 +134,29 @@ fn by_turns(
     turns
 }
 
-/// Returns the first connection. Dropping the slower attempts closes their sockets.
+/// Tries one address after the other. An address that drops packets gets an equal share of the time that the attempt
+/// has left, and the last one all of it.
 async fn first_of(mut addresses: VecDeque<SocketAddr>) -> io::Result<TcpStream> {
-    let stagger = STAGGER.min(ALL / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1));
-    let mut attempts = FuturesUnordered::new();
     let mut last = io::Error::new(
         io::ErrorKind::NotFound,
         "the name has no address, or none of the URL's family",
     );
-    loop {
-        // The next attempt begins immediately after a refusal, and otherwise after the delay.
-        attempts.extend(addresses.pop_front().map(TcpStream::connect));
-        let alone = if addresses.is_empty() { Duration::MAX } else { stagger };
-        match timeout(alone, attempts.next()).await {
-            Ok(Some(Ok(stream))) => return Ok(stream),
-            Ok(Some(Err(error))) => last = error,
-            Ok(None) => return Err(last),
-            // No result yet, so the next address is tried in parallel.
-            Err(_) => {}
+    while let Some(address) = addresses.pop_front() {
+        let others = u32::try_from(addresses.len()).unwrap_or(u32::MAX);
+        let connect = TcpStream::connect(address);
+        // The error of the whole attempt names its step, so the last address has no limit of its own.
+        let connected = match others {
+            0 => connect.await,
+            _ => timeout(step::time_left() / others.saturating_add(1), connect)
+                .await
+                .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())),
+        };
+        match connected {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
         }
     }
+    Err(last)
 }
 
 #[cfg(test)]
@@ -191,17 +187,29 @@ mod tests {
     }
 
     #[cfg(unix)]
-    #[tokio::test]
-    async fn does_not_wait_for_an_address_that_drops_packets() {
-        let full_listeners: Vec<_> = (0..3).map(|_| full_listener()).collect();
-        let (replies, gone) = (TcpListener::bind("127.0.0.1:0").unwrap(), address("127.0.0.1:1"));
+    #[tokio::test(start_paused = true)]
+    async fn addresses_that_drop_packets_leave_time_for_the_others() {
+        let full_listeners = [(); 2].map(|()| full_listener());
+        let answers = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut addresses: VecDeque<_> =
             full_listeners.iter().map(|(listener, _)| listener.local_addr().unwrap()).collect();
-        let silent = addresses.clone();
-        assert!(timeout(Duration::from_millis(600), first_of(silent)).await.is_err());
-        addresses.extend([gone, replies.local_addr().unwrap()]);
-        let stream = timeout(Duration::from_millis(1900), first_of(addresses)).await;
-        assert_eq!(stream.unwrap().unwrap().peer_addr().unwrap(), replies.local_addr().unwrap());
+        addresses.extend([address("127.0.0.1:1"), answers.local_addr().unwrap()]);
+        // While such a task runs, only the test advances the clock. Its end is the time limit of the test.
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        tokio::task::spawn_blocking(move || ended.recv_timeout(Duration::from_secs(30)));
+        let attempt = tokio::spawn(async move {
+            let connected = async { first_of(addresses).await.map_err(|error| fault(&error)) };
+            step::Step::default().within(Duration::from_secs(8), connected).await
+        });
+        tokio::task::yield_now().await;
+        // A quarter of 8 s, and a third of the rest, both rounded up to the next millisecond.
+        for _ in 0..2 {
+            assert!(!attempt.is_finished());
+            tokio::time::advance(Duration::from_millis(2001)).await;
+        }
+        let stream = attempt.await.unwrap().unwrap();
+        assert_eq!(stream.peer_addr().unwrap(), answers.local_addr().unwrap());
+        drop(end);
     }
 
     /// The process has a stack size that no thread can have. Its only test runs on the main thread.

@@ -8,14 +8,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::task_local;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use crate::error::seconds;
 use crate::node::Fault;
 use crate::runtime::lock;
 
 task_local! {
-    static CURRENT: Step;
+    /// The attempt of this task, and when it ends.
+    static CURRENT: (Step, Instant);
 }
 
 /// The step that an attempt is at. All clones show the same attempt.
@@ -34,8 +35,9 @@ impl Step {
         limit: Duration,
         attempt: impl Future<Output = Result<T, Fault>>,
     ) -> Result<T, Fault> {
-        let attempt = CURRENT.scope(self.clone(), attempt);
-        timeout(limit, attempt).await.unwrap_or_else(|_| Err(self.too_long(limit)))
+        let end = Instant::now() + limit;
+        let attempt = CURRENT.scope((self.clone(), end), attempt);
+        timeout_at(end, attempt).await.unwrap_or_else(|_| Err(self.too_long(limit)))
     }
 
     fn too_long(&self, limit: Duration) -> Fault {
@@ -47,7 +49,13 @@ impl Step {
 
 /// Reports what the attempt of this task waits for from now on. Outside of an attempt, it has no effect.
 pub(crate) fn begin(step: impl Into<Cow<'static, str>>) {
-    let _ = CURRENT.try_with(|current| *lock(&current.0) = step.into());
+    let _ = CURRENT.try_with(|(current, _)| *lock(&current.0) = step.into());
+}
+
+/// Returns how much time the attempt of this task has left. Outside of an attempt, there is no limit.
+pub(super) fn time_left() -> Duration {
+    let left = CURRENT.try_with(|(_, end)| end.saturating_duration_since(Instant::now()));
+    left.unwrap_or(Duration::MAX)
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use crate::node::redis::commands::capabilities::Without;
 use crate::node::redis::commands::errors::words;
 use crate::node::redis::commands::reply;
 use crate::node::redis::io::endpoint::Endpoint;
+use crate::node::redis::io::step::Step;
 use crate::node::redis::login::BatchConnection;
 use crate::node::redis::login::log_in;
 use crate::text::{host_and_port, shown};
@@ -159,8 +160,8 @@ pub(crate) async fn follow(
     mut on_report: impl FnMut(Report),
 ) -> Result<(), Fault> {
     let silent = |_| Fault::new("it did not reply");
-    let open = timeout(endpoint.connect_timeout, Sentinel::open(endpoint));
-    let mut sentinel = open.await.map_err(silent)??;
+    let (step, limit) = (Step::default(), endpoint.connect_timeout);
+    let mut sentinel = step.within(limit, Sentinel::open(endpoint)).await?;
     timeout(REPLY_TIMEOUT, sentinel.subscribe()).await.map_err(silent)??;
     loop {
         // Asked after the subscription, so that no event is missed in between.

@@ -16,7 +16,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, OptionFuture};
 use tokio::task::yield_now;
-use tokio::time::{Interval, MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
 
 use super::Connection;
 use super::session::{PANICKED, Session, SessionState, Usage};
@@ -25,6 +25,7 @@ use crate::node::Fault;
 use crate::node::redis::commands::capabilities::Without;
 use crate::node::redis::connect::{Opening, greet};
 use crate::node::redis::connection::task::context::Context;
+use crate::node::redis::io::step::Step;
 use crate::node::redis::login::BatchConnection;
 use crate::node::redis::protocol::Target;
 use crate::node::redis::protocol::{InFlight, Protocol, PushHandler, TICK};
@@ -314,8 +315,8 @@ async fn improves(target: Target, found: Found, without: Without) {
         // At least half of the pause is random, so that many clients do not connect at the same time.
         sleep(jittered(pause)).await;
         pause = (pause * 2).min(longest);
-        let greeted = timeout(found.endpoint.connect_timeout, greet(&target, &found)).await;
-        if let Ok(Ok(greeting)) = greeted
+        let attempt = greet(&target, &found);
+        if let Ok(greeting) = Step::default().within(found.endpoint.connect_timeout, attempt).await
             && greeting.without.improves(without)
         {
             return;
