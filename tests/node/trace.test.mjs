@@ -90,7 +90,7 @@ describe("channels", () => {
 
   test("renew: background renewals while there is a subscriber", async () => {
     const redlock = client();
-    const lease = await redlock.lock("kept", { ttl: 2000 }).acquire();
+    const lease = await redlock.lock("kept", { ttl: 1_500 }).acquire();
     const told = [];
     const listen = (renewal) => told.push(renewal);
     diagnostics.subscribe("redlock:renew", listen);
