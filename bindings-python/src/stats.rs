@@ -69,6 +69,7 @@ impl Stats {
 
     /// The names, for `dict(stats)`.
     #[pyo3(signature = () -> "list[str]")]
+    #[expect(clippy::unused_self, reason = "Python calls it on an object")]
     fn keys(&self) -> [&'static str; NAMES.len()] {
         NAMES
     }

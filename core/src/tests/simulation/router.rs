@@ -203,7 +203,7 @@ impl World {
         if let Some(cluster) = self.cluster(client, place)
             && !std::mem::replace(&mut cluster.due, true)
         {
-            self.at(at, Event::Survey { client, place });
+            self.at(at, Event::QueryAll { client, place });
         }
     }
 

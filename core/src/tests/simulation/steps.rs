@@ -22,7 +22,7 @@ impl Player<'_> {
             Event::Arrive { .. } => world.arrive(event),
             Event::Thaw(node) => world.thaw(node),
             Event::ClusterMessage { client, place, id } => world.route(client, place, id),
-            Event::Survey { client, place } => world.query_all(client, place),
+            Event::QueryAll { client, place } => world.query_all(client, place),
             Event::DiscoveryEnded { client, place, discovery } => {
                 world.end_discovery(client, place, discovery);
             }

@@ -90,7 +90,7 @@ pub(super) enum Event {
         place: usize,
         id: u64,
     },
-    Survey {
+    QueryAll {
         client: usize,
         place: usize,
     },

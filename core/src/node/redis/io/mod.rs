@@ -144,7 +144,7 @@ async fn first_of(mut addresses: VecDeque<SocketAddr>) -> io::Result<TcpStream> 
     while let Some(address) = addresses.pop_front() {
         let others = u32::try_from(addresses.len()).unwrap_or(u32::MAX);
         let connect = TcpStream::connect(address);
-        // The error of the whole attempt names its step, so the last address has no limit of its own.
+        // The error of the whole attempt names its step, so the last address has no separate limit.
         let connected = match others {
             0 => connect.await,
             _ => timeout(step::time_left() / others.saturating_add(1), connect)

@@ -52,7 +52,7 @@ pub(crate) fn begin(step: impl Into<Cow<'static, str>>) {
     let _ = CURRENT.try_with(|(current, _)| *lock(&current.0) = step.into());
 }
 
-/// Returns how much time the attempt of this task has left. Outside of an attempt, there is no limit.
+/// Returns how much time the attempt of this task has left. Outside of an attempt, time is unlimited.
 pub(super) fn time_left() -> Duration {
     let left = CURRENT.try_with(|(_, end)| end.saturating_duration_since(Instant::now()));
     left.unwrap_or(Duration::MAX)
