@@ -203,7 +203,7 @@ fn wrong_row(row: &str, read: impl Fn(&str) -> Vec<String>) -> Vec<String> {
         wrong.push(format!("{part} is not a part"));
     }
     let endings = [".rs", ".py", ".mjs", ".toml", ".txt", ".md"];
-    let mut texts = None;
+    let mut read_texts = None;
     for word in tests.split('`').skip(1).step_by(2) {
         let (file, test) =
             word.split_once("::").map_or((word, None), |(file, test)| (file, Some(test)));
@@ -213,7 +213,7 @@ fn wrong_row(row: &str, read: impl Fn(&str) -> Vec<String>) -> Vec<String> {
             if found.is_empty() {
                 wrong.push(format!("{file} does not exist"));
             }
-            texts = Some(found);
+            read_texts = Some(found);
         }
         let test = if is_file { test } else { Some(word) };
         // Commands, keys and fields are not tests.
@@ -222,13 +222,13 @@ fn wrong_row(row: &str, read: impl Fn(&str) -> Vec<String>) -> Vec<String> {
             words > 2 && !test.contains(['[', '/', '=']) && !test.starts_with("make ")
         };
         let test = test.map(|test| test.split('[').next().unwrap_or_default());
-        if let (Some(test), Some(texts)) = (test.filter(is_test), &texts)
+        if let (Some(test), Some(texts)) = (test.filter(is_test), &read_texts)
             && !texts.iter().any(|text| text.contains(test))
         {
             wrong.push(format!("the test {test} does not exist"));
         }
     }
-    if texts.is_none() {
+    if read_texts.is_none() {
         wrong.push("no test is named".to_owned());
     }
     wrong

@@ -8,15 +8,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::task_local;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout;
 
 use crate::error::seconds;
 use crate::node::Fault;
 use crate::runtime::lock;
 
 task_local! {
-    /// The attempt of this task, and when it ends.
-    static CURRENT: (Step, Instant);
+    /// The attempt of this task, and its time limit.
+    static CURRENT: (Step, Duration);
 }
 
 /// The step that an attempt is at. All clones show the same attempt.
@@ -35,9 +35,8 @@ impl Step {
         limit: Duration,
         attempt: impl Future<Output = Result<T, Fault>>,
     ) -> Result<T, Fault> {
-        let end = Instant::now() + limit;
-        let attempt = CURRENT.scope((self.clone(), end), attempt);
-        timeout_at(end, attempt).await.unwrap_or_else(|_| Err(self.too_long(limit)))
+        let attempt = CURRENT.scope((self.clone(), limit), attempt);
+        timeout(limit, attempt).await.unwrap_or_else(|_| Err(self.too_long(limit)))
     }
 
     fn too_long(&self, limit: Duration) -> Fault {
@@ -52,10 +51,9 @@ pub(crate) fn begin(step: impl Into<Cow<'static, str>>) {
     let _ = CURRENT.try_with(|(current, _)| *lock(&current.0) = step.into());
 }
 
-/// Returns how much time the attempt of this task has left. Outside of an attempt, time is unlimited.
-pub(super) fn time_left() -> Duration {
-    let left = CURRENT.try_with(|(_, end)| end.saturating_duration_since(Instant::now()));
-    left.unwrap_or(Duration::MAX)
+/// Returns the time limit of the attempt of this task. Outside of an attempt, time is unlimited.
+pub(super) fn limit() -> Duration {
+    CURRENT.try_with(|(_, limit)| *limit).unwrap_or(Duration::MAX)
 }
 
 #[cfg(test)]
