@@ -146,7 +146,7 @@ pub(crate) fn split_folders(order: &[&str]) -> Vec<String> {
         order.iter().filter_map(|module| module.rsplit_once("::")).map(|(folder, _)| folder)
     {
         let places = || (0..order.len()).filter(|at| is_in(order[*at], folder));
-        let (first, last) = (places().next(), places().last());
+        let (first, last) = (places().next(), places().next_back());
         if first.zip(last).is_some_and(|(first, last)| last - first + 1 != places().count()) {
             split.push(folder.to_owned());
         }
