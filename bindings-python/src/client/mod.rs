@@ -18,9 +18,16 @@ use crate::lease::Lease;
 use crate::lock::{Lock, Names};
 use crate::options::lock_args;
 use crate::registry;
+use crate::runtime::guarded;
 use crate::runtime::wait::wait;
 use crate::source::ClientSource;
 use crate::stats::Stats;
+
+/// Begins a call of the core, which sends its commands before it returns a future. It panics if the program has closed
+/// descriptors. The exception must then be one that names them.
+fn begin<T>(call: impl FnOnce() -> T) -> PyResult<T> {
+    guarded(|| Ok(call()))
+}
 
 #[pymethods]
 impl Redlock {
@@ -59,7 +66,8 @@ impl Redlock {
     ///     True
     #[pyo3(signature = (name: "str | list[str] | tuple[str, ...]"))]
     fn force_release(&self, py: Python<'_>, name: &Bound<'_, PyAny>) -> PyResult<bool> {
-        check(py, wait(py, self.client.client.force_release(args::names(name)?), |_| Ok(()))?)
+        let names = args::names(name)?;
+        check(py, wait(py, begin(|| self.client.client.force_release(names))?, |_| Ok(()))?)
     }
 
     /// The leases that this client holds now.
@@ -79,7 +87,7 @@ impl Redlock {
     ///     >>> client.release_all()
     ///     1
     fn release_all(&self, py: Python<'_>) -> PyResult<usize> {
-        check(py, wait(py, self.client.client.release_all(), |_| Ok(()))?)
+        check(py, wait(py, begin(|| self.client.client.release_all())?, |_| Ok(()))?)
     }
 
     /// Returns statistics of this client in this process. In a forked child they start at 0.
