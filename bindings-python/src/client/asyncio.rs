@@ -2,9 +2,10 @@
 
 use pyo3::prelude::*;
 
-use super::{Redlock, begin};
+use super::Redlock;
 use crate::args;
 use crate::errors::check;
+use crate::runtime::begin;
 use crate::runtime::spawn::spawn;
 
 #[pymethods]

@@ -6,10 +6,11 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use redlock::ffi;
 
-use super::{Redlock, begin};
+use super::Redlock;
 use crate::args::Timeout;
 use crate::caller::warn_of_loop;
 use crate::errors::{check, conclude_client, exception, not_sync};
+use crate::runtime::begin;
 use crate::runtime::spawn::spawn;
 use crate::runtime::wait::wait;
 

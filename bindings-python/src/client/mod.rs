@@ -18,16 +18,10 @@ use crate::lease::Lease;
 use crate::lock::{Lock, Names};
 use crate::options::lock_args;
 use crate::registry;
-use crate::runtime::guarded;
+use crate::runtime::begin;
 use crate::runtime::wait::wait;
 use crate::source::ClientSource;
 use crate::stats::Stats;
-
-/// Begins a call of the core, which sends its commands before it returns a future. It panics if the program has closed
-/// descriptors. The exception must then be one that names them.
-fn begin<T>(call: impl FnOnce() -> T) -> PyResult<T> {
-    guarded(|| Ok(call()))
-}
 
 #[pymethods]
 impl Redlock {
