@@ -50,8 +50,8 @@ impl Durability {
         (!self.is_none()).then(|| (self.name(), trial()))
     }
 
-    /// Returns why this server can never confirm a grant, by its reply to the trial. `replied` means that it replied to
-    /// another trial.
+    /// Returns why this server can never confirm a grant, by its reply to the trial. `replied` means that it replied
+    /// to another trial.
     pub(crate) fn unmet(self, reply: &Value, replied: bool) -> Option<Fault> {
         let Value::ServerError(error) = reply else { return None };
         let said = error.details().unwrap_or_default();
