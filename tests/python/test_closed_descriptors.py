@@ -43,3 +43,13 @@ def test_running_loop_is_told_of_closed_descriptors(redis_server: Server, name: 
     assert answer["waiter"] == "LockLost"
     assert answer["calls"][1:] == [True, True], answer
     assert answer["calls"][0] is True or "descriptors" in answer["calls"][0]
+
+
+@pytest.mark.limit(60)
+@pytest.mark.parametrize("how", ["shutdown", "release_all", "release"])
+def test_end_of_a_client_ends_without_its_descriptors(
+    redis_server: Server, name: str, how: str
+) -> None:
+    program = (PROGRAMS / "closed_before_end.py").read_text()
+    out, errors = processes.run(program, redis_server.url, name, how).communicate(timeout=20)
+    assert out.strip(), errors

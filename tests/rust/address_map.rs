@@ -173,4 +173,9 @@ async fn only_the_servers_use_tls() {
     let url = format!("rediss+sentinel://{place}?sentinel_tls=false");
     locks(quick(&url).tls(tls()).build().unwrap()).await.unwrap();
     refused_with(quick(&url), "UnknownIssuer").await;
+    // Without the option, the error of each scheme names it.
+    let url = format!("redis+sentinel://{place}");
+    refused_with(quick(&url), "with sentinel_tls=false").await;
+    let url = format!("rediss+sentinel://{place}");
+    refused_with(quick(&url).tls(tls()), "sentinel_tls says").await;
 }

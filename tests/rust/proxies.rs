@@ -265,6 +265,27 @@ async fn missing_command_is_detected_by_any_error_of_its_probe() {
 }
 
 #[tokio::test]
+async fn missing_wait_is_recognized_by_any_error_of_its_trial() {
+    let server = Server::start();
+    for words in OTHER_WORDS {
+        let gateway = Gateway::to(server.port, move |command, _| match &*command[0] {
+            "WAIT" | "WAITAOF" => Verdict::Reply(words),
+            _ => Verdict::Pass,
+        });
+        for (client, name) in [
+            (Redlock::builder([gateway.url()]).min_replicas(1), "WAIT"),
+            (Redlock::builder([gateway.url()]).fsync(true), "WAITAOF"),
+        ] {
+            let redlock = client.build().unwrap();
+            let error = redlock.lock("job").acquire().await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unsupported, "{words}: {error}");
+            let text = error.to_string();
+            assert!(text.contains(name) && text.contains(words[1..].trim_end()), "{text}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn proxy_whose_server_is_down_is_tried_again() {
     let server = Server::start();
     let is_up = Arc::new(AtomicBool::new(false));

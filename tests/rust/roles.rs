@@ -78,6 +78,19 @@ async fn active_replica_without_hello_gets_no_vote() {
     gets_no_vote_until_it_is_a_primary(ActiveReplica::start(false)).await;
 }
 
+/// Whose sections of `INFO` end without a line break, as those of jedis-mock.
+#[tokio::test]
+async fn sections_without_a_last_line_break_are_read_one_by_one() {
+    let server = Server::start();
+    let gateway = Gateway::to(server.port, |words, _| match &*words[0] {
+        "HELLO" => Verdict::Reply("-ERR unknown command 'HELLO'\r\n"),
+        "INFO" => Verdict::Reply("$18\r\n# Info\nrole:master\r\n"),
+        _ => Verdict::Pass,
+    });
+    let redlock = builder([gateway.url()]).unavailable_after(millis(600)).build().unwrap();
+    redlock.lock("job").acquire().await.unwrap().release().await.unwrap();
+}
+
 /// A primary and its active replica, each behind the URL of a client: only one client gets the lock.
 #[tokio::test]
 async fn client_of_an_active_replica_is_not_a_second_holder() {

@@ -88,7 +88,7 @@ class LockTimeout(LockError, TimeoutError):
     redlock.LockTimeout: lock:job: not acquired within ...
     """
 
-    code = "timeout"
+    code: "ErrorCode" = "timeout"
 
 
 class LockLost(LockError):
@@ -105,7 +105,7 @@ class LockLost(LockError):
     'expired'
     """
 
-    code = "lost"
+    code: "ErrorCode" = "lost"
 
 
 class LockReleased(LockLost):
@@ -120,7 +120,7 @@ class LockReleased(LockLost):
     redlock.LockReleased: lock:job: the lease was released and is no longer held
     """
 
-    code = "released"
+    code: "ErrorCode" = "released"
 
 
 class QuorumUnavailable(LockError, ConnectionError):
@@ -136,7 +136,7 @@ class QuorumUnavailable(LockError, ConnectionError):
     ['fault']
     """
 
-    code = "unavailable"
+    code: "ErrorCode" = "unavailable"
 
 
 class InvalidOption(LockError, ValueError):
@@ -149,7 +149,7 @@ class InvalidOption(LockError, ValueError):
     redlock.InvalidOption: ttl must be at least 0.1 s (got 0.01 s). ttl is in seconds...
     """
 
-    code = "invalid"
+    code: "ErrorCode" = "invalid"
 
 
 class Unsupported(LockError):
@@ -163,7 +163,7 @@ class Unsupported(LockError):
     ...     print(error.resource)
     """
 
-    code = "unsupported"
+    code: "ErrorCode" = "unsupported"
 
 
 class ClientClosed(LockError):
@@ -177,7 +177,7 @@ class ClientClosed(LockError):
     redlock.ClientClosed: lock:job: the client is closed
     """
 
-    code = "closed"
+    code: "ErrorCode" = "closed"
 
 
 for _class in (

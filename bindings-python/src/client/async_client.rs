@@ -33,8 +33,8 @@ impl AsyncRedlock {
     ///     >>> await client.lock("job").acquire()
     ///     Traceback (most recent call last):
     ///     redlock.ClientClosed: lock:job: the client is closed
-    fn close(&self) {
-        self.client.get().close();
+    fn close(&self) -> PyResult<()> {
+        self.client.get().close()
     }
 
     /// Returns the leases that this client holds now.

@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 use super::Redlock;
 use crate::args;
 use crate::errors::check;
+use crate::runtime::begin;
 use crate::runtime::spawn::spawn;
 
 #[pymethods]
@@ -16,7 +17,8 @@ impl Redlock {
         py: Python<'py>,
         name: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let sent = self.client.client.force_release(args::names(name)?);
+        let names = args::names(name)?;
+        let sent = begin(|| self.client.client.force_release(names))?;
         spawn(py, sent, |py, done| {
             Ok(check(py, done)?.into_pyobject(py)?.to_owned().into_any().unbind())
         })
@@ -25,8 +27,7 @@ impl Redlock {
     /// Sends the commands of `release_all`.
     #[pyo3(signature = () -> "collections.abc.Awaitable[int]")]
     fn _release_all<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        spawn(py, self.client.client.release_all(), |py, done| {
-            Ok(check(py, done)?.into_pyobject(py)?.into_any().unbind())
-        })
+        let sent = begin(|| self.client.client.release_all())?;
+        spawn(py, sent, |py, done| Ok(check(py, done)?.into_pyobject(py)?.into_any().unbind()))
     }
 }

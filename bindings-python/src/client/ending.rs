@@ -10,6 +10,7 @@ use super::Redlock;
 use crate::args::Timeout;
 use crate::caller::warn_of_loop;
 use crate::errors::{check, conclude_client, exception, not_sync};
+use crate::runtime::begin;
 use crate::runtime::spawn::spawn;
 use crate::runtime::wait::wait;
 
@@ -38,7 +39,7 @@ impl Redlock {
         text_signature = "($self, timeout=10)"
     )]
     fn shutdown(&self, py: Python<'_>, timeout: Timeout) -> PyResult<usize> {
-        let ended = self.client.client.shutdown(timeout.0);
+        let ended = begin(|| self.client.client.shutdown(timeout.0))?;
         check(
             py,
             wait(py, ended, |py| {
@@ -50,7 +51,7 @@ impl Redlock {
     /// Begins a shutdown.
     #[pyo3(signature = (timeout: "float | datetime.timedelta") -> "collections.abc.Awaitable[int]")]
     fn _shutdown<'py>(&self, py: Python<'py>, timeout: Timeout) -> PyResult<Bound<'py, PyAny>> {
-        spawn(py, self.client.client.shutdown(timeout.0), |py, done| {
+        spawn(py, begin(|| self.client.client.shutdown(timeout.0))?, |py, done| {
             Ok(check(py, done)?.into_pyobject(py)?.into_any().unbind())
         })
     }
@@ -61,8 +62,8 @@ impl Redlock {
     ///     >>> client.lock("job").acquire()
     ///     Traceback (most recent call last):
     ///     redlock.ClientClosed: lock:job: the client is closed
-    pub(super) fn close(&self) {
-        self.client.client.close();
+    pub(super) fn close(&self) -> PyResult<()> {
+        begin(|| self.client.client.close())
     }
 
     #[pyo3(signature = () -> "typing.Self")]
@@ -79,7 +80,7 @@ impl Redlock {
         trace: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         let _ = (kind, trace);
-        match wait(py, self.client.client.shutdown(Duration::ZERO), |_| Ok(()))? {
+        match wait(py, begin(|| self.client.client.shutdown(Duration::ZERO))?, |_| Ok(()))? {
             Ok(_) => Ok(()),
             Err(problem) => conclude_client(exception(py, &problem)?, error),
         }
@@ -97,14 +98,17 @@ impl Redlock {
     }
 
     /// Sends the commands of the end of a `with` and does not wait.
-    fn _let_go(&self) {
-        let ended = self.client.client.shutdown(Duration::ZERO);
-        // Sent here, because the lease objects may be gone before the background thread runs.
-        let sent = self.client.client.release_all();
-        ffi::spawn(async move {
-            drop(sent.await);
-            drop(ended.await);
+    fn _let_go(&self) -> PyResult<()> {
+        let client = &self.client.client;
+        begin(|| {
+            let ended = client.shutdown(Duration::ZERO);
+            // Sent here, because the lease objects may be gone before the background thread runs.
+            let sent = client.release_all();
+            ffi::spawn(async move {
+                drop(sent.await);
+                drop(ended.await);
+            })
+            .detach();
         })
-        .detach();
     }
 }

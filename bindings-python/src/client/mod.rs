@@ -18,6 +18,7 @@ use crate::lease::Lease;
 use crate::lock::{Lock, Names};
 use crate::options::lock_args;
 use crate::registry;
+use crate::runtime::begin;
 use crate::runtime::wait::wait;
 use crate::source::ClientSource;
 use crate::stats::Stats;
@@ -59,7 +60,8 @@ impl Redlock {
     ///     True
     #[pyo3(signature = (name: "str | list[str] | tuple[str, ...]"))]
     fn force_release(&self, py: Python<'_>, name: &Bound<'_, PyAny>) -> PyResult<bool> {
-        check(py, wait(py, self.client.client.force_release(args::names(name)?), |_| Ok(()))?)
+        let names = args::names(name)?;
+        check(py, wait(py, begin(|| self.client.client.force_release(names))?, |_| Ok(()))?)
     }
 
     /// The leases that this client holds now.
@@ -79,7 +81,7 @@ impl Redlock {
     ///     >>> client.release_all()
     ///     1
     fn release_all(&self, py: Python<'_>) -> PyResult<usize> {
-        check(py, wait(py, self.client.client.release_all(), |_| Ok(()))?)
+        check(py, wait(py, begin(|| self.client.client.release_all())?, |_| Ok(()))?)
     }
 
     /// Returns statistics of this client in this process. In a forked child they start at 0.

@@ -10,7 +10,7 @@ use super::Lease;
 use crate::args;
 use crate::errors::check;
 use crate::runtime::spawn::spawn;
-use crate::runtime::{exit, lock};
+use crate::runtime::{begin, exit, lock};
 
 #[pymethods]
 impl Lease {
@@ -22,7 +22,8 @@ impl Lease {
         ttl: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let _asks = ffi::about_to_ask();
-        let sent = check(py, ffi::extend(&self.hold, args::seconds("ttl", ttl)?, Unit::Seconds))?;
+        let ttl = args::seconds("ttl", ttl)?;
+        let sent = check(py, begin(|| ffi::extend(&self.hold, ttl, Unit::Seconds))?)?;
         spawn(py, sent, |py, done| check(py, done).map(|()| py.None()))
     }
 
@@ -30,7 +31,8 @@ impl Lease {
     #[pyo3(signature = () -> "collections.abc.Awaitable[None]")]
     fn _release<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let _asks = ffi::about_to_ask();
-        spawn(py, self.give_back(), |py, done| check(py, done).map(|()| py.None()))
+        let sent = begin(|| self.give_back())?;
+        spawn(py, sent, |py, done| check(py, done).map(|()| py.None()))
     }
 
     /// The body of an `async with` that runs under this lease.
@@ -64,7 +66,8 @@ impl Lease {
     pub(crate) fn let_go(&self) {
         // This thread writes the command. The process may end before another thread would.
         let _asks = ffi::about_to_ask();
-        ffi::spawn(drop_output(self.give_back())).detach();
+        // Nobody awaits its result.
+        let _ = begin(|| ffi::spawn(drop_output(self.give_back())).detach());
         exit::note(&self.lock);
     }
 }

@@ -85,6 +85,12 @@ pub(crate) fn guarded<T>(work: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
     catch_unwind(AssertUnwindSafe(guarded)).unwrap_or_else(|_| Err(internal()))
 }
 
+/// Begins a call of the core, which sends its commands before it returns a future. It panics if the program has closed
+/// descriptors. The exception must then be one that names them.
+pub(crate) fn begin<T>(call: impl FnOnce() -> T) -> PyResult<T> {
+    guarded(|| Ok(call()))
+}
+
 /// Parks a thread that is in a call into Python when the interpreter exits.
 ///
 /// When such a thread takes the GIL again, Python ends it by unwinding, and catching that aborts the process. The

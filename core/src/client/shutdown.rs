@@ -13,8 +13,8 @@ use futures_util::future::{BoxFuture, FutureExt, join_all};
 use super::Redlock;
 use crate::clock::{Clock, Instant};
 use crate::drivers;
-use crate::engine::Phase;
 use crate::engine::running::Running;
+use crate::engine::{Engine, Phase};
 use crate::error::{Error, NodeReport, NodeState, Result};
 use crate::lease::{State, confirmed, revoke};
 use crate::node::Node;
@@ -97,23 +97,18 @@ impl Redlock {
                 engine.close();
                 return Ok(0);
             };
-            let clock = &*running.leases().nodes.clock;
-            let end = clock.now() + timeout;
-            // The order matters: a granted acquire becomes a lease before it stops waiting.
-            let waiting = || running.acquirer.callers() > 0;
-            let held = || running.leases().registry.leases().iter().any(|state| state.is_held());
-            ends(|| waiting() || held(), clock, end).await;
-            // Done before the leases are released, so that no acquire that waits for one of them gets it.
-            engine.enter(Phase::Closed);
-            let (sent, timeout) = (revoke_all(&running), engine.config.node_timeout());
-            // All waits share one timeout, because a server that replies to no delete replies to nothing else.
-            let by = end.max(clock.now() + timeout);
-            // An acquire that ends deletes the votes of its last round.
-            ends(waiting, clock, by).await;
-            let count = all_confirmed(sent).await;
-            let arrived = deletes_arrive(&running, clock, timeout, (end, by)).await;
+            let count = tokio::select! {
+                biased;
+                count = in_order(&engine, &running, timeout) => count,
+                // Its timers and replies come from the components, and would never arrive.
+                () = running.failed() => {
+                    let nodes = &running.leases().nodes;
+                    let left: Vec<_> = nodes.list.iter().filter(|node| node.may_leave_keys()).collect();
+                    confirmed_without(nodes, &left).map(|()| 0)
+                }
+            };
             engine.close();
-            count.and_then(|count| arrived.map(|()| count))
+            count
         };
         Continued::new(ended).map(move |count| {
             count.unwrap_or_else(|| {
@@ -123,6 +118,26 @@ impl Redlock {
             })
         })
     }
+}
+
+/// Ends the calls and leases of a client within `timeout`. Returns how many leases were still held then.
+async fn in_order(engine: &Engine, running: &Running, timeout: Duration) -> Result<usize> {
+    let clock = &*running.leases().nodes.clock;
+    let end = clock.now() + timeout;
+    // The order matters: a granted acquire becomes a lease before it stops waiting.
+    let waiting = || running.acquirer.callers() > 0;
+    let held = || running.leases().registry.leases().iter().any(|state| state.is_held());
+    ends(|| waiting() || held(), clock, end).await;
+    // Done before the leases are released, so that no acquire that waits for one of them gets it.
+    engine.enter(Phase::Closed);
+    let (sent, timeout) = (revoke_all(running), engine.config.node_timeout());
+    // All waits share one timeout, because a server that replies to no delete replies to nothing else.
+    let by = end.max(clock.now() + timeout);
+    // An acquire that ends deletes the votes of its last round.
+    ends(waiting, clock, by).await;
+    let count = all_confirmed(sent).await;
+    let arrived = deletes_arrive(running, clock, timeout, (end, by)).await;
+    count.and_then(|count| arrived.map(|()| count))
 }
 
 /// A future that continues on the background thread if it is dropped before its end. Otherwise a caller that gives up

@@ -167,6 +167,8 @@ def is_misspelled(error: redlock.LockError) -> bool:
 assert_type(client.lock("job").inspect().nodes[0].state, redlock.types.NodeState)
 assert_type(client.stats().lost, dict[redlock.types.LossReason, int])
 client.stats().lost["exipred"]  # type: ignore[index]
+redlock.Redlock.from_client(object(), address_map={"a:1": "b:1"})
+redlock.AsyncRedlock.from_client(object(), address_map=["a:1"])  # type: ignore[arg-type]
 json.dumps(dict(client.stats()))
 
 

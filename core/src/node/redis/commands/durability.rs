@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use redis::{Cmd, Value, cmd};
 
-use super::errors::words;
+use super::errors::{is_missing, words};
 use crate::error::seconds;
 use crate::node::Fault;
 use crate::text::spelled;
@@ -50,17 +50,18 @@ impl Durability {
         (!self.is_none()).then(|| (self.name(), trial()))
     }
 
-    /// Returns why this server can never confirm a grant, by its reply to the trial.
-    pub(crate) fn unmet(self, reply: &Value) -> Option<Fault> {
+    /// Returns why this server can never confirm a grant, by its reply to the trial. `replied` means that it replied
+    /// to another trial.
+    pub(crate) fn unmet(self, reply: &Value, replied: bool) -> Option<Fault> {
         let Value::ServerError(error) = reply else { return None };
         let said = error.details().unwrap_or_default();
         let (option, name) = (spelled(self.option()), self.name());
-        let why = if said.contains("unknown command") {
+        let why = if said.contains("appendonly is disabled") {
+            format!("{option} needs a server that writes an append-only file (appendonly yes): ")
+        } else if is_missing(error, replied) && !said.contains("with replica instances") {
             let from =
                 if self.fsync { "Redis 7.2 and Valkey support it" } else { "Redis supports it" };
             format!("{option} needs {name}, which the server does not support ({from}): ")
-        } else if said.contains("appendonly is disabled") {
-            format!("{option} needs a server that writes an append-only file (appendonly yes): ")
         } else {
             // The user lacks a right, or the server is a replica for now.
             let text = format!("{option} needs {name}, which the server refuses: ");

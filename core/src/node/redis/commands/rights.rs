@@ -106,7 +106,7 @@ impl Needs {
     /// another trial ([`is_missing`]).
     pub(crate) fn lack(&self, name: &str, reply: &Value, replied: bool) -> Option<Fault> {
         if name == self.durability.name() {
-            self.durability.unmet(reply)
+            self.durability.unmet(reply, replied)
         } else {
             denied(name, reply, replied)
         }

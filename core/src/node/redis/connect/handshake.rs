@@ -198,7 +198,8 @@ impl Findings {
             }
             // Without tracking locks still work, and waiters poll.
             (Step::Tracking, reply) => self.without.tracking = reply != Value::Okay,
-            (Step::About, reply) => self.about.push_str(&text(&reply)),
+            // Not every server ends a section with a line break.
+            (Step::About, reply) => self.about.extend([&*text(&reply), "\n"]),
             (Step::Id, Value::Int(own)) => self.id = Some(own),
             _ => {}
         }

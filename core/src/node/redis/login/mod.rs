@@ -47,7 +47,10 @@ pub(crate) async fn connect(
         if endpoint.is_tls() {
             fault
         } else {
-            fault.hinting("if this is a TLS port, write rediss:// instead of redis://")
+            fault.hinting(
+                "if this is a TLS port, write rediss:// instead of redis://, for servers of sentinels without TLS \
+                 with sentinel_tls=false",
+            )
         }
     })?;
     // Only the end of a connection was the reason, unless an earlier call found another one.

@@ -13,8 +13,8 @@ use crate::text::with_spelled;
 const OPTIONS: [&str; 4] = ["tls_ca", "tls_cert", "tls_key", "tls_server_name"];
 
 /// The error of a server that does not use TLS.
-pub(crate) const PLAIN: &str =
-    "the server does not use TLS on this port. Use its TLS port, or a URL without TLS";
+pub(crate) const PLAIN: &str = "the server does not use TLS on this port. Use its TLS port, or a URL without TLS. \
+                               sentinel_tls says whether sentinels use it, if their servers differ";
 
 /// Returns the explained error of a TLS connection. `name` is the one that the server's certificate must have.
 ///
