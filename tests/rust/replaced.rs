@@ -53,6 +53,9 @@ async fn replacement_confirms_no_lease_at_first() {
     let redlock = builder(gateways.iter().map(Gateway::url)).clock(Arc::new(clock.clone()));
     let redlock = redlock.build().unwrap();
     let minute = Duration::from_secs(60);
+    // Opens all connections. The vote of one that is late would not be sent after the grant.
+    let holders = redlock.lock("job").inspect().await.unwrap();
+    assert!(holders.nodes.iter().all(|node| node.error.is_none()), "{holders:?}");
     let lease = redlock.lock("job").ttl(minute).acquire().await.unwrap();
     nodes[1].kill();
     replaced.store(true, Ordering::SeqCst);
