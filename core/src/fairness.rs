@@ -22,9 +22,9 @@ const MAX_KEYS: usize = 10_000;
 /// vote.
 const ROUNDS: u32 = 10;
 /// The minimum of that time. Ten rounds over loopback take less time than a busy machine needs to wake a thread.
-const MIN_TIME: Duration = Duration::from_millis(1);
+const MIN_PRECEDENCE: Duration = Duration::from_millis(1);
 /// The maximum of that time. Over a slow network, ten rounds would cost more than the fairness is worth.
-const MAX_TIME: Duration = Duration::from_millis(50);
+const MAX_PRECEDENCE: Duration = Duration::from_millis(50);
 
 /// Over several nodes, this many acquires in a row must find a key free at once before it counts as uncontended. A
 /// client that has just waited its turn finds the key free too. With a lower count, it would take the key again
@@ -40,7 +40,7 @@ const SHARE: u32 = 128;
 /// How often the time between these pauses doubles, at most.
 const DOUBLINGS: u32 = 3;
 /// The number of locks whose last release is known. Two locks that share a slot overwrite each other.
-const SLOTS: usize = 16;
+const RELEASE_SLOTS: usize = 16;
 
 /// What a client has learned about contention.
 pub(crate) struct Fairness {
@@ -53,7 +53,7 @@ pub(crate) struct Fairness {
     /// No request is sent, no future is awaited and no task is woken under this mutex. The names are copies, because
     /// they outlive the requests.
     contended: Mutex<Keyed<u32, String>>,
-    releases: [Mutex<Release>; SLOTS],
+    releases: [Mutex<Release>; RELEASE_SLOTS],
     hasher: FixedState,
 }
 
@@ -96,7 +96,7 @@ impl Fairness {
     }
 
     pub(crate) fn rounds(&self) -> Duration {
-        self.measured_rounds().unwrap_or_default().clamp(MIN_TIME, MAX_TIME)
+        self.measured_rounds().unwrap_or_default().clamp(MIN_PRECEDENCE, MAX_PRECEDENCE)
     }
 
     /// The time of some rounds as measured here, or `None` before the first one.
@@ -146,7 +146,7 @@ impl Fairness {
     /// contention. Callers of the same process that wait behind it have the same advantage. Without the pause, one of
     /// two processes on one core held the lock for a whole measurement of two seconds.
     pub(crate) fn pause_if_repeated(&self, keys: &[String], now: Instant) -> Option<Duration> {
-        let soon = self.measured_rounds()?.max(MIN_TIME);
+        let soon = self.measured_rounds()?.max(MIN_PRECEDENCE);
         let times = self.repeated(keys, now, (soon, self.rounds() * SHARE))?;
         // Longer each time that no other client acquired the lock, because others may be farther from the nodes.
         Some(jittered(self.rounds()) * times)
@@ -191,7 +191,7 @@ impl Fairness {
     /// The hash of the first key, and the slot for it.
     fn release(&self, keys: &[String]) -> (u64, MutexGuard<'_, Release>) {
         let lock = self.hasher.hash_one(keys.first().map_or("", String::as_str));
-        let release = &self.releases[usize::from(lock.to_le_bytes()[0]) % SLOTS];
+        let release = &self.releases[usize::from(lock.to_le_bytes()[0]) % RELEASE_SLOTS];
         (lock, runtime::lock(release))
     }
 }
@@ -242,7 +242,7 @@ mod tests {
             fairness.acquired(&job, true);
             for _ in 0..enough {
                 let pause = fairness.pause_if_contended(&job).expect("others want it");
-                assert!(pause >= MIN_TIME / 2 && pause <= MIN_TIME, "{pause:?}");
+                assert!(pause >= MIN_PRECEDENCE / 2 && pause <= MIN_PRECEDENCE, "{pause:?}");
                 assert_eq!(fairness.pause_if_contended(&keys("other")), None);
                 fairness.acquired(&job, false);
             }

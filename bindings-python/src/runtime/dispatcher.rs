@@ -32,7 +32,7 @@ pub(super) static LOSSES: Dispatcher = Dispatcher::new("redlock-losses", 100);
 const MAX_JOBS: usize = 10_000;
 
 /// How long a thread waits for a job before it ends, if another one waits too.
-const MAX_IDLE: Duration = Duration::from_secs(10);
+const THREAD_IDLE_TIME: Duration = Duration::from_secs(10);
 
 /// How long queued jobs still run when the interpreter exits.
 const LAST: Duration = Duration::from_secs(1);
@@ -152,7 +152,7 @@ impl Channel {
             }
             state.waiting += 1;
             (state, is_late) = if is_spare {
-                let waited = self.filled.wait_timeout(state, MAX_IDLE);
+                let waited = self.filled.wait_timeout(state, THREAD_IDLE_TIME);
                 let (state, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
                 (state, timeout.timed_out())
             } else {

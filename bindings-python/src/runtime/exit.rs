@@ -12,7 +12,7 @@ use super::lock;
 /// The maximum age of a clean-up to wait for. An older one was sent or never will be.
 const RECENT: Duration = Duration::from_secs(2);
 /// The maximum delay of an exit.
-const MAX_WAIT: Duration = Duration::from_millis(200);
+const MAX_CLEANUP_WAIT: Duration = Duration::from_millis(200);
 /// The maximum number of locks to remember.
 const MAX_PENDING: usize = 256;
 
@@ -48,5 +48,5 @@ pub(super) fn wait_for_clean_ups(py: Python<'_>) {
     }
     drop(done);
     // Nothing is ever sent. The channel closes when the last sender is dropped.
-    let _ = py.detach(move || answers.recv_timeout(MAX_WAIT));
+    let _ = py.detach(move || answers.recv_timeout(MAX_CLEANUP_WAIT));
 }

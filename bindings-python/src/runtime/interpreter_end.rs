@@ -12,8 +12,9 @@ use pyo3::types::PyCFunction;
 use redlock::ffi::fork_generation;
 
 /// The maximum time that the end of the interpreter waits.
-const LONGEST: Duration = Duration::from_secs(1);
-const POLL: Duration = Duration::from_millis(1);
+const MAX_END_DELAY: Duration = Duration::from_secs(1);
+/// The interval of its checks.
+const END_CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The lower half is the number of threads that run Python code below native frames. The upper half identifies the
 /// process, because a forked child has no threads of its parent.
@@ -54,10 +55,10 @@ pub(super) fn wait_at_exit(py: Python<'_>) -> PyResult<()> {
     let wait = PyCFunction::new_closure(py, Some(c"wait"), None, |args, _| {
         ENDING.store(true, Ordering::SeqCst);
         args.py().detach(|| {
-            let end = Instant::now() + LONGEST;
+            let end = Instant::now() + MAX_END_DELAY;
             let is_inside = |count: u64| is_ours(count) && count != ours();
             while is_inside(INSIDE.load(Ordering::SeqCst)) && Instant::now() < end {
-                std::thread::sleep(POLL);
+                std::thread::sleep(END_CHECK_INTERVAL);
             }
         });
     })?;

@@ -14,9 +14,9 @@ use super::{greenlets, guarded};
 use crate::once_cell::Once;
 
 /// The interval at which a waiting thread checks for exceptions: a Ctrl-C, or one that another thread raises in it.
-const SLICE: Duration = Duration::from_millis(50);
+const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// How long a greenlet blocks the others. A reply over a fast network arrives within this time.
-const SHORT: Duration = Duration::from_millis(1);
+const GREENLET_BLOCK: Duration = Duration::from_millis(1);
 
 /// Drives a future on this thread, without the GIL, until it is done, or an exception is raised in this thread.
 ///
@@ -32,9 +32,9 @@ where
 {
     let future = DroppedQuietly(ManuallyDrop::new(future));
     match greenlets::in_use(py)? {
-        None => drive(py, pin!(future), when_slow, SLICE, || Ok(())),
+        None => drive(py, pin!(future), when_slow, SIGNAL_CHECK_INTERVAL, || Ok(())),
         Some(mut greenlets) => {
-            drive(py, Box::pin(future).as_mut(), when_slow, SHORT, || greenlets.pause())
+            drive(py, Box::pin(future).as_mut(), when_slow, GREENLET_BLOCK, || greenlets.pause())
         }
     }
 }

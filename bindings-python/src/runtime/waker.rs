@@ -16,7 +16,7 @@ use super::{guarded, lock};
 use crate::errors::scarce;
 
 /// How long the end of the interpreter waits for the thread.
-const MAX_WAIT: Duration = Duration::from_secs(1);
+const MAX_THREAD_WAIT: Duration = Duration::from_secs(1);
 
 type Wake = fn(Python<'_>, u64);
 
@@ -90,7 +90,7 @@ fn stop_at_exit(py: Python<'_>, end: Receiver<()>) -> PyResult<()> {
         channel.filled.notify_one();
         // Nothing is ever sent. The channel closes when the thread ends.
         args.py().detach(|| {
-            let _ = lock(&end).recv_timeout(MAX_WAIT);
+            let _ = lock(&end).recv_timeout(MAX_THREAD_WAIT);
         });
     })?;
     py.import("atexit")?.call_method1("register", (stop,)).map(drop)

@@ -21,7 +21,8 @@ const LONGEST_FALLBACK: Duration = Duration::from_secs(10);
 const SPLIT: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 /// Between rounds if too few nodes for a quorum send notifications: from a fast handover to a load that a server does
 /// not notice.
-const POLL: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
+const UNNOTIFIED_POLL: (Duration, Duration) =
+    (Duration::from_millis(5), Duration::from_millis(100));
 /// Between rounds without a quorum of usable nodes. Each round takes votes away from other clients for a while.
 const UNAVAILABLE: (Duration, Duration) = (Duration::from_millis(5), FALLBACK);
 /// Two end times this close belong to one key, because nodes report whole milliseconds.
@@ -82,7 +83,7 @@ impl Delays {
         let ask = match pushes {
             Pushes::Checked => self.held.delay((FALLBACK, LONGEST_FALLBACK)),
             Pushes::Unchecked => self.held.delay((FALLBACK, FALLBACK)),
-            Pushes::Missing => self.held.delay(POLL),
+            Pushes::Missing => self.held.delay(UNNOTIFIED_POLL),
         };
         // A node reports whole milliseconds and expires the key slightly later. The jitter also keeps clients that know
         // the same end from trying at once.

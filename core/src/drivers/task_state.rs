@@ -14,7 +14,7 @@ use crate::runtime::machine::{self, Instant};
 pub(super) const LONGEST_TURN: Duration = Duration::from_millis(20);
 /// For how long the background thread does the work of such a runtime: at first, and at most. Each time is twice as
 /// long as the one before.
-const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(64));
+const BLOCKED_PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(64));
 
 /// Whether the task runs, and in which runtime.
 pub(super) enum TaskState {
@@ -101,7 +101,7 @@ impl Pending {
     /// the commands were submitted.
     pub(super) fn check(&mut self, reads: bool) -> Checked {
         if std::mem::take(&mut self.is_awaited) {
-            let (first, longest) = PAUSE;
+            let (first, longest) = BLOCKED_PAUSE;
             let pause = self.pause.map_or(first, |last| (last * 2).min(longest));
             (self.pause, self.paused_until) = (Some(pause), Some(machine::now() + pause));
             (self.is_watched, self.is_used) = (false, false);

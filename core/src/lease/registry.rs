@@ -27,7 +27,7 @@ const GRACE: Duration = Duration::from_millis(100);
 /// then.
 const UNSEEN: usize = 64;
 /// How many leases must have existed before the monitor is notified that most of them have ended.
-const MANY: usize = 256;
+const MANY_LEASES: usize = 256;
 
 /// Every lease that is not released yet and has a handle.
 pub(crate) struct Registry<L> {
@@ -195,7 +195,7 @@ impl<L> Entries<L> {
 
     /// Whether most leases have ended, so that the monitor can free much memory.
     fn have_most_ended(&self) -> bool {
-        self.peak > MANY && self.live < self.peak / 2
+        self.peak > MANY_LEASES && self.live < self.peak / 2
     }
 
     fn remove(&mut self, id: u64, keys: &[String]) {

@@ -127,7 +127,7 @@ impl IntoFuture for &Lock {
 }
 
 /// The longest single wait. Longer waits are repeated.
-const LONG: Duration = Duration::from_secs(3600);
+const MAX_SINGLE_WAIT: Duration = Duration::from_secs(3600);
 
 /// Runs a call's future to completion on this thread.
 fn outcome<F: Future>(call: impl FnOnce() -> F) -> F::Output {
@@ -135,7 +135,7 @@ fn outcome<F: Future>(call: impl FnOnce() -> F) -> F::Output {
     let _waits = drivers::about_to_wait();
     let mut future = pin!(call());
     loop {
-        if let Poll::Ready(outcome) = drivers::wait(future.as_mut(), LONG) {
+        if let Poll::Ready(outcome) = drivers::wait(future.as_mut(), MAX_SINGLE_WAIT) {
             return outcome;
         }
     }

@@ -208,9 +208,10 @@ pub(crate) fn at_exit(hooked: &AtomicBool, hook: extern "C" fn()) {
 
 /// Delays the end of the process briefly, while this is true.
 pub(crate) fn delay_exit_while(is_waiting: impl Fn() -> bool) {
-    const LONGEST: Duration = Duration::from_millis(200);
+    /// The maximum delay of the exit, which users notice.
+    const MAX_EXIT_DELAY: Duration = Duration::from_millis(200);
     let begun = Instant::now();
-    while is_waiting() && begun.elapsed() < LONGEST {
+    while is_waiting() && begun.elapsed() < MAX_EXIT_DELAY {
         std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -26,7 +26,7 @@ use crate::runtime::{PerProcess, lock};
 /// The length of the queue. Further durations are dropped.
 const MAX_SAMPLES: usize = 4096;
 /// How often the queue and the counters are reported.
-const TICK: Duration = Duration::from_secs(1);
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The thread and the queue of this process.
 static CURRENT: PerProcess<Meter> = PerProcess::new();
@@ -109,14 +109,14 @@ fn start() -> io::Result<Meter> {
 
 /// Runs until the queue is closed. This only happens if two threads started a meter at the same time.
 fn run(samples: &Receiver<Sample>, queued: &AtomicUsize, clients: &Mutex<Clients>) {
-    let (mut next, mut described) = (SystemClock.now() + TICK, false);
+    let (mut next, mut described) = (SystemClock.now() + REPORT_INTERVAL, false);
     while drain(samples, queued) {
         if SystemClock.now() >= next {
             if !std::mem::replace(&mut described, true) {
                 guarded(describe);
             }
             publish(&total(clients));
-            next = SystemClock.now() + TICK;
+            next = SystemClock.now() + REPORT_INTERVAL;
         }
         std::thread::park_timeout(next.since(SystemClock.now()));
     }

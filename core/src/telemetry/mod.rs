@@ -30,7 +30,7 @@ pub(crate) use stats::Counts;
 pub use stats::Stats;
 
 /// The minimum interval after the first record, and the longest one. It doubles with each record.
-const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
+const RECORD_PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
 
 /// Admits records of one kind at growing intervals. It starts again after a time without any.
 #[derive(Default)]
@@ -49,7 +49,7 @@ struct Admitted {
 impl Throttle {
     /// Returns how many records were omitted before this one, or `None` if this one must be omitted.
     pub(crate) fn admit(&self, now: Instant) -> Option<Omitted> {
-        let (least, longest) = PAUSE;
+        let (least, longest) = RECORD_PAUSE;
         let mut state = lock(&self.0);
         if state.asked.replace(now).is_none_or(|asked| now.since(asked) >= longest) {
             state.pause = Duration::ZERO;
@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(admitted.iter().map(|(second, _)| *second).collect::<Vec<_>>(), seconds);
         assert_eq!(admitted[..4], [(0, 0), (1, 0), (3, 1), (7, 3)]);
         // After a time without records, it starts again.
-        let later = 1299 + PAUSE.1.as_secs();
+        let later = 1299 + RECORD_PAUSE.1.as_secs();
         assert!(throttle.admit(at(later)).is_some());
         assert!(throttle.admit(at(later + 1)).is_some());
     }

@@ -81,7 +81,7 @@ impl fmt::Debug for TestClock {
 /// How many turns of the background thread woken tasks get to do their work, because each may wake another.
 const TURNS_PER_CHECK: u32 = 8;
 /// How long to wait, by the system clock, between two checks whether all due sleepers have run.
-const CHECK_INTERVAL: Duration = Duration::from_millis(2);
+const SETTLE_INTERVAL: Duration = Duration::from_millis(2);
 /// The maximum number of checks. The clock then advances anyway.
 const MAX_CHECKS: u32 = 500;
 
@@ -141,7 +141,7 @@ impl ManualClock {
             if !self.has_due_sleeper() {
                 return;
             }
-            background::sleep(CHECK_INTERVAL).await;
+            background::sleep(SETTLE_INTERVAL).await;
         }
     }
 

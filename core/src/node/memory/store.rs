@@ -69,7 +69,7 @@ impl Data {
 }
 
 /// The number of keys above which expired ones are removed.
-const MANY: usize = 64;
+const MANY_KEYS: usize = 64;
 
 /// The lock keys.
 #[derive(Default)]
@@ -95,7 +95,7 @@ impl Keys {
         }
         // Removes the expired keys that no command uses. Rarely done, because otherwise each command would take time
         // proportional to the number of keys.
-        if entries.len() > MANY + 2 * *left {
+        if entries.len() > MANY_KEYS + 2 * *left {
             entries.retain(|_, entry| entry.expires > now);
             *left = entries.len();
         }

@@ -22,11 +22,12 @@ use crate::node::redis::commands::scripts::plain;
 use crate::node::redis::server::send;
 
 /// How long a reply may take once there is a connection.
-const REPLY_TIMEOUT: Duration = Duration::from_secs(1);
+const SLOTS_REPLY_TIMEOUT: Duration = Duration::from_secs(1);
 /// The minimum and maximum time to wait for more replies after the first. Between them, it is as long as the replies so
 /// far took. If less than half of the servers have replied, it is the maximum.
 const MORE_REPLIES_WAIT: (Duration, Duration) =
     (Duration::from_millis(100), Duration::from_secs(1));
+/// The shortest pause between two queries of the slots. Redirects may ask for one at any time.
 const MIN_INTERVAL: Duration = Duration::from_millis(20);
 /// The longest pause between discoveries while a problem exists, at first and after [`FAILOVER`].
 const MAX_PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
@@ -147,7 +148,7 @@ async fn query_member(member: Arc<Member>) -> Result<View, Fault> {
     // Sent together, so that they share a round trip.
     let (slots, nodes) = (ask("SLOTS"), ask("NODES"));
     let replies = async { Ok((slots.await?, nodes.await?)) };
-    let within = member.node.route.connect_timeout() + REPLY_TIMEOUT;
+    let within = member.node.route.connect_timeout() + SLOTS_REPLY_TIMEOUT;
     let reply = match timeout(within, replies).await {
         Ok(replies) => replies.and_then(|(slots, nodes)| view(&slots, &nodes, &member.address)),
         Err(_) => Err(Fault::new("it did not report the owners of the slots in time")),

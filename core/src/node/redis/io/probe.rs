@@ -16,11 +16,11 @@ use crate::clock::{Clock, SystemClock};
 /// gets the second connection.
 const USUAL: Duration = Duration::from_millis(250);
 /// The number of round trips until then, and the longest one that counts. A lookup may take much longer.
-const ROUND_TRIPS: (u32, Duration) = (3, Duration::from_millis(200));
+const PROBE_ROUND_TRIPS: (u32, Duration) = (3, Duration::from_millis(200));
 
 /// Completes if the server replies to a command without TLS. `round_trip` is how long it took to connect to it.
 pub(super) async fn until_plain(server: SocketAddr, round_trip: Duration) {
-    let (times, longest) = ROUND_TRIPS;
+    let (times, longest) = PROBE_ROUND_TRIPS;
     sleep(USUAL + round_trip.min(longest) * times).await;
     if !replies(server).await.unwrap_or(false) {
         std::future::pending::<()>().await;

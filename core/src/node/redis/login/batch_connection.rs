@@ -15,7 +15,7 @@ use crate::node::redis::io::{open, step};
 use crate::node::redis::protocol::Parser;
 
 /// The maximum length of a reply. A longer one is an error, so that it takes no memory. `INFO` takes a few KiB.
-const LARGEST: usize = 64 << 10;
+const LARGEST_GREETING_REPLY: usize = 64 << 10;
 
 /// The commands whose first argument is a part of their name.
 const CONTAINERS: [&[u8]; 4] = [b"CLIENT", b"CLUSTER", b"SCRIPT", b"SENTINEL"];
@@ -98,7 +98,7 @@ impl BatchConnection {
             if let Some(value) = self.parser.next().map_err(|_| Fault::new(odd))? {
                 return Ok(value);
             }
-            if self.parser.partial() > LARGEST {
+            if self.parser.partial() > LARGEST_GREETING_REPLY {
                 return Err(Fault::new("the reply to the greeting is too large"));
             }
             let read = match self.socket.receive(&mut self.parser.unread).await {

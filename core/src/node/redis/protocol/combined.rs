@@ -100,7 +100,7 @@ impl Batch {
 }
 
 /// The number of slots for released keys.
-const SLOTS: usize = 4096;
+const RELEASED_SLOTS: usize = 4096;
 
 /// Remembers keys that were released over a connection, by their hashes in a fixed number of slots.
 ///
@@ -111,7 +111,7 @@ pub(super) struct ReleasedKeys(Vec<u32>);
 impl ReleasedKeys {
     pub(super) fn add(&mut self, key: &[u8]) {
         if self.0.is_empty() {
-            self.0 = vec![0; SLOTS];
+            self.0 = vec![0; RELEASED_SLOTS];
         }
         let (slot, mark) = slot_and_mark(key);
         self.0[slot] = mark;
@@ -127,7 +127,7 @@ impl ReleasedKeys {
 fn slot_and_mark(key: &[u8]) -> (usize, u32) {
     let hash = FixedState::default().hash_one(key);
     let [slot, mark] =
-        [hash % SLOTS as u64, hash >> 32].map(|part| u32::try_from(part).unwrap_or(0));
+        [hash % RELEASED_SLOTS as u64, hash >> 32].map(|part| u32::try_from(part).unwrap_or(0));
     (slot as usize, mark | 1)
 }
 

@@ -19,7 +19,7 @@ const SPARE: u64 = 10_000;
 /// Long enough for a burst, and short enough to end a flood before it delays a renewal.
 const WINDOW: Duration = Duration::from_secs(1);
 /// How many keys a push for all keys counts as.
-const ALL: u64 = 100;
+const ALL_KEYS_COUNT: u64 = 100;
 
 /// Handles the pushes of one server, whichever connection they arrive on.
 pub(crate) struct PushHandler {
@@ -60,7 +60,7 @@ impl PushHandler {
         }
         // A flush is reported as null, which means every key.
         let Some(Value::Array(keys)) = data.first() else {
-            let flood = self.count_pushes(ALL, now);
+            let flood = self.count_pushes(ALL_KEYS_COUNT, now);
             if flood.is_none() {
                 self.watch.changed(Change::Reset);
             }

@@ -82,12 +82,12 @@ impl ClusterSender {
 }
 
 /// The shortest pause, in which the map changes after a redirect, and the longest one.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(1));
+const REDIRECT_PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(1));
 
 /// Returns the pause before a redirected command is sent again. It is as long as the time since the first redirect, so
 /// that a long migration gets few commands, and the views of the servers can converge.
 pub(crate) fn pause(since: Instant, now: Instant) -> Duration {
-    now.since(since).clamp(PAUSE.0, PAUSE.1)
+    now.since(since).clamp(REDIRECT_PAUSE.0, REDIRECT_PAUSE.1)
 }
 
 /// Whether the task of the cluster sends the command to another server. `asked` means that the slot is migrating and
@@ -154,7 +154,7 @@ mod tests {
         }
         let mut redirects = Redirects::default();
         let mut pause = |now| redirect_pause(&mut redirects, &mut delete, false, time(now));
-        assert_eq!(pause(60), Some(PAUSE.0));
+        assert_eq!(pause(60), Some(REDIRECT_PAUSE.0));
         assert!(pause(69).is_some());
         assert_eq!(pause(70), None);
     }

@@ -100,7 +100,7 @@ const EVENTS: [&str; 2] = ["+switch-master", "+promoted-slave"];
 /// The polling interval while listening, because events may be lost and a dead connection sends nothing.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// A sentinel that does not reply for this long is given up.
-const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
+const SENTINEL_REPLY_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(crate) struct Sentinel {
     connection: BatchConnection,
@@ -162,10 +162,11 @@ pub(crate) async fn follow(
     let silent = |_| Fault::new("it did not reply");
     let (step, limit) = (Step::default(), endpoint.connect_timeout);
     let mut sentinel = step.within(limit, Sentinel::open(endpoint)).await?;
-    timeout(REPLY_TIMEOUT, sentinel.subscribe()).await.map_err(silent)??;
+    timeout(SENTINEL_REPLY_TIMEOUT, sentinel.subscribe()).await.map_err(silent)??;
     loop {
         // Asked after the subscription, so that no event is missed in between.
-        let report = timeout(REPLY_TIMEOUT, sentinel.ask(service)).await.map_err(silent)??;
+        let report =
+            timeout(SENTINEL_REPLY_TIMEOUT, sentinel.ask(service)).await.map_err(silent)??;
         report.into_iter().for_each(&mut on_report);
         sentinel.event().await?;
     }

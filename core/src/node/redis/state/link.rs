@@ -14,7 +14,7 @@ use crate::node::redis::state::restart_guard::RestartGuard;
 use crate::runtime::lock;
 
 /// The idle time after which a connection is probed before the next command.
-const MAX_IDLE: Duration = Duration::from_secs(10);
+const PROBE_AFTER_IDLE: Duration = Duration::from_secs(10);
 
 /// The state of the connection for its node.
 #[derive(Default)]
@@ -51,7 +51,7 @@ impl Link {
     /// Whether nothing was sent for long. A NAT or a load balancer on the way may have dropped the connection.
     pub(crate) fn is_idle(&self, now: Instant) -> bool {
         let used = Duration::from_nanos(self.used.load(Ordering::Relaxed));
-        now.since(Instant::from_start(used)) > MAX_IDLE
+        now.since(Instant::from_start(used)) > PROBE_AFTER_IDLE
     }
 
     pub(crate) fn set_used(&self, now: Instant) {

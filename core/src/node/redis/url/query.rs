@@ -33,7 +33,7 @@ enum Set {
 
 const TIME: &str = "must be a time above 0 and at most ten years";
 /// The same limit as for the other time options.
-const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+const MAX_PARAMETER_TIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 const PATH: &str = "must be the path of a PEM file";
 
 /// The supported parameters of redis-py and celery, go-redis, ioredis, lettuce and the redis crate.
@@ -188,5 +188,7 @@ fn time(by: &str, value: &str) -> Option<Duration> {
     let given = units.iter().find_map(|(name, unit)| Some((value.strip_suffix(name)?, *unit)));
     let (number, unit) = given.unwrap_or((value, unit));
     let seconds = number.parse::<f64>().ok()? * unit;
-    Duration::try_from_secs_f64(seconds).ok().filter(|time| !time.is_zero() && *time <= LONGEST)
+    Duration::try_from_secs_f64(seconds)
+        .ok()
+        .filter(|time| !time.is_zero() && *time <= MAX_PARAMETER_TIME)
 }

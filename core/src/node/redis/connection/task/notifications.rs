@@ -32,7 +32,7 @@ use crate::node::redis::protocol::{InFlight, LARGEST, PushHandler, SILENCE, TICK
 /// NAT could drop it as idle.
 const QUIET: Duration = Duration::from_secs(1);
 /// The number of round trips that the reply to a probe may take on a slow network.
-const ROUND_TRIPS: u32 = 3;
+const SILENT_ROUND_TRIPS: u32 = 3;
 /// The pause after an attempt to open the connection has failed.
 pub(super) const RETRY: Duration = Duration::from_secs(30);
 
@@ -188,7 +188,7 @@ impl Notifications {
     /// if that is too long: for the `limit` of the first connection, or for as long as a slow network needs.
     pub(crate) async fn tick(&mut self, limit: Duration) -> Result<Silence, Fault> {
         let State::Open(line, None) = &mut self.state else { return Ok(Silence::Short) };
-        let slow = line.connection.round_trip.unwrap_or_default() * ROUND_TRIPS;
+        let slow = line.connection.round_trip.unwrap_or_default() * SILENT_ROUND_TRIPS;
         let Some(probe) = &mut line.probe else {
             if SystemClock.now().since(line.heard) < QUIET {
                 return Ok(Silence::Short);
