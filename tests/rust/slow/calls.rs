@@ -105,7 +105,7 @@ fn a_pair_takes_few_system_calls() {
         return pairs(&kind);
     }
     let server = Server::start();
-    for (kind, most) in [(Kind::Thread, 5.2), (Kind::Loop, 7.3), (Kind::Runtime, 7.5)] {
+    for (kind, most) in [(Kind::Thread, 7.2), (Kind::Loop, 7.3), (Kind::Runtime, 7.5)] {
         let calls = counted(kind, &server.url());
         #[expect(clippy::cast_precision_loss, reason = "they are few")]
         let each = calls as f64 / PAIRS as f64;
