@@ -2,8 +2,8 @@
 //!
 //! A connection is opened in a runtime ([`open`]). It then is a [`socket`] that any thread may use, without blocking.
 //!
-//! A host name may have several addresses. They are tried one after the other, each for its share of the attempt's time
-//! limit. Otherwise an unreachable first address would use up the time limit of every attempt.
+//! A host name may have several addresses. They are tried one after the other, each for its share of the time that the
+//! attempt has left. Otherwise an unreachable first address would use up the time limit of every attempt.
 
 pub(super) mod endpoint;
 pub(super) mod lookup;
@@ -94,7 +94,7 @@ async fn tcp_connect(endpoint: &Endpoint, host: &str, port: u16) -> io::Result<T
         None => by_turns(look_up(host, port).await?, endpoint.parameters.family),
     };
     step::begin(format!("the TCP connection to {host}:{port}"));
-    let stream = first_of(addresses, step::limit()).await?;
+    let stream = first_of(addresses, step::time_left).await?;
     // Disables Nagle's algorithm, which would delay every small command.
     stream.set_nodelay(true)?;
     // Keeps NAT entries alive, and closes a connection whose probes get no reply. Errors are ignored: a system without
@@ -134,22 +134,27 @@ fn by_turns(
     turns
 }
 
-/// Tries one address after the other. An address that drops packets uses up its share of `limit`. The last one has no
-/// limit here, because that of the whole attempt applies to it.
-async fn first_of(addresses: VecDeque<SocketAddr>, limit: Duration) -> io::Result<TcpStream> {
-    let count = addresses.len();
-    let share = limit / u32::try_from(count).unwrap_or(u32::MAX).max(1);
+/// Tries one address after the other. An address that drops packets uses up an equal share of the time that is left. The
+/// last one has no limit here, because that of the whole attempt applies to it.
+///
+/// Shares of the time that is left, not of the whole limit: the lookup may have taken a part of it, and a handshake may
+/// open several connections.
+async fn first_of(
+    mut addresses: VecDeque<SocketAddr>,
+    time_left: impl Fn() -> Duration,
+) -> io::Result<TcpStream> {
     let mut last = io::Error::new(
         io::ErrorKind::NotFound,
         "the name has no address, or none of the URL's family",
     );
-    for (number, address) in addresses.into_iter().enumerate() {
+    while let Some(address) = addresses.pop_front() {
         let connect = TcpStream::connect(address);
+        let others = u32::try_from(addresses.len()).unwrap_or(u32::MAX - 1);
         // The error of the whole attempt names its step.
-        let connected = if number + 1 == count {
+        let connected = if others == 0 {
             connect.await
         } else {
-            let limited = timeout(share, connect).await;
+            let limited = timeout(time_left() / (others + 1), connect).await;
             limited.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
         };
         match connected {
@@ -195,8 +200,19 @@ mod tests {
         let mut addresses: VecDeque<_> =
             full_listeners.iter().map(|(listener, _)| listener.local_addr().unwrap()).collect();
         addresses.extend([address("127.0.0.1:1"), good.local_addr().unwrap()]);
-        let stream = first_of(addresses, Duration::from_millis(400)).await.unwrap();
+        let readings = std::cell::Cell::new(0);
+        let time_left = || {
+            readings.set(readings.get() + 1);
+            Duration::from_millis(400)
+        };
+        let stream = first_of(addresses, time_left).await.unwrap();
         assert_eq!(stream.peer_addr().unwrap(), good.local_addr().unwrap());
+        // A lookup, or an earlier connection of the same attempt, may have taken most of the limit.
+        assert_eq!(
+            readings.get(),
+            3,
+            "each address but the last has a share of what is left by then"
+        );
     }
 
     /// The process has a stack size that no thread can have. Its only test runs on the main thread.
@@ -218,10 +234,10 @@ mod tests {
 
     #[tokio::test]
     async fn reports_the_last_refusal() {
-        let error = first_of([address("127.0.0.1:1"), address("[::1]:1")].into(), Duration::MAX)
+        let error = first_of([address("127.0.0.1:1"), address("[::1]:1")].into(), || Duration::MAX)
             .await
             .unwrap_err();
         assert_ne!(error.kind(), io::ErrorKind::NotFound, "{error}");
-        assert!(first_of(VecDeque::new(), Duration::MAX).await.is_err());
+        assert!(first_of(VecDeque::new(), || Duration::MAX).await.is_err());
     }
 }

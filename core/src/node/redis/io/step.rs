@@ -13,10 +13,11 @@ use tokio::time::timeout;
 use crate::error::seconds;
 use crate::node::Fault;
 use crate::runtime::lock;
+use crate::runtime::machine::{self, Instant};
 
 task_local! {
-    /// The attempt of this task, and its time limit.
-    static CURRENT: (Step, Duration);
+    /// The attempt of this task, and when it ends.
+    static CURRENT: (Step, Instant);
 }
 
 /// The step that an attempt is at. All clones show the same attempt.
@@ -35,7 +36,8 @@ impl Step {
         limit: Duration,
         attempt: impl Future<Output = Result<T, Fault>>,
     ) -> Result<T, Fault> {
-        let attempt = CURRENT.scope((self.clone(), limit), attempt);
+        let end = machine::now() + limit;
+        let attempt = CURRENT.scope((self.clone(), end), attempt);
         timeout(limit, attempt).await.unwrap_or_else(|_| Err(self.too_long(limit)))
     }
 
@@ -51,9 +53,9 @@ pub(crate) fn begin(step: impl Into<Cow<'static, str>>) {
     let _ = CURRENT.try_with(|(current, _)| *lock(&current.0) = step.into());
 }
 
-/// Returns the time limit of the attempt of this task. Outside of an attempt, time is unlimited.
-pub(super) fn limit() -> Duration {
-    CURRENT.try_with(|(_, limit)| *limit).unwrap_or(Duration::MAX)
+/// Returns how much time the attempt of this task has left. Outside of an attempt, time is unlimited.
+pub(super) fn time_left() -> Duration {
+    CURRENT.try_with(|(_, end)| end.since(machine::now())).unwrap_or(Duration::MAX)
 }
 
 #[cfg(test)]
@@ -78,5 +80,21 @@ mod tests {
         assert_eq!(one, "no connection within 1.000 s, waiting for the lookup of a");
         assert_eq!(other, "no connection within 1.000 s, waiting for the reply to HELLO");
         begin("outside of an attempt");
+    }
+
+    #[tokio::test]
+    async fn time_left_counts_to_the_end_of_the_attempt() {
+        let limit = Duration::from_secs(3600);
+        let attempt = async {
+            let left = time_left();
+            assert!(left <= limit);
+            while time_left() == left {
+                tokio::task::yield_now().await;
+            }
+            assert!(time_left() < left);
+            Ok(())
+        };
+        Step::default().within(limit, attempt).await.unwrap();
+        assert_eq!(time_left(), Duration::MAX, "outside of an attempt");
     }
 }
