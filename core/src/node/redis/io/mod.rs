@@ -134,8 +134,8 @@ fn by_turns(
     turns
 }
 
-/// Tries one address after the other. An address that drops packets uses up an equal share of the time that is left. The
-/// last one has no limit here, because that of the whole attempt applies to it.
+/// Tries one address after the other. An address that drops packets uses up an equal share of the time that is left.
+/// The last one has no limit here, because that of the whole attempt applies to it.
 ///
 /// Shares of the time that is left, not of the whole limit: the lookup may have taken a part of it, and a handshake may
 /// open several connections.
