@@ -206,8 +206,8 @@ async fn full_server_does_not_count_as_without_hello() {
     const FULL: Verdict = Verdict::Dismiss("-ERR max number of clients reached\r\n");
     let server = Server::start();
     let at_hello = twice(&server, "HELLO", FULL);
-    // Two attempts are cut twice at `HELLO`, and have no room for the third connection.
-    let (hello, ping) = (AtomicU32::new(4), AtomicU32::new(2));
+    // One attempt is cut twice at `HELLO`, and has no room for the third connection. The next one has one connection.
+    let (hello, ping) = (AtomicU32::new(3), AtomicU32::new(1));
     let at_ping = Gateway::to(server.port, move |words, _| match &*words[0] {
         "HELLO" if is_early(&hello) => Verdict::Close,
         "PING" if is_early(&ping) => FULL,

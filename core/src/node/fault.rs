@@ -38,8 +38,8 @@ enum Sign {
     Redirect,
     /// It was reached, and does not run this command for now.
     Declined,
-    /// It is a replica, which takes no votes.
-    Replica,
+    /// It, or a proxy in front of it, closed the connection instead of replying.
+    HungUp,
 }
 
 /// A server must repeat a refusal after this time before it counts. Users, passwords and proxies may change at several
@@ -113,14 +113,14 @@ impl Fault {
         self.sign == Sign::Declined
     }
 
-    /// Marks the error of an attempt to connect to a replica.
-    pub(crate) fn of_replica(self) -> Self {
-        Self { sign: Sign::Replica, ..self }
+    /// Marks the error of a connection that the server closed instead of replying.
+    pub(crate) fn hung_up(self) -> Self {
+        Self { sign: Sign::HungUp, ..self }
     }
 
-    /// Whether an attempt to connect reached a replica.
-    pub(crate) fn is_of_replica(&self) -> bool {
-        self.sign == Sign::Replica
+    /// Whether the server closed the connection instead of replying. It may not support a command.
+    pub(crate) fn is_hung_up(&self) -> bool {
+        self.sign == Sign::HungUp
     }
 
     /// Adds the error of the operating system as the cause.

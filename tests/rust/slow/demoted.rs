@@ -89,23 +89,23 @@ async fn demoted_server_without_hello_gets_few_connections() {
     demoted_server_is_not_stormed(|server| format!("{}?protocol=2", server.url()), 24).await;
 }
 
-// Slow: what a client sends in five seconds is counted.
-#[tokio::test]
-async fn proxy_that_ends_the_connection_at_the_lock_command_gets_few_connections() {
+/// A proxy without its server, or a server that shuts down: it accepts connections, and ends each at a command that is
+/// `last`.  There was a connection before.
+async fn proxy_that_ends_connections_is_not_stormed(last: fn(&[String]) -> bool) {
     for count in [1, 8, 100] {
         let server = Server::start();
-        let (closes, votes) = (Arc::new(AtomicBool::new(true)), Arc::<AtomicUsize>::default());
-        let (ends, seen) = (Arc::clone(&closes), Arc::clone(&votes));
+        let closes = Arc::new(AtomicBool::new(false));
+        let ends = Arc::clone(&closes);
         let gateway = Gateway::to(server.port, move |words, _| {
-            let is_vote = words.iter().any(|word| word.starts_with("lock:job"));
-            seen.fetch_add(usize::from(is_vote), Ordering::SeqCst);
-            if is_vote && ends.load(Ordering::SeqCst) { Verdict::Close } else { Verdict::Pass }
+            if ends.load(Ordering::SeqCst) && last(words) { Verdict::Close } else { Verdict::Pass }
         });
         let redlock = builder([gateway.url()]).build().unwrap();
-        let before = received(&server);
+        redlock.lock("job-first").acquire().await.unwrap().release().await.unwrap();
+        let (before, opened) = (received(&server), gateway.connections.load(Ordering::SeqCst));
+        closes.store(true, Ordering::SeqCst);
         let waiting = waiters(&redlock, count);
         tokio::time::sleep(OUTAGE).await;
-        let connections = gateway.connections.load(Ordering::SeqCst);
+        let connections = gateway.connections.load(Ordering::SeqCst) - opened;
         let (_, commands) = received_since(&server, before);
         eprintln!("{count} waiters: {connections} connections, {commands} commands");
         closes.store(false, Ordering::SeqCst);
@@ -117,6 +117,27 @@ async fn proxy_that_ends_the_connection_at_the_lock_command_gets_few_connections
         assert!(commands <= MAX_CONNECTIONS * 30, "{count} waiters: {commands} commands");
         assert!(took < millis(1000), "{count} waiters: {took:?}");
     }
+}
+
+// Slow: what a client sends in five seconds is counted.
+#[tokio::test]
+async fn proxy_that_ends_the_connection_at_the_lock_command_gets_few_connections() {
+    let is_vote = |words: &[String]| words.iter().any(|word| word.starts_with("lock:job"));
+    proxy_that_ends_connections_is_not_stormed(is_vote).await;
+}
+
+/// The handshake tries the commands of a lock, so it does not succeed.
+// Slow: what a client sends in five seconds is counted.
+#[tokio::test]
+async fn proxy_that_ends_the_connection_at_any_write_gets_few_connections() {
+    let is_write = |words: &[String]| ["SET", "EVAL", "EVALSHA"].contains(&&*words[0]);
+    proxy_that_ends_connections_is_not_stormed(is_write).await;
+}
+
+// Slow: what a client sends in five seconds is counted.
+#[tokio::test]
+async fn proxy_that_ends_each_connection_at_once_gets_few_connections() {
+    proxy_that_ends_connections_is_not_stormed(|_| true).await;
 }
 
 // Slow: what a client sends in five seconds is counted.

@@ -24,6 +24,12 @@ pub(crate) struct Without {
 }
 
 impl Without {
+    /// Returns which commands the handshake need not try, to open a connection like the one with these features.
+    pub(crate) fn commands(self) -> Self {
+        let Self { hello, extras, doubtful, .. } = self;
+        Self { hello, extras, doubtful, ..Self::default() }
+    }
+
     /// Whether a feature is used that `other` does not use.
     pub(crate) fn improves(self, other: Self) -> bool {
         let all = |of: Self| [of.hello, of.extras, of.tracking, of.digests, of.uptime];

@@ -42,15 +42,16 @@ pub(crate) struct Greeting {
 }
 
 /// Connects and sends the requests of the handshake. If the server closes the connection twice, only the requests that
-/// locks need are sent.
+/// locks need are sent. If it is `known` what to omit, there is only one connection.
 async fn ask_all(
     endpoint: &Endpoint,
     (primary, clustered): (bool, bool),
     needs: &Needs,
+    known: Option<Without>,
 ) -> Result<(BatchConnection, Findings, Vec<(Step, Value)>), Fault> {
-    let (mut without, mut hung_up) = (Without::default(), false);
+    let (mut without, mut hung_up) = (known.unwrap_or_default(), false);
     loop {
-        let (mut connection, hello) = connect(endpoint, &mut without).await?;
+        let (mut connection, hello) = connect(endpoint, &mut without, known.is_some()).await?;
         let resp3 = hello.is_some();
         let hello = hello.unwrap_or_default();
         // A replica needs no further commands. Sentinels require `ROLE`, which is newer.
@@ -71,7 +72,7 @@ async fn ask_all(
                 let found = Findings { without, id, role, ..Findings::default() };
                 return Ok((connection, found, steps.into_iter().zip(replies).collect()));
             }
-            Err(_) if connection.hung_up && !without.extras => {
+            Err(fault) if fault.is_hung_up() && !without.extras && known.is_none() => {
                 without.extras = hung_up;
                 without.doubtful |= hung_up;
                 hung_up = true;
@@ -86,8 +87,9 @@ async fn examine(
     endpoint: &Endpoint,
     kind: (bool, bool),
     needs: &Needs,
+    known: Option<Without>,
 ) -> Result<(BatchConnection, Findings), Fault> {
-    let (mut connection, mut found, replies) = ask_all(endpoint, kind, needs).await?;
+    let (mut connection, mut found, replies) = ask_all(endpoint, kind, needs, known).await?;
     let is_reply = |(step, reply): &_| matches!(step, Step::Right(name) if is_reply(name, reply));
     found.replied = replies.iter().any(is_reply);
     for (step, reply) in replies {
@@ -103,20 +105,21 @@ async fn examine(
 }
 
 /// Connects and performs the handshake. A replica is an error, unless it is `clustered`: it then redirects votes, and
-/// reports the owners of slots. `primary` means that sentinels report the server as one. The server's text in errors is
-/// not redacted yet.
+/// reports the owners of slots. `primary` means that sentinels report the server as one. `known` is what to omit, if
+/// that must not be found out. The server's text in errors is not redacted yet.
 pub(super) async fn greet(
     endpoint: &Endpoint,
     (primary, clustered): (bool, bool),
     guard: Duration,
     needs: &Needs,
+    known: Option<Without>,
 ) -> Result<Greeting, Fault> {
     // Requested before the connection is opened, because servers close an idle connection without a login.
     step::begin("the credentials");
     let granted = endpoint.granted().await?;
     let login = granted.as_ref().map(|granted| endpoint.with_login(&granted.credentials));
     let endpoint = login.as_ref().unwrap_or(endpoint);
-    let (mut connection, found) = examine(endpoint, (primary, clustered), needs).await?;
+    let (mut connection, found) = examine(endpoint, (primary, clustered), needs, known).await?;
     // Checked before missing features, because a server of another kind may lack them. Valkey renamed this field.
     let mode = field(&found.about, "redis_mode").or_else(|| field(&found.about, "server_mode"));
     check_kind(&mut connection, mode, endpoint, clustered).await?;
@@ -188,7 +191,7 @@ impl Findings {
                 self.lacking.push(no_database(endpoint.db, &error));
             }
             (Step::Right(_), reply) if is_replicas(&reply) => {
-                self.replica.get_or_insert_with(|| reply::unexpected(&reply).of_replica());
+                self.replica.get_or_insert_with(|| reply::unexpected(&reply));
             }
             (Step::Right(name), reply) => {
                 self.lacking.extend(needs.lack(name, &reply, self.replied));

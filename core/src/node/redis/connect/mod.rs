@@ -13,6 +13,7 @@ use redis::{Value, cmd};
 use super::io::step::Step;
 use super::sentinel::{Found, Resolver};
 use crate::node::Fault;
+use crate::node::redis::commands::capabilities::Without;
 use crate::node::redis::protocol::Target;
 use handshake::Greeting;
 
@@ -33,10 +34,10 @@ pub(super) type Opened = Result<Opening, Fault>;
 pub(super) async fn open(
     target: Target,
     resolver: Arc<Resolver>,
-    (previous_connections, step): (PreviousConnections, Step),
+    (previous_connections, known, step): (PreviousConnections, Option<Without>, Step),
 ) -> Opened {
     let mut server = None;
-    let attempt = find_and_open(&target, &resolver, &previous_connections, &mut server);
+    let attempt = find_and_open(&target, &resolver, (&previous_connections, known), &mut server);
     let opened = step.within(target.route.connect_timeout(), attempt).await;
     opened.map_err(|fault| {
         let fault = match server.and_then(|found: Found| found.origin()) {
@@ -56,12 +57,12 @@ pub(super) async fn open(
 async fn find_and_open(
     target: &Target,
     resolver: &Resolver,
-    previous_connections: &PreviousConnections,
+    (previous_connections, known): (&PreviousConnections, Option<Without>),
     server: &mut Option<Found>,
 ) -> Opened {
     let (found, mut news) = (resolver.find().await?, resolver.news());
     *server = Some(found.clone());
-    let mut greeting = greet(target, &found).await?;
+    let mut greeting = greet(target, &found, known).await?;
     // The primary may have changed during the handshake, and votes of the old one would not count.
     if news.has_moved(&found) {
         return Err(news.until_moved(&found).await);
@@ -78,11 +79,16 @@ async fn find_and_open(
     Ok(Opening { greeting, killed, found })
 }
 
-/// Connects to the server that was found, and logs in.
-pub(super) async fn greet(target: &Target, found: &Found) -> Result<Greeting, Fault> {
+/// Connects to the server that was found, and logs in. `known` is what the handshake omits, if that must not be found
+/// out over further connections.
+pub(super) async fn greet(
+    target: &Target,
+    found: &Found,
+    known: Option<Without>,
+) -> Result<Greeting, Fault> {
     let (endpoint, primary) = (&found.endpoint, found.primary_for().is_some());
     let kind = (primary, target.cluster.is_some());
-    let greeting = handshake::greet(endpoint, kind, target.guard, &target.needs).await;
+    let greeting = handshake::greet(endpoint, kind, target.guard, &target.needs, known).await;
     greeting.map_err(|fault| {
         let fault = target.route.redact_fault(fault);
         if primary { fault.of(&endpoint.authority()) } else { fault }

@@ -18,7 +18,7 @@ pub(super) fn is_master(role: &str) -> Result<(), Fault> {
         return Ok(());
     }
     let text = "the server is a replica (its role is ";
-    Err(Fault::new(text).of_replica().saying(role, "), which takes no votes"))
+    Err(Fault::new(text).saying(role, "), which takes no votes"))
 }
 
 /// Returns an error unless the reply to `ROLE` is that of a primary.
@@ -28,7 +28,7 @@ pub(super) fn is_primary(role: &Value) -> Result<(), Fault> {
         Value::Array(parts) => {
             let role = parts.first().map(words).unwrap_or_default();
             let text = "the sentinels report it as the primary, but it is a replica (its role is ";
-            Err(Fault::new(text).of_replica().saying(&role, ")"))
+            Err(Fault::new(text).saying(&role, ")"))
         }
         Value::ServerError(error) => Err(refused(error)),
         other => Err(no_redis(other)),

@@ -38,8 +38,6 @@ pub(crate) struct BatchConnection {
     pub(crate) socket: Socket,
     /// The parser, which may hold a push that directly followed the handshake.
     pub(crate) parser: Parser,
-    /// Whether the server closed the connection instead of replying. It may not support a command.
-    pub(crate) hung_up: bool,
     /// The shortest time between a batch and its last reply. `None` before the first one.
     pub(crate) round_trip: Option<Duration>,
 }
@@ -48,7 +46,7 @@ impl BatchConnection {
     /// Opens a connection without a login.
     pub(crate) async fn open(endpoint: &Endpoint) -> Result<Self, Fault> {
         let socket = open(endpoint).await?;
-        Ok(Self { socket, parser: Parser::default(), hung_up: false, round_trip: None })
+        Ok(Self { socket, parser: Parser::default(), round_trip: None })
     }
 
     /// Sends all commands at once. Returns one reply for each, without pushes.
@@ -85,10 +83,14 @@ impl BatchConnection {
     }
 
     /// The error of a connection that ended during the handshake.
-    fn broken(&mut self, error: &std::io::Error) -> Fault {
+    fn broken(&self, error: &std::io::Error) -> Fault {
         // An inner error means that the server has sent the reason.
-        self.hung_up = self.parser.partial() == 0 && error.get_ref().is_none();
-        self.socket.broken(error)
+        self.ended(self.socket.broken(error), error.get_ref().is_none())
+    }
+
+    /// The error of a connection that ended, `without_reason` if the server did not send one.
+    fn ended(&self, fault: Fault, without_reason: bool) -> Fault {
+        if without_reason && self.parser.partial() == 0 { fault.hung_up() } else { fault }
     }
 
     /// Reads the next reply or push. Dropping the future loses nothing.
@@ -106,8 +108,8 @@ impl BatchConnection {
                 Err(error) => return Err(self.broken(&error)),
             };
             if read == 0 {
-                self.hung_up = self.parser.partial() == 0;
-                return Err(Fault::new("the server closed the connection during the greeting"));
+                let fault = Fault::new("the server closed the connection during the greeting");
+                return Err(self.ended(fault, true));
             }
             // A TLS server sends an alert of any version to a plain client.
             if self.parser.partial() == 0 && matches!(self.parser.unread[..], [0x15, 3, ..]) {

@@ -19,10 +19,12 @@ pub(crate) use batch_connection::BatchConnection;
 
 /// Connects and logs in.
 ///
-/// Some proxies close the connection at an unsupported command. If that happens at `HELLO` twice, it is not used.
+/// Some proxies close the connection at an unsupported command. If that happens at `HELLO` twice, it is not used, unless
+/// there is to be only one connection, `once`.
 pub(crate) async fn connect(
     endpoint: &Endpoint,
     without: &mut Without,
+    once: bool,
 ) -> Result<(BatchConnection, Option<Hello>), Fault> {
     let mut why = None;
     for _ in 0..2 {
@@ -33,29 +35,29 @@ pub(crate) async fn connect(
         // Sent first and alone, because it determines the protocol of later replies.
         match log_in(&mut connection, endpoint, without).await {
             Ok(hello) => return Ok((connection, hello)),
-            Err(fault) if connection.hung_up => why = Some(fault),
-            Err(fault) => return Err(fault),
+            Err(fault) if fault.is_hung_up() && !once => why = Some(fault),
+            Err(fault) => return Err(hinted(fault, endpoint)),
         }
     }
     let mut connection = BatchConnection::open(endpoint).await?;
     log_in_without_hello(&mut connection, endpoint).await.map_err(|fault| {
-        if !connection.hung_up {
-            return fault;
-        }
-        let fault = why.unwrap_or(fault);
-        // A server that expects TLS may close a plain connection without a reply.
-        if endpoint.is_tls() {
-            fault
-        } else {
-            fault.hinting(
-                "if this is a TLS port, write rediss:// instead of redis://, for servers of sentinels without TLS \
-                 with sentinel_tls=false",
-            )
-        }
+        let fault = if fault.is_hung_up() { why.unwrap_or(fault) } else { fault };
+        hinted(fault, endpoint)
     })?;
     // Only the end of a connection was the reason, unless an earlier call found another one.
     without.doubtful |= !std::mem::replace(&mut without.hello, true);
     Ok((connection, None))
+}
+
+/// Adds a hint to the error of a login: a server that expects TLS may close a plain connection without a reply.
+fn hinted(fault: Fault, endpoint: &Endpoint) -> Fault {
+    if !fault.is_hung_up() || endpoint.is_tls() {
+        return fault;
+    }
+    fault.hinting(
+        "if this is a TLS port, write rediss:// instead of redis://, for servers of sentinels without TLS with \
+         sentinel_tls=false",
+    )
 }
 
 /// What a server reports about itself in its reply to `HELLO`. Servers and proxies may omit each part.
@@ -113,7 +115,7 @@ pub(crate) async fn log_in(
     }
     let logged_in = log_in_without_hello(connection, endpoint).await;
     // The first refusal explains more than the end of the connection after it.
-    logged_in.map_err(|fault| if connection.hung_up { refused(&refusal) } else { fault })?;
+    logged_in.map_err(|fault| if fault.is_hung_up() { refused(&refusal) } else { fault })?;
     if before_auth {
         match hello(connection, endpoint, false).await? {
             Ok(hello) => return Ok(Some(hello)),

@@ -89,9 +89,9 @@ impl NodeTask {
                     None => return,
                 },
                 Err(fault) => {
-                    let fault = self.judge(fault);
-                    let is_replica = fault.is_of_replica();
-                    (fault, Usage::default(), is_replica)
+                    // It reached a replica, a server that is starting, or a proxy without its server.
+                    let useless = fault.remedy() == Remedy::Retry && !fault.is_unreached();
+                    (self.judge(fault), Usage::default(), useless)
                 }
             };
             let is_doubtful = fault.remedy() <= Remedy::Refused && self.refused_since.is_some();
@@ -214,6 +214,7 @@ impl NodeTask {
         context.log_problems(greeting);
         // Recorded before the session starts, so that the next connection can close this one however it ends.
         self.reconnect.previous_connections.add(greeting);
+        self.reconnect.without = greeting.without;
         // Changes without a connection were not reported.
         context.watch.changed(Change::All);
         // Behind a proxy that ends each connection, a second one would only be one more.

@@ -18,6 +18,7 @@ use futures_util::stream::FuturesUnordered;
 use super::attempt_policy::{AttemptPolicy, OnCommand};
 use crate::clock::{Instant, jittered};
 use crate::node::Fault;
+use crate::node::redis::commands::capabilities::Without;
 use crate::node::redis::commands::command::Purpose;
 use crate::node::redis::connect::{Opened, PreviousConnections, open};
 use crate::node::redis::connection::task::context::Context;
@@ -37,6 +38,8 @@ pub(crate) struct Reconnect {
     /// Why the last attempt failed. `None` before the first one.
     pub(crate) last: Option<Fault>,
     pub(super) policy: AttemptPolicy,
+    /// The features that the last connection did not use.
+    pub(super) without: Without,
 }
 
 /// The attempts under way while commands arrive.
@@ -55,18 +58,20 @@ struct Attempts {
 
 impl Attempts {
     /// Starts an attempt because the server has changed. Earlier ones may hang on the previous server.
-    fn restart(&mut self, context: &Context, previous_connections: &PreviousConnections) {
+    fn restart(&mut self, context: &Context, reconnect: &Reconnect) {
         *self = Self::default();
-        self.begin(context, previous_connections);
+        self.begin(context, reconnect);
     }
 
-    fn begin(&mut self, context: &Context, previous_connections: &PreviousConnections) {
+    fn begin(&mut self, context: &Context, reconnect: &Reconnect) {
         if self.running.len() >= MAX_CONCURRENT_ATTEMPTS {
             return;
         }
         let (target, resolver) = (context.target.clone(), Arc::clone(&context.resolver));
         let step = context.link.begin_attempt();
-        let attempt = open(target, resolver, (previous_connections.clone(), step));
+        let known = (!reconnect.policy.is_thorough()).then(|| reconnect.without.commands());
+        let previous_connections = reconnect.previous_connections.clone();
+        let attempt = open(target, resolver, (previous_connections, known, step));
         self.running.push(Box::pin(attempt));
         self.begun = Some(context.clock.now());
         self.hangs = Some(Box::pin(tokio::time::sleep(HANGS_AFTER)));
@@ -111,7 +116,7 @@ impl Reconnect {
         let opened = loop {
             // At the start of the task, the first attempt follows immediately.
             if attempts.begun.is_none() && pause.is_zero() {
-                attempts.begin(context, &self.previous_connections);
+                attempts.begin(context, self);
             }
             let backlog = Backlog::of(&mut context.backlog);
             tokio::select! {
@@ -119,11 +124,11 @@ impl Reconnect {
                     // The first successful attempt counts. A failure counts only if it is the last one.
                     Some(opened) if opened.is_ok() || attempts.running.is_empty() => break opened,
                     Some(_) => {}
-                    None => attempts.begin(context, &self.previous_connections),
+                    None => attempts.begin(context, self),
                 },
-                () = context.news.any() => attempts.restart(context, &self.previous_connections),
+                () = context.news.any() => attempts.restart(context, self),
                 () = &mut pause_ends, if attempts.begun.is_none() => {
-                    attempts.begin(context, &self.previous_connections);
+                    attempts.begin(context, self);
                 }
                 command = backlog.commands.recv(), if more => match (command, &refusal) {
                     // Before the first attempt, no error exists that could be returned.
@@ -168,7 +173,7 @@ impl Reconnect {
             OnCommand::Refuse => context.fail(command, refusal),
             OnCommand::Wait => Backlog::of(&mut context.backlog).wait(command, waiting),
             OnCommand::StartAndWait => {
-                attempts.begin(context, &self.previous_connections);
+                attempts.begin(context, self);
                 Backlog::of(&mut context.backlog).wait(command, waiting);
             }
         }

@@ -113,7 +113,7 @@ impl Sentinel {
         let mut connection = BatchConnection::open(endpoint).await?;
         let hello = log_in(&mut connection, endpoint, &mut Without::default()).await;
         let hello = hello.map_err(|fault| {
-            if !connection.hung_up || endpoint.is_tls() {
+            if !fault.is_hung_up() || endpoint.is_tls() {
                 return fault;
             }
             fault.hinting(

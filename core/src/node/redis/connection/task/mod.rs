@@ -315,7 +315,7 @@ async fn improves(target: Target, found: Found, without: Without) {
         // At least half of the pause is random, so that many clients do not connect at the same time.
         sleep(jittered(pause)).await;
         pause = (pause * 2).min(longest);
-        let attempt = greet(&target, &found);
+        let attempt = greet(&target, &found, None);
         if let Ok(greeting) = Step::default().within(found.endpoint.connect_timeout, attempt).await
             && greeting.without.improves(without)
         {

@@ -272,7 +272,7 @@ async fn open(endpoint: &Endpoint, run_id: Option<String>, renewed: bool) -> Ope
         let granted = if renewed { endpoint.granted().await? } else { None };
         let login = granted.as_ref().map(|granted| endpoint.with_login(&granted.credentials));
         let endpoint = login.as_ref().unwrap_or(endpoint);
-        let (mut connection, hello) = connect(endpoint, &mut Without::default()).await?;
+        let (mut connection, hello) = connect(endpoint, &mut Without::default(), false).await?;
         let id = hello
             .and_then(|hello| hello.id)
             .ok_or_else(|| Fault::new("the server does not report connection IDs"))?;
