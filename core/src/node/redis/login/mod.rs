@@ -19,8 +19,8 @@ pub(crate) use batch_connection::BatchConnection;
 
 /// Connects and logs in.
 ///
-/// Some proxies close the connection at an unsupported command. If that happens at `HELLO` twice, it is not used, unless
-/// there is to be only one connection, `once`.
+/// Some proxies close the connection at an unsupported command. If that happens at `HELLO` twice, it is not used,
+/// unless there is to be only one connection, `once`.
 pub(crate) async fn connect(
     endpoint: &Endpoint,
     without: &mut Without,
