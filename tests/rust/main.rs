@@ -25,8 +25,6 @@ mod ffi;
 mod fsync;
 mod idle;
 mod imports;
-mod imports_node;
-mod imports_python;
 mod kinds;
 #[cfg(target_os = "linux")]
 #[path = "../../core/src/tests/limit.rs"]

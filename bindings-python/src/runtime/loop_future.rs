@@ -4,19 +4,16 @@
 //! has every method that asyncio requires of a future that a task awaits, or that is passed to `gather`, `shield` or
 //! `wait`.
 
-mod done_callback;
-mod outcome;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use pyo3::exceptions::{PyRuntimeError, PyStopIteration};
 use pyo3::prelude::*;
 
+use super::done_callback::{DoneCallback, equal};
+use super::future_outcome::{Outcome, pending, report_unretrieved};
 use super::lock;
 use crate::once_cell::{Once, intern};
-use done_callback::{DoneCallback, equal};
-use outcome::{Outcome, pending, report_unretrieved};
 
 /// The future of a call.
 #[pyclass(frozen, weakref, module = "redlock", name = "_LoopFuture")]

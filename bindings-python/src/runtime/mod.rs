@@ -34,6 +34,8 @@ pub(crate) mod spawn;
 pub(crate) mod event_loop;
 
 mod completions;
+mod done_callback;
+mod future_outcome;
 mod loop_future;
 mod pending_calls;
 
