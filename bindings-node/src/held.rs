@@ -34,11 +34,11 @@ impl Held {
 
     /// Returns the lease with this number.
     pub(crate) fn get(&self, id: Number) -> Option<LeaseHandle> {
-        self.read(id, LeaseHandle::clone)
+        self.with_lease(id, LeaseHandle::clone)
     }
 
     /// Reads a value of the lease with this number.
-    pub(crate) fn read<T>(
+    pub(crate) fn with_lease<T>(
         &self,
         id: Number,
         read_value: impl FnOnce(&LeaseHandle) -> T,

@@ -12,7 +12,7 @@ use crate::runtime::{Runtime, ThreadState};
 impl ThreadState {
     /// Releases the lease. The request is sent together with the calls around it.
     pub(crate) fn release(&self, slot: u32, id: i64) {
-        match self.held.read(id, LeaseHandle::release) {
+        match self.held.with_lease(id, LeaseHandle::release) {
             Some(release) => {
                 let outcome = move |done: Result<_, _>| {
                     done.map_or_else(Outcome::Failed, |()| Outcome::Released(id))
@@ -29,34 +29,34 @@ impl Runtime {
     /// Whether the lease is valid now.
     #[napi(catch_unwind)]
     pub fn lease_held(&self, id: i64) -> bool {
-        self.thread.held.read(id, LeaseHandle::is_held).unwrap_or(false)
+        self.thread.held.with_lease(id, LeaseHandle::is_held).unwrap_or(false)
     }
 
     /// Milliseconds for which the lease is certainly valid.
     #[napi(catch_unwind)]
     pub fn lease_remaining(&self, id: i64) -> f64 {
-        let left = self.thread.held.read(id, LeaseHandle::remaining);
+        let left = self.thread.held.with_lease(id, LeaseHandle::remaining);
         left.map_or(0.0, millis)
     }
 
     /// Why the lease is not held, or nothing while it is held.
     #[napi(catch_unwind)]
     pub fn lease_failure(&self, id: i64) -> Option<Failure> {
-        let answer = self.thread.held.read(id, LeaseHandle::ensure_held)?;
+        let answer = self.thread.held.with_lease(id, LeaseHandle::ensure_held)?;
         answer.err().as_ref().map(Failure::from)
     }
 
     /// The owner's token, or nothing after the lease has ended. The outcome of an acquire already contains it.
     #[napi(catch_unwind)]
     pub fn lease_token(&self, id: i64) -> Option<String> {
-        self.thread.held.read(id, |lease| lease.token().to_owned())
+        self.thread.held.with_lease(id, |lease| lease.token().to_owned())
     }
 
     /// The fencing token, or nothing after the lease has ended or if it has none. The outcome of an acquire already
     /// contains it.
     #[napi(catch_unwind)]
     pub fn lease_fence(&self, id: i64) -> Option<i64> {
-        let fence = self.thread.held.read(id, ffi::fence)?;
+        let fence = self.thread.held.with_lease(id, ffi::fence)?;
         // The token is in microseconds since 1970, which a double represents exactly until the year 2255.
         fence.and_then(|fence| i64::try_from(fence).ok())
     }
@@ -64,19 +64,19 @@ impl Runtime {
     /// The exact Redis keys, or nothing after the lease has ended.
     #[napi(catch_unwind)]
     pub fn lease_keys(&self, id: i64) -> Option<Vec<String>> {
-        self.thread.held.read(id, |lease| lease.keys().to_vec())
+        self.thread.held.with_lease(id, |lease| lease.keys().to_vec())
     }
 
     /// The lifetime that each renewal sets, in ms, or nothing after the lease has ended.
     #[napi(catch_unwind)]
     pub fn lease_ttl(&self, id: i64) -> Option<f64> {
-        self.thread.held.read(id, LeaseHandle::ttl).map(exact_millis)
+        self.thread.held.with_lease(id, LeaseHandle::ttl).map(exact_millis)
     }
 
     /// Sets the call site of the acquire, for messages of core.
     #[napi(catch_unwind)]
     pub fn lease_call_site(&self, id: i64, call_site: String) {
-        self.thread.held.read(id, |lease| ffi::note_call_site(lease, call_site));
+        self.thread.held.with_lease(id, |lease| ffi::note_call_site(lease, call_site));
     }
 
     /// Extends the lease to at least `ttl` from now, by default its own `ttl`. False if the lease has ended.

@@ -62,7 +62,7 @@ impl<T> From<&Row<T>> for OptionRow {
 /// Reads a client's options from an object whose names and types are checked. Functions are their numbers, by which the
 /// thread calls them.
 pub(crate) fn client_args(given: &Object<'_>, thread: &ThreadState) -> napi::Result<ClientArgs> {
-    read(ClientArgs::of_client(Unit::Milliseconds), CLIENT_OPTIONS, given, Some(thread))
+    read_options(ClientArgs::of_client(Unit::Milliseconds), CLIENT_OPTIONS, given, Some(thread))
 }
 
 /// Reads what Node.js trusts, which is passed along with the options of a client.
@@ -75,10 +75,10 @@ pub(crate) fn default_trust(given: &Object<'_>) -> napi::Result<Option<DefaultTr
 
 /// Reads a lock's options from an object whose names and types are checked.
 pub(crate) fn lock_args(given: &Object<'_>) -> napi::Result<LockArgs> {
-    read(LockArgs::of_lock(Unit::Milliseconds), LOCK_OPTIONS, given, None)
+    read_options(LockArgs::of_lock(Unit::Milliseconds), LOCK_OPTIONS, given, None)
 }
 
-fn read<T>(
+fn read_options<T>(
     mut args: Args<T>,
     table: &[Row<T>],
     given: &Object<'_>,

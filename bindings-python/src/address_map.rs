@@ -20,7 +20,7 @@ pub(crate) fn given(
         return Ok(Some(AddressMapOption::Table(table(name, mapping)?)));
     }
     if value.is_callable() {
-        return Ok(Some(AddressMapOption::Function(calling(kept, name, value, read)?)));
+        return Ok(Some(AddressMapOption::Function(calling(kept, name, value, convert_returned)?)));
     }
     Err(invalid(format!(
         "{name} is of type {}: it must be a dict such as {{\"10.0.0.1:6379\": \"127.0.0.1:7001\"}}, or a function \
@@ -47,7 +47,9 @@ fn table(name: &str, mapping: &Bound<'_, PyMapping>) -> PyResult<Vec<(String, St
 }
 
 /// Converts what the function returned or raised.
-fn read(told: Result<&Bound<'_, PyAny>, Bound<'_, PyBaseException>>) -> Result<HostPort, String> {
+fn convert_returned(
+    told: Result<&Bound<'_, PyAny>, Bound<'_, PyBaseException>>,
+) -> Result<HostPort, String> {
     let answer = told.map_err(|error| {
         let text = error.str().map(|text| ffi::shown(&text.to_string_lossy())).unwrap_or_default();
         format!("raised {}: {text}", class_of(&error))

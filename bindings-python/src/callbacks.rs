@@ -148,7 +148,7 @@ where
         let work = move || {
             Python::try_attach(|py| {
                 let answer = Arc::new(Mutex::new(Some(answer)));
-                if let Err(error) = begin(py, &weak, arguments, &answer, read) {
+                if let Err(error) = start_call(py, &weak, arguments, &answer, read) {
                     let class = class_of(error.value(py));
                     give(&answer, Err(format!("cannot be called: {class}")));
                 }
@@ -167,7 +167,7 @@ fn give<A>(owed: &Owed<A>, given: Result<A, String>) {
     }
 }
 
-fn begin<'py, Q, A: Send + 'static>(
+fn start_call<'py, Q, A: Send + 'static>(
     py: Python<'py>,
     weak: &Py<PyWeakrefReference>,
     arguments: Q,

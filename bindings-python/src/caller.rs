@@ -40,7 +40,7 @@ impl Caller {
         let waited = wait::wait(py, future, |_| Ok(()));
         waited
             .and_then(|lease| wait::raise_injected(py).map(|()| lease))
-            .inspect_err(|_| exit::note(&self.lock))
+            .inspect_err(|_| exit::record_interrupted(&self.lock))
     }
 
     /// Reports the result to the tracing observer and returns it. A Ctrl-C in the meantime leaves no lease held.

@@ -25,11 +25,11 @@ pub(crate) fn given(
             "{name} is of type {class}: it must be a function that returns a password"
         )));
     }
-    calling(kept, name, value, read).map(Some)
+    calling(kept, name, value, convert_returned).map(Some)
 }
 
 /// Converts what the function returned or raised. The text of an error is not shown, because it may contain the secret.
-fn read(
+fn convert_returned(
     told: Result<&Bound<'_, PyAny>, Bound<'_, PyBaseException>>,
 ) -> Result<Credentials, String> {
     match told {

@@ -105,17 +105,17 @@ async fn expired_lease_is_acquired_again_within_its_wait() {
     let lock = lock(&client("late"), 100.0, 60_000.0);
     let acquire = Acquire::new(&lock, None, Unit::Milliseconds, None).unwrap();
     assert!(acquire.may_wait());
-    let granted = acquire.ask().await;
+    let granted = acquire.acquire().await;
     std::thread::sleep(Duration::from_millis(120));
     assert!(acquire.accept(granted).is_none(), "an ended lease was handed out");
-    let again = acquire.accept(acquire.ask().await).expect("a lease in time").unwrap().unwrap();
+    let again = acquire.accept(acquire.acquire().await).expect("a lease in time").unwrap().unwrap();
     assert!(again.is_held());
     // The wait comes out of the call's budget, not the lock's.
     let short = Acquire::new(&lock, Some(30.0), Unit::Milliseconds, None).unwrap();
-    let error = short.accept(short.ask().await).unwrap().unwrap_err();
+    let error = short.accept(short.acquire().await).unwrap().unwrap_err();
     assert_eq!(error.code(), "timeout", "{error}");
     assert!(error.waited().unwrap() >= Duration::from_millis(30));
-    let last = short.accept(short.ask().await).unwrap().unwrap_err();
+    let last = short.accept(short.acquire().await).unwrap().unwrap_err();
     assert!(last.waited().unwrap() < Duration::from_millis(30), "a second budget: {last}");
     again.release().await.unwrap();
 }
@@ -125,10 +125,10 @@ async fn expired_try_acquire_is_tried_again_without_waiting() {
     let lock = lock(&client("once"), 100.0, 60_000.0);
     let once = Acquire::once(&lock);
     assert!(!once.may_wait());
-    let granted = once.ask().await;
+    let granted = once.acquire().await;
     std::thread::sleep(Duration::from_millis(120));
     assert!(once.accept(granted).is_none());
-    let lease = once.accept(once.ask().await).unwrap().unwrap().expect("it is free");
-    assert!(Acquire::once(&lock).ask().await.unwrap().is_none(), "another client holds it");
+    let lease = once.accept(once.acquire().await).unwrap().unwrap().expect("it is free");
+    assert!(Acquire::once(&lock).acquire().await.unwrap().is_none(), "another client holds it");
     lease.release().await.unwrap();
 }

@@ -65,11 +65,11 @@ impl Watch {
         }
         // The handle must be closed from here on, which dropping `watch` does.
         let watch = Self(watched);
-        watch.begin(env, pointer).then_some(watch)
+        watch.start_watching(env, pointer).then_some(watch)
     }
 
     /// Starts watching. Returns false if the loop cannot.
-    fn begin(&self, env: Env, pointer: *const Watched) -> bool {
+    fn start_watching(&self, env: Env, pointer: *const Watched) -> bool {
         let (uv, handle) = (self.0.uv, pointer.cast_mut().cast());
         let mut hook = ptr::null_mut();
         // SAFETY: the handle was initialised. `closed` takes its reference count back and removes the hook.

@@ -180,8 +180,8 @@ impl EventLoop {
     }
 
     /// Sets whether to keep the process and the callback for outcomes alive. JavaScript thread only.
-    pub(crate) fn keep(&self, settle_callback: &Callback, on: bool) {
-        self.wake.keep(settle_callback, on);
+    pub(crate) fn keep_alive(&self, settle_callback: &Callback, on: bool) {
+        self.wake.keep_alive(settle_callback, on);
     }
 
     /// Marks the event loop as unable to receive outcomes.

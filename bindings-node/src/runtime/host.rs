@@ -42,7 +42,7 @@ impl Host {
     }
 
     /// Starts the enqueued futures and returns those that completed immediately.
-    pub(super) fn begin(&self) -> Vec<Ended> {
+    pub(super) fn start_enqueued(&self) -> Vec<Ended> {
         let (done, written) = self.driver.wake();
         if !written {
             // JavaScript groups only the calls that it makes while outcomes are delivered, so no more will follow.

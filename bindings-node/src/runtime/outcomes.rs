@@ -135,7 +135,7 @@ impl ThreadState {
 
     /// Returns the acquire of a lease in the last delivered batch, if the lease has already ended.
     pub(crate) fn delivered(&self, lease: Number) -> Option<Acquire> {
-        let held = self.held.read(lease, LeaseHandle::is_held)?;
+        let held = self.held.with_lease(lease, LeaseHandle::is_held)?;
         if held { None } else { self.delivered.take(lease) }
     }
 

@@ -23,7 +23,7 @@ impl ThreadState {
 
     /// Enqueues an acquire, or repeats one. `wake` sends it.
     pub(crate) fn enqueue_acquire(&self, slot: u32, acquire: Acquire) {
-        self.enqueue_cancellable(slot, acquire.ask().map(Outcome::Acquired), Some(acquire));
+        self.enqueue_cancellable(slot, acquire.acquire().map(Outcome::Acquired), Some(acquire));
     }
 
     /// Enqueues a call that cannot be cancelled. `wake` sends it.
@@ -53,7 +53,7 @@ impl ThreadState {
 
     /// Sends the enqueued calls.
     pub(crate) fn wake(&self) {
-        let done = self.host().begin();
+        let done = self.host().start_enqueued();
         if !done.is_empty() {
             // JavaScript is in the middle of a native call, so outcomes cannot be delivered now.
             self.event_loop.push(done);

@@ -96,7 +96,7 @@ impl ThreadState {
 
     /// Keeps the process alive while calls are pending.
     pub(super) fn keep_alive(&self) {
-        self.event_loop.keep(&self.settle_callback, !self.pending.borrow().is_empty());
+        self.event_loop.keep_alive(&self.settle_callback, !self.pending.borrow().is_empty());
     }
 
     /// Returns a function that queues an outcome for this thread, from any thread.

@@ -152,7 +152,7 @@ impl Wake {
     }
 
     /// Keeps the process and the callback for outcomes alive, or stops doing so. JavaScript thread only.
-    pub(crate) fn keep(&self, settle_callback: &Callback, on: bool) {
+    pub(crate) fn keep_alive(&self, settle_callback: &Callback, on: bool) {
         if self.needed.swap(on, Ordering::Relaxed) != on {
             settle_callback.hold(on);
             self.refer(settle_callback.env, on);

@@ -10,7 +10,7 @@ use super::Redlock;
 use crate::args::Timeout;
 use crate::caller::warn_of_loop;
 use crate::errors::{check, conclude_client, exception, not_sync};
-use crate::runtime::begin;
+use crate::runtime::begin_call;
 use crate::runtime::spawn::spawn;
 use crate::runtime::wait::wait;
 
@@ -39,7 +39,7 @@ impl Redlock {
         text_signature = "($self, timeout=10)"
     )]
     fn shutdown(&self, py: Python<'_>, timeout: Timeout) -> PyResult<usize> {
-        let ended = begin(|| self.client.client.shutdown(timeout.0))?;
+        let ended = begin_call(|| self.client.client.shutdown(timeout.0))?;
         check(
             py,
             wait(py, ended, |py| {
@@ -51,7 +51,7 @@ impl Redlock {
     /// Begins a shutdown.
     #[pyo3(signature = (timeout: "float | datetime.timedelta") -> "collections.abc.Awaitable[int]")]
     fn _shutdown<'py>(&self, py: Python<'py>, timeout: Timeout) -> PyResult<Bound<'py, PyAny>> {
-        spawn(py, begin(|| self.client.client.shutdown(timeout.0))?, |py, done| {
+        spawn(py, begin_call(|| self.client.client.shutdown(timeout.0))?, |py, done| {
             Ok(check(py, done)?.into_pyobject(py)?.into_any().unbind())
         })
     }
@@ -63,7 +63,7 @@ impl Redlock {
     ///     Traceback (most recent call last):
     ///     redlock.ClientClosed: lock:job: the client is closed
     pub(super) fn close(&self) -> PyResult<()> {
-        begin(|| self.client.client.close())
+        begin_call(|| self.client.client.close())
     }
 
     #[pyo3(signature = () -> "typing.Self")]
@@ -80,7 +80,7 @@ impl Redlock {
         trace: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         let _ = (kind, trace);
-        match wait(py, begin(|| self.client.client.shutdown(Duration::ZERO))?, |_| Ok(()))? {
+        match wait(py, begin_call(|| self.client.client.shutdown(Duration::ZERO))?, |_| Ok(()))? {
             Ok(_) => Ok(()),
             Err(problem) => conclude_client(exception(py, &problem)?, error),
         }
@@ -100,7 +100,7 @@ impl Redlock {
     /// Sends the commands of the end of a `with` and does not wait.
     fn _let_go(&self) -> PyResult<()> {
         let client = &self.client.client;
-        begin(|| {
+        begin_call(|| {
             let ended = client.shutdown(Duration::ZERO);
             // Sent here, because the lease objects may be gone before the background thread runs.
             let sent = client.release_all();

@@ -18,7 +18,7 @@ use crate::lease::Lease;
 use crate::lock::{Lock, Names};
 use crate::options::lock_args;
 use crate::registry;
-use crate::runtime::begin;
+use crate::runtime::begin_call;
 use crate::runtime::wait::wait;
 use crate::source::ClientSource;
 use crate::stats::Stats;
@@ -61,7 +61,7 @@ impl Redlock {
     #[pyo3(signature = (name: "str | list[str] | tuple[str, ...]"))]
     fn force_release(&self, py: Python<'_>, name: &Bound<'_, PyAny>) -> PyResult<bool> {
         let names = args::names(name)?;
-        check(py, wait(py, begin(|| self.client.client.force_release(names))?, |_| Ok(()))?)
+        check(py, wait(py, begin_call(|| self.client.client.force_release(names))?, |_| Ok(()))?)
     }
 
     /// The leases that this client holds now.
@@ -81,7 +81,7 @@ impl Redlock {
     ///     >>> client.release_all()
     ///     1
     fn release_all(&self, py: Python<'_>) -> PyResult<usize> {
-        check(py, wait(py, begin(|| self.client.client.release_all())?, |_| Ok(()))?)
+        check(py, wait(py, begin_call(|| self.client.client.release_all())?, |_| Ok(()))?)
     }
 
     /// Returns statistics of this client in this process. In a forked child they start at 0.

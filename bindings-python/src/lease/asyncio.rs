@@ -10,7 +10,7 @@ use super::Lease;
 use crate::args;
 use crate::errors::check;
 use crate::runtime::spawn::spawn;
-use crate::runtime::{begin, exit, lock};
+use crate::runtime::{begin_call, exit, lock};
 
 #[pymethods]
 impl Lease {
@@ -23,7 +23,7 @@ impl Lease {
     ) -> PyResult<Bound<'py, PyAny>> {
         let _asks = ffi::about_to_ask();
         let ttl = args::seconds("ttl", ttl)?;
-        let sent = check(py, begin(|| ffi::extend(&self.hold, ttl, Unit::Seconds))?)?;
+        let sent = check(py, begin_call(|| ffi::extend(&self.hold, ttl, Unit::Seconds))?)?;
         spawn(py, sent, |py, done| check(py, done).map(|()| py.None()))
     }
 
@@ -31,7 +31,7 @@ impl Lease {
     #[pyo3(signature = () -> "collections.abc.Awaitable[None]")]
     fn _release<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let _asks = ffi::about_to_ask();
-        let sent = begin(|| self.give_back())?;
+        let sent = begin_call(|| self.give_back())?;
         spawn(py, sent, |py, done| check(py, done).map(|()| py.None()))
     }
 
@@ -67,8 +67,8 @@ impl Lease {
         // This thread writes the command. The process may end before another thread would.
         let _asks = ffi::about_to_ask();
         // Nobody awaits its result.
-        let _ = begin(|| ffi::spawn(drop_output(self.give_back())).detach());
-        exit::note(&self.lock);
+        let _ = begin_call(|| ffi::spawn(drop_output(self.give_back())).detach());
+        exit::record_interrupted(&self.lock);
     }
 }
 

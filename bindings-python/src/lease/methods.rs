@@ -147,7 +147,7 @@ impl Lease {
     ///     (True, True)
     pub(super) fn detach(&self) -> bool {
         let held = self.hold.detach();
-        self.over();
+        self.ended();
         held
     }
 

@@ -118,7 +118,7 @@ impl Lease {
     }
 
     /// Called when the lease ended without a loss. Drops the callbacks.
-    fn over(&self) {
+    fn ended(&self) {
         registry::remove(&self.hold);
         self.set_block(None);
         let has_callbacks = !lock(&self.watches).is_empty();
@@ -160,14 +160,15 @@ impl Lease {
     }
 
     fn confirmed(&self, py: Python<'_>) -> PyResult<Result<(), redlock::Error>> {
-        send_and_wait(py, || Ok(self.give_back())).inspect_err(|_| exit::note(&self.lock))
+        send_and_wait(py, || Ok(self.give_back()))
+            .inspect_err(|_| exit::record_interrupted(&self.lock))
     }
 
     fn give_back(
         &self,
     ) -> impl Future<Output = Result<(), redlock::Error>> + Send + 'static + use<> {
         let sent = self.hold.release();
-        self.over();
+        self.ended();
         sent
     }
 }
@@ -181,7 +182,7 @@ impl Drop for Lease {
         if !self.is_attached && is_raising() && self.hold.is_held() {
             let _asks = ffi::about_to_ask();
             ffi::undo(&self.hold);
-            exit::note(&self.lock);
+            exit::record_interrupted(&self.lock);
             return;
         }
         let left = self.hold.remaining().as_secs_f64();

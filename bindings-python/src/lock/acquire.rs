@@ -57,7 +57,7 @@ impl Acquire {
             }
             Ok(py.None())
         };
-        let (loop_future, call) = spawn_call(py, self.core.ask(), kept, converted)?;
+        let (loop_future, call) = spawn_call(py, self.core.acquire(), kept, converted)?;
         *lock(&self.call) = Some(call);
         Ok(loop_future)
     }
@@ -89,7 +89,7 @@ impl Acquire {
         let accepted = lock(&self.accepted).take();
         // Otherwise the acquire has ended, and its own error is being raised.
         if ended || accepted.is_some() {
-            exit::note(&self.caller.lock);
+            exit::record_interrupted(&self.caller.lock);
         }
     }
 }

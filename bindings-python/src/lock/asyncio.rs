@@ -55,13 +55,13 @@ impl Lock {
         kwargs: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Acquire> {
         refuse_acquire("acquire()", args, kwargs)?;
-        Ok(Acquire::new(self.begin(py, site, Some(args::wait(wait, timeout)?))?))
+        Ok(Acquire::new(self.begin_acquire(py, site, Some(args::wait(wait, timeout)?))?))
     }
 
     /// Begins an acquire that tries once, for the code at `site`.
     #[pyo3(signature = (site: "tuple[types.CodeType, int]"))]
     fn _begin_once(&self, py: Python<'_>, site: CallSite) -> PyResult<Acquire> {
-        Ok(Acquire::new(self.begin(py, site, None)?))
+        Ok(Acquire::new(self.begin_acquire(py, site, None)?))
     }
 
     /// Records an `async with`: the frame that runs it, its lease, and the object that cancels its task.
@@ -74,7 +74,7 @@ impl Lock {
         interrupted: Option<Bound<'_, InterruptedEntry>>,
     ) {
         let id = self.open_scopes.add(frame, lease.get().sync(frame.py()), Some(body));
-        interrupted.inspect(|interrupted| interrupted.get().begin(id));
+        interrupted.inspect(|interrupted| interrupted.get().set_entry(id));
     }
 
     /// Registers an exit with the `AsyncExitStack` that runs in the frame, for an interrupt before the stack does.

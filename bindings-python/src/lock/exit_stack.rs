@@ -55,7 +55,7 @@ impl InterruptedEntry {
     }
 
     /// From now on it leaves this entry.
-    pub(super) fn begin(&self, id: u64) {
+    pub(super) fn set_entry(&self, id: u64) {
         self.id.store(id, Ordering::Relaxed);
     }
 }

@@ -175,7 +175,7 @@ impl Lock {
         let lease = lock.waited_for(py, call_site, None)?;
         // No bytecode runs between the grant and this line, so a signal handler cannot run in between.
         let id = lock.open_scopes.add(&frame, lease.clone_ref(py), None);
-        interrupted.inspect(|interrupted| interrupted.get().begin(id));
+        interrupted.inspect(|interrupted| interrupted.get().set_entry(id));
         Ok(lease)
     }
 

@@ -141,7 +141,7 @@ impl Lock {
     }
 
     /// Begins an acquire within `wait`, or of one round without it. Warns if it would wait for itself.
-    fn begin(
+    fn begin_acquire(
         &self,
         py: Python<'_>,
         call_site: CallSite,
@@ -178,9 +178,9 @@ impl Lock {
                 "'async with', 'await lock.as_async().acquire()' or '@lock' over an 'async def'";
             warn_of_loop(py, instead, || Ok(self.core(py)?.1.key()))?;
         }
-        let (caller, acquire) = self.begin(py, call_site, wait)?;
+        let (caller, acquire) = self.begin_acquire(py, call_site, wait)?;
         loop {
-            let answer = caller.wait(py, acquire.ask())?;
+            let answer = caller.wait(py, acquire.acquire())?;
             if let Some(answer) = acquire.accept(answer) {
                 let lease = caller.observed(py, answer)?;
                 return lease

@@ -45,7 +45,7 @@ pub(super) struct Completions {
 #[pymethods]
 impl Completions {
     fn __call__(&self, py: Python<'_>) -> PyResult<()> {
-        self.look(py)
+        self.resume_tasks(py)
     }
 
     fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
@@ -98,7 +98,7 @@ impl Completions {
     /// Takes all completions and resumes the tasks that wait for them. Runs on the loop's thread, in a callback.
     ///
     /// Raises only exceptions that end the loop.
-    pub(super) fn look(&self, py: Python<'_>) -> PyResult<()> {
+    pub(super) fn resume_tasks(&self, py: Python<'_>) -> PyResult<()> {
         self.flushes.store(false, Ordering::Relaxed);
         let (done, rung) = self.driver.look();
         if let Some(woken) = self.woken.as_ref().filter(|_| rung) {
@@ -145,7 +145,7 @@ impl Completions {
     ///
     /// With `kept`, the call is stored until the [`Call`] is dropped, otherwise until there is an outcome. Returns the
     /// number of the call, and whether the caller has to schedule a flush at the end of the loop's turn.
-    pub(super) fn begin<F, C>(
+    pub(super) fn run<F, C>(
         &self,
         loop_future: Py<PyAny>,
         kept: Option<CallData>,

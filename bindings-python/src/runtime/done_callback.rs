@@ -74,7 +74,7 @@ impl DoneCallback {
         if nests(py)? {
             return self.call_soon(event_loop, future);
         }
-        let Some(_inside) = Inside::begin() else {
+        let Some(_inside) = Inside::enter() else {
             return self.call_soon(event_loop, future);
         };
         match context.call_method1(py, intern!(py, "run"), (&self.function, future)) {

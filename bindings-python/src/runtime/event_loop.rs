@@ -57,7 +57,7 @@ struct Reader {
 impl Reader {
     fn __call__(&self, py: Python<'_>) -> PyResult<()> {
         self.over.store(self.once, Ordering::Relaxed);
-        self.completions.get().look(py)
+        self.completions.get().resume_tasks(py)
     }
 
     fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
@@ -155,7 +155,7 @@ fn by_descriptor(
         tried(py, event_loop.call_method1("remove_reader", (descriptor,)))?;
     }
     // This call releases the GIL.
-    let _inside = Inside::begin();
+    let _inside = Inside::enter();
     let added = tried(py, event_loop.call_method1("add_reader", (descriptor, &reader)));
     if let Ok(Some(_)) = added {
         return Ok(Some(completions));

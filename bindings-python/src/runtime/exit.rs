@@ -19,7 +19,7 @@ const MAX_PENDING: usize = 256;
 static PENDING: Mutex<Vec<(Instant, Arc<redlock::Lock>)>> = Mutex::new(Vec::new());
 
 /// Records that a call on this lock was interrupted and its clean-up is under way.
-pub(crate) fn note(interrupted: &Arc<redlock::Lock>) {
+pub(crate) fn record_interrupted(interrupted: &Arc<redlock::Lock>) {
     let now = Instant::now();
     let old: Vec<_> = {
         let mut pending = lock(&PENDING);

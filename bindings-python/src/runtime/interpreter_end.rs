@@ -26,7 +26,7 @@ pub(super) struct Inside(());
 
 impl Inside {
     /// Returns `None` if the interpreter is ending.
-    pub(super) fn begin() -> Option<Self> {
+    pub(super) fn enter() -> Option<Self> {
         let more = |count| Some(if is_ours(count) { count + 1 } else { ours() + 1 });
         let _ = INSIDE.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more);
         // Checked after the registration, so that either the end sees this thread, or this thread sees the end.

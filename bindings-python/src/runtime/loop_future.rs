@@ -63,14 +63,14 @@ impl LoopFuture {
     pub(super) fn settle(slf: &Bound<'_, Self>, answer: PyResult<Py<PyAny>>) -> PyResult<()> {
         let (me, event_loop) = (slf.get(), slf.get().event_loop.bind(slf.py()));
         me.unseen.store(answer.is_err(), Ordering::Relaxed);
-        let mut callbacks = me.end(Outcome::of(slf.py(), answer)).into_iter();
+        let mut callbacks = me.set_outcome(Outcome::of(slf.py(), answer)).into_iter();
         let first = callbacks.next();
         callbacks.try_for_each(|callback| callback.call_soon(event_loop, slf))?;
         first.map_or(Ok(()), |first| first.call(event_loop, slf))
     }
 
     /// Stores the outcome. Returns the callbacks to call.
-    fn end(&self, outcome: Outcome) -> Vec<DoneCallback> {
+    fn set_outcome(&self, outcome: Outcome) -> Vec<DoneCallback> {
         let mut state = lock(&self.state);
         state.outcome = Some(outcome);
         std::mem::take(&mut state.callbacks)
@@ -82,7 +82,7 @@ impl LoopFuture {
     }
 
     /// Returns the result and marks its exception as retrieved.
-    fn look(&self, py: Python<'_>) -> Option<PyResult<Py<PyAny>>> {
+    fn take_outcome(&self, py: Python<'_>) -> Option<PyResult<Py<PyAny>>> {
         let outcome = self.outcome(py)?;
         self.unseen.store(false, Ordering::Relaxed);
         Some(outcome.get(py))
@@ -119,7 +119,7 @@ impl LoopFuture {
     }
 
     fn result(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        self.look(py).unwrap_or_else(|| Err(pending(py)))
+        self.take_outcome(py).unwrap_or_else(|| Err(pending(py)))
     }
 
     fn exception(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
@@ -160,7 +160,7 @@ impl LoopFuture {
         if me.is_done() {
             return Ok(false);
         }
-        let callbacks = me.end(Outcome::Cancelled(msg.unwrap_or_else(|| slf.py().None())));
+        let callbacks = me.set_outcome(Outcome::Cancelled(msg.unwrap_or_else(|| slf.py().None())));
         // A task may cancel the future during one of its steps, so the callbacks are scheduled.
         let event_loop = me.event_loop.bind(slf.py());
         callbacks.into_iter().try_for_each(|callback| callback.call_soon(event_loop, slf))?;
@@ -197,7 +197,7 @@ impl LoopFuture {
 
     fn __next__(slf: &Bound<'_, Self>) -> PyResult<Option<Py<Self>>> {
         let (py, me) = (slf.py(), slf.get());
-        match me.look(py).transpose()? {
+        match me.take_outcome(py).transpose()? {
             // Same result, but cheaper.
             Some(result) if result.is_none(py) => Ok(None),
             Some(result) => Err(PyStopIteration::new_err((result,))),

@@ -116,7 +116,7 @@ impl Scheduled {
             return Ok(());
         }
         let task = self.event_loop.bind(py).call_method1(intern!(py, "create_task"), (result,))?;
-        keep(&task)
+        keep_alive(&task)
     }
 
     /// Shown when the loop reports its exception.
@@ -130,7 +130,7 @@ pub(super) fn make_class(py: Python<'_>) {
 }
 
 /// Keeps a task alive until it ends, because a loop has only weak references to its tasks.
-fn keep(task: &Bound<'_, PyAny>) -> PyResult<()> {
+fn keep_alive(task: &Bound<'_, PyAny>) -> PyResult<()> {
     static TASKS: Once<Py<PySet>> = Once::new();
     let py = task.py();
     let tasks = TASKS.get_or_try_init(py, || PySet::empty(py).map(Bound::unbind))?.bind(py);

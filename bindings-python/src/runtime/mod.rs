@@ -89,7 +89,7 @@ pub(crate) fn guarded<T>(work: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
 
 /// Begins a call of the core, which sends its commands before it returns a future. It panics if the program has closed
 /// descriptors. The exception must then be one that names them.
-pub(crate) fn begin<T>(call: impl FnOnce() -> T) -> PyResult<T> {
+pub(crate) fn begin_call<T>(call: impl FnOnce() -> T) -> PyResult<T> {
     guarded(|| Ok(call()))
 }
 

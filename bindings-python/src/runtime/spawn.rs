@@ -24,9 +24,8 @@ where
     let (event_loop, completions) = here(py)?;
     let loop_future = completions.get().future(&event_loop)?;
     // A panic reports closed descriptors. It must not reach the program.
-    let (_, later) = guarded(|| {
-        Ok(completions.get().begin(loop_future.clone().unbind(), None, future, convert))
-    })?;
+    let (_, later) =
+        guarded(|| Ok(completions.get().run(loop_future.clone().unbind(), None, future, convert)))?;
     flush_later(&event_loop, completions, later)?;
     Ok(loop_future)
 }
@@ -47,7 +46,7 @@ where
     let (event_loop, completions) = here(py)?;
     let loop_future = completions.get().future(&event_loop)?;
     let (id, later) = guarded(|| {
-        Ok(completions.get().begin(loop_future.clone().unbind(), Some(kept), future, convert))
+        Ok(completions.get().run(loop_future.clone().unbind(), Some(kept), future, convert))
     })?;
     let call = completions.get().call(id);
     flush_later(&event_loop, completions, later)?;

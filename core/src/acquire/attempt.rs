@@ -80,7 +80,7 @@ impl<'a> Attempt<'a> {
             let (end, now) = (self.deadline.of_round(&ticket), clock.now());
             let cut = end.since(now) < self.request.node_timeout();
             let doubtful = self.deadline.is_quorum_doubtful(now, &ticket);
-            let how = (self.plan.ask(now), doubtful, self.deadline.is_fixed() && cut);
+            let how = (self.plan.next_round(now), doubtful, self.deadline.is_fixed() && cut);
             match round(self.request, self.acquirer, (now, end), how).await {
                 Ok(lease) => {
                     leases.fairness.acquired(keys, self.plan.expect == Expect::Contended);
@@ -189,8 +189,8 @@ impl<'a> Attempt<'a> {
             return;
         }
         self.deadline.record(&refusal, began, now, ticket);
-        self.delays.note(&refusal);
-        self.plan.note(&refusal, now, self.acquirer.leases.fairness.rounds());
+        self.delays.record_refusal(&refusal);
+        self.plan.record_refusal(&refusal, now, self.acquirer.leases.fairness.rounds());
         self.last = refusal;
     }
 

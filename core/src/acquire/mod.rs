@@ -123,7 +123,7 @@ fn report(
         // Later events belong to the span of the lease.
         state.keep_spans(spans.hold(|| state.key(), state.token_prefix()));
     }
-    spans.note(word, waited);
+    spans.record_outcome(word, waited);
 }
 
 /// The maximum number of extend rounds of an attach. Keys that change in each of them do not belong to a single holder.

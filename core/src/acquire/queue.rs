@@ -274,13 +274,13 @@ impl Ticket {
     }
 
     pub(super) fn quorum_replied(&self, at: Instant) {
-        self.note(|_| Availability { at, no_quorum: None });
+        self.update_availability(|_| Availability { at, no_quorum: None });
     }
 
     /// Records that no quorum has replied from `began` until `at`. It began with this round, or with an inconclusive
     /// one before. This continues the period of an earlier record, or begins one, but not before a quorum last replied.
     pub(super) fn quorum_missing(&self, (began, at): (Instant, Instant), why: &Arc<Refusal>) {
-        self.note(|earlier| {
+        self.update_availability(|earlier| {
             let since = match earlier {
                 Some(Availability { no_quorum: Some(period), .. }) => period.since,
                 Some(Availability { at, no_quorum: None }) => began.max(*at),
@@ -290,7 +290,7 @@ impl Ticket {
         });
     }
 
-    fn note(&self, change: impl Fn(Option<&Availability>) -> Availability) {
+    fn update_availability(&self, change: impl Fn(Option<&Availability>) -> Availability) {
         let Some(mut lines) = self.queue.lines() else { return };
         for key in self.keys.iter() {
             if let Some(line) = lines.by_key.get_mut(key.as_str()) {

@@ -61,7 +61,7 @@ pub(super) struct Delays {
 }
 
 impl Delays {
-    pub(super) fn note(&mut self, refusal: &Refusal) {
+    pub(super) fn record_refusal(&mut self, refusal: &Refusal) {
         if !refusal.is_unavailable() {
             self.unavailable = Backoff::default();
         }
@@ -112,7 +112,7 @@ impl RoundPlan {
     /// Returns how to run the next round. Under contention, the scout gets its request before the others, but from time
     /// to time all nodes get theirs at once. The scout may be the only node with a key, left by a dead client or
     /// another library.
-    pub(super) fn ask(&mut self, now: Instant) -> Expect {
+    pub(super) fn next_round(&mut self, now: Instant) -> Expect {
         if self.expect == Expect::Contended && now < self.all_by {
             return Expect::Contended;
         }
@@ -130,7 +130,7 @@ impl RoundPlan {
     }
 
     /// Records a refusal. `rounds` is the time of some round trips.
-    pub(super) fn note(&mut self, refusal: &Refusal, now: Instant, rounds: Duration) {
+    pub(super) fn record_refusal(&mut self, refusal: &Refusal, now: Instant, rounds: Duration) {
         if let Refusal::Held { free, scouted: true, .. } = refusal {
             self.doubt_scout(*free, now, rounds);
         }

@@ -54,7 +54,7 @@ pub(crate) async fn round(
         && !thorough
         && nodes.list.len() > 1
         && scout_timeout * 4 <= ttl;
-    let mut round = VoteRound::begin(nodes, request.claim(), params, now);
+    let mut round = VoteRound::unsent(nodes, request.claim(), params, now);
     round.votes.is_cut = is_cut;
     // Boxed, because it is rarely needed and would enlarge the future of every acquire.
     if scouts && let Some((free, taken)) = Box::pin(round.scout(scout_timeout)).await {
@@ -71,7 +71,7 @@ pub(crate) async fn round(
     // A missing reply does not count as an outage if `wait` cut the round short.
     let timeout = Some(round.params.timeout);
     let timeout = timeout.filter(|timeout| *timeout == request.node_timeout());
-    nodes.note(&round.votes, timeout, Some(Proof::Grant));
+    nodes.record_outages(&round.votes, timeout, Some(Proof::Grant));
     if !round.votes.tally.met() {
         return Err(refused(request, &round));
     }
@@ -130,7 +130,7 @@ fn granted(
     }
     // From here on nothing is rolled back and nothing is awaited, so the lease exists before a caller can drop this
     // future.
-    let votes = round.keep().unanswered();
+    let votes = round.keep_votes().unanswered();
     leases.fairness.took(took);
     let origin = (round.claim.clone(), fence, false);
     let state = State::new(request, origin, validity, votes, leases);
@@ -199,8 +199,8 @@ impl VoteRound {
 
     /// A round that has sent nothing yet. `started` is not later than its first request, so that no node ends its TTL
     /// before the lease ends.
-    fn begin(nodes: &Arc<Nodes>, claim: Claim, params: VoteParams, started: Instant) -> Self {
-        let votes = Collect::over(nodes.list.len(), |vote| match vote {
+    fn unsent(nodes: &Arc<Nodes>, claim: Claim, params: VoteParams, started: Instant) -> Self {
+        let votes = Collect::for_nodes(nodes.list.len(), |vote| match vote {
             Vote::Granted(_) => NodeState::Granted,
             Vote::Held(..) => NodeState::Held,
         });
@@ -222,10 +222,10 @@ impl VoteRound {
     ///
     /// None of them is deleted before the lease ends. A late delete could remove a key that an extend has counted
     /// since.
-    pub(crate) fn keep(&mut self) -> Collect<Vote> {
+    pub(crate) fn keep_votes(&mut self) -> Collect<Vote> {
         self.kept = true;
         // The empty collection has no replies to stop on drop.
-        std::mem::replace(&mut self.votes, Collect::over(0, |_| NodeState::Granted))
+        std::mem::replace(&mut self.votes, Collect::for_nodes(0, |_| NodeState::Granted))
     }
 }
 

@@ -351,7 +351,7 @@ async fn renewal_that_a_release_denies_is_not_counted_as_failed() {
     let lease = setup.acquire().await.unwrap();
     let ttl = lease.ttl();
     let counts = || {
-        let stats = setup.running.leases().counts.read();
+        let stats = setup.running.leases().counts.snapshot();
         (stats.unrenewed, stats.released)
     };
     // A renewal is under way.

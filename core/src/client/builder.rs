@@ -57,7 +57,7 @@ impl Builder {
     /// # let _ = client; Ok(()) }
     /// ```
     pub fn from_env() -> Result<Self> {
-        Ok(Self(Settings::of(nodes()?)))
+        Ok(Self(Settings::for_nodes(nodes()?)))
     }
 
     /// Starts with the servers of existing `redis` crate clients. See
@@ -86,7 +86,7 @@ impl Builder {
         let unseen = taken.iter().enumerate().filter(|(_, (_, unseen))| *unseen).map(|(at, _)| at);
         let unseen = unseen.collect();
         let nodes = taken.into_iter().map(|(url, _)| url).collect();
-        Ok(Self(Settings { unseen, ..Settings::of(nodes) }))
+        Ok(Self(Settings { unseen, ..Settings::for_nodes(nodes) }))
     }
 
     /// The prefix before every name. Default `lock:`. An empty prefix shares keys with other libraries.

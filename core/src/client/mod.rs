@@ -43,7 +43,7 @@ impl RefUnwindSafe for Redlock {}
 
 impl Redlock {
     #[cfg(test)]
-    pub(crate) fn over(engine: Engine) -> Self {
+    pub(crate) fn from_engine(engine: Engine) -> Self {
         Self(Arc::new(engine))
     }
 
@@ -67,7 +67,7 @@ impl Redlock {
         I: IntoIterator<Item = S>,
         S: Into<String>,
     {
-        Builder(Settings::of(nodes.into_iter().map(Into::into).collect()))
+        Builder(Settings::for_nodes(nodes.into_iter().map(Into::into).collect()))
     }
 
     /// A client for the nodes that the environment names, with default options.
@@ -205,7 +205,7 @@ impl Redlock {
     /// # Ok(()) }
     /// ```
     pub fn stats(&self) -> Stats {
-        let mut stats = self.0.counts().read();
+        let mut stats = self.0.counts().snapshot();
         if let Some(running) = self.0.running() {
             add_to(&running.acquirer, &mut stats);
         }

@@ -141,7 +141,8 @@ fn delete_any(
         let mut claims = Vec::new();
         for (key, holder) in keys.iter().zip(holders.await) {
             // The error of one key alone names it already.
-            let named = |fault: Fault| if keys.len() > 1 { fault.of(&shown(key)) } else { fault };
+            let named =
+                |fault: Fault| if keys.len() > 1 { fault.with_origin(&shown(key)) } else { fault };
             let Some(Holder { token, remaining }) = holder.map_err(named)? else { continue };
             if token.len() >= MAX_INSPECTED || token.contains(char::REPLACEMENT_CHARACTER) {
                 return Err(named(Fault::unsupported(

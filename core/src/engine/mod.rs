@@ -82,7 +82,7 @@ impl Engine {
     }
 
     #[cfg(test)]
-    pub(crate) fn over(config: Config, running: Running) -> Self {
+    pub(crate) fn with_running(config: Config, running: Running) -> Self {
         let engine = Self::new(config);
         drop(engine.running.replace(running));
         engine

@@ -50,16 +50,16 @@ impl Acquire {
             Some(f64::INFINITY) => (None, lock.parts_with(None)),
             Some(wait) => (Some(unit.duration("wait", wait)?), lock.parts()),
         };
-        Ok(Self::of(parts, Some(wait), owner))
+        Ok(Self::from_parts(parts, Some(wait), owner))
     }
 
     /// An acquire that tries once, as [`Lock::try_acquire`] does.
     pub fn once(lock: &Lock) -> Self {
-        Self::of(lock.parts(), None, None)
+        Self::from_parts(lock.parts(), None, None)
     }
 
     /// The budget begins at the first attempt and not here, because bindings make the acquire earlier.
-    fn of(
+    fn from_parts(
         (engine, request): (Arc<Engine>, Result<Arc<Request>>),
         wait: Option<Option<Duration>>,
         owner: Option<Owner>,
@@ -80,7 +80,7 @@ impl Acquire {
     /// Returns `None` if an acquire that tries once found the lock held. The commands are sent when the future is
     /// polled. Dropping the future leaves no key behind. The same holds for dropping the lease before the caller's
     /// thread makes a handle of it.
-    pub fn ask(&self) -> impl Future<Output = Result<Option<Lease>>> + Send + 'static + use<> {
+    pub fn acquire(&self) -> impl Future<Output = Result<Option<Lease>>> + Send + 'static + use<> {
         let now = self.engine.config.clock.now();
         let passed = now.since(*self.started.get_or_init(|| now));
         let (engine, request) = (Arc::clone(&self.engine), self.request.clone());

@@ -28,13 +28,13 @@ pub(super) struct Checks {
 
 impl Checks {
     /// Whether the caller must start a check. If one is under way, it is repeated instead.
-    pub(super) fn begin(&self) -> bool {
+    pub(super) fn begin_check(&self) -> bool {
         let more = |checks| Some(if checks == NO_CHECK { ONE_CHECK } else { ONE_MORE });
         self.under_way.fetch_update(Ordering::AcqRel, Ordering::Acquire, more) == Ok(NO_CHECK)
     }
 
     /// Ends a check. Returns whether it must be repeated.
-    pub(super) fn end(&self) -> bool {
+    pub(super) fn end_check(&self) -> bool {
         let less = |checks| Some(if checks == ONE_MORE { ONE_CHECK } else { NO_CHECK });
         self.under_way.fetch_update(Ordering::AcqRel, Ordering::Acquire, less) == Ok(ONE_MORE)
     }

@@ -23,12 +23,12 @@ pub(crate) type Sent = Result<Option<Collect<bool>>>;
 
 /// Releases the lease: ends it and sends the deletes.
 pub(crate) fn release(state: &State) -> Sent {
-    end(state, stay(state))
+    end_lease(state, stay(state))
 }
 
 /// Ends a lease that no caller received. Its keys are deleted immediately, because no work was done under them.
 pub(crate) fn undo(state: &State) -> Sent {
-    end(state, Duration::ZERO)
+    end_lease(state, Duration::ZERO)
 }
 
 /// How long the keys must stay from now on. Includes the drift, because a node's clock may run ahead.
@@ -40,7 +40,7 @@ fn stay(state: &State) -> Duration {
     if left.is_zero() { left } else { left + drift(left) }
 }
 
-fn end(state: &State, stay: Duration) -> Sent {
+fn end_lease(state: &State, stay: Duration) -> Sent {
     let Some((_, now)) = state.status_now() else {
         return Err(state.why_over());
     };
@@ -227,7 +227,7 @@ impl State {
             Status::Held => return,
         };
         metrics::held(word, || self.age());
-        self.spans.get().into_iter().for_each(Spans::end);
+        self.spans.get().into_iter().for_each(Spans::end_span);
     }
 
     /// How long the lease has been held.
@@ -240,7 +240,7 @@ impl State {
         let Some(spans) = spans else { return };
         // The lease may have ended already. Nothing else would close the span then.
         if self.spans.set(spans).is_ok() && self.deadline().is_none() {
-            self.spans.get().into_iter().for_each(Spans::end);
+            self.spans.get().into_iter().for_each(Spans::end_span);
         }
     }
 

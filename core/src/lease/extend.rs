@@ -126,7 +126,7 @@ impl ExtendRound {
 pub(crate) fn send(state: &State, ttl: Duration, check: bool) -> Option<ExtendRound> {
     let mut commands = state.held_commands()?;
     let validity = Validity::new(state.now(), ttl, state.request.options.hold_end(state.acquired));
-    let (timeout, fencing) = ask(state, &mut commands, validity.asked);
+    let (timeout, fencing) = prepare_request(state, &mut commands, validity.asked);
     // This round replaces the first votes that are not sent yet.
     let votes = std::mem::take(&mut commands.votes);
     // Unlocked first: sending allocates, and the system may suspend this thread there.
@@ -144,18 +144,21 @@ pub(crate) fn send(state: &State, ttl: Duration, check: bool) -> Option<ExtendRo
 ///
 /// The timeout is short enough for another renewal before the deadline, even if the TTL was shortened below what
 /// `node_timeout` was chosen for.
-fn ask(state: &State, commands: &mut Commands, ttl: Duration) -> (Duration, Fencing) {
+fn prepare_request(state: &State, commands: &mut Commands, ttl: Duration) -> (Duration, Fencing) {
     // Updated before the reply arrives, because the reply may be lost. A pending delete must be kept for as long as the
     // keys can live.
     commands.longest = commands.longest.max(ttl);
-    (state.request.options.node_timeout().min(state.ttl() / 5), Fencing::keep(state.fence))
+    (
+        state.request.options.node_timeout().min(state.ttl() / 5),
+        Fencing::after_first_round(state.fence),
+    )
 }
 
 /// Waits for the verdict and applies it to the lease.
 pub(crate) async fn judge(state: &State, round: &mut ExtendRound) -> Verdict {
     let nodes = &state.leases.nodes;
     let verdict = round.verdict(&*nodes.clock).await;
-    nodes.note(&round.votes, Some(round.timeout), Some(Proof::Write));
+    nodes.record_outages(&round.votes, Some(round.timeout), Some(Proof::Write));
     match verdict {
         // If the lease ended while the round was under way, it stays ended regardless of the replies.
         Verdict::Extended if !round.check => state.confirm(round.validity),
@@ -200,7 +203,7 @@ pub(crate) fn heal(state: &State, rounds: [&ExtendRound; 2]) {
     // the lease is not released, and nothing else locks this.
     let Some(_healing) = try_lock(&state.healing) else { return };
     let left = state.last_deadline().since(state.now());
-    let (timeout, fencing) = ask(state, &mut commands, left);
+    let (timeout, fencing) = prepare_request(state, &mut commands, left);
     drop(commands);
     let params = VoteParams::later(left, timeout, fencing);
     let missing = |round: &ExtendRound, at: usize| {

@@ -133,7 +133,7 @@ impl Monitor {
             let planned = planned.filter(|_| !changed);
             // Another thread is inside the registry. It may be suspended, so everything else continues without it.
             let busy = planned.is_none();
-            let mut behind = self.begin();
+            let mut behind = self.begin_due();
             let next = self.first_event();
             let next = planned.map_or(next, |planned| planned.min(next));
             let next =
@@ -252,7 +252,7 @@ impl Monitor {
     }
 
     /// Begins the renewals that are due or soon will be, and checks. Returns whether some are left for the next turn.
-    fn begin(&mut self) -> bool {
+    fn begin_due(&mut self) -> bool {
         let now = self.clock.now();
         // The renewals that soon will be due are sent with the first one.
         let soon = self.due.first_key_value().is_some_and(|((at, _), _)| *at <= now);

@@ -126,7 +126,7 @@ fn warn_if_long(state: &State) {
 
 /// Starts a check of the lease, if it has none under way. Otherwise that one is repeated.
 pub(crate) fn check_if_idle(state: Arc<State>) -> Option<Work> {
-    state.checks.begin().then(|| check(state, None))
+    state.checks.begin_check().then(|| check(state, None))
 }
 
 /// Checks whether the lease is still held after a change was reported.
@@ -140,7 +140,7 @@ fn check(state: Arc<State>, mut pause: Option<Duration>) -> Work {
             let Some(end) = state.deadline() else { return Next::default() };
             let round = confirmed(&state, extend::send(&state, end.since(begun), true)).await;
             // Only the last check heals, because later notifications may have outdated the earlier ones.
-            if !state.checks.end() {
+            if !state.checks.end_check() {
                 let rest = match round {
                     Some(round) => restore_missing(&state, round, true),
                     None => check_later(&state, pause),
@@ -166,7 +166,7 @@ fn check_later(state: &Arc<State>, last: Option<Duration>) -> Option<Work> {
     let state = Arc::downgrade(state);
     Some(Box::pin(async move {
         let over = Abortable::new(over, newest).await.is_ok();
-        match state.upgrade().filter(|state| over && state.checks.begin()) {
+        match state.upgrade().filter(|state| over && state.checks.begin_check()) {
             Some(state) => check(state, Some(pause)).await,
             None => Next::default(),
         }

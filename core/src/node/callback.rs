@@ -85,7 +85,7 @@ where
         within: Duration,
     ) -> Result<T, Fault> {
         let call = async {
-            let call = self.known(&arguments, usable).unwrap_or_else(|| self.begin(arguments));
+            let call = self.known(&arguments, usable).unwrap_or_else(|| self.start_call(arguments));
             call.result().await.unwrap_or_else(|| Err(NONE.to_owned()))
         };
         let late = |_| Err(format!("did not return within {}", seconds(within)));
@@ -108,12 +108,12 @@ where
     }
 
     /// Calls the function. The background thread awaits the result, even if no connection waits for it any more.
-    fn begin(&self, arguments: Q) -> SharedRequest<Result<T, String>> {
+    fn start_call(&self, arguments: Q) -> SharedRequest<Result<T, String>> {
         let called = SystemClock.now();
         let (sender, result) = oneshot::channel();
         (self.0.function)(arguments.clone(), Answer(sender));
         // Only now. If the call panics, later connections must not wait for its result.
-        let (call, completion) = SharedRequest::begin();
+        let (call, completion) = SharedRequest::pending();
         let joined = call.clone();
         self.with(|calls| calls.insert(arguments.clone(), Some(call)));
         let this = self.clone();

@@ -88,7 +88,7 @@ mod tests {
     /// The `redis` crate creates such certificates only with its TLS features, which this crate does not enable.
     fn with_unseen_certificates() -> Builder {
         let nodes = vec!["redis://127.0.0.1:1".to_owned(), "rediss://127.0.0.1:2/1".to_owned()];
-        Builder(Settings { unseen: vec![1], ..Settings::of(nodes) })
+        Builder(Settings { unseen: vec![1], ..Settings::for_nodes(nodes) })
     }
 
     #[test]

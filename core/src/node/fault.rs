@@ -168,7 +168,7 @@ impl Fault {
     }
 
     /// Prefixes the error with its origin, unless it names that already.
-    pub(crate) fn of(self, place: &str) -> Self {
+    pub(crate) fn with_origin(self, place: &str) -> Self {
         let origin = format!("{place}: ");
         if self.text.contains(&origin) {
             return self;

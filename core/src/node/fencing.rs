@@ -40,7 +40,7 @@ pub(crate) enum Fencing {
 
 impl Fencing {
     /// Returns what a lease with this token sends after its first round.
-    pub(crate) fn keep(token: Option<u64>) -> Self {
+    pub(crate) fn after_first_round(token: Option<u64>) -> Self {
         token.map_or(Self::Off, Self::AtLeast)
     }
 

@@ -131,12 +131,12 @@ impl Outage {
     #[inline]
     pub(crate) fn voted(&self, url: &str, proof: Proof, now: impl FnOnce() -> Instant) {
         if self.is_failing() {
-            self.end(url, proof, now());
+            self.end_outage(url, proof, now());
         }
     }
 
     #[cold]
-    fn end(&self, url: &str, proof: Proof, now: Instant) {
+    fn end_outage(&self, url: &str, proof: Proof, now: Instant) {
         let mut last = self.last();
         let Some(outage) = &mut *last else { return };
         let is_enough = proof as u8 >= self.needed.load(Ordering::Relaxed);

@@ -25,7 +25,7 @@ pub(crate) struct Completion<T>(watch::Sender<Arrived<T>>);
 
 impl<T: Clone> SharedRequest<T> {
     /// Creates a request without a result.
-    pub(crate) fn begin() -> (Self, Completion<T>) {
+    pub(crate) fn pending() -> (Self, Completion<T>) {
         let (sender, receiver) = watch::channel(None);
         (Self(receiver), Completion(sender))
     }
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn work_that_hangs_is_joined_however_long_it_takes() {
-        let (request, completion) = SharedRequest::begin();
+        let (request, completion) = SharedRequest::pending();
         let mut place = Some(request);
         for seconds in [0, 31, 3600] {
             let joined = join(&mut place, Duration::from_secs(seconds)).expect("it is under way");
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn late_result_is_kept_briefly_and_used_once() {
         let kept = |number: u32| {
-            let (request, completion) = SharedRequest::begin();
+            let (request, completion) = SharedRequest::pending();
             assert!(!completion.complete(number, START), "no caller waits");
             Some(request)
         };
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn dropped_work_is_not_joined() {
-        let (request, completion) = SharedRequest::begin();
+        let (request, completion) = SharedRequest::pending();
         let mut place = Some(request);
         let waiting = join(&mut place, Duration::ZERO).unwrap();
         drop(completion);

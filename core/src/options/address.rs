@@ -28,11 +28,11 @@ impl Address {
     /// Parses the URL. An error names the violated rule.
     pub(crate) fn parse(text: &str) -> Result<Self> {
         let text = &*cleaned(text);
-        Self::read(text).map_err(|rule| invalid_url(text, &rule))
+        Self::parse_url(text).map_err(|rule| invalid_url(text, &rule))
     }
 
     /// Parses the URL. Returns the violated rule as an error.
-    fn read(text: &str) -> std::result::Result<Self, String> {
+    fn parse_url(text: &str) -> std::result::Result<Self, String> {
         // The parser of URLs would remove them without an error.
         if text.contains(['\t', '\r', '\n']) {
             return Err(

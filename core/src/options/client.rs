@@ -78,7 +78,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    pub(crate) fn of(nodes: Vec<String>) -> Self {
+    pub(crate) fn for_nodes(nodes: Vec<String>) -> Self {
         Self { nodes, ..Self::default() }
     }
 

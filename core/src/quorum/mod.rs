@@ -106,14 +106,14 @@ impl Nodes {
         let until = self.clock.now() + self.connect_timeout + margin;
         // Boxed, because it is rarely needed and would enlarge the futures of all callers.
         Box::pin(connected.until(Until::Decided, &*self.clock, until)).await;
-        self.note(&connected, None, None);
+        self.record_outages(&connected, None, None);
         if connected.tally.met() { Ok(()) } else { Err(connected) }
     }
 
     /// Records for the log which nodes failed and which voted. A missing reply counts as failed if the nodes had their
     /// whole `timeout`. Pass `None` if they had less. `proof` is what a successful vote shows, or `None` if these
     /// replies are not votes.
-    pub(crate) fn note<T>(
+    pub(crate) fn record_outages<T>(
         &self,
         votes: &Collect<T>,
         timeout: Option<Duration>,
@@ -221,7 +221,7 @@ impl<T> Collect<T> {
         replies: impl ExactSizeIterator<Item = Reply<T>>,
         read: fn(&T) -> NodeState,
     ) -> Self {
-        let mut collect = Self::over(replies.len(), read);
+        let mut collect = Self::for_nodes(replies.len(), read);
         for reply in replies {
             collect.add(reply);
         }
@@ -229,7 +229,7 @@ impl<T> Collect<T> {
     }
 
     /// Creates a collection for this number of nodes, none of which got the command yet.
-    pub(crate) fn over(nodes: usize, read: fn(&T) -> NodeState) -> Self {
+    pub(crate) fn for_nodes(nodes: usize, read: fn(&T) -> NodeState) -> Self {
         let (replies, answers) = (PerNode::with_capacity(nodes), PerNode::with_capacity(nodes));
         let (silence_counts, is_cut) = (false, false);
         Self { replies, read, tally: Tally::new(nodes), answers, silence_counts, is_cut }

@@ -75,7 +75,7 @@ pub(crate) fn now() -> Instant {
     const COUNTS_SUSPEND: libc::clockid_t = libc::CLOCK_MONOTONIC;
     #[cfg(not(target_os = "macos"))]
     const COUNTS_SUSPEND: libc::clockid_t = libc::CLOCK_BOOTTIME;
-    let now = CLOCK.now(|| read(COUNTS_SUSPEND), || read(libc::CLOCK_MONOTONIC_RAW));
+    let now = CLOCK.now(|| read_clock(COUNTS_SUSPEND), || read_clock(libc::CLOCK_MONOTONIC_RAW));
     Instant::from_nanos(now)
 }
 
@@ -87,7 +87,7 @@ pub(crate) fn now() -> Instant {
 
 /// Reads a clock in nanoseconds. Panics if the clock is missing, because no lease could be held safely without it.
 #[cfg(unix)]
-fn read(clock: libc::clockid_t) -> u64 {
+fn read_clock(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a valid timespec, and every supported kernel has these clocks.
     let answer = unsafe { libc::clock_gettime(clock, &raw mut time) };
@@ -163,13 +163,13 @@ impl SuspendAwareClock {
             let ran = one.saturating_sub(clocks[0]).max(two.saturating_sub(clocks[1]));
             // The count begins with the first clock's value, which other programs can also read.
             let count = if stretch == 0 { one } else { count.saturating_add(ran) };
-            self.begin(stretch, count, [one, two]);
+            self.begin_stretch(stretch, count, [one, two]);
             return count;
         }
     }
 
     /// Begins the next stretch, unless another thread is doing that.
-    fn begin(&self, stretch: u64, count: u64, clocks: [u64; 2]) {
+    fn begin_stretch(&self, stretch: u64, count: u64, clocks: [u64; 2]) {
         let own = fork_generation().wrapping_add(1);
         let other = self.writer.load(Ordering::Relaxed);
         let taken = || {

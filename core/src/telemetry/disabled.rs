@@ -51,9 +51,9 @@ pub(crate) mod log {
             None
         }
 
-        pub(crate) fn note(&self, _: &str, _: Duration) {}
+        pub(crate) fn record_outcome(&self, _: &str, _: Duration) {}
 
-        pub(crate) fn end(&self) {}
+        pub(crate) fn end_span(&self) {}
     }
 }
 

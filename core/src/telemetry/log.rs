@@ -290,7 +290,7 @@ impl Spans {
         if !spans_wanted() || is_behind() {
             return Self(None);
         }
-        Self::begin(here, |within| {
+        Self::new_span(here, |within| {
             info_span!(
                 target: "redlock::acquire", parent: within, "redlock.acquire",
                 key = shown(&key()), outcome = Empty, waited_ms = Empty
@@ -306,7 +306,7 @@ impl Spans {
             span: acquire.within.clone(),
             within: Span::none(),
         };
-        let held = Self::begin(within, |within| holds(within, &key(), token));
+        let held = Self::new_span(within, |within| holds(within, &key(), token));
         // Dropped on the log's thread, because this may be the last reference.
         enqueue_end(acquire);
         Some(held)
@@ -314,11 +314,11 @@ impl Spans {
 
     pub(crate) fn attached(key: impl FnOnce() -> String, token: &str) -> Option<Self> {
         let are_wanted = spans_wanted() && !is_behind();
-        are_wanted.then(|| Self::begin(here, |within| holds(within, &key(), token)))
+        are_wanted.then(|| Self::new_span(here, |within| holds(within, &key(), token)))
     }
 
     /// Makes a span below another one. If the subscriber panics, no span is made.
-    fn begin(outer: impl FnOnce() -> LogContext, make: impl FnOnce(&Span) -> Span) -> Self {
+    fn new_span(outer: impl FnOnce() -> LogContext, make: impl FnOnce(&Span) -> Span) -> Self {
         let begun = catch_unwind(AssertUnwindSafe(|| {
             let outer = outer();
             let span = make(&outer.span);
@@ -333,7 +333,7 @@ impl Spans {
     }
 
     /// Records the outcome of the acquire.
-    pub(crate) fn note(&self, outcome: &str, waited: Duration) {
+    pub(crate) fn record_outcome(&self, outcome: &str, waited: Duration) {
         let Some(place) = self.log_context() else { return };
         let _ = catch_unwind(AssertUnwindSafe(|| {
             place.span.record("outcome", outcome).record("waited_ms", waited.as_secs_f64() * 1e3);
@@ -342,7 +342,7 @@ impl Spans {
         enqueue_end(place);
     }
 
-    pub(crate) fn end(&self) {
+    pub(crate) fn end_span(&self) {
         let context = self.0.as_ref().and_then(|context| lock(context).take());
         context.into_iter().for_each(enqueue_end);
     }
@@ -354,7 +354,7 @@ fn holds(within: &Span, key: &str, token: &str) -> Span {
 
 impl Drop for Spans {
     fn drop(&mut self) {
-        self.end();
+        self.end_span();
     }
 }
 

@@ -98,7 +98,7 @@ fn record(sample: impl FnOnce() -> Sample) {
 
 fn start() -> io::Result<Meter> {
     let (queue, samples) = sync_channel(MAX_SAMPLES);
-    let none = Clients { live: Vec::new(), dropped: Counts::default().read() };
+    let none = Clients { live: Vec::new(), dropped: Counts::default().snapshot() };
     let (clients, queued) = (Arc::new(Mutex::new(none)), Arc::<AtomicUsize>::default());
     let (read_clients, read_queued) = (Arc::clone(&clients), Arc::clone(&queued));
     let thread = std::thread::Builder::new()
@@ -147,7 +147,7 @@ impl Clients {
         live.retain(|client| {
             let lives = Arc::strong_count(&client.counts) > 1;
             if !lives {
-                add(dropped, &client.counts.read());
+                add(dropped, &client.counts.snapshot());
             }
             lives
         });
@@ -161,7 +161,7 @@ fn total(clients: &Mutex<Clients>) -> Stats {
     let live = clients.live.clone();
     drop(clients);
     for client in live {
-        let mut stats = client.counts.read();
+        let mut stats = client.counts.snapshot();
         (client.now)(&mut stats);
         add(&mut total, &stats);
     }

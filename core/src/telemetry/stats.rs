@@ -103,7 +103,7 @@ impl Counts {
     }
 
     /// Reads the counters. The caller fills in the current values.
-    pub(crate) fn read(&self) -> Stats {
+    pub(crate) fn snapshot(&self) -> Stats {
         let count = |count: &AtomicU64| count.load(Relaxed);
         Stats {
             granted: count(&self.granted),
@@ -138,7 +138,7 @@ mod tests {
             assert_eq!(reason as usize, number);
             counts.lost(reason, Duration::from_secs(number as u64));
         }
-        let stats = counts.read();
+        let stats = counts.snapshot();
         assert!(stats.lost.iter().all(|(_, lost)| *lost == 1), "{stats:?}");
         assert_eq!(stats.time_held, Duration::from_secs(36));
     }

@@ -59,7 +59,7 @@ impl Player<'_> {
             world.connect(id, place, 0);
         }
         drop(world);
-        let redlock = Redlock::over(Engine::over(config, running));
+        let redlock = Redlock::from_engine(Engine::with_running(config, running));
         let (monitor, spawned) = (Arc::clone(&self.monitor), Arc::clone(&self.spawned));
         let fencing = self.scenario.fencing;
         self.clients.push(Some(Client { id, redlock, clock, monitor, spawned, fencing }));

@@ -156,10 +156,13 @@ async fn query_member(member: Arc<Member>) -> Result<View, Fault> {
     match reply {
         // A cluster without known slots cannot be used.
         Ok(found) if found.ranges.is_empty() => {
-            Err(Fault::new("it reports no server with slots").of(&member.address.to_string()))
+            Err(Fault::new("it reports no server with slots")
+                .with_origin(&member.address.to_string()))
         }
         Ok(found) => Ok(found),
-        Err(fault) => Err(member.node.route.redact_fault(fault).of(&member.address.to_string())),
+        Err(fault) => {
+            Err(member.node.route.redact_fault(fault).with_origin(&member.address.to_string()))
+        }
     }
 }
 

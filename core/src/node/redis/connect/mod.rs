@@ -46,7 +46,7 @@ pub(super) async fn open(
         };
         // The URL of a cluster does not tell which of its servers failed.
         match &target.cluster {
-            Some(cluster) => fault.of(&cluster.from.to_string()),
+            Some(cluster) => fault.with_origin(&cluster.from.to_string()),
             None => fault,
         }
     })
@@ -91,7 +91,7 @@ pub(super) async fn greet(
     let greeting = handshake::greet(endpoint, kind, target.guard, &target.needs, known).await;
     greeting.map_err(|fault| {
         let fault = target.route.redact_fault(fault);
-        if primary { fault.of(&endpoint.authority()) } else { fault }
+        if primary { fault.with_origin(&endpoint.authority()) } else { fault }
     })
 }
 

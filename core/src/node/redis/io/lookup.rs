@@ -54,7 +54,7 @@ fn join_or_begin(name: String) -> io::Result<SharedRequest<Found>> {
     {
         return Ok(request);
     }
-    let (request, completion) = SharedRequest::begin();
+    let (request, completion) = SharedRequest::pending();
     begin(name.clone(), completion)?;
     by_name.insert(name, Some(request.clone()));
     Ok(request)

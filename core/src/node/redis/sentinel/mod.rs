@@ -155,10 +155,9 @@ impl Resolver {
         let limit = self.route.connect_timeout() / 2;
         let ask = |sentinel| async move {
             let asked = async { Sentinel::open(sentinel).await?.ask(&service.name).await };
-            Step::default()
-                .within(limit, asked)
-                .await
-                .map_err(|fault: Fault| self.route.redact_fault(fault).of(&sentinel.authority()))
+            Step::default().within(limit, asked).await.map_err(|fault: Fault| {
+                self.route.redact_fault(fault).with_origin(&sentinel.authority())
+            })
         };
         let mut asked: FuturesUnordered<_> = service.sentinels.iter().map(ask).collect();
         let mut wait = self.route.connect_timeout();
