@@ -77,7 +77,7 @@ macro_rules! client_functions {
                     $((stringify!($option), $option),)+
                     (stringify!($nullable), given(&$nullable, py)),
                 ])?;
-                Ok(Self { client: Numbered::make(py, args::nodes(&nodes)?, (options, kept))? })
+                Ok(Self { client: Numbered::make(py, args::nodes(&nodes)?, options, kept)? })
             }
         }
 
@@ -135,7 +135,7 @@ macro_rules! client_functions {
                     return Ok(Self { client: client.clone().unbind() });
                 }
                 let (options, kept) = client_args(&options)?;
-                let client = Numbered::make(py, args::nodes(&nodes)?, (options, kept))?;
+                let client = Numbered::make(py, args::nodes(&nodes)?, options, kept)?;
                 Ok(Self { client: Py::new(py, Redlock { client })? })
             }
         }
@@ -175,7 +175,7 @@ macro_rules! client_functions {
                 $((stringify!($option), $option),)+
                 (stringify!($nullable), given(&$nullable, py)),
             ])?;
-            let client = Numbered::make(py, args::nodes(&nodes)?, (options, kept))?;
+            let client = Numbered::make(py, args::nodes(&nodes)?, options, kept)?;
             client.configure(py, replace)?;
             Ok(Redlock { client })
         }

@@ -148,7 +148,8 @@ pub(crate) fn unpickled_client(
     }
     let found = of_table(CLIENT_OPTIONS, options)?;
     let found: Vec<_> = found.iter().map(|(name, value)| (*name, value.as_ref())).collect();
-    let client = Numbered::make(py, nodes, client_args(&found)?)?;
+    let (args, kept) = client_args(&found)?;
+    let client = Numbered::make(py, nodes, args, kept)?;
     client.known_as(identity);
     Ok(Redlock { client })
 }

@@ -56,7 +56,8 @@ impl Numbered {
     pub(crate) fn make(
         py: Python<'_>,
         nodes: Vec<String>,
-        (args, kept): (ClientArgs, Option<Kept>),
+        args: ClientArgs,
+        kept: Option<Kept>,
     ) -> PyResult<Self> {
         static NUMBER: AtomicU64 = AtomicU64::new(1);
         log::start(py)?;

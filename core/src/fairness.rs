@@ -147,7 +147,7 @@ impl Fairness {
     /// two processes on one core held the lock for a whole measurement of two seconds.
     pub(crate) fn pause_if_repeated(&self, keys: &[String], now: Instant) -> Option<Duration> {
         let soon = self.measured_rounds()?.max(MIN_PRECEDENCE);
-        let times = self.repeated(keys, now, (soon, self.rounds() * SHARE))?;
+        let times = self.repeated(keys, now, soon, self.rounds() * SHARE)?;
         // Longer each time that no other client acquired the lock, because others may be farther from the nodes.
         Some(jittered(self.rounds()) * times)
     }
@@ -170,7 +170,8 @@ impl Fairness {
         &self,
         keys: &[String],
         now: Instant,
-        (soon, long): (Duration, Duration),
+        soon: Duration,
+        long: Duration,
     ) -> Option<u32> {
         let (lock, mut release) = self.release(keys);
         if release.lock != lock {
@@ -216,7 +217,7 @@ mod tests {
         let (fairness, job) = (Fairness::new(1), keys("job"));
         let mut reported = Vec::new();
         for turn in 0..200 {
-            let factor = fairness.repeated(&job, at(turn * 10), (SOON, LONG));
+            let factor = fairness.repeated(&job, at(turn * 10), SOON, LONG);
             reported.extend(factor.map(|factor| (turn, factor)));
             fairness.released(&job, at(turn * 10 + 10));
         }
@@ -227,11 +228,11 @@ mod tests {
     fn pause_between_acquires_resets_the_count() {
         let (fairness, job) = (Fairness::new(1), keys("job"));
         for turn in 0..100 {
-            assert_eq!(fairness.repeated(&job, at(turn * 60), (SOON, LONG)), None, "{turn}");
+            assert_eq!(fairness.repeated(&job, at(turn * 60), SOON, LONG), None, "{turn}");
             fairness.released(&job, at(turn * 60 + 50));
         }
         // Other locks are counted separately.
-        assert_eq!(fairness.repeated(&keys("other"), at(6000), (SOON, LONG)), None);
+        assert_eq!(fairness.repeated(&keys("other"), at(6000), SOON, LONG), None);
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub(crate) struct Acquire {
 }
 
 impl Acquire {
-    pub(super) fn new((caller, core): (Caller, ffi::Acquire)) -> Self {
+    pub(super) fn new(caller: Caller, core: ffi::Acquire) -> Self {
         let (call, granted, accepted) = Default::default();
         Self { caller, core, call, granted, accepted }
     }

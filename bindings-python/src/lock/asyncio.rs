@@ -55,13 +55,15 @@ impl Lock {
         kwargs: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Acquire> {
         refuse_acquire("acquire()", args, kwargs)?;
-        Ok(Acquire::new(self.begin_acquire(py, site, Some(args::wait(wait, timeout)?))?))
+        let (caller, core) = self.begin_acquire(py, site, Some(args::wait(wait, timeout)?))?;
+        Ok(Acquire::new(caller, core))
     }
 
     /// Begins an acquire that tries once, for the code at `site`.
     #[pyo3(signature = (site: "tuple[types.CodeType, int]"))]
     fn _begin_once(&self, py: Python<'_>, site: CallSite) -> PyResult<Acquire> {
-        Ok(Acquire::new(self.begin_acquire(py, site, None)?))
+        let (caller, core) = self.begin_acquire(py, site, None)?;
+        Ok(Acquire::new(caller, core))
     }
 
     /// Records an `async with`: the frame that runs it, its lease, and the object that cancels its task.

@@ -88,7 +88,7 @@ impl Completions {
     }
 
     /// Whether the caller must schedule a flush at the end of the loop iteration. Returns true once per flush.
-    pub(super) fn must_flush(&self, (done, written): (Vec<Item>, bool)) -> bool {
+    pub(super) fn must_flush(&self, done: Vec<Item>, written: bool) -> bool {
         if !done.is_empty() {
             self.queue.push(done);
         }
@@ -163,7 +163,8 @@ impl Completions {
         let job = self.driver.enqueue_job(future.map(replied), broken(id));
         // Registered before a reply can be delivered, which happens on this thread.
         self.calls.insert(id, loop_future, job, kept);
-        (id, self.must_flush(self.driver.wake()))
+        let (done, written) = self.driver.wake();
+        (id, self.must_flush(done, written))
     }
 
     /// Returns the handle that cancels the call with this number.

@@ -7,7 +7,7 @@ use super::deadline::Deadline;
 use super::queue::{NoQuorum, Ticket};
 use super::refusal::{Refusal, own_holder};
 use super::retry::{Delays, FALLBACK, Pushes, RoundPlan};
-use super::round::{Acquirer, connect, round};
+use super::round::{Acquirer, RoundParams, connect, round};
 use super::wait_log::WaitLog;
 use crate::clock::{Clock, Instant, jittered};
 use crate::error::{Error, Result};
@@ -77,11 +77,16 @@ impl<'a> Attempt<'a> {
         loop {
             // Read before the round: a change that is reported during the round is a reason to try again.
             let mark = interest.mark();
-            let (end, now) = (self.deadline.of_round(&ticket), clock.now());
-            let cut = end.since(now) < self.request.node_timeout();
-            let doubtful = self.deadline.is_quorum_doubtful(now, &ticket);
-            let how = (self.plan.next_round(now), doubtful, self.deadline.is_fixed() && cut);
-            match round(self.request, self.acquirer, (now, end), how).await {
+            let (until, now) = (self.deadline.of_round(&ticket), clock.now());
+            let cut = until.since(now) < self.request.node_timeout();
+            let params = RoundParams {
+                now,
+                until,
+                thorough: self.deadline.is_quorum_doubtful(now, &ticket),
+                expect: self.plan.next_round(now),
+                is_cut: self.deadline.is_fixed() && cut,
+            };
+            match round(self.request, self.acquirer, params).await {
                 Ok(lease) => {
                     leases.fairness.acquired(keys, self.plan.expect == Expect::Contended);
                     ticket.leave(now);

@@ -139,7 +139,7 @@ impl Deadline {
             }
             Some(false) => {
                 let since = self.doubtful_since.take().unwrap_or(began);
-                ticket.quorum_missing((since, ended), &Arc::new(refusal.clone()));
+                ticket.quorum_missing(since, ended, &Arc::new(refusal.clone()));
             }
             // The scout's reply does not show whether the other nodes work.
             None if matches!(refusal, Refusal::Held { .. }) => {}

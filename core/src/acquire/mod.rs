@@ -30,7 +30,7 @@ use crate::options::lock::Request;
 use crate::quorum::Validity;
 use crate::telemetry::{Spans, log, metrics};
 use attempt::Attempt;
-use round::{connect, round};
+use round::{RoundParams, connect, round};
 
 pub use refusal::NOT_REENTRANT;
 pub(crate) use round::Acquirer;
@@ -80,7 +80,9 @@ async fn ask_once(acquirer: &Acquirer, request: &Arc<Request>) -> Result<Option<
         Ok(()) => {
             let now = acquirer.clock().now();
             // One command instead of the cheap pair. A refusal is likely here, and then takes one round trip.
-            round(request, acquirer, (now, NEVER), (Expect::Unknown, false, false)).await
+            let expect = Expect::Unknown;
+            let params = RoundParams { now, until: NEVER, expect, thorough: false, is_cut: false };
+            round(request, acquirer, params).await
         }
         Err(refusal) => Err(refusal),
     };

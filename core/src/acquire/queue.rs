@@ -279,7 +279,7 @@ impl Ticket {
 
     /// Records that no quorum has replied from `began` until `at`. It began with this round, or with an inconclusive
     /// one before. This continues the period of an earlier record, or begins one, but not before a quorum last replied.
-    pub(super) fn quorum_missing(&self, (began, at): (Instant, Instant), why: &Arc<Refusal>) {
+    pub(super) fn quorum_missing(&self, began: Instant, at: Instant, why: &Arc<Refusal>) {
         self.update_availability(|earlier| {
             let since = match earlier {
                 Some(Availability { no_quorum: Some(period), .. }) => period.since,

@@ -30,15 +30,25 @@ pub(crate) async fn connect(request: &Request, acquirer: &Acquirer) -> Result<()
     connected.map_err(|votes| Refusal::of_faults(nodes, &votes, nodes.connect_timeout))
 }
 
-/// Runs one round under a new token. It began at `now`. Each vote has a timeout, and the whole round ends at `until`.
-///
-/// A `thorough` round finds out whether a quorum of nodes replies, even if failed nodes have already decided the vote.
-/// The `wait` of a round that `is_cut` leaves less time for a reply than `node_timeout`.
+/// How a round runs.
+pub(crate) struct RoundParams {
+    /// When it began.
+    pub(crate) now: Instant,
+    /// When it ends. Each vote has a timeout of its own.
+    pub(crate) until: Instant,
+    /// What the nodes probably reply.
+    pub(crate) expect: Expect,
+    /// Whether it finds out if a quorum of nodes replies, even if failed nodes have already decided the vote.
+    pub(crate) thorough: bool,
+    /// Whether `wait` leaves less time for a reply than `node_timeout`.
+    pub(crate) is_cut: bool,
+}
+
+/// Runs one round under a new token.
 pub(crate) async fn round(
     request: &Arc<Request>,
     acquirer: &Acquirer,
-    (now, until): (Instant, Instant),
-    (expect, thorough, is_cut): (Expect, bool, bool),
+    RoundParams { now, until, expect, thorough, is_cut }: RoundParams,
 ) -> Result<Lease, Refusal> {
     let nodes = &acquirer.leases.nodes;
     let changes = acquirer.leases.watch.count();

@@ -148,7 +148,7 @@ impl Setup {
             Arc::new(Scripted { url: format!("node://{at}"), does: Arc::clone(&does), at, watch })
         };
         let nodes = |watch: &Arc<Watch>| (0..count).map(|at| node(at, Arc::clone(watch))).collect();
-        let (running, monitor) = Running::assemble((&shared, SECOND), Arc::default(), nodes);
+        let (running, monitor) = Running::assemble(&shared, SECOND, Arc::default(), nodes);
         tokio::spawn(monitor);
         let options = Options { unavailable_after: limit.into(), ..Options::default() };
         let (keys, fences) = (Arc::from(["job".to_owned()]), Arc::default());

@@ -136,7 +136,7 @@ async fn in_order(engine: &Engine, running: &Running, timeout: Duration) -> Resu
     // An acquire that ends deletes the votes of its last round.
     ends(waiting, clock, by).await;
     let count = all_confirmed(sent).await;
-    let arrived = deletes_arrive(running, clock, timeout, (end, by)).await;
+    let arrived = deletes_arrive(running, clock, timeout, end, by).await;
     count.and_then(|count| arrived.map(|()| count))
 }
 
@@ -199,7 +199,8 @@ async fn deletes_arrive(
     running: &Running,
     clock: &dyn Clock,
     node_timeout: Duration,
-    (end, by): (Instant, Instant),
+    end: Instant,
+    by: Instant,
 ) -> Result<()> {
     let nodes = &running.leases().nodes;
     let mut asked: Vec<_> = nodes.list.iter().collect();

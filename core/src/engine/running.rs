@@ -95,12 +95,11 @@ impl Running {
     pub(crate) fn start(config: &Config, counts: Arc<Counts>) -> Self {
         let kept = Arc::clone(&counts);
         let (running, monitor) =
-            Self::assemble((&config.clock, config.connect_timeout), counts, |watch| {
+            Self::assemble(&config.clock, config.connect_timeout, counts, |watch| {
                 // All nodes of the client share it, because it detects that two of them are the same server.
                 let run_ids = Arc::new(RunIds::default());
                 let runtime = config.runtime.clone().unwrap_or_else(RuntimeDriver::for_first);
-                let connect =
-                    |address| connect(address, config, &runtime, watch, (&run_ids, &kept));
+                let connect = |address| connect(address, config, &runtime, watch, &run_ids, &kept);
                 config.nodes.iter().map(connect).collect()
             });
         let failure = Arc::clone(&running.failure);
@@ -138,7 +137,8 @@ impl Running {
 
     /// Assembles the components for these nodes. Returns the monitor too, which the caller must run.
     pub(crate) fn assemble(
-        (clock, connect_timeout): (&Arc<dyn Clock>, Duration),
+        clock: &Arc<dyn Clock>,
+        connect_timeout: Duration,
         counts: Arc<Counts>,
         nodes: impl FnOnce(&Arc<Watch>) -> Vec<Arc<dyn Node>>,
     ) -> (Self, Pin<Box<dyn Future<Output = ()> + Send>>) {
@@ -209,7 +209,8 @@ fn connect(
     config: &Config,
     runtime: &Arc<RuntimeDriver>,
     watch: &Arc<Watch>,
-    (run_ids, counts): (&Arc<RunIds>, &Arc<Counts>),
+    run_ids: &Arc<RunIds>,
+    counts: &Arc<Counts>,
 ) -> Arc<dyn Node> {
     let (clock, watch) = (Arc::clone(&config.clock), Arc::clone(watch));
     let guard = config.guard;

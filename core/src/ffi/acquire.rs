@@ -60,10 +60,11 @@ impl Acquire {
 
     /// The budget begins at the first attempt and not here, because bindings make the acquire earlier.
     fn from_parts(
-        (engine, request): (Arc<Engine>, Result<Arc<Request>>),
+        parts: (Arc<Engine>, Result<Arc<Request>>),
         wait: Option<Option<Duration>>,
         owner: Option<Owner>,
     ) -> Self {
+        let (engine, request) = parts;
         let (started, late) = (OnceLock::new(), AtomicBool::new(false));
         Self { engine, request, wait, owner, started, late }
     }

@@ -46,7 +46,7 @@ fn end_lease(state: &State, stay: Duration) -> Sent {
     };
     // A loss alone deletes nothing, because the protected code may still run. The release at the end of the scope
     // deletes the keys that still have the token.
-    let (before, deletes) = send_deletes(state, (Status::Released, now), stay);
+    let (before, deletes) = send_deletes(state, Status::Released, now, stay);
     if matches!(before, Status::Lost(..)) { Err(state.why_over()) } else { Ok(deletes) }
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn revoke(state: &State) -> Option<Collect<bool>> {
     state.deadline()?;
     let now = state.now();
     let end = Status::Lost(LossReason::Revoked, now);
-    let (before, deletes) = send_deletes(state, (end, now), stay(state));
+    let (before, deletes) = send_deletes(state, end, now, stay(state));
     if before == Status::Held {
         state.report(end);
     }
@@ -72,7 +72,8 @@ pub(crate) fn revoke(state: &State) -> Option<Collect<bool>> {
 /// delete, because its keys do not have the token anymore.
 fn send_deletes(
     state: &State,
-    (end, now): (Status, Instant),
+    end: Status,
+    now: Instant,
     stay: Duration,
 ) -> (Status, Option<Collect<bool>>) {
     let mut commands = state.commands();

@@ -63,7 +63,7 @@ async fn renewals_that_are_due_at_once_delay_no_loss() {
     let clock = WorkClock::default();
     let shared: Arc<dyn Clock> = Arc::new(clock.clone());
     let Ok(Address::Memory(memory)) = Address::parse("memory://") else { unreachable!() };
-    let (running, mut monitor) = Running::assemble((&shared, SECOND), Arc::default(), |watch| {
+    let (running, mut monitor) = Running::assemble(&shared, SECOND, Arc::default(), |watch| {
         vec![Arc::new(MemoryNode::new(&memory, Arc::clone(&shared), Arc::clone(watch)))]
     });
     let name = |at: usize| format!("many-{at}");

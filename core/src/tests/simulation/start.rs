@@ -23,7 +23,7 @@ impl Player<'_> {
         let mut watched = None;
         let count = self.scenario.nodes.len();
         let (running, watching) =
-            Running::assemble((&shared, CONNECT_TIMEOUT), Arc::default(), |watch| {
+            Running::assemble(&shared, CONNECT_TIMEOUT, Arc::default(), |watch| {
                 watched = Some(Arc::clone(watch));
                 let node = |node| -> Arc<dyn Node> {
                     let url = format!("node://{node}");
