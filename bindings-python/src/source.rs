@@ -115,7 +115,7 @@ impl Numbered {
             log::start(py)?;
             let nodes = ffi::default_nodes(set("REDLOCK_NODES")?, set("REDIS_URL")?);
             let nodes = check(py, nodes)?;
-            Self::make(py, nodes, (ClientArgs::of_client(Unit::Seconds), None))
+            Self::make(py, nodes, ClientArgs::of_client(Unit::Seconds), None)
         };
         DEFAULT.get(make, |made| made.client.nodes())
     }
