@@ -45,6 +45,7 @@ fn each_dependency_is_used_only_where_allowed() {
         &[
             "drivers/tokio_runtime.rs",
             "runtime/background.rs",
+            "runtime/environment.rs",
             "telemetry/log.rs",
             "telemetry/metrics.rs",
             "runtime/machine.rs",

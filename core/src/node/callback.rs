@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use crate::clock::{Clock, Instant, SystemClock};
+use crate::clock::Instant;
 use crate::error::seconds;
 use crate::node::Fault;
 use crate::node::shared_request::{Completion, SharedRequest};
+use crate::runtime::environment;
 use crate::runtime::{PerProcess, background, lock};
 use crate::text::spelled;
 
@@ -89,7 +90,7 @@ where
             call.result().await.unwrap_or_else(|| Err(NONE.to_owned()))
         };
         let late = |_| Err(format!("did not return within {}", seconds(within)));
-        let result = tokio::time::timeout(within, call).await.unwrap_or_else(late);
+        let result = environment::timeout(within, call).await.unwrap_or_else(late);
         result.map_err(|why| Fault::new(format!("{} {why}", spelled(self.0.option))))
     }
 
@@ -99,7 +100,7 @@ where
         arguments: &Q,
         usable: impl Fn(&T) -> bool,
     ) -> Option<SharedRequest<Result<T, String>>> {
-        let now = SystemClock.now();
+        let now = environment::now();
         self.with(|calls| {
             calls.retain(|_, call| call.as_ref().is_some_and(|call| !call.is_over(now)));
             let usable = |result: &Result<T, String>| result.as_ref().is_ok_and(&usable);
@@ -109,7 +110,7 @@ where
 
     /// Calls the function. The background thread awaits the result, even if no connection waits for it any more.
     fn start_call(&self, arguments: Q) -> SharedRequest<Result<T, String>> {
-        let called = SystemClock.now();
+        let called = environment::now();
         let (sender, result) = oneshot::channel();
         (self.0.function)(arguments.clone(), Answer(sender));
         // Only now. If the call panics, later connections must not wait for its result.
@@ -129,7 +130,7 @@ where
     fn ended(&self, arguments: &Q, call: Completion<Result<T, String>>, result: Result<T, String>) {
         self.with(|calls| {
             let failed = result.is_err();
-            if call.complete(result, SystemClock.now()) || failed {
+            if call.complete(result, environment::now()) || failed {
                 calls.remove(arguments);
             }
         });

@@ -12,9 +12,10 @@ use std::time::Duration;
 
 use tokio::runtime::Builder;
 
-use crate::clock::{Clock, Instant, SystemClock};
+use crate::clock::Instant;
 use crate::node::Fault;
 use crate::node::callback::{self, Callback, Function};
+use crate::runtime::environment;
 use crate::runtime::{PerProcess, lock};
 
 /// The login for a server, and its lifetime.
@@ -94,7 +95,7 @@ pub(crate) struct Granted {
 impl Granted {
     /// Returns the remaining lifetime, or `None` for the duration of the connection.
     pub(crate) fn left(&self) -> Option<Duration> {
-        let passed = SystemClock.now().since(self.asked);
+        let passed = environment::now().since(self.asked);
         self.credentials.lifetime.map(|lifetime| lifetime.saturating_sub(passed))
     }
 }

@@ -21,6 +21,8 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::AbortHandle;
 
 use crate::runtime::descriptors::{self, Descriptors, descriptor_generation};
+#[cfg(test)]
+use crate::runtime::environment::simulated;
 use crate::runtime::machine::{self, Instant};
 use crate::runtime::timers::{self, Timed};
 use crate::runtime::{Made, PerProcess, lock};
@@ -163,6 +165,9 @@ enum Running {
     Here(Mutex<Option<Work>>),
     /// Runs to completion.
     Detached,
+    /// In the simulation.
+    #[cfg(test)]
+    Simulated(futures_util::future::AbortHandle),
 }
 
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -200,6 +205,10 @@ impl Drop for Task {
         {
             task.abort();
         }
+        #[cfg(test)]
+        if let Running::Simulated(task) = &self.0 {
+            task.abort();
+        }
     }
 }
 
@@ -210,6 +219,11 @@ pub fn spawn<F>(future: F) -> Task
 where
     F: Future<Output = ()> + Send + 'static,
 {
+    #[cfg(test)]
+    let future = match simulated::spawn(future) {
+        Ok(task) => return Task(Running::Simulated(task)),
+        Err(future) => future,
+    };
     Task(match handle() {
         Ok(handle) => Running::There(handle.spawn(future).abort_handle(), descriptor_generation()),
         Err(_) => Running::Here(Mutex::new(Some(Box::pin(future)))),

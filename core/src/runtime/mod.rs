@@ -19,6 +19,7 @@ use tokio::task::unconstrained;
 
 pub(crate) mod background;
 mod descriptors;
+pub(crate) mod environment;
 mod exclusive;
 pub(crate) mod machine;
 mod per_process;

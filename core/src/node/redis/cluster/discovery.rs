@@ -11,7 +11,6 @@ use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use redis::cmd;
-use tokio::time::timeout;
 
 use super::map::Member;
 use super::topology::{Topology, View, compare, view};
@@ -20,6 +19,7 @@ use crate::node::Fault;
 use crate::node::redis::commands::command::Purpose;
 use crate::node::redis::commands::scripts::plain;
 use crate::node::redis::server::send;
+use crate::runtime::environment::timeout;
 
 /// How long a reply may take once there is a connection.
 const SLOTS_REPLY_TIMEOUT: Duration = Duration::from_secs(1);

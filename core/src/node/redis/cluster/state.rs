@@ -1,7 +1,7 @@
 //! Applies changes to the known state of a cluster: the map, the servers with their connections, and the pending
 //! deletes for the next owner of a slot.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -206,7 +206,7 @@ impl Task {
         if all || asked.len() < 2 {
             let masters = topology.ranges.iter().map(|range| &range.owner);
             let every = topology.ranges.iter().flat_map(|range| &range.replicas).chain(masters);
-            let every: HashSet<_> = every.cloned().chain(self.target.route.seeds()).collect();
+            let every: BTreeSet<_> = every.cloned().chain(self.target.route.seeds()).collect();
             asked = every.into_iter().collect();
         }
         asked.iter().map(|address| self.server(address)).collect()

@@ -4,7 +4,7 @@
 //! Once there is a map, only commands that a server could not serve pass through here. A redirected vote does not, so
 //! the order of a key's votes and deletes is preserved ([`super::redirects`]).
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -16,7 +16,6 @@ use futures_util::{FutureExt, StreamExt};
 use redis::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
-use tokio::time::{sleep, timeout};
 
 use super::discovery::{Discovery, Found};
 use super::map::{Map, Member};
@@ -28,6 +27,7 @@ use crate::node::redis::protocol::Target;
 use crate::node::redis::protocol::redirects::{ConnectionEvent, Redirect, redirect_pause};
 use crate::node::redis::protocol::{InFlight, PendingDeletes};
 use crate::node::{Fault, Node, Watch};
+use crate::runtime::environment::{race, sleep, timeout};
 use crate::telemetry::log;
 
 /// The pause after a panic, so that a repeated one does not occupy the thread.
@@ -71,7 +71,7 @@ pub(super) struct Task {
     delayed: Later<(InFlight, Option<Arc<Member>>)>,
     /// Pending deletes for the next owner of a slot.
     pub(super) pending: PendingDeletes,
-    pub(super) servers: HashMap<ServerAddress, Server>,
+    pub(super) servers: BTreeMap<ServerAddress, Server>,
     /// The result of the last discovery. The owners of disputed slots stay the same until the servers agree and know
     /// the address.
     pub(super) topology: Topology,
@@ -107,7 +107,7 @@ impl Task {
             waiting: Vec::new(),
             delayed: Later::new(),
             pending,
-            servers: HashMap::new(),
+            servers: BTreeMap::new(),
             topology: Topology::default(),
             preferred: Vec::new(),
             closing: false,
@@ -131,7 +131,7 @@ impl Task {
             if self.closing && self.shutdown.is_empty() {
                 self.shut_down();
             }
-            tokio::select! {
+            race! {
                 Some(in_flight) = self.unassigned.recv() => self.place(in_flight, true),
                 Some((from, event)) = self.events.recv() => match event {
                     ConnectionEvent::Redirected(in_flight, redirect) => {

@@ -2,6 +2,7 @@
 //!
 //! It knows the password, so it also redacts the error texts of servers.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::net::SocketAddr;
@@ -180,6 +181,18 @@ impl PartialEq for ServerAddress {
 }
 
 impl Eq for ServerAddress {}
+
+impl Ord for ServerAddress {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (&self.host, self.port).cmp(&(&other.host, other.port))
+    }
+}
+
+impl PartialOrd for ServerAddress {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
 
 impl Hash for ServerAddress {
     fn hash<H: Hasher>(&self, state: &mut H) {

@@ -19,6 +19,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+#[cfg(all(test, unix))]
+use futures_util::future::BoxFuture;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -28,6 +30,8 @@ use tokio_rustls::TlsConnector;
 
 use crate::node::Fault;
 use crate::node::redis::io::endpoint::{Endpoint, PeerAddr};
+#[cfg(all(test, unix))]
+use crate::runtime::environment::simulated::{Stream, current};
 use lookup::look_up;
 use socket::Socket;
 use transport::Transport;
@@ -37,6 +41,11 @@ const CANNOT_CONNECT: &str = "cannot connect: ";
 
 /// Opens the connection. Errors are explained.
 pub(crate) async fn open(endpoint: &Endpoint) -> Result<Socket, Fault> {
+    #[cfg(all(test, unix))]
+    if let Some(stream) = simulated(endpoint) {
+        let transport = stream.await.map(Transport::Simulated);
+        return transport.map(Socket::over).map_err(|error| fault(&error));
+    }
     let transport = match &endpoint.address {
         PeerAddr::Tcp(host, port) => {
             tcp_connect(endpoint, host, *port).await.and_then(Transport::tcp)
@@ -54,6 +63,13 @@ pub(crate) async fn open(endpoint: &Endpoint) -> Result<Socket, Fault> {
         PeerAddr::Unix(_) => Err(io::Error::other("this system has no Unix sockets")),
     };
     transport.map(Socket::over).map_err(|error| fault(&error))
+}
+
+/// Opens a connection without TLS in the replaced environment of this thread, if there is one.
+#[cfg(all(test, unix))]
+fn simulated(endpoint: &Endpoint) -> Option<BoxFuture<'static, io::Result<Box<dyn Stream>>>> {
+    let PeerAddr::Tcp(host, port) = &endpoint.address else { return None };
+    current().map(|environment| environment.open(host, *port))
 }
 
 fn fault(error: &io::Error) -> Fault {

@@ -262,10 +262,18 @@ impl Socket {
     }
 
     pub(crate) fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        #[cfg(test)]
+        if let Some(stream) = self.wire.simulated() {
+            return stream.poll_readable(cx);
+        }
         self.watched_by_runtime()?.poll_read_ready(cx).map_ok(drop)
     }
 
     pub(crate) fn poll_writable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        #[cfg(test)]
+        if let Some(stream) = self.wire.simulated() {
+            return stream.poll_writable(cx);
+        }
         self.watched_by_runtime()?.poll_write_ready(cx).map_ok(drop)
     }
 

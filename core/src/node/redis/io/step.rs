@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::task_local;
-use tokio::time::timeout;
 
 use crate::error::seconds;
 use crate::node::Fault;
+use crate::runtime::environment::{self, timeout};
 use crate::runtime::lock;
-use crate::runtime::machine::{self, Instant};
+use crate::runtime::machine::Instant;
 
 task_local! {
     /// The attempt of this task, and when it ends.
@@ -36,7 +36,7 @@ impl Step {
         limit: Duration,
         attempt: impl Future<Output = Result<T, Fault>>,
     ) -> Result<T, Fault> {
-        let end = machine::now() + limit;
+        let end = environment::now() + limit;
         let attempt = CURRENT.scope((self.clone(), end), attempt);
         timeout(limit, attempt).await.unwrap_or_else(|_| Err(self.too_long(limit)))
     }
@@ -55,7 +55,7 @@ pub(crate) fn begin(step: impl Into<Cow<'static, str>>) {
 
 /// Returns how much time the attempt of this task has left. Outside of an attempt, time is unlimited.
 pub(super) fn time_left() -> Duration {
-    CURRENT.try_with(|(_, end)| end.since(machine::now())).unwrap_or(Duration::MAX)
+    CURRENT.try_with(|(_, end)| end.since(environment::now())).unwrap_or(Duration::MAX)
 }
 
 #[cfg(test)]

@@ -17,53 +17,88 @@ mod unix {
     use socket2::Socket;
 
     use crate::runtime::Owned;
+    #[cfg(test)]
+    use crate::runtime::environment::simulated::Stream;
 
     /// Other systems have no such flag, and set an option when a socket is created.
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     const MSG_NOSIGNAL: i32 = 0;
 
     /// A socket that belongs to no runtime.
-    pub(crate) struct Transport(Owned<Socket>);
+    pub(crate) enum Transport {
+        Os(Owned<Socket>),
+        #[cfg(test)]
+        Simulated(Box<dyn Stream>),
+    }
 
     impl Transport {
+        fn os(&self) -> &Socket {
+            match self {
+                Self::Os(socket) => socket,
+                #[cfg(test)]
+                Self::Simulated(_) => unreachable!("a simulated stream has no socket"),
+            }
+        }
+
+        /// The stream of a replaced environment.
+        #[cfg(test)]
+        pub(crate) fn simulated(&self) -> Option<&dyn Stream> {
+            if let Self::Simulated(stream) = self { Some(&**stream) } else { None }
+        }
+
         /// Takes a TCP stream from its runtime.
         pub(crate) fn tcp(stream: tokio::net::TcpStream) -> io::Result<Self> {
-            Ok(Self(Owned::new(stream.into_std()?.into())))
+            Ok(Self::Os(Owned::new(stream.into_std()?.into())))
         }
 
         /// Takes a Unix stream from its runtime.
         pub(crate) fn unix(stream: tokio::net::UnixStream) -> io::Result<Self> {
-            Ok(Self(Owned::new(stream.into_std()?.into())))
+            Ok(Self::Os(Owned::new(stream.into_std()?.into())))
         }
 
         /// Returns the address of the server. `None` for a Unix socket.
         pub(crate) fn peer(&self) -> Option<SocketAddr> {
-            self.0.peer_addr().ok()?.as_socket()
+            #[cfg(test)]
+            self.simulated().map_or(Some(()), |_| None)?;
+            self.os().peer_addr().ok()?.as_socket()
         }
 
         /// Makes the drop reset the connection.
         pub(crate) fn reset_on_drop(&self) {
             // A Unix socket has no reset. Written data stays with the server. As if the system refuses, the socket is
             // closed normally, and the next connection has the server close this one.
-            let _ = self.0.set_linger(Some(Duration::ZERO));
+            #[cfg(test)]
+            if let Some(stream) = self.simulated() {
+                return stream.reset_on_drop();
+            }
+            let _ = self.os().set_linger(Some(Duration::ZERO));
         }
     }
 
     impl AsRawFd for Transport {
         fn as_raw_fd(&self) -> RawFd {
-            self.0.as_raw_fd()
+            self.os().as_raw_fd()
         }
     }
 
     impl Read for &Transport {
         fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-            (&*self.0).read(into)
+            #[cfg(test)]
+            if let Some(stream) = self.simulated() {
+                return stream.read(into);
+            }
+            let mut socket = self.os();
+            socket.read(into)
         }
     }
 
     impl Write for &Transport {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.send_with_flags(bytes, MSG_NOSIGNAL)
+            #[cfg(test)]
+            if let Some(stream) = self.simulated() {
+                return stream.write(bytes);
+            }
+            self.os().send_with_flags(bytes, MSG_NOSIGNAL)
         }
 
         fn flush(&mut self) -> io::Result<()> {

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use redis::{Arg, Cmd, Value};
 
-use crate::clock::{Clock, SystemClock};
 use crate::node::Fault;
 use crate::node::redis::io::endpoint::Endpoint;
 use crate::node::redis::io::socket::Socket;
 use crate::node::redis::io::{open, step};
 use crate::node::redis::protocol::Parser;
+use crate::runtime::environment;
 
 /// The maximum length of a reply. A longer one is an error, so that it takes no memory. `INFO` takes a few KiB.
 const LARGEST_GREETING_REPLY: usize = 64 << 10;
@@ -53,7 +53,7 @@ impl BatchConnection {
     ///
     /// If the future is dropped early, replies are outstanding and the connection cannot be used.
     pub(crate) async fn ask(&mut self, commands: &[Cmd]) -> Result<Vec<Value>, Fault> {
-        let sent = SystemClock.now();
+        let sent = environment::now();
         self.tell(commands).await?;
         let mut replies = Vec::with_capacity(commands.len());
         while let Some(command) = commands.get(replies.len()) {
@@ -64,14 +64,14 @@ impl BatchConnection {
                 value => replies.push(value),
             }
         }
-        let took = SystemClock.now().since(sent);
+        let took = environment::now().since(sent);
         self.round_trip = Some(self.round_trip.map_or(took, |shortest| shortest.min(took)));
         Ok(replies)
     }
 
     /// Sends all commands at once, and reads nothing.
     pub(crate) async fn tell(&mut self, commands: &[Cmd]) -> Result<(), Fault> {
-        let bytes: Vec<u8> = commands.iter().flat_map(Cmd::get_packed_command).collect();
+        let bytes = commands.iter().map(Cmd::get_packed_command).collect::<Vec<_>>().concat();
         let Err(mut error) = self.socket.send(&bytes).await else { return Ok(()) };
         // With TLS the server may have sent the reason.
         if self.socket.is_tls()

@@ -26,6 +26,7 @@ use crate::node::redis::connection::task::context::Context;
 use crate::node::redis::protocol::Backlog;
 use crate::node::redis::protocol::redirects::ConnectionEvent;
 use crate::node::{Change, Fault, Proof, Remedy};
+use crate::runtime::environment;
 use crate::telemetry::log;
 use attempt_policy::{FIRST_PAUSE, WORKED_AFTER};
 use reconnect::Reconnect;
@@ -68,7 +69,7 @@ impl NodeTask {
                 Error, Node, { node: &*self.context.target.url }, "the node's task panicked and was restarted"
             );
             // Pauses, so that a repeated panic does not occupy the thread.
-            tokio::time::sleep(FIRST_PAUSE).await;
+            environment::sleep(FIRST_PAUSE).await;
         }
     }
 

@@ -7,7 +7,6 @@
 //! for an attempt that began shortly before, or fail immediately. How long they wait depends on how often commands
 //! arrive.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,6 +23,7 @@ use crate::node::redis::connect::{Opened, PreviousConnections, open};
 use crate::node::redis::connection::task::context::Context;
 use crate::node::redis::protocol::Backlog;
 use crate::node::redis::protocol::InFlight;
+use crate::runtime::environment::{Sleep, race, sleep};
 
 /// An attempt that takes longer may hang on a lost packet or a dead address. Another one then starts in parallel.
 const HANGS_AFTER: Duration = Duration::from_secs(2);
@@ -50,7 +50,7 @@ struct Attempts {
     /// When the last one started.
     begun: Option<Instant>,
     /// Completes when the last one takes too long.
-    hangs: Option<Pin<Box<tokio::time::Sleep>>>,
+    hangs: Option<Sleep>,
     /// Whether one has failed. Then no other one starts because the last one takes too long. Otherwise one would always
     /// be under way to a node that does not reply, and the failure would never count.
     failed: bool,
@@ -74,7 +74,7 @@ impl Attempts {
         let attempt = open(target, resolver, (previous_connections, known, step));
         self.running.push(Box::pin(attempt));
         self.begun = Some(context.clock.now());
-        self.hangs = Some(Box::pin(tokio::time::sleep(HANGS_AFTER)));
+        self.hangs = Some(sleep(HANGS_AFTER));
     }
 
     /// Returns the result of an attempt, or `None` if the last one hangs and another one must start.
@@ -86,7 +86,7 @@ impl Attempts {
                 _ => std::future::pending().await,
             }
         };
-        tokio::select! {
+        race! {
             Some(opened) = self.running.next() => {
                 self.failed |= opened.is_err();
                 Some(opened)
@@ -111,7 +111,7 @@ impl Reconnect {
         let refusal = self.last.as_ref().map(not_connected);
         // At least half of the pause is random, so that many clients do not reconnect at the same time.
         let pause = self.policy.pause();
-        let mut pause_ends = std::pin::pin!(tokio::time::sleep(jittered(pause)));
+        let mut pause_ends = sleep(jittered(pause));
         let (mut attempts, mut more) = (Attempts::default(), true);
         let opened = loop {
             // At the start of the task, the first attempt follows immediately.
@@ -119,7 +119,7 @@ impl Reconnect {
                 attempts.begin(context, self);
             }
             let backlog = Backlog::of(&mut context.backlog);
-            tokio::select! {
+            race! {
                 ended = attempts.next(), if attempts.begun.is_some() => match ended {
                     // The first successful attempt counts. A failure counts only if it is the last one.
                     Some(opened) if opened.is_ok() || attempts.running.is_empty() => break opened,
@@ -318,7 +318,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn attempts_to_a_silent_node_end() {
         let mut attempts = Attempts::default();
-        let timer = || Some(Box::pin(tokio::time::sleep(HANGS_AFTER)));
+        let timer = || Some(sleep(HANGS_AFTER));
         attempts.running.push(Box::pin(std::future::pending()));
         attempts.hangs = timer();
         assert!(attempts.next().await.is_none(), "another one starts");

@@ -10,7 +10,7 @@
 //! which names the token of each attempt. If there are too many, the deletes of failed votes are dropped first, because
 //! the key of a released lease certainly exists.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use super::merged_deletes::{is_of_lease, memory, merged, target};
@@ -32,8 +32,8 @@ const MAX_UNSENT_VOTES: usize = 32_768;
 
 /// The pending deletes of one node, across reconnects.
 pub(crate) struct PendingDeletes {
-    /// By their keys, so that one delete is kept for each set of keys.
-    deletes: HashMap<Vec<u8>, Command>,
+    /// By their keys, so that one delete is kept for each set of keys. In their order, which a simulation can repeat.
+    deletes: BTreeMap<Vec<u8>, Command>,
     /// The memory that they take.
     bytes: usize,
     /// Shares with the node how long deletes are pending.

@@ -16,7 +16,6 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
 
 use super::io::step::{self, Step};
 use super::url::route::{Route, Service};
@@ -24,6 +23,7 @@ use crate::clock::jittered;
 use crate::node::redis::io::endpoint::Endpoint;
 use crate::node::{Fault, Remedy};
 use crate::runtime::background::{self, Task};
+use crate::runtime::environment::{sleep, timeout};
 use crate::text::{shown, spelled};
 use report::{Report, Sentinel};
 

@@ -6,7 +6,6 @@
 use std::time::Duration;
 
 use redis::{Cmd, Value, cmd};
-use tokio::time::timeout;
 
 use crate::node::Fault;
 use crate::node::redis::commands::capabilities::Without;
@@ -16,6 +15,7 @@ use crate::node::redis::io::endpoint::Endpoint;
 use crate::node::redis::io::step::Step;
 use crate::node::redis::login::BatchConnection;
 use crate::node::redis::login::log_in;
+use crate::runtime::environment::timeout;
 use crate::text::{host_and_port, shown};
 
 /// The primary that one sentinel reports.

@@ -8,7 +8,6 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use redis::{Value, cmd};
 use tokio::sync::oneshot;
-use tokio::time::sleep;
 
 use crate::node::Fault;
 use crate::node::credentials::{Credentials, Granted, Provider};
@@ -16,6 +15,7 @@ use crate::node::redis::commands::command::{Command, Purpose};
 use crate::node::redis::commands::scripts::plain;
 use crate::node::redis::login::login_refused;
 use crate::node::redis::protocol::{InFlight, SILENCE};
+use crate::runtime::environment::sleep;
 
 /// The time limit for credentials in the background. It is longer than during a connect, where a connection waits.
 const BACKGROUND_TIMEOUT: Duration = Duration::from_secs(30);

@@ -16,7 +16,6 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, OptionFuture};
 use tokio::task::yield_now;
-use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
 
 use super::Connection;
 use super::session::{PANICKED, Session, SessionState, Usage};
@@ -30,6 +29,7 @@ use crate::node::redis::login::BatchConnection;
 use crate::node::redis::protocol::Target;
 use crate::node::redis::protocol::{InFlight, Protocol, PushHandler, TICK};
 use crate::node::redis::sentinel::{Found, News};
+use crate::runtime::environment::{Interval, race, sleep};
 use login_renewal::LoginRenewal;
 use notifications::{Event, Notifications, Silence};
 
@@ -148,7 +148,7 @@ impl<'a> ConnectionTask<'a> {
     async fn serve(&mut self, session: Session, waiting: Vec<InFlight>) -> Result<(), Fault> {
         self.begin(session, waiting).await;
         let connection = self.connection;
-        let (mut tick, mut chores) = (every(TICK), every(CHORES));
+        let (mut tick, mut chores) = (Interval::new(TICK), Interval::new(CHORES));
         // Not immediately, because the handshake has just read the same.
         chores.reset();
         loop {
@@ -158,8 +158,7 @@ impl<'a> ConnectionTask<'a> {
             }
             let notifications = self.notifications.as_mut().map(Notifications::next);
             let renewal = self.renewal.as_mut().map(LoginRenewal::next);
-            let served = tokio::select! {
-                // In random order: a server that sends without a pause must not delay commands or the client's end.
+            let served = race! {
                 () = connection.task_woken() => Ok(()),
                 much = read(connection) => {
                     if much {
@@ -180,12 +179,12 @@ impl<'a> ConnectionTask<'a> {
                     connection.use_session(Session::leave).await;
                     Ok(())
                 }
-                _ = chores.tick(), if state.pending_deletes => {
+                () = chores.tick(), if state.pending_deletes => {
                     connection.use_session(Session::retry_deletes).await;
                     Ok(())
                 }
                 // While callers wait, too: they rely on the connection for notifications, which is probed then.
-                _ = tick.tick(), if state.open || connection.is_in_use() || self.context.watch.has_waiters() => {
+                () = tick.tick(), if state.open || connection.is_in_use() || self.context.watch.has_waiters() => {
                     self.tick().await
                 }
             };
@@ -294,13 +293,6 @@ async fn read(connection: &Connection) -> bool {
         polled.flatten().unwrap_or(Poll::Pending)
     })
     .await
-}
-
-/// Returns a timer that skips ticks while this thread is busy.
-fn every(period: Duration) -> Interval {
-    let mut interval = interval(period);
-    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    interval
 }
 
 /// Checks on a second connection whether the server supports more than the open one uses: performs whole handshakes

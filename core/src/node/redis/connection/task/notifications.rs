@@ -14,7 +14,7 @@ use redis::{Value, cmd};
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
 
-use crate::clock::{Clock, Instant, SystemClock};
+use crate::clock::{Clock, Instant};
 use crate::node::Fault;
 use crate::node::redis::commands::capabilities::Without;
 use crate::node::redis::commands::command::{Command, Purpose};
@@ -27,6 +27,7 @@ use crate::node::redis::io::step::Step;
 use crate::node::redis::login::BatchConnection;
 use crate::node::redis::login::connect;
 use crate::node::redis::protocol::{InFlight, LARGEST, PushHandler, SILENCE, TICK};
+use crate::runtime::environment::{self, race};
 
 /// After this time without bytes, the next use of the first connection probes the second one. Otherwise a server or a
 /// NAT could drop it as idle.
@@ -145,7 +146,7 @@ impl Notifications {
         let (endpoint, run_id, renewed) =
             (self.endpoint.clone(), self.run_id.clone(), self.renewed);
         self.state = State::Opening(Box::pin(async move {
-            tokio::time::sleep(pause).await;
+            environment::sleep(pause).await;
             open(&endpoint, run_id, renewed).await
         }));
     }
@@ -156,7 +157,7 @@ impl Notifications {
             State::Opening(opening) => match opening.await {
                 Ok((connection, id)) => {
                     let (reply_to, redirected) = oneshot::channel();
-                    let line = Line { connection, heard: SystemClock.now(), probe: None };
+                    let line = Line { connection, heard: environment::now(), probe: None };
                     self.state = State::Open(Box::new(line), Some(redirected));
                     return Event::Opened(Box::new(InFlight::new(redirect(id), reply_to)));
                 }
@@ -164,7 +165,7 @@ impl Notifications {
             },
             State::Open(line, waiting) => {
                 let Some(redirected) = waiting else { return line.receive(&self.handler).await };
-                let reply = tokio::select! {
+                let reply = race! {
                     reply = redirected => reply,
                     event = line.receive(&self.handler) => return event,
                 };
@@ -190,7 +191,7 @@ impl Notifications {
         let State::Open(line, None) = &mut self.state else { return Ok(Silence::Short) };
         let slow = line.connection.round_trip.unwrap_or_default() * SILENT_ROUND_TRIPS;
         let Some(probe) = &mut line.probe else {
-            if SystemClock.now().since(line.heard) < QUIET {
+            if environment::now().since(line.heard) < QUIET {
                 return Ok(Silence::Short);
             }
             line.probe = Some(LineProbe::default());
@@ -216,7 +217,7 @@ impl Notifications {
 
 impl Line {
     async fn send(&mut self, bytes: &[u8]) -> Result<(), Fault> {
-        match tokio::time::timeout(SILENCE, self.connection.socket.send(bytes)).await {
+        match environment::timeout(SILENCE, self.connection.socket.send(bytes)).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(Fault::broken(&error)),
             Err(_) => {
@@ -237,7 +238,7 @@ impl Line {
                 Err(error) => return Event::Broken(Fault::broken(&error)),
             }
         }
-        self.heard = SystemClock.now();
+        self.heard = environment::now();
         let was_silent = self.probe.take().is_some_and(|probe| probe.is_long);
         loop {
             match parser.next() {
