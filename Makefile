@@ -138,7 +138,7 @@ lint: stubs ## check formats, lints, types and generated files
 	cargo fmt --all --check
 	cargo fmt --manifest-path examples/rust/Cargo.toml --check
 	# Not --all-targets: that would check the bindings as tests, which they are not, without their exports.
-	cargo clippy --workspace --features redlock-python/panics,redlock-node/panics,redlock-tests/waitaof --lib --bins --examples --tests -- -D warnings
+	cargo clippy --workspace --features redlock-python/panics,redlock-node/panics,redlock-tests/waitaof,redlock-tests/slow --lib --bins --examples --tests -- -D warnings
 	scripts/features
 	# Of the whole workspace, for the features that clippy has checked the dependencies with.
 	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps --workspace --lib

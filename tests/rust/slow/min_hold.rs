@@ -67,7 +67,7 @@ async fn release_after_min_hold_or_unused_deletes_the_key() {
     let client = ffi::client(vec![server.url()], &ClientArgs::of_client(Unit::Seconds)).unwrap();
     let args = LockArgs::of_lock(Unit::Seconds).with("min_hold", Some(5.0));
     let lock = ffi::lock(&client, vec!["tick".into()], &args).unwrap();
-    drop(Acquire::once(&lock).ask().await.unwrap().unwrap());
+    drop(Acquire::once(&lock).acquire().await.unwrap().unwrap());
     tokio::time::sleep(millis(100)).await;
     assert_eq!(server.ask("EXISTS lock:tick"), ":0");
 }

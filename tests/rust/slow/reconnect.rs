@@ -144,7 +144,7 @@ async fn unreadable_uptime_is_read_again() {
 
 /// A client whose connections a load balancer cuts, and the number of connections that it has opened.
 struct Cut {
-    _server: Server,
+    server: Server,
     proxy: Proxy,
     redlock: redlock::Redlock,
 }
@@ -158,7 +158,7 @@ impl Cut {
         eventually("the second connection", || server.redirects()).await;
         // The connection has worked.
         tokio::time::sleep(millis(1100)).await;
-        Self { _server: server, proxy, redlock }
+        Self { server, proxy, redlock }
     }
 
     fn connections(&self) -> usize {
@@ -192,7 +192,7 @@ async fn idle_client_opens_no_connection_after_a_cut() {
 #[tokio::test]
 async fn leases_and_waiting_callers_open_a_connection_after_a_cut() {
     let cut = Cut::start().await;
-    let other = builder([cut._server.url()]).build().unwrap();
+    let other = builder([cut.server.url()]).build().unwrap();
     // A lease that is not renewed is notified of its loss.
     let hour = Duration::from_secs(3600);
     let lease = cut.redlock.lock("job").ttl(hour).renew(false).acquire().await.unwrap();
@@ -224,5 +224,5 @@ async fn pending_delete_opens_a_connection_after_a_cut() {
     cut.proxy.set(Mode::Pass);
     cut.proxy.reset();
     released.await.unwrap().unwrap_err();
-    eventually("the delete", || cut._server.ask("EXISTS lock:job") == ":0").await;
+    eventually("the delete", || cut.server.ask("EXISTS lock:job") == ":0").await;
 }
