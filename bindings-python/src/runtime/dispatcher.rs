@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::PyCFunction;
-use redlock::ffi::{PerProcess, fork_generation};
+use redlock::ffi::{Made, PerProcess};
 
 use super::{exit, greenlets, guarded, lock};
 use crate::errors::scarce;
@@ -249,7 +249,7 @@ impl Dispatcher {
 
     /// Stops the threads before the interpreter ends, because a thread that then acquires the GIL never returns.
     fn stop_at_exit(&'static self, py: Python<'_>, end: Receiver<()>) -> PyResult<()> {
-        let (generation, end) = (fork_generation(), Mutex::new(end));
+        let end = Made::new(Mutex::new(end));
         let stop = PyCFunction::new_closure(py, Some(c"stop"), None, move |args, _| {
             let py = args.py();
             exit::wait_for_clean_ups(py);
@@ -262,10 +262,10 @@ impl Dispatcher {
             drop(ends);
             channel.filled.notify_all();
             // A forked child has no copy of the threads.
-            if generation == fork_generation() {
+            if let Some(end) = end.ours() {
                 // Nothing is ever sent. The channel closes when the last thread ends.
                 py.detach(|| {
-                    let end = lock(&end);
+                    let end = lock(end);
                     let _ = end.recv_timeout(LAST);
                     channel.over.store(true, Ordering::SeqCst);
                     let _ = end.recv_timeout(CURRENT);

@@ -102,10 +102,9 @@ pub(super) fn here(py: Python<'_>) -> PyResult<(Bound<'_, PyAny>, Py<Completions
         Some(trio) => trio,
         None => RUNNING.import(py, "asyncio", "get_running_loop")?.call0()?,
     };
-    let generations = (fork_generation(), descriptor_generation());
     let found = lock(&SLOTS)
         .iter()
-        .filter(|slot| (slot.generation, slot.descriptors) == generations)
+        .filter(|slot| slot.descriptors == descriptor_generation())
         .filter_map(|slot| slot.completions(py))
         .find(|completions| completions.get().is_of(&event_loop));
     let completions = match found {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use pyo3::prelude::*;
-use redlock::ffi::{Completions, Dependent, descriptor_generation, fork_generation};
+use redlock::ffi::{Completions, Dependent, Made, Owned};
 
 use super::pipe::WakePipe;
 use super::waker;
@@ -32,19 +32,15 @@ pub(super) enum WakeUp {
 
 /// The sending end. Any thread may push items.
 pub(super) struct Queue {
-    items: Completions<Item>,
-    wake_up: WakeUp,
-    /// The process of the loop. In a forked child, a lock that a thread of the parent held is never released.
-    generation: u32,
-    /// That of the pipe.
-    descriptors: u32,
+    /// In a forked child, a lock that a thread of the parent held is never released.
+    items: Made<Completions<Item>>,
+    wake_up: Owned<WakeUp>,
 }
 
 impl Queue {
     /// Creates a queue for a loop that `wake_up` wakes.
     pub(super) fn new(wake_up: WakeUp) -> Self {
-        let (generation, descriptors) = (fork_generation(), descriptor_generation());
-        Self { items: Completions::new(), wake_up, generation, descriptors }
+        Self { items: Made::default(), wake_up: Owned::new(wake_up) }
     }
 
     /// Takes all items.
@@ -54,23 +50,18 @@ impl Queue {
 
     /// Adds items from any thread, and wakes the loop.
     pub(super) fn push(&self, items: impl IntoIterator<Item = Item>) {
-        if self.generation != fork_generation() {
+        let Some(queue) = self.items.ours() else { return };
+        queue.push(items);
+        // If the program has closed the pipe, an earlier byte may be lost with it.
+        let is_open = self.wake_up.is_ours();
+        if !queue.must_wake() && is_open {
             return;
         }
-        self.items.push(items);
-        if !self.items.must_wake() && self.has_descriptors() {
-            return;
-        }
-        match &self.wake_up {
-            WakeUp::Byte(end, _) if self.has_descriptors() => end.wake(),
+        match &*self.wake_up {
+            WakeUp::Byte(end, _) if is_open => end.wake(),
             WakeUp::Byte(_, number) => waker::wake_later(*number),
             WakeUp::Thread(wake) => wake(),
         }
-    }
-
-    /// Whether the program has not closed the pipe. An earlier byte may be lost with it.
-    fn has_descriptors(&self) -> bool {
-        self.descriptors == descriptor_generation()
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::PyCFunction;
-use redlock::ffi::{PerProcess, fork_generation};
+use redlock::ffi::{Made, PerProcess};
 
 use super::{guarded, lock};
 use crate::errors::scarce;
@@ -79,18 +79,16 @@ fn start_thread(channel: &Channel) -> std::io::Result<Option<Receiver<()>>> {
 
 /// Stops the thread before the interpreter ends, because a thread that then acquires the GIL never returns.
 fn stop_at_exit(py: Python<'_>, end: Receiver<()>) -> PyResult<()> {
-    let (generation, end) = (fork_generation(), Mutex::new(end));
+    let end = Made::new(Mutex::new(end));
     let stop = PyCFunction::new_closure(py, Some(c"stop"), None, move |args, _| {
         // A forked child has no copy of the thread.
-        if generation != fork_generation() {
-            return;
-        }
+        let Some(end) = end.ours() else { return };
         let channel = channel();
         lock(&channel.state).is_stopping = true;
         channel.filled.notify_one();
         // Nothing is ever sent. The channel closes when the thread ends.
         args.py().detach(|| {
-            let _ = lock(&end).recv_timeout(MAX_THREAD_WAIT);
+            let _ = lock(end).recv_timeout(MAX_THREAD_WAIT);
         });
     })?;
     py.import("atexit")?.call_method1("register", (stop,)).map(drop)

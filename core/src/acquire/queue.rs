@@ -21,20 +21,11 @@ use crate::clock::Instant;
 use crate::keyed::{Key, Keyed};
 use crate::node::Taken;
 use crate::numbered::Numbered;
-use crate::runtime::{fork_generation, lock};
+use crate::runtime::{Made, lock};
 
-/// The lines of one client's callers, one for each key.
-pub(crate) struct Queue {
-    lines: Mutex<Lines>,
-    /// The process of the client. In a forked child, another thread may have locked the lines forever.
-    generation: u32,
-}
-
-impl Default for Queue {
-    fn default() -> Self {
-        Self { lines: Mutex::default(), generation: fork_generation() }
-    }
-}
+/// The lines of one client's callers, one for each key. In a forked child, another thread may have locked them forever.
+#[derive(Default)]
+pub(crate) struct Queue(Made<Mutex<Lines>>);
 
 impl Queue {
     /// The number of callers, with or without their turn.
@@ -160,8 +151,7 @@ impl Queue {
     /// Locks all lines. Returns `None` in a forked child, where a call of the parent may continue. A panic under the
     /// lock leaves the lines consistent, so poisoning is ignored.
     fn lines(&self) -> Option<MutexGuard<'_, Lines>> {
-        let ours = self.generation == fork_generation();
-        ours.then(|| lock(&self.lines))
+        self.0.ours().map(lock)
     }
 }
 
@@ -359,7 +349,7 @@ mod tests {
 
     impl Drop for Task {
         fn drop(&mut self) {
-            if self.0.lines.try_lock().is_ok() {
+            if self.0.0.try_lock().is_ok() {
                 self.1.fetch_add(1, Ordering::Relaxed);
             }
         }
@@ -386,9 +376,9 @@ mod tests {
     /// A thread of the parent locked the lines during the fork. That thread does not exist in the child.
     #[test]
     fn forked_child_does_not_wait_for_a_thread_of_its_parent() {
-        let of_parent = Queue { generation: fork_generation().wrapping_sub(1), ..Queue::default() };
+        let of_parent = Queue(Made::of_parent(Mutex::default()));
         let queue = Arc::new(of_parent);
-        let locked = queue.lines.lock().unwrap();
+        let locked = queue.0.lock().unwrap();
         let ticket = queue.join(&Arc::from(["job".to_owned()]));
         ticket.requeue(Taken::default());
         assert!(ticket.has_turn() && ticket.is_first() && ticket.no_quorum().is_none());

@@ -10,7 +10,7 @@ use std::task::{Context, Waker};
 
 use super::poller::Poller;
 use super::reactor::{Driving, Reactor, Submitted, take_submitted};
-use crate::runtime::{Exclusive, Visitor, WakeHandle, fork_generation, has_stack_space};
+use crate::runtime::{Exclusive, Made, Visitor, WakeHandle, has_stack_space};
 
 /// The number of the wake-up descriptor among the watched descriptors.
 const WAKE: u64 = u64::MAX;
@@ -21,9 +21,7 @@ const GUEST: u64 = u64::MAX - 1;
 pub(crate) struct LoopDriver<T> {
     poller: Arc<Poller>,
     waker: Arc<WakeHandle>,
-    /// The process of the loop.
-    generation: u32,
-    work: Exclusive<Work<T>>,
+    work: Made<Exclusive<Work<T>>>,
 }
 
 /// Polls the woken futures, and appends the results.
@@ -52,7 +50,7 @@ impl<T> LoopDriver<T> {
         poller.add(waker.descriptor(), WAKE)?;
         let reactor = Reactor::watched_by(Arc::clone(&poller));
         let work = Work { poll_woken, reactor, submitted: Submitted::default() };
-        Ok(Self { poller, waker, generation: fork_generation(), work: Exclusive::new(work) })
+        Ok(Self { poller, waker, work: Made::new(Exclusive::new(work)) })
     }
 
     /// The descriptor to watch.
@@ -67,11 +65,6 @@ impl<T> LoopDriver<T> {
 
     /// Starts new futures. Returns the results so far, and false if [`LoopDriver::flush`] must write the commands.
     pub(crate) fn begin(&self) -> (Vec<T>, bool) {
-        if !self.is_here() {
-            // The loop looks, in its own process.
-            self.waker.ring();
-            return (Vec::new(), true);
-        }
         let begun = self.with(|work, waker| {
             let done = work.poll(waker);
             if work.submitted.is_due() {
@@ -86,17 +79,12 @@ impl<T> LoopDriver<T> {
 
     /// Writes the commands of this turn of the loop.
     pub(crate) fn flush(&self) {
-        if self.is_here() {
-            self.with(|work, _| work.write());
-        }
+        self.with(|work, _| work.write());
     }
 
     /// Reads the available replies, and polls the futures that wait for them. Returns the results, and whether the
     /// descriptor that the loop added is readable.
     pub(crate) fn look(&self) -> (Vec<T>, bool) {
-        if !self.is_here() {
-            return (Vec::new(), false);
-        }
         let looked = self.with(|work, waker| {
             // From now on, replies that are read here wake futures without a system call.
             waker.look();
@@ -121,14 +109,9 @@ impl<T> LoopDriver<T> {
         looked.unwrap_or_default()
     }
 
-    /// Whether this is its process. The loop may run on another thread than the one that created it.
-    fn is_here(&self) -> bool {
-        self.generation == fork_generation()
-    }
-
-    /// Uses the state. Returns `None` if this thread already does, which then looks again.
+    /// Uses the state. Returns `None` in a forked child, or if this thread already does, which then looks again.
     fn with<A>(&self, act: impl FnOnce(&mut Work<T>, &Arc<WakeHandle>) -> A) -> Option<A> {
-        let used = self.work.try_with(Visitor::Thread, |work| act(work, &self.waker));
+        let used = self.work.ours()?.try_with(Visitor::Thread, |work| act(work, &self.waker));
         if used.is_none() {
             self.waker.ring();
         }

@@ -68,7 +68,7 @@ impl RuntimeDriver {
     /// Records that a command was submitted to a connection. Returns true if this thread's runtime writes it.
     pub(super) fn submit(&self, connection: &Arc<dyn Driven>) -> bool {
         let Self(shared) = self;
-        if shared.generation != fork_generation() || on_background() {
+        if !shared.task.is_ours() || on_background() {
             return false;
         }
         let Ok(here) = Handle::try_current() else { return false };
@@ -105,7 +105,7 @@ impl RuntimeDriver {
 impl Drop for RuntimeDriver {
     fn drop(&mut self) {
         // The client is gone. In a forked child, its mutex may be locked forever.
-        if self.0.generation == fork_generation() {
+        if self.0.task.is_ours() {
             self.0.end();
             self.0.waker.wake();
         }
@@ -114,10 +114,8 @@ impl Drop for RuntimeDriver {
 
 /// The state that the tasks share with the one that drives their connections.
 struct Shared {
-    /// The process of the runtime.
-    generation: u32,
     is_chosen: bool,
-    task: Mutex<TaskState>,
+    task: Made<Mutex<TaskState>>,
     /// The mark [`Visitor::Task`] has the task woken afterwards, [`Visitor::Thread`] has the connections removed.
     reactor: Exclusive<Reactor>,
     waker: AtomicWaker,
@@ -141,9 +139,8 @@ async fn watch(shared: Arc<Shared>, runtime: Id, begins: Arc<Notify>) {
 impl Shared {
     fn new(is_chosen: bool) -> Self {
         Self {
-            generation: fork_generation(),
             is_chosen,
-            task: Mutex::new(TaskState::NotStarted),
+            task: Made::new(Mutex::new(TaskState::NotStarted)),
             reactor: Exclusive::new(Reactor::default()),
             waker: AtomicWaker::new(),
         }
@@ -155,7 +152,7 @@ impl Shared {
     /// follow another one. In a forked child, the runtime may be that of the parent, whose epoll must stay as it is.
     fn may_choose(&self) -> bool {
         let may_panic = cfg!(panic = "unwind") && !std::thread::panicking() && has_stack_space();
-        may_panic && !self.is_chosen && self.generation == 0
+        may_panic && !self.is_chosen && fork_generation() == 0
     }
 
     /// Wakes the task, which must run until the next check. If it did not run since the last one, the background thread
@@ -205,8 +202,9 @@ impl Shared {
         *lock(&self.task) = state;
         if let Ok(Ok(task)) = created {
             background::spawn(watch(Arc::clone(self), id, begins)).detach();
-            // A runtime that has ended drops the task.
-            drop(runtime.spawn(task));
+            // A runtime that has ended drops the task. A forked child does not, because the runtime of the parent still
+            // watches its descriptor.
+            drop(runtime.spawn(Made::new(task)));
         }
         started.map_err(Error::invalid)
     }
@@ -237,7 +235,7 @@ impl Shared {
 
     /// Writes the commands if they must not wait for others. Otherwise, the task writes them.
     fn flush(&self) {
-        if self.generation != fork_generation() {
+        if !self.task.is_ours() {
             return;
         }
         let is_due = || self.use_pending(|pending| pending.submitted.is_due());
@@ -275,8 +273,7 @@ impl Shared {
 /// The task that writes the commands of the other tasks and reads the replies.
 struct DriverTask {
     shared: Arc<Shared>,
-    /// A forked child does not drop it, because the runtime of the parent still watches it.
-    watched: Made<Watched>,
+    watched: Watched,
     /// Whether a woken task runs before tasks that were woken earlier, as in a multi-threaded runtime.
     stands_ahead: bool,
     /// Whether it already let the other tasks run first.
@@ -290,10 +287,6 @@ impl Future for DriverTask {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
-        if this.shared.generation != fork_generation() {
-            // The task belongs to the parent, and continues there.
-            return Poll::Pending;
-        }
         this.shared.waker.register(cx.waker());
         if !has_stack_space() {
             // The background thread has a larger stack.
@@ -309,7 +302,7 @@ impl Future for DriverTask {
 impl DriverTask {
     /// Creates the task, inside its runtime. Panics if that has no I/O driver.
     fn new(shared: Arc<Shared>, poller: Arc<Poller>, runtime: &Handle) -> io::Result<Self> {
-        let watched = Made::by(shared.generation, Watched::new(poller)?);
+        let watched = Watched::new(poller)?;
         let stands_ahead = runtime.runtime_flavor() != RuntimeFlavor::CurrentThread;
         Ok(Self { shared, watched, stands_ahead, behind: false, more: false })
     }
@@ -363,10 +356,8 @@ impl DriverTask {
 /// Usually at the end of the runtime. The background thread writes the last commands and reads the replies.
 impl Drop for DriverTask {
     fn drop(&mut self) {
-        if self.shared.generation == fork_generation() {
-            self.shared.end();
-            self.shared.clear();
-        }
+        self.shared.end();
+        self.shared.clear();
     }
 }
 

@@ -23,7 +23,7 @@ use crate::node::{
 use crate::options::Address;
 use crate::options::client::Config;
 use crate::quorum::Nodes;
-use crate::runtime::{Dependent, background, depend, descriptor_generation};
+use crate::runtime::{Dependent, Owned, background, depend};
 use crate::telemetry::{Counts, Logged, Stats, Throttle, log, metrics};
 
 /// Whether the monitor panicked, or the background thread ended. The components of the client then no longer renew
@@ -32,17 +32,14 @@ struct Failure {
     has_failed: AtomicBool,
     /// Notified after it.
     reported: Notify,
-    /// Weak, because it would keep the monitor from ending.
-    leases: Weak<Leases>,
-    /// That of the descriptors that the components use.
-    generation: u32,
+    /// Weak, because it would keep the monitor from ending. The components use descriptors.
+    leases: Owned<Weak<Leases>>,
 }
 
 impl Failure {
     fn of(leases: &Arc<Leases>) -> Self {
-        let leases = Arc::downgrade(leases);
-        let generation = descriptor_generation();
-        Self { has_failed: AtomicBool::new(false), reported: Notify::new(), leases, generation }
+        let leases = Owned::new(Arc::downgrade(leases));
+        Self { has_failed: AtomicBool::new(false), reported: Notify::new(), leases }
     }
 
     /// Ends every lease and every call.
@@ -50,7 +47,7 @@ impl Failure {
         let is_first = !self.has_failed.swap(true, Ordering::AcqRel);
         // The monitor also panics if it cannot wake another task.
         background::has_lost_descriptors();
-        if is_first && self.generation != descriptor_generation() {
+        if is_first && !self.leases.is_ours() {
             log::event!(
                 Error,
                 Node,
@@ -78,7 +75,7 @@ impl Failure {
 impl Dependent for Failure {
     fn thread_ended(&self) {
         // Otherwise the thread of earlier components has ended.
-        if self.generation != descriptor_generation() {
+        if !self.leases.is_ours() {
             self.report();
         }
     }
@@ -87,7 +84,8 @@ impl Dependent for Failure {
 /// The components of a client in this process. A forked child creates its own.
 pub(crate) struct Running {
     failure: Arc<Failure>,
-    pub(crate) acquirer: Arc<Acquirer>,
+    /// Not dropped without the descriptors: its end would wake tasks of a thread that cannot be woken.
+    pub(crate) acquirer: Owned<Arc<Acquirer>>,
 }
 
 impl Running {
@@ -122,12 +120,7 @@ impl Running {
 
     /// Whether the monitor still runs. If not, the next command starts new components.
     pub(crate) fn works(&self) -> bool {
-        !self.failure.has_failed.load(Ordering::Acquire) && self.has_descriptors()
-    }
-
-    /// Whether they belong to this process, and the program has not closed them.
-    fn has_descriptors(&self) -> bool {
-        self.failure.generation == descriptor_generation()
+        !self.failure.has_failed.load(Ordering::Acquire) && self.acquirer.is_ours()
     }
 
     /// Completes when the components have failed.
@@ -164,7 +157,7 @@ impl Running {
         };
         let leases = Arc::new(leases);
         let failure = Arc::new(Failure::of(&leases));
-        let acquirer = Arc::new(Acquirer::new(leases));
+        let acquirer = Owned::new(Arc::new(Acquirer::new(leases)));
         let running = Self { failure, acquirer };
         (running, Box::pin(monitor))
     }
@@ -179,15 +172,6 @@ impl Running {
     /// when the caller's scope ends.
     pub(crate) fn close(&self) {
         lose_all(&self.leases().registry, LossReason::Closed);
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        if !self.has_descriptors() {
-            // Their end would wake tasks of a thread that cannot be woken.
-            std::mem::forget(Arc::clone(&self.acquirer));
-        }
     }
 }
 

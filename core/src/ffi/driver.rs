@@ -21,7 +21,7 @@ use tokio::task::coop::unconstrained;
 
 use crate::drivers::LoopDriver;
 use crate::runtime::background::{Task, spawn};
-use crate::runtime::{fork_generation, lock};
+use crate::runtime::{Made, lock};
 
 /// Accepts futures from the thread of one event loop. Dropping it aborts them all.
 pub struct Driver<T> {
@@ -39,17 +39,13 @@ enum Host<T> {
 ///
 /// Dropping it aborts the future. If the future has completed already, its result is still delivered.
 #[must_use = "a future whose job is dropped is ended"]
-pub struct Job {
-    handle: AbortHandle,
-    /// The process whose thread runs the future. A forked child has no such thread, and waking it could block forever.
-    generation: u32,
-}
+///
+/// In a forked child it does nothing: the thread of the future is not there, and waking it could block forever.
+pub struct Job(Made<AbortHandle>);
 
 impl Drop for Job {
     fn drop(&mut self) {
-        if self.generation == fork_generation() {
-            self.handle.abort();
-        }
+        self.0.ours().into_iter().for_each(AbortHandle::abort);
     }
 }
 
@@ -123,7 +119,7 @@ impl<T: Send + 'static> Driver<T> {
     ///
     /// Aborting an acquire deletes the keys that it was granted.
     pub fn enqueue_job(&self, future: impl Future<Output = T> + Send + 'static, broken: T) -> Job {
-        Job { handle: self.push(future, broken), generation: fork_generation() }
+        Job(Made::new(self.push(future, broken)))
     }
 
     /// Starts the futures that were handed over. Returns the results of those that completed immediately, and whether

@@ -38,7 +38,7 @@ pub use crate::options::lock::Unit;
 pub use crate::quorum::{Tally, drift};
 pub use crate::runtime::background::{Observer, Task, has_lost_descriptors, observe, spawn};
 pub use crate::runtime::{
-    Dependent, Owned, PerProcess, depend, descriptor_generation, fork_generation,
+    Dependent, Made, Owned, PerProcess, depend, descriptor_generation, fork_generation,
 };
 pub use crate::telemetry::{Level, Record, Topic, Value as Field, listen, tell, want};
 pub use crate::text::{shown, spell_in_camel_case, spelled};

@@ -26,7 +26,7 @@ use crate::fairness::Fairness;
 use crate::node::{Claim, Reply, Vote, Watch};
 use crate::options::lock::Request;
 use crate::quorum::{Nodes, Validity};
-use crate::runtime::{Made, fork_generation, lock};
+use crate::runtime::{Made, lock};
 use crate::telemetry::{Counts, Logged, Spans, Throttle};
 
 /// What all leases of a client in this process share.
@@ -66,14 +66,13 @@ pub(crate) struct State {
     pub(crate) fence: Option<u64>,
     /// Whether the lease was attached. Another lease with its token may then live on when this one ends.
     pub(super) attached: bool,
-    /// What the lease shares with the others of its client.
-    pub(crate) leases: Arc<Leases>,
-    /// The process that made the lease. A forked child does not own it.
-    generation: u32,
+    /// What the lease shares with the others of its client. A forked child does not own the lease, and drops nothing
+    /// that could lock a mutex of the parent, or wake its threads.
+    pub(crate) leases: Made<Arc<Leases>>,
     /// Where the lease was acquired, in the notation of its language. Only messages show it.
     pub(crate) call_site: OnceLock<Box<dyn CallSite>>,
     pub(crate) owner: OnceLock<Owner>,
-    pub(super) spans: OnceLock<Spans>,
+    pub(super) spans: Made<OnceLock<Spans>>,
     term: Term,
     /// The TTL that renewals request, in nanoseconds.
     ttl: AtomicU64,
@@ -81,7 +80,7 @@ pub(crate) struct State {
     planned: AtomicU64,
     /// Whether it was logged that the lease is held for long.
     pub(super) warned: AtomicBool,
-    commands: Mutex<Commands>,
+    commands: Made<Mutex<Commands>>,
     /// Locked while missing keys are restored.
     pub(super) healing: Mutex<()>,
     pub(super) checks: Checks,
@@ -112,16 +111,15 @@ impl State {
             acquired: granted.started,
             fence,
             attached,
-            leases: Arc::clone(leases),
-            generation: fork_generation(),
+            leases: Made::new(Arc::clone(leases)),
             call_site: OnceLock::new(),
             owner: OnceLock::new(),
-            spans: OnceLock::new(),
+            spans: Made::default(),
             term: Term::new((nanos(ends), granted.is_capped())),
             ttl: AtomicU64::new(duration_nanos(ttl)),
             planned: AtomicU64::default(),
             warned: AtomicBool::default(),
-            commands: Mutex::new(commands),
+            commands: Made::new(Mutex::new(commands)),
             healing: Mutex::default(),
             checks: Checks::default(),
             ended: Notify::new(),
@@ -145,7 +143,7 @@ impl State {
     /// Whether the lease belongs to the parent of this forked process. Its locks may be stuck, because a thread of the
     /// parent held one.
     pub(super) fn forked(&self) -> bool {
-        self.generation != fork_generation()
+        !self.leases.is_ours()
     }
 
     /// Runs a call of the lease. If the lease belongs to the parent of this forked process, the call is neither polled
@@ -156,7 +154,7 @@ impl State {
         forked: fn(&Self) -> F::Output,
     ) -> impl Future<Output = F::Output> + use<F> {
         let state = Arc::clone(self);
-        Made::by(self.generation, call).map(move |done| done.unwrap_or_else(|| forked(&state)))
+        self.leases.beside(call).map(move |done| done.unwrap_or_else(|| forked(&state)))
     }
 
     /// The status. A lease that has expired is marked as lost by the first caller. `None` in a forked child.
@@ -342,18 +340,12 @@ impl State {
 
 impl Drop for State {
     fn drop(&mut self) {
-        let (forked, status) = (self.forked(), self.known());
         let commands = self.commands.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if !forked {
-            // Otherwise its end has removed it.
-            if !commands.deleted && status != Status::Detached {
-                self.leases.registry.remove_dropped(self.id, &self.claim.keys);
-            }
-            return;
+        let is_deleted = commands.deleted;
+        // Otherwise its end has removed it.
+        if !is_deleted && !self.forked() && self.known() != Status::Detached {
+            self.leases.registry.remove_dropped(self.id, &self.claim.keys);
         }
-        // Dropping them could lock a mutex of the parent, or wake its threads.
-        let votes = std::mem::take(&mut commands.votes);
-        std::mem::forget((votes, self.spans.take(), Arc::clone(&self.leases)));
     }
 }
 

@@ -20,12 +20,12 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::AbortHandle;
 
-use crate::runtime::descriptors::{self, Descriptors, descriptor_generation};
+use crate::runtime::descriptors::{self, Descriptors};
 #[cfg(test)]
 use crate::runtime::environment::simulated;
 use crate::runtime::machine::{self, Instant};
 use crate::runtime::timers::{self, Timed};
-use crate::runtime::{Made, PerProcess, lock};
+use crate::runtime::{Made, Owned, PerProcess, lock};
 
 thread_local! {
     /// Set only on the background thread.
@@ -159,8 +159,8 @@ pub struct Task(Running);
 
 /// Where the future is.
 enum Running {
-    /// On the thread of this [`descriptor_generation`].
-    There(AbortHandle, u32),
+    /// On the background thread. It may belong to a parent whose runtime is locked forever.
+    There(Owned<AbortHandle>),
     /// No thread could be started for it.
     Here(Mutex<Option<Work>>),
     /// Runs to completion.
@@ -199,11 +199,8 @@ impl Task {
 /// Aborts the task. A future without a thread is dropped.
 impl Drop for Task {
     fn drop(&mut self) {
-        // In a forked child the parent's runtime may be locked forever, and none of its tasks run.
-        if let Running::There(task, generation) = &self.0
-            && *generation == descriptor_generation()
-        {
-            task.abort();
+        if let Running::There(task) = &self.0 {
+            task.ours().into_iter().for_each(AbortHandle::abort);
         }
         #[cfg(test)]
         if let Running::Simulated(task) = &self.0 {
@@ -225,7 +222,7 @@ where
         Err(future) => future,
     };
     Task(match handle() {
-        Ok(handle) => Running::There(handle.spawn(future).abort_handle(), descriptor_generation()),
+        Ok(handle) => Running::There(Owned::new(handle.spawn(future).abort_handle())),
         Err(_) => Running::Here(Mutex::new(Some(Box::pin(future)))),
     })
 }

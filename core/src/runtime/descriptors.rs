@@ -5,8 +5,6 @@
 //! numbers. The thread therefore looks at one of them before each wait, which takes one cheap system call.
 
 use std::io;
-use std::mem::ManuallyDrop;
-use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, Weak};
 
@@ -19,42 +17,6 @@ static LOST: AtomicU32 = AtomicU32::new(0);
 /// descriptor of another number belongs to the parent, or may belong to another part of the program.
 pub fn descriptor_generation() -> u32 {
     fork_generation().wrapping_add(LOST.load(Ordering::Relaxed))
-}
-
-/// A value with a descriptor. After the program has closed it, the value is leaked: dropping it could close a
-/// descriptor of another part of the program.
-pub struct Owned<T> {
-    value: ManuallyDrop<T>,
-    lost_before: u32,
-}
-
-impl<T> Owned<T> {
-    /// Takes a value whose descriptor was just opened.
-    pub fn new(value: T) -> Self {
-        let value = ManuallyDrop::new(value);
-        Self { value, lost_before: LOST.load(Ordering::Relaxed) }
-    }
-
-    /// Whether it was opened after the program last closed descriptors, as far as is known.
-    fn is_open(&self) -> bool {
-        self.lost_before == LOST.load(Ordering::Relaxed)
-    }
-}
-
-impl<T> Deref for Owned<T> {
-    type Target = T;
-    fn deref(&self) -> &T {
-        &self.value
-    }
-}
-
-impl<T> Drop for Owned<T> {
-    fn drop(&mut self) {
-        if self.is_open() {
-            // SAFETY: it is dropped once, here.
-            unsafe { ManuallyDrop::drop(&mut self.value) };
-        }
-    }
 }
 
 /// What must learn that the program has closed the descriptors.

@@ -27,10 +27,9 @@ pub(crate) mod timers;
 mod wake_handle;
 mod wakeup;
 
-pub use descriptors::{Dependent, Owned, depend, descriptor_generation};
+pub use descriptors::{Dependent, depend, descriptor_generation};
 pub(crate) use exclusive::{Exclusive, Visitor, Visitors};
-pub(crate) use per_process::Made;
-pub use per_process::{PerProcess, fork_generation};
+pub use per_process::{Made, Owned, PerProcess, fork_generation};
 pub(crate) use wake_handle::WakeHandle;
 
 /// Uses a value of this thread. `act` must not run foreign code. Returns `None` if the thread is ending.

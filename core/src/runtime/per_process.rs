@@ -5,13 +5,14 @@
 //! mutex that another thread of the parent held during the fork.
 //!
 //! The background thread, the log, and the running parts of each client are such values. So is the future of each call,
-//! which a child continues if, for example, a signal handler forks during the call. Connections and drivers also
-//! compare the generation themselves.
+//! which a child continues if, for example, a signal handler forks during the call.
+//!
+//! [`Owned`] is the same for values with a descriptor, which the program may also close.
 
 use std::convert::Infallible;
 use std::future::Future;
 use std::mem::ManuallyDrop;
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 #[cfg(unix)]
@@ -21,6 +22,8 @@ use std::task::{Context, Poll, ready};
 
 use arc_swap::ArcSwapOption;
 use tokio::task::coop::unconstrained;
+
+use super::descriptor_generation;
 
 /// Incremented in each child, before any of its code runs.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
@@ -54,30 +57,62 @@ pub fn fork_generation() -> u32 {
 pub struct PerProcess<T>(ArcSwapOption<Made<T>>);
 
 /// A value, and the process that made it. A forked child never drops it.
-pub struct Made<T> {
+pub type Made<T> = Guarded<T, false>;
+
+/// A value with a descriptor. After a fork, or after the program has closed its descriptor, it is leaked: dropping it
+/// could close a descriptor of another part of the program.
+pub type Owned<T> = Guarded<T, true>;
+
+/// A [`Made`] or an [`Owned`] value. This is the only check of the process of a value.
+pub struct Guarded<T, const HAS_DESCRIPTOR: bool> {
     /// Constant: the value of a parent never becomes the child's.
     generation: u32,
     value: ManuallyDrop<T>,
 }
 
-impl<T> Made<T> {
+impl<T, const HAS_DESCRIPTOR: bool> Guarded<T, HAS_DESCRIPTOR> {
     /// A value that this process makes now.
-    pub(crate) fn new(value: T) -> Self {
-        Self::by(fork_generation(), value)
+    pub fn new(value: T) -> Self {
+        Self::by(Self::current(), value)
     }
 
-    /// A value of the process with this [`fork_generation`].
-    pub(crate) fn by(generation: u32, value: T) -> Self {
+    fn by(generation: u32, value: T) -> Self {
         Self { generation, value: ManuallyDrop::new(value) }
     }
 
-    /// Whether this process made the value.
-    pub(crate) fn is_ours(&self) -> bool {
-        self.generation == fork_generation()
+    /// A value that the parent of a forked child made.
+    #[cfg(test)]
+    pub(crate) fn of_parent(value: T) -> Self {
+        Self::by(Self::current().wrapping_sub(1), value)
+    }
+
+    fn current() -> u32 {
+        if HAS_DESCRIPTOR { descriptor_generation() } else { fork_generation() }
+    }
+
+    /// Another value of the same process.
+    pub(crate) fn beside<U>(&self, value: U) -> Guarded<U, HAS_DESCRIPTOR> {
+        Guarded::by(self.generation, value)
+    }
+
+    /// Whether this process made the value, and has not closed its descriptor, as far as is known.
+    pub fn is_ours(&self) -> bool {
+        self.generation == Self::current()
+    }
+
+    /// The value, if it [is ours](Self::is_ours).
+    pub fn ours(&self) -> Option<&T> {
+        self.is_ours().then_some(&self.value)
     }
 }
 
-impl<T> Deref for Made<T> {
+impl<T: Default, const HAS_DESCRIPTOR: bool> Default for Guarded<T, HAS_DESCRIPTOR> {
+    fn default() -> Self {
+        Self::new(T::default())
+    }
+}
+
+impl<T, const HAS_DESCRIPTOR: bool> Deref for Guarded<T, HAS_DESCRIPTOR> {
     type Target = T;
     fn deref(&self) -> &T {
         &self.value
@@ -100,7 +135,13 @@ impl<F: Future> Future for Made<F> {
     }
 }
 
-impl<T> Drop for Made<T> {
+impl<T, const HAS_DESCRIPTOR: bool> DerefMut for Guarded<T, HAS_DESCRIPTOR> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.value
+    }
+}
+
+impl<T, const HAS_DESCRIPTOR: bool> Drop for Guarded<T, HAS_DESCRIPTOR> {
     fn drop(&mut self) {
         if self.is_ours() {
             // SAFETY: it is dropped once, here.
@@ -208,8 +249,7 @@ mod tests {
     fn parents_value_is_neither_used_nor_dropped() {
         let drops = Arc::new(AtomicU32::new(0));
         let parents = || {
-            let generation = fork_generation().wrapping_sub(1);
-            let made = Made::by(generation, Dropped(Arc::clone(&drops)));
+            let made = Made::of_parent(Dropped(Arc::clone(&drops)));
             PerProcess(ArcSwapOption::new(Some(Arc::new(made))))
         };
         drop(parents());
@@ -233,8 +273,7 @@ mod tests {
         assert!(matches!(polled(&mut own), Poll::Ready(Some(_))));
         drop(Made::new(std::future::ready(Arc::clone(&value))));
         assert_eq!(Arc::strong_count(&value), 1);
-        let generation = fork_generation().wrapping_sub(1);
-        let mut parents = Made::by(generation, std::future::ready(Arc::clone(&value)));
+        let mut parents = Made::of_parent(std::future::ready(Arc::clone(&value)));
         assert!(matches!(polled(&mut parents), Poll::Ready(None)));
         drop(parents);
         assert_eq!(Arc::strong_count(&value), 2, "neither polled nor dropped");

@@ -9,7 +9,7 @@ use std::thread::{self, Thread};
 use std::time::Duration;
 
 use super::wakeup::{Sleep, Wakeup};
-use crate::runtime::{Made, Owned, PerProcess, descriptor_generation};
+use crate::runtime::{Made, Owned, PerProcess};
 
 /// The maximum number of threads that keep their descriptor between two waits. Any other thread opens one for each
 /// wait, so that a process with many threads does not run out of descriptors because each has waited once.
@@ -18,9 +18,12 @@ const MAX_KEPT: usize = 64;
 /// The number of threads that keep their descriptor.
 static KEEPING: PerProcess<AtomicUsize> = PerProcess::new();
 
+/// A handle of a thread that keeps its descriptor.
+type Kept = Owned<(Arc<WakeHandle>, Slot)>;
+
 thread_local! {
-    /// This thread's last handle, if it may keep one, and its `descriptor_generation`.
-    static LAST: RefCell<Option<(Arc<WakeHandle>, Slot, u32)>> = const { RefCell::new(None) };
+    /// This thread's last handle, if it may keep one.
+    static LAST: RefCell<Option<Kept>> = const { RefCell::new(None) };
 }
 
 /// The right of one thread to keep its descriptor between two waits.
@@ -64,24 +67,19 @@ impl WakeHandle {
             let mut last = last.try_borrow_mut().ok()?;
             // A child must not ring its parent, or read the parent's rings. The number may also belong to another part
             // of the program.
-            if last.as_ref().is_some_and(|(.., generation)| *generation != descriptor_generation())
-            {
-                std::mem::forget(last.take());
-            }
-            // Almost always: every thread that had the handle has dropped it.
-            if let Some((known, ..)) = &*last
-                && Arc::strong_count(known) == 1
-            {
-                known.ring();
-                return Some(Arc::clone(known));
-            }
-            let (descriptor, slot) = match last.take() {
-                Some((known, slot, _)) => (known.descriptor.clone(), Some(slot)),
-                None => (Some(Arc::new(WakeDescriptor::open().ok()?)), Slot::take()),
+            last.take_if(|last| !last.is_ours());
+            let Some(last) = &mut *last else {
+                let new = Self::new(Some(Arc::new(WakeDescriptor::open().ok()?)));
+                *last = Slot::take().map(|slot| Owned::new((Arc::clone(&new), slot)));
+                return Some(new);
             };
-            let new = Self::new(descriptor);
-            *last = slot.map(|slot| (Arc::clone(&new), slot, descriptor_generation()));
-            Some(new)
+            // Almost always: every thread that had the handle has dropped it.
+            if Arc::strong_count(&last.0) == 1 {
+                last.0.ring();
+            } else {
+                last.0 = Self::new(last.0.descriptor.clone());
+            }
+            Some(Arc::clone(&last.0))
         })
         .ok()?
     }

@@ -25,23 +25,21 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use tokio::sync::Notify;
 
 use crate::drivers::{Driven, Poller, ReaderRole};
-use crate::runtime::{Exclusive, Flush, Visitor, descriptor_generation};
+use crate::runtime::{Exclusive, Flush, Owned, Visitor};
 use role::{Reader, Role};
 use session::Session;
 
 pub(crate) struct Connection {
     /// The open connection, if there is one.
     session: Exclusive<Option<Session>>,
-    /// Wakes the task.
-    call: Notify,
+    /// Wakes the task. A forked child does not use the connection, nor does anything after the program has closed its
+    /// descriptor.
+    call: Owned<Notify>,
     role: Role,
     /// The number of times that no thread takes the role, because two threads wanted it lately.
     crowd: AtomicU32,
     /// Whether the task checks regularly for silence, because the connection is in use.
     in_use: AtomicBool,
-    /// The `descriptor_generation` of the task. A forked child does not use the connection, nor does anything after the
-    /// program has closed its descriptor.
-    generation: u32,
 }
 
 impl Connection {
@@ -49,11 +47,10 @@ impl Connection {
     pub(crate) fn new() -> Self {
         Self {
             session: Exclusive::new(None),
-            call: Notify::new(),
+            call: Owned::new(Notify::new()),
             role: Role::new(),
             crowd: AtomicU32::new(0),
             in_use: AtomicBool::new(false),
-            generation: descriptor_generation(),
         }
     }
 
@@ -187,7 +184,7 @@ enum Entered<T> {
 impl Connection {
     /// Acts on the session, then writes the submitted commands.
     fn enter<T>(&self, act: impl FnOnce(&mut Session) -> T) -> Entered<T> {
-        if self.generation != descriptor_generation() {
+        if !self.call.is_ours() {
             return Entered::Closed;
         }
         match self.with_session(Visitor::Thread, |session| self.run(session, act)) {
@@ -277,9 +274,7 @@ impl Driven for Connection {
 
     fn wake_task(&self) {
         // A forked child has no such task, and a lock inside `Notify` may be held forever.
-        if self.generation == descriptor_generation() {
-            self.call.notify_one();
-        }
+        self.call.ours().into_iter().for_each(Notify::notify_one);
     }
 }
 
