@@ -9,52 +9,10 @@ use redis::{Cmd, ServerError, Value, cmd};
 use uuid::Uuid;
 
 use crate::node::Fault;
+use crate::node::redis::commands::capabilities::Feature;
 use crate::node::redis::commands::durability::Durability;
 use crate::node::redis::commands::errors::{is_missing, text_of, without_arguments};
 use crate::node::redis::commands::scripts::{INSPECT, scripts};
-
-/// A command that only saves work. A connection whose user may not run it sends other commands with the same result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OptionalCommand {
-    /// `GETRANGE`, which reads the owner after an attempt. The acquire script replaces both.
-    GetRange,
-    /// `MGET`, which reads the owners of several keys.
-    MGet,
-    /// `EXISTS`, which makes the server track several keys.
-    Exists,
-    /// `CLIENT CACHING`, which excludes a read from tracking. The server then tracks the key until its next change.
-    Caching,
-    /// `PING`, which checks a connection. `HELLO` replaces it, which needs no permission.
-    Ping,
-}
-
-impl OptionalCommand {
-    /// The name in the errors of servers.
-    fn name(self) -> &'static str {
-        match self {
-            Self::GetRange => "GETRANGE",
-            Self::MGet => "MGET",
-            Self::Exists => "EXISTS",
-            Self::Caching => "CLIENT",
-            Self::Ping => "PING",
-        }
-    }
-}
-
-/// The optional commands that a server refused during the handshake. The connection does not send them again.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct RefusedCommands([bool; 5]);
-
-impl RefusedCommands {
-    /// Records the reply to a trial.
-    pub(crate) fn note(&mut self, command: OptionalCommand, reply: &Value, replied: bool) {
-        self.0[command as usize] |= is_refused(command.name(), reply, replied);
-    }
-
-    pub(crate) fn contains(self, command: OptionalCommand) -> bool {
-        self.0[command as usize]
-    }
-}
 
 /// What the options of a client require of a server and its user.
 #[derive(Clone)]
@@ -86,13 +44,13 @@ impl Needs {
     }
 
     /// Returns the optional commands to try that read keys. `minimal` returns only those of every acquire.
-    pub(crate) fn optional_reads(&self, minimal: bool) -> Vec<(OptionalCommand, Cmd)> {
+    pub(crate) fn optional_reads(&self, minimal: bool) -> Vec<(Feature, Cmd)> {
         let key = self.key();
-        let read = |command: OptionalCommand| (command, cmd(command.name()).arg(&key).clone());
-        let (_, mut range) = read(OptionalCommand::GetRange);
-        let mut reads = vec![(OptionalCommand::GetRange, range.arg(&[0, 1]).clone())];
+        let read = |feature: Feature| (feature, cmd(feature.command()).arg(&key).clone());
+        let (_, mut range) = read(Feature::GetRange);
+        let mut reads = vec![(Feature::GetRange, range.arg(&[0, 1]).clone())];
         if !minimal {
-            reads.extend([read(OptionalCommand::MGet), read(OptionalCommand::Exists)]);
+            reads.extend([read(Feature::MGet), read(Feature::Exists)]);
         }
         reads
     }
@@ -119,7 +77,7 @@ impl Needs {
 }
 
 /// Whether the command is denied or missing. A denied key does not matter, because the keys of locks may be allowed.
-fn is_refused(name: &str, reply: &Value, replied: bool) -> bool {
+pub(crate) fn is_refused(name: &str, reply: &Value, replied: bool) -> bool {
     let Value::ServerError(error) = reply else { return false };
     is_denied(name, error) || is_missing(error, replied)
 }

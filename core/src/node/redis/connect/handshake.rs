@@ -10,13 +10,13 @@ use redis::{Cmd, ServerError, Value, cmd};
 use super::role::{check_kind, is_master, is_primary};
 use crate::node::Fault;
 use crate::node::credentials::{Granted, Provider};
-use crate::node::redis::commands::capabilities::Without;
+use crate::node::redis::commands::capabilities::{Capabilities, Feature};
 use crate::node::redis::commands::errors::{
     has_code, is_missing, is_replicas, is_unsupported, text_of,
 };
 use crate::node::redis::commands::info::{about, field, load_scripts, named, text};
 use crate::node::redis::commands::reply;
-use crate::node::redis::commands::rights::{Needs, OptionalCommand, is_reply};
+use crate::node::redis::commands::rights::{Needs, is_refused, is_reply};
 use crate::node::redis::io::endpoint::Endpoint;
 use crate::node::redis::io::step;
 use crate::node::redis::login::BatchConnection;
@@ -37,28 +37,29 @@ pub(crate) struct Greeting {
     pub(crate) id: Option<i64>,
     /// The credentials of the login and their provider, if there is one.
     pub(crate) login: Option<(Provider, Granted)>,
-    /// What the server, or a proxy in front of it, does not support.
-    pub(crate) without: Without,
+    /// What the server, or a proxy in front of it, supports.
+    pub(crate) supported: Capabilities,
 }
 
 /// Connects and sends the requests of the handshake. If the server closes the connection twice, only the requests that
-/// locks need are sent. If it is `known` what to omit, there is only one connection.
+/// locks need are sent. If it is `known` what to try, there is only one connection.
 async fn ask_all(
     endpoint: &Endpoint,
     (primary, clustered): (bool, bool),
     needs: &Needs,
-    known: Option<Without>,
+    known: Option<Capabilities>,
 ) -> Result<(BatchConnection, Findings, Vec<(Step, Value)>), Fault> {
-    let (mut without, mut hung_up) = (known.unwrap_or_default(), false);
+    let (mut supported, mut hung_up) = (known.unwrap_or_default(), false);
     loop {
-        let (mut connection, hello) = connect(endpoint, &mut without, known.is_some()).await?;
+        let (mut connection, hello) = connect(endpoint, &mut supported, known.is_some()).await?;
         let resp3 = hello.is_some();
         let hello = hello.unwrap_or_default();
         // A replica needs no further commands. Sentinels require `ROLE`, which is newer.
         if let (Some(role), false, false) = (hello.role_alone(), primary, clustered) {
             is_master(role)?;
         }
-        let mut steps = steps(endpoint, (resp3, hello.role.is_some()), needs, without.extras);
+        let mut steps =
+            steps(endpoint, (resp3, hello.role.is_some()), needs, !supported.has(Feature::Extras));
         if primary {
             // Sent first, because the other replies of a replica do not matter.
             steps.insert(0, (Step::Role, cmd("ROLE")));
@@ -67,14 +68,17 @@ async fn ask_all(
         match connection.ask(&commands).await {
             Ok(replies) => {
                 // Until a reply says otherwise, there is no tracking.
-                let without = Without { tracking: true, digests: without.extras, ..without };
+                supported.set(Feature::Tracking, false);
+                supported.set(Feature::Digests, supported.has(Feature::Extras));
                 let Hello { id, role, .. } = hello;
-                let found = Findings { without, id, role, ..Findings::default() };
+                let found = Findings { supported, id, role, ..Findings::default() };
                 return Ok((connection, found, steps.into_iter().zip(replies).collect()));
             }
-            Err(fault) if fault.is_hung_up() && !without.extras && known.is_none() => {
-                without.extras = hung_up;
-                without.doubtful |= hung_up;
+            Err(fault)
+                if fault.is_hung_up() && supported.has(Feature::Extras) && known.is_none() =>
+            {
+                supported.set(Feature::Extras, !hung_up);
+                supported.doubtful |= hung_up;
                 hung_up = true;
             }
             Err(fault) => return Err(fault),
@@ -87,7 +91,7 @@ async fn examine(
     endpoint: &Endpoint,
     kind: (bool, bool),
     needs: &Needs,
-    known: Option<Without>,
+    known: Option<Capabilities>,
 ) -> Result<(BatchConnection, Findings), Fault> {
     let (mut connection, mut found, replies) = ask_all(endpoint, kind, needs, known).await?;
     let is_reply = |(step, reply): &_| matches!(step, Step::Right(name) if is_reply(name, reply));
@@ -99,20 +103,20 @@ async fn examine(
         let reply = connection.ask(&[needs.eval()]).await?.remove(0);
         let unsupported = || is_unsupported(&reply).then_some(fault);
         found.lacking.extend(needs.lack("EVAL", &reply, found.replied).or_else(unsupported));
-        found.without.digests = true;
+        found.supported.set(Feature::Digests, false);
     }
     Ok((connection, found))
 }
 
 /// Connects and performs the handshake. A replica is an error, unless it is `clustered`: it then redirects votes, and
-/// reports the owners of slots. `primary` means that sentinels report the server as one. `known` is what to omit, if
+/// reports the owners of slots. `primary` means that sentinels report the server as one. `known` is what to try, if
 /// that must not be found out. The server's text in errors is not redacted yet.
 pub(super) async fn greet(
     endpoint: &Endpoint,
     (primary, clustered): (bool, bool),
     guard: Duration,
     needs: &Needs,
-    known: Option<Without>,
+    known: Option<Capabilities>,
 ) -> Result<Greeting, Fault> {
     // Requested before the connection is opened, because servers close an idle connection without a login.
     step::begin("the credentials");
@@ -129,11 +133,11 @@ pub(super) async fn greet(
         role.map_or(Ok(()), is_master)?;
     }
     found.lacking.into_iter().next().map_or(Ok(()), Err)?;
-    let (about, mut without) = (found.about, found.without);
+    let (about, mut supported) = (found.about, found.supported);
     let (own, votes_in) = (|name| field(&about, name).map(str::to_owned), votes_in(&about, guard));
     // The server's clock may be corrected later, or its user may receive the right.
-    without.uptime = votes_in.is_none() && !guard.is_zero();
-    without.doubtful |= without.uptime;
+    supported.set(Feature::Uptime, votes_in.is_some() || guard.is_zero());
+    supported.doubtful |= !supported.has(Feature::Uptime);
     Ok(Greeting {
         connection,
         votes_in,
@@ -141,14 +145,14 @@ pub(super) async fn greet(
         eviction: own("maxmemory_policy"),
         id: found.id,
         login: endpoint.provider.clone().zip(granted),
-        without,
+        supported,
     })
 }
 
 /// The results of the handshake.
 #[derive(Default)]
 struct Findings {
-    without: Without,
+    supported: Capabilities,
     about: String,
     id: Option<i64>,
     /// The role of the server, if its reply to `HELLO` contains it.
@@ -196,11 +200,12 @@ impl Findings {
             (Step::Right(name), reply) => {
                 self.lacking.extend(needs.lack(name, &reply, self.replied));
             }
-            (Step::Saves(command), reply) => {
-                self.without.refused.note(command, &reply, self.replied);
+            (Step::Saves(feature), reply) => {
+                let is_refused = is_refused(feature.command(), &reply, self.replied);
+                self.supported.set(feature, !is_refused);
             }
             // Without tracking locks still work, and waiters poll.
-            (Step::Tracking, reply) => self.without.tracking = reply != Value::Okay,
+            (Step::Tracking, reply) => self.supported.set(Feature::Tracking, reply == Value::Okay),
             // Not every server ends a section with a line break.
             (Step::About, reply) => self.about.extend([&*text(&reply), "\n"]),
             (Step::Id, Value::Int(own)) => self.id = Some(own),
@@ -251,7 +256,7 @@ pub(crate) enum Step {
     /// Whether the user may run this command.
     Right(&'static str),
     /// Whether the user may run a command that only saves work.
-    Saves(OptionalCommand),
+    Saves(Feature),
     /// The server's description.
     About,
     /// The ID of the connection at the server.
@@ -296,12 +301,12 @@ fn steps(
         let tracking = ["TRACKING", "ON", "OPTOUT", "NOLOOP"];
         steps.push((Step::Tracking, cmd("CLIENT").arg(&tracking).clone()));
         let caching = cmd("CLIENT").arg(&["CACHING", "NO"]).clone();
-        steps.push((Step::Saves(OptionalCommand::Caching), caching));
+        steps.push((Step::Saves(Feature::Caching), caching));
     } else {
         steps.push((Step::Id, cmd("CLIENT").arg("ID").clone()));
     }
     // Last, because `CLIENT CACHING` affects the next command that is not `CLIENT`.
-    steps.push((Step::Saves(OptionalCommand::Ping), cmd("PING")));
+    steps.push((Step::Saves(Feature::Ping), cmd("PING")));
     steps
 }
 

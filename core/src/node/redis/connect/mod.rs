@@ -13,7 +13,7 @@ use redis::{Value, cmd};
 use super::io::step::Step;
 use super::sentinel::{Found, Resolver};
 use crate::node::Fault;
-use crate::node::redis::commands::capabilities::Without;
+use crate::node::redis::commands::capabilities::Capabilities;
 use crate::node::redis::protocol::Target;
 use handshake::Greeting;
 
@@ -34,7 +34,7 @@ pub(super) type Opened = Result<Opening, Fault>;
 pub(super) async fn open(
     target: Target,
     resolver: Arc<Resolver>,
-    (previous_connections, known, step): (PreviousConnections, Option<Without>, Step),
+    (previous_connections, known, step): (PreviousConnections, Option<Capabilities>, Step),
 ) -> Opened {
     let mut server = None;
     let attempt = find_and_open(&target, &resolver, (&previous_connections, known), &mut server);
@@ -57,7 +57,7 @@ pub(super) async fn open(
 async fn find_and_open(
     target: &Target,
     resolver: &Resolver,
-    (previous_connections, known): (&PreviousConnections, Option<Without>),
+    (previous_connections, known): (&PreviousConnections, Option<Capabilities>),
     server: &mut Option<Found>,
 ) -> Opened {
     let (found, mut news) = (resolver.find().await?, resolver.news());
@@ -79,12 +79,12 @@ async fn find_and_open(
     Ok(Opening { greeting, killed, found })
 }
 
-/// Connects to the server that was found, and logs in. `known` is what the handshake omits, if that must not be found
+/// Connects to the server that was found, and logs in. `known` is what the handshake tries, if that must not be found
 /// out over further connections.
 pub(super) async fn greet(
     target: &Target,
     found: &Found,
-    known: Option<Without>,
+    known: Option<Capabilities>,
 ) -> Result<Greeting, Fault> {
     let (endpoint, primary) = (&found.endpoint, found.primary_for().is_some());
     let kind = (primary, target.cluster.is_some());

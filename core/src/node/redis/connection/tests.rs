@@ -18,7 +18,7 @@ use super::role::Reader;
 use super::{Connection, Session};
 use crate::clock::{Clock, SystemClock};
 use crate::drivers::{Driven, RuntimeDriver, about_to_wait, flush, submit, wait};
-use crate::node::redis::commands::capabilities::Without;
+use crate::node::redis::commands::capabilities::Capabilities;
 use crate::node::redis::commands::command::{Command, Purpose};
 use crate::node::redis::commands::scripts::ping;
 use crate::node::redis::io::socket::Socket;
@@ -66,7 +66,7 @@ impl Ends {
             target,
             (parser, Duration::ZERO),
             pending,
-            Without::default(),
+            Capabilities::default(),
             unkilled.then(|| clock.now()),
             pushes,
         );

@@ -9,7 +9,7 @@ mod batch_connection;
 use redis::{ServerError, Value, cmd};
 
 use crate::node::Fault;
-use crate::node::redis::commands::capabilities::Without;
+use crate::node::redis::commands::capabilities::{Capabilities, Feature};
 use crate::node::redis::commands::errors::{
     has_code, is_full, is_unknown, refusal, text_of, words,
 };
@@ -23,17 +23,17 @@ pub(crate) use batch_connection::BatchConnection;
 /// unless there is to be only one connection, `once`.
 pub(crate) async fn connect(
     endpoint: &Endpoint,
-    without: &mut Without,
+    supported: &mut Capabilities,
     once: bool,
 ) -> Result<(BatchConnection, Option<Hello>), Fault> {
     let mut why = None;
     for _ in 0..2 {
-        if without.hello {
+        if !supported.has(Feature::Hello) {
             break;
         }
         let mut connection = BatchConnection::open(endpoint).await?;
         // Sent first and alone, because it determines the protocol of later replies.
-        match log_in(&mut connection, endpoint, without).await {
+        match log_in(&mut connection, endpoint, supported).await {
             Ok(hello) => return Ok((connection, hello)),
             Err(fault) if fault.is_hung_up() && !once => why = Some(fault),
             Err(fault) => return Err(hinted(fault, endpoint)),
@@ -45,7 +45,8 @@ pub(crate) async fn connect(
         hinted(fault, endpoint)
     })?;
     // Only the end of a connection was the reason, unless an earlier call found another one.
-    without.doubtful |= !std::mem::replace(&mut without.hello, true);
+    supported.doubtful |= supported.has(Feature::Hello);
+    supported.set(Feature::Hello, false);
     Ok((connection, None))
 }
 
@@ -88,12 +89,12 @@ impl Hello {
     }
 }
 
-/// Logs in. Returns the reply to `HELLO`. With RESP2, as the URL or a server `without` the command `HELLO` requires,
+/// Logs in. Returns the reply to `HELLO`. With RESP2, as the URL or a server without the command `HELLO` requires,
 /// there is none, and no notifications.
 pub(crate) async fn log_in(
     connection: &mut BatchConnection,
     endpoint: &Endpoint,
-    without: &mut Without,
+    supported: &mut Capabilities,
 ) -> Result<Option<Hello>, Fault> {
     if endpoint.parameters.protocol == Some(2) {
         return log_in_without_hello(connection, endpoint).await.map(|()| None);
@@ -122,8 +123,8 @@ pub(crate) async fn log_in(
             Err(error) => refusal = error,
         }
     }
-    without.hello = true;
-    without.doubtful |= refusal.code() != "NOPROTO" && !is_unknown(&refusal);
+    supported.set(Feature::Hello, false);
+    supported.doubtful |= refusal.code() != "NOPROTO" && !is_unknown(&refusal);
     Ok(None)
 }
 

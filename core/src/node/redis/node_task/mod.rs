@@ -215,7 +215,7 @@ impl NodeTask {
         context.log_problems(greeting);
         // Recorded before the session starts, so that the next connection can close this one however it ends.
         self.reconnect.previous_connections.add(greeting);
-        self.reconnect.without = greeting.without;
+        self.reconnect.supported = greeting.supported;
         // Changes without a connection were not reported.
         context.watch.changed(Change::All);
         // Behind a proxy that ends each connection, a second one would only be one more.

@@ -17,7 +17,7 @@ use futures_util::stream::FuturesUnordered;
 use super::attempt_policy::{AttemptPolicy, OnCommand};
 use crate::clock::{Instant, jittered};
 use crate::node::Fault;
-use crate::node::redis::commands::capabilities::Without;
+use crate::node::redis::commands::capabilities::Capabilities;
 use crate::node::redis::commands::command::Purpose;
 use crate::node::redis::connect::{Opened, PreviousConnections, open};
 use crate::node::redis::connection::task::context::Context;
@@ -38,8 +38,8 @@ pub(crate) struct Reconnect {
     /// Why the last attempt failed. `None` before the first one.
     pub(crate) last: Option<Fault>,
     pub(super) policy: AttemptPolicy,
-    /// The features that the last connection did not use.
-    pub(super) without: Without,
+    /// Those of the last connection.
+    pub(super) supported: Capabilities,
 }
 
 /// The attempts under way while commands arrive.
@@ -69,7 +69,7 @@ impl Attempts {
         }
         let (target, resolver) = (context.target.clone(), Arc::clone(&context.resolver));
         let step = context.link.begin_attempt();
-        let known = (!reconnect.policy.is_thorough()).then(|| reconnect.without.commands());
+        let known = (!reconnect.policy.is_thorough()).then_some(reconnect.supported);
         let previous_connections = reconnect.previous_connections.clone();
         let attempt = open(target, resolver, (previous_connections, known, step));
         self.running.push(Box::pin(attempt));

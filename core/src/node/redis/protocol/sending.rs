@@ -13,8 +13,8 @@ use super::SILENCE;
 use super::combined::{MAX_COMBINED, Request};
 use super::state::Protocol;
 use crate::clock::Instant;
+use crate::node::redis::commands::capabilities::Feature;
 use crate::node::redis::commands::command::{BatchKind, Command, Expects, Purpose};
-use crate::node::redis::commands::rights::OptionalCommand;
 use crate::node::redis::commands::scripts;
 use crate::node::redis::commands::scripts::{PING, ping};
 use crate::node::redis::protocol::in_flight::InFlight;
@@ -109,19 +109,19 @@ impl Protocol {
     /// changes of its keys.
     fn prepare(&mut self, in_flight: &mut InFlight, now: Instant) {
         self.count += 1;
-        let refused = self.without.refused;
-        if refused.contains(OptionalCommand::GetRange)
+        let supported = self.supported;
+        if !supported.has(Feature::GetRange)
             && let Some(command) = scripts::attempt_by_script(&in_flight.command)
         {
             in_flight.command = command;
         }
-        if refused.contains(OptionalCommand::Ping) && in_flight.command.bytes == PING {
-            in_flight.command.bytes = self.without.probe().to_vec();
+        if in_flight.command.bytes == PING {
+            in_flight.command.bytes = supported.probe().to_vec();
         }
         // Without tracking, no command needs the prefix that excludes it.
         in_flight.command.untracked &=
-            !self.without.tracking && !refused.contains(OptionalCommand::Caching);
-        if self.without.digests
+            supported.has(Feature::Tracking) && supported.has(Feature::Caching);
+        if !supported.has(Feature::Digests)
             && let Some(bytes) = scripts::in_full(in_flight.command.words())
         {
             // The next connection may combine commands again, but not in this form.

@@ -17,9 +17,8 @@ use super::resp::Parser;
 use super::{SILENCE, TICK};
 use crate::clock::Instant;
 use crate::node::Fault;
-use crate::node::redis::commands::capabilities::Without;
+use crate::node::redis::commands::capabilities::{Capabilities, Feature};
 use crate::node::redis::commands::command::{BatchKind, Command, Purpose};
-use crate::node::redis::commands::rights::OptionalCommand;
 use crate::node::redis::protocol::Target;
 use crate::node::redis::protocol::in_flight::InFlight;
 
@@ -71,8 +70,7 @@ pub(crate) struct Protocol {
     /// When the connection began, if the previous one may still exist. Deletes are then repeated until the keys have
     /// expired that it may still set.
     pub(super) unkilled: Option<Instant>,
-    /// What the server does not support.
-    pub(super) without: Without,
+    pub(super) supported: Capabilities,
     pub(super) target: Target,
     pub(super) push_handler: Arc<PushHandler>,
 }
@@ -84,16 +82,15 @@ impl Protocol {
         target: Target,
         (parser, round_trip): (Parser, Duration),
         pending: PendingDeletes,
-        without: Without,
+        supported: Capabilities,
         unkilled: Option<Instant>,
         push_handler: Arc<PushHandler>,
     ) -> Self {
         // Clusters only accept combined commands for keys in one slot.
-        let mut combines = [target.cluster.is_none() && !without.digests; 3];
+        let mut combines = [target.cluster.is_none() && supported.has(Feature::Digests); 3];
         combines[BatchKind::Attempts as usize] &= !pending.link.has_long_values();
-        let refused = |command| without.refused.contains(command);
-        combines = combines.map(|combines| combines && !refused(OptionalCommand::MGet));
-        combines[BatchKind::Extends as usize] &= !refused(OptionalCommand::Exists);
+        combines = combines.map(|combines| combines && supported.has(Feature::MGet));
+        combines[BatchKind::Extends as usize] &= supported.has(Feature::Exists);
         Self {
             buffer: BytesMut::with_capacity(4096),
             batch: Batch::default(),
@@ -111,7 +108,7 @@ impl Protocol {
             pending_for: 0,
             refusal_logged: false,
             unkilled,
-            without,
+            supported,
             target,
             push_handler,
         }

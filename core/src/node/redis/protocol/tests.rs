@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use super::combined::tests::{TTL, acquire, extend, full, release};
 use super::{InFlight, Parser, PendingDeletes, Protocol, PushHandler, SILENCE, TICK};
 use crate::clock::Instant;
-use crate::node::redis::commands::capabilities::Without;
+use crate::node::redis::commands::capabilities::{Capabilities, Feature};
 use crate::node::redis::commands::command::Purpose;
 use crate::node::redis::commands::scripts::plain;
 use crate::node::redis::protocol::Target;
@@ -41,10 +41,10 @@ impl Connection {
 
     /// `unkilled` is the start of a connection whose predecessor may still exist.
     fn with(min_replicas: u32, unkilled: Option<Instant>) -> Self {
-        Self::without(Without::default(), min_replicas, unkilled)
+        Self::supporting(Capabilities::default(), min_replicas, unkilled)
     }
 
-    fn without(without: Without, min_replicas: u32, unkilled: Option<Instant>) -> Self {
+    fn supporting(supported: Capabilities, min_replicas: u32, unkilled: Option<Instant>) -> Self {
         let Ok(Address::Redis(route)) = Address::parse("redis://127.0.0.1") else { unreachable!() };
         let durability = Durability { min_replicas, fsync: false };
         let needs = Needs { key_prefix: "lock:".to_owned(), durability };
@@ -56,7 +56,7 @@ impl Connection {
             target,
             (Parser::default(), Duration::ZERO),
             PendingDeletes::new(Arc::clone(&link), None),
-            without,
+            supported,
             unkilled,
             pushes,
         );
@@ -124,8 +124,9 @@ fn counts_every_command_and_keeps_deletes_without_a_reply() {
 
 #[test]
 fn delete_that_was_sent_in_full_is_not_combined() {
-    let in_full = Without { digests: true, ..Without::default() };
-    let mut connection = Connection::without(in_full, 0, None);
+    let mut in_full = Capabilities::default();
+    in_full.set(Feature::Digests, false);
+    let mut connection = Connection::supporting(in_full, 0, None);
     connection.submit(release("a", "a"));
     assert_eq!(names(&connection.written()), ["EVAL"]);
     let pending = connection.end().take().into_iter().map(InFlight::without_caller);

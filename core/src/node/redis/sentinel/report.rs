@@ -8,7 +8,7 @@ use std::time::Duration;
 use redis::{Cmd, Value, cmd};
 
 use crate::node::Fault;
-use crate::node::redis::commands::capabilities::Without;
+use crate::node::redis::commands::capabilities::Capabilities;
 use crate::node::redis::commands::errors::words;
 use crate::node::redis::commands::reply;
 use crate::node::redis::io::endpoint::Endpoint;
@@ -111,7 +111,7 @@ pub(crate) struct Sentinel {
 impl Sentinel {
     pub(crate) async fn open(endpoint: &Endpoint) -> Result<Self, Fault> {
         let mut connection = BatchConnection::open(endpoint).await?;
-        let hello = log_in(&mut connection, endpoint, &mut Without::default()).await;
+        let hello = log_in(&mut connection, endpoint, &mut Capabilities::default()).await;
         let hello = hello.map_err(|fault| {
             if !fault.is_hung_up() || endpoint.is_tls() {
                 return fault;

@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::clock::Clock;
+use crate::node::redis::commands::capabilities::Feature;
 use crate::node::redis::connect::handshake::Greeting;
 use crate::node::redis::protocol::Target;
 use crate::node::redis::protocol::{Backlog, InFlight, PendingDeletes};
@@ -103,7 +104,7 @@ impl Context {
         if self.link.was_open() {
             self.target.counts.reconnected();
         }
-        self.link.opened(!greeting.without.tracking);
+        self.link.opened(greeting.supported.has(Feature::Tracking));
         self.link.outage.connected(now);
     }
 
@@ -185,7 +186,7 @@ impl Context {
 
     fn note_features(&mut self, greeting: &Greeting) {
         let node = &*self.target.url;
-        let Some((commands, effects)) = greeting.without.described() else {
+        let Some((commands, effects)) = greeting.supported.described() else {
             if self.notices.features.ends() {
                 log::event!(Info, Node, { node: node }, "the server supports all commands now");
             }

@@ -21,7 +21,7 @@ use super::Connection;
 use super::session::{PANICKED, Session, SessionState, Usage};
 use crate::clock::jittered;
 use crate::node::Fault;
-use crate::node::redis::commands::capabilities::Without;
+use crate::node::redis::commands::capabilities::{Capabilities, Feature};
 use crate::node::redis::connect::{Opening, greet};
 use crate::node::redis::connection::task::context::Context;
 use crate::node::redis::io::step::Step;
@@ -79,29 +79,30 @@ impl<'a> ConnectionTask<'a> {
             login.map_or_else(|| found.endpoint.clone(), |login| found.endpoint.with_login(login));
         // A name may have several addresses, and its lookup takes time.
         endpoint.known = greeting.connection.socket.peer();
-        let hello = !greeting.without.hello && endpoint.parameters.protocol != Some(2);
+        let hello =
+            greeting.supported.has(Feature::Hello) && endpoint.parameters.protocol != Some(2);
         let renewal = greeting
             .login
             .and_then(|(provider, granted)| LoginRenewal::of(provider, &granted, hello));
         let BatchConnection { socket, parser, round_trip, .. } = greeting.connection;
         let news = context.resolver.news();
         let delay = if context.ends_at_redirects() { notifications::RETRY } else { delay };
-        let without = greeting.without;
-        let features = without
+        let supported = greeting.supported;
+        let features = supported
             .doubtful
-            .then(|| improves(context.target.clone(), found.clone(), without).boxed());
+            .then(|| improves(context.target.clone(), found.clone(), supported).boxed());
         let now = context.clock.now();
         let pushes = Arc::new(PushHandler::new(Arc::clone(&context.watch), now));
         let handler = (Arc::clone(&pushes), Arc::clone(&context.clock));
-        let probe = without.probe();
+        let probe = supported.probe();
         let open = || Notifications::open(endpoint, greeting.run_id, probe, handler, delay);
-        let notifications = (!greeting.without.tracking).then(open);
+        let notifications = supported.has(Feature::Tracking).then(open);
         let backlog = context.backlog.take().expect("no other connection has the backlog");
         let protocol = Protocol::new(
             context.target.clone(),
             (parser, round_trip.unwrap_or_default()),
             backlog.pending,
-            greeting.without,
+            supported,
             (!killed).then_some(now),
             pushes,
         );
@@ -301,7 +302,7 @@ async fn read(connection: &Connection) -> bool {
 /// Servers and proxies that close a connection during its handshake may do so for any reason. The client then omits the
 /// commands that it had sent. A server's uptime may be unreadable for a while. Without this check, the node could not
 /// vote or receive notifications for as long as the connection lives.
-async fn improves(target: Target, found: Found, without: Without) {
+async fn improves(target: Target, found: Found, supported: Capabilities) {
     let (mut pause, longest) = CHECK_PAUSE;
     loop {
         // At least half of the pause is random, so that many clients do not connect at the same time.
@@ -309,7 +310,7 @@ async fn improves(target: Target, found: Found, without: Without) {
         pause = (pause * 2).min(longest);
         let attempt = greet(&target, &found, None);
         if let Ok(greeting) = Step::default().within(found.endpoint.connect_timeout, attempt).await
-            && greeting.without.improves(without)
+            && greeting.supported.improves(&supported)
         {
             return;
         }

@@ -16,7 +16,7 @@ use tokio::task::yield_now;
 
 use crate::clock::{Clock, Instant};
 use crate::node::Fault;
-use crate::node::redis::commands::capabilities::Without;
+use crate::node::redis::commands::capabilities::Capabilities;
 use crate::node::redis::commands::command::{Command, Purpose};
 use crate::node::redis::commands::info::{about, named};
 use crate::node::redis::commands::info::{field, text};
@@ -273,7 +273,8 @@ async fn open(endpoint: &Endpoint, run_id: Option<String>, renewed: bool) -> Ope
         let granted = if renewed { endpoint.granted().await? } else { None };
         let login = granted.as_ref().map(|granted| endpoint.with_login(&granted.credentials));
         let endpoint = login.as_ref().unwrap_or(endpoint);
-        let (mut connection, hello) = connect(endpoint, &mut Without::default(), false).await?;
+        let (mut connection, hello) =
+            connect(endpoint, &mut Capabilities::default(), false).await?;
         let id = hello
             .and_then(|hello| hello.id)
             .ok_or_else(|| Fault::new("the server does not report connection IDs"))?;
