@@ -137,6 +137,11 @@ impl InFlight {
         self.reply_to.is_closed() && self.command.purpose.requires_waiting_caller(self.redirects)
     }
 
+    /// Whether it is sent again if the server did not run it: always a delete, and others if their callers wait.
+    pub(super) fn must_be_repeated(&self) -> bool {
+        self.is_delete() || !self.reply_to.is_closed()
+    }
+
     /// Whether the first of its two replies is still to come.
     fn has_two_replies(&self) -> bool {
         let two = !self.before().is_empty() || matches!(self.command.expects, Expects::Owner);

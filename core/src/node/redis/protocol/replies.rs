@@ -180,15 +180,11 @@ impl Protocol {
         self.combines[BatchKind::Attempts as usize] = false;
     }
 
-    /// Sends these deletes or extends separately. Deletes are always sent, and extends if their callers wait.
+    /// Sends these deletes or extends separately.
     fn send_separately(&mut self, members: Vec<InFlight>, now: Now<'_>) {
-        for mut member in members {
-            if matches!(member.command.purpose, Purpose::Delete { .. })
-                || !member.reply_to.is_closed()
-            {
-                member.again = true;
-                self.send(member, now());
-            }
+        for mut member in members.into_iter().filter(InFlight::must_be_repeated) {
+            member.again = true;
+            self.send(member, now());
         }
     }
 
@@ -218,56 +214,52 @@ impl Protocol {
         None
     }
 
-    /// Wakes the local callers that wait for the keys of a delete that was pending. The server does not notify the
-    /// client of its own changes, and the callers were woken when the delete was sent for the first time.
-    fn wake_local_waiters(&self, delete: &Command) {
-        if matches!(delete.purpose, Purpose::Delete { until: Some(_), .. }) {
-            for key in deleted_keys(delete).into_iter().flatten() {
-                self.push_handler.watch.wake(&String::from_utf8_lossy(key));
-            }
-        }
-    }
-
     /// Delivers a reply to the caller.
-    fn deliver(&mut self, mut in_flight: InFlight, value: Value, now: Now<'_>) {
-        if in_flight.is_delete() {
-            if let Some(fault) = self.refused_delete(&value, now) {
-                return self.pending.fail(in_flight, &fault, now());
-            }
-            in_flight.stop_counting();
-            self.pending.link.outage.voted(&self.target.url, Proof::Write, now);
-            self.wake_local_waiters(&in_flight.command);
-        }
-        self.replies.voted |=
-            in_flight.command.purpose.is_for_locks() && !matches!(value, Value::ServerError(_));
-        match (&in_flight.command.purpose, self.unkilled) {
-            (Purpose::Probe, _) => {
+    fn deliver(&mut self, in_flight: InFlight, value: Value, now: Now<'_>) {
+        let Command { purpose, expects, timeout, .. } = &in_flight.command;
+        self.replies.voted |= purpose.is_for_locks() && !matches!(value, Value::ServerError(_));
+        match purpose {
+            Purpose::Delete { .. } => return self.deliver_delete(in_flight, value, now),
+            Purpose::Probe => {
                 self.pending.link.set_used(now());
                 self.probing = false;
             }
-            (Purpose::Confirm, _) => {
-                self.confirm.judge(&value, now(), |(in_flight, value), fault| {
-                    let _ = in_flight.reply_to.send(fault.map_or(Ok(value), Err));
-                });
-            }
-            // A command of the previous connection may still arrive after this delete.
-            (Purpose::Delete { lifetime, .. }, Some(opened)) if opened + *lifetime > now() => {
-                self.pending.repeat(in_flight.command.clone(), opened);
-            }
-            (Purpose::Delete { .. }, _) => self.end_retries(),
+            Purpose::Confirm => self.confirm.judge(&value, now(), |(in_flight, value), fault| {
+                let _ = in_flight.reply_to.send(fault.map_or(Ok(value), Err));
+            }),
             _ => {}
         }
-        let grants = may_grant(&in_flight, &value);
-        // The `SET` was refused, so a key with our token would result from an earlier command. The script determines
-        // the result then.
-        let is_owner = matches!(in_flight.command.expects, Expects::Owner);
-        let value = if is_owner && !grants { Value::Nil } else { value };
-        let timeout = in_flight.command.timeout;
+        let (value, grants) = result(expects, in_flight.set, value);
+        let timeout = *timeout;
         match in_flight.confirm_by.filter(|_| grants) {
             Some(by) => self.confirm.hold((in_flight, value), timeout, by),
             // An error means that the caller no longer waits.
             None => drop(in_flight.reply_to.send(Ok(value))),
         }
+    }
+
+    fn deliver_delete(&mut self, mut in_flight: InFlight, value: Value, now: Now<'_>) {
+        if let Some(fault) = self.refused_delete(&value, now) {
+            return self.pending.fail(in_flight, &fault, now());
+        }
+        in_flight.stop_counting();
+        self.pending.link.outage.voted(&self.target.url, Proof::Write, now);
+        let Purpose::Delete { lifetime, until, .. } = in_flight.command.purpose else { return };
+        if until.is_some() {
+            // The server does not notify the client of its own changes, and the local callers were woken when the
+            // delete was sent for the first time.
+            for key in deleted_keys(&in_flight.command).into_iter().flatten() {
+                self.push_handler.watch.wake(&String::from_utf8_lossy(key));
+            }
+        }
+        match self.unkilled {
+            // A command of the previous connection may still arrive after this delete.
+            Some(opened) if opened + lifetime > now() => {
+                self.pending.repeat(in_flight.command.clone(), opened);
+            }
+            _ => self.end_retries(),
+        }
+        let _ = in_flight.reply_to.send(Ok(value));
     }
 
     /// Returns why the server did not carry out a delete. The delete stays pending: the server may be busy, unable to
@@ -292,26 +284,56 @@ impl Protocol {
     }
 }
 
-/// Whether the reply may be a grant. All other replies are returned immediately, regardless of replicas and disks.
-fn may_grant(in_flight: &InFlight, value: &Value) -> bool {
-    match value {
-        Value::Array(parts) => parts.first() == Some(&Value::Int(1)),
-        Value::BulkString(_) if matches!(in_flight.command.expects, Expects::Token(_)) => true,
-        // The owner, if the preceding `SET` succeeded. `set` may also be the reply to a prefix.
-        _ => matches!(in_flight.command.expects, Expects::Owner) && in_flight.set == Some(true),
+/// Returns the result of a command, and whether it may be a grant. All others are returned immediately, regardless of
+/// replicas and disks. `set` is the first reply of an attempt, or of a prefix.
+fn result(expects: &Expects, set: Option<bool>, value: Value) -> (Value, bool) {
+    match (expects, &value) {
+        (_, Value::Array(parts)) if parts.first() == Some(&Value::Int(1)) => (value, true),
+        (Expects::Token(_), Value::BulkString(_)) => (value, true),
+        (Expects::Owner, _) if set == Some(true) => (value, true),
+        // A key with our token would result from an earlier command. The script determines the result then.
+        (Expects::Owner, _) => (Value::Nil, false),
+        _ => (value, false),
     }
 }
 
 /// Whether the server has lost the scripts and the command must be repeated.
 fn lost_scripts(in_flight: &InFlight, value: &Value) -> bool {
-    // Deletes are always repeated, even if the caller no longer waits.
-    let wanted = matches!(in_flight.command.purpose, Purpose::Delete { .. })
-        || !in_flight.reply_to.is_closed();
     // Only once. A server that loses the scripts again immediately has another problem.
-    is_no_script(value) && wanted && !in_flight.again
+    is_no_script(value) && in_flight.must_be_repeated() && !in_flight.again
 }
 
 /// Whether the server does not know the script.
 fn is_no_script(value: &Value) -> bool {
     matches!(value, Value::ServerError(error) if error.code() == "NOSCRIPT")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_grants_wait_for_replicas_and_disks() {
+        let token = || Expects::Token("token".into());
+        let text = || Value::BulkString(b"token".to_vec());
+        let array = |vote| Value::Array(vec![Value::Int(vote), text()]);
+        for (at, (expects, set, value, result_is)) in [
+            (Expects::Echo("a".into()), None, array(1), (array(1), true)),
+            (Expects::Echo("a".into()), None, array(0), (array(0), false)),
+            (Expects::Echo("a".into()), None, text(), (text(), false)),
+            // The reply to a prefix.
+            (Expects::Anything, Some(true), Value::Okay, (Value::Okay, false)),
+            (token(), None, array(0), (array(0), false)),
+            (token(), None, text(), (text(), true)),
+            (Expects::Owner, Some(true), text(), (text(), true)),
+            (Expects::Owner, Some(true), Value::Nil, (Value::Nil, true)),
+            (Expects::Owner, Some(false), text(), (Value::Nil, false)),
+            (Expects::Owner, None, Value::Nil, (Value::Nil, false)),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            assert_eq!(result(&expects, set, value), result_is, "row {at}");
+        }
+    }
 }
