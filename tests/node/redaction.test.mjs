@@ -224,3 +224,23 @@ describe("a method called on another object throws a clear error:", () => {
     });
   }
 });
+
+describe("a class whose objects a call returns has no constructor:", () => {
+  const lock = client.lock(uniqueName());
+  for (const [kind, arguments_] of Object.entries({
+    Lock: [[], ["job"], [{}], [null]],
+    Lease: [[], ["job"], [1], [1, null]],
+  })) {
+    test(kind, async () => {
+      const lease = await lock.acquire();
+      const Class = { Lock: lock, Lease: lease }[kind].constructor;
+      for (const given of arguments_) {
+        assert.throws(() => new Class(...given), {
+          name: "InvalidOption",
+          message: new RegExp(`^${kind} has no public constructor. Use `),
+        });
+      }
+      await lease.release();
+    });
+  }
+});

@@ -2,7 +2,7 @@
 
 import type { LockLost } from "../errors/errors.js";
 import { rejectSignal } from "../options/options.js";
-import { checkCallback, isObject, wrongReceiver } from "../options/values.js";
+import { checkCallback, isObject, noConstructor, wrongReceiver } from "../options/values.js";
 import { printable, uncloneable } from "../platform/inspect-format.js";
 import type { Grant } from "../runtime/rows.js";
 import type { CallSite } from "./call-sites.js";
@@ -38,6 +38,9 @@ export class Lease<Fencing extends boolean = boolean> {
 
   /** @internal */
   constructor(id: number, lock: LockInfo, site?: CallSite, grant?: Grant) {
+    if (typeof id !== "number" || !isObject(lock)) {
+      throw noConstructor("Lease", "await lock.acquire()");
+    }
     this.#handle = new LeaseHandle(id, lock, site, grant);
     this.key = lock.key;
     if (site !== undefined) watchLease(this, this.#handle);

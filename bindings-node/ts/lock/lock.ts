@@ -15,7 +15,7 @@ import {
   TRY,
   type TryAcquireOptions,
 } from "../options/options.js";
-import { checkToken, isObject, wrongReceiver } from "../options/values.js";
+import { checkToken, isObject, noConstructor, wrongReceiver } from "../options/values.js";
 import { printable, uncloneable } from "../platform/inspect-format.js";
 import { cancelOn, reasonOf } from "../runtime/abort.js";
 import { acquire, acquireAgain } from "../runtime/operations.js";
@@ -54,6 +54,9 @@ export class Lock<Fencing extends boolean = boolean> {
 
   /** @internal */
   constructor(description: LockDescription) {
+    if (!(isObject(description) && typeof description.bind === "function")) {
+      throw noConstructor("Lock", "client.lock(name)");
+    }
     this.#description = description;
   }
 

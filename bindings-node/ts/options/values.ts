@@ -102,6 +102,11 @@ export function isObject(value: unknown): value is object {
   return typeof value === "object" && value !== null;
 }
 
+/** The error for `new` with a class whose objects a call returns. */
+export function noConstructor(kind: string, call: string): InvalidOption {
+  return new InvalidOption(`${kind} has no public constructor. Use ${call}`);
+}
+
 /** The error for a method that was called on an object of another class. */
 export function wrongReceiver(kind: string, given: unknown): InvalidOption {
   const text = `a method of ${kind} was called on ${describeType(given)} or on a Proxy`;
