@@ -34,7 +34,7 @@ pub(crate) async fn connect(request: &Request, acquirer: &Acquirer) -> Result<()
 pub(crate) struct RoundParams {
     /// When it began.
     pub(crate) now: Instant,
-    /// When it ends. Each vote has a timeout of its own.
+    /// When it ends. Each vote also has a timeout.
     pub(crate) until: Instant,
     /// What the nodes probably reply.
     pub(crate) expect: Expect,

@@ -154,7 +154,7 @@ impl State {
         forked: fn(&Self) -> F::Output,
     ) -> impl Future<Output = F::Output> + use<F> {
         let state = Arc::clone(self);
-        self.leases.beside(call).map(move |done| done.unwrap_or_else(|| forked(&state)))
+        self.leases.in_same_process(call).map(move |done| done.unwrap_or_else(|| forked(&state)))
     }
 
     /// The status. A lease that has expired is marked as lost by the first caller. `None` in a forked child.

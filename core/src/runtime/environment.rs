@@ -134,9 +134,9 @@ pub(crate) mod simulated {
 
     /// The client's end of a connection. It never blocks.
     pub(crate) trait Stream: Send + Sync {
-        /// Returns `WouldBlock` if there are no bytes, and 0 at the end.
+        /// Returns `WouldBlock` before more bytes arrive, and 0 at the end.
         fn read(&self, into: &mut [u8]) -> io::Result<usize>;
-        /// Returns `WouldBlock` if there is no room.
+        /// Returns `WouldBlock` while the buffer is full.
         fn write(&self, bytes: &[u8]) -> io::Result<usize>;
         fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
         fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;

@@ -91,7 +91,7 @@ impl<T, const HAS_DESCRIPTOR: bool> Guarded<T, HAS_DESCRIPTOR> {
     }
 
     /// Another value of the same process.
-    pub(crate) fn beside<U>(&self, value: U) -> Guarded<U, HAS_DESCRIPTOR> {
+    pub(crate) fn in_same_process<U>(&self, value: U) -> Guarded<U, HAS_DESCRIPTOR> {
         Guarded::by(self.generation, value)
     }
 
