@@ -2,6 +2,7 @@
 //!
 //! Keys, names and texts of servers may be untrusted. They must not forge a line of a log, control a terminal or fill a
 //! screen. They must not show a whole token either, because knowing it is enough to release the lease.
+//! Passwords are removed before, by `Route::redact`.
 //!
 //! The core has one text for each message, with the names of options as Rust and Python write them.
 

@@ -28,8 +28,12 @@ const {
 const { Nothing: NOTHING, SideValue: SIDE_VALUE, Failure: FAILURE } = OutcomeValue;
 const { Release: RELEASE } = Operation;
 
-/** Maximum number of calls and of outcomes in one batch. */
-export const MAX_CALLS = 256;
+/**
+ * Maximum number of recorded calls. Then they are sent, so that the servers work while JavaScript records more
+ * (measurements: docs/contributing/speed.md).
+ */
+export const MAX_CALLS = 32;
+/** Maximum number of outcomes in one batch. */
 const MAX_OUTCOMES = 512;
 
 /** The rows that the native part reads. */

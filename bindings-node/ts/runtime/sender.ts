@@ -9,10 +9,6 @@ import { runtime } from "./connection.js";
 import { type Receiver, slotFor } from "./pending.js";
 import { keepReleases, MAX_CALLS, type Names, writeCall } from "./rows.js";
 
-// docs/contributing/speed.md has the measurements.
-/** Number of calls to send before all are recorded, so that the servers work while JavaScript continues. */
-const SEND_THRESHOLD = MAX_CALLS / 8;
-
 /** Number of calls that are recorded but not sent. */
 let unsent = 0;
 /** The lock names of recorded acquires, by row of `calls`. */
@@ -74,6 +70,6 @@ export function recordCall(
   writeCall(unsent, operation, target, slot, argument);
   names[unsent] = nativeNames;
   unsent += 1;
-  if (!batching || unsent === SEND_THRESHOLD) send();
+  if (!batching || unsent === MAX_CALLS) send();
   return slot;
 }

@@ -84,7 +84,7 @@ impl<'a> Attempt<'a> {
                 until,
                 thorough: self.deadline.is_quorum_doubtful(now, &ticket),
                 expect: self.plan.next_round(now),
-                is_cut: self.deadline.is_fixed() && cut,
+                is_cut: self.deadline.has_wait() && cut,
             };
             match round(self.request, self.acquirer, params).await {
                 Ok(lease) => {
@@ -189,7 +189,7 @@ impl<'a> Attempt<'a> {
         let now = self.deadline.now();
         let refused_since = self.refused_since.unwrap_or(now);
         self.refused_since = refusal.is_refused().then_some(refused_since);
-        self.permanent = refusal.is_permanent(now.since(refused_since), self.deadline.is_fixed());
+        self.permanent = refusal.is_permanent(now.since(refused_since), self.deadline.has_wait());
         if refusal.is_unavailable() && cut && known && !self.permanent {
             return;
         }
@@ -243,7 +243,7 @@ impl<'a> Attempt<'a> {
     /// behind it wait for the same holder.
     fn log_held(&mut self, ticket: &Ticket) {
         let waited = self.deadline.waited();
-        let is_wanted = !self.deadline.is_fixed() && !self.last.is_unavailable();
+        let is_wanted = !self.deadline.has_wait() && !self.last.is_unavailable();
         if !is_wanted || !self.log.is_due(waited) || !ticket.is_first() {
             return;
         }
@@ -258,7 +258,7 @@ impl<'a> Attempt<'a> {
         let lasted = period.as_ref().map(|period| self.deadline.now().since(period.since));
         let mut last = std::mem::replace(&mut self.last, Refusal::Queued);
         let permanent = self.permanent || matches!(last, Refusal::Permanent(..));
-        let given_up = !self.deadline.is_fixed() && !permanent;
+        let given_up = !self.deadline.has_wait() && !permanent;
         let never_tried = matches!(last, Refusal::Queued) && !permanent;
         let explains = |period: &NoQuorum| {
             // Replies that were too late for the TTL of another caller may be in time for this one.

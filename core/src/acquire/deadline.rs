@@ -57,7 +57,7 @@ impl Deadline {
     }
 
     /// Whether the acquire has a `wait`.
-    pub(super) fn is_fixed(&self) -> bool {
+    pub(super) fn has_wait(&self) -> bool {
         self.wait.is_some()
     }
 

@@ -1,4 +1,4 @@
-//! Why a round granted no lease, and the error of an acquire that gives up.
+//! Why a round granted no lease, and the error for that. The error of a time-out is made in [`super::attempt`].
 //!
 //! A refusal is read from existing votes. An error is never reported as "held by another", nor the reverse, because
 //! callers act on the difference.

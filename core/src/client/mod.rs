@@ -1,6 +1,9 @@
 //! The client: nodes and options.
 //!
 //! Each method delegates to the `engine`, which the client shares with its clones and its locks.
+//!
+//! Dropping the client and its locks ends nothing that a lease needs: leases are renewed until they end. Then the task of
+//! each node sends the pending deletes (`node_task/reconnect.rs`), and ends.
 
 pub(crate) mod builder;
 mod shutdown;
@@ -221,7 +224,7 @@ impl Redlock {
     /// # Ok(()) }
     /// ```
     pub fn nodes(&self) -> Vec<String> {
-        self.0.config.nodes.iter().map(Address::redacted).collect()
+        self.0.config.nodes.iter().map(Address::shown_url).collect()
     }
 }
 
@@ -235,7 +238,7 @@ impl fmt::Debug for Redlock {
 impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let valid = self.0.nodes.iter().filter_map(|node| Address::parse(node).ok());
-        let nodes: Vec<_> = valid.map(|node| node.redacted()).collect();
+        let nodes: Vec<_> = valid.map(|node| node.shown_url()).collect();
         f.debug_struct("Builder").field("nodes", &nodes).finish_non_exhaustive()
     }
 }

@@ -89,8 +89,7 @@ fn send_deletes(
     // A vote may be sent later, or again after the script is reloaded. The delete must be the last command.
     let detached = before == Status::Detached;
     let votes = if detached { Vec::new() } else { std::mem::take(&mut commands.votes) };
-    drop(commands);
-    drop(votes);
+    drop((commands, votes));
     finish_healing(state);
     state.unregister();
     state.leases.fairness.released(state.keys(), now);

@@ -114,7 +114,7 @@ impl Future for InTurn {
 }
 
 impl Monitor {
-    /// Runs until the source of changes is closed, which happens when the client is dropped.
+    /// Runs until the source of changes is closed, which happens when the last node and lease are dropped.
     async fn run(mut self) {
         // Whether changes are to be checked.
         let mut changed = false;

@@ -1,5 +1,7 @@
 //! Credentials that change. They are requested at each connect and again before they expire.
 //!
+//! A [`Provider`] remembers the passwords that it has returned, and removes them from texts.
+//!
 //! The callback of a Rust program runs on a separate thread, which may block.
 
 use std::any::type_name;

@@ -1,4 +1,5 @@
-//! Defines the commands for a node and their results as plain data, the same for every kind of node.
+//! The requests to a node and their replies as plain data, the same for every kind of node. [`crate::quorum`] decides
+//! by them.
 
 use std::sync::Arc;
 use std::time::Duration;

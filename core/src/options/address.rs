@@ -114,10 +114,10 @@ impl Address {
     }
 
     /// Returns the URL without its password. Errors, logs and `repr` show it, and it identifies the node.
-    pub(crate) fn redacted(&self) -> String {
+    pub(crate) fn shown_url(&self) -> String {
         match self {
             Self::Memory(memory) => memory.url(),
-            Self::Redis(route) | Self::Cluster(route) => route.redacted(),
+            Self::Redis(route) | Self::Cluster(route) => route.shown_url(),
         }
     }
 

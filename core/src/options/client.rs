@@ -95,7 +95,7 @@ impl Settings {
             return Err(Error::invalid(format!("{option} {rule}")));
         }
         if let (Some(at), false) = (self.unseen.first(), self.tls.says_whom_to_trust()) {
-            return Err(unseen(&nodes[*at].redacted()));
+            return Err(unseen(&nodes[*at].shown_url()));
         }
         // Checked before any file is read, because these checks are cheap.
         check_distinct(&nodes)?;
@@ -203,7 +203,7 @@ fn address_map(given: Option<AddressMapOption>, nodes: &[Address]) -> Result<Opt
 fn warn_of_even_number(nodes: &[Address]) {
     let count = nodes.len();
     if count.is_multiple_of(2) {
-        let urls = nodes.iter().map(Address::redacted).collect::<Vec<_>>().join(" ");
+        let urls = nodes.iter().map(Address::shown_url).collect::<Vec<_>>().join(" ");
         log::event!(
             Warn, Client, { nodes: urls },
             "{count} nodes survive no more failures than {fewer}, because a quorum is more than half of them. Use an \
@@ -219,7 +219,7 @@ fn check_distinct(nodes: &[Address]) -> Result<()> {
     match nodes.iter().find(|node| !seen.insert(node.identity())) {
         None => Ok(()),
         Some(twice) => {
-            let url = twice.redacted();
+            let url = twice.shown_url();
             let text = format!(
                 "node {url} is given twice. A quorum needs independent nodes, so list each node once"
             );
@@ -243,7 +243,7 @@ fn check_durability(nodes: &[Address], durability: Durability) -> Result<()> {
     let Some(memory) = memory.filter(|_| !durability.is_none()) else { return Ok(()) };
     let (option, lacks) =
         if min_replicas > 0 { ("min_replicas", "replicas") } else { ("fsync", "disk") };
-    let (option, url) = (spelled(option), memory.redacted());
+    let (option, url) = (spelled(option), memory.shown_url());
     Err(Error::invalid(format!(
         "{option} is set, but {url} has no {lacks}. Remove the option, or use Redis servers"
     )))
@@ -265,7 +265,7 @@ fn one_time(
                 "the parameter {} of node {} differs from {} or from the parameter of another node. It applies to all \
                  nodes, so set it once",
                 given.by,
-                node.redacted(),
+                node.shown_url(),
                 spelled(name)
             )));
         }
@@ -281,7 +281,7 @@ fn with_shared(nodes: Vec<Address>, shared: &Shared) -> Result<Vec<Address>> {
     }
     let nodes = nodes.into_iter().map(|node| node.with(shared)).collect::<Result<Vec<_>>>()?;
     if shared.unverified() {
-        let urls = nodes.iter().map(Address::redacted).collect::<Vec<_>>().join(" ");
+        let urls = nodes.iter().map(Address::shown_url).collect::<Vec<_>>().join(" ");
         log::event!(
             Warn, Client, { nodes: urls },
             "{option} is off, so the server's certificate is not verified. An attacker could read everything that is \

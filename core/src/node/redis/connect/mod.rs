@@ -1,7 +1,8 @@
 //! Opens a connection: one attempt, from the search for the server to a connection that is ready for locks.
 //!
-//! It finds the server, connects and logs in ([`login`]), checks the features that locks need ([`handshake`],
-//! [`rights`]), and closes the previous connection. [`super::node_task`] decides when to try.
+//! It finds the server, connects and logs in ([`login`]), and checks the features that locks need ([`handshake`],
+//! [`rights`]). Then it has the server close the previous connection, so that none of its late bytes follow the new
+//! commands. [`super::node_task`] decides when to try.
 
 pub(super) mod handshake;
 mod role;

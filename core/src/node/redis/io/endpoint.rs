@@ -1,6 +1,6 @@
 //! The address of a server with its login, and what the parameters of its URL say. Plain data.
 //!
-//! It knows the password, so it also redacts the error texts of servers.
+//! It knows the password, and removes it from a text ([`Endpoint::without_password`]).
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -127,7 +127,7 @@ impl Endpoint {
         self.provider.as_ref().map_or_else(|| text.clone(), |provider| provider.redact(&text))
     }
 
-    pub(crate) fn redacted(&self) -> String {
+    pub(crate) fn shown_url(&self) -> String {
         match self.db {
             // The common form without a database.
             0 => self.address_text(),

@@ -1,4 +1,5 @@
-//! Decides when the next attempt to connect starts, and whether a command waits for one. No I/O, no clock.
+//! Computes the pause between two attempts to connect, and whether a command waits for one or starts one. No I/O, no
+//! clock.
 //!
 //! The first attempt after a connection that worked follows after a short pause. Each failure doubles the pause. So
 //! does a connection that opened and did not work: a replica, or a proxy without its server, may accept each connection

@@ -1,7 +1,7 @@
-//! Decides when to attempt the next connection, and which commands wait for its result.
+//! Runs the attempts to connect: pauses, opens connections, and lets commands wait or fail, as the [`AttemptPolicy`]
+//! says.
 //!
-//! Attempts follow after a pause, which the [`AttemptPolicy`] determines. A command after an idle time, or
-//! a change of the server, ends the pause.
+//! A command after an idle time, or a change of the server, ends the pause.
 //!
 //! Lock commands are never queued across a reconnect, because a late vote is useless and delays its delete. They wait
 //! for an attempt that began shortly before, or fail immediately. How long they wait depends on how often commands

@@ -1,5 +1,5 @@
 //! The state of the protocol of one connection, and what does not follow from a command or a reply: repeated deletes,
-//! silence, and the end.
+//! silence, and [`Protocol::end`], at which commands without a reply fail and deletes become pending.
 //!
 //! [`super::sending`] and [`super::replies`] have the rest. The pending deletes outlive the connection.
 

@@ -34,7 +34,7 @@ pub(crate) struct Target {
 impl Target {
     /// Creates the target of a standalone server.
     pub(crate) fn alone(route: Route, guard: Duration, needs: Needs, run_ids: Arc<RunIds>) -> Self {
-        let (url, counts) = (route.redacted(), Arc::default());
+        let (url, counts) = (route.shown_url(), Arc::default());
         Self { url, route, guard, needs, run_ids, cluster: None, counts }
     }
 

@@ -1,7 +1,7 @@
 //! Parses the URL of a node: `redis://`, `rediss://` and `unix://` here, several hosts in [`route`].
 //!
-//! The result is the address of a server, and the login to use there. This module opens no connection. It knows the
-//! password, so it also redacts the error texts of servers.
+//! The result is the address of a server, and the login to use there. This module opens no connection.
+//! [`Route::redact`] removes the password from texts.
 
 mod checks;
 pub(super) mod query;
@@ -124,7 +124,7 @@ impl Endpoint {
 
     /// Applies the options that all nodes of a client share.
     pub(crate) fn with(mut self, shared: &Shared) -> Result<Self> {
-        let url = self.redacted();
+        let url = self.shown_url();
         self.connect_timeout = shared.connect_timeout;
         if self.is_tls() {
             self.tls = Some(shared.tls(&self.parameters.tls, &url)?);
@@ -147,7 +147,7 @@ impl Endpoint {
         Err(Error::invalid(format!(
             "{} is set, but node {} has a user or a password in its URL. Use only one of them",
             spelled("credentials"),
-            self.redacted()
+            self.shown_url()
         )))
     }
 }

@@ -1,5 +1,7 @@
 //! Parses the URL of a node: a server, a service whose primary sentinels report, or a cluster.
 //!
+//! It knows all passwords of a node, and removes them from the error texts of servers ([`Route::redact`]).
+//!
 //! Plain data, which a forked child may use too. Each host of a `redis+sentinel://` or `redis+cluster://` URL follows
 //! the rules of a `redis://` URL, so that names, ports and passwords mean the same in all.
 
@@ -117,9 +119,9 @@ impl Route {
         self.server.connect_timeout
     }
 
-    pub(crate) fn redacted(&self) -> String {
+    pub(crate) fn shown_url(&self) -> String {
         let db = if self.server.db == 0 { String::new() } else { format!("/{}", self.server.db) };
-        self.url(&self.hosts(), &db).unwrap_or_else(|| self.server.redacted())
+        self.url(&self.hosts(), &db).unwrap_or_else(|| self.server.shown_url())
     }
 
     /// Returns what identifies the node in a node list: its hosts in any order, the service and the database.
@@ -327,14 +329,14 @@ mod tests {
     #[test]
     fn each_seed_is_parsed_like_a_url() {
         let two = seeds("redis+cluster://me:p%2C@Host,[::1]:7001");
-        assert_eq!(two.redacted(), "redis+cluster://Host:6379,[::1]:7001");
+        assert_eq!(two.shown_url(), "redis+cluster://Host:6379,[::1]:7001");
         let places: Vec<_> = two.seeds().collect();
         assert_eq!(places, [ServerAddress::new("host", 6379), ServerAddress::new("::1", 7001)]);
         let third = two.at(&ServerAddress::new("third", 7));
-        assert_eq!(third.redacted(), "redis://third:7");
+        assert_eq!(third.shown_url(), "redis://third:7");
         assert_eq!(third.server.password.as_deref(), Some("p,"));
         let tls = seeds("rediss+cluster://:s3cret,@h1");
-        assert!(tls.is_tls() && tls.redacted() == "rediss+cluster://h1:6379");
+        assert!(tls.is_tls() && tls.shown_url() == "rediss+cluster://h1:6379");
         assert_eq!(
             seeds("redis+cluster://b,A/0").identity(),
             seeds("redis+cluster://a,B").identity()
