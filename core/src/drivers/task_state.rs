@@ -18,29 +18,18 @@ const BLOCKED_PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::f
 
 /// Whether the task runs, and in which runtime.
 pub(super) enum TaskState {
-    NotStarted,
-    /// A thread is just starting it. Commands that are submitted meanwhile go to the background thread.
-    Starting,
+    /// It does not run. If it ended, or could not start, that was in this runtime, where it is not started again.
+    Idle(Option<Id>),
+    /// A thread is just starting it, or a runtime had no I/O driver, and tokio's panic is not caused again. Commands go
+    /// to the background thread.
+    Closed,
     Started(Id, Pending),
-    /// It ended, or could not start. It is not started in this runtime again.
-    Ended(Id),
-    /// A runtime had no I/O driver. Tokio's panic is not caused again.
-    GivenUp,
 }
 
 impl TaskState {
     /// Whether a task may be started in this runtime.
     pub(super) fn may_start(&self, runtime: &Handle) -> bool {
-        match self {
-            Self::NotStarted => true,
-            Self::Starting | Self::Started(..) | Self::GivenUp => false,
-            Self::Ended(last) => *last != runtime.id(),
-        }
-    }
-
-    /// Begins to start a task in this runtime, if it may. Returns the state before.
-    pub(super) fn begin(&mut self, runtime: &Handle) -> Option<Self> {
-        self.may_start(runtime).then(|| std::mem::replace(self, Self::Starting))
+        matches!(self, Self::Idle(last) if *last != Some(runtime.id()))
     }
 
     /// The unwritten commands of this runtime, if the task runs there.
@@ -72,17 +61,14 @@ pub(super) struct Pending {
     is_used: bool,
     /// Whether the task must run until the next check.
     is_awaited: bool,
-    /// Until when the background thread does the work.
-    paused_until: Option<Instant>,
-    /// The length of the last pause.
-    pause: Option<Duration>,
+    /// The last pause, in which the background thread does the work: its end and its length.
+    pause: Option<(Instant, Duration)>,
 }
 
 impl Pending {
     /// Whether the background thread does the work, because the task did not run in time.
-    pub(super) fn is_paused(&mut self) -> bool {
-        self.paused_until = self.paused_until.filter(|until| machine::now() < *until);
-        self.paused_until.is_some()
+    pub(super) fn is_paused(&self) -> bool {
+        self.pause.is_some_and(|(until, _)| machine::now() < until)
     }
 
     /// Adds a connection with a command. Returns what starts the checks, if they are to begin.
@@ -98,31 +84,20 @@ impl Pending {
     }
 
     /// Checks whether the task ran since the last check. `reads` is whether it has to read replies, however long ago
-    /// the commands were submitted.
-    pub(super) fn check(&mut self, reads: bool) -> Checked {
+    /// the commands were submitted. Returns whether to check again, until which the task must run. If it did not run,
+    /// a pause begins, and this returns the connections with unwritten commands.
+    pub(super) fn check(&mut self, reads: bool) -> Result<bool, Connections> {
         if std::mem::take(&mut self.is_awaited) {
             let (first, longest) = BLOCKED_PAUSE;
-            let pause = self.pause.map_or(first, |last| (last * 2).min(longest));
-            (self.pause, self.paused_until) = (Some(pause), Some(machine::now() + pause));
+            let pause = self.pause.map_or(first, |(_, last)| (last * 2).min(longest));
+            self.pause = Some((machine::now() + pause, pause));
             (self.is_watched, self.is_used) = (false, false);
-            return Checked::Blocked(self.submitted.take());
+            return Err(self.submitted.take());
         }
         self.is_watched = std::mem::take(&mut self.is_used) || reads;
         self.is_awaited = self.is_watched;
-        if self.is_watched { Checked::Again } else { Checked::Unused }
+        Ok(self.is_watched)
     }
-}
-
-/// What follows a check of the task.
-pub(super) enum Checked {
-    /// The next one, until which the task must run.
-    Again,
-    /// None before the next command.
-    Unused,
-    /// A pause, because the task did not run. Includes the connections with unwritten commands.
-    Blocked(Connections),
-    /// None, because the task has ended.
-    Ended,
 }
 
 #[cfg(test)]
@@ -132,13 +107,13 @@ mod tests {
     #[test]
     fn task_is_checked_while_replies_are_outstanding() {
         let mut pending = Pending { is_watched: true, is_used: true, ..Pending::default() };
-        assert!(matches!(pending.check(true), Checked::Again));
+        assert!(matches!(pending.check(true), Ok(true)));
         pending.runs();
-        assert!(matches!(pending.check(true), Checked::Again), "no command, but a reply");
-        assert!(matches!(pending.check(true), Checked::Blocked(_)), "it did not run");
+        assert!(matches!(pending.check(true), Ok(true)), "no command, but a reply");
+        assert!(pending.check(true).is_err(), "it did not run");
         let mut pending = Pending { is_watched: true, is_used: true, ..Pending::default() };
-        assert!(matches!(pending.check(false), Checked::Again));
+        assert!(matches!(pending.check(false), Ok(true)));
         pending.runs();
-        assert!(matches!(pending.check(false), Checked::Unused));
+        assert!(matches!(pending.check(false), Ok(false)));
     }
 }

@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 use super::driven::Driven;
 use super::poller::{Poller, Watched};
 use super::reactor::Reactor;
-use super::task_state::{Checked, LONGEST_TURN, Pending, TaskState};
+use super::task_state::{LONGEST_TURN, Pending, TaskState};
 use crate::error::{Error, Result};
 use crate::runtime::background::{self, on_background};
 use crate::runtime::{
@@ -128,9 +128,9 @@ async fn watch(shared: Arc<Shared>, runtime: Id, begins: Arc<Notify>) {
         loop {
             background::sleep(LONGEST_TURN).await;
             match shared.check(runtime) {
-                Checked::Again => {}
-                Checked::Unused | Checked::Blocked(_) => break,
-                Checked::Ended => return,
+                Some(true) => {}
+                Some(false) => break,
+                None => return,
             }
         }
     }
@@ -140,7 +140,7 @@ impl Shared {
     fn new(is_chosen: bool) -> Self {
         Self {
             is_chosen,
-            task: Made::new(Mutex::new(TaskState::NotStarted)),
+            task: Made::new(Mutex::new(TaskState::Idle(None))),
             reactor: Exclusive::new(Reactor::default()),
             waker: AtomicWaker::new(),
         }
@@ -156,29 +156,33 @@ impl Shared {
     }
 
     /// Wakes the task, which must run until the next check. If it did not run since the last one, the background thread
-    /// writes its commands and reads its replies.
-    fn check(&self, runtime: Id) -> Checked {
+    /// writes its commands and reads its replies. Returns whether to check again, or `None` if it has ended.
+    fn check(&self, runtime: Id) -> Option<bool> {
         let reads = self.with(|reactor| reactor.awaited().next().is_some()).unwrap_or(true);
         // The background thread waits for no thread that may be suspended.
-        let Some(mut task) = try_lock(&self.task) else { return Checked::Again };
-        let checked =
-            task.pending_in(runtime).map_or(Checked::Ended, |pending| pending.check(reads));
+        let Some(mut task) = try_lock(&self.task) else { return Some(true) };
+        let checked = task.pending_in(runtime)?.check(reads);
         drop(task);
         match &checked {
-            Checked::Again => self.waker.wake(),
-            Checked::Blocked(unwritten) => {
+            Ok(true) => self.waker.wake(),
+            Ok(false) => {}
+            Err(unwritten) => {
                 unwritten.iter().for_each(|connection| connection.delegate());
                 self.clear();
             }
-            Checked::Unused | Checked::Ended => {}
         }
-        checked
+        Some(checked.unwrap_or(false))
     }
 
     /// Starts the task in a runtime. Without a task, everything runs on the background thread. That is so if no
     /// descriptor is left, and on systems without epoll.
     fn start(self: &Arc<Self>, runtime: &Handle) -> Result<()> {
-        let Some(before) = lock(&self.task).begin(runtime) else { return Ok(()) };
+        let mut task = lock(&self.task);
+        if !task.may_start(runtime) {
+            return Ok(());
+        }
+        let before = std::mem::replace(&mut *task, TaskState::Closed);
+        drop(task);
         let create = || {
             let poller = Arc::new(Poller::new()?);
             // The previous task may not have left it yet.
@@ -195,9 +199,11 @@ impl Shared {
         let (state, started) = match &created {
             Ok(Ok(_)) => (TaskState::Started(id, pending), Ok(())),
             Ok(Err(error)) if error.kind() == io::ErrorKind::WouldBlock => (before, Ok(())),
-            Ok(Err(error)) if is_rt_shutdown_err(error) => (TaskState::Ended(id), Err(SHUT_DOWN)),
-            Ok(Err(_)) => (TaskState::Ended(id), Ok(())),
-            Err(_) => (TaskState::GivenUp, Err(NO_IO)),
+            Ok(Err(error)) if is_rt_shutdown_err(error) => {
+                (TaskState::Idle(Some(id)), Err(SHUT_DOWN))
+            }
+            Ok(Err(_)) => (TaskState::Idle(Some(id)), Ok(())),
+            Err(_) => (TaskState::Closed, Err(NO_IO)),
         };
         *lock(&self.task) = state;
         if let Ok(Ok(task)) = created {
@@ -260,13 +266,12 @@ impl Shared {
     /// Ends the task. The background thread does the remaining work.
     fn end(&self) {
         let mut task = lock(&self.task);
-        let TaskState::Started(runtime, _) = *task else { return };
-        let ended = std::mem::replace(&mut *task, TaskState::Ended(runtime));
+        let TaskState::Started(runtime, pending) = &mut *task else { return };
+        let (runtime, mut pending) = (*runtime, std::mem::take(pending));
+        *task = TaskState::Idle(Some(runtime));
         drop(task);
-        if let TaskState::Started(_, mut pending) = ended {
-            pending.submitted.delegate();
-            pending.watch.notify_one();
-        }
+        pending.submitted.delegate();
+        pending.watch.notify_one();
     }
 }
 
@@ -288,11 +293,8 @@ impl Future for DriverTask {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
         this.shared.waker.register(cx.waker());
-        if !has_stack_space() {
-            // The background thread has a larger stack.
-            return Poll::Ready(());
-        }
-        if this.read(cx).is_err() {
+        // The background thread has a larger stack.
+        if !has_stack_space() || this.read(cx).is_err() {
             return Poll::Ready(());
         }
         this.write(cx)
@@ -335,20 +337,14 @@ impl DriverTask {
             pending.runs();
             pending.submitted.is_empty()
         });
-        match is_empty {
-            None => return Poll::Ready(()),
-            Some(true) => return Poll::Pending,
-            Some(false) => {}
+        let Some(is_empty) = is_empty else { return Poll::Ready(()) };
+        self.behind = !is_empty && self.stands_ahead && !self.behind;
+        if self.behind {
+            cx.waker().wake_by_ref();
+        } else if !is_empty {
+            // A thread that uses the connections wakes this task afterwards.
+            self.shared.write();
         }
-        if self.stands_ahead {
-            self.behind = !self.behind;
-            if self.behind {
-                cx.waker().wake_by_ref();
-                return Poll::Pending;
-            }
-        }
-        // A thread that uses the connections wakes this task afterwards.
-        self.shared.write();
         Poll::Pending
     }
 }
