@@ -60,6 +60,19 @@ impl<'a> Attempt<'a> {
         }
     }
 
+    /// Decides how the round that begins now runs.
+    fn next_round(&mut self, ticket: &Ticket, now: Instant) -> RoundParams {
+        let until = self.deadline.of_round(ticket);
+        let cut = until.since(now) < self.request.node_timeout();
+        RoundParams {
+            now,
+            until,
+            thorough: self.deadline.is_quorum_doubtful(now, ticket),
+            expect: self.plan.next_round(now),
+            is_cut: self.deadline.has_wait() && cut,
+        }
+    }
+
     pub(super) async fn run(&mut self) -> Result<Lease> {
         let leases = &self.acquirer.leases;
         let (clock, keys) = (Arc::clone(&leases.nodes.clock), &self.request.keys);
@@ -77,15 +90,9 @@ impl<'a> Attempt<'a> {
         loop {
             // Read before the round: a change that is reported during the round is a reason to try again.
             let mark = interest.mark();
-            let (until, now) = (self.deadline.of_round(&ticket), clock.now());
-            let cut = until.since(now) < self.request.node_timeout();
-            let params = RoundParams {
-                now,
-                until,
-                thorough: self.deadline.is_quorum_doubtful(now, &ticket),
-                expect: self.plan.next_round(now),
-                is_cut: self.deadline.has_wait() && cut,
-            };
+            let now = clock.now();
+            let params = self.next_round(&ticket, now);
+            let cut = params.until.since(now) < self.request.node_timeout();
             match round(self.request, self.acquirer, params).await {
                 Ok(lease) => {
                     leases.fairness.acquired(keys, self.plan.expect == Expect::Contended);

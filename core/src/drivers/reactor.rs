@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::driven::{Driven, ReaderRole};
 use super::poller::{MAX_READY, Poller};
+use super::{Driven, ReaderRole};
 use crate::runtime::{timers, with_local};
 
 /// The connections of one driver. The position of a connection is its number.

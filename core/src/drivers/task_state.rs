@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
 
-use super::driven::Driven;
+use super::Driven;
 use super::reactor::{Connections, Submitted};
 use crate::runtime::machine::{self, Instant};
 

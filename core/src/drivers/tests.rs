@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-use super::driven::IdleConnection;
+use super::IdleConnection;
 use super::{RuntimeDriver, poller, wait};
 use crate::runtime::background;
 

@@ -15,7 +15,7 @@ use futures_util::task::AtomicWaker;
 use tokio::runtime::{Handle, Id, RuntimeFlavor, is_rt_shutdown_err};
 use tokio::sync::Notify;
 
-use super::driven::Driven;
+use super::Driven;
 use super::poller::{Poller, Watched};
 use super::reactor::Reactor;
 use super::task_state::{LONGEST_TURN, Pending, TaskState};
@@ -360,7 +360,7 @@ impl Drop for DriverTask {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drivers::driven::IdleConnection;
+    use crate::drivers::IdleConnection;
 
     /// The background thread removes them. The thread that uses them, and one that submits, may be suspended.
     #[test]

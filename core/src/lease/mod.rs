@@ -4,7 +4,6 @@
 //! [`end`] the commands to the nodes. [`mod@monitor`] watches all leases of a client through the [`registry`].
 //! Callers only see [`handle`].
 
-mod checks;
 mod end;
 mod extend;
 mod handle;

@@ -16,8 +16,8 @@ use std::time::Duration;
 use futures_util::future::FutureExt;
 use tokio::sync::Notify;
 
-use super::checks::Checks;
 use super::registry::Registry;
+use super::renewal::Checks;
 use super::status::{Status, duration_nanos, nanos};
 use super::term::Term;
 use crate::clock::{Instant, NEVER};

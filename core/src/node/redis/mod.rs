@@ -34,8 +34,8 @@ mod tests;
 mod url;
 
 pub(crate) use cluster::ClusterNode;
+pub(crate) use commands::capabilities::Needs;
 pub(crate) use commands::durability::Durability;
-pub(crate) use commands::rights::Needs;
 pub(crate) use io::endpoint::{Given, Parameters};
 pub use io::tls::{DefaultTrust, Pem, TlsOptions};
 pub(crate) use protocol::{RunIds, Target};

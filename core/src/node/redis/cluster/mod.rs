@@ -6,7 +6,6 @@
 //! task handles every command.
 
 mod discovery;
-mod follow;
 mod map;
 mod state;
 mod task;
@@ -26,7 +25,7 @@ use crate::clock::{Clock, Instant};
 use crate::drivers::RuntimeDriver;
 use crate::node::redis::io::endpoint::ServerAddress;
 use crate::node::redis::protocol::Target;
-use crate::node::redis::protocol::redirects::ClusterSender;
+use crate::node::redis::protocol::redirects::{ClusterSender, pause};
 use crate::node::redis::server::queue;
 use crate::node::redis::server::{RedisNode, unless_replaced};
 use crate::node::{
@@ -34,7 +33,6 @@ use crate::node::{
     slot,
 };
 use crate::runtime::background;
-use follow::follow;
 use map::{Map, Member};
 use task::Task;
 
@@ -196,10 +194,36 @@ impl Node for ClusterNode {
     }
 }
 
+/// Sends a command again while servers redirect it, for as long as its caller waits. The simulation uses it too.
+pub(crate) async fn follow<T, R>(
+    clock: Arc<dyn Clock>,
+    timeout: Duration,
+    mut reply: R,
+    send: impl Fn() -> R,
+) -> Result<T, Fault>
+where
+    R: Future<Output = Result<T, Fault>>,
+{
+    let mut since = None;
+    loop {
+        let fault = match reply.await {
+            Err(fault) if fault.is_redirect() => fault,
+            result => return result,
+        };
+        let now = clock.now();
+        let since = *since.get_or_insert(now);
+        if now.since(since) >= timeout {
+            return Err(fault);
+        }
+        clock.sleep_until(now + pause(since, now)).await;
+        reply = send();
+    }
+}
+
 /// Shared with the simulation, which has its own task.
 #[cfg(test)]
 pub(crate) mod simulated {
-    pub(crate) use super::follow::follow;
+    pub(crate) use super::follow;
     pub(crate) use super::map::{Map, Member};
     pub(crate) use super::topology::{Ruling, ruling};
     pub(crate) use crate::node::redis::commands::command::Redirects;

@@ -12,8 +12,7 @@ use std::collections::{BTreeSet, HashMap};
 use redis::Value;
 
 use crate::node::redis::commands::errors::is_unknown;
-use crate::node::redis::commands::info::text;
-use crate::node::redis::commands::reply;
+use crate::node::redis::commands::reply::{self, text};
 use crate::node::redis::io::endpoint::ServerAddress;
 use crate::node::{Fault, SLOTS};
 

@@ -8,7 +8,5 @@ pub(super) mod command;
 pub(super) mod durability;
 pub(super) mod encode;
 pub(super) mod errors;
-pub(super) mod info;
 pub(super) mod reply;
-pub(super) mod rights;
 pub(super) mod scripts;

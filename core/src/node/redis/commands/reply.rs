@@ -140,6 +140,21 @@ pub(crate) fn unexpected(value: &Value) -> Fault {
     }
 }
 
+/// Returns the text of a reply to `INFO`, or an empty text.
+pub(crate) fn text(info: &Value) -> String {
+    match info {
+        Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        Value::VerbatimString { text, .. } => text.clone(),
+        _ => String::new(),
+    }
+}
+
+/// Returns the value of a field of an `INFO` section.
+pub(crate) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    Some(line.trim())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

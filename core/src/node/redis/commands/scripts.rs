@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::Cmd;
+use redis::{Cmd, cmd};
 
 use super::encode::RequestBuffer;
 use crate::node::redis::commands::command::{BatchKind, Combinable, Command, Expects, Purpose};
@@ -188,6 +188,11 @@ pub(crate) fn ping() -> Command {
 /// Builds a command with any reply and the default timeout.
 pub(crate) fn plain(command: &Cmd, purpose: Purpose) -> Command {
     Command::new(command.get_packed_command(), Expects::Anything, purpose)
+}
+
+/// Loads the scripts into the server.
+pub(crate) fn load_scripts() -> impl Iterator<Item = Cmd> {
+    scripts().iter().map(|script| cmd("SCRIPT").arg("LOAD").arg(&script.text).clone())
 }
 
 /// A script and its digest.

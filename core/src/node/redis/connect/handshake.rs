@@ -7,16 +7,17 @@ use std::time::Duration;
 
 use redis::{Cmd, ServerError, Value, cmd};
 
-use super::role::{check_kind, is_master, is_primary};
+use super::{check_kind, is_master, is_primary};
 use crate::node::Fault;
 use crate::node::credentials::{Granted, Provider};
-use crate::node::redis::commands::capabilities::{Capabilities, Feature};
+use crate::node::redis::commands::capabilities::{
+    Capabilities, Feature, Needs, is_refused, is_reply,
+};
 use crate::node::redis::commands::errors::{
     has_code, is_missing, is_replicas, is_unsupported, text_of,
 };
-use crate::node::redis::commands::info::{about, field, load_scripts, named, text};
-use crate::node::redis::commands::reply;
-use crate::node::redis::commands::rights::{Needs, is_refused, is_reply};
+use crate::node::redis::commands::reply::{self, field, text};
+use crate::node::redis::commands::scripts::load_scripts;
 use crate::node::redis::io::endpoint::Endpoint;
 use crate::node::redis::io::step;
 use crate::node::redis::login::BatchConnection;
@@ -280,7 +281,8 @@ fn steps(
     if minimal {
         return select.into_iter().chain(trials).collect();
     }
-    let mut steps = vec![(Step::Optional, named(&endpoint.client_name))];
+    let mut steps =
+        vec![(Step::Optional, cmd("CLIENT").arg("SETNAME").arg(&endpoint.client_name).clone())];
     // Separate from the name that users choose. Supported since Redis 7.2.
     for (what, value) in [("LIB-NAME", "redlock"), ("LIB-VER", env!("CARGO_PKG_VERSION"))] {
         let about_us = cmd("CLIENT").arg("SETINFO").arg(what).arg(value).clone();
@@ -289,7 +291,7 @@ fn steps(
     steps.extend(select);
     let replication = (!has_role).then_some("replication");
     for section in ["server", "memory"].into_iter().chain(replication) {
-        steps.push((Step::About, about(section)));
+        steps.push((Step::About, cmd("INFO").arg(section).clone()));
     }
     // Loaded at every connect, so that `EVALSHA` fails only after a flush of the scripts.
     steps.extend(load_scripts().map(|load| (Step::Script, load)));

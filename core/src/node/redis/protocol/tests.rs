@@ -12,7 +12,7 @@ use crate::clock::Instant;
 use crate::node::redis::commands::capabilities::{Capabilities, Feature};
 use crate::node::redis::commands::command::Purpose;
 use crate::node::redis::commands::scripts::plain;
-use crate::node::redis::protocol::Target;
+use crate::node::redis::protocol::{RunIds, Target};
 use crate::node::redis::state::link::Link;
 use crate::node::{Durability, Fault, Needs, Watch, slot};
 use crate::options::Address;
@@ -351,4 +351,30 @@ fn idle_connection_is_probed_first() {
     assert_eq!(names(&connection.written()), ["PING"]);
     assert_eq!(connection.read("+PONG\r\n"), None);
     assert!(!connection.protocol.is_probing() && !connection.link.is_idle(connection.now));
+}
+
+#[test]
+fn first_run_id_stays_and_conflicts_fail_only_later_nodes() {
+    let run_ids = RunIds::default();
+    run_ids.enter("a", "", "one").unwrap();
+    assert!(run_ids.enter("b", "", "one").unwrap_err().permanent().is_some());
+    run_ids.enter("a", "", "one").unwrap();
+    run_ids.enter("b", "", "two").unwrap();
+    // It worked before, so the error is not about the options.
+    assert!(run_ids.enter("b", "", "one").unwrap_err().permanent().is_none());
+    run_ids.enter("a", "", "one").unwrap();
+    run_ids.enter("a", "", "three").unwrap();
+    run_ids.enter("b", "", "one").unwrap();
+}
+
+#[test]
+fn clusters_may_not_share_a_server() {
+    let run_ids = RunIds::default();
+    run_ids.enter("a", "a:1", "one").unwrap();
+    run_ids.enter("a", "a:2", "two").unwrap();
+    // One server with two addresses.
+    run_ids.enter("a", "a:3", "two").unwrap();
+    assert!(run_ids.enter("b", "b:1", "two").unwrap_err().permanent().is_some());
+    run_ids.enter("b", "b:1", "three").unwrap();
+    assert!(run_ids.enter("b", "b:2", "one").unwrap_err().permanent().is_some());
 }

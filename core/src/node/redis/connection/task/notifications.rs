@@ -18,9 +18,7 @@ use crate::clock::{Clock, Instant};
 use crate::node::Fault;
 use crate::node::redis::commands::capabilities::Capabilities;
 use crate::node::redis::commands::command::{Command, Purpose};
-use crate::node::redis::commands::info::{about, named};
-use crate::node::redis::commands::info::{field, text};
-use crate::node::redis::commands::reply;
+use crate::node::redis::commands::reply::{self, field, text};
 use crate::node::redis::commands::scripts::plain;
 use crate::node::redis::io::endpoint::Endpoint;
 use crate::node::redis::io::step::Step;
@@ -284,8 +282,8 @@ async fn open(endpoint: &Endpoint, run_id: Option<String>, renewed: bool) -> Ope
             // Only for `CLIENT LIST`, because notifications are about every database.
             commands.push(cmd("SELECT").arg(endpoint.db).clone());
         }
-        commands.push(named(&endpoint.client_name));
-        commands.extend(run_id.is_some().then(|| about("server")));
+        commands.push(cmd("CLIENT").arg("SETNAME").arg(&endpoint.client_name).clone());
+        commands.extend(run_id.is_some().then(|| cmd("INFO").arg("server").clone()));
         let replies = connection.ask(&commands).await?;
         let info = replies.last().map(text).unwrap_or_default();
         // Behind a proxy it may be another server, where another client has this ID.
