@@ -5,9 +5,9 @@
 //! suspended inside it blocks only this connection. A forked child never uses the session of its parent.
 //!
 //! Any thread inside may write. One thread at a time has the reader role, and reads for all callers until no reply is
-//! outstanding ([`role`]). Otherwise the connection's task reads. A thread that finds another one reading leaves its commands to the task,
-//! which then reads for both, because passing the role between threads would cost as much. The reading thread or task
-//! sends each result through the channel of its command (`InFlight`), which wakes the caller.
+//! outstanding ([`role`]). Otherwise the connection's task reads. A thread that finds another one reading leaves its
+//! commands to the task, which then reads for both, because passing the role between threads would cost as much. The
+//! reading thread or task sends each result through the channel of its command (`InFlight`), which wakes the caller.
 //!
 //! The driver that reads has its poller watch the socket. A change of this, as of the session, is made inside the
 //! session.
