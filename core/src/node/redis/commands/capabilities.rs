@@ -1,4 +1,5 @@
-//! What a server, or a proxy in front of it, supports, and what its user may do: the features that locks can do without,
+//! What a server, or a proxy in front of it, supports, and what its user may do: the features that locks can do
+//! without,
 //! and those that they need. Without `PEXPIRE` a lease would be granted and never renewed. Without `EVALSHA` it could
 //! not be released.
 //!
