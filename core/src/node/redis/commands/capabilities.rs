@@ -1,11 +1,10 @@
 //! What a server, or a proxy in front of it, supports, and what its user may do: the features that locks can do
-//! without,
-//! and those that they need. Without `PEXPIRE` a lease would be granted and never renewed. Without `EVALSHA` it could
-//! not be released.
+//! without, and those that they need. Without `PEXPIRE` a lease would be granted and never renewed. Without `EVALSHA`
+//! it could not be released.
 //!
-//! Each command is tried at connect on a key that does not exist. It changes nothing, and succeeds if it is allowed. The
-//! handshake is pipelined, so these commands cost no round trip. They come before tracking, so that the server does not
-//! track the key. The requirements of options ([`Durability`]) are checked together with them.
+//! Each command is tried at connect on a key that does not exist. It changes nothing, and succeeds if it is allowed.
+//! The handshake is pipelined, so these commands cost no round trip. They come before tracking, so that the server
+//! does not track the key. The requirements of options ([`Durability`]) are checked together with them.
 
 use redis::{Cmd, ServerError, Value, cmd};
 use uuid::Uuid;
