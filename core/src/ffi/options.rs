@@ -4,9 +4,9 @@
 //! `scripts/reference` generates the page Options from them. The rules are checked in `options::lock` and
 //! `options::client`.
 //!
-//! A row makes the bindings convert the option. Its parameter and its type are also declared in `describe.rs` (clients:
-//! `construct.rs`) and `types.py` of Python, and in `options.ts`. For a name that is not in a table, the error says what
-//! to use instead ([`super::args`]).
+//! A row makes the bindings convert the option. Its parameter and its type are also declared in `describe.rs`
+//! (clients: `construct.rs`) and `types.py` of Python, and in `options.ts`. For a name that is not in a table, the
+//! error says what to use instead ([`super::args`]).
 
 use std::sync::Arc;
 use std::time::Duration;
