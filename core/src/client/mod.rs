@@ -2,8 +2,8 @@
 //!
 //! Each method delegates to the `engine`, which the client shares with its clones and its locks.
 //!
-//! Dropping the client and its locks ends nothing that a lease needs: leases are renewed until they end. Then the task of
-//! each node sends the pending deletes (`node_task/reconnect.rs`), and ends.
+//! Dropping the client and its locks ends nothing that a lease needs: leases are renewed until they end. Then the task
+//! of each node sends the pending deletes (`node_task/reconnect.rs`), and ends.
 
 pub(crate) mod builder;
 mod shutdown;
