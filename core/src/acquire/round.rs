@@ -70,7 +70,7 @@ pub(crate) async fn round(
     if scouts && let Some((free, taken)) = Box::pin(round.scout(scout_timeout)).await {
         return Err(Refusal::Held { free, taken, scouted: true });
     }
-    round.ask_others();
+    while round.ask_next() {}
     // Few local variables, which would enlarge the future of every acquire.
     round.votes.until(Until::Decided, &*nodes.clock, round.started + round.params.timeout).await;
     if thorough && !round.votes.tally.met() {
@@ -222,10 +222,6 @@ impl VoteRound {
         let Some(node) = self.nodes.list.get(self.votes.answers.len()) else { return false };
         self.votes.add(believable(node.acquire(&self.claim, self.params), self.params.fencing));
         true
-    }
-
-    fn ask_others(&mut self) {
-        while self.ask_next() {}
     }
 
     /// Makes the votes part of a lease, including those that are under way or not sent yet.

@@ -91,7 +91,7 @@ fn send_deletes(
     let votes = if detached { Vec::new() } else { std::mem::take(&mut commands.votes) };
     drop((commands, votes));
     finish_healing(state);
-    state.unregister();
+    state.leases.registry.remove(state.id, state.keys());
     state.leases.fairness.released(state.keys(), now);
     state.ended.notify_waiters();
     if !unsent {
@@ -134,7 +134,7 @@ pub(crate) fn detach(state: &State) -> bool {
         return false;
     }
     finish_healing(state);
-    state.unregister();
+    state.leases.registry.remove(state.id, state.keys());
     state.ended.notify_waiters();
     state.report(Status::Detached);
     true

@@ -218,7 +218,8 @@ impl Monitor {
             if let Some(deadline) = state.deadline() {
                 self.plan_deadline(state, deadline);
             }
-            if let Some(at) = state.first_renewal() {
+            if let Some(ttl) = state.renewal() {
+                let at = state.acquired + ttl / 3;
                 self.due.insert((at, state.id), Arc::downgrade(state));
             }
         }

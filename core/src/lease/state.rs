@@ -273,11 +273,6 @@ impl State {
         (self.request.options.renew && !capped).then(|| self.ttl())
     }
 
-    /// A third of the TTL after the round began. It may have passed if the round was slow.
-    pub(super) fn first_renewal(&self) -> Option<Instant> {
-        Some(self.acquired + self.renewal()? / 3)
-    }
-
     /// Applies a confirmed extend. The deadline only moves forward.
     pub(crate) fn confirm(&self, granted: Validity) {
         if self.is_held() {
@@ -311,11 +306,6 @@ impl State {
             self.ended.notify_waiters();
             self.drop_votes();
         }
-    }
-
-    /// Removes the lease from the registry after its end.
-    pub(super) fn unregister(&self) {
-        self.leases.registry.remove(self.id, self.keys());
     }
 
     /// The error with the loss reason, if the lease was lost.

@@ -110,7 +110,8 @@ impl Protocol {
 
     /// Handles the reply to a single command.
     fn handle_single(&mut self, mut in_flight: InFlight, value: Value, now: Now<'_>) {
-        if lost_scripts(&in_flight, &value) {
+        // Only once. A server that loses the scripts again immediately has another problem.
+        if is_no_script(&value) && in_flight.must_be_repeated() && !in_flight.again {
             // A round drops its replies before it sends its deletes, so a vote with a waiting caller has no delete
             // ahead of it. An extend may have one, and compares its token.
             self.load_scripts(now());
@@ -294,12 +295,6 @@ fn result(expects: &Expects, set: Option<bool>, value: Value) -> (Value, bool) {
         (Expects::Owner, _) => (Value::Nil, false),
         _ => (value, false),
     }
-}
-
-/// Whether the server has lost the scripts and the command must be repeated.
-fn lost_scripts(in_flight: &InFlight, value: &Value) -> bool {
-    // Only once. A server that loses the scripts again immediately has another problem.
-    is_no_script(value) && in_flight.must_be_repeated() && !in_flight.again
 }
 
 /// Whether the server does not know the script.
