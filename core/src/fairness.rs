@@ -13,7 +13,7 @@ use std::time::Duration;
 use foldhash::quality::FixedState;
 
 use crate::clock::{Instant, jittered};
-use crate::keyed::Keyed;
+use crate::collections::Keyed;
 use crate::runtime;
 
 /// The maximum number of contended keys. With more, all are forgotten, which briefly costs fairness.

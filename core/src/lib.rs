@@ -61,7 +61,6 @@ mod quorum;
 
 mod drivers;
 mod node;
-mod numbered;
 
 mod telemetry;
 
@@ -72,8 +71,8 @@ mod clock;
 )]
 mod runtime;
 
+mod collections;
 mod error;
-mod keyed;
 mod text;
 
 // The public interface is flat, independent of the modules.

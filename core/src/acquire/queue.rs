@@ -18,9 +18,8 @@ use std::task::{Poll, Waker};
 
 use super::refusal::Refusal;
 use crate::clock::Instant;
-use crate::keyed::{Key, Keyed};
+use crate::collections::{Key, Keyed, Numbered};
 use crate::node::Taken;
-use crate::numbered::Numbered;
 use crate::runtime::{Made, lock};
 
 /// The lines of one client's callers, one for each key. In a forked child, another thread may have locked them forever.

@@ -15,8 +15,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::clock::{Instant, NEVER};
-use crate::keyed::{Key, Keyed};
-use crate::numbered::Numbered;
+use crate::collections::{Key, Keyed, Numbered};
 use crate::runtime::{lock, try_lock};
 
 /// How often the monitor looks at new leases. It never sees one that ended earlier.

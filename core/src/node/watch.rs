@@ -16,8 +16,7 @@ use tokio::sync::Notify;
 
 use super::changes::{Change, ChangeSender, Changes};
 use super::slots::slot;
-use crate::keyed::{Key, Keyed};
-use crate::numbered::Numbered;
+use crate::collections::{Key, Keyed, Numbered};
 use crate::runtime::lock;
 
 /// The subscriptions of one client. Nodes notify it, acquires subscribe to keys, and the monitor receives every change.

@@ -49,8 +49,7 @@ const CORE: &[&str] = &[
     "clock",
     "runtime",
     "error",
-    "numbered",
-    "keyed",
+    "collections",
     "text",
 ];
 
