@@ -45,50 +45,58 @@ pub(crate) struct RoundParams {
 }
 
 /// Runs one round under a new token.
-pub(crate) async fn round(
-    request: &Arc<Request>,
-    acquirer: &Acquirer,
-    RoundParams { now, until, expect, thorough, is_cut }: RoundParams,
-) -> Result<Lease, Refusal> {
+pub(crate) fn round<'a>(
+    request: &'a Arc<Request>,
+    acquirer: &'a Acquirer,
+    how: RoundParams,
+) -> impl Future<Output = Result<Lease, Refusal>> + Send + use<'a> {
     let nodes = &acquirer.leases.nodes;
     let changes = acquirer.leases.watch.count();
     // `wait` may end before the timeout of a vote.
-    let timeout = request.node_timeout().min(until.since(now));
+    let timeout = request.node_timeout().min(how.until.since(how.now));
     let ttl = request.asked_ttl();
     let fencing = request.fencing(&*nodes.clock);
+    let expect = how.expect;
     let params = VoteParams { ttl, timeout, first: true, check: false, expect, fencing };
     // The scout takes an additional round trip, for which a short TTL over a slow network may leave no time.
     let scout_timeout = acquirer.leases.fairness.rounds().min(timeout);
     // Without this limit, every round of such an acquire would be too late, and it would never leave the queue.
     let scouts = expect == Expect::Contended
-        && !thorough
+        && !how.thorough
         && nodes.list.len() > 1
         && scout_timeout * 4 <= ttl;
-    let mut round = VoteRound::unsent(nodes, request.claim(), params, now);
-    round.votes.is_cut = is_cut;
-    // Boxed, because it is rarely needed and would enlarge the future of every acquire.
-    if scouts && let Some((free, taken)) = Box::pin(round.scout(scout_timeout)).await {
-        return Err(Refusal::Held { free, taken, scouted: true });
-    }
-    while round.ask_next() {}
-    // Few local variables, which would enlarge the future of every acquire.
-    round.votes.until(Until::Decided, &*nodes.clock, round.started + round.params.timeout).await;
-    if thorough && !round.votes.tally.met() {
+    let mut round = VoteRound::unsent(nodes, request.claim(), params, how.now);
+    round.votes.is_cut = how.is_cut;
+    let RoundParams { until, thorough, .. } = how;
+    // The future has only what the rest needs, because it is a part of every acquire.
+    async move {
         // Boxed, because it is rarely needed and would enlarge the future of every acquire.
-        let deadline = round.started + round.params.timeout;
-        Box::pin(round.votes.until(Until::Answered, &*nodes.clock, deadline)).await;
+        if scouts && let Some((free, taken)) = Box::pin(round.scout(scout_timeout)).await {
+            return Err(Refusal::Held { free, taken, scouted: true });
+        }
+        while round.ask_next() {}
+        // Few local variables, which would enlarge the future of every acquire.
+        round
+            .votes
+            .until(Until::Decided, &*nodes.clock, round.started + round.params.timeout)
+            .await;
+        if thorough && !round.votes.tally.met() {
+            // Boxed, because it is rarely needed and would enlarge the future of every acquire.
+            let deadline = round.started + round.params.timeout;
+            Box::pin(round.votes.until(Until::Answered, &*nodes.clock, deadline)).await;
+        }
+        // A missing reply does not count as an outage if `wait` cut the round short.
+        let timeout = Some(round.params.timeout);
+        let timeout = timeout.filter(|timeout| *timeout == request.node_timeout());
+        nodes.record_outages(&round.votes, timeout, Some(Proof::Grant));
+        if !round.votes.tally.met() {
+            return Err(refused(request, &round));
+        }
+        let fencing = request.options.fencing;
+        // Done before the validity is checked, because agreeing on a token may take another round trip.
+        let fence = if fencing { Box::pin(agree(&mut round, until)).await } else { None };
+        granted(request, acquirer, round, fence, changes)
     }
-    // A missing reply does not count as an outage if `wait` cut the round short.
-    let timeout = Some(round.params.timeout);
-    let timeout = timeout.filter(|timeout| *timeout == request.node_timeout());
-    nodes.record_outages(&round.votes, timeout, Some(Proof::Grant));
-    if !round.votes.tally.met() {
-        return Err(refused(request, &round));
-    }
-    let fencing = request.options.fencing;
-    // Done before the validity is checked, because agreeing on a token may take another round trip.
-    let fence = if fencing { Box::pin(agree(&mut round, until)).await } else { None };
-    granted(request, acquirer, round, fence, changes)
 }
 
 /// Returns the fencing token of a round that a quorum granted, or `None` if no quorum has stored it by `until`.
