@@ -82,10 +82,12 @@ mod tests {
 
     #[test]
     fn rejects_impossible_stored_tokens() {
-        let most = NOW + LEAP;
+        let (most, slack) = (NOW + LEAP, u64::try_from(SLACK.as_micros()).unwrap());
         for (stored, asked, kept) in [
             (0, Fencing::Propose(NOW), Some(NOW)),
             (NOW + 7, Fencing::Propose(NOW), Some(NOW + 8)),
+            (0, Fencing::Propose(2 * NOW), Some(NOW + slack)),
+            (0, Fencing::Propose(1), Some(NOW - slack)),
             (most, Fencing::Propose(NOW), Some(most + 1)),
             (most + 1, Fencing::Propose(NOW), None),
             (ABOVE - 1, Fencing::Propose(NOW), None),

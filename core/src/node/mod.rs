@@ -37,14 +37,13 @@ pub(crate) use fencing::{Fencing, IMPOSSIBLE};
 pub(crate) use memory::{Memory, MemoryNode};
 pub use memory::{advance_memory, fail_memory};
 pub(crate) use outage::{Outage, Proof};
+#[cfg(test)]
+pub(crate) use redis::{
+    ACQUIRE, EXTEND, EXTEND_MANY, INSPECT, RELEASE, RELEASE_MANY, Script, scripts,
+};
 pub(crate) use redis::{
     CLIENT_NAME_RULE, CONNECT_TIMEOUT, ClusterNode, Durability, Given, Needs, Parameters,
     RedisNode, Route, RunIds, Shared, Target, is_client_name, parse_cluster, parse_service,
-};
-#[cfg(test)]
-pub(crate) use redis::{
-    Confirmations, Map, Member, Purpose, Redirects, Ruling, ServerAddress, follow, is_forwarded,
-    redirect_pause, ruling,
 };
 pub use redis::{DefaultTrust, Pem, TlsOptions};
 pub(crate) use slots::{SLOTS, hash_tag, several_slots, slot};

@@ -4,6 +4,9 @@
 mod limit;
 #[allow(
     clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::format_push_string,
     clippy::type_complexity,
     clippy::too_many_arguments,
     clippy::struct_excessive_bools,

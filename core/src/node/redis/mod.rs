@@ -36,6 +36,10 @@ mod url;
 pub(crate) use cluster::ClusterNode;
 pub(crate) use commands::capabilities::Needs;
 pub(crate) use commands::durability::Durability;
+#[cfg(test)]
+pub(crate) use commands::scripts::{
+    ACQUIRE, EXTEND, EXTEND_MANY, INSPECT, RELEASE, RELEASE_MANY, Script, scripts,
+};
 pub(crate) use io::endpoint::{Given, Parameters};
 pub use io::tls::{DefaultTrust, Pem, TlsOptions};
 pub(crate) use protocol::{RunIds, Target};
@@ -43,5 +47,3 @@ pub(crate) use server::RedisNode;
 pub(crate) use url::query::{CLIENT_NAME_RULE, is_client_name};
 pub(crate) use url::route::{Route, parse_cluster, parse_service};
 pub(crate) use url::{CONNECT_TIMEOUT, Shared};
-#[cfg(test)]
-pub(crate) use {cluster::simulated::*, commands::command::Purpose, protocol::Confirmations};

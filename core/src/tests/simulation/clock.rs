@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::clock::{Clock, Instant, Sleep};
 
-use super::world::World;
+use super::world::{END, World};
 
 /// True time in nanoseconds.
 pub(super) type Time = u64;
@@ -37,7 +37,7 @@ impl Rate {
     /// The first true time from now on at which this clock shows `at`.
     fn when(&self, now: Time, at: Instant) -> Time {
         let local = u64::try_from(at.since(Instant::from_start(Duration::ZERO)).as_nanos());
-        let Ok(local) = local else { return u64::MAX };
+        let Some(local) = local.ok().filter(|local| *local < 2 * END) else { return u64::MAX };
         let time = u128::from(local) * 1_000_000 / u128::try_from(1_000_000 + self.ppm).unwrap();
         let mut time = u64::try_from(time).unwrap();
         while self.local(time) < at {
@@ -68,7 +68,7 @@ impl Clock for ClientClock {
                 return std::task::Poll::Ready(());
             }
             // One waker is enough, because a sleep of the code under test stays in the task that polled it first.
-            if !registered && due < super::world::END {
+            if !registered && due < END {
                 world.wake_at(due, cx.waker().clone());
                 registered = true;
             }

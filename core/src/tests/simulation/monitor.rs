@@ -58,10 +58,10 @@ impl Monitor {
         self.paused[client] += until.saturating_sub(before);
     }
 
-    pub(super) fn begins(&mut self, client: usize, how: &Use, due: Option<Time>) -> u64 {
+    pub(super) fn begins(&mut self, client: usize, how: &Use, times: (Time, Option<Time>)) -> u64 {
         self.next += 1;
         let paused = self.paused[client];
-        self.waiting.insert(self.next, Waiting::new(client, how, due, paused));
+        self.waiting.insert(self.next, Waiting::new(client, how, times, paused));
         self.next
     }
 

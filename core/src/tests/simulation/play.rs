@@ -3,16 +3,21 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Wake, Waker};
+
+use crate::node::Node;
+use crate::runtime::environment::simulated::{self, Environment};
 
 use super::action::Use;
 use super::clock::Time;
+use super::environment::ClientEnvironment;
 use super::generator::plain;
 use super::monitor::Monitor;
 use super::progress::CHECK_INTERVAL;
 use super::scenario::{BEGIN, Scenario};
 use super::server::Server;
+use super::simulated::Outstanding;
 use super::slots::Slot;
 use super::usage::{Client, Spawned, continued, lock};
 use super::world::{Event, MS, World};
@@ -42,8 +47,15 @@ pub(super) struct Player<'a> {
     next: usize,
     pub(super) queue: Arc<Mutex<VecDeque<usize>>>,
     pub(super) spawned: Arc<Mutex<Vec<Spawned>>>,
+    /// By client.
+    pub(super) environments: Vec<Arc<ClientEnvironment>>,
+    pub(super) nodes: Vec<Vec<Weak<dyn Node>>>,
     pub(super) parked: Vec<usize>,
+    pub(super) outstanding: Outstanding,
 }
+
+/// How long the clients may take to connect before the first step.
+const CONNECT_TIME: Time = 5_000 * MS;
 
 /// Plays the scenario to its end. Returns the first broken promise, if there is one.
 pub(super) fn play(scenario: &Scenario) -> Result<usize, String> {
@@ -59,7 +71,8 @@ impl<'a> Player<'a> {
     fn new(scenario: &'a Scenario, tracing: bool) -> Self {
         fastrand::seed(scenario.seed);
         let mut world = World::new(scenario.seed, scenario.latency, scenario.guard, scenario.kills);
-        (world.now, world.tracing) = (BEGIN, tracing);
+        (world.now, world.tracing) = (BEGIN - CONNECT_TIME, tracing);
+        world.faults = scenario.faults;
         world.shards = scenario.shards;
         let count = scenario.nodes.len();
         world.settled = vec![0; count];
@@ -74,6 +87,9 @@ impl<'a> Player<'a> {
             world.servers.push(server);
         }
         world.durability.min_replicas = scenario.replicas.1;
+        if scenario.has_sentinels() {
+            world.sentinels = vec![Default::default(); count];
+        }
         world.clocks.clone_from(&scenario.clients);
         let monitor = Monitor::new(scenario.promise, &scenario.clients);
         let mut player = Self {
@@ -85,11 +101,16 @@ impl<'a> Player<'a> {
             next: 0,
             queue: Arc::default(),
             spawned: Arc::default(),
+            environments: Vec::new(),
+            nodes: Vec::new(),
             parked: Vec::new(),
+            outstanding: Outstanding::default(),
         };
         for id in 0..scenario.clients.len() {
             player.start_client(id);
         }
+        // The clients connect first. A run without faults measures how long an acquire takes.
+        player.play_until(BEGIN);
         let mut world = player.world.lock().unwrap();
         for (at, step) in scenario.steps.iter().enumerate() {
             world.at(step.at, Event::Step(at));
@@ -144,15 +165,7 @@ impl<'a> Player<'a> {
                 return;
             }
             let mut world = self.world.lock().unwrap();
-            let Some(event) = world.pop() else {
-                world.now = world.now.max(end);
-                return;
-            };
-            if world.now > end {
-                let now = world.now;
-                world.at(now, event);
-                return;
-            }
+            let Some(event) = world.pop_until(end) else { return };
             drop(world);
             self.apply(event);
         }
@@ -165,17 +178,36 @@ impl<'a> Player<'a> {
         if world.storm {
             monitor.fail("storm: the same delete repeatedly".to_owned());
         }
+        if world.garbled {
+            monitor.fail("garbled: bytes that are not a request".to_owned());
+        }
         monitor.check(now, |client| now >= paused[client] && !world.dead[client]);
     }
 
     pub(super) fn check_progress(&self) {
+        let declines = self.declines();
         let mut world = self.world.lock().unwrap();
+        world.declines = declines;
         let mut monitor = self.monitor.lock().unwrap();
         let (now, paused) = (world.now, monitor.paused_until.clone());
         monitor.check_progress(&world, |client| {
             now >= paused[client] + CHECK_INTERVAL && !world.dead[client]
         });
         world.at(now + CHECK_INTERVAL, Event::CheckProgress);
+    }
+
+    /// Whether each client's node declines first votes now, by its own word.
+    fn declines(&self) -> Vec<Vec<bool>> {
+        let declines = |node: &Weak<dyn Node>| {
+            node.upgrade().is_some_and(|node| node.guard_fault("a").is_some())
+        };
+        let client = |nodes: &Vec<Weak<dyn Node>>| nodes.iter().map(declines).collect();
+        self.nodes.iter().map(client).collect()
+    }
+
+    /// From now on, this thread runs a task of the client.
+    pub(super) fn enter(&self, client: usize) {
+        simulated::enter(Some(Arc::clone(&self.environments[client]) as Arc<dyn Environment>));
     }
 
     pub(super) fn pauses(&self, client: usize) -> bool {
@@ -202,6 +234,7 @@ impl<'a> Player<'a> {
                 self.parked.push(id);
                 continue;
             }
+            self.enter(client);
             if task.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
                 self.tasks.insert(id, (client, task, waker));
             }
@@ -222,8 +255,12 @@ impl<'a> Player<'a> {
 impl Drop for Player<'_> {
     fn drop(&mut self) {
         // Dropping a task sends deletes into the world, so the tasks are dropped while the world still exists.
-        self.tasks.clear();
-        self.clients.clear();
-        self.world.lock().unwrap().watches.clear();
+        for client in 0..self.environments.len() {
+            self.enter(client);
+            self.tasks.retain(|_, (owner, ..)| *owner != client);
+            self.clients[client] = None;
+        }
+        self.spawned.lock().unwrap().clear();
+        simulated::enter(None);
     }
 }

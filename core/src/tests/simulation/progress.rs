@@ -11,6 +11,7 @@ use super::monitor::Monitor;
 use super::record::{Record, Valid, valid_at};
 use super::scenario::Promise;
 use super::server::FOREIGN;
+use super::simulated::Outstanding;
 use super::world::{MS, World};
 
 pub(super) const CHECK_INTERVAL: Time = 200 * MS;
@@ -29,6 +30,7 @@ pub(super) struct Waiting {
     pub(super) client: usize,
     pub(super) due: Option<Time>,
     pub(super) paused: Time,
+    begun: Time,
     names: Vec<&'static str>,
     ttl: Time,
     node_timeout: Time,
@@ -38,11 +40,18 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    pub(super) fn new(client: usize, how: &Use, due: Option<Time>, paused: Time) -> Self {
+    /// An acquire that began at `now` and may last until `due`.
+    pub(super) fn new(
+        client: usize,
+        how: &Use,
+        (now, due): (Time, Option<Time>),
+        paused: Time,
+    ) -> Self {
         Self {
             client,
             due,
             paused,
+            begun: now,
             names: how.names.clone(),
             ttl: how.ttl * MS,
             node_timeout: how.node_timeout() * MS,
@@ -95,10 +104,17 @@ impl World {
         sound.count() > count / 2
     }
 
-    /// The same check for all servers of a node whose slot has not moved since.
+    /// The same check for a node whose slots have not moved since. The client needs no connection to a cluster's other
+    /// servers.
     fn node_sound(&self, client: usize, node: usize, since: Time) -> bool {
         let mut places = (node..self.servers.len()).step_by(self.nodes());
-        self.settled[node] <= since && places.all(|place| self.sound(client, place, since))
+        let declines = |nodes: &Vec<bool>| nodes.get(node) == Some(&true);
+        // When a client learns of a move, and guards the slots, only its node knows.
+        let guarded = self.shards > 1 && self.declines.get(client).is_some_and(declines);
+        self.settled[node] <= since
+            && !guarded
+            && self.sound(client, self.place_of(node), since)
+            && places.all(|place| self.is_reachable(client, place, since))
     }
 
     /// Whether a quorum has the lease's keys.
@@ -120,9 +136,14 @@ impl World {
 
     /// Whether every lease survives the loss of this node's data. Enough other nodes must have its keys for as long as
     /// it is valid, so that no other client can reach a quorum. False while a reply that might count is in flight.
-    pub(super) fn survives_flush(&self, node: usize, valid: &[Valid]) -> bool {
-        let open = self.links.iter().flatten().flat_map(|link| &link.open);
-        let mut tokens = open.filter_map(|open| open.request.keeps()).map(|claim| &*claim.token);
+    pub(super) fn survives_flush(
+        &self,
+        node: usize,
+        valid: &[Valid],
+        outstanding: &Outstanding,
+    ) -> bool {
+        let outstanding = outstanding.lock().unwrap();
+        let mut tokens = outstanding.1.values().map(|token| &**token);
         let has = |node: usize, token: &str| self.servers[node].has_until(token);
         let needed = self.servers.len() - self.servers.len() / 2;
         let kept = |lease: &Valid| {
@@ -142,6 +163,7 @@ impl Monitor {
             return;
         }
         self.check_waiters(world, &rested);
+        self.check_connections(world, &rested);
         for record in &mut self.live {
             let keeps = rested(record.client) && world.keeps(record, world.now - CHECK_INTERVAL);
             if let Some(sound) = &mut record.sound {
@@ -192,6 +214,25 @@ impl Monitor {
                 self.fail(format!("starved: client {client} waits for {names:?}, which are free"));
             }
         }
+    }
+
+    /// A client that waits for a lock is connected to every server that would have replied for a while. A cluster's
+    /// client only needs the servers with its slots.
+    fn check_connections(&mut self, world: &World, rested: &impl Fn(usize) -> bool) {
+        let mut lacking = None;
+        for waiting in self.waiting.values().filter(|_| world.shards == 1) {
+            let needed = waiting.begun.max(self.paused_until[waiting.client]);
+            let lacks = |place: &usize| {
+                world.must_be_connected(waiting.client, *place, needed)
+                    && !world.is_connected(waiting.client, *place)
+            };
+            if rested(waiting.client)
+                && let Some(place) = (0..world.servers.len()).find(lacks)
+            {
+                lacking = Some(format!("not connected: client {} to {place}", waiting.client));
+            }
+        }
+        lacking.into_iter().for_each(|text| self.fail(text));
     }
 
     /// An abandoned key disappears soon on every node that its client can reach.

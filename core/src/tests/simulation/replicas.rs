@@ -1,19 +1,18 @@
 //! A node's replicas: their data, their delay, and the connections that wait for them.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::clock::Time;
-use super::request::{Answer, Peer};
-use super::server::{Fences, Keys, Server};
+use super::resp::Reply;
+use super::server::{Keys, Peer, Server};
 use super::world::{Event, MS, World};
 
 /// The data of a server after a number of writes.
 #[derive(Clone, Debug)]
 pub(super) struct Copy {
     offset: u64,
-    data: Arc<(Keys, Fences)>,
+    data: Arc<Keys>,
 }
 
 /// One replica.
@@ -34,16 +33,14 @@ pub(super) struct Replica {
 #[derive(Clone)]
 pub(super) struct Waiting {
     pub(super) peer: Peer,
-    id: u64,
     offset: u64,
-    replicas: u32,
+    replicas: u64,
     until: Time,
-    pub(super) behind: VecDeque<Event>,
 }
 
 impl Server {
     fn copy(&self) -> Copy {
-        Copy { offset: self.offset, data: Arc::new((self.keys.clone(), self.fences.clone())) }
+        Copy { offset: self.offset, data: Arc::new(self.keys.clone()) }
     }
 
     /// Adds this many replicas, each with all data.
@@ -74,7 +71,7 @@ impl Server {
         let chosen = any.map_or(best, |at| self.replicas.get(at).filter(synced));
         let has = chosen?.has.clone();
         let old = self.switch(now);
-        (self.keys, self.fences) = (*has.data).clone();
+        self.keys = (*has.data).clone();
         (self.offset, self.streamed) = (has.offset, has.offset);
         // The other replicas and the former primary synchronize from the start.
         for replica in &mut self.replicas {
@@ -112,43 +109,50 @@ impl World {
         (old.incarnation == incarnation && self.now < *until).then_some(old)
     }
 
+    /// The server of this incarnation as [`Self::server_of`], or as a replica after it was demoted.
+    pub(super) fn server_at(&mut self, node: usize, incarnation: u32) -> Option<&mut Server> {
+        let old = self.old.get_mut(&node).map(|(old, _)| old);
+        let servers = [Some(&mut self.servers[node]), old];
+        servers.into_iter().flatten().find(|server| server.incarnation == incarnation)
+    }
+
+    /// Delays the reply to `WAIT` until enough replicas have the writes of the connection.
     pub(super) fn wait(
         &mut self,
         peer: Peer,
         (node, incarnation): (usize, u32),
-        id: u64,
-        (replicas, time): (u32, Duration),
+        (replicas, time): (u64, Duration),
     ) {
         // A server ends an expired `WAIT` only at its next check, which it makes every 100 ms.
         let late = self.rng.u64(0..100 * MS);
         let until = self.now + u64::try_from(time.as_nanos()).unwrap().max(MS) + late;
-        let Some(server) = self.server_of(node, incarnation) else { return };
+        self.conns[peer.1 as usize].waits = true;
+        let Some(server) = self.server_at(node, incarnation) else { return };
         let offset = server.wrote.get(&peer).copied().unwrap_or(0);
-        let behind = VecDeque::new();
-        server.waits.push(Waiting { peer, id, offset, replicas, until, behind });
+        server.waits.push(Waiting { peer, offset, replicas, until });
         self.at(until, Event::Waited { node, incarnation });
-        self.end_waits(node, incarnation);
+        self.at(self.now, Event::Waited { node, incarnation });
     }
 
-    /// Answers the connections whose wait is over, and runs the requests behind them.
+    /// Replies to the connections whose wait is over, and runs the requests behind them.
     fn end_waits(&mut self, node: usize, incarnation: u32) {
         let now = self.now;
-        while let Some(server) = self.server_of(node, incarnation) {
+        while let Some(server) = self.server_at(node, incarnation) {
             let paused = server.paused_until;
             if now < paused {
                 return self.at(paused, Event::Waited { node, incarnation });
             }
             let over = |waiting: &Waiting| {
-                now >= waiting.until
-                    || server.confirmed(waiting.offset) >= waiting.replicas as usize
+                now >= waiting.until || server.confirmed(waiting.offset) as u64 >= waiting.replicas
             };
             let Some(at) = server.waits.iter().position(over) else { return };
-            let Waiting { peer: (client, epoch), id, offset, behind, .. } = server.waits.remove(at);
-            let answer = Answer::Confirmed(server.confirmed(offset));
-            self.log(|| format!("node {node} -> client {client}: {answer:?}"));
-            let at = self.reply_time(client, node);
-            self.at(at, Event::Answer { client, node, epoch, id, answer });
-            behind.into_iter().for_each(|event| self.execute(event));
+            let Waiting { peer: (client, conn), offset, .. } = server.waits.remove(at);
+            let count = server.confirmed(offset);
+            self.log(|| format!("node {node} -> {conn} of client {client}: {count} replicas"));
+            let conn = conn as usize;
+            self.conns[conn].waits = false;
+            self.push(conn, &Reply::Int(i64::try_from(count).unwrap()));
+            self.serve(conn);
         }
     }
 

@@ -62,6 +62,8 @@ pub(super) struct Scenario {
     pub(super) latency: Time,
     /// Servers allow a client to kill its previous connection.
     pub(super) kills: bool,
+    /// Faults that need no step, such as a script cache that is flushed.
+    pub(super) faults: bool,
     pub(super) nodes: Vec<(i64, i64)>,
     /// Servers per node. A cluster has several.
     pub(super) shards: usize,
@@ -110,6 +112,7 @@ impl Scenario {
             fencing,
             latency: pick(&mut rng, &[200_000, MS, 5 * MS, 40 * MS]),
             kills: rng.u8(..8) != 0,
+            faults: true,
             nodes: (0..nodes).map(|_| (rng.i64(-4900..=4900), rng.i64(-apart..=apart))).collect(),
             shards: match promise {
                 Promise::SlotsMove | Promise::ClustersFailOver => rng.usize(2..=3),
@@ -132,6 +135,14 @@ impl Scenario {
             this.fail_over_one_by_one();
         }
         this
+    }
+
+    /// Whether sentinels find the servers.
+    pub(super) fn has_sentinels(&self) -> bool {
+        matches!(
+            self.promise,
+            Promise::ServersChange | Promise::ReplicasConfirm | Promise::LastWritesAreLost
+        )
     }
 
     /// One client acquires a lock repeatedly. Another client, which is farther from the nodes, must acquire it too.
@@ -163,6 +174,7 @@ impl Scenario {
             fencing: false,
             latency,
             kills: true,
+            faults: false,
             nodes: vec![(0, 0); nodes],
             shards: 1,
             replicas: (0, 0),

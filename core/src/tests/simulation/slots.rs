@@ -1,7 +1,7 @@
 //! A cluster's servers: the owner of the slot, and how it moves between them.
 
 use super::clock::Time;
-use super::request::{Redirect, Request};
+use super::net::server_port;
 use super::server::Server;
 use super::world::{Event, MS, World};
 
@@ -19,28 +19,17 @@ pub(super) enum Slot {
 }
 
 impl Server {
-    fn has(&self, key: &String) -> bool {
-        self.keys.contains_key(key) || self.fences.contains_key(key)
-    }
-
-    /// The redirect for a request that this server does not serve, by the rules of `getNodeByQuery`.
-    pub(super) fn redirect(
-        &mut self,
-        request: &Request,
-        asks: bool,
-        now: Time,
-    ) -> Option<Redirect> {
-        let expired = self.expire(now);
-        debug_assert!(expired.len() < usize::MAX);
-        let keys: Vec<&String> = match request {
-            Request::Inspect { key } => vec![key],
-            Request::Release { claim, .. } => claim.keys.iter().collect(),
-            _ => request.keeps()?.keys.iter().chain(request.keeps()?.fences.iter()).collect(),
-        };
+    /// The redirect for a command that this server does not serve, by the rules of `getNodeByQuery`.
+    pub(super) fn redirect(&mut self, keys: &[&str], asks: bool, now: Time) -> Option<Redirect> {
+        if keys.is_empty() {
+            return None;
+        }
+        let ms = self.clock_us(now) / 1000;
+        let exists = |key: &&&str| self.keys.get(**key).is_some_and(|(_, end)| *end > ms);
         if self.cut_off {
             return Some(Redirect::Down);
         }
-        let missing = keys.iter().filter(|key| !self.has(key)).count();
+        let missing = keys.len() - keys.iter().filter(exists).count();
         match self.slot {
             Slot::Here => None,
             Slot::Elsewhere(to) => Some(Redirect::Moved(to)),
@@ -57,6 +46,28 @@ impl Server {
         match self.slot {
             Slot::Here | Slot::Migrating(_) => (here, self.epoch),
             Slot::Importing(from) | Slot::Elsewhere(from) => (from, self.epoch),
+        }
+    }
+}
+
+/// The next server for a command in a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Redirect {
+    Moved(usize),
+    Ask(usize),
+    TryAgain,
+    /// The server is cut off from its cluster.
+    Down,
+}
+
+impl Redirect {
+    /// The error of the server.
+    pub(super) fn text(self, slot: u16) -> String {
+        match self {
+            Self::Moved(to) => format!("MOVED {slot} 127.0.0.1:{}", server_port(to, 0)),
+            Self::Ask(to) => format!("ASK {slot} 127.0.0.1:{}", server_port(to, 0)),
+            Self::TryAgain => "TRYAGAIN Multiple keys request during rehashing of slot".to_owned(),
+            Self::Down => "CLUSTERDOWN The cluster is down".to_owned(),
         }
     }
 }
@@ -78,6 +89,11 @@ pub(super) enum Stage {
 }
 
 impl World {
+    /// Number of nodes. A cluster is one node with several servers.
+    pub(super) fn nodes(&self) -> usize {
+        self.servers.len() / self.shards
+    }
+
     /// The server that has the slot.
     pub(super) fn place_of(&self, node: usize) -> usize {
         let places = (node..self.servers.len()).step_by(self.nodes());
@@ -109,14 +125,14 @@ impl World {
         self.settled[node] = Time::MAX;
         let source = &mut self.servers[from];
         let kept = source.replica.take();
-        let (keys, fences) = kept.unwrap_or_else(|| (source.keys.clone(), source.fences.clone()));
+        let keys = kept.unwrap_or_else(|| source.keys.clone());
         let (epoch, now) = (source.epoch + 1, self.now);
         for place in (node..self.servers.len()).step_by(self.nodes()).filter(|at| *at != from) {
             (self.servers[place].slot, self.servers[place].epoch) = (Slot::Elsewhere(to), epoch);
         }
         let server = &mut self.servers[to];
         (server.slot, server.switched) = (Slot::Here, Some(now));
-        (server.keys, server.fences) = (keys, fences);
+        server.keys = keys;
         self.at(now + stale, Event::Migrates { stage: Stage::CutOff, from, to, length: cut });
     }
 
@@ -174,7 +190,7 @@ impl World {
     /// `MIGRATE`: moves each key with its remaining TTL. With `some`, a random part of the keys moves.
     fn move_keys(&mut self, from: usize, to: usize, some: bool) {
         let source = &mut self.servers[from];
-        let keys: Vec<String> = source.keys.keys().chain(source.fences.keys()).cloned().collect();
+        let keys: Vec<String> = source.keys.keys().cloned().collect();
         let mut pushes = Vec::new();
         for key in keys {
             if some && self.rng.bool() {
@@ -183,9 +199,6 @@ impl World {
             if let Some(kept) = self.servers[from].keys.remove(&key) {
                 self.servers[to].keys.insert(key.clone(), kept);
                 pushes.extend(self.servers[from].changed(std::slice::from_ref(&key), None));
-            }
-            if let Some(kept) = self.servers[from].fences.remove(&key) {
-                self.servers[to].fences.insert(key, kept);
             }
         }
         self.send_pushes(from, pushes);

@@ -2,8 +2,6 @@
 
 use std::task::Waker;
 
-use crate::node::Change;
-
 use super::action::Action;
 use super::play::Player;
 use super::scenario::Promise;
@@ -19,43 +17,22 @@ impl Player<'_> {
                 drop(world);
                 waker.into_iter().for_each(Waker::wake);
             }
-            Event::Arrive { .. } => world.arrive(event),
-            Event::Thaw(node) => world.thaw(node),
-            Event::ClusterMessage { client, place, id } => world.route(client, place, id),
-            Event::QueryAll { client, place } => world.query_all(client, place),
-            Event::DiscoveryEnded { client, place, discovery } => {
-                world.end_discovery(client, place, discovery);
+            Event::Arrive { conn, bytes, held } => world.arrive(conn, bytes, held),
+            Event::Back { conn, bytes } => world.arrive_back(conn, &bytes),
+            Event::Closed { conn } => world.closed(conn),
+            Event::Hangup { conn } => world.conns[conn].alive = false,
+            Event::Thaw { conn } => world.thaw(conn),
+            Event::SentinelLearns { node, index, address } => {
+                world.sentinel_learns(node, index, address);
             }
             Event::Migrates { stage, from, to, length } => world.migrates(stage, from, to, length),
             Event::Replicated { .. }
             | Event::Acked { .. }
             | Event::Waited { .. }
             | Event::Resync { .. } => world.replication(event),
-            Event::Answer { client, node, epoch, id, answer } => {
-                world.answered(client, node, epoch, id, answer);
-            }
-            Event::Push { client, node, epoch, key } => {
-                if world.is_current(client, node, epoch)
-                    && let Some(watch) = &world.watches[client]
-                {
-                    watch.changed(Change::Key(key));
-                }
-            }
-            Event::Broken { client, node, epoch } => {
-                if world.is_current(client, node, epoch) {
-                    world.cut(client, node, 20 * MS);
-                }
-            }
-            Event::Silent { client, node, epoch, id } => world.silent(client, node, epoch, id),
             Event::CheckProgress => {
                 drop(world);
                 self.check_progress();
-            }
-            Event::Connect { client, node, epoch } => world.connect(client, node, epoch),
-            Event::ServerChanged { client, node, epoch, down } => {
-                if world.is_current(client, node, epoch) {
-                    world.cut(client, node, down);
-                }
             }
             Event::Resume(client) => {
                 drop(world);
@@ -98,6 +75,7 @@ impl Player<'_> {
                 world.dead[client] = true;
                 drop(world);
                 self.monitor.lock().unwrap().client_gone(client);
+                self.enter(client);
                 self.clients[client] = None;
                 self.tasks.retain(|_, (owner, ..)| *owner != client);
             }
@@ -129,7 +107,7 @@ impl Player<'_> {
             Action::Lag { node } => world.servers[node].lag(),
             Action::Switch { node, stale, down } => world.switch(node, stale * MS, down * MS),
             Action::Delete { node, name } => {
-                let pushes = world.servers[node].delete(Some(name), false);
+                let pushes = world.servers[node].delete(Some(name));
                 world.send_pushes(node, pushes);
             }
             Action::Foreign { node, name, ttl } => {
@@ -156,10 +134,10 @@ impl Player<'_> {
                 // Replies that a paused client has not read yet may count too.
                 let paused = &self.monitor.lock().unwrap().paused_until;
                 let paused = paused.iter().any(|until| now < *until);
-                if careful && (paused || !world.survives_flush(node, &valid)) {
+                if careful && (paused || !world.survives_flush(node, &valid, &self.outstanding)) {
                     return;
                 }
-                let pushes = world.servers[node].delete(None, true);
+                let pushes = world.servers[node].delete(None);
                 world.send_pushes(node, pushes);
             }
         }
@@ -177,7 +155,7 @@ impl Player<'_> {
         });
         for node in 0..world.servers.len() {
             if !by_force && lives(world, node) {
-                let pushes = world.servers[node].delete(Some("a"), false);
+                let pushes = world.servers[node].delete(Some("a"));
                 world.send_pushes(node, pushes);
             }
         }

@@ -1,6 +1,6 @@
 //! Lock operations of clients: acquire, hold, extend, and the ways to end a lease.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -10,6 +10,7 @@ use crate::clock::Clock;
 use crate::error::ErrorKind;
 use crate::lease::{Lease, LeaseHandle};
 use crate::lock::Names;
+use crate::node::Node;
 
 use super::action::{Also, End, Use};
 use super::clock::ClientClock;
@@ -26,6 +27,8 @@ pub(super) struct Client {
     pub(super) monitor: Arc<Mutex<Monitor>>,
     pub(super) spawned: Arc<Mutex<Vec<Spawned>>>,
     pub(super) fencing: bool,
+    /// Weak, because a node ends with its client.
+    pub(super) nodes: Vec<Weak<dyn Node>>,
 }
 
 /// A request of a task to the player.
@@ -186,14 +189,20 @@ pub(super) fn shutdown(client: Client, ms: u64) -> Task {
     })
 }
 
+/// How long the nodes may take to connect, in ms: `connect_timeout`, and a tenth.
+const CONNECTS: u64 = 5_500;
+
 async fn acquire(client: &Client, lock: &crate::Lock, how: &Use) -> Option<Lease> {
     let node_timeout = how.node_timeout();
     let now = client.clock.world.lock().unwrap().now;
-    // A `wait` of 0 is one round, in which fencing may send a second request.
+    // A `wait` of 0 is one round, in which fencing may send a second request. It connects first.
     let round = if client.fencing { 2 * node_timeout } else { node_timeout };
+    let is_connected =
+        client.nodes.iter().filter_map(Weak::upgrade).all(|node| node.is_connected(how.names[0]));
+    let round = if is_connected { round } else { round + CONNECTS };
     let allowed = how.wait.map(|wait| if wait == 0 { round } else { wait });
     let allowed = allowed.map(|wait| now + wait * MS * 101 / 100);
-    let waiting = client.monitor.lock().unwrap().begins(client.id, how, allowed);
+    let waiting = client.monitor.lock().unwrap().begins(client.id, how, (now, allowed));
     let acquire = lock.acquire();
     let outcome = match how.cancel {
         None => Some(acquire.await),

@@ -1,20 +1,21 @@
 //! Virtual time: the next events, and the state that tasks and events share.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
 use fastrand::Rng;
 
-use crate::node::{Durability, Watch};
+use crate::node::{Claim, Durability, slot};
+use crate::options::names::fence_key;
 
 use super::clock::{Rate, Time};
 use super::link::Link;
+use super::net::{Conn, QUORUM};
 use super::replicas::Copy;
-use super::request::{Answer, Peer, Request};
-use super::router::Cluster;
+use super::sentinels::Sentinel;
 use super::server::Server;
 use super::slots::Stage;
 
@@ -24,53 +25,34 @@ pub(super) const END: Time = 3_600_000 * MS;
 
 #[derive(Clone, Debug)]
 pub(super) enum Event {
-    /// A request arrives at a node. With `there`, it is in the node's own buffer, so only a restart of the node
-    /// prevents its execution.
+    /// Bytes arrive at a server. If they were `held` back, only a restart of the server prevents that.
     Arrive {
-        peer: Peer,
-        node: usize,
-        incarnation: u32,
-        id: u64,
-        request: Request,
-        there: bool,
+        conn: usize,
+        bytes: Vec<u8>,
+        held: bool,
     },
-    Answer {
-        client: usize,
-        node: usize,
-        epoch: u32,
-        id: u64,
-        answer: Answer,
+    /// Bytes arrive at a client.
+    Back {
+        conn: usize,
+        bytes: Vec<u8>,
     },
-    Push {
-        client: usize,
-        node: usize,
-        epoch: u32,
-        key: String,
+    /// The client learns that the server has closed the connection.
+    Closed {
+        conn: usize,
     },
-    Broken {
-        client: usize,
-        node: usize,
-        epoch: u32,
+    /// The server learns that the client has closed the connection.
+    Hangup {
+        conn: usize,
     },
-    Silent {
-        client: usize,
-        node: usize,
-        epoch: u32,
-        id: u64,
+    /// A stopped server continues to read.
+    Thaw {
+        conn: usize,
     },
-    Connect {
-        client: usize,
+    SentinelLearns {
         node: usize,
-        epoch: u32,
+        index: usize,
+        address: u32,
     },
-    /// The client learns that the node has another server.
-    ServerChanged {
-        client: usize,
-        node: usize,
-        epoch: u32,
-        down: Time,
-    },
-    Thaw(usize),
     /// A write reaches a replica, which confirms it with `Acked`.
     Replicated {
         node: usize,
@@ -83,21 +65,6 @@ pub(super) enum Event {
         incarnation: u32,
         replica: usize,
         offset: u64,
-    },
-    /// A message to a cluster task from one of its connections.
-    ClusterMessage {
-        client: usize,
-        place: usize,
-        id: u64,
-    },
-    QueryAll {
-        client: usize,
-        place: usize,
-    },
-    DiscoveryEnded {
-        client: usize,
-        place: usize,
-        discovery: u64,
     },
     Migrates {
         stage: Stage,
@@ -133,21 +100,32 @@ pub(super) struct World {
     /// How often each client deleted each token recently, since when, and whether that was far too often.
     pub(super) deletes: BTreeMap<(usize, Arc<str>), (Time, u32)>,
     pub(super) storm: bool,
-    /// Tokens whose deletes were sent, with the client and the time.
+    /// A client sent bytes that are not a request.
+    pub(super) garbled: bool,
+    /// Tokens whose deletes were requested, with the client and the time.
     pub(super) given_up: BTreeMap<String, (usize, Time)>,
     /// All servers, by place. The server at place `p` belongs to the node `p % nodes`.
     pub(super) servers: Vec<Server>,
+    /// The slots of the keys in a cluster. The other slots have no server, to keep the map small.
+    pub(super) slots: Vec<i64>,
     /// Servers per node.
     pub(super) shards: usize,
-    /// By client and node. Empty if nodes are not clusters.
-    pub(super) clusters: Vec<Vec<Cluster>>,
+    /// All connections of the run.
+    pub(super) conns: Vec<Conn>,
+    /// By node. Empty if no sentinels find the servers.
+    pub(super) sentinels: Vec<[Sentinel; QUORUM]>,
+    /// Faults that every scenario has, unless it measures a time.
+    pub(super) faults: bool,
+    /// Kept for its memory.
+    pub(super) reply_buffer: Vec<u8>,
     /// Since when each cluster's slot has had its current owner. `Time::MAX` while it is being moved.
     pub(super) settled: Vec<Time>,
+    /// By client and node: whether it declines first votes, at the last check.
+    pub(super) declines: Vec<Vec<bool>>,
     /// Replaced servers that still act as primaries, and until when.
     pub(super) old: BTreeMap<usize, (Server, Time)>,
     pub(super) links: Vec<Vec<Link>>,
     pub(super) clocks: Vec<Rate>,
-    pub(super) watches: Vec<Option<Arc<Watch>>>,
     pub(super) dead: Vec<bool>,
     queue: BinaryHeap<Reverse<(Time, u64)>>,
     events: BTreeMap<u64, Event>,
@@ -168,15 +146,20 @@ impl World {
             durability: Durability::default(),
             deletes: BTreeMap::new(),
             storm: false,
+            garbled: false,
             given_up: BTreeMap::new(),
             servers: Vec::new(),
+            slots: slots(),
             shards: 1,
-            clusters: Vec::new(),
+            conns: Vec::new(),
+            sentinels: Vec::new(),
+            faults: true,
+            reply_buffer: Vec::new(),
             settled: Vec::new(),
+            declines: Vec::new(),
             old: BTreeMap::new(),
             links: Vec::new(),
             clocks: Vec::new(),
-            watches: Vec::new(),
             dead: Vec::new(),
             queue: BinaryHeap::new(),
             events: BTreeMap::new(),
@@ -187,7 +170,16 @@ impl World {
         }
     }
 
-    pub(super) fn new_id(&mut self) -> u64 {
+    /// A client begins to delete the keys of a claim.
+    pub(super) fn gives_up(&mut self, client: usize, claim: &Claim, stay: Duration) {
+        let gone = self.now + u64::try_from(stay.as_nanos()).unwrap();
+        let given_up = self.given_up.entry(claim.token.to_string()).or_insert((client, gone));
+        if !stay.is_zero() {
+            given_up.1 = given_up.1.max(gone);
+        }
+    }
+
+    fn new_id(&mut self) -> u64 {
         self.next += 1;
         self.next
     }
@@ -204,8 +196,12 @@ impl World {
         self.wakers.insert(id, waker);
     }
 
-    /// Removes the next event and advances the time to it.
-    pub(super) fn pop(&mut self) -> Option<Event> {
+    /// Removes the next event and advances the time to it. Without an event until `end`, advances the time to that.
+    pub(super) fn pop_until(&mut self, end: Time) -> Option<Event> {
+        if self.queue.peek().is_none_or(|Reverse((time, _))| *time > end) {
+            self.now = self.now.max(end);
+            return None;
+        }
         let Reverse((time, id)) = self.queue.pop()?;
         self.now = self.now.max(time);
         self.events.remove(&id)
@@ -221,4 +217,12 @@ impl World {
             self.trace.push(line);
         }
     }
+}
+
+/// The slots of both locks, in order.
+fn slots() -> Vec<i64> {
+    let fences = ["a", "b"].map(|name| fence_key(name).unwrap());
+    let keys = fences.iter().map(String::as_str).chain(["a", "b"]);
+    let slots: BTreeSet<i64> = keys.map(|key| slot(key).into()).collect();
+    slots.into_iter().collect()
 }

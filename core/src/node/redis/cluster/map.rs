@@ -1,4 +1,4 @@
-//! The owner of each slot, as commands read it. The simulation uses the map too.
+//! The owner of each slot, as commands read it.
 
 use std::sync::Arc;
 
@@ -7,42 +7,41 @@ use crate::node::redis::io::endpoint::ServerAddress;
 use crate::node::redis::server::RedisNode;
 
 /// One server of a cluster, or the placeholder, which gets the commands whose owner is not known.
-pub(crate) struct Member<N = RedisNode> {
+pub(crate) struct Member {
     pub(crate) address: ServerAddress,
-    pub(crate) node: N,
+    pub(crate) node: RedisNode,
 }
 
-/// The owner of every slot at one time. Every command reads a map. It is immutable, and a change creates a new one. In
-/// the simulation a server is a number.
-pub(crate) struct Map<N = RedisNode> {
+/// The owner of every slot at one time. Every command reads a map. It is immutable, and a change creates a new one.
+pub(crate) struct Map {
     /// By slot. The placeholder stands for an owner that is not known.
-    owners: Box<[Arc<Member<N>>]>,
-    unassigned: Arc<Member<N>>,
+    owners: Box<[Arc<Member>]>,
+    unassigned: Arc<Member>,
     /// Each owner once.
-    servers: Vec<Arc<Member<N>>>,
+    servers: Vec<Arc<Member>>,
 }
 
-impl<N> Map<N> {
-    pub(crate) fn new(unassigned: Arc<Member<N>>) -> Self {
+impl Map {
+    pub(crate) fn new(unassigned: Arc<Member>) -> Self {
         let owners = std::iter::repeat_n(&unassigned, usize::from(SLOTS)).map(Arc::clone);
         Self { owners: owners.collect(), unassigned, servers: Vec::new() }
     }
 
     /// Returns the owner of the slot, or the placeholder if the owner is not known.
-    pub(crate) fn owner(&self, slot: u16) -> &Arc<Member<N>> {
+    pub(crate) fn owner(&self, slot: u16) -> &Arc<Member> {
         self.owners.get(usize::from(slot)).unwrap_or(&self.unassigned)
     }
 
-    pub(crate) fn known_owner(&self, slot: u16) -> Option<&Arc<Member<N>>> {
+    pub(crate) fn known_owner(&self, slot: u16) -> Option<&Arc<Member>> {
         Some(self.owner(slot)).filter(|owner| !Arc::ptr_eq(owner, &self.unassigned))
     }
 
     /// Returns the placeholder, which gets the commands whose owner is not known.
-    pub(crate) fn unassigned(&self) -> &Arc<Member<N>> {
+    pub(crate) fn unassigned(&self) -> &Arc<Member> {
         &self.unassigned
     }
 
-    pub(crate) fn servers(&self) -> &[Arc<Member<N>>] {
+    pub(crate) fn servers(&self) -> &[Arc<Member>] {
         &self.servers
     }
 
@@ -53,7 +52,7 @@ impl<N> Map<N> {
     /// Returns the next map with these owners, and the slots whose owner changed. Returns `None` if nothing changed.
     pub(crate) fn moved(
         &self,
-        to: impl Iterator<Item = (u16, Arc<Member<N>>)>,
+        to: impl Iterator<Item = (u16, Arc<Member>)>,
     ) -> Option<(Self, Vec<u16>)> {
         let (mut owners, mut moved, mut servers) = (self.owners.clone(), Vec::new(), Vec::new());
         for (slot, member) in to {

@@ -194,8 +194,8 @@ impl Node for ClusterNode {
     }
 }
 
-/// Sends a command again while servers redirect it, for as long as its caller waits. The simulation uses it too.
-pub(crate) async fn follow<T, R>(
+/// Sends a command again while servers redirect it, for as long as its caller waits.
+async fn follow<T, R>(
     clock: Arc<dyn Clock>,
     timeout: Duration,
     mut reply: R,
@@ -218,15 +218,4 @@ where
         clock.sleep_until(now + pause(since, now)).await;
         reply = send();
     }
-}
-
-/// Shared with the simulation, which has its own task.
-#[cfg(test)]
-pub(crate) mod simulated {
-    pub(crate) use super::follow;
-    pub(crate) use super::map::{Map, Member};
-    pub(crate) use super::topology::{Ruling, ruling};
-    pub(crate) use crate::node::redis::commands::command::Redirects;
-    pub(crate) use crate::node::redis::io::endpoint::ServerAddress;
-    pub(crate) use crate::node::redis::protocol::redirects::{is_forwarded, redirect_pause};
 }

@@ -1,8 +1,7 @@
 //! The owner of each slot, as servers report it.
 //!
 //! Parses the replies to `CLUSTER SLOTS` and `CLUSTER NODES` of several servers and compares them. `CLUSTER SLOTS`
-//! contains the addresses for clients, `CLUSTER NODES` the epochs for comparing reports. The simulation uses the
-//! comparison too.
+//! contains the addresses for clients, `CLUSTER NODES` the epochs for comparing reports.
 //!
 //! A master that is partitioned from its cluster continues to report itself as an owner. The rule is that of the
 //! cluster itself: of several claims to a slot, the one with the largest configuration epoch counts.

@@ -163,7 +163,11 @@ pub(super) fn is_master(role: &str) -> Result<(), Fault> {
 /// Returns an error unless the reply to `ROLE` is that of a primary.
 pub(super) fn is_primary(role: &Value) -> Result<(), Fault> {
     match role {
-        Value::Array(parts) if parts.first().is_some_and(|role| words(role) == MASTER) => Ok(()),
+        Value::Array(parts)
+            if parts.first().is_some_and(|role| is_master(&words(role)).is_ok()) =>
+        {
+            Ok(())
+        }
         Value::Array(parts) => {
             let role = parts.first().map(words).unwrap_or_default();
             let text = "the sentinels report it as the primary, but it is a replica (its role is ";

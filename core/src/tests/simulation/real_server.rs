@@ -1,0 +1,310 @@
+//! Compares the model of a server with a real one: the same random commands, and the same replies, TTLs and pushes.
+//!
+//! It is here and not among the tests that start servers, because the model is part of the core's unit tests. The test
+//! takes the `redis-server` that it finds. Without one it does nothing, except in CI.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant, SystemTime};
+
+use fastrand::Rng;
+
+use crate::node::scripts;
+
+use super::commands::Call;
+use super::resp::Reply;
+use super::server::{EPOCH_US, Peer, Server};
+
+const LOCKS: [&str; 3] = ["lock-1", "lock-2", "lock-3"];
+const FENCES: [&str; 3] = ["fence-1", "fence-2", "fence-3"];
+const STEPS: u64 = 3_000;
+/// `SLACK` of fencing, in µs.
+const SLACK: u64 = 1_000_000;
+
+/// A server without a port, killed when dropped.
+struct RealServer {
+    child: Child,
+    folder: PathBuf,
+}
+
+impl RealServer {
+    /// Returns `None` if there is no `redis-server` on this machine.
+    fn start() -> Option<Self> {
+        let folder = std::env::temp_dir().join(format!("redlock-model-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let mut command = Command::new("redis-server");
+        command.args(["--port", "0", "--save", "", "--unixsocket"]).arg(folder.join("socket"));
+        let child = command.stdout(Stdio::null()).spawn();
+        Some(Self { child: child.ok()?, folder })
+    }
+
+    fn connect(&mut self) -> Connection {
+        let end = Instant::now() + Duration::from_secs(30);
+        loop {
+            if let Ok(stream) = UnixStream::connect(self.folder.join("socket")) {
+                return Connection(BufReader::new(stream));
+            }
+            let ended = self.child.try_wait().unwrap();
+            assert!(ended.is_none() && Instant::now() < end, "redis-server does not start");
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Drop for RealServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+struct Connection(BufReader<UnixStream>);
+
+impl Connection {
+    fn ask(&mut self, words: &[&str]) -> Reply {
+        let mut request = format!("*{}\r\n", words.len());
+        words.iter().for_each(|word| request += &format!("${}\r\n{word}\r\n", word.len()));
+        self.0.get_mut().write_all(request.as_bytes()).unwrap();
+        self.read()
+    }
+
+    fn read(&mut self) -> Reply {
+        let mut line = String::new();
+        self.0.read_line(&mut line).unwrap();
+        let (kind, rest) = line.trim_end().split_at(1);
+        let mut parts = |count: i64| (0..count).map(|_| self.read()).collect();
+        match kind {
+            "+" => Reply::Status(if rest == "OK" { "OK" } else { "PONG" }),
+            "-" => Reply::error(rest),
+            "_" => Reply::Nil,
+            ":" => Reply::Int(rest.parse().unwrap()),
+            "*" => Reply::List(parts(rest.parse().unwrap())),
+            ">" => Reply::Push(parts(rest.parse().unwrap())),
+            "%" => Reply::List(parts(2 * rest.parse::<i64>().unwrap())),
+            "$" => {
+                let mut text = vec![0; rest.parse::<usize>().unwrap() + 2];
+                self.0.read_exact(&mut text).unwrap();
+                text.truncate(text.len() - 2);
+                Reply::bulk(String::from_utf8(text).unwrap())
+            }
+            other => panic!("{other}{rest}"),
+        }
+    }
+
+    /// The keys of all pushes so far.
+    fn pushes(&mut self) -> Vec<String> {
+        let (mut keys, mut next) = (Vec::new(), self.ask(&["PING"]));
+        while let Reply::Push(push) = next {
+            let [_, Reply::List(changed)] = &push[..] else { panic!("{push:?}") };
+            keys.extend(changed.iter().map(|key| format!("{key:?}")));
+            next = self.read();
+        }
+        keys.sort();
+        keys
+    }
+}
+
+/// Random commands. All TTLs differ by more than any step takes.
+struct Commands {
+    rng: Rng,
+    ttls: Vec<u64>,
+}
+
+impl Commands {
+    fn new(seed: u64) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        let mut ttls: Vec<u64> = (0..2 * STEPS * 3).map(|at| 1_000_000 + at * 20_000).collect();
+        rng.shuffle(&mut ttls);
+        Self { rng, ttls }
+    }
+
+    fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
+        from[self.rng.usize(..from.len())]
+    }
+
+    fn ttl(&mut self) -> String {
+        self.ttls.pop().unwrap().to_string()
+    }
+
+    fn token(&mut self) -> String {
+        self.pick(&["token-1", "token-1", "token-2", "token-3"]).to_owned()
+    }
+
+    /// A call of a script on these keys.
+    fn call(number: usize, keys: &[&str], arguments: Vec<String>) -> Vec<String> {
+        let begin =
+            ["EVALSHA".to_owned(), scripts()[number].digest.clone(), keys.len().to_string()];
+        let keys = keys.iter().map(|key| (*key).to_owned());
+        begin.into_iter().chain(keys).chain(arguments).collect()
+    }
+
+    fn next(&mut self, now_us: u64) -> Vec<String> {
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+        let (key, count) = (self.pick(&LOCKS), self.rng.usize(1..=3));
+        let (keys, token, ttl) = (&LOCKS[..count], self.token(), self.ttl());
+        let fenced = self.rng.bool();
+        let locks = || if fenced { [keys, &FENCES[..count]].concat() } else { keys.to_vec() };
+        match self.rng.u8(..22) {
+            0 => words(&["GET", key]),
+            1 => words(&["GETRANGE", key, "0", "7"]),
+            2 => words(&[&["MGET"], keys].concat()),
+            3 => words(&[&["EXISTS"], keys].concat()),
+            4 => words(&["PTTL", key]),
+            5 => words(&[&["DEL"], keys].concat()),
+            6 => words(&["PEXPIRE", key, &ttl]),
+            7 | 8 => words(&["SET", key, &token, "NX", "PX", &ttl]),
+            // Another program, which may store what no client would.
+            9 if self.rng.bool() => words(&["SET", key, "foreign"]),
+            9 => {
+                let fence = self.pick(&["9007199254740992", "9007199254740991", "x", "1"]);
+                words(&["SET", self.pick(&FENCES), fence])
+            }
+            10 => words(&["SCRIPT", "FLUSH"]),
+            11 => words(&[&["DEL"], &FENCES[..]].concat()),
+            12..=14 => {
+                let mut arguments = vec![token, ttl];
+                if fenced {
+                    let proposed = now_us + self.rng.u64(..4 * SLACK) - 2 * SLACK;
+                    let first = self.rng.bool();
+                    let (proposed, least) = if first { (proposed, 0) } else { (0, proposed) };
+                    arguments.extend([proposed, least, SLACK].map(|number| number.to_string()));
+                }
+                Self::call(0, &locks(), arguments)
+            }
+            15 | 16 => {
+                let mut arguments = vec![token, ttl, u8::from(self.rng.bool()).to_string()];
+                if fenced {
+                    arguments.push((now_us + self.rng.u64(..SLACK)).to_string());
+                }
+                Self::call(1, &locks(), arguments)
+            }
+            17 => {
+                let each = keys.iter().flat_map(|_| [self.token(), self.ttl()]).collect();
+                Self::call(2, keys, each)
+            }
+            18 | 19 => {
+                let mut arguments = vec![token];
+                match self.rng.u8(..3) {
+                    0 => arguments.push(ttl),
+                    1 => arguments.extend(["0".to_owned(), self.token()]),
+                    _ => {}
+                }
+                Self::call(3, keys, arguments)
+            }
+            20 => Self::call(4, keys, keys.iter().map(|_| self.token()).collect()),
+            _ => Self::call(5, &[key], Vec::new()),
+        }
+    }
+}
+
+/// Whether replies are equal, except for times that differ by the duration of a step.
+fn same(one: &Reply, other: &Reply, slack_ms: u64) -> bool {
+    let near = |one: i64, other: i64, slack: u64| one == other || one.abs_diff(other) <= slack;
+    match (one, other) {
+        (Reply::Int(one), Reply::Int(other)) if *one > 1_000 => near(*one, *other, slack_ms),
+        (Reply::Bulk(one), Reply::Bulk(other)) => {
+            let fence = |text: &str| text.parse().ok().filter(|fence| *fence > 1_000_000_000);
+            match (fence(one), fence(other)) {
+                (Some(one), Some(other)) => near(one, other, slack_ms * 1000),
+                _ => one == other,
+            }
+        }
+        (Reply::List(one), Reply::List(other)) => {
+            one.len() == other.len()
+                && one.iter().zip(other).all(|(one, other)| same(one, other, slack_ms))
+        }
+        _ => one == other,
+    }
+}
+
+fn micros() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    u64::try_from(since.as_micros()).unwrap()
+}
+
+#[test]
+fn model_replies_like_a_real_server() {
+    let Some(mut real) = RealServer::start() else {
+        assert!(std::env::var_os("CI").is_none(), "redis-server is missing");
+        return;
+    };
+    let mut control = real.connect();
+    let mut clients = [real.connect(), real.connect()];
+    for client in &mut clients {
+        client.ask(&["HELLO", "3"]);
+        assert_eq!(
+            client.ask(&["CLIENT", "TRACKING", "ON", "OPTOUT", "NOLOOP"]),
+            Reply::Status("OK")
+        );
+    }
+    control.ask(&["HELLO", "3"]);
+    let begun = micros();
+    let offset_us = i64::try_from(begun).unwrap() - i64::try_from(EPOCH_US).unwrap();
+    let (mut model, mut commands) = (Server::new(0, offset_us), Commands::new(7));
+    let (mut slack_ms, mut granted) = (2, 0);
+    for step in 0..STEPS {
+        let client = commands.rng.usize(..2);
+        let untracked = commands.rng.u8(..4) == 0;
+        let before = micros();
+        let words = commands.next(before);
+        let words: Vec<&str> = words.iter().map(|word| &**word).collect();
+        if untracked {
+            clients[client].ask(&["CLIENT", "CACHING", "NO"]);
+        }
+        let replied = clients[client].ask(&words);
+        slack_ms = slack_ms.max((micros() - before) / 1000 + 2);
+        let peer: Peer = (client, client as u32);
+        let now = (before - begun) * 1000;
+        let mut call =
+            Call { server: &mut model, peer, tracks: !untracked, now, pushes: Vec::new() };
+        let expected = call.run(&words).unwrap_or(Reply::Status("OK"));
+        let pushes = call.pushes;
+        let context = format!("step {step}: {words:?}");
+        assert!(same(&expected, &replied, slack_ms), "{context}: {expected:?}, not {replied:?}");
+        granted += u32::from(words[0] == "EVALSHA" && matches!(replied, Reply::Bulk(_)));
+        for (client, connection) in clients.iter_mut().enumerate() {
+            let mine = pushes.iter().filter(|((to, _), _)| *to == client);
+            let mut mine: Vec<_> = mine.map(|(_, key)| format!("{:?}", Reply::bulk(key))).collect();
+            mine.sort();
+            // Redis 7.0 tracks all keys of a script with each read in it, so it may send more.
+            let sent = connection.pushes();
+            let is_sent = |key: &String| sent.contains(key);
+            assert!(mine.iter().all(is_sent), "{context}: {client} gets {sent:?}, not {mine:?}");
+        }
+        if replied == Reply::error("NOSCRIPT No matching script. Please use EVAL.") {
+            for script in scripts() {
+                control.ask(&["SCRIPT", "LOAD", &script.text]);
+            }
+            model.scripts = true;
+        }
+        compare_keys(&mut control, &mut model, now, (slack_ms, &context));
+    }
+    assert!(granted > 100, "only {granted} scripts succeeded");
+}
+
+/// Compares the value and the TTL of each key. Fencing tokens that depend on the time are then equal.
+fn compare_keys(
+    control: &mut Connection,
+    model: &mut Server,
+    now: u64,
+    (slack_ms, context): (u64, &str),
+) {
+    for key in LOCKS.iter().chain(&FENCES) {
+        let (value, left) = (control.ask(&["GET", key]), control.ask(&["PTTL", key]));
+        let peer = (2, 2);
+        let mut call = Call { server: model, peer, tracks: false, now, pushes: Vec::new() };
+        let (known, known_left) = (call.get(key), call.pttl(key));
+        let known = Reply::text(known);
+        assert!(same(&known, &value, slack_ms), "{context}: {key} is {value:?}, not {known:?}");
+        let known_left = Reply::Int(known_left);
+        // The reads themselves take time.
+        let slack_ms = slack_ms + 1_000;
+        assert!(same(&known_left, &left, slack_ms), "{context}: {key} has {left:?} ms");
+        if let (Reply::Bulk(value), Some(entry)) = (value, model.keys.get_mut(*key)) {
+            entry.0 = value;
+        }
+    }
+}
