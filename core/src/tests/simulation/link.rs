@@ -90,8 +90,8 @@ impl World {
         self.reachable_since(client, place) <= since
     }
 
-    /// Breaks the connections. Bytes in flight may still arrive, possibly much later. The client cannot reconnect before
-    /// the end of `pause`.
+    /// Breaks the connections. Bytes in flight may still arrive, possibly much later. The client cannot reconnect
+    /// before the end of `pause`.
     pub(super) fn cut(&mut self, client: usize, place: usize, pause: Time) {
         let now = self.now;
         // Bytes of a dead connection can stay in a network buffer for a long time.

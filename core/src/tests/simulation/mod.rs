@@ -1,8 +1,8 @@
 //! Runs the library over simulated servers, byte streams and virtual time.
 //!
-//! All of it runs, down to the bytes of its connections: rounds, leases, renewals, reconnects, handshakes, notifications,
-//! the search for a primary and for the owners of slots. Only the operating system's sockets, TLS, the lookup of names and
-//! the threads of the callers are outside.
+//! All of it runs, down to the bytes of its connections: rounds, leases, renewals, reconnects, handshakes,
+//! notifications, the search for a primary and for the owners of slots. Only the operating system's sockets, TLS, the
+//! lookup of names and the threads of the callers are outside.
 //!
 //! A seed generates a scenario. The same seed plays identically, byte for byte. A scenario that breaks a promise is
 //! shrunk by leaving steps out.

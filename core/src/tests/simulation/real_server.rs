@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::SystemTime;
 
 use fastrand::Rng;
 
@@ -41,13 +41,12 @@ impl RealServer {
     }
 
     fn connect(&mut self) -> Connection {
-        let end = Instant::now() + Duration::from_secs(30);
         loop {
             if let Ok(stream) = UnixStream::connect(self.folder.join("socket")) {
                 return Connection(BufReader::new(stream));
             }
             let ended = self.child.try_wait().unwrap();
-            assert!(ended.is_none() && Instant::now() < end, "redis-server does not start");
+            assert!(ended.is_none(), "redis-server does not start");
             std::thread::yield_now();
         }
     }
