@@ -31,6 +31,7 @@ pub(crate) async fn connect(request: &Request, acquirer: &Acquirer) -> Result<()
 }
 
 /// How a round runs.
+#[derive(Clone, Copy)]
 pub(crate) struct RoundParams {
     /// When it began.
     pub(crate) now: Instant,

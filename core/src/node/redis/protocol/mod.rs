@@ -31,8 +31,6 @@ use crate::node::redis::url::route::Route;
 use crate::runtime::lock;
 use crate::telemetry::{Counts, log};
 
-#[cfg(test)]
-pub(crate) use confirm::Confirmations;
 pub(crate) use in_flight::InFlight;
 pub(crate) use pending_deletes::{Backlog, PendingDeletes};
 pub(super) use push_handler::PushHandler;
