@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::{join, join_all};
 use redlock::Redlock;
+use redlock::testing::Clock;
 use tokio::sync::Barrier;
 
 use super::support::{
@@ -107,9 +108,10 @@ fn logs_lost_and_recovered_server_features() {
         eventually_blocking("notifications", || count == 1 || server.redirects());
         // After a connection that worked, the next attempt finds out what the server supports: it has voted, and lasted
         // for a second of this clock.
+        let opened = FastClock.now();
         let vote = redlock.lock("vote").ttl(Duration::from_secs(3000));
         block_on(async { vote.acquire().await.unwrap().release().await.unwrap() });
-        std::thread::sleep(Duration::from_millis(20));
+        eventually_blocking("a second", || FastClock.now().since(opened) > Duration::from_secs(2));
         left.store(2, Ordering::SeqCst);
         server.ask("CLIENT KILL TYPE normal");
         block_on(redlock.lock("job").ttl(Duration::from_secs(3000)).inspect()).ok();

@@ -28,9 +28,9 @@ const {
 const { Nothing: NOTHING, SideValue: SIDE_VALUE, Failure: FAILURE } = OutcomeValue;
 const { Release: RELEASE } = Operation;
 
+// docs/contributing/speed.md has the measurements.
 /**
- * Maximum number of recorded calls. Then they are sent, so that the servers work while JavaScript records more
- * (measurements: docs/contributing/speed.md).
+ * Maximum number of recorded calls. Then they are sent, so that the servers work while JavaScript records more.
  */
 export const MAX_CALLS = 32;
 /** Maximum number of outcomes in one batch. */

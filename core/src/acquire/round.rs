@@ -86,10 +86,7 @@ pub(crate) fn round<'a>(
             let deadline = round.started + round.params.timeout;
             Box::pin(round.votes.until(Until::Answered, &*nodes.clock, deadline)).await;
         }
-        // A missing reply does not count as an outage if `wait` cut the round short.
-        let timeout = Some(round.params.timeout);
-        let timeout = timeout.filter(|timeout| *timeout == request.node_timeout());
-        nodes.record_outages(&round.votes, timeout, Some(Proof::Grant));
+        record_outages(request, &round);
         if !round.votes.tally.met() {
             return Err(refused(request, &round));
         }
@@ -98,6 +95,14 @@ pub(crate) fn round<'a>(
         let fence = if fencing { Box::pin(agree(&mut round, until)).await } else { None };
         granted(request, acquirer, round, fence, changes)
     }
+}
+
+/// Records for the log which nodes failed and which voted.
+fn record_outages(request: &Request, round: &VoteRound) {
+    // A missing reply does not count as an outage if `wait` cut the round short.
+    let timeout = Some(round.params.timeout);
+    let timeout = timeout.filter(|timeout| *timeout == request.node_timeout());
+    round.nodes.record_outages(&round.votes, timeout, Some(Proof::Grant));
 }
 
 /// Returns the fencing token of a round that a quorum granted, or `None` if no quorum has stored it by `until`.

@@ -236,12 +236,12 @@ fn run(entries: &Receiver<Entry>) {
             Entry::Event(record, say, context) => {
                 emit(&context, |span| say(&record, span));
                 // Reported after an event that had room, to the subscriber of that event.
-                let what = ["events were dropped", "spans were not made"];
-                for (dropped, what) in take_dropped().into_iter().zip(what).filter(|it| it.0 > 0) {
-                    emit(&context, |_| {
-                        let why = "because the subscriber is too slow";
-                        tracing::warn!(target: "redlock", dropped, "{what} {why}");
-                    });
+                let [events, spans] = take_dropped();
+                if events > 0 {
+                    emit(&context, |_| report_events(events));
+                }
+                if spans > 0 {
+                    emit(&context, |_| report_spans(spans));
                 }
                 context
             }
@@ -264,6 +264,14 @@ fn emit(context: &LogContext, say: impl FnOnce(Option<Id>)) {
         Some(subscriber) => dispatcher::with_default(subscriber, say),
         None => say(),
     }));
+}
+
+fn report_events(dropped: u64) {
+    tracing::warn!(target: "redlock", dropped, "events were dropped because the subscriber is too slow");
+}
+
+fn report_spans(dropped: u64) {
+    tracing::warn!(target: "redlock", dropped, "spans were not made because the subscriber is too slow");
 }
 
 /// The exit hook. Waits for the last events, unless the subscriber is too slow.

@@ -21,7 +21,7 @@ pub(super) struct Session {
     pub(super) subscribed: bool,
 }
 
-/// How often an administrator empties the script cache: with one of so many commands.
+/// An administrator empties the script cache with one of this number of commands.
 const SCRIPT_FLUSH: u16 = 300;
 /// A client that deletes one token more often than this within 100 ms breaks a promise.
 const STORM: u32 = 50;
