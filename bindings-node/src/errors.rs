@@ -20,6 +20,8 @@ pub struct Failure {
     pub waited: Option<f64>,
     /// The remaining time of the holder's lease, if a node reported it.
     pub remaining: Option<f64>,
+    /// The label of the holder, if it has one.
+    pub holder: Option<String>,
     /// Why the lease was lost.
     pub reason: Option<String>,
     /// The report of each node.
@@ -48,6 +50,7 @@ impl From<&redlock::Error> for Failure {
             resource: error.resource().map(str::to_owned),
             waited: error.waited().map(millis),
             remaining: error.remaining().map(millis),
+            holder: error.holder().map(str::to_owned),
             reason: error.reason().map(str::to_owned),
             nodes: error.nodes().iter().map(NodeFailure::from).collect(),
             advice: redlock::ffi::advice(error).map(str::to_owned),
@@ -99,6 +102,7 @@ impl Failure {
             resource: None,
             waited: None,
             remaining: None,
+            holder: None,
             reason: None,
             nodes: Vec::new(),
             advice: None,

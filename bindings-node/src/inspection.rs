@@ -12,6 +12,8 @@ pub struct Inspection {
     /// The time in ms until a quorum is free, unless the lease is renewed. Undefined if the lock is free or its end is
     /// unknown. For a lock that is not held, the time that its keys still stay (`minHold`).
     pub remaining: Option<f64>,
+    /// The label of the holder. Undefined if the lock is free or its holder has none.
+    pub label: Option<String>,
     /// The report of each node about each key.
     pub nodes: Vec<NodeInspection>,
 }
@@ -31,6 +33,8 @@ pub struct NodeInspection {
     pub remaining: Option<f64>,
     /// The first 8 digits of the owner's token.
     pub token: Option<String>,
+    /// The label of the owner. For `kept`, that of the previous owner. Undefined if it has none.
+    pub label: Option<String>,
     /// The text of the node's error, or why the node does not vote on new locks yet (`restartGuard`).
     pub error: Option<String>,
 }
@@ -40,6 +44,7 @@ impl From<redlock::Inspection> for Inspection {
         Self {
             held: seen.held,
             remaining: seen.remaining.map(millis),
+            label: seen.label,
             nodes: seen.nodes.into_iter().map(NodeInspection::from).collect(),
         }
     }
@@ -53,6 +58,7 @@ impl From<redlock::NodeInspection> for NodeInspection {
             state: seen.state.to_string(),
             remaining: seen.remaining.map(millis),
             token: seen.token,
+            label: seen.label,
             error: seen.error,
         }
     }

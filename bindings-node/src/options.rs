@@ -19,7 +19,7 @@ pub struct OptionRow {
     pub name: String,
     /// The type of the value.
     #[napi(
-        ts_type = "'milliseconds' | 'milliseconds or null' | 'count' | 'boolean' | 'string' | 'pem' | 'function' | 'address map'"
+        ts_type = "'milliseconds' | 'milliseconds or null' | 'count' | 'boolean' | 'string' | 'label' | 'pem' | 'function' | 'address map'"
     )]
     pub kind: String,
 }
@@ -51,6 +51,7 @@ impl<T> From<&Row<T>> for OptionRow {
             Kind::Count(_) => "count",
             Kind::Switch(_) => "boolean",
             Kind::Text(_) => "string",
+            Kind::Label(_) => "label",
             Kind::Pem(_) => "pem",
             Kind::Credentials(_) => "function",
             Kind::AddressMap(_) => "address map",
@@ -99,6 +100,16 @@ fn read_options<T>(
             }
             Kind::Switch(_) => args.with(to, given.get::<bool>(&name)?),
             Kind::Text(_) => args.with(to, given.get::<String>(&name)?),
+            Kind::Label(_) => {
+                let label = given.get::<Either<bool, String>>(&name)?;
+                args.with(
+                    to,
+                    label.map(|label| match label {
+                        Either::A(yes) => ffi::Value::from(yes),
+                        Either::B(text) => text.into(),
+                    }),
+                )
+            }
             Kind::Pem(_) => args.with(to, pem(given, &name)?),
             Kind::Credentials(_) => {
                 let function = thread.zip(given.get::<Number>(&name)?);

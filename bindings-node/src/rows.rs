@@ -129,6 +129,7 @@ impl Row {
 
     /// The row of a call that returned the lease with this number.
     pub(crate) fn lease(slot: u32, lease: Number, token: &str, fence: Option<Number>) -> Self {
+        // Four zeros are not the token of any lease. JavaScript then reads the whole token.
         let token = integers(token).unwrap_or_default();
         Self { slot: slot.into(), value: column(lease), token, fence: fence.map_or(0.0, column) }
     }
@@ -216,7 +217,8 @@ impl Rows {
     }
 }
 
-/// Converts a token of 32 hex digits to four integers. Other tokens return `None`, and only come from `attach`.
+/// Converts a token of 32 hex digits to four integers. Other tokens return `None`: those with a label, and some from
+/// `attach`.
 fn integers(token: &str) -> Option<[i32; 4]> {
     if token.len() != 32 {
         return None;

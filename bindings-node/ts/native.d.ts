@@ -176,6 +176,8 @@ export interface Failure {
   waited?: number
   /** The remaining time of the holder's lease, if a node reported it. */
   remaining?: number
+  /** The label of the holder, if it has one. */
+  holder?: string
   /** Why the lease was lost. */
   reason?: string
   /** The report of each node. */
@@ -193,6 +195,8 @@ export interface Inspection {
    * unknown. For a lock that is not held, the time that its keys still stay (`minHold`).
    */
   remaining?: number
+  /** The label of the holder. Undefined if the lock is free or its holder has none. */
+  label?: string
   /** The report of each node about each key. */
   nodes: Array<NodeInspection>
 }
@@ -231,6 +235,8 @@ export interface NodeInspection {
   remaining?: number
   /** The first 8 digits of the owner's token. */
   token?: string
+  /** The label of the owner. For `kept`, that of the previous owner. Undefined if it has none. */
+  label?: string
   /** The text of the node's error, or why the node does not vote on new locks yet (`restartGuard`). */
   error?: string
 }
@@ -265,7 +271,7 @@ export interface OptionRow {
   /** The name in JavaScript. */
   name: string
   /** The type of the value. */
-  kind: 'milliseconds' | 'milliseconds or null' | 'count' | 'boolean' | 'string' | 'pem' | 'function' | 'address map'
+  kind: 'milliseconds' | 'milliseconds or null' | 'count' | 'boolean' | 'string' | 'label' | 'pem' | 'function' | 'address map'
 }
 
 /** Number of columns of an outcome. */

@@ -8,7 +8,7 @@ use std::time::Duration;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyEllipsis, PyList, PyString, PyTuple};
 use redlock::Pem;
-use redlock::ffi::Unit;
+use redlock::ffi::{Unit, Value};
 
 use crate::errors::{check, invalid, tried};
 
@@ -147,6 +147,18 @@ pub(crate) fn text(name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<Opt
         return Ok(Some(text));
     }
     Err(invalid(format!("{name} is of type {}: {}", class(value), text_rule(value))))
+}
+
+/// Converts a label: text, true for that of the process, or false for none.
+pub(crate) fn label(name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Value>> {
+    let Some(given) = value else { return Ok(None) };
+    if let Ok(yes) = given.cast::<PyBool>() {
+        return Ok(Some(yes.is_true().into()));
+    }
+    if given.is_instance_of::<PyString>() {
+        return Ok(text(name, value)?.map(Value::from));
+    }
+    Err(invalid(format!("{name} is {}: it must be a str, True or False", shown(given))))
 }
 
 /// Returns the rule for an invalid text.

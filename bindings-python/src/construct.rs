@@ -217,6 +217,9 @@ client_functions! {
     tls_verify: "bool | None",
     /// - client_name: Name of the connections in the server's CLIENT LIST and log. Default `redlock`.
     client_name: "str | None",
+    /// - label: Label of the locks that set none, which other clients show as the holder. True writes the host and the
+    ///   process. Default None.
+    label: "str | bool | None",
     /// - credentials: Callback that returns a password, (user, password) or (user, password, lifetime in seconds). It
     ///   is called on a separate thread at each connect, and again before the lifetime ends. Default the URL's user and
     ///   password.

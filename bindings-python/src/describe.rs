@@ -156,4 +156,8 @@ lock_functions! {
     node_timeout: "float | datetime.timedelta | None",
     /// - fencing: Whether to issue a fencing token, available as `lease.fencing_token`. Default False.
     fencing: "bool | None",
+    /// - label: Label of this holder in the value of the key, which other clients show as the holder. 1 to 48 ASCII
+    ///   letters, digits or characters of `._@-`. True writes the host and the process, False none. Every client that
+    ///   can read the keys sees it. Default the client's.
+    label: "str | bool | None",
 }

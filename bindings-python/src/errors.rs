@@ -43,6 +43,7 @@ pub(crate) fn exception<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'
     fields.set_item("resource", error.resource())?;
     fields.set_item("waited", error.waited().map(|time| time.as_secs_f64()))?;
     fields.set_item("remaining", error.remaining().map(|time| time.as_secs_f64()))?;
+    fields.set_item("holder", error.holder())?;
     fields.set_item("reason", error.reason())?;
     fields.set_item("nodes", PyTuple::new(py, nodes)?)?;
     class(py, error.kind()).call((error.to_string(),), Some(&fields))

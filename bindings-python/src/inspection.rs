@@ -18,6 +18,8 @@ pub(crate) struct Inspection {
     /// Remaining time in seconds. None if the lock is free or has no known end. If `held` is false, how long the key
     /// stays because of `min_hold`.
     remaining: Option<f64>,
+    /// The holder's label. None if the lock is free or its holder has none.
+    label: Option<String>,
     /// The reply of each node for each key.
     nodes: Vec<Py<NodeInspection>>,
 }
@@ -40,6 +42,8 @@ pub(crate) struct NodeInspection {
     remaining: Option<f64>,
     /// The first 8 digits of the owner's token.
     token: Option<String>,
+    /// The owner's label. For `kept`, that of the previous owner. None if it has none.
+    label: Option<String>,
     /// The error text of the node, or why it grants no new lease yet (`restart_guard`).
     error: Option<String>,
 }
@@ -50,7 +54,8 @@ impl Inspection {
         let nodes: Vec<_> = self.nodes.iter().map(|node| node.bind(py)).collect();
         let nodes = python(py, PyList::new(py, nodes)?)?;
         let (held, remaining) = (python(py, self.held)?, python(py, self.remaining)?);
-        Ok(format!("Inspection(held={held}, remaining={remaining}, nodes={nodes})"))
+        let label = python(py, &self.label)?;
+        Ok(format!("Inspection(held={held}, remaining={remaining}, label={label}, nodes={nodes})"))
     }
 }
 
@@ -58,12 +63,14 @@ impl Inspection {
 impl NodeInspection {
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         Ok(format!(
-            "NodeInspection(url={}, key={}, state={}, remaining={}, token={}, error={})",
+            "NodeInspection(url={}, key={}, state={}, remaining={}, token={}, label={}, \
+             error={})",
             python(py, &self.url)?,
             python(py, &self.key)?,
             python(py, self.state)?,
             python(py, self.remaining)?,
             python(py, &self.token)?,
+            python(py, &self.label)?,
             python(py, &self.error)?
         ))
     }
@@ -79,14 +86,24 @@ impl Inspection {
     pub(crate) fn make(py: Python<'_>, found: redlock::Inspection) -> PyResult<Py<Self>> {
         let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
         let nodes = found.nodes.into_iter().map(|node| {
-            let redlock::NodeInspection { url, key, state, remaining, token, error, .. } = node;
+            let redlock::NodeInspection { url, key, state, remaining, token, label, error, .. } =
+                node;
             let state = state.as_str();
             Py::new(
                 py,
-                NodeInspection { url, key, state, remaining: seconds(remaining), token, error },
+                NodeInspection {
+                    url,
+                    key,
+                    state,
+                    remaining: seconds(remaining),
+                    token,
+                    label,
+                    error,
+                },
             )
         });
         let nodes = nodes.collect::<PyResult<_>>()?;
-        Py::new(py, Self { held: found.held, remaining: seconds(found.remaining), nodes })
+        let (held, label) = (found.held, found.label);
+        Py::new(py, Self { held, remaining: seconds(found.remaining), label, nodes })
     }
 }

@@ -50,6 +50,7 @@ fn converted<T>(
             Kind::Count(_) => options.with(name, args::count(name, *value)?),
             Kind::Switch(_) => options.with(name, args::switch(name, *value)?),
             Kind::Text(_) => options.with(name, args::text(name, *value)?),
+            Kind::Label(_) => options.with(name, args::label(name, *value)?),
             Kind::Pem(_) => options.with(name, args::pem(name, *value)?),
             Kind::Credentials(_) => options.with(name, credentials::given(name, *value, kept)?),
             Kind::AddressMap(_) => options.with(name, address_map::given(name, *value, kept)?),

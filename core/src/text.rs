@@ -14,8 +14,11 @@ use std::time::Duration;
 /// The maximum length that is shown, in characters.
 const MAX_CHARS: usize = 200;
 
-/// The number of hex digits of a token, and how many of them are shown.
-const TOKEN_DIGITS: (usize, usize) = (32, 8);
+/// The number of hex digits of a token.
+pub(crate) const TOKEN_DIGITS: usize = 32;
+
+/// How many of them are shown.
+const SHOWN_DIGITS: usize = 8;
 
 /// Text on one line, without whole tokens and characters that control a terminal, cut at 200 characters.
 pub fn shown(text: &str) -> String {
@@ -41,8 +44,7 @@ pub(crate) fn on_one_line(text: &str) -> String {
 
 /// Shortens each sequence of at least 32 hex digits to its first 8. It may be a token, or contain one.
 fn without_tokens(text: &str) -> Cow<'_, str> {
-    let (long, short) = TOKEN_DIGITS;
-    let is_token = |digits: &&str| digits.len() >= long;
+    let is_token = |digits: &&str| digits.len() >= TOKEN_DIGITS;
     let sequences = || text.split(|character: char| !character.is_ascii_hexdigit());
     if !sequences().any(|digits| is_token(&digits)) {
         return text.into();
@@ -51,7 +53,7 @@ fn without_tokens(text: &str) -> Cow<'_, str> {
     for token in sequences().filter(is_token) {
         // Hex digits are ASCII, so each is one byte.
         let begin = token.as_ptr().addr() - text.as_ptr().addr();
-        shortened.push_str(&text[end..begin + short]);
+        shortened.push_str(&text[end..begin + SHOWN_DIGITS]);
         shortened.push('…');
         end = begin + token.len();
     }

@@ -140,7 +140,7 @@ describe("a client shows no secret", () => {
     const rules = { ...CLIENT, password: "string", other: "a kind of later" };
     const shown = shownOptions({ ...given, password: PASSWORD, other: PASSWORD }, rules);
     const numbers = clientOptions().filter(({ kind }) => /milliseconds|count|boolean/.test(kind));
-    const texts = ["keyPrefix", "tlsServerName", "clientName"];
+    const texts = ["keyPrefix", "tlsServerName", "clientName", "label"];
     const expected = [...numbers.map(({ name }) => name), ...texts, "tlsCa", "tlsCert", "tlsKey"];
     assert.deepEqual(Object.keys(shown).sort(), expected.sort());
     for (const name of ["tlsCa", "tlsCert", "tlsKey"]) assert.equal(shown[name], "a path");

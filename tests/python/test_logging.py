@@ -99,13 +99,14 @@ def test_waiting_record_has_the_holder_and_remaining_time_as_values(
 ) -> None:
     level(logging.DEBUG)
     client = redlock.Redlock("memory://")
-    with client.lock("job", ttl=30), ThreadPoolExecutor(1) as other:
+    with client.lock("job", ttl=30, label="web-3"), ThreadPoolExecutor(1) as other:
         waiting = other.submit(client.lock("job", wait=0.05).acquire)
         assert isinstance(waiting.exception(), redlock.LockTimeout)
     (waits,) = recorder.wait_for("waiting: it is already held")
-    assert waits.msg == "waiting: %s key=%s remaining_ms=%s"
+    assert waits.msg == "waiting: %s key=%s remaining_ms=%s holder=%s"
     assert 0 < vars(waits)["remaining_ms"] <= 30_500
-    assert vars(waits)["holder"].startswith("it is already held")
+    assert vars(waits)["why"].startswith("it is already held by web-3, and expires in")
+    assert vars(waits)["holder"] == "web-3"
 
 
 def turn_on_by_disabling(on: bool) -> None:

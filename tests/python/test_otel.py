@@ -240,7 +240,7 @@ def test_each_client_in_use_is_counted_once(mode: str, counted: Any) -> None:
 INTERRUPTED = """
 import _thread, signal
 observed = []
-def interrupts(key, waited, outcome, token):
+def interrupts(key, waited, outcome, token, holder):
     observed.append(outcome)
     if len(observed) == 1:
         raise KeyboardInterrupt

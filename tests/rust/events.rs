@@ -241,11 +241,11 @@ fn logs_a_wait_behind_other_callers_once() {
     let _turn = turn(LevelFilter::DEBUG);
     let redlock = Redlock::builder(["memory://"]).build().unwrap();
     block_on(async {
-        let held = redlock.lock("line").acquire().await.unwrap();
+        let held = redlock.lock("line").label("web-3").acquire().await.unwrap();
         let first = tokio::spawn(redlock.lock("line").wait(millis(8000)).acquire());
-        tokio::task::spawn_blocking(|| events_with("waiting: it is already held", 1))
-            .await
-            .unwrap();
+        let waits = || events_with("waiting: it is already held by web-3, and expires", 1);
+        let waits = tokio::task::spawn_blocking(waits).await.unwrap();
+        assert_eq!(waits[0].fields["holder"], "web-3");
         let behind = tokio::spawn(redlock.lock("line").wait(millis(8000)).acquire());
         let waits = || events_with("waiting: other callers in this process", 1);
         let waits_logged = tokio::task::spawn_blocking(waits).await.unwrap();
@@ -421,13 +421,15 @@ fn loss_is_logged_in_the_holders_span_and_ends_it() {
     drop(lease);
     // A failed span has the reason.
     block_on(async {
-        let _held = redlock.lock("taken").acquire().await.unwrap();
+        let _held = redlock.lock("taken").label("web-3").acquire().await.unwrap();
         redlock.lock("taken").wait(Duration::ZERO).acquire().await.unwrap_err();
         assert!(redlock.lock("taken").try_acquire().await.unwrap().is_none());
     });
     let spans = closed_spans("redlock.acquire", "lock:taken", 3);
     let outcomes: Vec<_> = spans.iter().map(|span| &*span.fields["outcome"]).collect();
     assert_eq!(outcomes, ["\"granted\"", "\"timeout\"", "\"refused\""]);
+    assert_eq!(spans[1].fields["holder"], "\"web-3\"");
+    assert!(!spans[0].fields.contains_key("holder"));
     closed_spans("redlock.hold", "lock:taken", 1);
     let threads = lock(&THREADS);
     assert!(!threads.iter().any(|name| name == "redlock"), "never on the thread of the I/O");

@@ -24,6 +24,7 @@ fn valid_value<T>(kind: &Kind<T>) -> Value {
         Kind::Time(_) | Kind::TimeOrForEver(_) | Kind::TimeOrNull(_) => Value::Number(20.0),
         Kind::Count(_) => Value::Number(2.0),
         Kind::Switch(_) => Value::Switch(true),
+        Kind::Label(_) => Value::Switch(true),
         Kind::Text(_) => Value::Text("text".into()),
         Kind::Pem(_) => Value::Pem("file.pem".into()),
         Kind::Credentials(_) => Value::Credentials(std::sync::Arc::new(|(), _| {})),
@@ -45,7 +46,7 @@ fn option_table_accepts_only_its_types() {
         let taken =
             ffi::check_lock(&names, &args.clone().with(row.name, Some(valid_value(&row.kind))));
         taken.unwrap_or_else(|error| panic!("{}: {error}", row.name));
-        let error = ffi::check_lock(&names, &args.with(row.name, Some("text".to_owned())));
+        let error = ffi::check_lock(&names, &args.with(row.name, Some("a text".to_owned())));
         assert_eq!(error.unwrap_err().code(), "invalid", "{}", row.name);
     }
     for row in CLIENT_OPTIONS {

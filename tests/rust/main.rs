@@ -26,6 +26,7 @@ mod fsync;
 mod idle;
 mod imports;
 mod kinds;
+mod labels;
 #[cfg(target_os = "linux")]
 #[path = "../../core/src/tests/limit.rs"]
 mod limit;

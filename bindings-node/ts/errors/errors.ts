@@ -36,6 +36,7 @@ export interface LockErrorDetails {
   resource?: string | undefined;
   waited?: number | undefined;
   remaining?: number | undefined;
+  holder?: string | undefined;
   reason?: string | undefined;
   nodes?: NodeReport[] | undefined;
   cause?: unknown;
@@ -71,6 +72,8 @@ export class LockError extends Error {
   declare readonly waited: number | undefined;
   /** The remaining time of the holder's lease in ms, if a node reported it. */
   declare readonly remaining: number | undefined;
+  /** The label of the holder, if it has one. Any client can write any label, so it informs people only. */
+  declare readonly holder: string | undefined;
   /** Why the lease was lost. */
   declare readonly reason: LossReason | undefined;
   /** The reports of the nodes, if they caused the error. */
@@ -91,8 +94,9 @@ export class LockError extends Error {
       delete this.stack;
       Object.defineProperty(this, "stack", STACK);
     }
-    const { resource, waited, remaining, reason, nodes = [] } = details;
-    for (const [name, value] of Object.entries({ resource, waited, remaining, reason, nodes })) {
+    const { resource, waited, remaining, holder, reason, nodes = [] } = details;
+    const values = { resource, waited, remaining, holder, reason, nodes };
+    for (const [name, value] of Object.entries(values)) {
       // Node.js prints the enumerable properties of an uncaught error. Those without a value would hide the others.
       const enumerable = value !== undefined && !(Array.isArray(value) && value.length === 0);
       Object.defineProperty(this, name, { value, enumerable, configurable: true, writable: true });
@@ -288,9 +292,9 @@ export function toError(thrown: unknown): Error {
   const failure = thrown as Failure & { nodes: NodeReport[] };
   if (!Array.isArray(failure.nodes)) return thrown as Error;
   const Class = CLASSES[failure.kind] ?? LockError;
-  const { resource, waited, remaining, reason } = failure;
+  const { resource, waited, remaining, holder, reason } = failure;
   const { message, nodes } = withoutAddresses(failure.message, failure.nodes, resource);
-  const details = { resource, waited, remaining, reason, nodes };
+  const details = { resource, waited, remaining, holder, reason, nodes };
   const cause = causeOf(nodes);
   const text = failure.advice === undefined ? message : `${message}. ${failure.advice}`;
   return new Class(text, cause === undefined ? details : { ...details, cause });

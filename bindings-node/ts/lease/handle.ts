@@ -49,6 +49,8 @@ export class LeaseHandle implements Watched {
     this.#lock = lock;
     this.#site = site;
     this.#grant = grant;
+    // Read now, because the native part only has it while the lease is held.
+    if (grant?.hasToken === false) this.#token = native().leaseToken(id) ?? "";
     if (lossHasSubscribers()) this.#loss = lossOf(id, lock.key);
   }
 

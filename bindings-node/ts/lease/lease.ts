@@ -77,8 +77,8 @@ export class Lease<Fencing extends boolean = boolean> {
   }
 
   /**
-   * The owner's token, which is the value of the Redis key. It has 32 hex digits. Knowing it is enough to release the
-   * lock.
+   * The owner's token, which is the value of the Redis key. It has 32 hex digits, followed by a colon and the label,
+   * if the lock has one. Knowing it is enough to release the lock.
    *
    * @example
    * ```js

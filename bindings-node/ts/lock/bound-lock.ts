@@ -33,7 +33,11 @@ export class OptionCache<T> {
   /** Returns the value for these options. Creates it with `make` at the first use. */
   getOrCreate(options: LockOptions, make: () => T): T {
     let key = "";
-    for (const name in LOCK) key += `${options[name as keyof LockOptions]},`;
+    for (const name in LOCK) {
+      const value = options[name as keyof LockOptions];
+      // The label "true" differs from the label of the process.
+      key += typeof value === "string" ? `"${value}",` : `${value},`;
+    }
     let value = this.#known.get(key);
     if (value === undefined) {
       value = make();

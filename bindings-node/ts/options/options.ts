@@ -65,6 +65,11 @@ export interface RedlockOptions {
   /** Connection name in the server's `CLIENT LIST` and log. No spaces. Default `redlock`. */
   clientName?: string | undefined;
   /**
+   * Label of the locks that set none, which other clients show as the holder. `true` writes the host and the process.
+   * Default none.
+   */
+  label?: string | boolean | undefined;
+  /**
    * Callback, async or not, that returns a password or `{ username, password, lifetime }`. Default: the credentials in
    * the URLs.
    *
@@ -109,6 +114,13 @@ export interface LockOptions<Fencing extends boolean = boolean> {
   nodeTimeout?: number | undefined;
   /** Whether to assign a fencing token, `lease.fencingToken`. Default false. */
   fencing?: Fencing | undefined;
+  /**
+   * Label of this holder in the value of the key, which other clients show as the holder. 1 to 48 ASCII letters, digits
+   * or characters of `._@-`. `true` writes the host and the process, `false` none. Default: the client's.
+   *
+   * Every client that can read the keys sees it, and any client can write any label.
+   */
+  label?: string | boolean | undefined;
 }
 
 /** Options of `tryAcquire`. */
@@ -222,7 +234,7 @@ function checkEmpty(given: object, call: string): void {
 export type ShownOptions = Record<string, number | boolean | string | null>;
 
 /** The text options that may be shown. Text in any other option could be a secret. */
-const SHOWN_TEXTS = ["keyPrefix", "tlsServerName", "clientName"];
+const SHOWN_TEXTS = ["keyPrefix", "tlsServerName", "clientName", "label"];
 
 /**
  * Lists the options that may be shown. These are numbers, booleans, some texts, and the sizes of certificates and keys.
@@ -288,7 +300,9 @@ function checkValue(name: string, value: unknown, kind: Kind, call: string): voi
     throw new InvalidOption(`${call}: ${name} must be ${rule} (got ${got})`);
   } else if (kind === "pem" && isUint8Array(value)) {
     return;
-  } else if (typeof value !== (kind === "pem" ? "string" : kind)) {
+  } else if (kind === "label" && typeof value !== "string") {
+    if (typeof value !== "boolean") throw fail("a string, true or false");
+  } else if (typeof value !== (kind === "pem" || kind === "label" ? "string" : kind)) {
     throw fail(kind === "pem" ? "the path of a PEM file, or its bytes" : `a ${kind}`);
   } else if (typeof value === "string" && LONE_SURROGATE.test(value)) {
     throw fail("valid Unicode, without a lone surrogate");

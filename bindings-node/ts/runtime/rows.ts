@@ -113,6 +113,11 @@ export class Grant {
     readonly d: number,
   ) {}
 
+  /** Whether the row has the owner's token. One with a label does not fit. `b` has the version of the UUID. */
+  get hasToken(): boolean {
+    return this.b !== 0;
+  }
+
   /** The owner's token. */
   get token(): string {
     return hex(this.a) + hex(this.b) + hex(this.c) + hex(this.d);

@@ -196,7 +196,8 @@ class AsyncLease:
     @property
     def token(self, /) -> str:
         """
-        The value of the key, for `attach`: 32 hex digits. Keep it secret, because it allows to release the lock.
+        The value of the key, for `attach`: 32 hex digits, followed by a colon and the label if the lock has
+        one. Keep it secret, because it allows to release the lock.
 
             >>> async with lock as lease:
             ...     len(lease.token)
@@ -427,6 +428,8 @@ class AsyncRedlock:
     - tls_verify: Whether to verify the server's certificate. Default True. With False, any server is accepted and
       receives the password. Use False only on an isolated network.
     - client_name: Name of the connections in the server's CLIENT LIST and log. Default `redlock`.
+    - label: Label of the locks that set none, which other clients show as the holder. True writes the host and the
+      process. Default None.
     - credentials: Callback that returns a password, (user, password) or (user, password, lifetime in seconds). It
       is called on a separate thread at each connect, and again before the lifetime ends. Default the URL's user and
       password.
@@ -568,7 +571,7 @@ class AsyncRedlock:
         """
     def __copy__(self, /) -> AsyncRedlock: ...
     def __deepcopy__(self, /, memo: "object") -> AsyncRedlock: ...
-    def __new__(cls, /, nodes: "str | list[str] | tuple[str, ...]", *, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, connect_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, min_replicas: "int | None" = None, fsync: "bool | None" = None, tls_ca: "str | os.PathLike[str] | bytes | None" = None, tls_cert: "str | os.PathLike[str] | bytes | None" = None, tls_key: "str | os.PathLike[str] | bytes | None" = None, tls_server_name: "str | None" = None, tls_verify: "bool | None" = None, client_name: "str | None" = None, credentials: "collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None" = None, address_map: "collections.abc.Mapping[str, str] | collections.abc.Callable[[str, int], tuple[str, int]] | None" = None, unavailable_after: "float | datetime.timedelta | None" = ...) -> AsyncRedlock: ...
+    def __new__(cls, /, nodes: "str | list[str] | tuple[str, ...]", *, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, connect_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, min_replicas: "int | None" = None, fsync: "bool | None" = None, tls_ca: "str | os.PathLike[str] | bytes | None" = None, tls_cert: "str | os.PathLike[str] | bytes | None" = None, tls_key: "str | os.PathLike[str] | bytes | None" = None, tls_server_name: "str | None" = None, tls_verify: "bool | None" = None, client_name: "str | None" = None, label: "str | bool | None" = None, credentials: "collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None" = None, address_map: "collections.abc.Mapping[str, str] | collections.abc.Callable[[str, int], tuple[str, int]] | None" = None, unavailable_after: "float | datetime.timedelta | None" = ...) -> AsyncRedlock: ...
     def __reduce__(self, /) -> "tuple[typing.Any, ...]": ...
     def __repr__(self, /) -> str: ...
     @property
@@ -603,9 +606,9 @@ class AsyncRedlock:
             ['lock:job']
         """
     @typing.overload
-    def lock(self, /, name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *, default: "_D", ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None) -> redlock.types.AsyncLockDecorator[_D]: ...
+    def lock(self, /, name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *, default: "_D", ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None, label: "str | bool | None" = None) -> redlock.types.AsyncLockDecorator[_D]: ...
     @typing.overload
-    def lock(self, /, name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *, ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None) -> AsyncLock:
+    def lock(self, /, name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *, ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None, label: "str | bool | None" = None) -> AsyncLock:
         """
         Describes a lock on one name, or on several (1,000 at most) as one. Nothing is sent.
 
@@ -622,6 +625,9 @@ class AsyncRedlock:
         - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5),
           with `fsync` min(2, ttl / 5).
         - fencing: Whether to issue a fencing token, available as `lease.fencing_token`. Default False.
+        - label: Label of this holder in the value of the key, which other clients show as the holder. 1 to 48 ASCII
+          letters, digits or characters of `._@-`. True writes the host and the process, False none. Every client that
+          can read the keys sees it. Default the client's.
         - default: For decorators, the value that a call returns if it cannot acquire the lock within `wait`.
           The function does not run then. Without `default`, the call raises LockTimeout.
 
@@ -662,6 +668,11 @@ class Inspection:
     def held(self, /) -> bool:
         """
         Whether one owner holds the lock on a quorum of nodes.
+        """
+    @property
+    def label(self, /) -> str | None:
+        """
+        The holder's label. None if the lock is free or its holder has none.
         """
     @property
     def nodes(self, /) -> list[NodeInspection]:
@@ -847,7 +858,8 @@ class Lease:
     @property
     def token(self, /) -> str:
         """
-        The value of the key while the lease is held, as 32 hex digits. Pass it to `attach` to hand the lease over.
+        The value of the key while the lease is held, as 32 hex digits, followed by a colon and the label
+        if the lock has one. Pass it to `attach` to hand the lease over.
 
         Any client with this token can release the lock.
 
@@ -1103,6 +1115,11 @@ class NodeInspection:
         The Redis key.
         """
     @property
+    def label(self, /) -> str | None:
+        """
+        The owner's label. For `kept`, that of the previous owner. None if it has none.
+        """
+    @property
     def remaining(self, /) -> float | None:
         """
         The seconds left. None if the lock is free, the node failed, or the end is unknown.
@@ -1156,6 +1173,8 @@ class Redlock:
     - tls_verify: Whether to verify the server's certificate. Default True. With False, any server is accepted and
       receives the password. Use False only on an isolated network.
     - client_name: Name of the connections in the server's CLIENT LIST and log. Default `redlock`.
+    - label: Label of the locks that set none, which other clients show as the holder. True writes the host and the
+      process. Default None.
     - credentials: Callback that returns a password, (user, password) or (user, password, lifetime in seconds). It
       is called on a separate thread at each connect, and again before the lifetime ends. Default the URL's user and
       password.
@@ -1218,7 +1237,7 @@ class Redlock:
     def __deepcopy__(self, /, memo: "object") -> Redlock: ...
     def __enter__(self, /) -> "typing.Self": ...
     def __exit__(self, /, kind: "type[BaseException] | None", error: "BaseException | None", trace: "types.TracebackType | None") -> "None": ...
-    def __new__(cls, /, nodes: "str | list[str] | tuple[str, ...]", *, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, connect_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, min_replicas: "int | None" = None, fsync: "bool | None" = None, tls_ca: "str | os.PathLike[str] | bytes | None" = None, tls_cert: "str | os.PathLike[str] | bytes | None" = None, tls_key: "str | os.PathLike[str] | bytes | None" = None, tls_server_name: "str | None" = None, tls_verify: "bool | None" = None, client_name: "str | None" = None, credentials: "collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None" = None, address_map: "collections.abc.Mapping[str, str] | collections.abc.Callable[[str, int], tuple[str, int]] | None" = None, unavailable_after: "float | datetime.timedelta | None" = ...) -> Redlock: ...
+    def __new__(cls, /, nodes: "str | list[str] | tuple[str, ...]", *, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, connect_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, min_replicas: "int | None" = None, fsync: "bool | None" = None, tls_ca: "str | os.PathLike[str] | bytes | None" = None, tls_cert: "str | os.PathLike[str] | bytes | None" = None, tls_key: "str | os.PathLike[str] | bytes | None" = None, tls_server_name: "str | None" = None, tls_verify: "bool | None" = None, client_name: "str | None" = None, label: "str | bool | None" = None, credentials: "collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None" = None, address_map: "collections.abc.Mapping[str, str] | collections.abc.Callable[[str, int], tuple[str, int]] | None" = None, unavailable_after: "float | datetime.timedelta | None" = ...) -> Redlock: ...
     def __reduce__(self, /) -> "tuple[typing.Any, ...]": ...
     def __repr__(self, /) -> str: ...
     def _force_release(self, /, name: "str | list[str] | tuple[str, ...]") -> "collections.abc.Awaitable[bool]":
@@ -1283,9 +1302,9 @@ class Redlock:
             ['lock:job']
         """
     @typing.overload
-    def lock(self, /, name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *, default: "_D", ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None) -> redlock.types.LockDecorator[_D]: ...
+    def lock(self, /, name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *, default: "_D", ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None, label: "str | bool | None" = None) -> redlock.types.LockDecorator[_D]: ...
     @typing.overload
-    def lock(self, /, name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *, ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None) -> Lock:
+    def lock(self, /, name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *, ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None, label: "str | bool | None" = None) -> Lock:
         """
         Describes a lock on one name, or on several (1,000 at most) as one. Nothing is sent.
 
@@ -1302,6 +1321,9 @@ class Redlock:
         - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5),
           with `fsync` min(2, ttl / 5).
         - fencing: Whether to issue a fencing token, available as `lease.fencing_token`. Default False.
+        - label: Label of this holder in the value of the key, which other clients show as the holder. 1 to 48 ASCII
+          letters, digits or characters of `._@-`. True writes the host and the process, False none. Every client that
+          can read the keys sees it. Default the client's.
         - default: For decorators, the value that a call returns if it cannot acquire the lock within `wait`.
           The function does not run then. Without `default`, the call raises LockTimeout.
 
@@ -1512,7 +1534,7 @@ def _now() -> "float":
     Returns the seconds of a clock that no test library replaces.
     """
 
-def _observe_by(observer: "collections.abc.Callable[[str, float, str, str | None], object] | None") -> "None":
+def _observe_by(observer: "collections.abc.Callable[[str, float, str, str | None, str | None], object] | None") -> "None":
     """
     Sets the function that is called after each acquire. None removes it.
     """
@@ -1527,7 +1549,7 @@ def _swap_default(other: "tuple[Redlock, bool] | None") -> "tuple[Redlock, bool]
     Replaces the default client and its used flag. Returns the previous values.
     """
 
-def configure(nodes: "str | list[str] | tuple[str, ...]", *, replace: "bool | None" = None, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, connect_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, min_replicas: "int | None" = None, fsync: "bool | None" = None, tls_ca: "str | os.PathLike[str] | bytes | None" = None, tls_cert: "str | os.PathLike[str] | bytes | None" = None, tls_key: "str | os.PathLike[str] | bytes | None" = None, tls_server_name: "str | None" = None, tls_verify: "bool | None" = None, client_name: "str | None" = None, credentials: "collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None" = None, address_map: "collections.abc.Mapping[str, str] | collections.abc.Callable[[str, int], tuple[str, int]] | None" = None, unavailable_after: "float | datetime.timedelta | None" = ...) -> Redlock:
+def configure(nodes: "str | list[str] | tuple[str, ...]", *, replace: "bool | None" = None, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, connect_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, min_replicas: "int | None" = None, fsync: "bool | None" = None, tls_ca: "str | os.PathLike[str] | bytes | None" = None, tls_cert: "str | os.PathLike[str] | bytes | None" = None, tls_key: "str | os.PathLike[str] | bytes | None" = None, tls_server_name: "str | None" = None, tls_verify: "bool | None" = None, client_name: "str | None" = None, label: "str | bool | None" = None, credentials: "collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None" = None, address_map: "collections.abc.Mapping[str, str] | collections.abc.Callable[[str, int], tuple[str, int]] | None" = None, unavailable_after: "float | datetime.timedelta | None" = ...) -> Redlock:
     """
     Configures the default client and returns it.
 
@@ -1542,9 +1564,9 @@ def configure(nodes: "str | list[str] | tuple[str, ...]", *, replace: "bool | No
     """
 
 @typing.overload
-def lock(name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *, default: "_D", ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None) -> redlock.types.LockDecorator[_D]: ...
+def lock(name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *, default: "_D", ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None, label: "str | bool | None" = None) -> redlock.types.LockDecorator[_D]: ...
 @typing.overload
-def lock(name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *, ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None) -> Lock:
+def lock(name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *, ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None, label: "str | bool | None" = None) -> Lock:
     """
     Describes a lock of the default client, on one name or on several (1,000 at most) as one. Nothing is sent.
 
@@ -1562,6 +1584,9 @@ def lock(name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[...
     - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5),
       with `fsync` min(2, ttl / 5).
     - fencing: Whether to issue a fencing token, available as `lease.fencing_token`. Default False.
+    - label: Label of this holder in the value of the key, which other clients show as the holder. 1 to 48 ASCII
+      letters, digits or characters of `._@-`. True writes the host and the process, False none. Every client that
+      can read the keys sees it. Default the client's.
     - default: For decorators, the value that a call returns if it cannot acquire the lock within `wait`. The
       function does not run then. Without `default`, the call raises LockTimeout.
 

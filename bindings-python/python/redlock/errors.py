@@ -61,6 +61,7 @@ class LockError(Exception):
         resource: str | None = None,
         waited: float | None = None,
         remaining: float | None = None,
+        holder: str | None = None,
         reason: "LossReason | None" = None,
         nodes: tuple[NodeReport, ...] = (),
     ) -> None:
@@ -71,6 +72,8 @@ class LockError(Exception):
         self.waited: float | None = waited
         #: The remaining time of the holder's lease in seconds, if a node reported it.
         self.remaining: float | None = remaining
+        #: The label of the holder, if it has one. Any client can write any label, so it informs people only.
+        self.holder: str | None = holder
         #: Why the lease was lost: expired, taken, missing, quorum, max_hold, forked, revoked, closed or internal.
         self.reason: LossReason | None = reason
         #: The reports of the nodes, if they caused the error.

@@ -116,7 +116,9 @@ class _Instruments:
 
         return observe
 
-    def acquired(self, key: str, waited: float, outcome: str, token: str | None) -> None:
+    def acquired(
+        self, key: str, waited: float, outcome: str, token: str | None, holder: str | None
+    ) -> None:
         """Records the outcome of an acquire, in the context of the caller."""
         now = time.time_ns()
         began = now - int(waited * 1e9)
@@ -125,6 +127,8 @@ class _Instruments:
         span = self.tracer.start_span(
             "redlock.acquire", kind=SpanKind.CLIENT, attributes=attributes, start_time=began
         )
+        if holder is not None:
+            span.set_attribute("redlock.holder", holder)
         if outcome not in ("granted", "refused"):
             span.set_status(Status(StatusCode.ERROR, outcome))
         span.end(now)

@@ -103,7 +103,8 @@ impl AsyncLease {
         self.lease.get().keys()
     }
 
-    /// The value of the key, for `attach`: 32 hex digits. Keep it secret, because it allows to release the lock.
+    /// The value of the key, for `attach`: 32 hex digits, followed by a colon and the label if the lock has
+    /// one. Keep it secret, because it allows to release the lock.
     ///
     ///     >>> async with lock as lease:
     ///     ...     len(lease.token)

@@ -60,7 +60,8 @@ impl Lease {
         self.hold.keys().to_vec()
     }
 
-    /// The value of the key while the lease is held, as 32 hex digits. Pass it to `attach` to hand the lease over.
+    /// The value of the key while the lease is held, as 32 hex digits, followed by a colon and the label
+    /// if the lock has one. Pass it to `attach` to hand the lease over.
     ///
     /// Any client with this token can release the lock.
     ///

@@ -9,13 +9,14 @@ use pyo3::prelude::*;
 
 use super::lock;
 
-/// Called with the key, how long it took in seconds, the outcome, and the first digits of the lease's token.
+/// Called with the key, how long it took in seconds, the outcome, the first digits of the lease's token, and the label of
+/// the holder.
 static OBSERVER: Mutex<Option<Py<PyAny>>> = Mutex::new(None);
 static OBSERVED: AtomicBool = AtomicBool::new(false);
 
 /// Sets the function that is called after each acquire. None removes it.
 #[pyfunction]
-#[pyo3(name = "_observe_by", signature = (observer: "collections.abc.Callable[[str, float, str, str | None], object] | None") -> "None")]
+#[pyo3(name = "_observe_by", signature = (observer: "collections.abc.Callable[[str, float, str, str | None, str | None], object] | None") -> "None")]
 pub(crate) fn observe_by(observer: Option<Py<PyAny>>) {
     OBSERVED.store(observer.is_some(), Ordering::Relaxed);
     let old = std::mem::replace(&mut *lock(&OBSERVER), observer);
@@ -36,12 +37,12 @@ pub(crate) fn tell(
     let Some(observer) = lock(&OBSERVER).as_ref().map(|observer| observer.clone_ref(py)) else {
         return Ok(());
     };
-    let (outcome, token) = match answer {
-        Ok(Some(lease)) => ("granted", lease.token().get(..8)),
-        Ok(None) => ("refused", None),
-        Err(error) => (error.code(), None),
+    let (outcome, token, holder) = match answer {
+        Ok(Some(lease)) => ("granted", lease.token().get(..8), None),
+        Ok(None) => ("refused", None, None),
+        Err(error) => (error.code(), None, error.holder()),
     };
-    match observer.call1(py, (key(), took.as_secs_f64(), outcome, token)) {
+    match observer.call1(py, (key(), took.as_secs_f64(), outcome, token, holder)) {
         Err(error) if error.is_instance_of::<PyException>(py) => error.write_unraisable(py, None),
         told => drop(told?),
     }

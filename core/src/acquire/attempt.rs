@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::deadline::Deadline;
 use super::queue::{NoQuorum, Ticket};
-use super::refusal::{Refusal, own_holder};
+use super::refusal::{Refusal, own_holder, own_lease};
 use super::retry::{Delays, FALLBACK, Pushes, RoundPlan};
 use super::round::{Acquirer, RoundParams, connect, round};
 use super::wait_log::WaitLog;
@@ -254,8 +254,10 @@ impl<'a> Attempt<'a> {
         if !is_wanted || !self.log.is_due(waited) || !ticket.is_first() {
             return;
         }
-        let own = own_holder(&self.acquirer.leases, self.request, self.owner);
-        self.log.held(&self.last, self.request, waited, &own);
+        let own = own_lease(&self.acquirer.leases, self.request);
+        let (why, _) = self.last.describe_holder(own.as_deref());
+        let why = why + &own_holder(own.as_deref(), self.owner);
+        self.log.held(&self.last, self.request, waited, &why);
     }
 
     /// Returns the error: why no lease was acquired, since when, and which client holds it.
@@ -283,10 +285,12 @@ impl<'a> Attempt<'a> {
             }
             Some(error) => error.with_waited(waited),
             None => {
-                let leases = &self.acquirer.leases;
-                let (why, remaining) = last.describe_holder();
-                let text = format!("{why}{}", own_holder(leases, self.request, self.owner));
-                Error::timeout(&self.request.key(), waited, &text).with_remaining(remaining)
+                let own = own_lease(&self.acquirer.leases, self.request);
+                let (why, remaining) = last.describe_holder(own.as_deref());
+                let text = why + &own_holder(own.as_deref(), self.owner);
+                Error::timeout(&self.request.key(), waited, &text)
+                    .with_remaining(remaining)
+                    .with_holder(last.holder())
             }
         }
     }

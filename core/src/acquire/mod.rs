@@ -125,7 +125,7 @@ fn report(
         // Later events belong to the span of the lease.
         state.keep_spans(spans.hold(|| state.key(), state.token_prefix()));
     }
-    spans.record_outcome(word, waited);
+    spans.record_outcome(word, waited, outcome.err().and_then(Error::holder));
 }
 
 /// The maximum number of extend rounds of an attach. Keys that change in each of them do not belong to a single holder.

@@ -3,11 +3,12 @@
 //! A refusal is read from existing votes. An error is never reported as "held by another", nor the reverse, because
 //! callers act on the difference.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, NodeReport, seconds};
-use crate::lease::{Leases, Owner};
-use crate::node::{CONFIRMED_AFTER, Remedy, Taken, Vote};
+use crate::lease::{Leases, Owner, State};
+use crate::node::{CONFIRMED_AFTER, Label, Remedy, Taken, Vote};
 use crate::options::lock::Request;
 use crate::quorum::{Collect, Nodes};
 use crate::text::spelled;
@@ -22,7 +23,13 @@ pub(crate) enum Refusal {
     Queued,
     /// Other clients hold some of the keys, which may be free after this time, or `None` without a known end. `scouted`
     /// means that only one node has replied: the scout, which gets its request before the others.
-    Held { free: Option<Duration>, taken: Taken, scouted: bool },
+    Held {
+        free: Option<Duration>,
+        taken: Taken,
+        /// The label of the holder, if the nodes know one.
+        holder: Option<Box<Label>>,
+        scouted: bool,
+    },
     /// No client won a quorum, and these keys were not available. `replied` means that a quorum of nodes replied.
     Split { taken: Taken, replied: bool },
     /// A quorum granted, but the replies took this long. The lease had expired by then, because it counts from the
@@ -47,7 +54,7 @@ impl Refusal {
     pub(crate) fn of_votes(votes: &Collect<Vote>, keys: usize) -> Self {
         let taken = taken_in(votes, keys);
         match free_in(votes) {
-            Some(free) => Self::Held { free, taken, scouted: false },
+            Some(free) => Self::Held { free, taken, holder: holder_in(votes), scouted: false },
             None => Self::Split { taken, replied: votes.tally.answered() },
         }
     }
@@ -115,24 +122,37 @@ impl Refusal {
         }
     }
 
-    /// Describes the holder for messages, and returns the remaining time of its lease.
-    pub(crate) fn describe_holder(&self) -> (String, Option<Duration>) {
+    /// The label of the holder, if it is known.
+    pub(crate) fn holder(&self) -> Option<&str> {
+        match self {
+            Self::Held { holder, .. } => holder.as_deref().map(Label::as_str),
+            _ => None,
+        }
+    }
+
+    /// Describes the holder for messages, and returns the remaining time of its lease. `own` is a lease of this client
+    /// on one of the keys, whose age is known.
+    pub(crate) fn describe_holder(&self, own: Option<&State>) -> (String, Option<Duration>) {
         let (left, taken) = match self {
             Self::Held { free, taken, .. } => (*free, taken),
             Self::Split { .. } => return ("no client won a majority (split vote)".into(), None),
             _ => return ("other callers in this process were first".into(), None),
         };
+        let since = own.map_or_else(String::new, |own| {
+            format!(", which acquired it {} ago", seconds(own.age()))
+        });
+        let by = self.holder().map_or_else(String::new, |label| format!(" by {label}{since}"));
         let text = match (left.map(seconds), taken.kept) {
             (None, true) => {
                 "it was released, but its key has no TTL and stays until it is deleted".into()
             }
-            (None, false) => "it is already held, and its key has no TTL".into(),
+            (None, false) => format!("it is already held{by}, and its key has no TTL"),
             (Some(left), true) => {
                 let option = spelled("min_hold");
                 format!("it was released, but its key stays for {left} because of {option}")
             }
             (Some(left), false) => {
-                format!("it is already held, and expires in {left} unless renewed")
+                format!("it is already held{by}, and expires in {left} unless renewed")
             }
         };
         (text, left)
@@ -144,14 +164,24 @@ fn taken_in(votes: &Collect<Vote>, keys: usize) -> Taken {
     let spare = votes.answers.len() - votes.tally.quorum();
     let clean = votes.answers.iter().flatten().flatten();
     let refused = |at: &usize| {
-        let refuses = |vote: &&Vote| matches!(vote, Vote::Held(_, taken) if taken.has(*at));
+        let refuses = |vote: &&Vote| matches!(vote, Vote::Held(refused) if refused.taken.has(*at));
         clean.clone().filter(refuses).count() > spare
     };
     // `Taken` has 64 bits.
     let taken: Taken = (0..keys.min(64)).filter(refused).collect();
-    let only_stays = |vote: &Vote| matches!(vote, Vote::Held(_, taken) if taken.kept);
+    let only_stays = |vote: &Vote| matches!(vote, Vote::Held(refused) if refused.taken.kept);
     let kept = clean.clone().filter(|vote| matches!(vote, Vote::Held(..))).all(only_stays);
     taken.that_stay(kept)
+}
+
+/// Returns the label that most of the nodes that refused name. Nodes that name none count as one more candidate.
+fn holder_in(votes: &Collect<Vote>) -> Option<Box<Label>> {
+    let named = votes.answers.iter().flatten().flatten().filter_map(|vote| match vote {
+        Vote::Held(refused) => Some(refused.holder.as_ref()),
+        Vote::Granted(_) => None,
+    });
+    let count = |label: &Option<&Box<Label>>| named.clone().filter(|other| other == label).count();
+    named.clone().max_by_key(|label| (count(label), label.is_some())).flatten().cloned()
 }
 
 /// Returns when a quorum may be free according to the TTLs of the holders. The inner `None` means without a known end.
@@ -161,7 +191,7 @@ fn free_in(votes: &Collect<Vote>) -> Option<Option<Duration>> {
     let mut held: Vec<_> = clean
         .filter_map(|vote| match vote {
             // Without a known end it sorts last.
-            Vote::Held(left, _) => Some(left.unwrap_or(Duration::MAX)),
+            Vote::Held(refused) => Some(refused.left.unwrap_or(Duration::MAX)),
             Vote::Granted(_) => None,
         })
         .collect();
@@ -173,11 +203,15 @@ fn free_in(votes: &Collect<Vote>) -> Option<Option<Duration>> {
     Some((left != Duration::MAX).then_some(left))
 }
 
-/// Returns the message part about a lease of this client that `owner` waits for.
-pub(super) fn own_holder(leases: &Leases, request: &Request, owner: Option<Owner>) -> String {
+/// Returns a lease of this client on one of the keys.
+pub(super) fn own_lease(leases: &Leases, request: &Request) -> Option<Arc<State>> {
     // Searched by key, because one shared name is enough to wait for oneself.
     let held = |key: &String| leases.registry.on(key).into_iter().find(|state| state.is_held());
-    let own = request.keys.iter().find_map(held);
+    request.keys.iter().find_map(held)
+}
+
+/// Returns the message part about a lease of this client that `owner` waits for.
+pub(super) fn own_holder(own: Option<&State>, owner: Option<Owner>) -> String {
     own.map_or_else(String::new, |state| {
         let place = state.acquired_at();
         match owner.filter(|owner| state.owner.get() == Some(owner)) {
@@ -185,4 +219,42 @@ pub(super) fn own_holder(leases: &Leases, request: &Request, owner: Option<Owner
             None => format!("; this client holds it{place}"),
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::ready;
+
+    use futures_util::FutureExt;
+
+    use super::*;
+    use crate::clock::{Clock, SystemClock};
+    use crate::error::NodeState;
+    use crate::node::{Fault, Refused, Reply};
+    use crate::quorum::Until;
+
+    #[test]
+    fn names_the_holder_with_most_votes() {
+        let refused = |label: &&str| -> Reply<Vote> {
+            let holder = Label::parse(label).map(Box::new);
+            Box::pin(ready(Ok(Vote::Held(Refused { holder, ..Refused::default() }))))
+        };
+        for (labels, holder) in [
+            (&["a", "b", "b"][..], Some("b")),
+            (&["b", "b", "a"], Some("b")),
+            (&["b", "a", "b", "c", ""], Some("b")),
+            (&["", "", "b"], None),
+            (&["", "b"], Some("b")),
+            (&[""], None),
+            (&["a"], Some("a")),
+        ] {
+            let failed: Reply<Vote> = Box::pin(ready(Err(Fault::new("failed"))));
+            let granted: Reply<Vote> = Box::pin(ready(Ok(Vote::Granted(None))));
+            let replies = labels.iter().map(refused).chain([failed, granted]);
+            let mut votes = Collect::new(replies, |_| NodeState::Held);
+            votes.until(Until::Complete, &SystemClock, SystemClock.now()).now_or_never().unwrap();
+            let found = holder_in(&votes);
+            assert_eq!(found.as_deref().map(Label::as_str), holder, "{labels:?}");
+        }
+    }
 }

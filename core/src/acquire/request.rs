@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::clock::{Clock, Instant};
 use crate::error::{Error, ErrorKind, NodeReport, NodeState, Result, measurable, seconds};
-use crate::node::{Claim, Fencing};
+use crate::node::{Claim, Fencing, LabelOption};
 use crate::options::lock::Request;
 use crate::quorum::{Collect, Nodes, Validity};
 use crate::text::shown;
@@ -20,7 +20,8 @@ impl Request {
     ///
     /// Each round has a new token, so a late delete of one round cannot remove the grant of another.
     pub(crate) fn claim(&self) -> Claim {
-        Claim::new(Arc::clone(&self.keys), Arc::clone(&self.fences))
+        let label = self.options.label.as_ref().and_then(LabelOption::text);
+        Claim::new(Arc::clone(&self.keys), Arc::clone(&self.fences), label.as_deref())
     }
 
     pub(crate) fn node_timeout(&self) -> Duration {

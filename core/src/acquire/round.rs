@@ -16,7 +16,8 @@ use crate::drivers;
 use crate::error::NodeState;
 use crate::lease::{ExtendRound, Lease, Leases, State};
 use crate::node::{
-    Claim, Expect, Fault, Fencing, IMPOSSIBLE, Proof, ReleaseMode, Reply, Taken, Vote, VoteParams,
+    Claim, Expect, Fault, Fencing, IMPOSSIBLE, Proof, Refused, ReleaseMode, Reply, Taken, Vote,
+    VoteParams,
 };
 use crate::options::lock::Request;
 use crate::quorum::{Collect, Nodes, Until, Validity};
@@ -72,8 +73,11 @@ pub(crate) fn round<'a>(
     // The future has only what the rest needs, because it is a part of every acquire.
     async move {
         // Boxed, because it is rarely needed and would enlarge the future of every acquire.
-        if scouts && let Some((free, taken)) = Box::pin(round.scout(scout_timeout)).await {
-            return Err(Refusal::Held { free, taken, scouted: true });
+        if scouts
+            && let Some(Refused { left: free, taken, holder }) =
+                Box::pin(round.scout(scout_timeout)).await
+        {
+            return Err(Refusal::Held { free, taken, holder, scouted: true });
         }
         while round.ask_next() {}
         // Few local variables, which would enlarge the future of every acquire.
@@ -204,14 +208,14 @@ impl VoteRound {
     /// between contenders that would otherwise split the votes.
     ///
     /// The scout does not change which votes make a lease. For its effect see `bench/waits.py contend`.
-    async fn scout(&mut self, scout_timeout: Duration) -> Option<(Option<Duration>, Taken)> {
+    async fn scout(&mut self, scout_timeout: Duration) -> Option<Refused> {
         let nodes = Arc::clone(&self.nodes);
         while !self.votes.tally.decided() && self.ask_next() {
             // One deadline for all scouts. With one each, several silent scouts could exceed the `wait` of the acquire.
             let until = (nodes.clock.now() + scout_timeout).min(self.started + self.params.timeout);
             self.votes.until(Until::Last, &*nodes.clock, until).await;
             match self.votes.answers.last() {
-                Some(Some(Ok(Vote::Held(left, taken)))) => return Some((*left, *taken)),
+                Some(Some(Ok(Vote::Held(refused)))) => return Some(refused.clone()),
                 // An error decides nothing, so the next node is the scout.
                 Some(Some(Err(_))) => {}
                 // Granted, or too slow to wait for it alone.

@@ -15,7 +15,7 @@ use crate::engine::running::Running;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lease::Lease;
 use crate::node::{
-    Claim, Extension, Fault, Holder, Node, ReleaseMode, Reply, Taken, Vote, VoteParams, Watch,
+    Claim, Extension, Fault, Holder, Node, Refused, ReleaseMode, Reply, Vote, VoteParams, Watch,
 };
 use crate::options::lock::{Options, Request};
 
@@ -62,7 +62,7 @@ impl Node for Scripted {
     }
 
     fn acquire(&self, _claim: &Claim, _params: VoteParams) -> Reply<Vote> {
-        let held = Vote::Held(Some(60 * SECOND), Taken::default());
+        let held = Vote::Held(Refused { left: Some(60 * SECOND), ..Refused::default() });
         match self.does.lock().unwrap()[self.at] {
             Does::Fails => Box::pin(ready(Err(Fault::new("cannot be reached")))),
             Does::Hangs => Box::pin(pending()),

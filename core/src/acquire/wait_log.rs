@@ -38,10 +38,12 @@ impl WaitLog {
             return;
         }
         if log::wanted(Level::Debug, Topic::Acquire) {
-            let (holder, remaining) = refusal.describe_holder();
+            let (why, remaining) = refusal.describe_holder(None);
             log::event!(
-                Debug, Acquire, in spans.log_context(), { key: request.key(), remaining_ms: remaining },
-                "waiting: {holder}", holder = holder
+                Debug, Acquire, in spans.log_context(), {
+                    key: request.key(), remaining_ms: remaining, holder: refusal.holder(),
+                },
+                "waiting: {why}", why = why
             );
         }
     }
@@ -76,19 +78,19 @@ impl WaitLog {
         waited >= self.next_warning
     }
 
-    /// Logs that another owner holds the lock.
+    /// Logs that another owner holds the lock, which `why` describes.
     pub(super) fn held(
         &mut self,
         refusal: &Refusal,
         request: &Request,
         waited: Duration,
-        own: &str,
+        why: &str,
     ) {
         self.next_warning = waited * 2;
         log::event!(
-            Warn, Acquire, { key: request.key() },
+            Warn, Acquire, { key: request.key(), holder: refusal.holder() },
             "still waiting after {waited}, because wait sets no limit: {why}",
-            waited = seconds(waited), why = format_args!("{}{own}", refusal.describe_holder().0),
+            waited = seconds(waited), why = why,
         );
     }
 }

@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::node::TlsOptions;
 use crate::node::address_map::{self, AddressMapOption};
 use crate::node::credentials::{Credentials, on_thread};
-use crate::node::{ConnectionInfo, taken_over};
+use crate::node::{ConnectionInfo, LabelOption, taken_over};
 use crate::options::Address;
 use crate::options::client::Settings;
 use crate::telemetry::log;
@@ -166,6 +166,32 @@ impl Builder {
     /// 1 to 255 ASCII letters, digits and punctuation characters, without spaces.
     pub fn client_name(mut self, name: impl Into<String>) -> Self {
         self.0.client_name = Some(name.into());
+        self
+    }
+
+    /// The label of the locks that set none with [`Lock::label`](crate::Lock::label). Default none.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+    /// let client = redlock::Redlock::builder(["memory://"]).label("web-3").build()?;
+    /// let lease = client.lock("job").acquire().await?;
+    /// assert!(lease.token().ends_with(":web-3"));
+    /// # Ok(()) }
+    /// ```
+    pub fn label(mut self, label: impl Into<String>) -> Self {
+        self.0.label = Some(LabelOption::Text(label.into().into()));
+        self
+    }
+
+    /// [`Builder::label`] with the host and the process as the label, such as `web-3-4711`.
+    ///
+    /// ```
+    /// # fn main() -> redlock::Result<()> {
+    /// let client = redlock::Redlock::builder(["memory://"]).label_host().build()?;
+    /// # let _ = client; Ok(()) }
+    /// ```
+    pub fn label_host(mut self) -> Self {
+        self.0.label = Some(LabelOption::Host);
         self
     }
 

@@ -10,7 +10,7 @@ use futures_util::future::join_all;
 
 use crate::error::{NodeState, Result};
 use crate::node::{
-    Claim, Fault, Holder, KEPT_PREFIX, MAX_INSPECTED, Node, ReleaseMode, Reply, Watch,
+    Claim, Fault, Holder, KEPT_PREFIX, Label, MAX_INSPECTED, Node, ReleaseMode, Reply, Watch,
 };
 use crate::options::lock::Request;
 use crate::quorum::{Collect, Nodes, Until};
@@ -40,6 +40,9 @@ pub struct Inspection {
     /// A quorum is free after this time, unless the lease is renewed. For several keys it is the longest time. If
     /// `held` is false, it is how long the key stays because of `min_hold`. The lock cannot be acquired until then.
     pub remaining: Option<Duration>,
+    /// The [label](crate::Lock::label) of the owner that has a key on a quorum of nodes, if it has one. For several keys
+    /// it is the first label.
+    pub label: Option<String>,
     /// The reply of each node for each key, ordered by key and then as the nodes of the client.
     pub nodes: Vec<NodeInspection>,
 }
@@ -60,6 +63,8 @@ pub struct NodeInspection {
     ///
     /// This is enough to tell two owners apart, but not enough to release the lock.
     pub token: Option<String>,
+    /// The [label](crate::Lock::label) of the owner, if it has one. If `state` is `Kept`, that of the previous owner.
+    pub label: Option<String>,
     /// The error text of the node, or why it grants no new lease yet (`restart_guard`).
     pub error: Option<String>,
 }
@@ -81,7 +86,8 @@ pub(crate) async fn inspection(nodes: &Nodes, request: &Request) -> Result<Inspe
             }),
         )
     };
-    let mut inspection = Inspection { held: false, remaining: None, nodes: Vec::new() };
+    let mut inspection =
+        Inspection { held: false, remaining: None, label: None, nodes: Vec::new() };
     let mut longest = None;
     // Requests for all keys are sent before the first reply is awaited.
     for (key, mut votes) in request.keys.iter().map(ask).collect::<Vec<_>>() {
@@ -92,8 +98,11 @@ pub(crate) async fn inspection(nodes: &Nodes, request: &Request) -> Result<Inspe
             votes.count_silence();
             return Err(request.no_quorum(nodes, &votes, timeout));
         }
-        if let Some((remaining, kept)) = quorums_holder(&votes) {
-            inspection.held |= !kept;
+        if let Some(Holder { token, remaining }) = quorums_holder(&votes) {
+            if !token.starts_with(KEPT_PREFIX) {
+                inspection.held = true;
+                inspection.label = inspection.label.take().or_else(|| label_of(&token));
+            }
             // A key without a known end lasts longest.
             longest = longest.max(Some(remaining.unwrap_or(Duration::MAX)));
         }
@@ -166,10 +175,13 @@ fn delete_any(
     })
 }
 
-/// The remaining time of the token that a quorum of nodes has, and whether only `min_hold` keeps it.
-///
-/// The time is when the quorum breaks.
-fn quorums_holder(votes: &Collect<Option<Holder>>) -> Option<(Option<Duration>, bool)> {
+/// Returns the label in the value of a key, if it has one.
+fn label_of(token: &str) -> Option<String> {
+    Label::of_token(token).map(|label| label.as_str().to_owned())
+}
+
+/// The token that a quorum of nodes has. Its remaining time is when the quorum breaks.
+fn quorums_holder(votes: &Collect<Option<Holder>>) -> Option<Holder> {
     let mut by_token: HashMap<&str, Vec<Duration>> = HashMap::new();
     for holder in votes.answers.iter().flatten().flatten().flatten() {
         // Keys without a known end sort last.
@@ -180,7 +192,7 @@ fn quorums_holder(votes: &Collect<Option<Holder>>) -> Option<(Option<Duration>, 
     let (token, mut lefts) = by_token.into_iter().find(|(_, lefts)| lefts.len() >= needed)?;
     lefts.sort_unstable();
     let left = lefts[lefts.len() - needed];
-    Some(((left != Duration::MAX).then_some(left), token.starts_with(KEPT_PREFIX)))
+    Some(Holder { token: token.to_owned(), remaining: (left != Duration::MAX).then_some(left) })
 }
 
 fn word(
@@ -199,15 +211,18 @@ fn word(
         Some(Err(fault)) => (NodeState::Fault, None, Some(fault.to_string())),
         None => (NodeState::Fault, None, Some("no reply in time".to_owned())),
     };
+    // The token without the prefix, which is that of the previous owner if there was one.
+    let token = holder
+        .as_ref()
+        .map(|holder| holder.token.strip_prefix(KEPT_PREFIX).unwrap_or(&holder.token));
     NodeInspection {
         url: node.url().to_owned(),
         key: key.to_owned(),
         state,
         remaining: holder.as_ref().and_then(|holder| holder.remaining),
         // Escaped for terminals, because another program may have written it.
-        token: holder.map(|holder| {
-            escaped(holder.token.strip_prefix(KEPT_PREFIX).unwrap_or(&holder.token).chars().take(8))
-        }),
+        token: token.map(|token| escaped(token.chars().take(8))),
+        label: token.and_then(label_of),
         error,
     }
 }

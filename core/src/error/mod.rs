@@ -43,6 +43,8 @@ struct Repr {
     waited: Option<Duration>,
     /// The remaining time of the current holder's lease, if known.
     remaining: Option<Duration>,
+    /// The label of the current holder, if known.
+    holder: Option<String>,
     reason: Option<LossReason>,
     /// The result of each node, in the order of the client's list.
     nodes: Vec<NodeReport>,
@@ -62,6 +64,7 @@ impl Error {
             resource: None,
             waited: None,
             remaining: None,
+            holder: None,
             reason: None,
             nodes: Vec::new(),
             source: None,
@@ -198,6 +201,11 @@ impl Error {
         self
     }
 
+    pub(crate) fn with_holder(mut self, holder: Option<&str>) -> Self {
+        self.0.holder = holder.map(str::to_owned);
+        self
+    }
+
     pub(crate) fn with_waited(mut self, waited: Duration) -> Self {
         self.0.waited = Some(waited);
         self
@@ -232,6 +240,13 @@ impl Error {
     /// It is as of the last reply. A holder that renews has more.
     pub fn remaining(&self) -> Option<Duration> {
         self.0.remaining
+    }
+
+    /// The [label](crate::Lock::label) of the holder, if it has one and a quorum of nodes refused the acquire.
+    ///
+    /// Any client can write any label, so it informs people only.
+    pub fn holder(&self) -> Option<&str> {
+        self.0.holder.as_deref()
     }
 
     /// Why the lease was lost. `None` for other kinds.

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::node::Pem;
 use crate::node::address_map::AddressMapOption;
 use crate::node::credentials::Ask;
+use crate::node::{LabelOption, Pem};
 use crate::options::client::Settings;
 use crate::options::lock::{Options, Unit};
 use crate::text::spelled;
@@ -33,6 +33,8 @@ pub enum Kind<T> {
     Count(fn(&mut T, u32)),
     /// Text.
     Text(fn(&mut T, String)),
+    /// A label as text, true for that of the process, or false for none.
+    Label(fn(&mut T, LabelOption)),
     /// The path of a PEM file, or its content.
     Pem(fn(&mut T, Pem)),
     /// A callback that supplies credentials.
@@ -108,6 +110,14 @@ pub const LOCK_OPTIONS: &[Row<Options>] = &[
         default: "off",
         rule: "",
         about: "assign a fencing token that is larger than those of all earlier leases of the lock",
+    },
+    Row {
+        name: "label",
+        kind: Kind::Label(|options, label| options.label = Some(label)),
+        default: "the client's, otherwise none",
+        rule: "1 to 48 ASCII letters, digits or characters of `._@-`. Or true or false",
+        about: "label of the holder in the value of the key, which other clients show. \
+                True writes the host and the process",
     },
 ];
 
@@ -207,6 +217,13 @@ pub const CLIENT_OPTIONS: &[Row<Settings>] = &[
         about: "name of the connections in the server's `CLIENT LIST` and log",
     },
     Row {
+        name: "label",
+        kind: Kind::Label(|settings, label| settings.label = Some(label)),
+        default: "none",
+        rule: "1 to 48 ASCII letters, digits or characters of `._@-`. Or true or false",
+        about: "label of the locks that set none. True writes the host and the process",
+    },
+    Row {
         name: "credentials",
         kind: Kind::Credentials(|settings, ask| settings.credentials = Some(ask)),
         default: "taken from the URLs",
@@ -241,6 +258,12 @@ impl<T> Row<T> {
             (Kind::Count(set), Value::Number(count)) => set(into, whole(self.name, *count)?),
             (Kind::Switch(set), Value::Switch(yes)) => set(into, *yes),
             (Kind::Text(set), Value::Text(text)) => set(into, text.clone()),
+            (Kind::Label(set), Value::Text(text)) => {
+                set(into, LabelOption::Text(text.as_str().into()));
+            }
+            (Kind::Label(set), Value::Switch(yes)) => {
+                set(into, if *yes { LabelOption::Host } else { LabelOption::Off });
+            }
             (Kind::Pem(set), Value::Pem(pem)) => set(into, pem.clone()),
             (Kind::Credentials(set), Value::Credentials(ask)) => set(into, Arc::clone(ask)),
             (Kind::AddressMap(set), Value::AddressMap(map)) => set(into, map.clone()),

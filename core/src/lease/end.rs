@@ -231,7 +231,7 @@ impl State {
     }
 
     /// How long the lease has been held.
-    fn age(&self) -> Duration {
+    pub(crate) fn age(&self) -> Duration {
         self.now().since(self.acquired)
     }
 

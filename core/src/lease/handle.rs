@@ -75,7 +75,8 @@ impl LeaseHandle {
 
     /// The owner's token, which is the value of the key.
     ///
-    /// 32 hex digits of a random UUID. [`Lock::attach`](crate::Lock::attach) continues a lease by its token.
+    /// 32 hex digits of a random UUID, followed by a colon and the [label](crate::Lock::label) if there is one.
+    /// [`Lock::attach`](crate::Lock::attach) continues a lease by its token.
     pub fn token(&self) -> &str {
         &self.0.claim.token
     }

@@ -13,7 +13,7 @@ use once_cell::race::OnceBox;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::lease::{Lease, LeaseHandle};
-use crate::node::Claim;
+use crate::node::{Claim, LabelOption};
 use crate::options::client::DEFAULT_PREFIX;
 use crate::options::lock::{Options, Request};
 use crate::options::names::{check_lock_key, check_names, doubt, fence_key};
@@ -316,6 +316,44 @@ impl Lock {
     /// Whether to issue a fencing token, which is larger than every earlier one of this lock. Default off.
     pub fn fencing(mut self, fencing: bool) -> Self {
         self.change().fencing = fencing;
+        self
+    }
+
+    /// The label of this holder in the value of the keys, which other clients show as the holder. Default the client's,
+    /// otherwise none.
+    ///
+    /// It has 1 to 48 ASCII letters, digits or characters of `._@-`. Every client that can read the keys sees it. It
+    /// is not authenticated, so it informs people and must not grant access.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+    /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+    /// # use std::time::Duration;
+    /// let lock = client.lock("job").label("web-3");
+    /// let lease = lock.acquire().await?;
+    /// assert_eq!(lock.inspect().await?.label.as_deref(), Some("web-3"));
+    /// let error = client.lock("job").wait(Duration::ZERO).acquire().await.unwrap_err();
+    /// assert!(error.to_string().contains("it is already held by web-3"));
+    /// assert_eq!(error.holder(), Some("web-3"));
+    /// # Ok(()) }
+    /// ```
+    pub fn label(mut self, label: impl Into<String>) -> Self {
+        self.change().label = Some(LabelOption::Text(label.into().into()));
+        self
+    }
+
+    /// [`Lock::label`] with the host and the process as the label, such as `web-3-4711`.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+    /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+    /// let lock = client.lock("job").label_host();
+    /// let lease = lock.acquire().await?;
+    /// assert!(lock.inspect().await?.label.unwrap().ends_with(&format!("-{}", std::process::id())));
+    /// # Ok(()) }
+    /// ```
+    pub fn label_host(mut self) -> Self {
+        self.change().label = Some(LabelOption::Host);
         self
     }
 

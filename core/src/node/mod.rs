@@ -15,6 +15,7 @@ pub(crate) mod credentials;
 mod existing;
 mod fault;
 mod fencing;
+mod label;
 mod memory;
 mod outage;
 mod redis;
@@ -34,6 +35,7 @@ pub(crate) use changes::{Change, Changes};
 pub(crate) use existing::{taken_over, unseen};
 pub(crate) use fault::{CONFIRMED_AFTER, Fault, Remedy};
 pub(crate) use fencing::{Fencing, IMPOSSIBLE};
+pub(crate) use label::{Label, LabelOption};
 pub(crate) use memory::{Memory, MemoryNode};
 pub use memory::{advance_memory, fail_memory};
 pub(crate) use outage::{Outage, Proof};
@@ -48,8 +50,8 @@ pub(crate) use redis::{
 pub use redis::{DefaultTrust, Pem, TlsOptions};
 pub(crate) use slots::{SLOTS, hash_tag, several_slots, slot};
 pub(crate) use vote::{
-    Claim, Expect, Extension, Holder, KEPT_PREFIX, MAX_INSPECTED, ReleaseMode, Taken, Vote,
-    VoteParams,
+    Claim, Expect, Extension, Holder, KEPT_PREFIX, MAX_INSPECTED, Refused, ReleaseMode, Taken,
+    Vote, VoteParams,
 };
 pub(crate) use watch::Watch;
 

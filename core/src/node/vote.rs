@@ -7,6 +7,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::fencing::Fencing;
+use super::label::Label;
 
 /// What a round requests: these keys for the owner of this token.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -15,8 +16,8 @@ pub(crate) struct Claim {
     pub(crate) keys: Arc<[String]>,
     /// The keys that store fencing tokens, one for each lock key. Empty without fencing.
     pub(crate) fences: Arc<[String]>,
-    /// The value of the keys, which identifies their owner. It has 32 hex digits. A held key contains nothing else,
-    /// because other libraries compare the whole value.
+    /// The value of the keys, which identifies their owner. It has 32 hex digits, followed by a colon and the owner's
+    /// label, if there is one. A held key contains nothing else, because other libraries compare the whole value.
     pub(crate) token: Arc<str>,
 }
 
@@ -26,12 +27,14 @@ pub(crate) const KEPT_PREFIX: &str = "kept:";
 
 impl Claim {
     /// Creates a claim with a new token, so that its delete can never affect the grant of another round.
-    pub(crate) fn new(keys: Arc<[String]>, fences: Arc<[String]>) -> Self {
+    pub(crate) fn new(keys: Arc<[String]>, fences: Arc<[String]>, label: Option<&str>) -> Self {
         // Each token uses the randomness of the operating system. A generator in user space would be faster, but it
         // repeats itself in a machine that is restored from a snapshot. Two owners with the same token do not exclude
         // each other.
         let mut digits = Uuid::encode_buffer();
-        let token = Arc::from(&*Uuid::new_v4().simple().encode_lower(&mut digits));
+        let digits = &*Uuid::new_v4().simple().encode_lower(&mut digits);
+        let token =
+            label.map_or_else(|| digits.into(), |label| [digits, ":", label].concat().into());
         Self { keys, fences, token }
     }
 
@@ -79,13 +82,24 @@ impl VoteParams {
 }
 
 /// The result of an acquire on one node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Vote {
     /// Granted. The keys have the claim's token and live for at least the TTL. With fencing, this is the token that the
     /// node now stores.
     Granted(Option<u64>),
-    /// Held by another owner for this long, or `None` without a known end. Also tells which of the keys are held.
-    Held(Option<Duration>, Taken),
+    /// Held by another owner.
+    Held(Refused),
+}
+
+/// Why a node refused an acquire.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Refused {
+    /// How long the keys are held, or `None` without a known end.
+    pub(crate) left: Option<Duration>,
+    /// Which of the keys are held.
+    pub(crate) taken: Taken,
+    /// The label of the owner whose keys are held longest. Boxed, because votes are part of the future of an acquire.
+    pub(crate) holder: Option<Box<Label>>,
 }
 
 /// Which keys of a claim are held, as one bit for each of the first 64 keys. The other keys are unknown.
@@ -153,7 +167,7 @@ pub(crate) enum ReleaseMode {
 }
 
 /// How many bytes of a value an inspection reads. Tokens are shorter.
-pub(crate) const MAX_INSPECTED: usize = 64;
+pub(crate) const MAX_INSPECTED: usize = 128;
 
 /// The holder of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]

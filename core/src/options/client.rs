@@ -15,8 +15,8 @@ use crate::error::{Error, Result};
 use crate::node::address_map::{AddressMap, AddressMapOption};
 use crate::node::credentials::Ask;
 use crate::node::{
-    CLIENT_NAME_RULE, CONNECT_TIMEOUT, Durability, Given, Shared, TlsOptions, is_client_name,
-    several_slots, unseen,
+    CLIENT_NAME_RULE, CONNECT_TIMEOUT, Durability, Given, LabelOption, Shared, TlsOptions,
+    is_client_name, several_slots, unseen,
 };
 use crate::options::Address;
 use crate::options::lock::{Options, check_time, longest_vote};
@@ -48,6 +48,8 @@ pub(crate) struct Config {
     pub(crate) unavailable_after: Option<Duration>,
     /// How long a restarted node grants no new lease, and the maximum TTL. Zero disables the guard.
     pub(crate) guard: Duration,
+    /// The label of the locks that set none.
+    pub(crate) label: Option<LabelOption>,
     /// What must happen to a grant before it counts.
     pub(crate) durability: Durability,
     /// The source of every deadline.
@@ -73,6 +75,7 @@ pub struct Settings {
     pub(crate) runtime: Option<Handle>,
     pub(crate) tls: TlsOptions,
     pub(crate) client_name: Option<String>,
+    pub(crate) label: Option<LabelOption>,
     pub(crate) credentials: Option<Arc<Ask>>,
     pub(crate) address_map: Option<AddressMapOption>,
 }
@@ -94,6 +97,7 @@ impl Settings {
             let (option, rule) = (spelled("client_name"), CLIENT_NAME_RULE);
             return Err(Error::invalid(format!("{option} {rule}")));
         }
+        self.label.as_ref().map_or(Ok(()), LabelOption::check)?;
         if let (Some(at), false) = (self.unseen.first(), self.tls.says_whom_to_trust()) {
             return Err(unseen(&nodes[*at].shown_url()));
         }
@@ -120,6 +124,7 @@ impl Settings {
             connect_timeout,
             unavailable_after: self.unavailable_after.unwrap_or(Some(UNAVAILABLE_AFTER)),
             guard: self.restart_guard.unwrap_or(guard),
+            label: self.label,
             durability: self.durability,
             clock,
             // Last, because it starts a task.
@@ -168,6 +173,7 @@ impl Config {
     /// Sets the options that the lock does not override.
     pub(crate) fn complete(&self, options: &mut Options) {
         options.node_timeout = options.node_timeout.or(self.node_timeout);
+        options.label = options.label.take().or_else(|| self.label.clone());
         options.fsync = self.durability.fsync;
         options.unavailable_after = self.unavailable_after;
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::clock::Instant;
 use crate::error::{Error, Result};
+use crate::node::LabelOption;
 use crate::text::{spelled, spelled_time};
 
 /// The minimum TTL. With a shorter one, a scheduling delay alone could end a lease.
@@ -111,6 +112,8 @@ pub struct Options {
     ///
     /// The client sets it.
     pub(crate) unavailable_after: Option<Duration>,
+    /// The label of the holder in the value of the keys. `None` is the client's.
+    pub(crate) label: Option<LabelOption>,
     /// The unit in messages about the TTL.
     pub(crate) unit: Unit,
 }
@@ -127,6 +130,7 @@ impl Default for Options {
             fencing: false,
             fsync: false,
             unavailable_after: None,
+            label: None,
             unit: Unit::Duration,
         }
     }
@@ -194,6 +198,7 @@ impl Options {
                 format!("{option} must be at least {least} (got {})", spelled_time(max_hold));
             return Err(Error::invalid(text));
         }
+        self.label.as_ref().map_or(Ok(()), LabelOption::check)?;
         check_min_hold(self.min_hold, "ttl", self.ttl)?;
         check_min_hold(self.min_hold, "max_hold", self.max_hold.unwrap_or(self.ttl))?;
         // If a vote may take the whole TTL, no time is left of the lease.

@@ -21,6 +21,7 @@ pub(crate) mod background;
 mod descriptors;
 pub(crate) mod environment;
 mod exclusive;
+mod host;
 pub(crate) mod machine;
 mod per_process;
 pub(crate) mod timers;
@@ -29,6 +30,7 @@ mod wakeup;
 
 pub use descriptors::{Dependent, depend, descriptor_generation};
 pub(crate) use exclusive::{Exclusive, Visitor, Visitors};
+pub(crate) use host::host_name;
 pub use per_process::{Made, Owned, PerProcess, fork_generation};
 pub(crate) use wake_handle::WakeHandle;
 

@@ -51,7 +51,7 @@ pub(crate) mod log {
             None
         }
 
-        pub(crate) fn record_outcome(&self, _: &str, _: Duration) {}
+        pub(crate) fn record_outcome(&self, _: &str, _: Duration, _: Option<&str>) {}
 
         pub(crate) fn end_span(&self) {}
     }

@@ -293,7 +293,7 @@ impl Spans {
         Self::new_span(here, |within| {
             info_span!(
                 target: "redlock::acquire", parent: within, "redlock.acquire",
-                key = shown(&key()), outcome = Empty, waited_ms = Empty
+                key = shown(&key()), outcome = Empty, waited_ms = Empty, holder = Empty
             )
         })
     }
@@ -332,11 +332,14 @@ impl Spans {
         lock(self.0.as_ref()?).clone()
     }
 
-    /// Records the outcome of the acquire.
-    pub(crate) fn record_outcome(&self, outcome: &str, waited: Duration) {
+    /// Records the outcome of the acquire, and the label of the holder if it refused.
+    pub(crate) fn record_outcome(&self, outcome: &str, waited: Duration, holder: Option<&str>) {
         let Some(place) = self.log_context() else { return };
         let _ = catch_unwind(AssertUnwindSafe(|| {
             place.span.record("outcome", outcome).record("waited_ms", waited.as_secs_f64() * 1e3);
+            if let Some(holder) = holder {
+                place.span.record("holder", holder);
+            }
         }));
         // Dropped on the log's thread, because this may be the last reference.
         enqueue_end(place);

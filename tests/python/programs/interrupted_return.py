@@ -18,7 +18,7 @@ call = sys.argv[1]
 client = redlock.Redlock("memory://")
 lock = client.lock("job", ttl=300)
 interrupt: Any = ctypes.pythonapi.PyErr_SetInterrupt
-interrupt.argtypes, interrupt.restype = [ctypes.py_object] * 4, None
+interrupt.argtypes, interrupt.restype = [ctypes.py_object] * 5, None
 lease: Any = None
 
 _native._observe_by(interrupt)

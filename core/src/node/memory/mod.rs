@@ -15,8 +15,8 @@ use futures_util::FutureExt;
 use tokio::sync::oneshot;
 
 use super::{
-    Claim, Extension, Fault, Fencing, Holder, KEPT_PREFIX, Node, Outage, ReleaseMode, Reply, Taken,
-    Vote, VoteParams, Watch,
+    Claim, Extension, Fault, Fencing, Holder, KEPT_PREFIX, Label, Node, Outage, Refused,
+    ReleaseMode, Reply, Taken, Vote, VoteParams, Watch,
 };
 use crate::clock::{Clock, Instant};
 use crate::runtime::lock;
@@ -130,10 +130,14 @@ impl Node for MemoryNode {
             // All or none: a single key of another owner refuses the claim. The longest lease among them is the time to
             // wait.
             let others = entries.filter(|(_, entry)| *entry.token != *claim.token);
-            if let Some(last) = others.clone().map(|(_, entry)| entry.expires).max() {
+            if let Some((_, last)) = others.clone().max_by_key(|(_, entry)| entry.expires) {
                 let kept = others.clone().all(|(_, entry)| entry.token.starts_with(KEPT_PREFIX));
                 let taken: Taken = others.map(|(at, _)| at).collect();
-                return Vote::Held(Some(last.since(now)), taken.that_stay(kept));
+                return Vote::Held(Refused {
+                    left: Some(last.expires.since(now)),
+                    taken: taken.that_stay(kept),
+                    holder: Label::of_token(&last.token).map(Box::new),
+                });
             }
             for key in claim.keys.iter() {
                 let kept = keys.get(key).map_or(now, |entry| entry.expires);

@@ -46,6 +46,7 @@ impl Player<'_> {
             });
         let config = Config {
             nodes: Vec::new(),
+            label: None,
             key_prefix: String::new(),
             connect_timeout: CONNECT_TIMEOUT,
             unavailable_after: None,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use redis::Value;
 
 use super::errors::{refusal, words};
-use crate::node::{Extension, Fault, Holder, Taken, Vote};
+use crate::node::{Extension, Fault, Holder, Label, Refused, Taken, Vote};
 
 /// A parsed reply, or an error.
 pub(crate) type Answer<T> = Result<T, Fault>;
@@ -47,12 +47,24 @@ pub(crate) fn vote(value: &Value) -> Answer<Vote> {
         [Value::Int(1), Value::Int(_), Value::BulkString(fence)] => {
             fence_token(fence).map(Vote::Granted).ok_or_else(|| unexpected(value))
         }
-        [Value::Int(0), Value::Int(left), Value::BulkString(which)] => {
-            let taken = places(which).ok_or_else(|| unexpected(value))?;
-            Ok(Vote::Held(remaining(*left), taken))
+        [Value::Int(0), Value::Int(left), Value::BulkString(which), holder @ ..] => {
+            let refused = || {
+                let holder = match holder {
+                    [] => None,
+                    [Value::BulkString(label)] => Some(Box::new(read_label(label)?)),
+                    _ => return None,
+                };
+                Some(Refused { left: remaining(*left), taken: places(which)?, holder })
+            };
+            refused().map(Vote::Held).ok_or_else(|| unexpected(value))
         }
         _ => Err(unexpected(value)),
     }
+}
+
+/// Parses a label. The script has checked it already.
+fn read_label(label: &[u8]) -> Option<Label> {
+    Label::parse(std::str::from_utf8(label).ok()?)
 }
 
 /// Parses the list of held keys, which are counted from 1 as in Lua, each followed by a comma. A final k means that all

@@ -248,7 +248,7 @@ pub(crate) fn in_full<'a>(mut words: impl Iterator<Item = &'a [u8]>) -> Option<V
     Some(call.bytes())
 }
 
-/// The longest argument of a script.
+/// The usual length of a token, with its encoding. A longer one makes the buffer grow.
 const TOKEN: usize = 40;
 
 // The positions in [`scripts`]. Those for many extend or delete the keys of different leases.

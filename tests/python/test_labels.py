@@ -1,0 +1,193 @@
+"""Labels of holders: what the key has, what other clients show, and the values of other programs."""
+
+import asyncio
+import os
+import pickle
+import re
+import socket
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+import redlock
+
+from .servers import Server, Silent
+
+VECTORS = Path(__file__).parent.parent / "vectors/labels.toml"
+LABELS: dict[str, list[str]] = tomllib.loads(VECTORS.read_text())
+DIGITS = "0123456789abcdef" * 2
+
+
+@pytest.fixture
+def bare(redis_server: Server) -> Iterator[redlock.Redlock]:
+    """A client whose keys are those of other libraries."""
+    with redlock.Redlock(redis_server.url, key_prefix="", label="web-3") as client:
+        yield client
+
+
+def refused(client: redlock.Redlock, name: str) -> redlock.LockTimeout:
+    with pytest.raises(redlock.LockTimeout) as caught:
+        client.lock(name, wait=0).acquire()
+    return caught.value
+
+
+@pytest.mark.parametrize("label", LABELS["valid"])
+def test_other_clients_name_the_holder(redis_server: Server, name: str, label: str) -> None:
+    mine, theirs = (redlock.Redlock(redis_server.url) for _ in range(2))
+    with mine.lock(name, label=label) as lease:
+        assert redis_server.client.get(f"lock:{name}") == lease.token
+        assert (len(lease.token[:32]), lease.token[32:]) == (32, f":{label}")
+        error = refused(theirs, name)
+        assert error.holder == label
+        assert f"it is already held by {label}, and expires in" in str(error)
+        found = theirs.lock(name).inspect()
+        assert (found.held, found.label, found.nodes[0].label) == (True, label, label)
+        assert found.nodes[0].token == lease.token[:8]
+        assert f"label={label!r}" in repr(found)
+        assert f"label={label!r}" in repr(found.nodes[0])
+        lease.extend(20)
+    assert redis_server.client.get(f"lock:{name}") is None
+    assert theirs.lock(name).inspect().label is None
+
+
+@pytest.mark.parametrize("label", LABELS["invalid"])
+def test_an_invalid_label_is_refused_before_anything_is_sent(silent: list[Silent], label: str) -> None:
+    url = silent[0].url
+    client = redlock.Redlock(url)
+    with pytest.raises(redlock.InvalidOption) as of_lock:
+        client.lock("job", label=label)
+    with pytest.raises(redlock.InvalidOption) as of_client:
+        redlock.Redlock(url, label=label)
+    for error in (of_lock.value, of_client.value):
+        assert all(word in str(error) for word in LABELS["error"])
+        assert str(error).isprintable()
+
+
+@pytest.mark.parametrize("label", [3, 1.5, b"web-3", ["web-3"], object()])
+def test_a_label_of_another_type_is_refused(client: redlock.Redlock, label: Any) -> None:
+    with pytest.raises(redlock.InvalidOption, match="label is .*: it must be a str, True or False"):
+        client.lock("job", label=label)
+
+
+def test_true_is_the_label_of_the_process_and_false_is_none() -> None:
+    client = redlock.Redlock("memory://", label=True)
+    with client.lock("job") as lease:
+        label = lease.token[33:]
+        assert label.endswith(f"-{os.getpid()}")
+        assert label.startswith(re.sub("[^A-Za-z0-9._@-]", "-", socket.gethostname())[:20])
+    with client.lock("job", label=False) as lease:
+        assert len(lease.token) == 32
+    with client.lock("job", label="lock") as lease:
+        assert lease.token.endswith(":lock")
+
+
+def test_a_forked_child_has_its_own_label() -> None:
+    client = redlock.Redlock("memory://", label=True)
+    lock = client.lock("job")
+    with lock:
+        pass
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            with lock as lease:
+                os.write(writer, lease.token[33:].encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as written:
+        assert written.read().endswith(f"-{child}")
+    os.waitpid(child, 0)
+
+
+def test_a_pickle_keeps_the_label(redis_server: Server, name: str) -> None:
+    client = redlock.Redlock(redis_server.url, label="client")
+    for label, suffix in [(None, ":client"), ("web-3", ":web-3"), (False, "")]:
+        lock = pickle.loads(pickle.dumps(client.lock(name, label=label)))
+        with lock as lease:
+            assert lease.token[32:] == suffix
+
+
+def test_the_own_lease_is_named_with_its_age(client: redlock.Redlock, name: str) -> None:
+    with client.lock(name, label="web-3"):
+        error = refused(client, name)
+    assert "it is already held by web-3, which acquired it 0." in str(error)
+    assert error.holder == "web-3"
+
+
+async def check_async(name: str) -> None:
+    client = redlock.AsyncRedlock("memory://", label="web-3")
+    async with client.lock(name) as lease:
+        assert lease.token.endswith(":web-3")
+        with pytest.raises(redlock.LockTimeout, match="held by web-3") as caught:
+            await client.lock(name, wait=0).acquire()
+        assert caught.value.holder == "web-3"
+        assert (await client.lock(name).inspect()).label == "web-3"
+
+
+def test_async_clients_have_labels(name: str) -> None:
+    asyncio.run(check_async(name))
+
+
+@pytest.mark.parametrize("value", [*LABELS["foreign"], "{digits}:forged" + "x" * 10_000])
+def test_a_foreign_value_is_never_shown(
+    redis_client: redlock.Redlock, redis_server: Server, name: str, value: str
+) -> None:
+    redis_server.client.set(f"lock:{name}", value.replace("{digits}", DIGITS), px=60_000)
+    error = refused(redis_client, name)
+    assert (error.holder, "forged" in str(error), str(error).isprintable()) == (None, False, True)
+    assert "it is already held, and expires in" in str(error)
+    found = redis_client.lock(name).inspect()
+    assert (found.held, found.label, found.nodes[0].label) == (True, None, None)
+
+
+def test_redis_py_respects_a_labelled_value(
+    bare: redlock.Redlock, redis_server: Server, name: str
+) -> None:
+    theirs = redis.Redis(host="127.0.0.1", port=redis_server.port)
+    lock = theirs.lock(name, timeout=20, blocking=False)
+    with bare.lock(name) as lease:
+        assert not lock.acquire()
+        assert lock.locked()
+        token = lease.token
+    # redis-py takes over the whole value, extends it and releases it.
+    with_label = bare.lock(name).acquire()
+    lock.local.token = with_label.token.encode()
+    assert lock.owned()
+    assert lock.extend(10)
+    assert with_label.detach()
+    lock.release()
+    assert theirs.get(name) is None
+    assert token != with_label.token
+
+
+def test_a_labelled_value_of_redis_py_is_a_holder(
+    bare: redlock.Redlock, redis_server: Server, name: str
+) -> None:
+    theirs = redis.Redis(host="127.0.0.1", port=redis_server.port)
+    lock = theirs.lock(name, timeout=20, blocking=False)
+    assert lock.acquire(token=f"{DIGITS}:theirs")
+    assert refused(bare, name).holder == "theirs"
+    attached = bare.attach(name, f"{DIGITS}:theirs")
+    assert attached.token == f"{DIGITS}:theirs"
+    attached.release()
+    assert not lock.owned()
+    assert lock.acquire()
+    assert refused(bare, name).holder is None
+    assert bare.force_release(name)
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_force_release_deletes_a_labelled_value(
+    redis_client: redlock.Redlock, name: str, kept: bool
+) -> None:
+    lease = redis_client.lock(name, label="x" * 48, min_hold=5).acquire()
+    if kept:
+        lease.release()
+        assert redis_client.lock(name).inspect().nodes[0].state == "kept"
+    assert redis_client.force_release(name)
+    assert redis_client.lock(name).try_acquire() is not None
+    redis_client.force_release(name)
