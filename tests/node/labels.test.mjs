@@ -69,7 +69,14 @@ test("true is the label of the process, false is none, and a text is itself", as
   };
   const own = await labelOf(undefined);
   assert.ok(own.endsWith(`-${process.pid}`), own);
-  assert.ok(own.startsWith(hostname().replace(/[^\w.@-]/g, "-").slice(0, 10)), own);
+  assert.ok(
+    own.startsWith(
+      hostname()
+        .replace(/[^\w.@-]/g, "-")
+        .slice(0, 10),
+    ),
+    own,
+  );
   assert.equal(await labelOf(true), own);
   assert.equal(await labelOf("true"), "true");
   assert.equal(await labelOf(false), "");

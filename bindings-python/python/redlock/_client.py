@@ -63,6 +63,7 @@ class Redlock:
         tls_server_name: "str | None" = None,
         tls_verify: "bool | None" = None,
         client_name: "str | None" = None,
+        label: "str | bool | None" = None,
         credentials: "Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | timedelta | None]] | None" = None,  # noqa: E501
         address_map: "Mapping[str, str] | Callable[[str, int], tuple[str, int]] | None" = None,
     ) -> "Self":
@@ -90,6 +91,7 @@ class Redlock:
             tls_server_name: Name that the server's certificate must contain.
             tls_verify: Verify the server's certificate.
             client_name: Connection name in the server's `CLIENT LIST`.
+            label: Label of the locks that set none. True writes the host and the process.
             credentials: Callback that returns a password, `(user, password)` or `(user, password, seconds)`.
             address_map: Where to connect to servers that announce other addresses, as a mapping or a function.
 
@@ -119,6 +121,7 @@ class Redlock:
             "tls_server_name": tls_server_name,
             "tls_verify": tls_verify,
             "client_name": client_name,
+            "label": label,
             "credentials": credentials,
             "address_map": address_map,
         }

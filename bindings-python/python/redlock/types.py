@@ -49,6 +49,7 @@ class LockOptions(TypedDict, total=False):
     min_hold: float | timedelta | None
     node_timeout: float | timedelta | None
     fencing: bool | None
+    label: str | bool | None
 
 
 _D = TypeVar("_D", covariant=True)

@@ -180,8 +180,8 @@ fn holder_in(votes: &Collect<Vote>) -> Option<Box<Label>> {
         Vote::Held(refused) => Some(refused.holder.as_ref()),
         Vote::Granted(_) => None,
     });
-    let count = |label: &Option<&Box<Label>>| named.clone().filter(|other| other == label).count();
-    named.clone().max_by_key(|label| (count(label), label.is_some())).flatten().cloned()
+    let count = |label| named.clone().filter(|other| *other == label).count();
+    named.clone().max_by_key(|label| (count(*label), label.is_some())).flatten().cloned()
 }
 
 /// Returns when a quorum may be free according to the TTLs of the holders. The inner `None` means without a known end.
@@ -250,8 +250,9 @@ mod tests {
         ] {
             let failed: Reply<Vote> = Box::pin(ready(Err(Fault::new("failed"))));
             let granted: Reply<Vote> = Box::pin(ready(Ok(Vote::Granted(None))));
-            let replies = labels.iter().map(refused).chain([failed, granted]);
-            let mut votes = Collect::new(replies, |_| NodeState::Held);
+            let mut replies: Vec<_> = labels.iter().map(refused).collect();
+            replies.extend([failed, granted]);
+            let mut votes = Collect::new(replies.into_iter(), |_| NodeState::Held);
             votes.until(Until::Complete, &SystemClock, SystemClock.now()).now_or_never().unwrap();
             let found = holder_in(&votes);
             assert_eq!(found.as_deref().map(Label::as_str), holder, "{labels:?}");
