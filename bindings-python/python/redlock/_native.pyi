@@ -448,7 +448,7 @@ class AsyncRedlock:
         'app:job'
     """
     @classmethod
-    def from_client(cls, client: typing.Any | collections.abc.Sequence[typing.Any], *, service: str | None=None, key_prefix: str | None=None, node_timeout: float | datetime.timedelta | None=None, connect_timeout: float | datetime.timedelta | None=None, unavailable_after: float | datetime.timedelta | None=..., restart_guard: float | datetime.timedelta | None=None, min_replicas: int | None=None, fsync: bool | None=None, tls_ca: str | os.PathLike[str] | bytes | None=None, tls_cert: str | os.PathLike[str] | bytes | None=None, tls_key: str | os.PathLike[str] | bytes | None=None, tls_server_name: str | None=None, tls_verify: bool | None=None, client_name: str | None=None, credentials: collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None=None, address_map: collections.abc.Mapping[str, str] | collections.abc.Callable[[str, int], tuple[str, int]] | None=None) -> typing.Self:
+    def from_client(cls, client: typing.Any | collections.abc.Sequence[typing.Any], *, service: str | None=None, key_prefix: str | None=None, node_timeout: float | datetime.timedelta | None=None, connect_timeout: float | datetime.timedelta | None=None, unavailable_after: float | datetime.timedelta | None=..., restart_guard: float | datetime.timedelta | None=None, min_replicas: int | None=None, fsync: bool | None=None, tls_ca: str | os.PathLike[str] | bytes | None=None, tls_cert: str | os.PathLike[str] | bytes | None=None, tls_key: str | os.PathLike[str] | bytes | None=None, tls_server_name: str | None=None, tls_verify: bool | None=None, client_name: str | None=None, label: str | bool | None=None, credentials: collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None=None, address_map: collections.abc.Mapping[str, str] | collections.abc.Callable[[str, int], tuple[str, int]] | None=None) -> typing.Self:
         """
         Returns a client with the settings of a redis-py client. It opens separate connections.
 
@@ -474,6 +474,7 @@ class AsyncRedlock:
             tls_server_name: Name that the server's certificate must contain.
             tls_verify: Verify the server's certificate.
             client_name: Connection name in the server's `CLIENT LIST`.
+            label: Label of the locks that set none. True writes the host and the process.
             credentials: Callback that returns a password, `(user, password)` or `(user, password, seconds)`.
             address_map: Where to connect to servers that announce other addresses, as a mapping or a function.
 
@@ -1192,7 +1193,7 @@ class Redlock:
         'app:job'
     """
     @classmethod
-    def from_client(cls, client: typing.Any | collections.abc.Sequence[typing.Any], *, service: str | None=None, key_prefix: str | None=None, node_timeout: float | datetime.timedelta | None=None, connect_timeout: float | datetime.timedelta | None=None, unavailable_after: float | datetime.timedelta | None=..., restart_guard: float | datetime.timedelta | None=None, min_replicas: int | None=None, fsync: bool | None=None, tls_ca: str | os.PathLike[str] | bytes | None=None, tls_cert: str | os.PathLike[str] | bytes | None=None, tls_key: str | os.PathLike[str] | bytes | None=None, tls_server_name: str | None=None, tls_verify: bool | None=None, client_name: str | None=None, credentials: collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None=None, address_map: collections.abc.Mapping[str, str] | collections.abc.Callable[[str, int], tuple[str, int]] | None=None) -> typing.Self:
+    def from_client(cls, client: typing.Any | collections.abc.Sequence[typing.Any], *, service: str | None=None, key_prefix: str | None=None, node_timeout: float | datetime.timedelta | None=None, connect_timeout: float | datetime.timedelta | None=None, unavailable_after: float | datetime.timedelta | None=..., restart_guard: float | datetime.timedelta | None=None, min_replicas: int | None=None, fsync: bool | None=None, tls_ca: str | os.PathLike[str] | bytes | None=None, tls_cert: str | os.PathLike[str] | bytes | None=None, tls_key: str | os.PathLike[str] | bytes | None=None, tls_server_name: str | None=None, tls_verify: bool | None=None, client_name: str | None=None, label: str | bool | None=None, credentials: collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None=None, address_map: collections.abc.Mapping[str, str] | collections.abc.Callable[[str, int], tuple[str, int]] | None=None) -> typing.Self:
         """
         Returns a client with the settings of a redis-py client. It opens separate connections.
 
@@ -1218,6 +1219,7 @@ class Redlock:
             tls_server_name: Name that the server's certificate must contain.
             tls_verify: Verify the server's certificate.
             client_name: Connection name in the server's `CLIENT LIST`.
+            label: Label of the locks that set none. True writes the host and the process.
             credentials: Callback that returns a password, `(user, password)` or `(user, password, seconds)`.
             address_map: Where to connect to servers that announce other addresses, as a mapping or a function.
 
