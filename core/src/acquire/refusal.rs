@@ -142,7 +142,7 @@ impl Refusal {
             format!(", which acquired it {} ago", seconds(own.age()))
         });
         let by = self.holder().map_or_else(String::new, |label| format!(" by {label}{since}"));
-        let text = match (left.map(seconds), taken.kept) {
+        let text = match (left.map(seconds), taken.are_kept()) {
             (None, true) => {
                 "it was released, but its key has no TTL and stays until it is deleted".into()
             }
@@ -167,9 +167,8 @@ fn taken_in(votes: &Collect<Vote>, keys: usize) -> Taken {
         let refuses = |vote: &&Vote| matches!(vote, Vote::Held(refused) if refused.taken.has(*at));
         clean.clone().filter(refuses).count() > spare
     };
-    // `Taken` has 64 bits.
-    let taken: Taken = (0..keys.min(64)).filter(refused).collect();
-    let only_stays = |vote: &Vote| matches!(vote, Vote::Held(refused) if refused.taken.kept);
+    let taken: Taken = (0..keys.min(Taken::MAX_KEYS)).filter(refused).collect();
+    let only_stays = |vote: &Vote| matches!(vote, Vote::Held(refused) if refused.taken.are_kept());
     let kept = clean.clone().filter(|vote| matches!(vote, Vote::Held(..))).all(only_stays);
     taken.that_stay(kept)
 }

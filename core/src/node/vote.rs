@@ -102,43 +102,48 @@ pub(crate) struct Refused {
     pub(crate) holder: Option<Box<Label>>,
 }
 
-/// Which keys of a claim are held, as one bit for each of the first 64 keys. The other keys are unknown.
+/// Which keys of a claim are held, as one bit for each of the first 63 keys. The other keys are unknown. The last bit
+/// tells whether the keys have no owner, because they were released and remain for `min_hold`.
 ///
-/// It is used for fairness only. For a key beyond the 64th, a caller may be admitted too early, and the nodes then
+/// It is used for fairness only. For a key beyond the 63rd, a caller may be admitted too early, and the nodes then
 /// refuse it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Taken {
-    /// One bit per key.
-    keys: u64,
-    /// Whether the keys have no owner, because they were released and remain for `min_hold`.
-    pub(crate) kept: bool,
-}
+pub(crate) struct Taken(u64);
 
 impl Taken {
-    /// Returns zero beyond the 64th key, so that another key's bit is not used.
+    /// The number of keys that have a bit.
+    pub(crate) const MAX_KEYS: usize = 63;
+    const KEPT: u64 = 1 << Self::MAX_KEYS;
+
+    /// Returns zero beyond the last key with a bit, so that another bit is not used.
     fn bit(at: usize) -> u64 {
-        u32::try_from(at).ok().and_then(|at| 1_u64.checked_shl(at)).unwrap_or(0)
+        if at < Self::MAX_KEYS { 1 << at } else { 0 }
     }
 
     pub(crate) fn has(self, at: usize) -> bool {
-        self.keys & Self::bit(at) != 0
+        self.0 & Self::bit(at) != 0
+    }
+
+    /// Whether the keys have no owner.
+    pub(crate) fn are_kept(self) -> bool {
+        self.0 & Self::KEPT != 0
     }
 
     pub(crate) fn that_stay(self, kept: bool) -> Self {
-        Self { kept, ..self }
+        let keys = self.0 & !Self::KEPT;
+        Self(if kept { keys | Self::KEPT } else { keys })
     }
 
     /// Whether it covers all keys, for this number of keys.
     pub(crate) fn all(self, keys: usize) -> bool {
-        // False for more than 64 keys. Waiting callers are then admitted and get their result from the nodes.
+        // False for more keys than have a bit. Waiting callers are then admitted and get their result from the nodes.
         (0..keys).all(|at| self.has(at))
     }
 }
 
 impl FromIterator<usize> for Taken {
     fn from_iter<I: IntoIterator<Item = usize>>(places: I) -> Self {
-        let keys = places.into_iter().fold(0, |taken, at| taken | Self::bit(at));
-        Self { keys, kept: false }
+        Self(places.into_iter().fold(0, |taken, at| taken | Self::bit(at)))
     }
 }
 
