@@ -23,8 +23,7 @@ fn valid_value<T>(kind: &Kind<T>) -> Value {
     match kind {
         Kind::Time(_) | Kind::TimeOrForEver(_) | Kind::TimeOrNull(_) => Value::Number(20.0),
         Kind::Count(_) => Value::Number(2.0),
-        Kind::Switch(_) => Value::Switch(true),
-        Kind::Label(_) => Value::Switch(true),
+        Kind::Switch(_) | Kind::Label(_) => Value::Switch(true),
         Kind::Text(_) => Value::Text("text".into()),
         Kind::Pem(_) => Value::Pem("file.pem".into()),
         Kind::Credentials(_) => Value::Credentials(std::sync::Arc::new(|(), _| {})),

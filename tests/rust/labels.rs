@@ -34,7 +34,7 @@ async fn refused(redlock: &Redlock) -> Error {
 
 /// Sets a key to any bytes. The test server's connection sends lines.
 fn set(server: &Server, value: &str) {
-    let escaped: String = value.bytes().map(|byte| format!("\\x{byte:02x}")).collect();
+    let escaped = value.bytes().map(|byte| format!("\\x{byte:02x}")).collect::<Vec<_>>().concat();
     server.ask(&format!("SET lock:job \"{escaped}\" PX 60000"));
 }
 

@@ -9,8 +9,8 @@ use pyo3::prelude::*;
 
 use super::lock;
 
-/// Called with the key, how long it took in seconds, the outcome, the first digits of the lease's token, and the label of
-/// the holder.
+/// Called with the key, how long it took in seconds, the outcome, the first digits of the lease's token, and the label
+/// of the holder.
 static OBSERVER: Mutex<Option<Py<PyAny>>> = Mutex::new(None);
 static OBSERVED: AtomicBool = AtomicBool::new(false);
 

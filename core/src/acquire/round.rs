@@ -73,11 +73,8 @@ pub(crate) fn round<'a>(
     // The future has only what the rest needs, because it is a part of every acquire.
     async move {
         // Boxed, because it is rarely needed and would enlarge the future of every acquire.
-        if scouts
-            && let Some(Refused { left: free, taken, holder }) =
-                Box::pin(round.scout(scout_timeout)).await
-        {
-            return Err(Refusal::Held { free, taken, holder, scouted: true });
+        if scouts && let Some(refused) = Box::pin(round.scout(scout_timeout)).await {
+            return Err(refused_by_scout(refused));
         }
         while round.ask_next() {}
         // Few local variables, which would enlarge the future of every acquire.
@@ -99,6 +96,10 @@ pub(crate) fn round<'a>(
         let fence = if fencing { Box::pin(agree(&mut round, until)).await } else { None };
         granted(request, acquirer, round, fence, changes)
     }
+}
+
+fn refused_by_scout(Refused { left: free, taken, holder }: Refused) -> Refusal {
+    Refusal::Held { free, taken, holder, scouted: true }
 }
 
 /// Records for the log which nodes failed and which voted.

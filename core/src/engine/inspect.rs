@@ -40,8 +40,8 @@ pub struct Inspection {
     /// A quorum is free after this time, unless the lease is renewed. For several keys it is the longest time. If
     /// `held` is false, it is how long the key stays because of `min_hold`. The lock cannot be acquired until then.
     pub remaining: Option<Duration>,
-    /// The [label](crate::Lock::label) of the owner that has a key on a quorum of nodes, if it has one. For several keys
-    /// it is the first label.
+    /// The [label](crate::Lock::label) of the owner that has a key on a quorum of nodes, if it has one. For several
+    /// keys it is the first label.
     pub label: Option<String>,
     /// The reply of each node for each key, ordered by key and then as the nodes of the client.
     pub nodes: Vec<NodeInspection>,
