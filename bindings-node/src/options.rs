@@ -100,16 +100,7 @@ fn read_options<T>(
             }
             Kind::Switch(_) => args.with(to, given.get::<bool>(&name)?),
             Kind::Text(_) => args.with(to, given.get::<String>(&name)?),
-            Kind::Label(_) => {
-                let label = given.get::<Either<bool, String>>(&name)?;
-                args.with(
-                    to,
-                    label.map(|label| match label {
-                        Either::A(yes) => ffi::Value::from(yes),
-                        Either::B(text) => text.into(),
-                    }),
-                )
-            }
+            Kind::Label(_) => args.with(to, label(given, &name)?),
             Kind::Pem(_) => args.with(to, pem(given, &name)?),
             Kind::Credentials(_) => {
                 let function = thread.zip(given.get::<Number>(&name)?);
@@ -130,6 +121,14 @@ fn read_options<T>(
         };
     }
     Ok(args)
+}
+
+/// A boolean is whether to write the label of this process, and a string is the label.
+fn label(given: &Object<'_>, name: &str) -> napi::Result<Option<ffi::Value>> {
+    Ok(given.get::<Either<bool, String>>(name)?.map(|label| match label {
+        Either::A(yes) => yes.into(),
+        Either::B(text) => text.into(),
+    }))
 }
 
 /// A string is the path of a PEM file, and bytes are its content.

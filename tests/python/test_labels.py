@@ -54,7 +54,9 @@ def test_other_clients_name_the_holder(redis_server: Server, name: str, label: s
 
 
 @pytest.mark.parametrize("label", LABELS["invalid"])
-def test_an_invalid_label_is_refused_before_anything_is_sent(silent: list[Silent], label: str) -> None:
+def test_an_invalid_label_is_refused_before_anything_is_sent(
+    silent: list[Silent], label: str
+) -> None:
     url = silent[0].url
     client = redlock.Redlock(url)
     with pytest.raises(redlock.InvalidOption) as of_lock:
@@ -68,7 +70,9 @@ def test_an_invalid_label_is_refused_before_anything_is_sent(silent: list[Silent
 
 @pytest.mark.parametrize("label", [3, 1.5, b"web-3", ["web-3"], object()])
 def test_a_label_of_another_type_is_refused(client: redlock.Redlock, label: Any) -> None:
-    with pytest.raises(redlock.InvalidOption, match="label is .*: it must be a str, True or False"):
+    with pytest.raises(
+        redlock.InvalidOption, match=r"label is .*: it must be a str, True or False"
+    ):
         client.lock("job", label=label)
 
 

@@ -113,7 +113,7 @@ pub(crate) struct Taken(u64);
 impl Taken {
     /// The number of keys that have a bit.
     pub(crate) const MAX_KEYS: usize = 63;
-    const KEPT: u64 = 1 << Self::MAX_KEYS;
+    const NO_OWNER: u64 = 1 << Self::MAX_KEYS;
 
     /// Returns zero beyond the last key with a bit, so that another bit is not used.
     fn bit(at: usize) -> u64 {
@@ -126,12 +126,12 @@ impl Taken {
 
     /// Whether the keys have no owner.
     pub(crate) fn are_kept(self) -> bool {
-        self.0 & Self::KEPT != 0
+        self.0 & Self::NO_OWNER != 0
     }
 
     pub(crate) fn that_stay(self, kept: bool) -> Self {
-        let keys = self.0 & !Self::KEPT;
-        Self(if kept { keys | Self::KEPT } else { keys })
+        let keys = self.0 & !Self::NO_OWNER;
+        Self(if kept { keys | Self::NO_OWNER } else { keys })
     }
 
     /// Whether it covers all keys, for this number of keys.
