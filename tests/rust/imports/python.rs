@@ -10,7 +10,7 @@ use crate::tidy::files;
 /// The Rust part, which Python files import too.
 const NATIVE: &str = "_native";
 
-/// The files of its own package that a Python file imports.
+/// The files of the package that one of them imports.
 fn imported(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for line in text.lines().map(str::trim) {

@@ -230,8 +230,7 @@ impl UnsentVotes {
 /// The commands of a node without a connection, and the pending deletes. An open connection takes it and returns it at
 /// its end.
 pub(crate) struct Backlog {
-    /// The commands of the node. Closed once the client is gone: everything that could
-    /// send one.
+    /// The commands of the node. Closed once everything is gone that could send one.
     pub(crate) commands: UnboundedReceiver<InFlight>,
     /// Deletes without a confirmation, and the votes whose deletes are not needed.
     pub(crate) pending: PendingDeletes,
