@@ -53,6 +53,7 @@ mod client;
 mod engine;
 mod lock;
 mod options;
+mod primitive;
 
 mod acquire;
 mod fairness;

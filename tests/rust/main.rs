@@ -51,6 +51,7 @@ mod runtime;
 mod runtime_lifecycle;
 mod scope;
 mod secrets;
+mod semaphore;
 mod sentinel;
 mod server_errors;
 mod shutdown;

@@ -4,18 +4,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::deadline::Deadline;
-use super::queue::{NoQuorum, Ticket};
+use super::line::NoQuorum;
+use super::queue::Ticket;
 use super::refusal::{Refusal, own_holder, own_lease};
 use super::retry::{Delays, FALLBACK, Pushes, RoundPlan};
 use super::round::{Acquirer, RoundParams, connect, round};
 use super::wait_log::WaitLog;
 use crate::clock::{Clock, Instant, jittered};
 use crate::error::{Error, Result};
+use crate::fairness::Fairness;
 use crate::lease::{Lease, Owner};
 use crate::node::Expect;
 use crate::options::lock::Request;
 use crate::runtime::background;
 use crate::telemetry::Spans;
+
+/// How many rounds in a row may miss before the next one is delayed like one after a split vote, and before an acquire
+/// that does not wait gives up.
+pub(super) const MAX_MISSES: u32 = 3;
 
 /// One acquire. Dropping it at any await leaves no key and no entry in the queue: its round deletes the votes, and its
 /// ticket leaves the queue.
@@ -30,6 +36,8 @@ pub(super) struct Attempt<'a> {
     permanent: bool,
     /// When the current series of refused rounds began. `None` if the last round was not refused.
     refused_since: Option<Instant>,
+    /// How many rounds in a row missed.
+    misses: u32,
     delays: Delays,
     plan: RoundPlan,
     log: WaitLog,
@@ -53,6 +61,7 @@ impl<'a> Attempt<'a> {
             last: Refusal::Queued,
             permanent: false,
             refused_since: None,
+            misses: 0,
             delays: Delays::default(),
             plan: RoundPlan::default(),
             log: WaitLog::new(),
@@ -70,12 +79,13 @@ impl<'a> Attempt<'a> {
             thorough: self.deadline.is_quorum_doubtful(now, ticket),
             expect: self.plan.next_round(now),
             is_cut: self.deadline.has_wait() && cut,
+            busy: self.last.busy(),
         }
     }
 
     pub(super) async fn run(&mut self) -> Result<Lease> {
         let leases = &self.acquirer.leases;
-        let (clock, keys) = (Arc::clone(&leases.nodes.clock), &self.request.keys);
+        let (clock, keys) = (Arc::clone(&leases.nodes.clock), &self.request.identity);
         let ticket = self.join();
         self.take_turn(&ticket).await?;
         // Subscribes before the first round. Otherwise a change between the round and the pause would be missed.
@@ -95,25 +105,24 @@ impl<'a> Attempt<'a> {
             let cut = params.until.since(now) < self.request.node_timeout();
             match round(self.request, self.acquirer, params).await {
                 Ok(lease) => {
-                    leases.fairness.acquired(keys, self.plan.expect == Expect::Contended);
+                    if let Some(fairness) = self.fairness() {
+                        fairness.acquired(keys, self.plan.expect == Expect::Contended);
+                    }
                     ticket.leave(now);
                     return Ok(lease);
                 }
                 Err(refusal) => {
-                    ticket.refused(refusal.taken(keys.len()));
+                    ticket.refused(refusal.taken(keys.len()).as_ref());
                     self.record(refusal, now, cut, &ticket);
                 }
             }
             let Some(pause) = self.pause(&ticket) else { return Err(self.failure(&ticket)) };
             self.log_held(&ticket);
             self.log.waiting(&self.last, self.request, &self.spans);
-            // A notification does not end the pause after a split vote, because the votes would split again. Nor does
-            // it after a late grant, because the next one would also be late and keep the lock from other clients.
-            let notifiable = !matches!(self.last, Refusal::Split { .. } | Refusal::Late(..));
             tokio::select! {
                 biased;
                 () = clock.sleep_until(clock.now() + pause) => {}
-                () = interest.changed_since(mark), if notifiable => self.defer().await,
+                () = interest.changed_since(mark), if self.last.ends_by_change() => self.defer().await,
                 () = self.deadline.passed(&ticket) => return Err(self.failure(&ticket)),
             }
             ticket.requeue(self.last.taken(keys.len()));
@@ -122,7 +131,8 @@ impl<'a> Attempt<'a> {
     }
 
     fn join(&mut self) -> Ticket {
-        let ticket = self.acquirer.queue.join(&self.request.keys);
+        let share = self.request.primitive.share();
+        let ticket = self.acquirer.queue.join(&self.request.identity, share);
         if !ticket.has_turn() {
             self.deadline.was_queued = true;
             self.log.waiting(&self.last, self.request, &self.spans);
@@ -148,8 +158,8 @@ impl<'a> Attempt<'a> {
             // Over a link of 30 ms, a pause of 45 ms could leave no time for the round on a free lock.
             return self.plan.expect_less();
         }
-        let fairness = &self.acquirer.leases.fairness;
-        let pause = fairness.pause_if_contended(&self.request.keys);
+        let Some(fairness) = self.fairness() else { return };
+        let pause = fairness.pause_if_contended(&self.request.identity);
         if pause.is_some() {
             self.plan.expect_less();
         }
@@ -161,22 +171,29 @@ impl<'a> Attempt<'a> {
         if !self.time_for_two() {
             return;
         }
-        let leases = &self.acquirer.leases;
+        let (nodes, Some(fairness)) = (&self.acquirer.leases.nodes, self.fairness()) else {
+            return;
+        };
         // Over several nodes each additional caller costs the others a round. Newcomers therefore let callers try first
         // that have already lost a race.
-        let newcomer = leases.nodes.list.len() > 1 && self.plan.is_newcomer();
-        let keys = &self.request.keys;
-        let pause = newcomer.then(|| leases.fairness.pause_if_contended(keys)).flatten();
-        self.step_back(pause, &*leases.nodes.clock).await;
+        let newcomer = nodes.list.len() > 1 && self.plan.is_newcomer();
+        let keys = &self.request.identity;
+        let pause = newcomer.then(|| fairness.pause_if_contended(keys)).flatten();
+        self.step_back(pause, &*nodes.clock).await;
     }
 
     /// Waits for this pause, or for the pause of a client that takes the lock repeatedly.
     async fn step_back(&self, pause: Option<Duration>, clock: &dyn Clock) {
         let fairness = &self.acquirer.leases.fairness;
-        let repeated = || fairness.pause_if_repeated(&self.request.keys, clock.now());
+        let repeated = || fairness.pause_if_repeated(&self.request.identity, clock.now());
         if let Some(pause) = pause.or_else(repeated) {
             clock.sleep_until(clock.now() + pause.min(self.deadline.left() / 2)).await;
         }
+    }
+
+    /// What the client knows about turns, if clients take turns.
+    fn fairness(&self) -> Option<&'a Fairness> {
+        self.request.primitive.is_exclusive().then_some(&self.acquirer.leases.fairness)
     }
 
     /// Whether `wait` leaves time for a second request.
@@ -208,15 +225,22 @@ impl<'a> Attempt<'a> {
 
     /// How long to sleep before the next round, or `None` after the last round.
     fn pause(&mut self, ticket: &Ticket) -> Option<Duration> {
+        // The refusals named open places. If others are faster each time, the delay grows.
+        if matches!(self.last, Refusal::Missed { .. }) && self.misses < MAX_MISSES {
+            self.misses += 1;
+            return Some(if self.misses == 1 { Duration::ZERO } else { self.delays.after_split() });
+        }
+        self.misses = 0;
         if self.deadline.is_over(ticket) {
             return None;
         }
         match self.last {
             Refusal::Permanent(..) => None,
             _ if self.permanent => None,
-            Refusal::Split { .. } => Some(self.delays.after_split()),
-            Refusal::Held { free, scouted, .. } => {
-                let free = self.delays.until_free(free, self.pushes());
+            Refusal::Split { .. } | Refusal::Missed { .. } => Some(self.delays.after_split()),
+            Refusal::Held { ref refused, scouted } => {
+                let (left, pushes) = (refused.left, self.pushes());
+                let free = self.delays.until_free(left, pushes);
                 Some(if scouted { self.plan.until_all(free, self.deadline.now()) } else { free })
             }
             // The first caller in line is enough to detect that the nodes are back. An opened connection then wakes all
@@ -235,7 +259,7 @@ impl<'a> Attempt<'a> {
     /// Whether more than half of the nodes push changes. Keys that are locked together are pushed together.
     fn pushes(&self) -> Pushes {
         let nodes = &self.acquirer.leases.nodes.list;
-        let key = self.request.keys.first().map_or("", String::as_str);
+        let key = self.request.identity.first().map_or("", String::as_str);
         let most = |count: usize| count * 2 > nodes.len();
         let pushes = nodes.iter().filter(|node| node.pushes(key)).count();
         let checked = nodes.iter().filter(|node| node.is_push_checked(key)).count();
@@ -255,7 +279,7 @@ impl<'a> Attempt<'a> {
             return;
         }
         let own = own_lease(&self.acquirer.leases, self.request);
-        let (why, _) = self.last.describe_holder(own.as_deref());
+        let (why, _) = self.last.describe_holder(self.request, own.as_deref());
         let why = why + &own_holder(own.as_deref(), self.owner);
         self.log.held(&self.last, self.request, waited, &why);
     }
@@ -286,7 +310,7 @@ impl<'a> Attempt<'a> {
             Some(error) => error.with_waited(waited),
             None => {
                 let own = own_lease(&self.acquirer.leases, self.request);
-                let (why, remaining) = last.describe_holder(own.as_deref());
+                let (why, remaining) = last.describe_holder(self.request, own.as_deref());
                 let text = why + &own_holder(own.as_deref(), self.owner);
                 Error::timeout(&self.request.key(), waited, &text)
                     .with_remaining(remaining)

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::queue::{NoQuorum, Ticket};
+use super::line::NoQuorum;
+use super::queue::Ticket;
 use super::refusal::Refusal;
 use super::retry::FALLBACK;
 use crate::clock::{Clock, Instant, NEVER};

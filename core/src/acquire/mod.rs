@@ -10,6 +10,7 @@
 
 mod attempt;
 mod deadline;
+mod line;
 mod queue;
 mod refusal;
 mod request;
@@ -25,11 +26,12 @@ use std::time::Duration;
 use crate::clock::{Instant, NEVER};
 use crate::error::{Error, Result};
 use crate::lease::{ExtendRound, Lease, Leases, Owner, State, Verdict};
-use crate::node::{Claim, Expect, Fencing, VoteParams};
+use crate::node::{Claim, Expect, Fencing, Places, VoteParams};
 use crate::options::lock::Request;
 use crate::quorum::Validity;
 use crate::telemetry::{Spans, log, metrics};
-use attempt::Attempt;
+use attempt::{Attempt, MAX_MISSES};
+use refusal::Refusal;
 use round::{RoundParams, connect, round};
 
 pub use refusal::NOT_REENTRANT;
@@ -68,7 +70,7 @@ pub(crate) async fn try_acquire(
     let started = metrics::started(acquirer.clock());
     let spans = Spans::acquire(|| request.key());
     // Joins the queue like every caller, so that it does not overtake a waiting one.
-    let ticket = acquirer.queue.join(&request.keys);
+    let ticket = acquirer.queue.join(&request.identity, request.primitive.share());
     let outcome = if ticket.has_turn() { ask_once(acquirer, request).await } else { Ok(None) };
     report(acquirer, &spans, started, outcome.as_ref().map(Option::as_ref), Duration::ZERO);
     outcome
@@ -77,16 +79,27 @@ pub(crate) async fn try_acquire(
 /// Runs the round of [`try_acquire`].
 async fn ask_once(acquirer: &Acquirer, request: &Arc<Request>) -> Result<Option<Lease>> {
     let granted = match connect(request, acquirer).await {
-        Ok(()) => {
-            let now = acquirer.clock().now();
-            // One command instead of the cheap pair. A refusal is likely here, and then takes one round trip.
-            let expect = Expect::Unknown;
-            let params = RoundParams { now, until: NEVER, expect, thorough: false, is_cut: false };
-            round(request, acquirer, params).await
-        }
+        Ok(()) => ask_all(acquirer, request).await,
         Err(refusal) => Err(refusal),
     };
     granted.map(Some).or_else(|refusal| refusal.error(request, None).map_or(Ok(None), Err))
+}
+
+/// Runs the round, or a few if others had the places of a round and not all places.
+async fn ask_all(acquirer: &Acquirer, request: &Arc<Request>) -> Result<Lease, Refusal> {
+    let (mut busy, mut rounds) = (Places::default(), 0);
+    loop {
+        let now = acquirer.clock().now();
+        // One command instead of the cheap pair. A refusal is likely here, and then takes one round trip.
+        let expect = Expect::Unknown;
+        let params =
+            RoundParams { now, until: NEVER, expect, thorough: false, is_cut: false, busy };
+        rounds += 1;
+        match round(request, acquirer, params).await {
+            Err(missed @ Refusal::Missed { .. }) if rounds <= MAX_MISSES => busy = missed.busy(),
+            outcome => return outcome,
+        }
+    }
 }
 
 /// Reports the end of an acquire to the statistics, the metrics, the log and the spans. `None` means that the lock is
@@ -144,7 +157,7 @@ pub(crate) async fn attach(
 ) -> Result<Lease> {
     request.connect(&leases.nodes).await?;
     // Subscribes before the first request. Otherwise a release by another lease of this client would be missed.
-    let interest = leases.watch.subscribe(&request.keys);
+    let interest = leases.watch.subscribe(&request.identity);
     for _ in 0..TRIES {
         let mark = interest.mark();
         let validity = extended(request, claim, leases).await?;

@@ -6,20 +6,25 @@
 //! have. It may wait forever for those, and callers that want only the other keys must not wait with it. A caller
 //! that waits for its turn does not hold back any other.
 //!
+//! Callers of a semaphore share its line: as many have their turn as there are permits, in order of arrival. Once
+//! refused, a caller has the whole line and tries for all behind it.
+//!
 //! The queue knows keys and callers, but no nodes. Having a turn does not mean that the lock is free. One mutex
 //! protects all lines of a client and is locked only briefly. No waker is called under it, because a waker may run
 //! arbitrary code.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::future::poll_fn;
 use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Poll, Waker};
 
+use super::line::{ALL, Availability, Line, NoQuorum, part_at};
 use super::refusal::Refusal;
 use crate::clock::Instant;
-use crate::collections::{Key, Keyed, Numbered};
-use crate::node::Taken;
+use crate::collections::{Key, Keyed};
+use crate::node::Places;
+use crate::primitive::Share;
 use crate::runtime::{Made, lock};
 
 /// The lines of one client's callers, one for each key. In a forked child, another thread may have locked them forever.
@@ -44,89 +49,23 @@ struct Lines {
     waiting: HashMap<NonZeroU64, Waiting>,
 }
 
-/// The line of one key. Most lines have a single caller.
-#[derive(Default)]
-struct Line {
-    /// In order of arrival.
-    waiters: Numbered<()>,
-    /// The first caller that holds back later ones in this line.
-    holder: Option<NonZeroU64>,
-    /// `None` if no caller waits for its turn, which takes less memory.
-    crowd: Option<Box<Crowd>>,
-    /// The result of the last conclusive round of its callers.
-    availability: Option<Availability>,
-}
-
-/// The result of the last conclusive round for a key. Callers of this process that want the same keys share it.
-pub(super) struct Availability {
-    pub(super) at: Instant,
-    /// `None` if a quorum replied.
-    pub(super) no_quorum: Option<NoQuorum>,
-}
-
-/// A period in which no quorum of nodes replied.
-#[derive(Clone)]
-pub(super) struct NoQuorum {
-    pub(super) since: Instant,
-    /// Why its last round had no quorum.
-    pub(super) why: Arc<Refusal>,
-}
-
-/// The callers in a line of several.
-#[derive(Default)]
-struct Crowd {
-    /// The callers that hold back later ones, except for the first of them. None of them waits for its turn.
-    holders: BTreeSet<NonZeroU64>,
-    /// The callers that wait for their turn because one of the holders came earlier. Each is in one line only.
-    held_back: BTreeSet<NonZeroU64>,
-}
-
-impl Line {
-    /// Whether a holder came before this caller.
-    fn holds_back(&self, id: NonZeroU64) -> bool {
-        self.holder.is_some_and(|holder| holder < id)
-    }
-
-    /// Sets whether the caller holds back later ones.
-    fn set_holder(&mut self, id: NonZeroU64, holds: bool) {
-        if self.holder == Some(id) {
-            if !holds {
-                self.holder = self.crowd.as_mut().and_then(|crowd| crowd.holders.pop_first());
-            }
-        } else if !holds {
-            if let Some(crowd) = &mut self.crowd {
-                crowd.holders.remove(&id);
-            }
-        } else if self.holder.is_none() {
-            self.holder = Some(id);
-        } else if let Some(first) = self.holder {
-            self.holder = Some(first.min(id));
-            self.crowd.get_or_insert_default().holders.insert(first.max(id));
-        }
-    }
-}
-
 /// A caller that waits for its turn.
 struct Waiting {
     keys: Arc<[String]>,
     /// The position of the key in whose line it is held back.
     line: usize,
-    /// The keys that other clients held in its last round.
-    taken: Taken,
+    share: Share,
+    /// The keys that other clients held in its last round. `None` if it has not sent a request yet.
+    taken: Option<Places>,
     /// `None` until the first poll, which checks for the turn without being woken.
     waker: Option<Waker>,
-}
-
-/// Whether a caller with its turn holds others back in the line of its key at this position: if other clients held the
-/// key, or if they held none. If the nodes did not refuse, one caller at a time tries again.
-fn holds_at(taken: Taken, at: usize) -> bool {
-    taken == Taken::default() || taken.has(at)
 }
 
 /// An entry in the line of each key. Dropping the ticket gives the next caller its turn.
 pub(crate) struct Ticket {
     queue: Arc<Queue>,
     keys: Arc<[String]>,
+    share: Share,
     id: NonZeroU64,
     /// When the round began that granted the lease.
     granted: Option<Instant>,
@@ -134,7 +73,7 @@ pub(crate) struct Ticket {
 
 impl Queue {
     /// Joins the lines of all keys in one step, so that two callers can never wait for each other.
-    pub(crate) fn join(self: &Arc<Self>, keys: &Arc<[String]>) -> Ticket {
+    pub(crate) fn join(self: &Arc<Self>, keys: &Arc<[String]>, share: Share) -> Ticket {
         let mut id = NonZeroU64::MIN;
         if let Some(mut lines) = self.lines() {
             id = id.saturating_add(lines.last);
@@ -142,9 +81,9 @@ impl Queue {
             for key in Key::each(keys) {
                 lines.by_key.entry(key).or_default().waiters.insert(id.get(), ());
             }
-            lines.start_or_wait(id, keys, Taken::default());
+            lines.start_or_wait(id, keys, share, None);
         }
-        Ticket { queue: Arc::clone(self), keys: Arc::clone(keys), id, granted: None }
+        Ticket { queue: Arc::clone(self), keys: Arc::clone(keys), share, id, granted: None }
     }
 
     /// Locks all lines. Returns `None` in a forked child, where a call of the parent may continue. A panic under the
@@ -155,31 +94,37 @@ impl Queue {
 }
 
 impl Lines {
-    /// The position of a key in whose line an earlier caller holds this caller back.
-    fn held_back(&self, id: NonZeroU64, keys: &[String]) -> Option<usize> {
-        let held =
-            |key: &String| self.by_key.get(key.as_str()).is_some_and(|line| line.holds_back(id));
-        keys.iter().position(held)
+    /// The position of a key in whose line earlier callers hold this caller back.
+    fn held_back(&self, id: NonZeroU64, keys: &[String], share: Share) -> Option<usize> {
+        let line = |key: &String| self.by_key.get(key.as_str());
+        keys.iter().position(|key| line(key).is_some_and(|line| line.holds_back(id, share)))
     }
 
-    /// Sets in which lines the caller holds others back: those for which `whether` returns true.
-    fn hold(&mut self, id: NonZeroU64, keys: &[String], whether: impl Fn(usize) -> bool) {
+    /// Sets how much of each line the caller takes from later ones.
+    fn hold(&mut self, id: NonZeroU64, keys: &[String], part: impl Fn(usize) -> u32) {
         for (at, key) in keys.iter().enumerate() {
             if let Some(line) = self.by_key.get_mut(key.as_str()) {
-                line.set_holder(id, whether(at));
+                line.set_part(id, part(at));
             }
         }
     }
 
     /// Gives the caller its turn, or makes it wait. A waiting caller holds back no other, because it may wait for as
     /// long as another caller's lock lasts.
-    fn start_or_wait(&mut self, id: NonZeroU64, keys: &Arc<[String]>, taken: Taken) {
-        if let Some(line) = self.held_back(id, keys) {
-            self.hold(id, keys, |_| false);
-            self.waiting.insert(id, Waiting { keys: Arc::clone(keys), line, taken, waker: None });
+    fn start_or_wait(
+        &mut self,
+        id: NonZeroU64,
+        keys: &Arc<[String]>,
+        share: Share,
+        taken: Option<Places>,
+    ) {
+        if let Some(line) = self.held_back(id, keys, share) {
+            self.hold(id, keys, |_| 0);
+            let keys = Arc::clone(keys);
             self.wait_in(id, &keys[line]);
+            self.waiting.insert(id, Waiting { keys, line, share, taken, waker: None });
         } else {
-            self.hold(id, keys, |at| holds_at(taken, at));
+            self.hold(id, keys, |at| part_at(taken.as_ref(), share, at));
         }
     }
 
@@ -194,23 +139,25 @@ impl Lines {
     fn admit(&mut self, keys: &[String]) -> Vec<Waker> {
         let mut woken = Vec::new();
         for key in keys {
-            // Up to the first caller that holds back the rest of the line.
+            // Up to the first caller for which earlier ones leave no room.
             while let Some(line) = self.by_key.get_mut(key.as_str())
                 && let Some(id) =
                     line.crowd.as_ref().and_then(|crowd| crowd.held_back.first().copied())
-                && !line.holds_back(id)
+                && let share = self.waiting.get(&id).map_or(Share::WHOLE, |waiting| waiting.share)
+                && !line.holds_back(id, share)
                 && let Some(crowd) = &mut line.crowd
             {
                 crowd.held_back.remove(&id);
-                let Some(Waiting { keys, taken, .. }) = self.waiting.get(&id) else { continue };
-                let (keys, taken) = (Arc::clone(keys), *taken);
+                let Some(mut waiting) = self.waiting.remove(&id) else { continue };
                 // In another line it may still be held back. It waits there from now on.
-                if let Some(line) = self.held_back(id, &keys) {
-                    self.waiting.entry(id).and_modify(|waiting| waiting.line = line);
-                    self.wait_in(id, &keys[line]);
+                if let Some(line) = self.held_back(id, &waiting.keys, share) {
+                    waiting.line = line;
+                    self.wait_in(id, &waiting.keys[line]);
+                    self.waiting.insert(id, waiting);
                 } else {
-                    self.hold(id, &keys, |at| holds_at(taken, at));
-                    woken.extend(self.waiting.remove(&id).and_then(|waiting| waiting.waker));
+                    let Waiting { keys, taken, waker, .. } = waiting;
+                    self.hold(id, &keys, |at| part_at(taken.as_ref(), share, at));
+                    woken.extend(waker);
                 }
             }
         }
@@ -238,20 +185,20 @@ impl Ticket {
     }
 
     /// Records that the nodes refused these keys. Callers that want only the other keys get their turn. `taken` is
-    /// empty if the round ended without a refusal.
-    pub(crate) fn refused(&self, taken: Taken) {
-        let Some(mut lines) = self.queue.lines() else { return };
-        lines.hold(self.id, &self.keys, |at| taken.has(at));
+    /// empty if the round ended without a refusal, and `None` if this caller goes on with its share.
+    pub(crate) fn refused(&self, taken: Option<&Places>) {
+        let (Some(taken), Some(mut lines)) = (taken, self.queue.lines()) else { return };
+        lines.hold(self.id, &self.keys, |at| if taken.has(at) { ALL } else { 0 });
         // If other clients hold all of the keys, nothing changes for later callers.
         let woken = if taken.all(self.keys.len()) { Vec::new() } else { lines.admit(&self.keys) };
         drop(lines);
         woken.into_iter().for_each(Waker::wake);
     }
 
-    /// Requests another turn at the old position. `taken` are the keys that other clients held.
-    pub(crate) fn requeue(&self, taken: Taken) {
+    /// Requests another turn at the old position. `taken` is that of [`Self::refused`].
+    pub(crate) fn requeue(&self, taken: Option<Places>) {
         let Some(mut lines) = self.queue.lines() else { return };
-        lines.start_or_wait(self.id, &self.keys, taken);
+        lines.start_or_wait(self.id, &self.keys, self.share, taken);
         let woken = lines.admit(&self.keys);
         drop(lines);
         woken.into_iter().for_each(Waker::wake);
@@ -313,7 +260,7 @@ impl Drop for Ticket {
         for (at, key) in self.keys.iter().enumerate() {
             let Some(line) = lines.by_key.get_mut(key.as_str()) else { continue };
             line.waiters.remove(self.id.get());
-            line.set_holder(self.id, false);
+            line.set_part(self.id, 0);
             if waited.as_ref().is_some_and(|waited| waited.line == at)
                 && let Some(crowd) = &mut line.crowd
             {
@@ -357,19 +304,52 @@ mod tests {
     #[test]
     fn wakers_are_dropped_without_the_mutex() {
         let (queue, keys) = (Arc::new(Queue::default()), Arc::from(["job".to_owned()]));
-        let _first = queue.join(&keys);
+        let _first = queue.join(&keys, Share::WHOLE);
         let dropped = Arc::default();
         let waits = |ticket: &Ticket| {
             let waker = Waker::from(Arc::new(Task(Arc::clone(&queue), Arc::clone(&dropped))));
             let mut turn = std::pin::pin!(ticket.turn());
             assert!(turn.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         };
-        let second = queue.join(&keys);
+        let second = queue.join(&keys, Share::WHOLE);
         waits(&second);
         // The next poll replaces the waker, and the end of the acquire drops it.
         waits(&second);
         drop(second);
         assert_eq!(dropped.load(Ordering::Relaxed), 2);
+    }
+
+    /// The callers that have their turn.
+    fn with_turn(tickets: &[Ticket]) -> Vec<usize> {
+        (0..tickets.len()).filter(|at| tickets[*at].has_turn()).collect()
+    }
+
+    #[test]
+    fn callers_of_a_semaphore_share_its_line() {
+        let (queue, keys) = (Arc::new(Queue::default()), Arc::from(["pool#".to_owned()]));
+        let join = |own| queue.join(&keys, Share { own, whole: 3 });
+        let mut tickets: Vec<_> = [1, 1, 2, 1, 1].map(join).into();
+        // The third one has no room, and those behind it do not overtake it.
+        assert_eq!(with_turn(&tickets), [0, 1]);
+        tickets.remove(0);
+        assert_eq!(with_turn(&tickets), [0, 1]);
+        // A refused caller takes the whole line from later ones.
+        let taken = Some([0].into_iter().collect());
+        tickets[0].refused(taken.as_ref());
+        tickets[1].refused(taken.as_ref());
+        tickets[0].requeue(taken.clone());
+        tickets[1].requeue(taken.clone());
+        assert_eq!(with_turn(&tickets), [0]);
+        // One that found other places open keeps its share only.
+        tickets[0].requeue(None);
+        assert_eq!(with_turn(&tickets), [0, 1]);
+        // The refused caller is next, and tries alone.
+        tickets.remove(0);
+        assert_eq!(with_turn(&tickets), [0]);
+        tickets.remove(0);
+        assert_eq!(with_turn(&tickets), [0, 1]);
+        drop(tickets);
+        assert_eq!(queue.callers(), 0);
     }
 
     /// A thread of the parent locked the lines during the fork. That thread does not exist in the child.
@@ -378,8 +358,8 @@ mod tests {
         let of_parent = Queue(Made::of_parent(Mutex::default()));
         let queue = Arc::new(of_parent);
         let locked = queue.0.lock().unwrap();
-        let ticket = queue.join(&Arc::from(["job".to_owned()]));
-        ticket.requeue(Taken::default());
+        let ticket = queue.join(&Arc::from(["job".to_owned()]), Share::WHOLE);
+        ticket.requeue(Some(Places::default()));
         assert!(ticket.has_turn() && ticket.is_first() && ticket.no_quorum().is_none());
         drop(ticket);
         assert_eq!(queue.callers(), 0);

@@ -8,10 +8,9 @@ use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, NodeReport, seconds};
 use crate::lease::{Leases, Owner, State};
-use crate::node::{CONFIRMED_AFTER, Label, Remedy, Taken, Vote};
+use crate::node::{CONFIRMED_AFTER, Label, Places, Refused, Remedy, Vote};
 use crate::options::lock::Request;
 use crate::quorum::{Collect, Nodes};
-use crate::text::spelled;
 
 /// The error text for an owner that waits for its own lock.
 pub const NOT_REENTRANT: &str = "Locks are not reentrant";
@@ -21,17 +20,13 @@ pub const NOT_REENTRANT: &str = "Locks are not reentrant";
 pub(crate) enum Refusal {
     /// Earlier callers of this process wait for the same keys.
     Queued,
-    /// Other clients hold some of the keys, which may be free after this time, or `None` without a known end. `scouted`
-    /// means that only one node has replied: the scout, which gets its request before the others.
-    Held {
-        free: Option<Duration>,
-        taken: Taken,
-        /// The label of the holder, if the nodes know one.
-        holder: Option<Box<Label>>,
-        scouted: bool,
-    },
+    /// Other clients hold some of the keys. `scouted` means that only one node has replied: the scout, which gets its
+    /// request before the others.
+    Held { refused: Box<Refused>, scouted: bool },
     /// No client won a quorum, and these keys were not available. `replied` means that a quorum of nodes replied.
-    Split { taken: Taken, replied: bool },
+    Split { taken: Places, replied: bool },
+    /// The places of this round are taken, or no client won a quorum of them. Others are open.
+    Missed { taken: Places, replied: bool },
     /// A quorum granted, but the replies took this long. The lease had expired by then, because it counts from the
     /// request.
     Late(Duration, Vec<NodeReport>),
@@ -51,28 +46,56 @@ impl Refusal {
     }
 
     /// Classifies votes without a quorum, apart from failed nodes and errors in the caller's options.
-    pub(crate) fn of_votes(votes: &Collect<Vote>, keys: usize) -> Self {
-        let taken = taken_in(votes, keys);
-        match free_in(votes) {
-            Some(free) => Self::Held { free, taken, holder: holder_in(votes), scouted: false },
-            None => Self::Split { taken, replied: votes.tally.answered() },
+    pub(crate) fn of_votes(votes: &Collect<Vote>, request: &Request) -> Self {
+        let (primitive, replied) = (&request.primitive, votes.tally.answered());
+        let places = primitive.places(&request.identity).len();
+        let mut spare = votes.answers.len() - votes.tally.quorum();
+        if !primitive.is_exclusive() {
+            // A failed node grants no other place either.
+            let failed = votes.answers.iter().flatten().filter(|answer| answer.is_err()).count();
+            spare = spare.saturating_sub(failed);
+        }
+        let taken = taken_in(votes, places, spare);
+        if primitive.has_open(&taken) {
+            // The next round avoids every place that any node reported.
+            return Self::Missed { taken: taken_in(votes, places, 0), replied };
+        }
+        match free_in(votes, spare) {
+            Some(left) => {
+                let (kept, holder) = (are_kept(votes), holder_in(votes).cloned());
+                let refused = Box::new(Refused { left, taken, kept, holder });
+                Self::Held { refused, scouted: false }
+            }
+            None => Self::Split { taken, replied },
         }
     }
 
     /// The keys that other clients hold and that the caller must wait for. A single key is always one of them, unless
-    /// the nodes could not even refuse it.
-    pub(crate) fn taken(&self, keys: usize) -> Taken {
-        match self {
-            Self::Held { taken, .. } | Self::Split { taken, .. } => {
-                if keys == 1 {
-                    [0].into_iter().collect()
-                } else {
-                    *taken
-                }
-            }
+    /// the nodes could not even refuse it. `None` if the caller need not wait, because other places are open.
+    pub(crate) fn taken(&self, keys: usize) -> Option<Places> {
+        let taken = match self {
+            Self::Missed { .. } => return None,
+            Self::Held { refused, .. } => &refused.taken,
+            Self::Split { taken, .. } => taken,
             Self::Queued | Self::Late(..) | Self::Unavailable(..) | Self::Permanent(..) => {
-                Taken::default()
+                return Some(Places::default());
             }
+        };
+        Some(if keys == 1 { [0].into_iter().collect() } else { taken.clone() })
+    }
+
+    /// Whether a change of the keys ends the pause after this refusal. Not after a split vote, because the votes would
+    /// split again. Nor after a late grant, because the next one would also be late and keep the lock from others.
+    pub(super) fn ends_by_change(&self) -> bool {
+        !matches!(self, Self::Split { .. } | Self::Missed { .. } | Self::Late(..))
+    }
+
+    /// The places that others had, for the claim of the next round.
+    pub(super) fn busy(&self) -> Places {
+        match self {
+            Self::Held { refused, .. } => refused.taken.clone(),
+            Self::Missed { taken, .. } => taken.clone(),
+            _ => Places::default(),
         }
     }
 
@@ -87,8 +110,11 @@ impl Refusal {
     pub(super) fn has_quorum(&self) -> Option<bool> {
         match self {
             Self::Unavailable(..) | Self::Late(..) => Some(false),
-            Self::Held { scouted: false, .. } | Self::Split { replied: true, .. } => Some(true),
+            Self::Held { scouted: false, .. }
+            | Self::Split { replied: true, .. }
+            | Self::Missed { replied: true, .. } => Some(true),
             Self::Split { replied: false, .. }
+            | Self::Missed { replied: false, .. }
             | Self::Held { scouted: true, .. }
             | Self::Queued
             | Self::Permanent(..) => None,
@@ -118,84 +144,73 @@ impl Refusal {
             Self::Late(took, nodes) => Some(request.late(*took, nodes.clone(), lasted)),
             Self::Permanent(kind, text) => Some(request.permanent(*kind, text)),
             // The lock is held, and the nodes work. The caller creates the timeout error.
-            Self::Queued | Self::Held { .. } | Self::Split { .. } => None,
+            Self::Queued | Self::Held { .. } | Self::Split { .. } | Self::Missed { .. } => None,
         }
     }
 
     /// The label of the holder, if it is known.
     pub(crate) fn holder(&self) -> Option<&str> {
         match self {
-            Self::Held { holder, .. } => holder.as_deref().map(Label::as_str),
+            Self::Held { refused, .. } => refused.holder.as_ref().map(Label::as_str),
             _ => None,
         }
     }
 
     /// Describes the holder for messages, and returns the remaining time of its lease. `own` is a lease of this client
     /// on one of the keys, whose age is known.
-    pub(crate) fn describe_holder(&self, own: Option<&State>) -> (String, Option<Duration>) {
-        let (left, taken) = match self {
-            Self::Held { free, taken, .. } => (*free, taken),
-            Self::Split { .. } => return ("no client won a majority (split vote)".into(), None),
+    pub(crate) fn describe_holder(
+        &self,
+        request: &Request,
+        own: Option<&State>,
+    ) -> (String, Option<Duration>) {
+        let refused = match self {
+            Self::Held { refused, .. } => refused,
+            Self::Split { .. } | Self::Missed { .. } => {
+                return ("no client won a majority (split vote)".into(), None);
+            }
             _ => return ("other callers in this process were first".into(), None),
         };
         let since = own.map_or_else(String::new, |own| {
             format!(", which acquired it {} ago", seconds(own.age()))
         });
         let by = self.holder().map_or_else(String::new, |label| format!(" by {label}{since}"));
-        let text = match (left.map(seconds), taken.are_kept()) {
-            (None, true) => {
-                "it was released, but its key has no TTL and stays until it is deleted".into()
-            }
-            (None, false) => format!("it is already held{by}, and its key has no TTL"),
-            (Some(left), true) => {
-                let option = spelled("min_hold");
-                format!("it was released, but its key stays for {left} because of {option}")
-            }
-            (Some(left), false) => {
-                format!("it is already held{by}, and expires in {left} unless renewed")
-            }
-        };
-        (text, left)
+        (request.primitive.describe(refused, &by), refused.left)
     }
 }
 
-/// The keys that too many nodes refused for a quorum to remain.
-fn taken_in(votes: &Collect<Vote>, keys: usize) -> Taken {
-    let spare = votes.answers.len() - votes.tally.quorum();
-    let clean = votes.answers.iter().flatten().flatten();
-    let refused = |at: &usize| {
-        let refuses = |vote: &&Vote| matches!(vote, Vote::Held(refused) if refused.taken.has(*at));
-        clean.clone().filter(refuses).count() > spare
-    };
-    let taken: Taken = (0..keys.min(Taken::MAX_KEYS)).filter(refused).collect();
-    let only_stays = |vote: &Vote| matches!(vote, Vote::Held(refused) if refused.taken.are_kept());
-    let kept = clean.clone().filter(|vote| matches!(vote, Vote::Held(..))).all(only_stays);
-    taken.that_stay(kept)
+/// The places that more than `spare` nodes refused.
+fn taken_in(votes: &Collect<Vote>, keys: usize, spare: usize) -> Places {
+    let refuse =
+        |at: &usize| refusals(votes).filter(|refused| refused.taken.has(*at)).count() > spare;
+    (0..keys).filter(refuse).collect()
+}
+
+/// Whether the keys have no owner on any node.
+fn are_kept(votes: &Collect<Vote>) -> bool {
+    refusals(votes).all(|refused| refused.kept)
+}
+
+fn refusals(votes: &Collect<Vote>) -> impl Iterator<Item = &Refused> + Clone {
+    votes.answers.iter().flatten().flatten().filter_map(|vote| match vote {
+        Vote::Held(refused) => Some(&**refused),
+        Vote::Granted(_) => None,
+    })
 }
 
 /// Returns the label that most of the nodes that refused name. Nodes that name none count as one more candidate.
-fn holder_in(votes: &Collect<Vote>) -> Option<Box<Label>> {
-    let named = votes.answers.iter().flatten().flatten().filter_map(|vote| match vote {
-        Vote::Held(refused) => Some(refused.holder.as_ref()),
-        Vote::Granted(_) => None,
-    });
+fn holder_in(votes: &Collect<Vote>) -> Option<&Label> {
+    let named = refusals(votes).map(|refused| refused.holder.as_ref());
     let count = |label| named.clone().filter(|other| *other == label).count();
-    named.clone().max_by_key(|label| (count(*label), label.is_some())).flatten().cloned()
+    named.clone().max_by_key(|label| (count(*label), label.is_some())).flatten()
 }
 
 /// Returns when a quorum may be free according to the TTLs of the holders. The inner `None` means without a known end.
-/// The outer `None` means that too few nodes refused to prevent a quorum now.
-fn free_in(votes: &Collect<Vote>) -> Option<Option<Duration>> {
-    let clean = votes.answers.iter().flatten().flatten();
-    let mut held: Vec<_> = clean
-        .filter_map(|vote| match vote {
-            // Without a known end it sorts last.
-            Vote::Held(refused) => Some(refused.left.unwrap_or(Duration::MAX)),
-            Vote::Granted(_) => None,
-        })
-        .collect();
+/// The outer `None` means that at most `spare` nodes refused.
+fn free_in(votes: &Collect<Vote>, spare: usize) -> Option<Option<Duration>> {
+    // Without a known end it sorts last.
+    let left = |refused: &Refused| refused.left.unwrap_or(Duration::MAX);
+    let mut held: Vec<_> = refusals(votes).map(left).collect();
     held.sort_unstable();
-    let spare = votes.answers.len() - votes.tally.quorum();
     // A quorum is free once all but `spare` of the refusals have ended.
     let decisive = held.len().checked_sub(spare + 1)?;
     let left = held[decisive];
@@ -206,7 +221,7 @@ fn free_in(votes: &Collect<Vote>) -> Option<Option<Duration>> {
 pub(super) fn own_lease(leases: &Leases, request: &Request) -> Option<Arc<State>> {
     // Searched by key, because one shared name is enough to wait for oneself.
     let held = |key: &String| leases.registry.on(key).into_iter().find(|state| state.is_held());
-    request.keys.iter().find_map(held)
+    request.identity.iter().find_map(held)
 }
 
 /// Returns the message part about a lease of this client that `owner` waits for.
@@ -235,8 +250,8 @@ mod tests {
     #[test]
     fn names_the_holder_with_most_votes() {
         let refused = |label: &&str| -> Reply<Vote> {
-            let holder = Label::parse(label).map(Box::new);
-            Box::pin(ready(Ok(Vote::Held(Refused { holder, ..Refused::default() }))))
+            let refused = Refused { holder: Label::parse(label), ..Refused::default() };
+            Box::pin(ready(Ok(Vote::Held(Box::new(refused)))))
         };
         for (labels, holder) in [
             (&["a", "b", "b"][..], Some("b")),
@@ -253,8 +268,7 @@ mod tests {
             replies.extend([failed, granted]);
             let mut votes = Collect::new(replies.into_iter(), |_| NodeState::Held);
             votes.until(Until::Complete, &SystemClock, SystemClock.now()).now_or_never().unwrap();
-            let found = holder_in(&votes);
-            assert_eq!(found.as_deref().map(Label::as_str), holder, "{labels:?}");
+            assert_eq!(holder_in(&votes).map(Label::as_str), holder, "{labels:?}");
         }
     }
 }

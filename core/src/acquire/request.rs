@@ -1,27 +1,30 @@
 //! What a request sends, and the errors about it.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::{Clock, Instant};
 use crate::error::{Error, ErrorKind, NodeReport, NodeState, Result, measurable, seconds};
-use crate::node::{Claim, Fencing, LabelOption};
+use crate::node::{Claim, Fencing, LabelOption, Places};
 use crate::options::lock::Request;
+use crate::primitive::Primitive;
 use crate::quorum::{Collect, Nodes, Validity};
 use crate::text::shown;
 
 impl Request {
-    /// Returns the Redis keys, separated by commas. Errors and logs use this as the name of the lock.
+    /// Returns the name in errors and logs: the Redis keys, separated by commas, or the name of a semaphore.
     pub(crate) fn key(&self) -> String {
-        self.keys.join(", ")
+        match &self.primitive {
+            Primitive::Mutex { .. } => self.identity.join(", "),
+            Primitive::Semaphore(semaphore) => semaphore.name.clone(),
+        }
     }
 
-    /// Returns the keys with a new token, for one round.
+    /// Returns the claim of one round, with a new token. `busy` are the places that others had in the last round.
     ///
     /// Each round has a new token, so a late delete of one round cannot remove the grant of another.
-    pub(crate) fn claim(&self) -> Claim {
+    pub(crate) fn claim(&self, busy: &Places) -> Claim {
         let label = self.options.label.as_ref().and_then(LabelOption::text);
-        Claim::new(Arc::clone(&self.keys), Arc::clone(&self.fences), label.as_deref())
+        self.primitive.claim(&self.identity, busy, label.as_deref())
     }
 
     pub(crate) fn node_timeout(&self) -> Duration {
@@ -71,7 +74,7 @@ impl Request {
 
     /// Waits for the connections of a quorum. Commands with a single attempt need them first.
     pub(crate) async fn connect(&self, nodes: &Nodes) -> Result<()> {
-        let connected = nodes.connect(&self.keys).await;
+        let connected = nodes.connect(&self.identity).await;
         connected.map_err(|votes| self.no_quorum(nodes, &votes, nodes.connect_timeout))
     }
 

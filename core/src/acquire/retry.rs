@@ -65,7 +65,7 @@ impl Delays {
         if !refusal.is_unavailable() {
             self.unavailable = Backoff::default();
         }
-        if !matches!(refusal, Refusal::Split { .. }) {
+        if !matches!(refusal, Refusal::Split { .. } | Refusal::Missed { .. }) {
             self.split = Backoff::default();
         }
     }
@@ -131,8 +131,8 @@ impl RoundPlan {
 
     /// Records a refusal. `rounds` is the time of some round trips.
     pub(super) fn record_refusal(&mut self, refusal: &Refusal, now: Instant, rounds: Duration) {
-        if let Refusal::Held { free, scouted: true, .. } = refusal {
-            self.doubt_scout(*free, now, rounds);
+        if let Refusal::Held { refused, scouted: true } = refusal {
+            self.doubt_scout(refused.left, now, rounds);
         }
         if matches!(refusal, Refusal::Held { .. } | Refusal::Split { .. }) {
             self.losses += u32::from(self.expect == Expect::Contended);

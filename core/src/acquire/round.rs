@@ -16,7 +16,7 @@ use crate::drivers;
 use crate::error::NodeState;
 use crate::lease::{ExtendRound, Lease, Leases, State};
 use crate::node::{
-    Claim, Expect, Fault, Fencing, IMPOSSIBLE, Proof, Refused, ReleaseMode, Reply, Taken, Vote,
+    Claim, Expect, Fault, Fencing, IMPOSSIBLE, Places, Proof, Refused, ReleaseMode, Reply, Vote,
     VoteParams,
 };
 use crate::options::lock::Request;
@@ -27,12 +27,11 @@ use crate::telemetry::Throttle;
 /// none.
 pub(crate) async fn connect(request: &Request, acquirer: &Acquirer) -> Result<(), Refusal> {
     let nodes = &acquirer.leases.nodes;
-    let connected = nodes.connect(&request.keys).await;
+    let connected = nodes.connect(&request.identity).await;
     connected.map_err(|votes| Refusal::of_faults(nodes, &votes, nodes.connect_timeout))
 }
 
 /// How a round runs.
-#[derive(Clone, Copy)]
 pub(crate) struct RoundParams {
     /// When it began.
     pub(crate) now: Instant,
@@ -44,6 +43,8 @@ pub(crate) struct RoundParams {
     pub(crate) thorough: bool,
     /// Whether `wait` leaves less time for a reply than `node_timeout`.
     pub(crate) is_cut: bool,
+    /// The places that others had in the last round.
+    pub(crate) busy: Places,
 }
 
 /// Runs one round under a new token.
@@ -52,29 +53,29 @@ pub(crate) fn round<'a>(
     acquirer: &'a Acquirer,
     how: RoundParams,
 ) -> impl Future<Output = Result<Lease, Refusal>> + Send + use<'a> {
+    let RoundParams { now, until, expect, thorough, is_cut, busy } = how;
     let nodes = &acquirer.leases.nodes;
     let changes = acquirer.leases.watch.count();
     // `wait` may end before the timeout of a vote.
-    let timeout = request.node_timeout().min(how.until.since(how.now));
+    let timeout = request.node_timeout().min(until.since(now));
     let ttl = request.asked_ttl();
     let fencing = request.fencing(&*nodes.clock);
-    let expect = how.expect;
     let params = VoteParams { ttl, timeout, first: true, check: false, expect, fencing };
     // The scout takes an additional round trip, for which a short TTL over a slow network may leave no time.
     let scout_timeout = acquirer.leases.fairness.rounds().min(timeout);
     // Without this limit, every round of such an acquire would be too late, and it would never leave the queue.
     let scouts = expect == Expect::Contended
-        && !how.thorough
+        && request.primitive.is_exclusive()
+        && !thorough
         && nodes.list.len() > 1
         && scout_timeout * 4 <= ttl;
-    let mut round = VoteRound::unsent(nodes, request.claim(), params, how.now);
-    round.votes.is_cut = how.is_cut;
-    let RoundParams { until, thorough, .. } = how;
+    let mut round = VoteRound::unsent(nodes, request.claim(&busy), params, now);
+    round.votes.is_cut = is_cut;
     // The future has only what the rest needs, because it is a part of every acquire.
     async move {
         // Boxed, because it is rarely needed and would enlarge the future of every acquire.
         if scouts && let Some(refused) = Box::pin(round.scout(scout_timeout)).await {
-            return Err(refused_by_scout(refused));
+            return Err(Refusal::Held { refused, scouted: true });
         }
         while round.ask_next() {}
         // Few local variables, which would enlarge the future of every acquire.
@@ -96,10 +97,6 @@ pub(crate) fn round<'a>(
         let fence = if fencing { Box::pin(agree(&mut round, until)).await } else { None };
         granted(request, acquirer, round, fence, changes)
     }
-}
-
-fn refused_by_scout(Refused { left: free, taken, holder }: Refused) -> Refusal {
-    Refusal::Held { free, taken, holder, scouted: true }
 }
 
 /// Records for the log which nodes failed and which voted.
@@ -155,13 +152,13 @@ fn granted(
     let lacks_fence = request.options.fencing && fence.is_none();
     if lacks_fence || !still_met(request, &round) {
         // No other client is known to have the keys, so the next round may be granted.
-        return Err(Refusal::Split { taken: Taken::default(), replied: true });
+        return Err(Refusal::Split { taken: Places::default(), replied: true });
     }
     // From here on nothing is rolled back and nothing is awaited, so the lease exists before a caller can drop this
     // future.
     let votes = round.keep_votes().unanswered();
     leases.fairness.took(took);
-    let origin = (round.claim.clone(), fence, false);
+    let origin = (round.claim.clone().owned(), fence, false);
     let state = State::new(request, origin, validity, votes, leases);
     leases.watch.check_new(changes, state.keys());
     Ok(Lease::new(state))
@@ -175,7 +172,7 @@ fn still_met(request: &Request, round: &VoteRound) -> bool {
     if nodes.len() == 1 {
         return true;
     }
-    let key = request.keys.first().map_or("", String::as_str);
+    let key = request.identity.first().map_or("", String::as_str);
     let granted = |answer: &Option<Result<Vote, _>>| matches!(answer, Some(Ok(Vote::Granted(_))));
     let votes = nodes.iter().zip(&round.votes.answers).filter(|(_, answer)| granted(answer));
     let counted = votes.filter(|(node, _)| node.still_counts(key, round.started)).count();
@@ -187,7 +184,7 @@ fn refused(request: &Request, round: &VoteRound) -> Refusal {
     if round.votes.tally.unavailable() {
         Refusal::of_faults(&round.nodes, &round.votes, round.params.timeout)
     } else {
-        Refusal::of_votes(&round.votes, request.keys.len())
+        Refusal::of_votes(&round.votes, request)
     }
 }
 
@@ -209,7 +206,7 @@ impl VoteRound {
     /// between contenders that would otherwise split the votes.
     ///
     /// The scout does not change which votes make a lease. For its effect see `bench/waits.py contend`.
-    async fn scout(&mut self, scout_timeout: Duration) -> Option<Refused> {
+    async fn scout(&mut self, scout_timeout: Duration) -> Option<Box<Refused>> {
         let nodes = Arc::clone(&self.nodes);
         while !self.votes.tally.decided() && self.ask_next() {
             // One deadline for all scouts. With one each, several silent scouts could exceed the `wait` of the acquire.

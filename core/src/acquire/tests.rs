@@ -15,9 +15,11 @@ use crate::engine::running::Running;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lease::Lease;
 use crate::node::{
-    Claim, Extension, Fault, Holder, Node, Refused, ReleaseMode, Reply, Vote, VoteParams, Watch,
+    Claim, Extension, Fault, Holder, Node, Places, Refused, ReleaseMode, Reply, Vote, VoteParams,
+    Watch,
 };
 use crate::options::lock::{Options, Request};
+use crate::primitive::Primitive;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -62,7 +64,7 @@ impl Node for Scripted {
     }
 
     fn acquire(&self, _claim: &Claim, _params: VoteParams) -> Reply<Vote> {
-        let held = Vote::Held(Refused { left: Some(60 * SECOND), ..Refused::default() });
+        let held = Vote::Held(Box::new(Refused { left: Some(60 * SECOND), ..Refused::default() }));
         match self.does.lock().unwrap()[self.at] {
             Does::Fails => Box::pin(ready(Err(Fault::new("cannot be reached")))),
             Does::Hangs => Box::pin(pending()),
@@ -152,8 +154,13 @@ impl Setup {
         tokio::spawn(monitor);
         let options = Options { unavailable_after: limit.into(), ..Options::default() };
         let (keys, fences) = (Arc::from(["job".to_owned()]), Arc::default());
-        let request =
-            Arc::new(Request { keys, fences, options, guard: Duration::ZERO, doubt: None });
+        let request = Arc::new(Request {
+            identity: keys,
+            primitive: Primitive::Mutex { fences },
+            options,
+            guard: Duration::ZERO,
+            doubt: None,
+        });
         Self { clock, running, does, request }
     }
 
@@ -322,7 +329,7 @@ async fn vote_of_a_server_that_is_replaced_during_the_round_does_not_count() {
 #[tokio::test(start_paused = true)]
 async fn attach_fails_without_a_lease_if_the_keys_change_in_every_round() {
     let setup = Setup::new(&[Does::ExtendsWithHolder], None);
-    let (claim, leases) = (setup.request.claim(), setup.running.leases());
+    let (claim, leases) = (setup.request.claim(&Places::default()), setup.running.leases());
     let error = attach(&setup.request, &claim, leases, || None).await.map(drop).unwrap_err();
     assert!(error.to_string().contains("changed during every attempt"), "{error}");
     assert!(leases.registry.leases().is_empty());

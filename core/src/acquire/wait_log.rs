@@ -38,7 +38,7 @@ impl WaitLog {
             return;
         }
         if log::wanted(Level::Debug, Topic::Acquire) {
-            let (why, remaining) = refusal.describe_holder(None);
+            let (why, remaining) = refusal.describe_holder(request, None);
             log::event!(
                 Debug, Acquire, in spans.log_context(), {
                     key: request.key(), remaining_ms: remaining, holder: refusal.holder(),

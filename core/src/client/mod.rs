@@ -22,6 +22,7 @@ use crate::node::ConnectionInfo;
 use crate::options::Address;
 use crate::options::client::Settings;
 use crate::options::lock::Options;
+use crate::primitive::Kind;
 use crate::telemetry::Stats;
 
 pub use builder::Builder;
@@ -131,6 +132,33 @@ impl Redlock {
     /// ```
     pub fn lock(&self, names: impl Into<Names>) -> Lock {
         Lock::new(&self.0, names.into(), Options::default())
+    }
+
+    /// Describes a semaphore: at most `limit` of its permits have owners at a time. Sends nothing.
+    ///
+    /// The lock acquires one permit, or [`Lock::permits`]. Each permit is a separate key and expires with its lease, so
+    /// a process that dies loses none. Clients with different limits may use one name: the largest limit applies.
+    ///
+    /// `limit` is 1 to 1000, and meant for up to 100, because each acquire reads the keys of all permits. Fencing tokens
+    /// and [`Lock::attach`] are not available. [`Lock::try_acquire`] and a `wait` of zero may take up to four rounds.
+    ///
+    /// # Errors
+    ///
+    /// The first use of the lock returns `Invalid` if `limit` or `permits` is out of range, or for several names.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+    /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+    /// let exports = client.semaphore("exports", 2);
+    /// let (_one, _two) = (exports.acquire().await?, exports.acquire().await?);
+    /// assert!(exports.try_acquire().await?.is_none());
+    /// # Ok(()) }
+    /// ```
+    pub fn semaphore(&self, name: impl Into<Names>, limit: u32) -> Lock {
+        let options = Options { kind: Kind::Semaphore { limit }, ..Options::default() };
+        Lock::new(&self.0, name.into(), options)
     }
 
     pub(crate) fn lock_with(&self, names: Vec<String>, options: Options) -> Lock {

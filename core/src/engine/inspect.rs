@@ -33,12 +33,18 @@ const UNLIMITED_KEY_RETRIES: Duration = Duration::from_secs(600);
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Inspection {
-    /// Whether one owner has a key on a quorum of nodes.
+    /// Whether one owner has a key on a quorum of nodes. For a [semaphore](crate::Redlock::semaphore), whether no
+    /// permit is free.
     pub held: bool,
+    /// How many permits of a semaphore are not free. For a lock, how many of its keys.
+    pub taken: usize,
+    /// How many permits the semaphore has. For a lock, how many keys.
+    pub limit: usize,
     /// The remaining time of the lock. `None` if it is free or has no known end.
     ///
     /// A quorum is free after this time, unless the lease is renewed. For several keys it is the longest time. If
-    /// `held` is false, it is how long the key stays because of `min_hold`. The lock cannot be acquired until then.
+    /// `held` is false, it is how long the key stays because of `min_hold`. The lock cannot be acquired until then. For a
+    /// semaphore it is the shortest time, if no permit is free.
     pub remaining: Option<Duration>,
     /// The [label](crate::Lock::label) of the owner that has a key on a quorum of nodes, if it has one. For several
     /// keys it is the first label.
@@ -47,7 +53,7 @@ pub struct Inspection {
     pub nodes: Vec<NodeInspection>,
 }
 
-/// The reply of one node for one key.
+/// The reply of one node for one key. A semaphore has a key for each permit.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NodeInspection {
@@ -86,11 +92,10 @@ pub(crate) async fn inspection(nodes: &Nodes, request: &Request) -> Result<Inspe
             }),
         )
     };
-    let mut inspection =
-        Inspection { held: false, remaining: None, label: None, nodes: Vec::new() };
-    let mut longest = None;
+    let places = request.primitive.places(&request.identity);
+    let (mut holders, mut replies) = (Vec::new(), Vec::new());
     // Requests for all keys are sent before the first reply is awaited.
-    for (key, mut votes) in request.keys.iter().map(ask).collect::<Vec<_>>() {
+    for (key, mut votes) in places.iter().map(ask).collect::<Vec<_>>() {
         // Waits for every node, because the result includes each reply and not only that of a quorum.
         votes.until(Until::Complete, clock, deadline).await;
         // With fewer replies than a quorum, it is unknown whether the lock is held.
@@ -98,19 +103,32 @@ pub(crate) async fn inspection(nodes: &Nodes, request: &Request) -> Result<Inspe
             votes.count_silence();
             return Err(request.no_quorum(nodes, &votes, timeout));
         }
-        if let Some(Holder { token, remaining }) = quorums_holder(&votes) {
-            if !token.starts_with(KEPT_PREFIX) {
-                inspection.held = true;
-                inspection.label = inspection.label.take().or_else(|| label_of(&token));
-            }
-            // A key without a known end lasts longest.
-            longest = longest.max(Some(remaining.unwrap_or(Duration::MAX)));
-        }
+        holders.extend(quorums_holder(&votes));
         let answers = nodes.list.iter().zip(votes.answers);
-        inspection.nodes.extend(answers.map(|(node, answer)| word(node, &key, answer)));
+        replies.extend(answers.map(|(node, answer)| word(node, &key, answer)));
     }
-    inspection.remaining = longest.filter(|longest| *longest < Duration::MAX);
-    Ok(inspection)
+    Ok(summary(&holders, places.len(), request.primitive.is_exclusive(), replies))
+}
+
+/// Summarizes the holders of the keys. Those of an `exclusive` lock belong to one owner.
+fn summary(
+    holders: &[Holder],
+    limit: usize,
+    exclusive: bool,
+    nodes: Vec<NodeInspection>,
+) -> Inspection {
+    let mut owners = holders.iter().filter(|holder| !holder.token.starts_with(KEPT_PREFIX));
+    let label = owners.clone().find_map(|holder| label_of(&holder.token));
+    // A key without a known end lasts longest.
+    let ends = holders.iter().map(|holder| holder.remaining.unwrap_or(Duration::MAX));
+    let taken = holders.len();
+    let (held, end) = if exclusive {
+        (owners.next().is_some(), ends.max())
+    } else {
+        (taken == limit, ends.min().filter(|_| taken == limit))
+    };
+    let remaining = end.filter(|end| *end < Duration::MAX);
+    Inspection { held, taken, limit, remaining, label, nodes }
 }
 
 /// Deletes the keys regardless of their owner. Returns true if at least one existed.
@@ -125,7 +143,7 @@ pub(crate) async fn force_release(
     request.connect(nodes).await?;
     let timeout = request.node_timeout();
     let deadline = nodes.clock.now() + timeout;
-    let replies = nodes.list.iter().map(|node| delete_any(node, &request.keys, watch, timeout));
+    let replies = nodes.list.iter().map(|node| delete_any(node, &request.identity, watch, timeout));
     let mut votes = Collect::new(replies, |_| NodeState::Granted);
     votes.until(Until::Complete, &*nodes.clock, deadline).await;
     if !votes.tally.met() {
@@ -158,8 +176,7 @@ fn delete_any(
                     "the key has a value that is not a token, so it is not a lock. Delete it manually",
                 )));
             }
-            let (keys, fences) = ([key.clone()].into(), Arc::default());
-            let claim = Claim { keys, fences, token: token.into() };
+            let claim = Claim::of_owner(token.into(), [key.clone()].into());
             claims.push((claim, remaining.unwrap_or(UNLIMITED_KEY_RETRIES)));
         }
         // Sent only if every key can be deleted on this node.

@@ -137,7 +137,7 @@ impl State {
     }
 
     pub(crate) fn key(&self) -> String {
-        self.keys().join(", ")
+        self.request.key()
     }
 
     /// Whether the lease belongs to the parent of this forked process. Its locks may be stuck, because a thread of the

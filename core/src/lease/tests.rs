@@ -13,9 +13,10 @@ use crate::client::Redlock;
 use crate::clock::{Clock, Instant, Sleep};
 use crate::engine::running::Running;
 use crate::error::LossReason;
-use crate::node::{MemoryNode, advance_memory};
+use crate::node::{MemoryNode, Places, advance_memory};
 use crate::options::Address;
 use crate::options::lock::{Options, Request};
+use crate::primitive::Primitive;
 use crate::quorum::Validity;
 
 /// A clock on which each reading takes a microsecond, so that work takes time.
@@ -52,9 +53,21 @@ fn granted(running: &Running, name: &str, ttl: Duration, renew: bool) -> Arc<Sta
     let leases = running.leases();
     let (keys, fences) = (Arc::from([name.to_owned()]), Arc::default());
     let options = Options { ttl, renew, ..Options::default() };
-    let request = Arc::new(Request { keys, fences, options, guard: Duration::ZERO, doubt: None });
+    let request = Arc::new(Request {
+        identity: keys,
+        primitive: Primitive::Mutex { fences },
+        options,
+        guard: Duration::ZERO,
+        doubt: None,
+    });
     let validity = Validity::new(leases.nodes.clock.now(), ttl, None);
-    State::new(&request, (request.claim(), None, false), validity, Vec::new(), leases)
+    State::new(
+        &request,
+        (request.claim(&Places::default()), None, false),
+        validity,
+        Vec::new(),
+        leases,
+    )
 }
 
 #[tokio::test]

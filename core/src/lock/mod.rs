@@ -1,6 +1,7 @@
 //! A lock: its names and options, and the operations on it.
 
 mod calls;
+mod checks;
 
 use std::fmt;
 use std::future::Future;
@@ -11,13 +12,15 @@ use std::time::Duration;
 use once_cell::race::OnceBox;
 
 use crate::engine::Engine;
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::lease::{Lease, LeaseHandle};
 use crate::node::{Claim, LabelOption};
-use crate::options::client::DEFAULT_PREFIX;
 use crate::options::lock::{Options, Request};
-use crate::options::names::{check_lock_key, check_names, doubt, fence_key};
+use crate::options::names::doubt;
+use crate::primitive::{Kind, Primitive};
 use crate::text::shown;
+pub(crate) use checks::check_alone;
+use checks::{check_keys, checked};
 
 pub use crate::engine::{Inspection, NodeInspection};
 pub use crate::options::names::Names;
@@ -79,14 +82,22 @@ impl Lock {
         &mut self.options
     }
 
-    /// The Redis key, with the client's prefix. Several keys are separated by commas.
+    /// The Redis key, with the client's prefix. Several keys are separated by commas. For a semaphore, the key without
+    /// the number of a permit.
     pub fn key(&self) -> String {
         self.keys.join(", ")
     }
 
-    /// The Redis keys, with the client's prefix.
+    /// The Redis keys, with the client's prefix. Those of a semaphore are the keys of its permits.
     pub fn keys(&self) -> &[String] {
-        &self.keys
+        if self.options.kind == Kind::Mutex {
+            return &self.keys;
+        }
+        let request = self.request.get_or_init(|| Box::new(self.checked().map(Arc::new)));
+        match request {
+            Ok(request) => request.primitive.places(&request.identity),
+            Err(_) => &self.keys,
+        }
     }
 
     /// The leases of this client on one of the lock's keys.
@@ -109,10 +120,9 @@ impl Lock {
     }
 
     fn checked(&self) -> Result<Request> {
-        let keys = Arc::clone(&self.keys);
-        self.engine.config.check_together(&keys)?;
         let config = &self.engine.config;
-        let request = checked(&self.names, keys, self.options.clone(), config.guard)?;
+        config.check_together(&self.keys)?;
+        let request = checked(&self.names, &self.keys, self.options.clone(), config.guard)?;
         // The keys of a cluster have hash tags.
         let doubt = doubt(&self.names, self.options.unit, !config.is_clustered());
         Ok(Request { doubt, ..request })
@@ -204,9 +214,15 @@ impl Lock {
         let token = token.into();
         async move {
             let request = request?;
+            if !request.primitive.is_exclusive() {
+                return Err(request.permanent(
+                    ErrorKind::Unsupported,
+                    "a lease of a semaphore cannot be attached, because its token does not tell which permit it has. \
+                     Acquire another permit",
+                ));
+            }
             // A fencing token stays with the owner that acquired it.
-            let fences = Arc::default();
-            let claim = Claim { keys: Arc::clone(&request.keys), fences, token };
+            let claim = Claim::of_owner(token, Arc::clone(&request.identity));
             engine.attach(&request, &claim).await
         }
     }
@@ -225,38 +241,11 @@ impl Lock {
     pub(crate) async fn force_release(self) -> Result<bool> {
         check_keys(&self.names, &self.keys)?;
         self.engine.config.check_together(&self.keys)?;
-        let (guard, fences) = (self.engine.config.guard, Arc::default());
-        let (options, doubt) = (self.options, None);
-        let request = Request { keys: self.keys, fences, options, guard, doubt };
+        let primitive = Primitive::Mutex { fences: Arc::default() };
+        let (guard, options) = (self.engine.config.guard, self.options);
+        let request = Request { identity: self.keys, primitive, options, guard, doubt: None };
         self.engine.force_release(&request).await
     }
-}
-
-fn check_keys(names: &[String], keys: &[String]) -> Result<()> {
-    check_names(names)?;
-    keys.iter().try_for_each(|key| check_lock_key(key))
-}
-
-fn checked(
-    names: &[String],
-    keys: Arc<[String]>,
-    options: Options,
-    guard: Duration,
-) -> Result<Request> {
-    check_keys(names, &keys)?;
-    let fences = if options.fencing {
-        keys.iter().map(|key| fence_key(key)).collect::<Result<_>>()?
-    } else {
-        Arc::default()
-    };
-    options.check(guard).map_err(|error| error.about(&keys.join(", ")))?;
-    Ok(Request { keys, fences, options, guard, doubt: None })
-}
-
-/// Checks the rules of a lock whose client is not known yet, as for a default client with one node.
-pub(crate) fn check_alone(names: &[String], options: &Options) -> Result<()> {
-    let keys = names.iter().map(|name| format!("{DEFAULT_PREFIX}{name}")).collect();
-    checked(names, keys, options.clone(), Duration::ZERO).map(drop)
 }
 
 impl fmt::Debug for Lock {
@@ -316,6 +305,24 @@ impl Lock {
     /// Whether to issue a fencing token, which is larger than every earlier one of this lock. Default off.
     pub fn fencing(mut self, fencing: bool) -> Self {
         self.change().fencing = fencing;
+        self
+    }
+
+    /// How many permits of a [semaphore](crate::Redlock::semaphore) each lease has. 1 to its limit, default 1.
+    ///
+    /// An acquire gets all of them or none, so callers of several permits do not wait for each other.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+    /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+    /// let slots = client.semaphore("gpu", 4);
+    /// let large = slots.clone().permits(3).acquire().await?;
+    /// assert!(slots.clone().permits(2).try_acquire().await?.is_none());
+    /// assert!(slots.try_acquire().await?.is_some());
+    /// # Ok(()) }
+    /// ```
+    pub fn permits(mut self, permits: u32) -> Self {
+        self.change().permits = permits;
         self
     }
 

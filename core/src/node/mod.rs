@@ -15,6 +15,7 @@ pub(crate) mod credentials;
 mod existing;
 mod fault;
 mod fencing;
+mod keys;
 mod label;
 mod memory;
 mod outage;
@@ -35,23 +36,22 @@ pub(crate) use changes::{Change, Changes};
 pub(crate) use existing::{taken_over, unseen};
 pub(crate) use fault::{CONFIRMED_AFTER, Fault, Remedy};
 pub(crate) use fencing::{Fencing, IMPOSSIBLE};
+pub(crate) use keys::{check_lock_key, fence_key, permits_key};
 pub(crate) use label::{Label, LabelOption};
 pub(crate) use memory::{Memory, MemoryNode};
 pub use memory::{advance_memory, fail_memory};
 pub(crate) use outage::{Outage, Proof};
-#[cfg(test)]
-pub(crate) use redis::{
-    ACQUIRE, EXTEND, EXTEND_MANY, INSPECT, RELEASE, RELEASE_MANY, Script, scripts,
-};
 pub(crate) use redis::{
     CLIENT_NAME_RULE, CONNECT_TIMEOUT, ClusterNode, Durability, Given, Needs, Parameters,
     RedisNode, Route, RunIds, Shared, Target, is_client_name, parse_cluster, parse_service,
 };
 pub use redis::{DefaultTrust, Pem, TlsOptions};
+#[cfg(test)]
+pub(crate) use redis::{Operation, Script, script, scripts};
 pub(crate) use slots::{SLOTS, hash_tag, several_slots, slot};
 pub(crate) use vote::{
-    Claim, Expect, Extension, Holder, KEPT_PREFIX, MAX_INSPECTED, Refused, ReleaseMode, Taken,
-    Vote, VoteParams,
+    Claim, Expect, Extension, Form, Holder, KEPT_PREFIX, MAX_INSPECTED, MAX_KEYS, Places, Refused,
+    ReleaseMode, Slots, Vote, VoteParams,
 };
 pub(crate) use watch::Watch;
 

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use smallvec::SmallVec;
 use uuid::Uuid;
 
 use super::fencing::Fencing;
@@ -19,6 +20,24 @@ pub(crate) struct Claim {
     /// The value of the keys, which identifies their owner. It has 32 hex digits, followed by a colon and the owner's
     /// label, if there is one. A held key contains nothing else, because other libraries compare the whole value.
     pub(crate) token: Arc<str>,
+    pub(crate) form: Form,
+}
+
+/// Which command acquires the keys of a claim.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) enum Form {
+    /// A refusal names those of the keys that others have.
+    #[default]
+    Keys,
+    /// The keys are some of these. A refusal names all that others have.
+    Slots(Arc<Slots>),
+}
+
+/// The keys of all permits of a semaphore, and which of them a claim has.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Slots {
+    pub(crate) all: Arc<[String]>,
+    pub(crate) chosen: Vec<usize>,
 }
 
 /// The prefix of the token in a key that was released and remains for `min_hold`. Such a key has no owner: neither the
@@ -35,7 +54,25 @@ impl Claim {
         let digits = &*Uuid::new_v4().simple().encode_lower(&mut digits);
         let token =
             label.map_or_else(|| digits.into(), |label| [digits, ":", label].concat().into());
-        Self { keys, fences, token }
+        Self { keys, fences, token, form: Form::Keys }
+    }
+
+    /// Returns the claim of the owner of this token, which exists already.
+    pub(crate) fn of_owner(token: Arc<str>, keys: Arc<[String]>) -> Self {
+        Self { keys, fences: Arc::default(), token, form: Form::Keys }
+    }
+
+    /// Returns the claim of the lease that this one granted. It owns whole keys, whatever acquired them.
+    pub(crate) fn owned(self) -> Self {
+        Self { form: Form::Keys, ..self }
+    }
+
+    /// The keys that a refusal may name.
+    pub(crate) fn places(&self) -> &[String] {
+        match &self.form {
+            Form::Keys => &self.keys,
+            Form::Slots(slots) => &slots.all,
+        }
     }
 
     /// Returns the value of keys that remain after their release.
@@ -43,6 +80,12 @@ impl Claim {
         format!("{KEPT_PREFIX}{}", self.token)
     }
 }
+
+/// The maximum number of keys in one claim.
+///
+/// A server is busy with that many for about 5 ms and serves nothing else meanwhile. Reading the keys one by one would
+/// take 200 ms or more. Before Redis 7.2, every read in a script remembers all of its keys.
+pub(crate) const MAX_KEYS: usize = 1000;
 
 /// What the client knows about a lock before a round. It determines which commands the round sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,63 +130,50 @@ pub(crate) enum Vote {
     /// Granted. The keys have the claim's token and live for at least the TTL. With fencing, this is the token that the
     /// node now stores.
     Granted(Option<u64>),
-    /// Held by another owner.
-    Held(Refused),
+    /// Held by another owner. Boxed, because votes are part of the future of an acquire.
+    Held(Box<Refused>),
 }
 
 /// Why a node refused an acquire.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Refused {
-    /// How long the keys are held, or `None` without a known end.
+    /// How long until the node can grant the claim, or `None` without a known end.
     pub(crate) left: Option<Duration>,
-    /// Which of the keys are held.
-    pub(crate) taken: Taken,
-    /// The label of the owner whose keys are held longest. Boxed, because votes are part of the future of an acquire.
-    pub(crate) holder: Option<Box<Label>>,
+    /// Which of the claim's places others have.
+    pub(crate) taken: Places,
+    /// Whether these have no owner, because they were released and remain for `min_hold`.
+    pub(crate) kept: bool,
+    /// The label of the owner whose keys are held longest.
+    pub(crate) holder: Option<Label>,
 }
 
-/// Which keys of a claim are held, as one bit for each of the first 63 keys. The other keys are unknown. The last bit
-/// tells whether the keys have no owner, because they were released and remain for `min_hold`.
-///
-/// It is used for fairness only. For a key beyond the 63rd, a caller may be admitted too early, and the nodes then
-/// refuse it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Taken(u64);
+/// Positions in the keys of a claim.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Places(SmallVec<[u64; 1]>);
 
-impl Taken {
-    /// The number of keys that have a bit.
-    pub(crate) const MAX_KEYS: usize = 63;
-    const NO_OWNER: u64 = 1 << Self::MAX_KEYS;
-
-    /// Returns zero beyond the last key with a bit, so that another bit is not used.
-    fn bit(at: usize) -> u64 {
-        if at < Self::MAX_KEYS { 1 << at } else { 0 }
+impl Places {
+    pub(crate) fn has(&self, at: usize) -> bool {
+        self.0.get(at / 64).is_some_and(|bits| bits & (1 << (at % 64)) != 0)
     }
 
-    pub(crate) fn has(self, at: usize) -> bool {
-        self.0 & Self::bit(at) != 0
-    }
-
-    /// Whether the keys have no owner.
-    pub(crate) fn are_kept(self) -> bool {
-        self.0 & Self::NO_OWNER != 0
-    }
-
-    pub(crate) fn that_stay(self, kept: bool) -> Self {
-        let keys = self.0 & !Self::NO_OWNER;
-        Self(if kept { keys | Self::NO_OWNER } else { keys })
-    }
-
-    /// Whether it covers all keys, for this number of keys.
-    pub(crate) fn all(self, keys: usize) -> bool {
-        // False for more keys than have a bit. Waiting callers are then admitted and get their result from the nodes.
+    /// Whether it has all positions below this number.
+    pub(crate) fn all(&self, keys: usize) -> bool {
         (0..keys).all(|at| self.has(at))
     }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.iter().all(|bits| *bits == 0)
+    }
 }
 
-impl FromIterator<usize> for Taken {
-    fn from_iter<I: IntoIterator<Item = usize>>(places: I) -> Self {
-        Self(places.into_iter().fold(0, |taken, at| taken | Self::bit(at)))
+impl FromIterator<usize> for Places {
+    fn from_iter<I: IntoIterator<Item = usize>>(positions: I) -> Self {
+        let mut places = Self::default();
+        for at in positions {
+            places.0.resize(places.0.len().max(at / 64 + 1), 0);
+            places.0[at / 64] |= 1 << (at % 64);
+        }
+        places
     }
 }
 

@@ -15,6 +15,7 @@ use smallvec::SmallVec;
 use tokio::sync::Notify;
 
 use super::changes::{Change, ChangeSender, Changes};
+use super::keys::permits_key_of;
 use super::slots::slot;
 use crate::collections::{Key, Keyed, Numbered};
 use crate::runtime::lock;
@@ -114,9 +115,13 @@ impl Watch {
     ///
     /// A server does not notify the connection that made the change. The client's own leases already know about it.
     pub(crate) fn wake(&self, key: &str) {
-        let signals: SmallVec<[_; 4]> =
-            self.signals().get(key).into_iter().flat_map(Numbered::iter).map(cloned).collect();
-        signals.iter().for_each(|signal: &Arc<Signal>| signal.notify());
+        let signals = self.signals();
+        // Callers that wait for any permit of a semaphore subscribe to the common part of their keys.
+        let names = [Some(key), permits_key_of(key)];
+        let waiters = names.into_iter().flatten().filter_map(|name| signals.get(name));
+        let woken: SmallVec<[_; 4]> = waiters.flat_map(Numbered::iter).map(cloned).collect();
+        drop(signals);
+        woken.iter().for_each(|signal: &Arc<Signal>| signal.notify());
     }
 
     /// Wakes the waiters of all matching keys, in the order of subscription.
@@ -226,6 +231,18 @@ mod tests {
             watch.check_new(since, &[number.to_string()]);
         }
         assert_eq!(watch.count(), later);
+    }
+
+    #[test]
+    fn change_of_a_permit_wakes_waiters_for_any_permit() {
+        let watch = Arc::new(Watch::new(Arc::default()));
+        let subscription = watch.subscribe(&["{lock:pool}#".to_owned()].into());
+        for (key, changes) in
+            [("{lock:pool}#12", 1), ("{lock:pool}", 1), ("lock:pool", 1), ("{lock:pool}#0", 2)]
+        {
+            watch.changed(Change::Key(key.to_owned()));
+            assert_eq!(subscription.mark(), changes, "{key}");
+        }
     }
 
     /// An executor may drop a task instead of running it, which ends the subscription of its acquire.

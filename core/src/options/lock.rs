@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::clock::Instant;
 use crate::error::{Error, Result};
 use crate::node::LabelOption;
+use crate::primitive::{Kind, Primitive};
 use crate::text::{spelled, spelled_time};
 
 /// The minimum TTL. With a shorter one, a scheduling delay alone could end a lease.
@@ -24,10 +25,9 @@ const MAX_TIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// The validated keys and options of a lock. The lock creates it at its first use. Its acquires and leases share it.
 #[derive(Debug)]
 pub(crate) struct Request {
-    /// The Redis keys. An acquire gets all of them or none.
-    pub(crate) keys: Arc<[String]>,
-    /// The keys that store the fencing tokens, one for each lock key. Empty without fencing.
-    pub(crate) fences: Arc<[String]>,
+    /// What callers wait for: the Redis keys of a lock, or the common part of those of a semaphore.
+    pub(crate) identity: Arc<[String]>,
+    pub(crate) primitive: Primitive,
     pub(crate) options: Options,
     /// The client's `restart_guard`: how long a restarted node grants no new leases. It limits every TTL. Zero disables
     /// it.
@@ -112,6 +112,9 @@ pub struct Options {
     ///
     /// The client sets it.
     pub(crate) unavailable_after: Option<Duration>,
+    pub(crate) kind: Kind,
+    /// How many permits of a semaphore each lease has.
+    pub(crate) permits: u32,
     /// The label of the holder in the value of the keys. `None` is the client's.
     pub(crate) label: Option<LabelOption>,
     /// The unit in messages about the TTL.
@@ -130,6 +133,8 @@ impl Default for Options {
             fencing: false,
             fsync: false,
             unavailable_after: None,
+            kind: Kind::Mutex,
+            permits: 1,
             label: None,
             unit: Unit::Duration,
         }

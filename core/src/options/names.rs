@@ -1,26 +1,16 @@
-//! The names of a lock, its keys, and the keys that store its fencing tokens: their rules.
+//! The names of a lock: their rules, and which of them may be mistakes.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::node::hash_tag;
+use crate::node::MAX_KEYS;
 use crate::options::lock::Unit;
 use crate::text::shown;
 
 /// The maximum length of a name in bytes. A server would accept half a gigabyte and keep it as long as the lock.
 const MAX_NAME: usize = 64 * 1024;
-/// The maximum number of names of one lease.
-///
-/// A server is busy with that many for about 5 ms and serves nothing else meanwhile. Reading the keys one by one would
-/// take 200 ms or more. Before Redis 7.2, every read in a script remembers all of its keys.
-const MAX_NAMES: usize = 1000;
-
-/// Distinguishes a fence key from its lock's key. Operators type it to repair a token manually (the page Fencing
-/// tokens#repair of the documentation).
-const SUFFIX: &str = ":fence";
-
 /// One name, or several names that are held as one lease.
 ///
 /// Accepts any kind of string, and any array, slice or vector of strings.
@@ -85,9 +75,9 @@ pub(crate) fn check_names(names: &[String]) -> Result<()> {
     if names.is_empty() {
         return Err(Error::invalid("no name was given. A lock needs at least one"));
     }
-    if names.len() > MAX_NAMES {
+    if names.len() > MAX_KEYS {
         let text = format!(
-            "a lock can have at most {MAX_NAMES} names (got {}). Lock a common name instead",
+            "a lock can have at most {MAX_KEYS} names (got {}). Lock a common name instead",
             names.len()
         );
         return Err(Error::invalid(text));
@@ -168,39 +158,9 @@ fn field(name: &str, braces: bool) -> Option<&str> {
     })
 }
 
-/// Returns the key that stores the last fencing token of a lock key. It has the same hash slot, so that one script may
-/// write both on a Cluster. <https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>
-pub(crate) fn fence_key(key: &str) -> Result<String> {
-    match hash_tag(key) {
-        // Text after a hash tag does not change the slot of a key.
-        Some(_) => Ok(format!("{key}{SUFFIX}")),
-        // In additional braces, the hash tag would end at the key's own brace, and the slot would differ.
-        None if key.contains('}') => Err(Error::invalid(format!(
-            "the key {:?} cannot have a fencing token, because no other key can be placed in its hash slot. Use a \
-             name without '}}', or one with a hash tag such as {{tag}}",
-            shown(key)
-        ))),
-        None => Ok(format!("{{{key}}}{SUFFIX}")),
-    }
-}
-
-/// Rejects a key that stores the fencing tokens of another lock.
-pub(crate) fn check_lock_key(key: &str) -> Result<()> {
-    match key.strip_suffix(SUFFIX) {
-        // The fence key of a name without a hash tag is `{NAME}:fence`, so `NAME:fence` is not a fence key.
-        Some(lock) if hash_tag(lock).is_some() => Err(Error::invalid(format!(
-            "the key {:?} is reserved for the fencing tokens of another lock. A name with a hash tag cannot end in \
-             {SUFFIX:?}",
-            shown(key)
-        ))),
-        _ => Ok(()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::slot;
 
     #[test]
     fn finds_names_that_may_be_mistakes() {
@@ -230,22 +190,5 @@ mod tests {
         }
         assert_eq!(super::doubt(&["{tag}:a".to_owned()], Unit::Seconds, false), None);
         assert!(super::doubt(&["${tag}:a".to_owned()], Unit::Seconds, false).is_some());
-    }
-
-    #[test]
-    fn lock_key_cannot_be_a_fence_key() {
-        for key in ["lock:job", "x{t}", "a{b", "{x}", "lock:a:fence", "{}:fence", "{}x"] {
-            check_lock_key(key).unwrap();
-            if let Ok(fence) = fence_key(key) {
-                check_lock_key(&fence).unwrap_err();
-            }
-        }
-    }
-
-    #[test]
-    fn fence_key_is_in_the_slot_of_its_lock() {
-        for key in ["lock:job", "x{t}y", "a{b", "{x}", "{{x}", "lock:{a}:{b}"] {
-            assert_eq!(slot(&fence_key(key).unwrap()), slot(key), "{key}");
-        }
     }
 }

@@ -26,6 +26,7 @@ const CORE: &[&str] = &[
     "fairness",
     "quorum",
     "options",
+    "primitive",
     "node::memory",
     "node::redis::cluster",
     "node::redis::server",

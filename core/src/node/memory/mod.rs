@@ -6,6 +6,7 @@
 
 mod store;
 
+use std::collections::HashMap;
 use std::future::ready;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, Weak};
@@ -15,8 +16,8 @@ use futures_util::FutureExt;
 use tokio::sync::oneshot;
 
 use super::{
-    Claim, Extension, Fault, Fencing, Holder, KEPT_PREFIX, Label, Node, Outage, Refused,
-    ReleaseMode, Reply, Taken, Vote, VoteParams, Watch,
+    Claim, Extension, Fault, Fencing, Form, Holder, KEPT_PREFIX, Label, Node, Outage, Places,
+    Refused, ReleaseMode, Reply, Vote, VoteParams, Watch,
 };
 use crate::clock::{Clock, Instant};
 use crate::runtime::lock;
@@ -69,6 +70,30 @@ impl MemoryNode {
 
 fn failed<T: Send + 'static>() -> Reply<T> {
     Box::pin(ready(Err(Fault::new("a test has this node fail"))))
+}
+
+/// Returns why the keys cannot be acquired, if others have some of them.
+fn refused(keys: &HashMap<String, Entry>, claim: &Claim, now: Instant) -> Option<Refused> {
+    let entries = claim.places().iter().enumerate();
+    let entries = entries.filter_map(|(at, key)| keys.get(key).map(|entry| (at, entry)));
+    let mut others: Vec<_> = entries.filter(|(_, entry)| *entry.token != *claim.token).collect();
+    let taken: Places = others.iter().map(|(at, _)| *at).collect();
+    others.sort_by_key(|(_, entry)| entry.expires);
+    // All or none: a single key of another owner refuses the claim. It must wait for this many of them.
+    let missing = match &claim.form {
+        Form::Keys => others.len(),
+        Form::Slots(slots) if slots.chosen.iter().any(|at| taken.has(*at)) => {
+            (slots.chosen.len() + others.len()).saturating_sub(slots.all.len())
+        }
+        Form::Slots(_) => return None,
+    };
+    let (_, last) = others.get(missing.saturating_sub(1))?;
+    Some(Refused {
+        left: Some(if missing == 0 { Duration::ZERO } else { last.expires.since(now) }),
+        taken,
+        kept: others.iter().all(|(_, entry)| entry.token.starts_with(KEPT_PREFIX)),
+        holder: Label::of_token(&last.token).filter(|_| claim.form == Form::Keys),
+    })
 }
 
 /// Deletes each key that the claim still owns, or lets it stay for a while. Returns whether that were all its keys.
@@ -124,20 +149,9 @@ impl Node for MemoryNode {
         let claim = claim.clone();
         self.run(move |data, clock| {
             let now = clock.now();
-            let keys = data.keys.without_expired(&*claim.keys, now);
-            let entries = claim.keys.iter().enumerate();
-            let entries = entries.filter_map(|(at, key)| keys.get(key).map(|entry| (at, entry)));
-            // All or none: a single key of another owner refuses the claim. The longest lease among them is the time to
-            // wait.
-            let others = entries.filter(|(_, entry)| *entry.token != *claim.token);
-            if let Some((_, last)) = others.clone().max_by_key(|(_, entry)| entry.expires) {
-                let kept = others.clone().all(|(_, entry)| entry.token.starts_with(KEPT_PREFIX));
-                let taken: Taken = others.map(|(at, _)| at).collect();
-                return Vote::Held(Refused {
-                    left: Some(last.expires.since(now)),
-                    taken: taken.that_stay(kept),
-                    holder: Label::of_token(&last.token).map(Box::new),
-                });
+            let keys = data.keys.without_expired(claim.places(), now);
+            if let Some(refused) = refused(keys, &claim, now) {
+                return Vote::Held(Box::new(refused));
             }
             for key in claim.keys.iter() {
                 let kept = keys.get(key).map_or(now, |entry| entry.expires);

@@ -37,9 +37,7 @@ pub(crate) use cluster::ClusterNode;
 pub(crate) use commands::capabilities::Needs;
 pub(crate) use commands::durability::Durability;
 #[cfg(test)]
-pub(crate) use commands::scripts::{
-    ACQUIRE, EXTEND, EXTEND_MANY, INSPECT, RELEASE, RELEASE_MANY, Script, scripts,
-};
+pub(crate) use commands::scripts::{Operation, Script, script, scripts};
 pub(crate) use io::endpoint::{Given, Parameters};
 pub use io::tls::{DefaultTrust, Pem, TlsOptions};
 pub(crate) use protocol::{RunIds, Target};

@@ -6,6 +6,7 @@ use super::clock::Time;
 use super::resp::Reply;
 use super::scripts;
 use super::server::{NO_END, Peer, Server};
+use crate::node::{Operation, Script, scripts as all_scripts};
 
 /// A command under way.
 pub(super) struct Call<'a> {
@@ -136,23 +137,23 @@ impl Call<'_> {
             }
             ["SCRIPT", "LOAD", text] => {
                 self.server.scripts = true;
-                Reply::bulk(&*script(|script| script.text == *text)?.1.digest)
+                Reply::bulk(&*script(|script| script.text == *text)?.digest)
             }
             ["EVALSHA", digest, ..] => match script(|script| script.digest == *digest) {
-                Some((number, _)) if self.server.scripts => self.evaluate(number, words),
+                Some(script) if self.server.scripts => self.evaluate(script.operation, words),
                 _ => Reply::error("NOSCRIPT No matching script. Please use EVAL."),
             },
             ["EVAL", text, ..] => {
                 self.server.scripts = true;
-                self.evaluate(script(|script| script.text == *text)?.0, words)
+                self.evaluate(script(|script| script.text == *text)?.operation, words)
             }
             _ => return None,
         })
     }
 
-    fn evaluate(&mut self, number: usize, words: &[&str]) -> Reply {
+    fn evaluate(&mut self, operation: Operation, words: &[&str]) -> Reply {
         let (keys, arguments) = words[3..].split_at(int(words[2]) as usize);
-        scripts::run(self, number, keys, arguments)
+        scripts::run(self, operation, keys, arguments)
     }
 }
 
@@ -175,10 +176,8 @@ pub(super) fn writes(words: &[&str]) -> bool {
     }
 }
 
-fn script(
-    is_it: impl Fn(&crate::node::Script) -> bool,
-) -> Option<(usize, &'static crate::node::Script)> {
-    crate::node::scripts().iter().enumerate().find(|(_, script)| is_it(script))
+fn script(is_it: impl Fn(&Script) -> bool) -> Option<&'static Script> {
+    all_scripts().iter().find(|script| is_it(script))
 }
 
 pub(super) fn int(word: &str) -> u64 {

@@ -11,7 +11,7 @@ use std::time::SystemTime;
 
 use fastrand::Rng;
 
-use crate::node::scripts;
+use crate::node::{Operation, script, scripts};
 
 use super::commands::Call;
 use super::resp::Reply;
@@ -133,9 +133,9 @@ impl Commands {
     }
 
     /// A call of a script on these keys.
-    fn call(number: usize, keys: &[&str], arguments: Vec<String>) -> Vec<String> {
+    fn call(operation: Operation, keys: &[&str], arguments: Vec<String>) -> Vec<String> {
         let begin =
-            ["EVALSHA".to_owned(), scripts()[number].digest.clone(), keys.len().to_string()];
+            ["EVALSHA".to_owned(), script(operation).digest.clone(), keys.len().to_string()];
         let keys = keys.iter().map(|key| (*key).to_owned());
         begin.into_iter().chain(keys).chain(arguments).collect()
     }
@@ -146,7 +146,7 @@ impl Commands {
         let (keys, token, ttl) = (&LOCKS[..count], self.token(), self.ttl());
         let fenced = self.rng.bool();
         let locks = || if fenced { [keys, &FENCES[..count]].concat() } else { keys.to_vec() };
-        match self.rng.u8(..22) {
+        match self.rng.u8(..25) {
             0 => words(&["GET", key]),
             1 => words(&["GETRANGE", key, "0", "7"]),
             2 => words(&[&["MGET"], keys].concat()),
@@ -171,18 +171,18 @@ impl Commands {
                     let (proposed, least) = if first { (proposed, 0) } else { (0, proposed) };
                     arguments.extend([proposed, least, SLACK].map(|number| number.to_string()));
                 }
-                Self::call(0, &locks(), arguments)
+                Self::call(Operation::Acquire, &locks(), arguments)
             }
             15 | 16 => {
                 let mut arguments = vec![token, ttl, u8::from(self.rng.bool()).to_string()];
                 if fenced {
                     arguments.push((now_us + self.rng.u64(..SLACK)).to_string());
                 }
-                Self::call(1, &locks(), arguments)
+                Self::call(Operation::Extend, &locks(), arguments)
             }
             17 => {
                 let each = keys.iter().flat_map(|_| [self.token(), self.ttl()]).collect();
-                Self::call(2, keys, each)
+                Self::call(Operation::ExtendMany, keys, each)
             }
             18 | 19 => {
                 let mut arguments = vec![token];
@@ -191,10 +191,21 @@ impl Commands {
                     1 => arguments.extend(["0".to_owned(), self.token()]),
                     _ => {}
                 }
-                Self::call(3, keys, arguments)
+                Self::call(Operation::Release, keys, arguments)
             }
-            20 => Self::call(4, keys, keys.iter().map(|_| self.token()).collect()),
-            _ => Self::call(5, &[key], Vec::new()),
+            20 => Self::call(
+                Operation::ReleaseMany,
+                keys,
+                keys.iter().map(|_| self.token()).collect(),
+            ),
+            21..=23 => {
+                let mut numbers = self.rng.choose_multiple(1..=LOCKS.len(), count);
+                numbers.sort_unstable();
+                let numbers = numbers.into_iter().map(|number| number.to_string());
+                let arguments = [token, ttl].into_iter().chain(numbers).collect();
+                Self::call(Operation::AcquireSlots, &LOCKS, arguments)
+            }
+            _ => Self::call(Operation::Inspect, &[key], Vec::new()),
         }
     }
 }

@@ -4,36 +4,41 @@
 
 use std::collections::BTreeMap;
 
-use crate::node::{
-    ACQUIRE, EXTEND, EXTEND_MANY, INSPECT, KEPT_PREFIX, RELEASE, RELEASE_MANY, scripts,
-};
+use crate::node::{KEPT_PREFIX, Operation, script};
 
 use super::commands::{Call, When, int};
 use super::resp::Reply;
 use super::server::NO_END;
 
-/// Runs the script at this position.
-pub(super) fn run(call: &mut Call<'_>, number: usize, keys: &[&str], arguments: &[&str]) -> Reply {
-    let script = match number {
-        ACQUIRE => acquire,
-        EXTEND => extend,
-        EXTEND_MANY => extend_many,
-        RELEASE => release,
-        RELEASE_MANY => release_many,
-        INSPECT => inspect,
-        _ => unreachable!("no such script"),
+/// Runs a script.
+pub(super) fn run(
+    call: &mut Call<'_>,
+    operation: Operation,
+    keys: &[&str],
+    arguments: &[&str],
+) -> Reply {
+    let script = match operation {
+        Operation::Acquire => acquire,
+        Operation::Extend => extend,
+        Operation::ExtendMany => extend_many,
+        Operation::Release => release,
+        Operation::ReleaseMany => release_many,
+        Operation::Inspect => inspect,
+        Operation::AcquireSlots => acquire_slots,
     };
     script(call, keys, arguments)
 }
 
 /// Whether the script with this digest changes data.
 pub(super) fn writes(digest: &str) -> bool {
-    scripts()[INSPECT].digest != digest
+    script(Operation::Inspect).digest != digest
 }
 
 /// Whether the call with this digest deletes keys.
 pub(super) fn deletes(digest: &str) -> bool {
-    [RELEASE, RELEASE_MANY].iter().any(|script| scripts()[*script].digest == digest)
+    [Operation::Release, Operation::ReleaseMany]
+        .iter()
+        .any(|operation| script(*operation).digest == digest)
 }
 
 /// A result that ends with the token.
@@ -125,6 +130,66 @@ fn refused(
     }
     let parts = [Reply::Int(0), Reply::Int(left?), Reply::bulk(which + stays)];
     Some(list(parts, token))
+}
+
+fn acquire_slots(call: &mut Call<'_>, keys: &[&str], arguments: &[&str]) -> Reply {
+    let (token, ttl) = (arguments[0], int(arguments[1]));
+    let chosen: Vec<&str> = arguments[2..]
+        .iter()
+        .map(|number| keys[usize::try_from(int(number)).unwrap() - 1])
+        .collect();
+    let owners = call.values(keys);
+    let others = |key: &&str| call_owner(&owners, keys, key).is_some_and(|owner| owner != token);
+    if chosen.iter().any(others) {
+        return refused_slots(call, (keys, &owners), chosen.len(), token);
+    }
+    let mut set = false;
+    for key in &chosen {
+        let owned = call_owner(&owners, keys, key).is_some();
+        if !owned || call.pttl(key) < i64::try_from(ttl).unwrap() {
+            call.set(key, token, call.ms() + ttl);
+            set = true;
+        }
+    }
+    if !set {
+        rewrite(call, chosen[0]);
+    }
+    track(call, &chosen);
+    Reply::bulk(token)
+}
+
+/// The value that was read of one of the keys.
+fn call_owner<'a>(owners: &'a [Option<String>], keys: &[&str], key: &&str) -> Option<&'a String> {
+    keys.iter().zip(owners).find(|(other, _)| *other == key)?.1.as_ref()
+}
+
+/// The reply of `acquire_slots` if others have some of the chosen slots.
+fn refused_slots(
+    call: &mut Call<'_>,
+    (keys, owners): (&[&str], &[Option<String>]),
+    wanted: usize,
+    token: &str,
+) -> Reply {
+    let (mut ends, mut which, mut stays) = (Vec::new(), String::new(), "k");
+    let mut asked: BTreeMap<&String, i64> = BTreeMap::new();
+    for (at, (key, owner)) in keys.iter().zip(owners).enumerate() {
+        let Some(owner) = owner.as_ref().filter(|owner| *owner != token) else { continue };
+        which += &format!("{},", at + 1);
+        if !is_kept(owner) {
+            stays = "";
+        }
+        let known = asked.get(owner).copied();
+        if let Some(left) = known.or_else(|| (ends.len() < 16).then(|| call.pttl(key))) {
+            asked.insert(owner, left);
+            ends.push(if left == -1 { i64::MAX } else { left });
+        }
+    }
+    ends.sort_unstable();
+    let free = keys.len() - which.matches(',').count();
+    let missing = wanted.saturating_sub(free);
+    let left = missing.checked_sub(1).map_or(0, |at| ends[at.min(ends.len() - 1)]);
+    let left = if left == i64::MAX { -1 } else { left };
+    list([Reply::Int(0), Reply::Int(left), Reply::bulk(which + stays)], token)
 }
 
 /// The fencing token of a grant, which `acquire` stores.

@@ -118,7 +118,7 @@ impl Player<'_> {
                 world.servers[node].wrong_token = Some(fence);
             }
             Action::WrongToken { node, fence, stored: true } => {
-                let fences = ["a", "b"].map(|name| crate::options::names::fence_key(name).unwrap());
+                let fences = ["a", "b"].map(|name| crate::node::fence_key(name).unwrap());
                 fences.iter().for_each(|key| world.servers[node].poison(key, fence));
             }
             Action::Free { client, after, by_force, ref how } => {

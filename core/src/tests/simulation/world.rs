@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
+use crate::node::fence_key;
 use crate::node::{Claim, Durability, slot};
-use crate::options::names::fence_key;
 
 use super::clock::{Rate, Time};
 use super::link::Link;

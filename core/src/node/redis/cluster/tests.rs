@@ -154,7 +154,7 @@ async fn change_of_owners_keeps_the_count_of_other_deletes() {
     let mut state = state();
     let command = |key: &str, lifetime| {
         let keys = [key.to_owned()].into();
-        release_script(&Claim { keys, fences: Arc::default(), token: "a".into() }, lifetime, None)
+        release_script(&Claim::of_owner("a".into(), keys), lifetime, None)
     };
     let (delete, now) = (InFlight::without_caller(command(KEY, GUARD)), state.clock.now());
     state.pending.fail_unsent(delete, &Fault::new("no server has the slot"), now);

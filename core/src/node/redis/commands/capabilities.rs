@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::durability::Durability;
 use super::errors::{is_missing, text_of, without_arguments};
-use super::scripts::{INSPECT, PING, scripts};
+use super::scripts::{Operation, PING, script};
 use crate::node::Fault;
 
 /// A command or another feature that locks can do without.
@@ -120,7 +120,8 @@ impl Needs {
     pub(crate) fn trials(&self, digests: bool) -> Vec<(&'static str, Cmd)> {
         let key = self.key();
         let on = |name: &str| cmd(name).arg(&key).clone();
-        let evalsha = || cmd("EVALSHA").arg(&scripts()[INSPECT].digest).arg(1).arg(&key).clone();
+        let evalsha =
+            || cmd("EVALSHA").arg(&script(Operation::Inspect).digest).arg(1).arg(&key).clone();
         let mut trials = vec![
             ("GET", on("GET")),
             // With XX, nothing is set for a missing key.
@@ -148,7 +149,7 @@ impl Needs {
 
     /// Builds the call of a script in full that changes nothing.
     pub(crate) fn eval(&self) -> Cmd {
-        cmd("EVAL").arg(&scripts()[INSPECT].text).arg(1).arg(self.key()).clone()
+        cmd("EVAL").arg(&script(Operation::Inspect).text).arg(1).arg(self.key()).clone()
     }
 
     /// Returns an error if the server or its user cannot run this command. `replied` means that the server replied to

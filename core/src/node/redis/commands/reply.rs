@@ -7,7 +7,7 @@ use std::time::Duration;
 use redis::Value;
 
 use super::errors::{refusal, words};
-use crate::node::{Extension, Fault, Holder, Label, Refused, Taken, Vote};
+use crate::node::{Extension, Fault, Holder, Label, MAX_KEYS, Places, Refused, Vote};
 
 /// A parsed reply, or an error.
 pub(crate) type Answer<T> = Result<T, Fault>;
@@ -51,10 +51,12 @@ pub(crate) fn vote(value: &Value) -> Answer<Vote> {
             let refused = || {
                 let holder = match holder {
                     [] => None,
-                    [Value::BulkString(label)] => Some(Box::new(read_label(label)?)),
+                    [Value::BulkString(label)] => Some(read_label(label)?),
                     _ => return None,
                 };
-                Some(Refused { left: remaining(*left), taken: places(which)?, holder })
+                let kept = which.ends_with(b"k");
+                let taken = places(which.strip_suffix(b"k").unwrap_or(which))?;
+                Some(Box::new(Refused { left: remaining(*left), taken, kept, holder }))
             };
             refused().map(Vote::Held).ok_or_else(|| unexpected(value))
         }
@@ -67,16 +69,15 @@ fn read_label(label: &[u8]) -> Option<Label> {
     Label::parse(std::str::from_utf8(label).ok()?)
 }
 
-/// Parses the list of held keys, which are counted from 1 as in Lua, each followed by a comma. A final k means that all
-/// of them only remain for `min_hold`.
+/// Parses the list of held keys, which are counted from 1 as in Lua, each followed by a comma.
 ///
 /// The list is a single text, so that the reply has the same form for any number of keys.
-fn places(list: &[u8]) -> Option<Taken> {
+fn places(list: &[u8]) -> Option<Places> {
     let list = std::str::from_utf8(list).ok()?;
-    let (places, kept) = list.strip_suffix('k').map_or((list, false), |places| (places, true));
-    let place = |place: &str| place.parse::<usize>().ok()?.checked_sub(1);
-    let taken = places.split_terminator(',').map(place).collect::<Option<Taken>>()?;
-    Some(taken.that_stay(kept))
+    // No claim has more keys, so a larger number is not the reply of a script.
+    let place =
+        |place: &str| place.parse().ok().filter(|at| (1..=MAX_KEYS).contains(at)).map(|at| at - 1);
+    list.split_terminator(',').map(place).collect()
 }
 
 /// Parses a fencing token. It has digits only and is empty without fencing. It is sent as text, because Lua numbers

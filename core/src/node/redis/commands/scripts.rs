@@ -17,7 +17,7 @@ use super::encode::RequestBuffer;
 use crate::node::redis::commands::command::{BatchKind, Combinable, Command, Expects, Purpose};
 
 use crate::node::fencing::SLACK;
-use crate::node::{Claim, Fencing, ReleaseMode, VoteParams};
+use crate::node::{Claim, Fencing, Form, ReleaseMode, Slots, VoteParams};
 use once_cell::race::OnceBox;
 use redis::Script as Digest;
 
@@ -51,11 +51,19 @@ pub(crate) fn attempt_by_script(command: &Command) -> Option<Command> {
     };
     let mut words = command.words().skip(1);
     let (key, ttl) = (words.next()?, words.nth(3)?);
-    let mut call = scripts()[ACQUIRE].call(1, 2, command.bytes.len());
+    let mut call = script(Operation::Acquire).call(1, 2, command.bytes.len());
     call.word(key).word(&**token).word(ttl);
     let expects = Expects::Token(Arc::clone(token));
     let script = Command::new(call.bytes(), expects, command.purpose.clone());
     Some(Command { timeout: command.timeout, ..script })
+}
+
+/// Builds the only command of a vote.
+pub(crate) fn acquire(claim: &Claim, params: VoteParams) -> Command {
+    match &claim.form {
+        Form::Keys => acquire_script(claim, params, false),
+        Form::Slots(slots) => slots_script(claim, slots, params),
+    }
 }
 
 /// Builds the acquire script, which acquires all keys or none. It supports fencing, and reports which keys are held.
@@ -67,7 +75,7 @@ pub(crate) fn acquire_script(claim: &Claim, params: VoteParams, sent: bool) -> C
         Fencing::AtLeast(fence) => Some([0, fence]),
     };
     let arguments = if fence.is_some() { 5 } else { 2 };
-    let (mut call, _) = scripts()[ACQUIRE].on(&lock_keys(claim, params), arguments);
+    let (mut call, _) = script(Operation::Acquire).on(&lock_keys(claim, params), arguments);
     call.word(&*claim.token).number(millis(params.ttl));
     if let Some([proposed, least]) = fence {
         call.number(proposed).number(least).number(micros(SLACK));
@@ -76,6 +84,19 @@ pub(crate) fn acquire_script(claim: &Claim, params: VoteParams, sent: bool) -> C
     // With fencing the token alone is not a grant, because the fencing token is missing.
     let expects = if fence.is_some() { Expects::Echo(token) } else { Expects::Token(token) };
     let command = Command::new(call.bytes(), expects, vote(claim, params, sent));
+    Command { timeout: params.timeout, ..command }
+}
+
+/// Builds the script that acquires the chosen ones of these keys.
+fn slots_script(claim: &Claim, slots: &Slots, params: VoteParams) -> Command {
+    let (mut call, _) = script(Operation::AcquireSlots).on(&slots.all, 2 + slots.chosen.len());
+    call.word(&*claim.token).number(millis(params.ttl));
+    for at in &slots.chosen {
+        // Counted from 1, as in Lua.
+        call.number(*at as u64 + 1);
+    }
+    let expects = Expects::Token(Arc::clone(&claim.token));
+    let command = Command::new(call.bytes(), expects, vote(claim, params, false));
     Command { timeout: params.timeout, ..command }
 }
 
@@ -100,7 +121,7 @@ pub(crate) fn release(claim: &Claim, lifetime: Duration, how: ReleaseMode) -> Co
 /// keys live for at most the given time before that.
 pub(crate) fn release_script(claim: &Claim, lifetime: Duration, stay: Option<Duration>) -> Command {
     let (mut call, [from, to]) =
-        scripts()[RELEASE].on(&claim.keys, 1 + usize::from(stay.is_some()));
+        script(Operation::Release).on(&claim.keys, 1 + usize::from(stay.is_some()));
     let end = call.word(&*claim.token).len();
     if let Some(stay) = stay {
         call.number(millis(stay));
@@ -116,7 +137,7 @@ pub(crate) fn release_script(claim: &Claim, lifetime: Duration, stay: Option<Dur
 /// Builds the release script for keys that any of these claims may own.
 pub(crate) fn merged_release(keys: &[&[u8]], token: &str, earlier: &[Arc<str>]) -> Vec<u8> {
     let long = keys.iter().map(|key| key.len()).sum::<usize>() + TOKEN * earlier.len();
-    let mut call = scripts()[RELEASE].call(keys.len(), 2 + earlier.len(), long);
+    let mut call = script(Operation::Release).call(keys.len(), 2 + earlier.len(), long);
     keys.iter().for_each(|key| {
         call.word(key);
     });
@@ -154,7 +175,7 @@ pub(crate) fn extend_script(claim: &Claim, params: VoteParams, durable: bool) ->
         _ => None,
     };
     let (mut call, [from, to]) =
-        scripts()[EXTEND].on(&lock_keys(claim, params), 3 + usize::from(fence.is_some()));
+        script(Operation::Extend).on(&lock_keys(claim, params), 3 + usize::from(fence.is_some()));
     let end = call.word(&*claim.token).number(millis(params.ttl)).len();
     call.number(durable.into());
     if let Some(fence) = fence {
@@ -171,7 +192,7 @@ pub(crate) fn extend_script(claim: &Claim, params: VoteParams, durable: bool) ->
 
 /// Builds the script that reads the holder of a key. The key is not tracked, because no caller waits for its change.
 pub(crate) fn inspect_script(key: &str) -> Command {
-    let (call, _) = scripts()[INSPECT].on(&[key.to_owned()], 0);
+    let (call, _) = script(Operation::Inspect).on(&[key.to_owned()], 0);
     let command = Command::new(call.bytes(), Expects::Echo(key.into()), Purpose::Plain);
     Command { untracked: true, ..command }
 }
@@ -190,13 +211,29 @@ pub(crate) fn plain(command: &Cmd, purpose: Purpose) -> Command {
     Command::new(command.get_packed_command(), Expects::Anything, purpose)
 }
 
-/// Loads the scripts into the server.
-pub(crate) fn load_scripts() -> impl Iterator<Item = Cmd> {
-    scripts().iter().map(|script| cmd("SCRIPT").arg("LOAD").arg(&script.text).clone())
+/// Loads the scripts of every lock into the server, or `all` scripts.
+pub(crate) fn load_scripts(all: bool) -> impl Iterator<Item = Cmd> {
+    let wanted = move |script: &&Script| all || script.operation != Operation::AcquireSlots;
+    let scripts = scripts().iter().filter(wanted);
+    scripts.map(|script| cmd("SCRIPT").arg("LOAD").arg(&script.text).clone())
+}
+
+/// What a script does. Those for many extend or delete the keys of different leases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    Acquire,
+    Extend,
+    ExtendMany,
+    Release,
+    ReleaseMany,
+    Inspect,
+    /// Acquires some of the keys of a semaphore.
+    AcquireSlots,
 }
 
 /// A script and its digest.
 pub(crate) struct Script {
+    pub(crate) operation: Operation,
     /// The text to load.
     pub(crate) text: String,
     /// The SHA-1 of the text, by which `EVALSHA` calls it.
@@ -207,12 +244,12 @@ pub(crate) struct Script {
 
 impl Script {
     /// Creates a script. Shared functions replace the line `--@values`, because scripts cannot call each other.
-    fn new(text: &str) -> Self {
+    fn new(operation: Operation, text: &str) -> Self {
         let text = text.replace("--@values\n", include_str!("lua/values.lua"));
         let digest = Digest::new(&text).get_hash().to_owned();
         let mut call = RequestBuffer::with_room(2, digest.len());
         call.word("EVALSHA").word(&digest);
-        Self { text, digest, name: call.bytes() }
+        Self { operation, text, digest, name: call.bytes() }
     }
 
     /// Begins the call on these keys. The arguments follow. Also returns where the keys begin and end.
@@ -251,30 +288,28 @@ pub(crate) fn in_full<'a>(mut words: impl Iterator<Item = &'a [u8]>) -> Option<V
 /// The usual length of a token, with its encoding. A longer one makes the buffer grow.
 const TOKEN: usize = 40;
 
-// The positions in [`scripts`]. Those for many extend or delete the keys of different leases.
-pub(crate) const ACQUIRE: usize = 0;
-pub(crate) const EXTEND: usize = 1;
-pub(crate) const EXTEND_MANY: usize = 2;
-pub(crate) const RELEASE: usize = 3;
-pub(crate) const RELEASE_MANY: usize = 4;
-pub(crate) const INSPECT: usize = 5;
+/// Returns the script for this operation.
+pub(crate) fn script(operation: Operation) -> &'static Script {
+    &scripts()[operation as usize]
+}
 
-/// Returns all scripts, in the order of these constants.
+/// Returns all scripts, in the order of [`Operation`].
 ///
 /// Threads that call this first at the same time each create them, and one result is kept. With a lock instead, a
 /// process that is forked meanwhile would find it locked forever.
-pub(crate) fn scripts() -> &'static [Script; 6] {
-    static SCRIPTS: OnceBox<[Script; 6]> = OnceBox::new();
+pub(crate) fn scripts() -> &'static [Script; 7] {
+    static SCRIPTS: OnceBox<[Script; 7]> = OnceBox::new();
     SCRIPTS.get_or_init(|| Box::new(all()))
 }
 
-fn all() -> [Script; 6] {
+fn all() -> [Script; 7] {
     [
-        Script::new(include_str!("lua/acquire.lua")),
-        Script::new(include_str!("lua/extend.lua")),
-        Script::new(include_str!("lua/extend_many.lua")),
-        Script::new(include_str!("lua/release.lua")),
-        Script::new(include_str!("lua/release_many.lua")),
-        Script::new(include_str!("lua/inspect.lua")),
+        Script::new(Operation::Acquire, include_str!("lua/acquire.lua")),
+        Script::new(Operation::Extend, include_str!("lua/extend.lua")),
+        Script::new(Operation::ExtendMany, include_str!("lua/extend_many.lua")),
+        Script::new(Operation::Release, include_str!("lua/release.lua")),
+        Script::new(Operation::ReleaseMany, include_str!("lua/release_many.lua")),
+        Script::new(Operation::Inspect, include_str!("lua/inspect.lua")),
+        Script::new(Operation::AcquireSlots, include_str!("lua/acquire_slots.lua")),
     ]
 }

@@ -294,7 +294,7 @@ fn steps(
         steps.push((Step::About, cmd("INFO").arg(section).clone()));
     }
     // Loaded at every connect, so that `EVALSHA` fails only after a flush of the scripts.
-    steps.extend(load_scripts().map(|load| (Step::Script, load)));
+    steps.extend(load_scripts(false).map(|load| (Step::Script, load)));
     steps.extend(trials);
     // Enabled after the trials, so that the server does not track their key.
     if resp3 {

@@ -20,7 +20,7 @@ use redis::Value;
 use crate::node::redis::commands::command::{BatchKind, Expects};
 use crate::node::redis::commands::encode::RequestBuffer;
 use crate::node::redis::commands::reply::owns;
-use crate::node::redis::commands::scripts::{EXTEND_MANY, RELEASE_MANY, scripts};
+use crate::node::redis::commands::scripts::{Operation, script};
 use crate::node::redis::protocol::in_flight::InFlight;
 
 /// The maximum number of combined commands. The server serves no other client while it runs them.
@@ -32,11 +32,11 @@ const MAX_VALUE: usize = 1024;
 
 /// The script for many keys of this kind, and its number of arguments for each key. `None` for attempts, whose `SET`s
 /// are sent unchanged.
-fn script(kind: BatchKind) -> Option<(usize, usize)> {
+fn operation(kind: BatchKind) -> Option<(Operation, usize)> {
     match kind {
         BatchKind::Attempts => None,
-        BatchKind::Extends => Some((EXTEND_MANY, 2)),
-        BatchKind::Releases => Some((RELEASE_MANY, 1)),
+        BatchKind::Extends => Some((Operation::ExtendMany, 2)),
+        BatchKind::Releases => Some((Operation::ReleaseMany, 1)),
     }
 }
 
@@ -83,8 +83,8 @@ impl Batch {
         let arguments = |buffer: &mut BytesMut| {
             parts().for_each(|(_, arguments)| buffer.extend_from_slice(arguments));
         };
-        if let Some((script, each)) = script(kind) {
-            buffer.extend_from_slice(&scripts()[script].call(count, each * count, 0).bytes());
+        if let Some((operation, each)) = operation(kind) {
+            buffer.extend_from_slice(&script(operation).call(count, each * count, 0).bytes());
             keys(buffer);
             arguments(buffer);
         } else {
@@ -235,7 +235,7 @@ pub(super) mod tests {
 
     fn claim(name: &str, token: &str) -> Claim {
         let fences = Arc::from([format!("{name}:fence")]);
-        Claim { keys: Arc::from([name.to_owned()]), fences, token: token.into() }
+        Claim { fences, ..Claim::of_owner(token.into(), [name.to_owned()].into()) }
     }
 
     pub(crate) fn extend(name: &str, token: &str) -> InFlight {
@@ -302,15 +302,15 @@ pub(super) mod tests {
 
     #[test]
     fn combined_script_has_keys_before_arguments() {
-        let check = |members: [InFlight; 3], script: usize, arguments: &[&str]| {
+        let check = |members: [InFlight; 3], operation: Operation, arguments: &[&str]| {
             let mut expected = cmd("EVALSHA");
-            expected.arg(&scripts()[script].digest).arg(3).arg(&["a", "b\r\n", ""]).arg(arguments);
+            expected.arg(&script(operation).digest).arg(3).arg(&["a", "b\r\n", ""]).arg(arguments);
             assert_eq!(combined(members).1, expected.get_packed_command());
         };
         let members = [extend("a", "ours"), extend("b\r\n", "theirs"), extend("", "x")];
-        check(members, EXTEND_MANY, &["ours", "10000", "theirs", "10000", "x", "10000"]);
+        check(members, Operation::ExtendMany, &["ours", "10000", "theirs", "10000", "x", "10000"]);
         let members = [release("a", "ours"), release("b\r\n", "theirs"), release("", "x")];
-        check(members, RELEASE_MANY, &["ours", "theirs", "x"]);
+        check(members, Operation::ReleaseMany, &["ours", "theirs", "x"]);
     }
 
     #[test]

@@ -94,11 +94,7 @@ pub(super) mod tests {
 
     /// The delete of a failed vote, or of a lease.
     pub(crate) fn release(key: &str, token: &str, of_lease: bool) -> Command {
-        let claim = Claim {
-            keys: Arc::from([key.to_owned()]),
-            fences: Arc::default(),
-            token: format!("{token:->32}").into(),
-        };
+        let claim = Claim::of_owner(format!("{token:->32}").into(), [key.to_owned()].into());
         let mut command = release_script(&claim, TTL, None);
         if let Purpose::Delete { of_lease: of, .. } = &mut command.purpose {
             *of = of_lease;
@@ -152,7 +148,7 @@ pub(super) mod tests {
     fn deletes_of_other_keys_and_of_keys_that_remain_are_separate() {
         let claim = |keys: &[&str]| {
             let keys = keys.iter().map(ToString::to_string).collect();
-            Claim { keys, fences: Arc::default(), token: "token".into() }
+            Claim::of_owner("token".into(), keys)
         };
         let mut targets = vec![target(&release_script(&claim(&["a"]), TTL, Some(TTL)))];
         for keys in [&["a"][..], &["b"], &["a", "b"], &["ab"], &["b", "a"]] {

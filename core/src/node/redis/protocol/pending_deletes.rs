@@ -340,7 +340,7 @@ mod tests {
         for number in 0..300 {
             let keys: Arc<[String]> =
                 (0..1_000).map(|at| format!("{number}-{at}-{:->190}", "")).collect();
-            let claim = Claim { keys, fences: Arc::default(), token: number.to_string().into() };
+            let claim = Claim::of_owner(number.to_string().into(), keys);
             pending.add(release_script(&claim, TTL, None), now);
             let bytes = pending.deletes.iter().map(|(target, one)| target.len() + one.bytes.len());
             assert!(bytes.sum::<usize>() <= MAX_PENDING_BYTES);

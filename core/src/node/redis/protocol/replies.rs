@@ -123,7 +123,7 @@ impl Protocol {
     }
 
     fn load_scripts(&mut self, now: Instant) {
-        for load in load_scripts() {
+        for load in load_scripts(true) {
             self.send(InFlight::without_caller(plain(&load, Purpose::Plain)), now);
         }
     }

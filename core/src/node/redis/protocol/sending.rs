@@ -85,7 +85,7 @@ impl Protocol {
                 continue;
             }
             let (keys, token) = (vote.command.vote_keys().into(), Arc::clone(token));
-            deletes.push(Claim { keys, fences: Arc::default(), token });
+            deletes.push(Claim::of_owner(token, keys));
             let reply_to = std::mem::replace(&mut vote.reply_to, oneshot::channel().0);
             let _ = reply_to.send(Err(Fault::new(ENDING)));
         }

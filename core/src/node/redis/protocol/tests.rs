@@ -206,9 +206,9 @@ fn loads_lost_scripts_and_repeats_the_command_once() {
     let first = connection.written();
     assert_eq!(connection.read("-NOSCRIPT no\r\n"), None);
     let again = connection.written();
-    assert!(again[..6].iter().all(|words| words[..2] == ["SCRIPT", "LOAD"]));
-    assert_eq!(again[6..], first[..]);
-    assert_eq!(connection.read(&"+OK\r\n".repeat(6)), None);
+    assert!(again[..7].iter().all(|words| words[..2] == ["SCRIPT", "LOAD"]));
+    assert_eq!(again[7..], first[..]);
+    assert_eq!(connection.read(&"+OK\r\n".repeat(7)), None);
     assert_eq!(connection.read("-NOSCRIPT no\r\n"), None);
     assert!(connection.written().is_empty());
     assert!(matches!(reply.try_recv(), Ok(Ok(Value::ServerError(_)))));

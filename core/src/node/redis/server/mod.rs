@@ -12,7 +12,7 @@ use crate::drivers::RuntimeDriver;
 use crate::node::redis::commands::command::{Command, Purpose};
 use crate::node::redis::commands::reply::{self, Answer};
 use crate::node::redis::commands::scripts::{
-    acquire_script, attempt, extend_script, inspect_script, ping, plain, release,
+    acquire, acquire_script, attempt, extend_script, inspect_script, ping, plain, release,
 };
 use crate::node::redis::connection::task::context::Context;
 use crate::node::redis::node_task::NodeTask;
@@ -20,7 +20,7 @@ use crate::node::redis::protocol::Target;
 use crate::node::redis::state::link::Link;
 use crate::node::redis::url::route::Route;
 use crate::node::{
-    Claim, Expect, Extension, Fault, Fencing, Holder, Node, Outage, ReleaseMode, Reply, Vote,
+    Claim, Expect, Extension, Fault, Fencing, Form, Holder, Node, Outage, ReleaseMode, Reply, Vote,
     VoteParams, Watch, slot,
 };
 use crate::runtime::background;
@@ -74,9 +74,8 @@ impl RedisNode {
     ) -> impl Future<Output = Result<Vote, Fault>> + Send + use<> {
         let one = claim.keys.len() == 1 && params.fencing == Fencing::Off;
         // The cheap pair of commands: most locks are free, and one key without fencing needs no script.
-        let cheap = one && params.expect == Expect::Free;
-        let first =
-            if cheap { attempt(claim, params) } else { acquire_script(claim, params, false) };
+        let cheap = one && params.expect == Expect::Free && claim.form == Form::Keys;
+        let first = if cheap { attempt(claim, params) } else { acquire(claim, params) };
         let reply = send(&self.queue, first);
         let next = cheap.then(|| (Arc::clone(&self.queue), claim.clone()));
         let route = Arc::clone(&self.route);

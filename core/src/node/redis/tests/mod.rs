@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::timeout;
 
-use super::commands::scripts::{RELEASE, scripts};
+use super::commands::scripts::{Operation, script, scripts};
 use super::io::lookup::test_names::SlowName;
 use super::protocol::InFlight;
 use crate::clock::{Clock, Instant, Sleep, SystemClock};
@@ -61,7 +61,8 @@ fn server() -> (String, UnboundedReceiver<()>) {
                 while let Ok(count @ 1..) = stream.read(&mut buffer) {
                     text.push_str(&String::from_utf8_lossy(&buffer[..count]));
                     while let Some(words) = command(&mut text) {
-                        let delete = words[0] == "EVALSHA" && words[1] == scripts()[RELEASE].digest;
+                        let delete =
+                            words[0] == "EVALSHA" && words[1] == script(Operation::Release).digest;
                         let reply = match delete {
                             true if replies.fetch_xor(true, Ordering::Relaxed) => String::new(),
                             true => format!("${}\r\n{}\r\n", words[4].len(), words[4]),
@@ -130,7 +131,7 @@ fn node_within(url: &str, clock: Arc<dyn Clock>, connect_timeout: Duration) -> R
 
 fn claim() -> Claim {
     let keys = Arc::from(["key".to_owned()]);
-    Claim { keys, fences: Arc::default(), token: "ours".into() }
+    Claim::of_owner("ours".into(), keys)
 }
 
 /// Panics at one of its readings, counted from 1.

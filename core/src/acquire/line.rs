@@ -1,0 +1,105 @@
+//! The callers of one process that want one key, in order of arrival, and how much each takes from later ones.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU64;
+use std::sync::Arc;
+
+use super::refusal::Refusal;
+use crate::clock::Instant;
+use crate::collections::Numbered;
+use crate::node::Places;
+use crate::primitive::Share;
+
+/// How much a refused caller takes of a line.
+pub(super) const ALL: u32 = u32::MAX;
+
+/// How much a caller with its turn takes of the line of its key at this position: its share at first, later all if
+/// other clients held the key, or if they held none. If the nodes did not refuse, one caller at a time tries again.
+pub(super) fn part_at(taken: Option<&Places>, share: Share, at: usize) -> u32 {
+    match taken {
+        None => share.own,
+        Some(taken) if taken.is_empty() || taken.has(at) => ALL,
+        Some(_) => 0,
+    }
+}
+
+/// The line of one key. Most lines have a single caller.
+#[derive(Default)]
+pub(super) struct Line {
+    /// In order of arrival.
+    pub(super) waiters: Numbered<()>,
+    /// The first caller that takes a part of this line, and how much it takes from later callers.
+    pub(super) holder: Option<(NonZeroU64, u32)>,
+    /// `None` if no caller waits for its turn, which takes less memory.
+    pub(super) crowd: Option<Box<Crowd>>,
+    /// The result of the last conclusive round of its callers.
+    pub(super) availability: Option<Availability>,
+}
+
+/// The result of the last conclusive round for a key. Callers of this process that want the same keys share it.
+pub(super) struct Availability {
+    pub(super) at: Instant,
+    /// `None` if a quorum replied.
+    pub(super) no_quorum: Option<NoQuorum>,
+}
+
+/// A period in which no quorum of nodes replied.
+#[derive(Clone)]
+pub(super) struct NoQuorum {
+    pub(super) since: Instant,
+    /// Why its last round had no quorum.
+    pub(super) why: Arc<Refusal>,
+}
+
+/// The callers in a line of several.
+#[derive(Default)]
+pub(super) struct Crowd {
+    /// The callers that take a part, and how much, except for the first of them. None of them waits for its turn.
+    holders: BTreeMap<NonZeroU64, u32>,
+    /// The callers that wait for their turn because earlier ones leave no room. Each is in one line only.
+    pub(super) held_back: BTreeSet<NonZeroU64>,
+}
+
+impl Line {
+    /// Whether earlier callers leave no room for this one.
+    pub(super) fn holds_back(&self, id: NonZeroU64, share: Share) -> bool {
+        let Some((first, part)) = self.holder.filter(|(first, _)| *first < id) else {
+            return false;
+        };
+        let first_waiting = self.crowd.as_ref().and_then(|crowd| crowd.held_back.first());
+        if share.whole > 1 && first_waiting.is_some_and(|waiting| *waiting < id) {
+            // Otherwise callers of one permit would overtake one that waits for several.
+            return true;
+        }
+        let room = share.whole.saturating_sub(share.own);
+        if part > room {
+            return true;
+        }
+        let others = self.crowd.iter().flat_map(|crowd| crowd.holders.range(first..id));
+        others.fold(part, |sum, (_, part)| sum.saturating_add(*part)) > room
+    }
+
+    /// Sets how much the caller takes from later ones.
+    pub(super) fn set_part(&mut self, id: NonZeroU64, part: u32) {
+        if let Some((first, of_first)) = &mut self.holder
+            && *first == id
+        {
+            if part > 0 {
+                *of_first = part;
+            } else {
+                self.holder = self.crowd.as_mut().and_then(|crowd| crowd.holders.pop_first());
+            }
+        } else if part == 0 {
+            if let Some(crowd) = &mut self.crowd {
+                crowd.holders.remove(&id);
+            }
+        } else if let Some(first) = self.holder {
+            let (first, later) =
+                if first.0 < id { (first, (id, part)) } else { ((id, part), first) };
+            self.holder = Some(first);
+            self.crowd.get_or_insert_default().holders.insert(later.0, later.1);
+        } else {
+            self.holder = Some((id, part));
+        }
+    }
+}

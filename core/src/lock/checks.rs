@@ -1,0 +1,69 @@
+//! Checks the names and options of a lock, before anything is sent.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+use crate::node::{check_lock_key, fence_key, permits_key};
+use crate::options::client::DEFAULT_PREFIX;
+use crate::options::lock::{Options, Request};
+use crate::options::names::check_names;
+use crate::primitive::{Kind, Primitive, Semaphore};
+
+pub(super) fn check_keys(names: &[String], keys: &[String]) -> Result<()> {
+    check_names(names)?;
+    keys.iter().try_for_each(|key| check_lock_key(key))
+}
+
+/// Checks every rule and returns the request.
+pub(super) fn checked(
+    names: &[String],
+    keys: &Arc<[String]>,
+    options: Options,
+    guard: Duration,
+) -> Result<Request> {
+    check_keys(names, keys)?;
+    let about = |error: Error| error.about(&keys.join(", "));
+    options.check(guard).map_err(about)?;
+    let (identity, primitive) = primitive(keys, &options).map_err(about)?;
+    Ok(Request { identity, primitive, options, guard, doubt: None })
+}
+
+/// What the options make of these keys, and what callers wait for.
+fn primitive(keys: &Arc<[String]>, options: &Options) -> Result<(Arc<[String]>, Primitive)> {
+    match options.kind {
+        Kind::Mutex if options.permits != 1 => Err(Error::invalid(format!(
+            "permits is an option of a semaphore (got {}). Use semaphore() instead of lock()",
+            options.permits
+        ))),
+        Kind::Mutex => {
+            let fences = if options.fencing {
+                keys.iter().map(|key| fence_key(key)).collect::<Result<_>>()?
+            } else {
+                Arc::default()
+            };
+            Ok((Arc::clone(keys), Primitive::Mutex { fences }))
+        }
+        Kind::Semaphore { limit } => {
+            let [key] = &**keys else {
+                return Err(Error::invalid(format!(
+                    "a semaphore has one name (got {}). Use one semaphore per name",
+                    keys.len()
+                )));
+            };
+            if options.fencing {
+                return Err(Error::invalid(
+                    "fencing is not available for a semaphore, because its permits have several owners. Use lock()",
+                ));
+            }
+            let semaphore = Semaphore::new(key, limit, options.permits)?;
+            Ok(([permits_key(key)?].into(), Primitive::Semaphore(semaphore)))
+        }
+    }
+}
+
+/// Checks the rules of a lock whose client is not known yet, as for a default client with one node.
+pub(crate) fn check_alone(names: &[String], options: &Options) -> Result<()> {
+    let keys = names.iter().map(|name| format!("{DEFAULT_PREFIX}{name}")).collect();
+    checked(names, &keys, options.clone(), Duration::ZERO).map(drop)
+}

@@ -1,0 +1,113 @@
+//! The keys that belong to a lock key: those of its fencing tokens, and those of the permits of a semaphore.
+//!
+//! They are in the hash slot of the lock key, so that one script may write them on a Cluster.
+//! <https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>
+
+use super::hash_tag;
+use crate::error::{Error, Result};
+use crate::text::shown;
+
+/// Distinguishes a fence key from its lock's key. Operators type it to repair a token manually (the page Fencing
+/// tokens#repair of the documentation).
+const FENCE: &str = ":fence";
+/// Comes before the number of a permit.
+const PERMIT: char = '#';
+
+/// Returns the key that stores the last fencing token of a lock key.
+pub(crate) fn fence_key(key: &str) -> Result<String> {
+    Ok(related(key, "a fencing token")? + FENCE)
+}
+
+/// Returns the common part of the keys of a semaphore's permits.
+pub(crate) fn permits_key(key: &str) -> Result<String> {
+    let mut common = related(key, "permits")?;
+    common.push(PERMIT);
+    Ok(common)
+}
+
+/// Returns the common part of a permit's key, or `None` for other keys.
+pub(crate) fn permits_key_of(permit: &str) -> Option<&str> {
+    let common = permit.trim_end_matches(|digit: char| digit.is_ascii_digit());
+    (common.len() < permit.len() && common.ends_with(PERMIT)).then_some(common)
+}
+
+/// Returns a text in the hash slot of the key, to which a suffix can be added. `what` is what the suffix is for.
+fn related(key: &str, what: &str) -> Result<String> {
+    match hash_tag(key) {
+        // Text after a hash tag does not change the slot of a key.
+        Some(_) => Ok(key.to_owned()),
+        // In additional braces, the hash tag would end at the key's own brace, and the slot would differ.
+        None if key.contains('}') => Err(Error::invalid(format!(
+            "the key {:?} cannot have {what}, because no other key can be placed in its hash slot. Use a name without \
+             '}}', or one with a hash tag such as {{tag}}",
+            shown(key)
+        ))),
+        None => Ok(format!("{{{key}}}")),
+    }
+}
+
+/// Rejects a key that belongs to another lock or semaphore.
+pub(crate) fn check_lock_key(key: &str) -> Result<()> {
+    // The related keys of a name without a hash tag begin with `{NAME}`, so `NAME:fence` is not one of them.
+    let (of, what, end) = match (key.strip_suffix(FENCE), permits_key_of(key)) {
+        (Some(lock), _) => (lock, "the fencing tokens of another lock", FENCE),
+        (_, Some(common)) => (common, "the permits of a semaphore", "# and a number"),
+        _ => return Ok(()),
+    };
+    if hash_tag(of).is_none() {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "the key {:?} is reserved for {what}. A name with a hash tag cannot end in {end:?}",
+        shown(key)
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::slot;
+
+    #[test]
+    fn lock_key_cannot_belong_to_another_lock() {
+        for key in [
+            "lock:job",
+            "x{t}",
+            "a{b",
+            "{x}",
+            "lock:a:fence",
+            "{}:fence",
+            "{}x",
+            "a#1",
+            "{}#1",
+            "{x}#",
+        ] {
+            check_lock_key(key).unwrap();
+            if let Ok(fence) = fence_key(key) {
+                check_lock_key(&fence).unwrap_err();
+                check_lock_key(&(permits_key(key).unwrap() + "12")).unwrap_err();
+            }
+        }
+    }
+
+    #[test]
+    fn related_keys_are_in_the_slot_of_their_lock() {
+        for key in ["lock:job", "x{t}y", "a{b", "{x}", "{{x}", "lock:{a}:{b}"] {
+            assert_eq!(slot(&fence_key(key).unwrap()), slot(key), "{key}");
+            assert_eq!(slot(&permits_key(key).unwrap()), slot(key), "{key}");
+            assert_eq!(slot(&(permits_key(key).unwrap() + "7")), slot(key), "{key}");
+        }
+    }
+
+    #[test]
+    fn finds_the_semaphore_of_a_permit() {
+        let common = |key: &str| permits_key_of(key).map(str::to_owned);
+        assert_eq!(common("{lock:pool}#0").as_deref(), Some("{lock:pool}#"));
+        assert_eq!(common("{a#1}#12").as_deref(), Some("{a#1}#"));
+        for key in
+            ["lock:pool", "", "#", "{lock:pool}#", "{lock:pool}#a", "{lock:pool}1", "#1b", "7"]
+        {
+            assert_eq!(common(key), None, "{key}");
+        }
+    }
+}

@@ -1,0 +1,46 @@
+-- KEYS: the keys of all permits of a semaphore. ARGV: the token, the TTL in ms, and the numbers of the keys to acquire,
+-- from 1. Acquires all of these or none. Safe to run twice.
+-- Returns the token if granted. If another owner has some of them, returns {0, the time until this many keys are free or
+-- -1 without an end, which keys others have, token}. The keys are listed as by acquire.lua. The ends of at most 16 owners
+-- are read, because before Redis 7.2 each read in a script takes time proportional to the script's keys. With more, the
+-- time is an upper bound.
+local token, ttl = ARGV[1], tonumber(ARGV[2])
+--@values
+local owners, open = values(1, #KEYS), true
+for j = 3, #ARGV do
+  local owner = owners[tonumber(ARGV[j])]
+  if owner and owner ~= token then open = false end
+end
+if not open then
+  local which, ends, asked, stays = {}, {}, {}, 'k'
+  for i = 1, #KEYS do
+    local owner = owners[i]
+    if owner and owner ~= token then
+      which[#which + 1] = i .. ','
+      if string.sub(owner, 1, 5) ~= 'kept:' then stays = '' end
+      -- The keys of one owner expire together.
+      local left = asked[owner] or #ends < 16 and redis.call('PTTL', KEYS[i])
+      if left then
+        asked[owner] = left
+        ends[#ends + 1] = left == -1 and math.huge or left
+      end
+    end
+  end
+  table.sort(ends)
+  local missing = #ARGV - 2 - (#KEYS - #which)
+  local left = missing > 0 and ends[math.min(missing, #ends)] or 0
+  return {0, left == math.huge and -1 or left, table.concat(which) .. stays, token}
+end
+-- Granted from here on. A refused acquire changes nothing.
+local set, chosen = false, {}
+for j = 3, #ARGV do
+  local i = tonumber(ARGV[j])
+  chosen[#chosen + 1] = KEYS[i]
+  if not owners[i] or redis.call('PTTL', KEYS[i]) < ttl then set = redis.call('SET', KEYS[i], token, 'PX', ARGV[2]) end
+end
+if not set then redis.call('PEXPIRE', chosen[1], redis.call('PTTL', chosen[1])) end
+-- Tracks them. Must follow the script's own writes, which would end the tracking.
+if #chosen == 1 or not several() or type(redis.pcall('EXISTS', unpack(chosen))) == 'table' then
+  for i = 1, #chosen do redis.call('PTTL', chosen[i]) end
+end
+return token
