@@ -139,8 +139,9 @@ impl Redlock {
     /// The lock acquires one permit, or [`Lock::permits`]. Each permit is a separate key and expires with its lease, so
     /// a process that dies loses none. Clients with different limits may use one name: the largest limit applies.
     ///
-    /// `limit` is 1 to 1000, and meant for up to 100, because each acquire reads the keys of all permits. Fencing tokens
-    /// and [`Lock::attach`] are not available. [`Lock::try_acquire`] and a `wait` of zero may take up to four rounds.
+    /// `limit` is 1 to 1000, and meant for up to 100, because each acquire reads the keys of all permits. Fencing
+    /// tokens and [`Lock::attach`] are not available. [`Lock::try_acquire`] and a `wait` of zero may take up to four
+    /// rounds.
     ///
     /// # Errors
     ///

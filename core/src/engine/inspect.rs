@@ -43,8 +43,8 @@ pub struct Inspection {
     /// The remaining time of the lock. `None` if it is free or has no known end.
     ///
     /// A quorum is free after this time, unless the lease is renewed. For several keys it is the longest time. If
-    /// `held` is false, it is how long the key stays because of `min_hold`. The lock cannot be acquired until then. For a
-    /// semaphore it is the shortest time, if no permit is free.
+    /// `held` is false, it is how long the key stays because of `min_hold`. The lock cannot be acquired until then. For
+    /// a semaphore it is the shortest time, if no permit is free.
     pub remaining: Option<Duration>,
     /// The [label](crate::Lock::label) of the owner that has a key on a quorum of nodes, if it has one. For several
     /// keys it is the first label.

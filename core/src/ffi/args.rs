@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use super::options::{CLIENT_OPTIONS, LOCK_OPTIONS, Row, Value};
+use super::options::{CLIENT_OPTIONS, LOCK_OPTIONS, Row, SEMAPHORE_OPTIONS, Value};
 use crate::client::Redlock;
 use crate::error::{Error, Result};
 use crate::lock::{Lock, Names, check_alone};
@@ -21,7 +21,7 @@ pub struct Args<T: 'static> {
     unit: Unit,
     /// In the order of the binding. The first mistake is reported.
     given: Vec<(&'static str, Value)>,
-    table: &'static [Row<T>],
+    tables: &'static [&'static [Row<T>]],
 }
 
 /// The options of a lock.
@@ -33,21 +33,26 @@ pub type ClientArgs = Args<Settings>;
 // Implemented manually, because a derive would require `T: Clone`.
 impl<T> Clone for Args<T> {
     fn clone(&self) -> Self {
-        Self { unit: self.unit, given: self.given.clone(), table: self.table }
+        Self { unit: self.unit, given: self.given.clone(), tables: self.tables }
     }
 }
 
 impl LockArgs {
     /// No options yet. Times will be in this unit.
     pub fn of_lock(unit: Unit) -> Self {
-        Self { unit, given: Vec::new(), table: LOCK_OPTIONS }
+        Self { unit, given: Vec::new(), tables: &[LOCK_OPTIONS] }
+    }
+
+    /// No options of a semaphore yet. Times will be in this unit.
+    pub fn of_semaphore(unit: Unit) -> Self {
+        Self { unit, given: Vec::new(), tables: &[SEMAPHORE_OPTIONS, LOCK_OPTIONS] }
     }
 }
 
 impl ClientArgs {
     /// No options yet. Times will be in this unit.
     pub fn of_client(unit: Unit) -> Self {
-        Self { unit, given: Vec::new(), table: CLIENT_OPTIONS }
+        Self { unit, given: Vec::new(), tables: &[CLIENT_OPTIONS] }
     }
 }
 
@@ -81,7 +86,8 @@ impl<T> Args<T> {
     /// `Invalid` at the first option that does not exist or has a value of the wrong kind.
     fn apply(&self, into: &mut T) -> Result<()> {
         for (name, value) in &self.given {
-            let row = self.table.iter().find(|row| row.name == *name);
+            let mut rows = self.tables.iter().copied().flatten();
+            let row = rows.find(|row| row.name == *name);
             let row =
                 row.ok_or_else(|| Error::invalid(format!("unknown option {}", spelled(name))))?;
             row.set(into, value, self.unit)?;
@@ -190,6 +196,7 @@ pub fn instead_of(option: &str, valid: &[&str], unit: Unit) -> String {
         return format!("Did you mean {}?", spelled(name));
     }
     let elsewhere = of_table(&given, LOCK_OPTIONS, "lock")
+        .or_else(|| of_table(&given, SEMAPHORE_OPTIONS, "semaphore"))
         .or_else(|| of_table(&given, CLIENT_OPTIONS, "client"))
         .unwrap_or_default();
     let valid: Vec<_> = valid.iter().map(|name| spelled(name)).collect();
@@ -276,6 +283,11 @@ const FOREIGN: &[(&str, &str)] = &[
     (
         "blocking context_manager_blocking",
         "Use wait. 0 tries once, and without wait the acquire waits for the holder forever",
+    ),
+    // python-redis-lock, redis-py's users, threading, Redisson and redis-semaphore.
+    (
+        "value max_count max_concurrent max_leases max_locks count size slots bound max_permits",
+        "Use semaphore() with limit, the number of permits",
     ),
     ("num_extensions", "Use max_hold, the maximum hold time in UNIT"),
     (

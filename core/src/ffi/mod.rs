@@ -1,6 +1,6 @@
 //! Code that the Python and Node bindings share. It is not part of the public interface and may change at any time.
 //!
-//! - [`LOCK_OPTIONS`] and [`LockArgs`]: options
+//! - [`LOCK_OPTIONS`], [`SEMAPHORE_OPTIONS`] and [`LockArgs`]: options
 //! - [`Acquire`]: an acquire whose caller may be late
 //! - [`Driver`] and [`Completions`]: futures of an event loop, and their results
 //! - [`PerProcess`] and [`DefaultClient`]: values that exist once per process
@@ -21,7 +21,9 @@ pub use args::{
 };
 pub use default_client::{DefaultClient, default_nodes};
 pub use driver::{Completions, Driver, Job};
-pub use options::{CLIENT_OPTIONS, Kind, LOCK_OPTIONS, Row, Value};
+pub use options::{
+    CLIENT_OPTIONS, Kind, LOCK_OPTIONS, Row, SEMAPHORE_OPTIONS, Value, semaphore_rows,
+};
 
 use crate::lease::LeaseHandle;
 

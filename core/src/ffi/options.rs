@@ -17,6 +17,7 @@ use crate::node::credentials::Ask;
 use crate::node::{LabelOption, Pem};
 use crate::options::client::Settings;
 use crate::options::lock::{Options, Unit};
+use crate::primitive::Kind as LockKind;
 use crate::text::spelled;
 
 /// The kind of value that an option takes, and the function that stores it.
@@ -120,6 +121,29 @@ pub const LOCK_OPTIONS: &[Row<Options>] = &[
                 True writes the host and the process",
     },
 ];
+
+/// The options of a semaphore, which also has those of a lock, except for `fencing`.
+pub const SEMAPHORE_OPTIONS: &[Row<Options>] = &[
+    Row {
+        name: "limit",
+        kind: Kind::Count(|options, limit| options.kind = LockKind::Semaphore { limit }),
+        default: "none, it is required",
+        rule: "1 to 1000. Of different limits the largest applies",
+        about: "number of permits. Meant for up to 100, because each acquire reads the keys of all permits",
+    },
+    Row {
+        name: "permits",
+        kind: Kind::Count(|options, permits| options.permits = permits),
+        default: "1",
+        rule: "1 to `limit`",
+        about: "number of permits that each lease has. An acquire gets all of them or none",
+    },
+];
+
+/// The rows of all options of a semaphore.
+pub fn semaphore_rows() -> impl Iterator<Item = &'static Row<Options>> {
+    SEMAPHORE_OPTIONS.iter().chain(LOCK_OPTIONS).filter(|row| row.name != "fencing")
+}
 
 /// The options of a client.
 ///
