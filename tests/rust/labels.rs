@@ -106,6 +106,23 @@ async fn own_lease_is_named_with_its_age() {
     assert!(text.contains("it is already held, and expires in "), "{text}");
 }
 
+/// The other client may even use the same label.
+#[tokio::test]
+async fn age_of_an_own_lease_is_not_that_of_another_holder() {
+    let server = Server::start();
+    let (one, two) = (client([&server]), client([&server]));
+    let _own = labelled(&one, "web-4").acquire().await.unwrap();
+    for label in ["web-3", "web-4"] {
+        let other = two.lock("other").ttl(TTL * 2).label(label).acquire().await.unwrap();
+        let both = one.lock(["job", "other"]).wait(Duration::ZERO);
+        let error = both.acquire().await.unwrap_err();
+        assert_eq!(error.holder(), Some(label), "{error}");
+        let text = format!("already held by {label}, and expires in ");
+        assert!(error.to_string().contains(&text), "{error}");
+        other.release().await.unwrap();
+    }
+}
+
 #[tokio::test]
 async fn waiting_client_names_the_holder_and_gets_the_lock() {
     let nodes = servers(3);

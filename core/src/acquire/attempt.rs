@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::deadline::Deadline;
 use super::line::NoQuorum;
 use super::queue::Ticket;
-use super::refusal::{Refusal, own_holder, own_lease};
+use super::refusal::{Evidence, Refusal, own_holder, own_lease};
 use super::retry::{Delays, FALLBACK, Pushes, RoundPlan};
 use super::round::{Acquirer, RoundParams, connect, round};
 use super::wait_log::WaitLog;
@@ -237,11 +237,16 @@ impl<'a> Attempt<'a> {
         match self.last {
             Refusal::Permanent(..) => None,
             _ if self.permanent => None,
-            Refusal::Split { .. } | Refusal::Missed { .. } => Some(self.delays.after_split()),
-            Refusal::Held { ref refused, scouted } => {
+            Refusal::Split | Refusal::Missed { .. } => Some(self.delays.after_split()),
+            Refusal::Held { ref refused, evidence } => {
                 let (left, pushes) = (refused.left, self.pushes());
                 let free = self.delays.until_free(left, pushes);
-                Some(if scouted { self.plan.until_all(free, self.deadline.now()) } else { free })
+                Some(match evidence {
+                    Evidence::Scout => self.plan.until_all(free, self.deadline.now()),
+                    Evidence::Refusals => free,
+                    // A failed node may work again without a notification.
+                    Evidence::WithFailures { .. } => free.min(jittered(FALLBACK)),
+                })
             }
             // The first caller in line is enough to detect that the nodes are back. An opened connection then wakes all
             // of them.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::line::NoQuorum;
 use super::queue::Ticket;
-use super::refusal::Refusal;
+use super::refusal::{Evidence, Refusal};
 use super::retry::FALLBACK;
 use crate::clock::{Clock, Instant, NEVER};
 
@@ -143,7 +143,7 @@ impl Deadline {
                 ticket.quorum_missing(since, ended, &Arc::new(refusal.clone()));
             }
             // The scout's reply does not show whether the other nodes work.
-            None if matches!(refusal, Refusal::Held { .. }) => {}
+            None if matches!(refusal, Refusal::Held { evidence: Evidence::Scout, .. }) => {}
             None => self.doubtful_since = self.doubtful_since.or(Some(began)),
         }
     }

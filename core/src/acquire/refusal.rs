@@ -15,18 +15,31 @@ use crate::quorum::{Collect, Nodes};
 /// The error text for an owner that waits for its own lock.
 pub const NOT_REENTRANT: &str = "Locks are not reentrant";
 
+/// What shows that other clients hold the keys.
+#[derive(Clone, Copy)]
+pub(crate) enum Evidence {
+    /// The refusal of the scout, the only node that has replied. It gets its request before the others.
+    Scout,
+    /// The refusals of so many nodes that no quorum is left.
+    Refusals,
+    /// No quorum is left without the nodes that refused and those that failed. The refusals alone leave one. `replied`
+    /// means that a quorum of nodes replied.
+    WithFailures { replied: bool },
+}
+
 /// Why no lease was acquired yet.
 #[derive(Clone)]
 pub(crate) enum Refusal {
     /// Earlier callers of this process wait for the same keys.
     Queued,
-    /// Other clients hold some of the keys. `scouted` means that only one node has replied: the scout, which gets its
-    /// request before the others.
-    Held { refused: Box<Refused>, scouted: bool },
-    /// No client won a quorum, and these keys were not available. `replied` means that a quorum of nodes replied.
-    Split { taken: Places, replied: bool },
-    /// The places of this round are taken, or no client won a quorum of them. Others are open.
+    /// Other clients hold some of the keys.
+    Held { refused: Box<Refused>, evidence: Evidence },
+    /// Others have the places of this round, on so many nodes that no quorum is left. Other places are open. `replied`
+    /// means that a quorum of nodes replied.
     Missed { taken: Places, replied: bool },
+    /// A quorum granted, but some of its grants did not count in the end: their server was replaced, or did not confirm
+    /// the fencing token. No client is known to have the keys.
+    Split,
     /// A quorum granted, but the replies took this long. The lease had expired by then, because it counts from the
     /// request.
     Late(Duration, Vec<NodeReport>),
@@ -45,49 +58,45 @@ impl Refusal {
         }
     }
 
-    /// Classifies votes without a quorum, apart from failed nodes and errors in the caller's options.
+    /// Returns who holds the keys, for votes that leave no quorum although enough nodes work.
+    ///
+    /// The refusals decide together with the failed nodes. Otherwise one failed node of three would hide the holder,
+    /// because its failure and one refusal end the round before the second refusal arrives.
     pub(crate) fn of_votes(votes: &Collect<Vote>, request: &Request) -> Self {
-        let (primitive, replied) = (&request.primitive, votes.tally.answered());
+        let (primitive, tally) = (&request.primitive, &votes.tally);
         let places = primitive.places(&request.identity).len();
-        let mut spare = votes.answers.len() - votes.tally.quorum();
-        if !primitive.is_exclusive() {
-            // A failed node grants no other place either.
-            let failed = votes.answers.iter().flatten().filter(|answer| answer.is_err()).count();
-            spare = spare.saturating_sub(failed);
-        }
-        let taken = taken_in(votes, places, spare);
+        let (taken, replied) = (taken_in(votes, places, tally.spare()), tally.answered());
         if primitive.has_open(&taken) {
             // The next round avoids every place that any node reported.
             return Self::Missed { taken: taken_in(votes, places, 0), replied };
         }
-        match free_in(votes, spare) {
-            Some(left) => {
-                let (kept, holder) = (are_kept(votes), holder_in(votes).cloned());
-                let refused = Box::new(Refused { left, taken, kept, holder });
-                Self::Held { refused, scouted: false }
-            }
-            None => Self::Split { taken, replied },
-        }
+        let evidence =
+            if tally.denied() { Evidence::Refusals } else { Evidence::WithFailures { replied } };
+        let (kept, holder) =
+            (refusals(votes).all(|refused| refused.kept), holder_in(votes).cloned());
+        let refused = Box::new(Refused { left: free_in(votes), taken, kept, holder });
+        Self::Held { refused, evidence }
     }
 
     /// The keys that other clients hold and that the caller must wait for. A single key is always one of them, unless
     /// the nodes could not even refuse it. `None` if the caller need not wait, because other places are open.
     pub(crate) fn taken(&self, keys: usize) -> Option<Places> {
-        let taken = match self {
-            Self::Missed { .. } => return None,
-            Self::Held { refused, .. } => &refused.taken,
-            Self::Split { taken, .. } => taken,
-            Self::Queued | Self::Late(..) | Self::Unavailable(..) | Self::Permanent(..) => {
-                return Some(Places::default());
-            }
-        };
-        Some(if keys == 1 { [0].into_iter().collect() } else { taken.clone() })
+        match self {
+            Self::Missed { .. } => None,
+            Self::Held { .. } | Self::Split if keys == 1 => Some([0].into_iter().collect()),
+            Self::Held { refused, .. } => Some(refused.taken.clone()),
+            Self::Split
+            | Self::Queued
+            | Self::Late(..)
+            | Self::Unavailable(..)
+            | Self::Permanent(..) => Some(Places::default()),
+        }
     }
 
     /// Whether a change of the keys ends the pause after this refusal. Not after a split vote, because the votes would
     /// split again. Nor after a late grant, because the next one would also be late and keep the lock from others.
     pub(super) fn ends_by_change(&self) -> bool {
-        !matches!(self, Self::Split { .. } | Self::Missed { .. } | Self::Late(..))
+        !matches!(self, Self::Split | Self::Missed { .. } | Self::Late(..))
     }
 
     /// The places that others had, for the claim of the next round.
@@ -106,18 +115,16 @@ impl Refusal {
 
     /// Whether a quorum of nodes replied. `None` if this refusal does not tell.
     ///
-    /// The scout is only one of the nodes. In a split vote, failed nodes may have decided before a quorum had replied.
+    /// The scout is only one of the nodes. Failed nodes may have decided the vote before a quorum had replied.
     pub(super) fn has_quorum(&self) -> Option<bool> {
         match self {
             Self::Unavailable(..) | Self::Late(..) => Some(false),
-            Self::Held { scouted: false, .. }
-            | Self::Split { replied: true, .. }
-            | Self::Missed { replied: true, .. } => Some(true),
-            Self::Split { replied: false, .. }
+            Self::Held { evidence: Evidence::WithFailures { replied: false }, .. }
+            | Self::Held { evidence: Evidence::Scout, .. }
             | Self::Missed { replied: false, .. }
-            | Self::Held { scouted: true, .. }
             | Self::Queued
             | Self::Permanent(..) => None,
+            Self::Held { .. } | Self::Missed { .. } | Self::Split => Some(true),
         }
     }
 
@@ -144,7 +151,7 @@ impl Refusal {
             Self::Late(took, nodes) => Some(request.late(*took, nodes.clone(), lasted)),
             Self::Permanent(kind, text) => Some(request.permanent(*kind, text)),
             // The lock is held, and the nodes work. The caller creates the timeout error.
-            Self::Queued | Self::Held { .. } | Self::Split { .. } | Self::Missed { .. } => None,
+            Self::Queued | Self::Held { .. } | Self::Missed { .. } | Self::Split => None,
         }
     }
 
@@ -157,7 +164,7 @@ impl Refusal {
     }
 
     /// Describes the holder for messages, and returns the remaining time of its lease. `own` is a lease of this client
-    /// on one of the keys, whose age is known.
+    /// on one of the keys. Its age is known, and belongs to the holder if it has all of the keys under the same label.
     pub(crate) fn describe_holder(
         &self,
         request: &Request,
@@ -165,12 +172,16 @@ impl Refusal {
     ) -> (String, Option<Duration>) {
         let refused = match self {
             Self::Held { refused, .. } => refused,
-            Self::Split { .. } | Self::Missed { .. } => {
+            Self::Split | Self::Missed { .. } => {
                 return ("no client won a majority (split vote)".into(), None);
             }
             _ => return ("other callers in this process were first".into(), None),
         };
-        let since = own.map_or_else(String::new, |own| {
+        let is_holder = |own: &&State| {
+            let all = request.identity.iter().all(|key| own.keys().contains(key));
+            all && Label::of_token(&own.claim.token).as_ref().map(Label::as_str) == self.holder()
+        };
+        let since = own.filter(is_holder).map_or_else(String::new, |own| {
             format!(", which acquired it {} ago", seconds(own.age()))
         });
         let by = self.holder().map_or_else(String::new, |label| format!(" by {label}{since}"));
@@ -183,11 +194,6 @@ fn taken_in(votes: &Collect<Vote>, keys: usize, spare: usize) -> Places {
     let refuse =
         |at: &usize| refusals(votes).filter(|refused| refused.taken.has(*at)).count() > spare;
     (0..keys).filter(refuse).collect()
-}
-
-/// Whether the keys have no owner on any node.
-fn are_kept(votes: &Collect<Vote>) -> bool {
-    refusals(votes).all(|refused| refused.kept)
 }
 
 fn refusals(votes: &Collect<Vote>) -> impl Iterator<Item = &Refused> + Clone {
@@ -204,17 +210,16 @@ fn holder_in(votes: &Collect<Vote>) -> Option<&Label> {
     named.clone().max_by_key(|label| (count(*label), label.is_some())).flatten()
 }
 
-/// Returns when a quorum may be free according to the TTLs of the holders. The inner `None` means without a known end.
-/// The outer `None` means that at most `spare` nodes refused.
-fn free_in(votes: &Collect<Vote>, spare: usize) -> Option<Option<Duration>> {
+/// Returns when a quorum may be free according to the TTLs of the holders, or `None` without a known end.
+fn free_in(votes: &Collect<Vote>) -> Option<Duration> {
     // Without a known end it sorts last.
     let left = |refused: &Refused| refused.left.unwrap_or(Duration::MAX);
     let mut held: Vec<_> = refusals(votes).map(left).collect();
     held.sort_unstable();
     // A quorum is free once all but `spare` of the refusals have ended.
-    let decisive = held.len().checked_sub(spare + 1)?;
+    let decisive = held.len().checked_sub(votes.tally.spare() + 1)?;
     let left = held[decisive];
-    Some((left != Duration::MAX).then_some(left))
+    (left != Duration::MAX).then_some(left)
 }
 
 /// Returns a lease of this client on one of the keys.

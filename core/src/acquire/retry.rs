@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::refusal::Refusal;
+use super::refusal::{Evidence, Refusal};
 use crate::clock::{Instant, jittered};
 use crate::node::Expect;
 
@@ -65,7 +65,7 @@ impl Delays {
         if !refusal.is_unavailable() {
             self.unavailable = Backoff::default();
         }
-        if !matches!(refusal, Refusal::Split { .. } | Refusal::Missed { .. }) {
+        if !matches!(refusal, Refusal::Split | Refusal::Missed { .. }) {
             self.split = Backoff::default();
         }
     }
@@ -131,10 +131,10 @@ impl RoundPlan {
 
     /// Records a refusal. `rounds` is the time of some round trips.
     pub(super) fn record_refusal(&mut self, refusal: &Refusal, now: Instant, rounds: Duration) {
-        if let Refusal::Held { refused, scouted: true } = refusal {
+        if let Refusal::Held { refused, evidence: Evidence::Scout } = refusal {
             self.doubt_scout(refused.left, now, rounds);
         }
-        if matches!(refusal, Refusal::Held { .. } | Refusal::Split { .. }) {
+        if matches!(refusal, Refusal::Held { .. } | Refusal::Split) {
             self.losses += u32::from(self.expect == Expect::Contended);
             self.expect = Expect::Contended;
         }

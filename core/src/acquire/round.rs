@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::queue::Queue;
-use super::refusal::Refusal;
+use super::refusal::{Evidence, Refusal};
 use crate::clock::{Clock, Instant};
 use crate::drivers;
 use crate::error::NodeState;
@@ -75,7 +75,7 @@ pub(crate) fn round<'a>(
     async move {
         // Boxed, because it is rarely needed and would enlarge the future of every acquire.
         if scouts && let Some(refused) = Box::pin(round.scout(scout_timeout)).await {
-            return Err(Refusal::Held { refused, scouted: true });
+            return Err(Refusal::Held { refused, evidence: Evidence::Scout });
         }
         while round.ask_next() {}
         // Few local variables, which would enlarge the future of every acquire.
@@ -152,7 +152,7 @@ fn granted(
     let lacks_fence = request.options.fencing && fence.is_none();
     if lacks_fence || !still_met(request, &round) {
         // No other client is known to have the keys, so the next round may be granted.
-        return Err(Refusal::Split { taken: Places::default(), replied: true });
+        return Err(Refusal::Split);
     }
     // From here on nothing is rolled back and nothing is awaited, so the lease exists before a caller can drop this
     // future.
@@ -179,7 +179,7 @@ fn still_met(request: &Request, round: &VoteRound) -> bool {
     counted >= round.votes.tally.quorum()
 }
 
-/// Checks first whether too many nodes failed. The result is "held" only if a quorum could report that.
+/// Checks first whether too many nodes failed. The result is "held" only if enough nodes work for a quorum.
 fn refused(request: &Request, round: &VoteRound) -> Refusal {
     if round.votes.tally.unavailable() {
         Refusal::of_faults(&round.nodes, &round.votes, round.params.timeout)

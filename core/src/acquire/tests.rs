@@ -15,8 +15,8 @@ use crate::engine::running::Running;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lease::Lease;
 use crate::node::{
-    Claim, Extension, Fault, Holder, Node, Places, Refused, ReleaseMode, Reply, Vote, VoteParams,
-    Watch,
+    Claim, Extension, Fault, Holder, Label, Node, Places, Refused, ReleaseMode, Reply, Vote,
+    VoteParams, Watch,
 };
 use crate::options::lock::{Options, Request};
 use crate::primitive::Primitive;
@@ -64,7 +64,9 @@ impl Node for Scripted {
     }
 
     fn acquire(&self, _claim: &Claim, _params: VoteParams) -> Reply<Vote> {
-        let held = Vote::Held(Box::new(Refused { left: Some(60 * SECOND), ..Refused::default() }));
+        let holder = Label::parse("web-3");
+        let refused = Refused { left: Some(60 * SECOND), holder, ..Refused::default() };
+        let held = Vote::Held(Box::new(refused));
         match self.does.lock().unwrap()[self.at] {
             Does::Fails => Box::pin(ready(Err(Fault::new("cannot be reached")))),
             Does::Hangs => Box::pin(pending()),
@@ -258,6 +260,30 @@ async fn refusing_quorum_restarts_the_limit() {
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
         // With one failed node, a round in about a second finds out whether the others are a quorum.
         assert!(time >= began + 8 * SECOND && time < began + 12 * SECOND, "{time:?}");
+    }
+}
+
+/// The failed node and one refusal end the round, whenever the other replies arrive.
+#[tokio::test(start_paused = true)]
+async fn failed_node_does_not_hide_the_holder() {
+    use Does::{Fails, Grants, Hangs, Refuses};
+    let late = Does::RefusesIn(SECOND / 100);
+    let degraded = [
+        &[Fails, Refuses, late][..],
+        &[Fails, Refuses, Hangs],
+        &[late, Hangs, Fails],
+        &[Grants, Refuses, Fails],
+        &[Hangs, Fails, Refuses, Hangs, Refuses],
+    ];
+    for does in degraded {
+        let setup = Setup::new(does, None);
+        for wait in [Duration::ZERO, SECOND / 5] {
+            let (error, _) = setup.fails(setup.within(Some(wait))).await;
+            assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+            let text = "it is already held by web-3, and expires in 60.000 s unless renewed";
+            assert!(error.to_string().contains(text), "{error}");
+            assert_eq!((error.holder(), error.remaining()), (Some("web-3"), Some(60 * SECOND)));
+        }
     }
 }
 

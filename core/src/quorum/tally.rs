@@ -60,6 +60,11 @@ impl Tally {
         self.nodes - self.refused - self.faults >= self.quorum()
     }
 
+    /// How many of the nodes that have not failed may refuse and still leave a quorum.
+    pub(crate) fn spare(&self) -> usize {
+        (self.nodes - self.faults).saturating_sub(self.quorum())
+    }
+
     /// Whether the refusals alone make a quorum impossible.
     ///
     /// Failed nodes do not count as refusals, because they may still have the lease.

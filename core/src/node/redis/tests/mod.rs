@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::timeout;
 
-use super::commands::scripts::{Operation, script, scripts};
+use super::commands::scripts::{Operation, script};
 use super::io::lookup::test_names::SlowName;
 use super::protocol::InFlight;
 use crate::clock::{Clock, Instant, Sleep, SystemClock};
