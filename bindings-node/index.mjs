@@ -17,6 +17,7 @@ export const {
   onWarning,
   QuorumUnavailable,
   Redlock,
+  semaphore,
   Unsupported,
   withLock,
 } = result.loaded;

@@ -7,10 +7,15 @@ use crate::errors::millis;
 /// A snapshot of a lock, as reported by the nodes.
 #[napi(object, object_from_js = false)]
 pub struct Inspection {
-    /// Whether one owner has the lock on a quorum of nodes.
+    /// Whether one owner has the lock on a quorum of nodes. For a semaphore, whether no permit is free.
     pub held: bool,
+    /// How many permits of a semaphore are not free. For a lock, how many of its keys.
+    pub taken: u32,
+    /// How many permits the semaphore has. For a lock, how many keys.
+    pub limit: u32,
     /// The time in ms until a quorum is free, unless the lease is renewed. Undefined if the lock is free or its end is
-    /// unknown. For a lock that is not held, the time that its keys still stay (`minHold`).
+    /// unknown. For a lock that is not held, the time that its keys still stay (`minHold`). For a semaphore, the shortest
+    /// time if no permit is free.
     pub remaining: Option<f64>,
     /// The label of the holder. Undefined if the lock is free or its holder has none.
     pub label: Option<String>,
@@ -41,8 +46,12 @@ pub struct NodeInspection {
 
 impl From<redlock::Inspection> for Inspection {
     fn from(seen: redlock::Inspection) -> Self {
+        // Neither exceeds 1,000.
+        let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         Self {
             held: seen.held,
+            taken: count(seen.taken),
+            limit: count(seen.limit),
             remaining: seen.remaining.map(millis),
             label: seen.label,
             nodes: seen.nodes.into_iter().map(NodeInspection::from).collect(),

@@ -174,6 +174,20 @@ impl OptionSet {
             .start(slot, attach.map(move |done| done.map_or_else(Outcome::Failed, attached)));
     }
 
+    /// Returns the Redis keys of the lock on these names.
+    #[napi(catch_unwind)]
+    pub fn keys(&self, names: Either<String, Vec<String>>) -> Vec<String> {
+        Names::from_js(names).with(&self.lock).keys().to_vec()
+    }
+
+    /// Deletes the keys of the lock on these names. Settles with whether there were any.
+    #[napi(catch_unwind)]
+    pub fn force_release(&self, slot: u32, names: Either<String, Vec<String>>) {
+        let release = Names::from_js(names).with(&self.lock).force_release();
+        self.thread
+            .start(slot, release.map(|done| done.map_or_else(Outcome::Failed, Outcome::Yes)));
+    }
+
     /// Settles with an `Inspection`.
     #[napi(catch_unwind)]
     pub fn inspect(&self, slot: u32, names: Either<String, Vec<String>>) {

@@ -1,11 +1,11 @@
 //! Reads options from JavaScript objects, with the option table of core.
 
-use napi::bindgen_prelude::{Either, Null, Object, Uint8Array};
+use napi::bindgen_prelude::{Either, JsObjectValue, Null, Object, Uint8Array};
 use napi_derive::napi;
 use redlock::Pem;
 use redlock::ffi::{
     self, AddressMapOption, Args, CLIENT_OPTIONS, ClientArgs, DefaultTrust, Kind, LOCK_OPTIONS,
-    LockArgs, Row, Unit,
+    LockArgs, Row, Unit, semaphore_rows,
 };
 
 use crate::callbacks::{address_map, credentials};
@@ -34,6 +34,12 @@ pub fn client_options() -> Vec<OptionRow> {
 #[napi(catch_unwind)]
 pub fn lock_options() -> Vec<OptionRow> {
     LOCK_OPTIONS.iter().map(OptionRow::from).collect()
+}
+
+/// Returns the options of a semaphore.
+#[napi(catch_unwind)]
+pub fn semaphore_options() -> Vec<OptionRow> {
+    semaphore_rows().map(OptionRow::from).collect()
 }
 
 /// Returns what to write instead of an option that a call does not have. `valid` are the options of the call.
@@ -74,18 +80,23 @@ pub(crate) fn default_trust(given: &Object<'_>) -> napi::Result<Option<DefaultTr
     Ok(Some(DefaultTrust { roots, with_system }))
 }
 
-/// Reads a lock's options from an object whose names and types are checked.
+/// Reads the options of a lock or a semaphore from an object whose names and types are checked. A semaphore has a
+/// `limit`.
 pub(crate) fn lock_args(given: &Object<'_>) -> napi::Result<LockArgs> {
+    if given.has_named_property("limit")? {
+        let args = LockArgs::of_semaphore(Unit::Milliseconds);
+        return read_options(args, semaphore_rows(), given, None);
+    }
     read_options(LockArgs::of_lock(Unit::Milliseconds), LOCK_OPTIONS, given, None)
 }
 
-fn read_options<T>(
+fn read_options<T: 'static>(
     mut args: Args<T>,
-    table: &[Row<T>],
+    rows: impl IntoIterator<Item = &'static Row<T>>,
     given: &Object<'_>,
     thread: Option<&ThreadState>,
 ) -> napi::Result<Args<T>> {
-    for row in table {
+    for row in rows {
         let (to, name) = (row.name, ffi::spelled(row.name));
         args = match row.kind {
             Kind::Time(_) | Kind::TimeOrForEver(_) | Kind::Count(_) => {

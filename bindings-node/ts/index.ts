@@ -5,7 +5,7 @@
  * describes them:
  *
  * - `load` loads the native binary.
- * - `client` has `Redlock`, and the default client with `lock`, `withLock` and `configure`.
+ * - `client` has `Redlock`, and the default client with `lock`, `semaphore`, `withLock` and `configure`.
  * - `compat` reads the settings of the clients of other packages.
  * - `lock` has `Lock`, `scope` runs a body under a lock, and `lease` has `Lease`.
  * - `runtime` exchanges calls and outcomes with the native part.
@@ -16,7 +16,7 @@
 import "./load/load.js";
 
 export { Redlock } from "./client/client.js";
-export { configure, lock, withLock } from "./client/default.js";
+export { configure, lock, semaphore, withLock } from "./client/default.js";
 export {
   ClientClosed,
   type ErrorKind,
@@ -41,6 +41,7 @@ export type {
   AcquireOptions,
   LockOptions,
   RedlockOptions,
+  SemaphoreOptions,
   TryAcquireOptions,
   UsingOptions,
 } from "./options/options.js";

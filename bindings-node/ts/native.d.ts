@@ -51,6 +51,10 @@ export declare class OptionSet {
   tryAcquire(slot: number, names: string | Array<string>): void
   /** Settles with the lease of this token. */
   attach(slot: number, names: string | Array<string>, token: string): void
+  /** Returns the Redis keys of the lock on these names. */
+  keys(names: string | Array<string>): Array<string>
+  /** Deletes the keys of the lock on these names. Settles with whether there were any. */
+  forceRelease(slot: number, names: string | Array<string>): void
   /** Settles with an `Inspection`. */
   inspect(slot: number, names: string | Array<string>): void
 }
@@ -188,11 +192,16 @@ export interface Failure {
 
 /** A snapshot of a lock, as reported by the nodes. */
 export interface Inspection {
-  /** Whether one owner has the lock on a quorum of nodes. */
+  /** Whether one owner has the lock on a quorum of nodes. For a semaphore, whether no permit is free. */
   held: boolean
+  /** How many permits of a semaphore are not free. For a lock, how many of its keys. */
+  taken: number
+  /** How many permits the semaphore has. For a lock, how many keys. */
+  limit: number
   /**
    * The time in ms until a quorum is free, unless the lease is renewed. Undefined if the lock is free or its end is
-   * unknown. For a lock that is not held, the time that its keys still stay (`minHold`).
+   * unknown. For a lock that is not held, the time that its keys still stay (`minHold`). For a semaphore, the shortest
+   * time if no permit is free.
    */
   remaining?: number
   /** The label of the holder. Undefined if the lock is free or its holder has none. */
@@ -307,6 +316,9 @@ export declare enum OutcomeValue {
   /** A failure, which is a side value. */
   Failure = -2,
 }
+
+/** Returns the options of a semaphore. */
+export declare function semaphoreOptions(): Array<OptionRow>
 
 /** Returns the text on one line, without control characters for a terminal, and shortened. */
 export declare function shown(text: string): string

@@ -6,9 +6,11 @@ import { inspect } from "node:util";
 import {
   InvalidOption,
   type Lease,
+  Lock,
   type LockOptions,
   Redlock,
   type RedlockOptions,
+  type SemaphoreOptions,
 } from "./index.js";
 import { advanceMemory, failMemory } from "./native.js";
 
@@ -106,7 +108,7 @@ export class TestRedlock extends Redlock {
 
   /**
    * Acquires the lock as another client.
-   * @param names One name or several.
+   * @param names One name or several, or a lock, whose options apply too.
    * @param options Options of the lock.
    * @returns The lease of the other client. Its `release()` frees the lock.
    * @throws `LockTimeout` if the lock is already held.
@@ -118,16 +120,27 @@ export class TestRedlock extends Redlock {
    * await theirs.release();
    * ```
    */
-  async hold(names: string | readonly string[], options?: LockOptions): Promise<Lease<false>> {
-    const lease = (await this.#other.lock(names, options).acquire({ wait: 0 })) as Lease<false>;
+  async hold(
+    names: string | readonly string[] | Lock,
+    options?: LockOptions,
+  ): Promise<Lease<false>> {
+    const lease = (await this.#lockOfOther(names, options).acquire({ wait: 0 })) as Lease<false>;
     for (const earlier of this.#theirs) if (!earlier.held) this.#theirs.delete(earlier);
     this.#theirs.add(lease);
     return lease;
   }
 
+  #lockOfOther(names: string | readonly string[] | Lock, options?: LockOptions): Lock {
+    if (!(names instanceof Lock)) return this.#other.lock(names, options);
+    const { names: list, options: own } = names.toJSON();
+    const all = { ...own, ...options };
+    if (!("limit" in all)) return this.#other.lock(list, all);
+    return this.#other.semaphore(list[0] as string, all as SemaphoreOptions);
+  }
+
   /**
    * Makes the current holder lose the lock. Leases of this client are notified before this resolves.
-   * @param names One name or several.
+   * @param names One name or several, or a lock. Of a semaphore, every owner loses its permits.
    * @returns Whether any node had a key of the lock.
    *
    * @example
@@ -137,8 +150,8 @@ export class TestRedlock extends Redlock {
    * lease.signal.reason.reason; // "missing"
    * ```
    */
-  async lose(names: string | readonly string[]): Promise<boolean> {
-    const { keys } = this.lock(names);
+  async lose(names: string | readonly string[] | Lock): Promise<boolean> {
+    const { keys } = names instanceof Lock ? names : this.lock(names);
     const held = this.leases().filter((lease) => lease.keys.some((key) => keys.includes(key)));
     return await afterLosses(
       held,

@@ -13,10 +13,14 @@ use pyo3::types::PyList;
 ///     (False, None, 'free')
 #[pyclass(frozen, get_all, module = "redlock")]
 pub(crate) struct Inspection {
-    /// Whether one owner holds the lock on a quorum of nodes.
+    /// Whether one owner holds the lock on a quorum of nodes. For a semaphore, whether no permit is free.
     held: bool,
+    /// How many permits of a semaphore are not free. For a lock, how many of its keys.
+    taken: usize,
+    /// How many permits the semaphore has. For a lock, how many keys.
+    limit: usize,
     /// Remaining time in seconds. None if the lock is free or has no known end. If `held` is false, how long the key
-    /// stays because of `min_hold`.
+    /// stays because of `min_hold`. For a semaphore, the shortest time if no permit is free.
     remaining: Option<f64>,
     /// The holder's label. None if the lock is free or its holder has none.
     label: Option<String>,
@@ -54,8 +58,10 @@ impl Inspection {
         let nodes: Vec<_> = self.nodes.iter().map(|node| node.bind(py)).collect();
         let nodes = python(py, PyList::new(py, nodes)?)?;
         let (held, remaining) = (python(py, self.held)?, python(py, self.remaining)?);
-        let label = python(py, &self.label)?;
-        Ok(format!("Inspection(held={held}, remaining={remaining}, label={label}, nodes={nodes})"))
+        let (taken, limit, label) = (self.taken, self.limit, python(py, &self.label)?);
+        Ok(format!(
+            "Inspection(held={held}, taken={taken}, limit={limit}, remaining={remaining}, label={label}, nodes={nodes})"
+        ))
     }
 }
 
@@ -103,7 +109,7 @@ impl Inspection {
             )
         });
         let nodes = nodes.collect::<PyResult<_>>()?;
-        let (held, label) = (found.held, found.label);
-        Py::new(py, Self { held, remaining: seconds(found.remaining), label, nodes })
+        let redlock::Inspection { held, taken, limit, remaining, label, .. } = found;
+        Py::new(py, Self { held, taken, limit, remaining: seconds(remaining), label, nodes })
     }
 }

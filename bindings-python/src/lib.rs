@@ -63,7 +63,7 @@ mod _native {
     #[pymodule_export]
     use crate::construct::{AsyncRedlock, Redlock, configure};
     #[pymodule_export]
-    use crate::describe::lock;
+    use crate::describe::{lock, semaphore};
     #[pymodule_export]
     use crate::errors::conclude_client;
     #[pymodule_export]

@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use redlock::ffi::{
-    self, Args, CLIENT_OPTIONS, ClientArgs, Kind, LOCK_OPTIONS, LockArgs, Row, Unit,
+    self, Args, CLIENT_OPTIONS, ClientArgs, Kind, LOCK_OPTIONS, LockArgs, Row, Unit, semaphore_rows,
 };
 
 use crate::args;
@@ -19,6 +19,11 @@ pub(crate) fn lock_args(given: &[Given<'_, '_>]) -> PyResult<LockArgs> {
     converted(LockArgs::of_lock(Unit::Seconds), LOCK_OPTIONS, given, &mut None)
 }
 
+/// Converts the options of a semaphore.
+pub(crate) fn semaphore_args(given: &[Given<'_, '_>]) -> PyResult<LockArgs> {
+    converted(LockArgs::of_semaphore(Unit::Seconds), semaphore_rows(), given, &mut None)
+}
+
 /// Converts the options of a client.
 ///
 /// Also returns the references to the functions that the client must keep.
@@ -30,13 +35,14 @@ pub(crate) fn client_args(given: &[Given<'_, '_>]) -> PyResult<(ClientArgs, Opti
 
 fn converted<T>(
     mut options: Args<T>,
-    table: &'static [Row<T>],
+    rows: impl IntoIterator<Item = &'static Row<T>>,
     given: &[Given<'_, '_>],
     kept: &mut Option<Kept>,
 ) -> PyResult<Args<T>> {
+    let rows: Vec<_> = rows.into_iter().collect();
     for (name, value) in given {
         // A mistake in this binding: every call fails, so that no test can miss it.
-        let Some(row) = table.iter().find(|row| row.name == *name) else {
+        let Some(row) = rows.iter().find(|row| row.name == *name) else {
             return Err(invalid(format!("{name} is a parameter here, and no row in core's table")));
         };
         options = match row.kind {
@@ -68,6 +74,15 @@ pub(crate) fn refuse_lock(
     refuse(call, &names(LOCK_OPTIONS), args, kwargs)
 }
 
+/// Rejects arguments that are not options of a semaphore.
+pub(crate) fn refuse_semaphore(
+    call: &str,
+    args: &Bound<'_, PyTuple>,
+    kwargs: Option<&Bound<'_, PyDict>>,
+) -> PyResult<()> {
+    refuse(call, &names(semaphore_rows()), args, kwargs)
+}
+
 /// Rejects arguments that are not options of a client.
 pub(crate) fn refuse_client(
     call: &str,
@@ -86,8 +101,8 @@ pub(crate) fn refuse_acquire(
     refuse(call, &["wait"], args, kwargs)
 }
 
-fn names<T>(table: &[Row<T>]) -> Vec<&'static str> {
-    table.iter().map(|row| row.name).collect()
+fn names<T: 'static>(rows: impl IntoIterator<Item = &'static Row<T>>) -> Vec<&'static str> {
+    rows.into_iter().map(|row| row.name).collect()
 }
 
 /// Returns an error that names the correct option. It shows a value only if that cannot be a password.

@@ -4,7 +4,9 @@
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyBytes, PyDict, PyTuple};
-use redlock::ffi::{AddressMapOption, Args, CLIENT_OPTIONS, LOCK_OPTIONS, Row, Value};
+use redlock::ffi::{
+    AddressMapOption, Args, CLIENT_OPTIONS, LOCK_OPTIONS, Row, Value, semaphore_rows,
+};
 
 use crate::args::Anything;
 use crate::callbacks::Kept;
@@ -15,7 +17,7 @@ use crate::lease::Lease;
 use crate::lease::async_lease::AsyncLease;
 use crate::lock::async_lock::AsyncLock;
 use crate::lock::{Lock, Names};
-use crate::options::{client_args, lock_args};
+use crate::options::{client_args, lock_args, semaphore_args};
 use crate::source::{ClientSource, Numbered};
 
 /// The name of an option, and its value in a pickle.
@@ -146,7 +148,7 @@ pub(crate) fn unpickled_client(
     if let Some(client) = Numbered::known(py, &identity)? {
         return Ok(Redlock { client });
     }
-    let found = of_table(CLIENT_OPTIONS, options)?;
+    let found = of_table(&CLIENT_OPTIONS.iter().collect::<Vec<_>>(), options)?;
     let found: Vec<_> = found.iter().map(|(name, value)| (*name, value.as_ref())).collect();
     let (args, kept) = client_args(&found)?;
     let client = Numbered::make(py, nodes, args, kept)?;
@@ -166,13 +168,17 @@ pub(crate) fn unpickled_lock(
 ) -> PyResult<Lock> {
     let source = client
         .map_or(ClientSource::Default, |client| ClientSource::Client(client.get().client.clone()));
-    let found = of_table(LOCK_OPTIONS, options)?;
+    let is_semaphore = options.contains("limit")?;
+    let rows: Vec<_> =
+        if is_semaphore { semaphore_rows().collect() } else { LOCK_OPTIONS.iter().collect() };
+    let found = of_table(&rows, options)?;
     let found: Vec<_> = found.iter().map(|(name, value)| (*name, value.as_ref())).collect();
+    let args = if is_semaphore { semaphore_args(&found)? } else { lock_args(&found)? };
     let default = match default.get_item(0) {
         Ok(default) => Anything::Given(default.unbind()),
         Err(_) => Anything::NotGiven,
     };
-    Lock::decorating(py, source, Names::given(names)?, lock_args(&found)?, default)
+    Lock::decorating(py, source, Names::given(names)?, args, default)
 }
 
 /// Returns the options that were set, as Python values.
@@ -205,16 +211,16 @@ fn given<'py, T>(
 
 /// Returns each option of a table with its value in the pickle.
 fn of_table<'py, T>(
-    table: &'static [Row<T>],
+    rows: &[&'static Row<T>],
     options: &Bound<'py, PyDict>,
 ) -> PyResult<Vec<Found<'py>>> {
     for name in options.keys() {
         let name: String = name.extract()?;
-        if !table.iter().any(|row| row.name == name) {
+        if !rows.iter().any(|row| row.name == name) {
             return Err(invalid(format!(
                 "this pickle has the option {name}, which this version of redlock lacks: it was made by another one"
             )));
         }
     }
-    table.iter().map(|row| Ok((row.name, options.get_item(row.name)?))).collect()
+    rows.iter().map(|row| Ok((row.name, options.get_item(row.name)?))).collect()
 }

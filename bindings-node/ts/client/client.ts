@@ -12,12 +12,14 @@ import type { CallbacksHandle } from "../options/callbacks.js";
 import type {
   LockOptions,
   RedlockOptions,
+  SemaphoreOptions,
   ShownOptions,
   UsingOptions,
 } from "../options/options.js";
 import {
   CLIENT,
   checkOptions,
+  checkSemaphore,
   LOCK,
   nativeOptions,
   rejectSignal,
@@ -136,12 +138,36 @@ export class Redlock {
     return Redlock.#lock(Redlock.#partsOf(this), list, checkOptions(options, LOCK, "lock()"));
   }
 
+  /**
+   * Creates a semaphore: at most `limit` of its permits have owners at a time. Sends nothing.
+   *
+   * It is used like a lock, and each lease has one permit, or `permits`. Each permit is a key that expires with its
+   * lease, so a process that dies loses none. Fencing tokens and `attach` are not available. `tryAcquire` and a `wait`
+   * of 0 may take up to four rounds.
+   * @param name The name.
+   * @param options Options of the semaphore. `limit` is required.
+   * @throws `InvalidOption` for an invalid name or option.
+   * @example
+   * ```js
+   * const exports = client.semaphore("exports", { limit: 2, wait: 0 });
+   * await exports.using(() => exports.using(() => exports.tryAcquire())); // null
+   * ```
+   */
+  semaphore(name: string, options: SemaphoreOptions): Lock<false> {
+    const list = nameList(name, "the name", "semaphore()");
+    return Redlock.#lock(Redlock.#partsOf(this), list, checkSemaphore(options));
+  }
+
   /** Creates a lock. The names and types of the options were checked before, and core checks their values. */
   static #lock<Fencing extends boolean>(
-    { native, keepAlive, sets }: Parts,
+    parts: Parts,
     names: string[],
     options: LockOptions,
   ): Lock<Fencing> {
+    return new Lock<Fencing>(Redlock.#bound(parts, names, options));
+  }
+
+  static #bound({ native, keepAlive, sets }: Parts, names: string[], options: LockOptions): BoundLock {
     const make = () =>
       new SharedOptions(
         attempt(() => native.optionSet(names, options)),
@@ -150,7 +176,7 @@ export class Redlock {
       );
     const shared = sets.getOrCreate(options, make);
     shared.check(names);
-    return new Lock<Fencing>(new BoundLock(shared, names));
+    return new BoundLock(shared, names);
   }
 
   /** @internal node-redlock has this method. The error says what to write instead. */
@@ -209,7 +235,7 @@ export class Redlock {
 
   /**
    * Deletes the lock, even if another client holds it. A running holder is notified of the loss.
-   * @param names One name or several.
+   * @param names One name or several, or a lock. A semaphore needs the latter.
    * @returns Whether any node had a key of the lock.
    * @throws `QuorumUnavailable` if too few nodes reply.
    * @throws `Unsupported` if the key has a value that is not a token. It is then no lock, and stays.
@@ -218,10 +244,15 @@ export class Redlock {
    * await client.forceRelease("job"); // true
    * ```
    */
-  async forceRelease(names: string | readonly string[]): Promise<boolean>;
-  async forceRelease(names: string | readonly string[], none?: unknown): Promise<boolean> {
+  async forceRelease(names: string | readonly string[] | Lock): Promise<boolean>;
+  async forceRelease(names: string | readonly string[] | Lock, none?: unknown): Promise<boolean> {
     const ready = Redlock.#nativeOf(this);
     rejectSignal(none, "forceRelease()");
+    if (names instanceof Lock) {
+      const { names: list, options } = names.toJSON();
+      const { shared, nativeNames } = Redlock.#bound(Redlock.#partsOf(this), list, options);
+      return unwrap(await settled((slot) => shared.native.forceRelease(slot, nativeNames)));
+    }
     const list = nameList(names, "the name", "forceRelease()");
     return unwrap(await settled((slot) => ready.forceRelease(slot, list)));
   }

@@ -8,10 +8,12 @@ import type { CallbacksHandle } from "../options/callbacks.js";
 import {
   CONFIGURE,
   checkOptions,
+  checkSemaphore,
   LOCK,
   type LockOptions,
   nativeOptions,
   type RedlockOptions,
+  type SemaphoreOptions,
   USING,
   type UsingOptions,
 } from "../options/options.js";
@@ -71,6 +73,22 @@ export function lock<Fencing extends boolean = false>(
 ): Lock<Fencing> {
   const list = nameList(names, "the name", "lock()");
   return createLock(list, checkOptions(options, LOCK, "lock()"));
+}
+
+/**
+ * Creates a semaphore of the default client, which is looked up at each acquire: at most `limit` of its permits have
+ * owners at a time.
+ * @param name The name.
+ * @param options Options of the semaphore. `limit` is required.
+ * @throws `InvalidOption` for an invalid name or option.
+ *
+ * @example
+ * ```js
+ * await semaphore("exports", { limit: 2 }).using((lease) => lease.keys.length); // 1
+ * ```
+ */
+export function semaphore(name: string, options: SemaphoreOptions): Lock<false> {
+  return createLock(nameList(name, "the name", "semaphore()"), checkSemaphore(options));
 }
 
 /** The option sets of the default client. */

@@ -22,6 +22,8 @@ export interface LockInfo {
   readonly key: string;
   readonly keys: readonly string[];
   readonly ttl: number;
+  /** Whether each lease has its own keys, as those of a semaphore. */
+  readonly hasOwnKeys?: boolean | undefined;
   /** Keeps the functions of the options alive for the client's connections. */
   readonly keepAlive?: CallbacksHandle | undefined;
 }
@@ -32,6 +34,8 @@ export class LeaseHandle implements Watched {
   readonly #lock: LockInfo;
   readonly #grant: Grant | undefined;
   readonly #site: CallSite | undefined;
+  /** The keys, if they are not those of the lock. */
+  readonly #keys: readonly string[] | undefined;
   #token: string | undefined;
   #fence: number | null = null;
   /** Set by `extend`, for use after the lease has ended. */
@@ -50,6 +54,7 @@ export class LeaseHandle implements Watched {
     this.#site = site;
     this.#grant = grant;
     // Read now, because the native part only has it while the lease is held.
+    if (lock.hasOwnKeys) this.#keys = native().leaseKeys(id) ?? [];
     if (grant?.hasToken === false) this.#token = native().leaseToken(id) ?? "";
     if (lossHasSubscribers()) this.#loss = lossOf(id, lock.key);
   }
@@ -63,7 +68,7 @@ export class LeaseHandle implements Watched {
   }
 
   get keys(): string[] {
-    return [...this.#lock.keys];
+    return [...(this.#keys ?? this.#lock.keys)];
   }
 
   get ttl(): number {

@@ -4,7 +4,7 @@ import { CallSites } from "../lease/call-sites.js";
 import type { LockInfo } from "../lease/handle.js";
 import type { OptionSet } from "../native.js";
 import type { CallbacksHandle } from "../options/callbacks.js";
-import { LOCK, type LockOptions } from "../options/options.js";
+import { LOCK_OR_SEMAPHORE, type LockOptions } from "../options/options.js";
 import { attempt } from "../runtime/results.js";
 import type { Names } from "../runtime/rows.js";
 
@@ -33,7 +33,7 @@ export class OptionCache<T> {
   /** Returns the value for these options. Creates it with `make` at the first use. */
   getOrCreate(options: LockOptions, make: () => T): T {
     let key = "";
-    for (const name in LOCK) {
+    for (const name in LOCK_OR_SEMAPHORE) {
       const value = options[name as keyof LockOptions];
       // The label "true" differs from the label of the process.
       key += typeof value === "string" ? `"${value}",` : `${value},`;
@@ -72,6 +72,8 @@ export class SharedOptions {
   readonly number: number;
   readonly ttl: number;
   readonly prefix: string;
+  /** Whether leases have keys of their own, as those of a semaphore. */
+  readonly hasOwnKeys: boolean;
   readonly #usual: boolean;
 
   constructor(
@@ -83,6 +85,7 @@ export class SharedOptions {
     this.number = native.number;
     this.ttl = native.ttl;
     this.prefix = native.keyPrefix;
+    this.hasOwnKeys = "limit" in options;
     this.#usual = !this.prefix.includes("}");
   }
 
@@ -108,7 +111,12 @@ export class BoundLock implements LockDescription, LockInfo {
   }
 
   get keys(): string[] {
+    if (this.hasOwnKeys) return this.shared.native.keys(this.names);
     return this.names.map((name) => this.shared.prefix + name);
+  }
+
+  get hasOwnKeys(): boolean {
+    return this.shared.hasOwnKeys;
   }
 
   /** The names in the form that the native part expects. Most locks have one. */

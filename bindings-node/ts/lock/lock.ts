@@ -8,7 +8,7 @@ import {
   ACQUIRE,
   type AcquireOptions,
   checkOptions,
-  LOCK,
+  LOCK_OR_SEMAPHORE,
   type LockOptions,
   rejectSignal,
   shownOptions,
@@ -79,7 +79,7 @@ export class Lock<Fencing extends boolean = boolean> {
   }
 
   /**
-   * The exact Redis key. Several keys are separated by commas.
+   * The exact Redis key. Several keys are separated by commas. For a semaphore, without the number of a permit.
    *
    * @example
    * ```js
@@ -91,7 +91,7 @@ export class Lock<Fencing extends boolean = boolean> {
   }
 
   /**
-   * The exact Redis keys, in the order of the names.
+   * The exact Redis keys, in the order of the names. Those of a semaphore are the keys of its permits.
    *
    * @example
    * ```js
@@ -297,7 +297,7 @@ export class Lock<Fencing extends boolean = boolean> {
   toJSON(): { names: string[]; key?: string; options: LockOptions<Fencing> } {
     // Logging a Proxy of a lock must not throw.
     if (!(#description in this)) return {} as never;
-    const options = shownOptions(Lock.#descriptionOf(this).options, LOCK) as LockOptions<Fencing>;
+    const options = shownOptions(Lock.#descriptionOf(this).options, LOCK_OR_SEMAPHORE) as LockOptions<Fencing>;
     const key = Lock.#descriptionOf(this).known()?.key;
     const found = key === undefined ? {} : { key };
     return { names: this.names, ...found, options };

@@ -2,7 +2,14 @@
 
 import { isUint8Array } from "node:util/types";
 import { InvalidOption } from "../errors/errors.js";
-import { clientOptions, insteadOf, lockOptions, type OptionRow, shown } from "../native.js";
+import {
+  clientOptions,
+  insteadOf,
+  lockOptions,
+  type OptionRow,
+  semaphoreOptions,
+  shown,
+} from "../native.js";
 import { defaultTrust } from "../platform/trust.js";
 import { type AddressMap, addressEntries, describeAddressMap } from "./address-map.js";
 import { CallbacksHandle } from "./callbacks.js";
@@ -123,6 +130,16 @@ export interface LockOptions<Fencing extends boolean = boolean> {
   label?: string | boolean | undefined;
 }
 
+/** Options of a semaphore. Times are in ms, rounded to whole numbers. */
+export interface SemaphoreOptions extends Omit<LockOptions<false>, "fencing"> {
+  /**
+   * Number of permits, 1 to 1,000, and meant for up to 100. If clients use different limits, the largest applies.
+   */
+  limit: number;
+  /** Number of permits of each lease, up to `limit`. An acquire gets all of them or none. Default 1. */
+  permits?: number | undefined;
+}
+
 /** Options of `tryAcquire`. */
 export interface TryAcquireOptions {
   /** Ends the attempt when it aborts. No key remains. */
@@ -156,6 +173,10 @@ export const CLIENT = rulesOf(clientOptions());
 export const CONFIGURE: Rules = { ...CLIENT, replace: "boolean" };
 /** Options of `lock()`. */
 export const LOCK = rulesOf(lockOptions());
+/** Options of `semaphore()`. */
+export const SEMAPHORE = rulesOf(semaphoreOptions());
+/** Options of locks and semaphores. */
+export const LOCK_OR_SEMAPHORE: Rules = { ...LOCK, ...SEMAPHORE };
 /** Options of `acquire()`. */
 export const ACQUIRE: Rules = { signal: "signal", wait: "milliseconds" };
 /** Options of `tryAcquire()`. */
@@ -185,9 +206,10 @@ export function checkOptions<T extends object>(
 ): T {
   if (given === undefined) return NO_OPTIONS as T;
   if (typeof given === "number") {
-    const instead = Object.hasOwn(rules, "ttl") ? "ttl" : "wait";
-    const action = Object.hasOwn(rules, instead)
-      ? `To set ${instead} in milliseconds, pass { ${instead}: ${given} }`
+    const instead = ["limit", "ttl", "wait"].find((name) => Object.hasOwn(rules, name));
+    const unit = instead === "limit" ? "" : " in milliseconds";
+    const action = instead
+      ? `To set ${instead}${unit}, pass { ${instead}: ${given} }`
       : validOptions(rules);
     throw new InvalidOption(`${call}: options must be an object (got ${given}). ${action}`);
   }
@@ -228,6 +250,14 @@ function checkEmpty(given: object, call: string): void {
   if (tag === "[object Object]" || tag === "[object Module]") return;
   const rule = "options must be a plain object such as { ttl: 10_000 }";
   throw new InvalidOption(`${call}: ${rule} (got ${describeType(given)})`);
+}
+
+/** Checks the options of a semaphore, of which the limit is required. */
+export function checkSemaphore(given: SemaphoreOptions): SemaphoreOptions {
+  const options = checkOptions(given, SEMAPHORE, "semaphore()");
+  if (options.limit !== undefined) return options;
+  const rule = "limit is missing, the number of permits";
+  throw new InvalidOption(`semaphore(): ${rule}. Pass { limit: 5 }`);
 }
 
 /** Options as `toJSON` shows them. */

@@ -29,6 +29,7 @@ from redlock._native import (
     Stats,
     configure,
     lock,
+    semaphore,
 )
 from redlock._native import __version__ as __version__
 from redlock.errors import (
@@ -64,4 +65,5 @@ __all__ = [
     "Unsupported",
     "configure",
     "lock",
+    "semaphore",
 ]

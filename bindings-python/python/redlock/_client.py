@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
     from redlock._native import AsyncLease as _AsyncLease
+    from redlock._native import AsyncLock as _AsyncLock
     from redlock._native import AsyncRedlock as _AsyncRedlock
+    from redlock._native import Lock as _Lock
     from redlock._native import Redlock as _Redlock
 
     _Names = str | list[str] | tuple[str, ...]
@@ -189,11 +191,11 @@ class AsyncRedlock(Redlock, _AsyncRedlock):
         site = (frame.f_code, frame.f_lasti)
         return _attach(self._client, site, name, token, ttl)
 
-    async def force_release(self, name: "_Names") -> bool:
+    async def force_release(self, name: "_Names | _Lock | _AsyncLock") -> bool:
         """Deletes the lock, even if another client holds it. Its holder is notified of the loss.
 
         Args:
-            name: The name of the lock, or several.
+            name: The name of the lock, or several, or a lock object. The latter is needed for a semaphore.
 
         Returns:
             Whether any node had a key of the lock.

@@ -18,7 +18,7 @@ _T = typing.TypeVar("_T")
 _R = typing.TypeVar("_R")
 from typing_extensions import disjoint_base
 
-__all__ = ["__version__", "AsyncLease", "AsyncLock", "AsyncRedlock", "Inspection", "Lease", "Lock", "NodeInspection", "Redlock", "Stats", "_Acquire", "_advance_memory", "_client", "_conclude", "_fail_memory", "_lock", "_log_by", "_log_from", "_make_classes", "_now", "_observe_by", "_set_trio", "_swap_default", "configure", "lock"]
+__all__ = ["__version__", "AsyncLease", "AsyncLock", "AsyncRedlock", "Inspection", "Lease", "Lock", "NodeInspection", "Redlock", "Stats", "_Acquire", "_advance_memory", "_client", "_conclude", "_fail_memory", "_lock", "_log_by", "_log_from", "_make_classes", "_now", "_observe_by", "_set_trio", "_swap_default", "configure", "lock", "semaphore"]
 
 __version__: Final[str]
 """
@@ -515,12 +515,12 @@ class AsyncRedlock:
         Example:
             >>> theirs = await client.as_async().attach("job", lease.token)
         """
-    async def force_release(self, name: str | list[str] | tuple[str, ...]) -> bool:
+    async def force_release(self, name: str | list[str] | tuple[str, ...] | Lock | AsyncLock) -> bool:
         """
         Deletes the lock, even if another client holds it. Its holder is notified of the loss.
 
         Args:
-            name: The name of the lock, or several.
+            name: The name of the lock, or several, or a lock object. The latter is needed for a semaphore.
 
         Returns:
             Whether any node had a key of the lock.
@@ -613,8 +613,8 @@ class AsyncRedlock:
         """
         Describes a lock on one name, or on several (1,000 at most) as one. Nothing is sent.
 
-        Times are seconds or timedelta. For a decorator, the name may contain parameters of the decorated
-        function in braces. It may also be a function that receives the arguments that it names.
+        Times are seconds or timedelta. For a decorator, the name may contain parameters of the decorated function in
+        braces. It may also be a function that receives the arguments that it names.
 
         - ttl: Time in seconds until the lease expires, unless renewed. Minimum 0.1, default 10.
         - wait: Maximum time in seconds that an acquire waits, both for the holder and for failed nodes. 0 tries once.
@@ -629,8 +629,8 @@ class AsyncRedlock:
         - label: Label of this holder in the value of the key, which other clients show as the holder. 1 to 48 ASCII
           letters, digits or characters of `._@-`. True writes the host and the process, False none. Every client that
           can read the keys sees it. Default the client's.
-        - default: For decorators, the value that a call returns if it cannot acquire the lock within `wait`.
-          The function does not run then. Without `default`, the call raises LockTimeout.
+        - default: For decorators, the value that a call returns if it cannot acquire within `wait`. The
+          function does not run then. Without `default`, the call raises LockTimeout.
 
         Raises InvalidOption for an invalid value.
 
@@ -646,6 +646,39 @@ class AsyncRedlock:
 
             >>> redlock.AsyncRedlock("redis://user:secret@127.0.0.1:6379/1").nodes
             ['redis://127.0.0.1:6379/1']
+        """
+    def semaphore(self, /, name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", limit: "int", *, default: "_D" = ..., permits: "int | None" = None, ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, label: "str | bool | None" = None) -> AsyncLock:
+        """
+        Describes a semaphore: at most `limit` of its permits have owners at a time. Nothing is sent.
+
+        It is used like a lock, and each lease has one permit, or `permits`. Each permit is a key that expires with its
+        lease, so a process that dies loses none. Fencing tokens and `attach` are not available.
+
+        - limit: Number of permits, 1 to 1000, and meant for up to 100. If clients use different limits, the largest
+          applies.
+        - permits: Number of permits of each lease, up to `limit`. An acquire gets all of them or none. Default 1.
+        - ttl: Time in seconds until the lease expires, unless renewed. Minimum 0.1, default 10.
+        - wait: Maximum time in seconds that an acquire waits, both for permits and for failed nodes. 0 tries without
+          waiting, in up to four rounds. Default None, which waits for permits forever, and for failed nodes up to the
+          client's `unavailable_after`.
+        - renew: Whether to renew the lease every third of the ttl until it is released. Default True.
+        - max_hold: Maximum time in seconds to hold the permits. The lease is then lost. Default None, which sets no
+          limit.
+        - min_hold: Minimum time in seconds to keep the permits, even if the lease is released earlier. With
+          `min_hold=1`, at most `limit` leases begin in any second. Must not exceed `ttl` or `max_hold`. Default 0.
+        - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5),
+          with `fsync` min(2, ttl / 5).
+        - label: Label of this holder in the value of the keys, which `inspect` shows. 1 to 48 ASCII letters, digits or
+          characters of `._@-`. True writes the host and the process, False none. Default the client's.
+        - default: For decorators, the value that a call returns if it cannot acquire within `wait`. The
+          function does not run then. Without `default`, the call raises LockTimeout.
+
+        Raises InvalidOption for an invalid value.
+
+            >>> async with redlock.AsyncRedlock("memory://") as client:
+            ...     async with client.semaphore("gpu", 4, permits=3) as lease:
+            ...         len(lease.keys)
+            3
         """
     def stats(self, /) -> Stats:
         """
@@ -668,12 +701,17 @@ class Inspection:
     @property
     def held(self, /) -> bool:
         """
-        Whether one owner holds the lock on a quorum of nodes.
+        Whether one owner holds the lock on a quorum of nodes. For a semaphore, whether no permit is free.
         """
     @property
     def label(self, /) -> str | None:
         """
         The holder's label. None if the lock is free or its holder has none.
+        """
+    @property
+    def limit(self, /) -> int:
+        """
+        How many permits the semaphore has. For a lock, how many keys.
         """
     @property
     def nodes(self, /) -> list[NodeInspection]:
@@ -684,7 +722,12 @@ class Inspection:
     def remaining(self, /) -> float | None:
         """
         Remaining time in seconds. None if the lock is free or has no known end. If `held` is false, how long the key
-        stays because of `min_hold`.
+        stays because of `min_hold`. For a semaphore, the shortest time if no permit is free.
+        """
+    @property
+    def taken(self, /) -> int:
+        """
+        How many permits of a semaphore are not free. For a lock, how many of its keys.
         """
 
 @final
@@ -1242,7 +1285,7 @@ class Redlock:
     def __new__(cls, /, nodes: "str | list[str] | tuple[str, ...]", *, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, connect_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, min_replicas: "int | None" = None, fsync: "bool | None" = None, tls_ca: "str | os.PathLike[str] | bytes | None" = None, tls_cert: "str | os.PathLike[str] | bytes | None" = None, tls_key: "str | os.PathLike[str] | bytes | None" = None, tls_server_name: "str | None" = None, tls_verify: "bool | None" = None, client_name: "str | None" = None, label: "str | bool | None" = None, credentials: "collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None" = None, address_map: "collections.abc.Mapping[str, str] | collections.abc.Callable[[str, int], tuple[str, int]] | None" = None, unavailable_after: "float | datetime.timedelta | None" = ...) -> Redlock: ...
     def __reduce__(self, /) -> "tuple[typing.Any, ...]": ...
     def __repr__(self, /) -> str: ...
-    def _force_release(self, /, name: "str | list[str] | tuple[str, ...]") -> "collections.abc.Awaitable[bool]":
+    def _force_release(self, /, name: "str | list[str] | tuple[str, ...] | Lock | AsyncLock") -> "collections.abc.Awaitable[bool]":
         """
         Sends the commands of `force_release`.
         """
@@ -1286,9 +1329,10 @@ class Redlock:
             Traceback (most recent call last):
             redlock.ClientClosed: lock:job: the client is closed
         """
-    def force_release(self, /, name: "str | list[str] | tuple[str, ...]") -> bool:
+    def force_release(self, /, name: "str | list[str] | tuple[str, ...] | Lock | AsyncLock") -> bool:
         """
-        Deletes the key of a lock, regardless of its holder. Returns True if the key existed.
+        Deletes the key of a lock, regardless of its holder. Returns True if the key existed. A `Lock` object may be passed
+        instead of its name, and must be for the permits of a semaphore.
 
         The holder is notified of the loss. Raises QuorumUnavailable if too few nodes replied. Raises Unsupported if the
         key has a value that is not a token. It is then no lock, and stays.
@@ -1310,8 +1354,8 @@ class Redlock:
         """
         Describes a lock on one name, or on several (1,000 at most) as one. Nothing is sent.
 
-        Times are seconds or timedelta. For a decorator, the name may contain parameters of the decorated
-        function in braces. It may also be a function that receives the arguments that it names.
+        Times are seconds or timedelta. For a decorator, the name may contain parameters of the decorated function in
+        braces. It may also be a function that receives the arguments that it names.
 
         - ttl: Time in seconds until the lease expires, unless renewed. Minimum 0.1, default 10.
         - wait: Maximum time in seconds that an acquire waits, both for the holder and for failed nodes. 0 tries once.
@@ -1326,8 +1370,8 @@ class Redlock:
         - label: Label of this holder in the value of the key, which other clients show as the holder. 1 to 48 ASCII
           letters, digits or characters of `._@-`. True writes the host and the process, False none. Every client that
           can read the keys sees it. Default the client's.
-        - default: For decorators, the value that a call returns if it cannot acquire the lock within `wait`.
-          The function does not run then. Without `default`, the call raises LockTimeout.
+        - default: For decorators, the value that a call returns if it cannot acquire within `wait`. The
+          function does not run then. Without `default`, the call raises LockTimeout.
 
         Raises InvalidOption for an invalid value.
 
@@ -1353,6 +1397,39 @@ class Redlock:
 
             >>> client.release_all()
             1
+        """
+    def semaphore(self, /, name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", limit: "int", *, default: "_D" = ..., permits: "int | None" = None, ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, label: "str | bool | None" = None) -> Lock:
+        """
+        Describes a semaphore: at most `limit` of its permits have owners at a time. Nothing is sent.
+
+        It is used like a lock, and each lease has one permit, or `permits`. Each permit is a key that expires with its
+        lease, so a process that dies loses none. Fencing tokens and `attach` are not available.
+
+        - limit: Number of permits, 1 to 1000, and meant for up to 100. If clients use different limits, the largest
+          applies.
+        - permits: Number of permits of each lease, up to `limit`. An acquire gets all of them or none. Default 1.
+        - ttl: Time in seconds until the lease expires, unless renewed. Minimum 0.1, default 10.
+        - wait: Maximum time in seconds that an acquire waits, both for permits and for failed nodes. 0 tries without
+          waiting, in up to four rounds. Default None, which waits for permits forever, and for failed nodes up to the
+          client's `unavailable_after`.
+        - renew: Whether to renew the lease every third of the ttl until it is released. Default True.
+        - max_hold: Maximum time in seconds to hold the permits. The lease is then lost. Default None, which sets no
+          limit.
+        - min_hold: Minimum time in seconds to keep the permits, even if the lease is released earlier. With
+          `min_hold=1`, at most `limit` leases begin in any second. Must not exceed `ttl` or `max_hold`. Default 0.
+        - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5),
+          with `fsync` min(2, ttl / 5).
+        - label: Label of this holder in the value of the keys, which `inspect` shows. 1 to 48 ASCII letters, digits or
+          characters of `._@-`. True writes the host and the process, False none. Default the client's.
+        - default: For decorators, the value that a call returns if it cannot acquire within `wait`. The
+          function does not run then. Without `default`, the call raises LockTimeout.
+
+        Raises InvalidOption for an invalid value.
+
+            >>> @client.semaphore("exports:{user}", 2, wait=0, default="busy")
+            ... def export(user): return len(user)
+            >>> export("eve")
+            3
         """
     def shutdown(self, /, timeout: "float | datetime.timedelta" = 10) -> "int":
         """
@@ -1570,11 +1647,11 @@ def lock(name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[...
 @typing.overload
 def lock(name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *, ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None, label: "str | bool | None" = None) -> Lock:
     """
-    Describes a lock of the default client, on one name or on several (1,000 at most) as one. Nothing is sent.
+    Describes a lock on one name, or on several (1,000 at most) as one. Nothing is sent.
 
-    Each acquire looks up the default client, which `configure` sets. Times are seconds or timedelta. For a
-    decorator, the name may contain parameters of the decorated function in braces. It may also be a function
-    that receives the arguments that it names.
+    Times are seconds or timedelta. For a decorator, the name may contain parameters of the decorated function in
+    braces. It may also be a function that receives the arguments that it names.
+    Each acquire looks up the default client, which `configure` sets.
 
     - ttl: Time in seconds until the lease expires, unless renewed. Minimum 0.1, default 10.
     - wait: Maximum time in seconds that an acquire waits, both for the holder and for failed nodes. 0 tries once.
@@ -1589,12 +1666,47 @@ def lock(name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[...
     - label: Label of this holder in the value of the key, which other clients show as the holder. 1 to 48 ASCII
       letters, digits or characters of `._@-`. True writes the host and the process, False none. Every client that
       can read the keys sees it. Default the client's.
-    - default: For decorators, the value that a call returns if it cannot acquire the lock within `wait`. The
-      function does not run then. Without `default`, the call raises LockTimeout.
+    - default: For decorators, the value that a call returns if it cannot acquire within `wait`. The function
+      does not run then. Without `default`, the call raises LockTimeout.
 
     Raises InvalidOption for an invalid value.
 
         >>> with redlock.lock("job", ttl=10) as lease:
         ...     lease.held
+        True
+    """
+
+def semaphore(name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", limit: "int", *, default: "_D" = ..., permits: "int | None" = None, ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, label: "str | bool | None" = None) -> Lock:
+    """
+    Describes a semaphore: at most `limit` of its permits have owners at a time. Nothing is sent.
+
+    It is used like a lock, and each lease has one permit, or `permits`. Each permit is a key that expires with its
+    lease, so a process that dies loses none. Fencing tokens and `attach` are not available.
+    Each acquire looks up the default client, which `configure` sets.
+
+    - limit: Number of permits, 1 to 1000, and meant for up to 100. If clients use different limits, the largest
+      applies.
+    - permits: Number of permits of each lease, up to `limit`. An acquire gets all of them or none. Default 1.
+    - ttl: Time in seconds until the lease expires, unless renewed. Minimum 0.1, default 10.
+    - wait: Maximum time in seconds that an acquire waits, both for permits and for failed nodes. 0 tries without
+      waiting, in up to four rounds. Default None, which waits for permits forever, and for failed nodes up to the
+      client's `unavailable_after`.
+    - renew: Whether to renew the lease every third of the ttl until it is released. Default True.
+    - max_hold: Maximum time in seconds to hold the permits. The lease is then lost. Default None, which sets no
+      limit.
+    - min_hold: Minimum time in seconds to keep the permits, even if the lease is released earlier. With
+      `min_hold=1`, at most `limit` leases begin in any second. Must not exceed `ttl` or `max_hold`. Default 0.
+    - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5),
+      with `fsync` min(2, ttl / 5).
+    - label: Label of this holder in the value of the keys, which `inspect` shows. 1 to 48 ASCII letters, digits or
+      characters of `._@-`. True writes the host and the process, False none. Default the client's.
+    - default: For decorators, the value that a call returns if it cannot acquire within `wait`. The function
+      does not run then. Without `default`, the call raises LockTimeout.
+
+    Raises InvalidOption for an invalid value.
+
+        >>> with redlock.semaphore("exports", 2):
+        ...     with redlock.semaphore("exports", 2):
+        ...         redlock.semaphore("exports", 2).try_acquire() is None
         True
     """

@@ -16,15 +16,18 @@ from typing import Any, Self
 from redlock._asyncio import _trio
 from redlock._native import (
     AsyncLease,
+    AsyncLock,
     AsyncRedlock,
     Lease,
+    Lock,
     Redlock,
     _advance_memory,
     _fail_memory,
+    _lock,
     _now,
 )
 
-_Names = str | list[str] | tuple[str, ...]
+_Names = str | list[str] | tuple[str, ...] | Lock | AsyncLock
 
 #: How long `lose` and `advance` wait for the loss callbacks, in seconds on a clock that freezegun does not replace.
 NOTIFY_TIMEOUT = 1.0
@@ -107,7 +110,7 @@ class TestRedlock(Redlock):
         """Makes another client hold the lock, until you call `release()` on its lease.
 
         Args:
-            name: The name of the lock, or several.
+            name: The name of the lock, or several, or a lock object, whose options apply too.
             **options: Options of `lock`.
 
         Returns:
@@ -123,7 +126,7 @@ class TestRedlock(Redlock):
             True
             >>> theirs.release()
         """
-        lease: Lease = self._other.lock(name, **{**options, "wait": 0}).acquire()
+        lease: Lease = self._lock_of_other(name, options).acquire()
         self._held.append(lease)
         return lease
 
@@ -131,7 +134,7 @@ class TestRedlock(Redlock):
         """Makes the current holder lose the lock. Leases of this client are lost when this returns.
 
         Args:
-            name: The name of the lock, or several.
+            name: The name of the lock, or several, or a lock object. For a semaphore, every owner loses its permits.
 
         Returns:
             Whether any node had a key of the lock.
@@ -198,8 +201,19 @@ class TestRedlock(Redlock):
         """
         _fail_memory(self._node, False)
 
+    def _lock_of_other(self, name: "_Names", options: "dict[str, Any]") -> Lock:
+        """Returns the lock of the other client."""
+        options = {**options, "wait": 0}
+        if not isinstance(name, Lock | AsyncLock):
+            return self._other.lock(name, **options)
+        lock = name.as_sync() if isinstance(name, AsyncLock) else name
+        # The parts of a pickle: another lock with the same names and options.
+        _, (_, names, own, _) = lock.__reduce__()
+        return _lock(self._other, names, {**own, **options}, ())
+
     def _leases_of(self, name: "_Names") -> list[Lease]:
-        keys = {*self.lock(name).keys}
+        lock = name if isinstance(name, Lock | AsyncLock) else self.lock(name)
+        keys = {*lock.keys}
         return [lease for lease in self.leases() if keys & {*lease.keys}]
 
     def _end(self) -> None:
@@ -263,7 +277,7 @@ class AsyncTestRedlock(AsyncRedlock):
         """Makes another client hold the lock, until you call `release()` on its lease.
 
         Args:
-            name: The name of the lock, or several.
+            name: The name of the lock, or several, or a lock object, whose options apply too.
             **options: Options of `lock`.
 
         Returns:
@@ -277,8 +291,7 @@ class AsyncTestRedlock(AsyncRedlock):
             >>> theirs = await client.hold("job")
             >>> await theirs.release()
         """
-        lock = self._test._other.lock(name, **{**options, "wait": 0}).as_async()
-        lease: AsyncLease = await lock.acquire()
+        lease: AsyncLease = await self._test._lock_of_other(name, options).as_async().acquire()
         self._test._held.append(lease.as_sync())
         return lease
 
@@ -286,7 +299,7 @@ class AsyncTestRedlock(AsyncRedlock):
         """Makes the current holder lose the lock. Callbacks on this event loop have run when this returns.
 
         Args:
-            name: The name of the lock, or several.
+            name: The name of the lock, or several, or a lock object. For a semaphore, every owner loses its permits.
 
         Returns:
             Whether any node had a key of the lock.

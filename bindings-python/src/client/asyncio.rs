@@ -3,7 +3,6 @@
 use pyo3::prelude::*;
 
 use super::Redlock;
-use crate::args;
 use crate::errors::check;
 use crate::runtime::begin_call;
 use crate::runtime::spawn::spawn;
@@ -11,14 +10,14 @@ use crate::runtime::spawn::spawn;
 #[pymethods]
 impl Redlock {
     /// Sends the commands of `force_release`.
-    #[pyo3(signature = (name: "str | list[str] | tuple[str, ...]") -> "collections.abc.Awaitable[bool]")]
+    #[pyo3(signature = (name: "str | list[str] | tuple[str, ...] | Lock | AsyncLock") -> "collections.abc.Awaitable[bool]")]
     fn _force_release<'py>(
         &self,
         py: Python<'py>,
         name: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let names = args::names(name)?;
-        let sent = begin_call(|| self.client.client.force_release(names))?;
+        let lock = self.described(py, name)?;
+        let sent = begin_call(|| lock.force_release())?;
         spawn(py, sent, |py, done| {
             Ok(check(py, done)?.into_pyobject(py)?.to_owned().into_any().unbind())
         })

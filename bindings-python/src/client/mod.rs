@@ -15,6 +15,7 @@ use crate::callbacks::Kept;
 pub(crate) use crate::construct::Redlock;
 use crate::errors::check;
 use crate::lease::Lease;
+use crate::lock::async_lock::AsyncLock;
 use crate::lock::{Lock, Names};
 use crate::options::lock_args;
 use crate::registry;
@@ -22,6 +23,20 @@ use crate::runtime::begin_call;
 use crate::runtime::wait::wait;
 use crate::source::ClientSource;
 use crate::stats::Stats;
+
+impl Redlock {
+    /// Returns the lock of this client on a name or several, or with the names and options of a lock object.
+    fn described(&self, py: Python<'_>, name: &Bound<'_, PyAny>) -> PyResult<redlock::Lock> {
+        let client = &self.client.client;
+        if let Ok(lock) = name.cast::<Lock>() {
+            return lock.get().of_client(py, client);
+        }
+        if let Ok(lock) = name.cast::<AsyncLock>() {
+            return lock.get().as_sync(py).get().of_client(py, client);
+        }
+        Ok(client.lock(args::names(name)?))
+    }
+}
 
 #[pymethods]
 impl Redlock {
@@ -51,17 +66,18 @@ impl Redlock {
         Lock::make(py, source, Names::Fixed(args::names(name)?), options)?.attach(py, token)
     }
 
-    /// Deletes the key of a lock, regardless of its holder. Returns True if the key existed.
+    /// Deletes the key of a lock, regardless of its holder. Returns True if the key existed. A `Lock` object may be passed
+    /// instead of its name, and must be for the permits of a semaphore.
     ///
     /// The holder is notified of the loss. Raises QuorumUnavailable if too few nodes replied. Raises Unsupported if the
     /// key has a value that is not a token. It is then no lock, and stays.
     ///
     ///     >>> client.force_release("job")
     ///     True
-    #[pyo3(signature = (name: "str | list[str] | tuple[str, ...]"))]
+    #[pyo3(signature = (name: "str | list[str] | tuple[str, ...] | Lock | AsyncLock"))]
     fn force_release(&self, py: Python<'_>, name: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let names = args::names(name)?;
-        check(py, wait(py, begin_call(|| self.client.client.force_release(names))?, |_| Ok(()))?)
+        let lock = self.described(py, name)?;
+        check(py, wait(py, begin_call(|| lock.force_release())?, |_| Ok(()))?)
     }
 
     /// The leases that this client holds now.

@@ -43,7 +43,7 @@ impl AsyncLock {
     ///
     ///     >>> redlock.AsyncRedlock("memory://").lock("job").as_sync()
     ///     <redlock.Lock job>
-    fn as_sync(&self, py: Python<'_>) -> Py<Lock> {
+    pub(crate) fn as_sync(&self, py: Python<'_>) -> Py<Lock> {
         self.lock.clone_ref(py)
     }
 

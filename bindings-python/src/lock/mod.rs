@@ -108,13 +108,28 @@ impl Lock {
         Ok(made)
     }
 
+    /// The names, unless a function returns them.
+    fn fixed_names(&self) -> PyResult<&Vec<String>> {
+        match &self.names {
+            Names::Fixed(names) => Ok(names),
+            Names::Of(_) => Err(invalid(
+                "this lock's name is a function of arguments: it can only decorate functions",
+            )),
+        }
+    }
+
+    /// Returns the lock of this client with the names and options of this one.
+    pub(crate) fn of_client(
+        &self,
+        py: Python<'_>,
+        client: &redlock::Redlock,
+    ) -> PyResult<redlock::Lock> {
+        check(py, ffi::lock(client, self.fixed_names()?.clone(), &self.args))
+    }
+
     /// Returns the current client, and the lock of that client.
     fn core(&self, py: Python<'_>) -> PyResult<(Numbered, Arc<redlock::Lock>)> {
-        let Names::Fixed(names) = &self.names else {
-            return Err(invalid(
-                "this lock's name is a function of arguments: it can only decorate functions",
-            ));
-        };
+        let names = self.fixed_names()?;
         if self.default.is_some() {
             return Err(invalid(
                 "this lock has default=, so it can only decorate functions: try_acquire() returns None instead",

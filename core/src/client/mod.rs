@@ -190,8 +190,7 @@ impl Redlock {
         &self,
         names: impl Into<Names>,
     ) -> impl Future<Output = Result<bool>> + Send + 'static {
-        let lock = self.lock(names);
-        async move { lock.force_release().await }
+        self.lock(names).force_release()
     }
 
     /// The leases that this client holds now.

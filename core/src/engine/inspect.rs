@@ -143,7 +143,8 @@ pub(crate) async fn force_release(
     request.connect(nodes).await?;
     let timeout = request.node_timeout();
     let deadline = nodes.clock.now() + timeout;
-    let replies = nodes.list.iter().map(|node| delete_any(node, &request.identity, watch, timeout));
+    let keys: Arc<[String]> = request.primitive.places(&request.identity).into();
+    let replies = nodes.list.iter().map(|node| delete_any(node, &keys, watch, timeout));
     let mut votes = Collect::new(replies, |_| NodeState::Granted);
     votes.until(Until::Complete, &*nodes.clock, deadline).await;
     if !votes.tally.met() {

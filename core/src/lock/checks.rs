@@ -30,7 +30,10 @@ pub(super) fn checked(
 }
 
 /// What the options make of these keys, and what callers wait for.
-fn primitive(keys: &Arc<[String]>, options: &Options) -> Result<(Arc<[String]>, Primitive)> {
+pub(super) fn primitive(
+    keys: &Arc<[String]>,
+    options: &Options,
+) -> Result<(Arc<[String]>, Primitive)> {
     match options.kind {
         Kind::Mutex if options.permits != 1 => Err(Error::invalid(format!(
             "permits is an option of a semaphore (got {}). Use semaphore() instead of lock()",

@@ -20,7 +20,7 @@ use crate::options::names::doubt;
 use crate::primitive::{Kind, Primitive};
 use crate::text::shown;
 pub(crate) use checks::check_alone;
-use checks::{check_keys, checked};
+use checks::{check_keys, checked, primitive};
 
 pub use crate::engine::{Inspection, NodeInspection};
 pub use crate::options::names::Names;
@@ -237,14 +237,41 @@ impl Lock {
         async move { engine.inspect(&*request?).await }
     }
 
-    /// Deletes the keys of any owner. Returns true if there was one. Of the options, only `node_timeout` matters.
-    pub(crate) async fn force_release(self) -> Result<bool> {
+    /// Deletes the keys, regardless of their owners. Returns true if there was one. Of the options, only `node_timeout`
+    /// matters.
+    ///
+    /// As [`Redlock::force_release`](crate::Redlock::force_release), and also for the permits of a semaphore.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Redlock::force_release`](crate::Redlock::force_release).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+    /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+    /// let pool = client.semaphore("pool", 2);
+    /// let lease = pool.acquire().await?;
+    /// assert!(pool.force_release().await?);
+    /// assert_eq!(lease.lost().await.code(), "lost");
+    /// # Ok(()) }
+    /// ```
+    pub fn force_release(&self) -> impl Future<Output = Result<bool>> + Send + 'static + use<> {
+        let (engine, request) = (Arc::clone(&self.engine), self.request_of_any());
+        async move { engine.force_release(&request?).await }
+    }
+
+    /// The request to delete the keys. The options of an acquire are not checked.
+    fn request_of_any(&self) -> Result<Request> {
         check_keys(&self.names, &self.keys)?;
         self.engine.config.check_together(&self.keys)?;
-        let primitive = Primitive::Mutex { fences: Arc::default() };
-        let (guard, options) = (self.engine.config.guard, self.options);
-        let request = Request { identity: self.keys, primitive, options, guard, doubt: None };
-        self.engine.force_release(&request).await
+        let (guard, options) = (self.engine.config.guard, self.options.clone());
+        let (identity, primitive) = match options.kind {
+            Kind::Mutex => (Arc::clone(&self.keys), Primitive::Mutex { fences: Arc::default() }),
+            Kind::Semaphore { .. } => primitive(&self.keys, &options)?,
+        };
+        Ok(Request { identity, primitive, options, guard, doubt: None })
     }
 }
 
