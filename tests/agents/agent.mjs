@@ -18,13 +18,17 @@ let lease;
 const offset = BigInt(process.env.BOOTTIME_OFFSET_NS ?? 0);
 const now = () => Number(process.hrtime.bigint() + offset);
 
-const lockOf = ({ name, ttl_ms, fencing, min_hold_ms }) =>
-  client.lock(name, { ttl: ttl_ms, fencing, minHold: min_hold_ms });
+const lockOf = ({ name, ttl_ms, fencing, min_hold_ms, limit, permits }) => {
+  const options = { ttl: ttl_ms, minHold: min_hold_ms };
+  if (limit === undefined) return client.lock(name, { ...options, fencing });
+  return client.semaphore(name, { ...options, limit, permits });
+};
 
 const keep = (acquired, { fencing }) => {
   const at = now();
   lease = acquired;
-  const reply = { at, token: lease.token, remaining_ms: lease.remaining };
+  const { token, remaining, keys } = lease;
+  const reply = { at, token, remaining_ms: remaining, keys };
   return fencing ? { ...reply, fencing_token: lease.fencingToken } : reply;
 };
 
@@ -52,8 +56,11 @@ const commands = {
   },
   detach: async () => ({ held: lease.detach() }),
   held: async () => ({ held: lease.held, remaining_ms: lease.remaining }),
-  inspect: async ({ name }) => ({ held: (await client.lock(name).inspect()).held }),
-  force_release: async ({ name }) => ({ deleted: await client.forceRelease(name) }),
+  inspect: async (command) => {
+    const { held, taken, limit } = await lockOf(command).inspect();
+    return { held, taken, limit };
+  },
+  force_release: async (command) => ({ deleted: await client.forceRelease(lockOf(command)) }),
   lost: async ({ timeout_ms }) => {
     const { signal } = lease;
     const over = AbortSignal.timeout(timeout_ms);

@@ -31,11 +31,13 @@ class Agent:
         self.lease: redlock.Lease | None = None
 
     def lock(self, command: Reply) -> redlock.Lock:
-        fencing = command.get("fencing", False)
+        name, ttl = command["name"], command.get("ttl_ms", 10_000) / 1000
         min_hold = command.get("min_hold_ms", 0) / 1000
-        return self.client.lock(
-            command["name"], ttl=command["ttl_ms"] / 1000, fencing=fencing, min_hold=min_hold
-        )
+        if "limit" in command:
+            limit, permits = command["limit"], command.get("permits")
+            return self.client.semaphore(name, limit, permits=permits, ttl=ttl, min_hold=min_hold)
+        fencing = command.get("fencing", False)
+        return self.client.lock(name, ttl=ttl, fencing=fencing, min_hold=min_hold)
 
     def held_lease(self) -> redlock.Lease:
         assert self.lease is not None
@@ -44,7 +46,12 @@ class Agent:
     def keep(self, lease: redlock.Lease) -> Reply:
         at = now()
         self.lease = lease
-        reply = {"at": at, "token": lease.token, "remaining_ms": lease.remaining * 1000}
+        reply: Reply = {
+            "at": at,
+            "token": lease.token,
+            "remaining_ms": lease.remaining * 1000,
+            "keys": lease.keys,
+        }
         with contextlib.suppress(redlock.InvalidOption):
             reply["fencing_token"] = lease.fencing_token
         return reply
@@ -80,10 +87,11 @@ class Agent:
         return {"held": lease.held, "remaining_ms": lease.remaining * 1000}
 
     def inspect(self, command: Reply) -> Reply:
-        return {"held": self.client.lock(command["name"]).inspect().held}
+        found = self.lock(command).inspect()
+        return {"held": found.held, "taken": found.taken, "limit": found.limit}
 
     def force_release(self, command: Reply) -> Reply:
-        return {"deleted": self.client.force_release(command["name"])}
+        return {"deleted": self.client.force_release(self.lock(command))}
 
     def lost(self, command: Reply) -> Reply:
         lease, told = self.held_lease(), queue.SimpleQueue[Reply]()

@@ -69,12 +69,12 @@ impl Agent {
     }
 
     async fn inspect(&self, command: &Value) -> Result<Value, Error> {
-        Ok(json!({"held": self.lock(command).inspect().await?.held}))
+        let found = self.lock(command).inspect().await?;
+        Ok(json!({"held": found.held, "taken": found.taken, "limit": found.limit}))
     }
 
     async fn force_release(&self, command: &Value) -> Result<Value, Error> {
-        let name = command["name"].as_str().expect("a name");
-        Ok(json!({"deleted": self.client.force_release(name).await?}))
+        Ok(json!({"deleted": self.lock(command).force_release().await?}))
     }
 
     async fn attach(&mut self, command: &Value) -> Result<Value, Error> {
@@ -110,8 +110,15 @@ impl Agent {
         let name = command["name"].as_str().expect("a name");
         let fencing = command["fencing"].as_bool().unwrap_or_default();
         let min_hold = command["min_hold_ms"].as_u64().unwrap_or_default();
-        let lock =
-            self.client.lock(name).fencing(fencing).min_hold(Duration::from_millis(min_hold));
+        let count =
+            |field: &str| command[field].as_u64().map(|count| u32::try_from(count).unwrap());
+        let lock = match count("limit") {
+            Some(limit) => {
+                self.client.semaphore(name, limit).permits(count("permits").unwrap_or(1))
+            }
+            None => self.client.lock(name),
+        };
+        let lock = lock.fencing(fencing).min_hold(Duration::from_millis(min_hold));
         match command["ttl_ms"].as_u64() {
             Some(ttl) => lock.ttl(Duration::from_millis(ttl)),
             None => lock,
@@ -120,8 +127,8 @@ impl Agent {
 
     fn keep(&mut self, lease: Lease) -> Value {
         let at = now();
-        let mut reply =
-            json!({"at": at, "token": lease.token(), "remaining_ms": millis(lease.remaining())});
+        let remaining = millis(lease.remaining());
+        let mut reply = json!({"at": at, "token": lease.token(), "remaining_ms": remaining, "keys": lease.keys()});
         if let Ok(token) = lease.fencing_token() {
             reply["fencing_token"] = json!(token);
         }

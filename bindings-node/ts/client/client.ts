@@ -167,7 +167,11 @@ export class Redlock {
     return new Lock<Fencing>(Redlock.#bound(parts, names, options));
   }
 
-  static #bound({ native, keepAlive, sets }: Parts, names: string[], options: LockOptions): BoundLock {
+  static #bound(
+    { native, keepAlive, sets }: Parts,
+    names: string[],
+    options: LockOptions,
+  ): BoundLock {
     const make = () =>
       new SharedOptions(
         attempt(() => native.optionSet(names, options)),

@@ -297,7 +297,10 @@ export class Lock<Fencing extends boolean = boolean> {
   toJSON(): { names: string[]; key?: string; options: LockOptions<Fencing> } {
     // Logging a Proxy of a lock must not throw.
     if (!(#description in this)) return {} as never;
-    const options = shownOptions(Lock.#descriptionOf(this).options, LOCK_OR_SEMAPHORE) as LockOptions<Fencing>;
+    const options = shownOptions(
+      Lock.#descriptionOf(this).options,
+      LOCK_OR_SEMAPHORE,
+    ) as LockOptions<Fencing>;
     const key = Lock.#descriptionOf(this).known()?.key;
     const found = key === undefined ? {} : { key };
     return { names: this.names, ...found, options };

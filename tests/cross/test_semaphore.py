@@ -1,0 +1,142 @@
+"""Processes in any of the three languages share the permits of a semaphore, on one node and on five.
+
+The pairs of a test run at the same time, each with its own name.
+"""
+
+import time
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from .agents import LANGUAGES, Agent, HoldPeriod, now
+from .pairs import NEXT_LANGUAGE, every_pair
+from .servers import Server
+
+TTL_MS = 8000
+
+
+def test_permits_are_shared_and_released_to_the_waiter(nodes: list[str]) -> None:
+    def scenario(one: Agent, two: Agent, name: str) -> None:
+        pool = {"name": name, "ttl_ms": TTL_MS, "limit": 3}
+        first = one.must("acquire", **pool, permits=2, wait_ms=0)
+        assert len(first["keys"]) == 2, first
+        refused = two.ask("acquire", **pool, permits=2, wait_ms=0)
+        assert refused["code"] == "timeout", refused
+        assert "only 1 of 3 permits is free, and 2 are needed" in refused["message"], refused
+        second = two.must("try", **pool)
+        assert {*first["keys"], *second["keys"]} == {f"{{lock:{name}}}#{at}" for at in range(3)}
+        found = one.must("inspect", **pool)
+        assert (found["held"], found["taken"], found["limit"]) == (True, 3, 3)
+        two.must("release")
+        two.send("acquire", **pool, permits=3, wait_ms=None)
+        assert two.silent_for(0.2), "more permits than the limit"
+        asked = now()
+        one.must("release")
+        third = two.receive()
+        assert third["ok"], third
+        assert third["at"] > asked, "acquired before the release"
+        # A lock of the same name is independent.
+        one.must("acquire", name=name, ttl_ms=TTL_MS, wait_ms=0)
+
+    every_pair(nodes, scenario)
+
+
+def test_largest_limit_applies(nodes: list[str]) -> None:
+    def scenario(one: Agent, two: Agent, name: str) -> None:
+        large = {"name": name, "ttl_ms": TTL_MS, "limit": 4, "permits": 4}
+        one.must("acquire", **large, wait_ms=0)
+        small = {"name": name, "ttl_ms": TTL_MS, "limit": 2}
+        assert two.ask("try", **small)["code"] == "held"
+        assert two.ask("try", **small | {"limit": 5})["ok"]
+
+    every_pair(nodes, scenario, NEXT_LANGUAGE)
+
+
+def test_lost_and_deleted_permits(nodes: list[str]) -> None:
+    def scenario(one: Agent, two: Agent, name: str) -> None:
+        pool = {"name": name, "ttl_ms": TTL_MS, "limit": 2}
+        one.must("acquire", **pool, wait_ms=0)
+        one.must("extend", ttl_ms=TTL_MS * 2)
+        assert two.must("force_release", **pool)["deleted"]
+        assert one.must("lost", timeout_ms=TTL_MS)["reason"] in ("missing", "quorum")
+        assert not two.must("force_release", **pool)["deleted"]
+        assert two.must("try", **pool, permits=2)["ok"]
+
+    every_pair(nodes, scenario, NEXT_LANGUAGE)
+
+
+def test_min_hold_limits_a_rate(nodes: list[str]) -> None:
+    def scenario(one: Agent, two: Agent, name: str) -> None:
+        calls = {"name": name, "ttl_ms": TTL_MS, "limit": 2, "min_hold_ms": TTL_MS // 2}
+        for agent in (one, two):
+            agent.must("acquire", **calls, wait_ms=0)
+            agent.must("release")
+        refused = one.ask("acquire", **calls, wait_ms=0)
+        assert refused["code"] == "timeout", refused
+        assert "all 2 permits are taken" in refused["message"], refused
+
+    every_pair(nodes, scenario, NEXT_LANGUAGE)
+
+
+@pytest.mark.slow("a ttl of eight seconds that ends")
+def test_permit_of_a_killed_holder_expires(nodes: list[str]) -> None:
+    def scenario(one: Agent, two: Agent, name: str) -> None:
+        pool = {"name": name, "ttl_ms": TTL_MS, "limit": 2}
+        one.must("acquire", **pool, permits=2, wait_ms=0)
+        two.send("acquire", **pool, wait_ms=None)
+        killed = one.kill()
+        waited = (two.receive()["at"] - killed) / 1e6
+        assert TTL_MS * 0.6 < waited < TTL_MS + 1000, f"waited {waited} ms"
+
+    every_pair(nodes, scenario, NEXT_LANGUAGE)
+
+
+@pytest.mark.slow("real servers are killed for a while")
+def test_limit_holds_while_servers_are_killed() -> None:
+    """Agents in three languages take two of three permits while two of five servers are killed in turn."""
+    limit, seconds, name = 3, 40.0, f"kill-{uuid.uuid4().hex[:8]}"
+    servers = [Server() for _ in range(5)]
+    urls = [server.url for server in servers]
+    # Killed servers lose their data, and grant nothing new for 2.5 seconds.
+    agents = [Agent(language, urls, guard_ms=2500) for language in LANGUAGES * 2]
+    end = time.monotonic() + seconds
+
+    def holds_of(agent: Agent) -> list[HoldPeriod]:
+        found: list[HoldPeriod] = []
+        pool = {"name": name, "ttl_ms": 2000, "limit": limit}
+        while time.monotonic() < end:
+            reply = agent.ask("acquire", **pool, wait_ms=5000)
+            if not reply["ok"]:
+                continue
+            time.sleep(0.005)
+            held, until = agent.must("held"), now()
+            if held["held"]:
+                found.append((reply["at"], until, reply["keys"][0]))
+            agent.ask("release")
+        return found
+
+    try:
+        with ThreadPoolExecutor(len(agents)) as pool:
+            running = [pool.submit(holds_of, agent) for agent in agents]
+            while time.monotonic() < end:
+                for server in servers[:2]:
+                    server.kill()
+                    time.sleep(1)
+                for server in servers[:2]:
+                    server.restart()
+                # Longer than the guard, so that they vote again.
+                time.sleep(3)
+            found = [hold for holds in running for hold in holds.result()]
+    finally:
+        for agent in agents:
+            agent.kill()
+        for server in servers:
+            server.close()
+    edges = sorted([(begin, 1) for begin, _, _ in found] + [(end, -1) for _, end, _ in found])
+    holders = most = 0
+    for _, step in edges:
+        holders += step
+        most = max(most, holders)
+    assert most <= limit, f"{most} holders of {limit} permits"
+    assert len(found) > 100, f"only {len(found)} holds"

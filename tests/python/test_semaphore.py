@@ -1,0 +1,159 @@
+"""Semaphores in Python: every way to use a lock, options and mistakes. `cross/test_semaphore.py` has the guarantees."""
+
+import asyncio
+import pickle
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import anyio
+import pytest
+import redlock
+import redlock.testing
+from redlock.testing import TestRedlock
+
+from .servers import Server
+
+Call = Callable[..., Any]
+
+
+@pytest.fixture
+def fake() -> Iterator[TestRedlock]:
+    with TestRedlock() as client:
+        yield client
+
+
+def test_scopes_share_the_permits(redis_server: Server, name: str) -> None:
+    with redlock.Redlock(redis_server.url) as client:
+        pool = client.semaphore(name, 2, ttl=20, wait=0)
+        with pool as one, pool as two:
+            assert sorted(one.keys + two.keys) == [f"{{lock:{name}}}#{at}" for at in range(2)]
+            assert one.key == pool.key == f"lock:{name}"
+            assert pool.try_acquire() is None
+            with pytest.raises(redlock.LockTimeout, match="all 2 permits are taken") as caught:
+                pool.acquire()
+            assert 0 < caught.value.remaining <= 20
+            found = pool.inspect()
+            assert (found.held, found.taken, found.limit, len(found.nodes)) == (True, 2, 2, 2)
+            assert "held=True, taken=2, limit=2" in repr(found)
+        assert redis_server.client.dbsize() == 0
+        assert pool.keys == [f"{{lock:{name}}}#{at}" for at in range(2)]
+
+
+def test_async_scopes_share_the_permits(redis_server: Server, name: str) -> None:
+    async def body() -> None:
+        async with redlock.AsyncRedlock(redis_server.url) as client:
+            pool = client.semaphore(name, limit=3, permits=2, ttl=20)
+            async with pool as lease:
+                assert len(lease.keys) == 2
+                assert await pool.try_acquire() is None
+                async with client.semaphore(name, 3, ttl=20):
+                    assert (await pool.inspect()).held
+            waiting = [asyncio.create_task(held_once(pool)) for _ in range(20)]
+            await asyncio.gather(*waiting)
+
+    async def held_once(pool: redlock.AsyncLock) -> None:
+        async with pool:
+            await asyncio.sleep(0)
+
+    asyncio.run(body())
+
+
+def test_trio_shares_the_permits(fake: TestRedlock) -> None:
+    async def body() -> None:
+        pool = fake.as_async().semaphore("pool", 2)
+        async with pool, pool:
+            assert await pool.try_acquire() is None
+
+    anyio.run(body, backend="trio")
+
+
+def test_decorated_functions_share_the_permits(fake: TestRedlock) -> None:
+    @fake.semaphore("export:{user}", 2, wait=0, default="busy")
+    def export(user: str, depth: int) -> list[str]:
+        return [user, *(export(user, depth - 1) if depth else [])]
+
+    assert export("eve", 1) == ["eve", "eve"]
+    assert export("eve", 2) == ["eve", "eve", *"busy"]
+
+    @fake.as_async().semaphore("export:{user}", 2, wait=0, default="busy")
+    async def async_export(user: str) -> str:
+        return await async_export(user)
+
+    assert asyncio.run(async_export("eve")) == "busy"
+
+
+def test_default_client_has_semaphores() -> None:
+    redlock.configure("memory://", replace=True)
+    with redlock.semaphore("pool", 1) as lease:
+        assert lease.keys == ["{lock:pool}#0"]
+        assert redlock.semaphore("pool", 1).try_acquire() is None
+        with redlock.semaphore("pool", 2, wait=0) as other:
+            assert other.keys == ["{lock:pool}#1"]
+
+
+def test_pickle_of_a_semaphore(redis_server: Server, name: str) -> None:
+    with redlock.Redlock(redis_server.url) as client:
+        pool = client.semaphore(name, 3, permits=2, ttl=7, min_hold=0.2)
+        for same in (pickle.loads(pickle.dumps(pool)), pickle.loads(pickle.dumps(pool.as_async()))):
+            assert same.keys == pool.keys
+        again = pickle.loads(pickle.dumps(pool))
+        with again as lease:
+            assert len(lease.keys) == 2
+            assert lease.ttl == 7
+            assert pool.try_acquire() is None
+
+
+def test_test_clients_accept_a_semaphore(fake: TestRedlock, call: Call) -> None:
+    pool = fake.semaphore("pool", 2, ttl=60)
+    theirs = call(fake, "hold", pool)
+    assert theirs.ttl == 60
+    ours = call(pool, "acquire")
+    assert call(pool, "try_acquire") is None
+    assert call(fake, "lose", pool) is True
+    assert not ours.held
+    assert call(fake, "force_release", pool) is False
+    assert call(fake, "lose", fake.lock("job")) is False
+
+
+def test_crossed_permits_of_several_callers_end(fake: TestRedlock) -> None:
+    """Callers of several permits wait for all of them at once, so they cannot wait for each other."""
+
+    async def held_once(permits: int) -> None:
+        async with fake.as_async().semaphore("pool", 3, permits=permits):
+            await asyncio.sleep(0)
+
+    async def body() -> None:
+        await asyncio.gather(*(held_once(1 + at % 3) for at in range(60)))
+
+    asyncio.run(body())
+    assert fake.semaphore("pool", 3).inspect().taken == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"limit": 0}, "limit must be 1 to 1000 (got 0)"),
+        ({"limit": 1001}, "limit must be 1 to 1000 (got 1001)"),
+        ({"limit": 2.5}, "limit must be a whole number, 0 or more (got 2.5)"),
+        ({"limit": "five"}, "limit is 'five': it must be a whole number"),
+        ({"limit": True}, "limit is True: it must be a whole number"),
+        ({"limit": 2, "permits": 3}, "permits must be 1 to the limit of 2 (got 3)"),
+        ({"limit": 2, "fencing": True}, "semaphore() has no option 'fencing'"),
+        ({"limit": 2, "max_count": 3}, "Use semaphore() with limit, the number of permits"),
+    ],
+)
+def test_wrong_options(fake: TestRedlock, options: "dict[str, Any]", text: str) -> None:
+    semaphore: Any = fake.semaphore
+    with pytest.raises(redlock.InvalidOption) as caught:
+        semaphore("pool", **options)
+    assert text in str(caught.value)
+
+
+def test_other_mistakes(fake: TestRedlock) -> None:
+    lock: Any = fake.lock
+    with pytest.raises(redlock.InvalidOption, match="limit is an option of the semaphore"):
+        lock("job", limit=2)
+    with pytest.raises(redlock.InvalidOption, match="a semaphore has one name"):
+        fake.semaphore(["a", "b"], 2)
+    with pytest.raises(redlock.Unsupported, match="cannot be attached"):
+        fake.semaphore("pool", 2).attach("0" * 32)
