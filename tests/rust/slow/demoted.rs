@@ -1,7 +1,7 @@
 //! Servers that are reached and take no vote. The client asks them again after growing pauses.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use redlock::{Lease, Redlock};
@@ -90,25 +90,30 @@ async fn demoted_server_without_hello_gets_few_connections() {
 }
 
 /// A proxy without its server, or a server that shuts down: it accepts connections, and ends each at a command that is
-/// `last`.  There was a connection before.
-async fn proxy_that_ends_connections_is_not_stormed(last: fn(&[String]) -> bool) {
+/// `last`, and afterwards at one that is `unsupported`. There was a connection before.
+async fn proxy_that_ends_connections_is_not_stormed(
+    last: fn(&[String]) -> bool,
+    unsupported: fn(&[String]) -> bool,
+) {
+    let none: fn(&[String]) -> bool = |_| false;
     for count in [1, 8, 100] {
         let server = Server::start();
-        let closes = Arc::new(AtomicBool::new(false));
-        let ends = Arc::clone(&closes);
+        let closes_at = Arc::new(Mutex::new(none));
+        let ends = Arc::clone(&closes_at);
         let gateway = Gateway::to(server.port, move |words, _| {
-            if ends.load(Ordering::SeqCst) && last(words) { Verdict::Close } else { Verdict::Pass }
+            let closes = *ends.lock().unwrap();
+            if closes(words) { Verdict::Close } else { Verdict::Pass }
         });
         let redlock = builder([gateway.url()]).build().unwrap();
         redlock.lock("job-first").acquire().await.unwrap().release().await.unwrap();
         let (before, opened) = (received(&server), gateway.connections.load(Ordering::SeqCst));
-        closes.store(true, Ordering::SeqCst);
+        *closes_at.lock().unwrap() = last;
         let waiting = waiters(&redlock, count);
         tokio::time::sleep(OUTAGE).await;
         let connections = gateway.connections.load(Ordering::SeqCst) - opened;
         let (_, commands) = received_since(&server, before);
         eprintln!("{count} waiters: {connections} connections, {commands} commands");
-        closes.store(false, Ordering::SeqCst);
+        *closes_at.lock().unwrap() = unsupported;
         let returned = Instant::now();
         all_granted(waiting).await;
         let took = returned.elapsed();
@@ -123,7 +128,7 @@ async fn proxy_that_ends_connections_is_not_stormed(last: fn(&[String]) -> bool)
 #[tokio::test]
 async fn proxy_that_ends_the_connection_at_the_lock_command_gets_few_connections() {
     let is_vote = |words: &[String]| words.iter().any(|word| word.starts_with("lock:job"));
-    proxy_that_ends_connections_is_not_stormed(is_vote).await;
+    proxy_that_ends_connections_is_not_stormed(is_vote, |_| false).await;
 }
 
 /// The handshake tries the commands of a lock, so it does not succeed.
@@ -131,13 +136,23 @@ async fn proxy_that_ends_the_connection_at_the_lock_command_gets_few_connections
 #[tokio::test]
 async fn proxy_that_ends_the_connection_at_any_write_gets_few_connections() {
     let is_write = |words: &[String]| ["SET", "EVAL", "EVALSHA"].contains(&&*words[0]);
-    proxy_that_ends_connections_is_not_stormed(is_write).await;
+    proxy_that_ends_connections_is_not_stormed(is_write, |_| false).await;
 }
 
 // Slow: what a client sends in five seconds is counted.
 #[tokio::test]
 async fn proxy_that_ends_each_connection_at_once_gets_few_connections() {
-    proxy_that_ends_connections_is_not_stormed(|_| true).await;
+    proxy_that_ends_connections_is_not_stormed(|_| true, |_| false).await;
+}
+
+/// The proxy that returns may be an old one. It closes connections at commands that it does not support.
+// Slow: what a client sends in five seconds is counted.
+#[tokio::test]
+async fn old_proxy_is_found_soon_after_an_outage() {
+    let is_hello = |words: &[String]| words[0] == "HELLO";
+    proxy_that_ends_connections_is_not_stormed(|_| true, is_hello).await;
+    let is_extra = |words: &[String]| ["HELLO", "CLIENT", "INFO", "SCRIPT"].contains(&&*words[0]);
+    proxy_that_ends_connections_is_not_stormed(|_| true, is_extra).await;
 }
 
 // Slow: what a client sends in five seconds is counted.

@@ -73,6 +73,14 @@ impl Default for Capabilities {
 }
 
 impl Capabilities {
+    /// Returns those without which no lock works. Every server that can be used has them.
+    pub(crate) fn minimal() -> Self {
+        let mut minimal = Self::default();
+        minimal.set(Feature::Hello, false);
+        minimal.set(Feature::Extras, false);
+        minimal
+    }
+
     pub(crate) fn has(&self, feature: Feature) -> bool {
         self.supported[feature as usize]
     }

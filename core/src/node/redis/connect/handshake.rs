@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use redis::{Cmd, ServerError, Value, cmd};
 
-use super::{check_kind, is_master, is_primary};
+use super::{Discovery, check_kind, is_master, is_primary};
 use crate::node::Fault;
 use crate::node::credentials::{Granted, Provider};
 use crate::node::redis::commands::capabilities::{
@@ -110,21 +110,31 @@ async fn examine(
 }
 
 /// Connects and performs the handshake. A replica is an error, unless it is `clustered`: it then redirects votes, and
-/// reports the owners of slots. `primary` means that sentinels report the server as one. `known` is what to try, if
-/// that must not be found out. The server's text in errors is not redacted yet.
+/// reports the owners of slots. `primary` means that sentinels report the server as one. The server's text in errors is
+/// not redacted yet.
 pub(super) async fn greet(
     endpoint: &Endpoint,
     (primary, clustered): (bool, bool),
     guard: Duration,
     needs: &Needs,
-    known: Option<Capabilities>,
+    discovery: Discovery,
 ) -> Result<Greeting, Fault> {
     // Requested before the connection is opened, because servers close an idle connection without a login.
     step::begin("the credentials");
     let granted = endpoint.granted().await?;
     let login = granted.as_ref().map(|granted| endpoint.with_login(&granted.credentials));
     let endpoint = login.as_ref().unwrap_or(endpoint);
-    let (mut connection, found) = examine(endpoint, (primary, clustered), needs, known).await?;
+    let kind = (primary, clustered);
+    let known = match discovery {
+        Discovery::Full => None,
+        Discovery::IfAlive => {
+            let minimal = Some(Capabilities::minimal());
+            drop(examine(endpoint, kind, needs, minimal).await?);
+            None
+        }
+        Discovery::Known(supported) => Some(supported),
+    };
+    let (mut connection, found) = examine(endpoint, kind, needs, known).await?;
     // Checked before missing features, because a server of another kind may lack them. Valkey renamed this field.
     let mode = field(&found.about, "redis_mode").or_else(|| field(&found.about, "server_mode"));
     check_kind(&mut connection, mode, endpoint, clustered).await?;

@@ -30,6 +30,18 @@ pub(crate) struct Opening {
     pub(crate) found: Found,
 }
 
+/// How an attempt finds out which commands the server supports. Some proxies close the connection at others.
+#[derive(Clone, Copy)]
+pub(crate) enum Discovery {
+    /// Tries all commands, over several connections if the server closes them.
+    Full,
+    /// First tries only the commands that locks need, on a separate connection. If the server closes that too, it is the
+    /// only connection.
+    IfAlive,
+    /// Tries these, on one connection.
+    Known(Capabilities),
+}
+
 /// The result of an attempt.
 pub(super) type Opened = Result<Opening, Fault>;
 
@@ -37,10 +49,11 @@ pub(super) type Opened = Result<Opening, Fault>;
 pub(super) async fn open(
     target: Target,
     resolver: Arc<Resolver>,
-    (previous_connections, known, step): (PreviousConnections, Option<Capabilities>, Step),
+    (previous_connections, discovery, step): (PreviousConnections, Discovery, Step),
 ) -> Opened {
     let mut server = None;
-    let attempt = find_and_open(&target, &resolver, (&previous_connections, known), &mut server);
+    let attempt =
+        find_and_open(&target, &resolver, (&previous_connections, discovery), &mut server);
     let opened = step.within(target.route.connect_timeout(), attempt).await;
     opened.map_err(|fault| {
         let fault = match server.and_then(|found: Found| found.origin()) {
@@ -60,12 +73,12 @@ pub(super) async fn open(
 async fn find_and_open(
     target: &Target,
     resolver: &Resolver,
-    (previous_connections, known): (&PreviousConnections, Option<Capabilities>),
+    (previous_connections, discovery): (&PreviousConnections, Discovery),
     server: &mut Option<Found>,
 ) -> Opened {
     let (found, mut news) = (resolver.find().await?, resolver.news());
     *server = Some(found.clone());
-    let mut greeting = greet(target, &found, known).await?;
+    let mut greeting = greet(target, &found, discovery).await?;
     // The primary may have changed during the handshake, and votes of the old one would not count.
     if news.has_moved(&found) {
         return Err(news.until_moved(&found).await);
@@ -82,16 +95,15 @@ async fn find_and_open(
     Ok(Opening { greeting, killed, found })
 }
 
-/// Connects to the server that was found, and logs in. `known` is what the handshake tries, if that must not be found
-/// out over further connections.
+/// Connects to the server that was found, and performs the handshake.
 pub(super) async fn greet(
     target: &Target,
     found: &Found,
-    known: Option<Capabilities>,
+    discovery: Discovery,
 ) -> Result<Greeting, Fault> {
     let (endpoint, primary) = (&found.endpoint, found.primary_for().is_some());
     let kind = (primary, target.cluster.is_some());
-    let greeting = handshake::greet(endpoint, kind, target.guard, &target.needs, known).await;
+    let greeting = handshake::greet(endpoint, kind, target.guard, &target.needs, discovery).await;
     greeting.map_err(|fault| {
         let fault = target.route.redact_fault(fault);
         if primary { fault.with_origin(&endpoint.authority()) } else { fault }

@@ -34,10 +34,6 @@ pub(super) const WORKED_AFTER: Duration = Duration::from_secs(1);
 /// A connection that lasted longer than this worked, even for a client that only inspects.
 const WORKED_UNUSED_AFTER: Duration = Duration::from_secs(60);
 
-/// How many attempts in a row reach a useless server until one tries again which commands it supports. Such an attempt
-/// opens up to three connections, and two of them within five seconds are enough.
-const ATTEMPTS_UNTIL_THOROUGH: u32 = 8;
-
 /// What follows from a command that arrives without a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OnCommand {
@@ -54,8 +50,8 @@ pub(super) enum OnCommand {
 pub(super) struct AttemptPolicy {
     /// The pause before the next attempt.
     pause: Duration,
-    /// How many of the last connections and attempts in a row reached a server that is of no use.
-    useless: u32,
+    /// Whether the last connection or attempt reached a server that is of no use.
+    is_useless: bool,
     /// When the last attempt ended that a command had started, and how long it took.
     tried: Option<(Instant, Duration)>,
     /// When the last command arrived without a connection.
@@ -94,7 +90,7 @@ impl AttemptPolicy {
     pub(super) fn failed(&mut self, useless: bool, doubtful: bool, now: Instant) {
         let longest = if doubtful { DOUBTFUL_PAUSE } else { LONGEST_PAUSE };
         self.pause = (self.pause * 2).clamp(FIRST_PAUSE, longest);
-        self.useless = if useless { self.useless.saturating_add(1) } else { 0 };
+        self.is_useless = useless;
         if self.enforces_pause() {
             self.tried = Some((now, Duration::ZERO));
         } else if useless {
@@ -104,18 +100,12 @@ impl AttemptPolicy {
 
     /// Whether the last connection or attempt reached a server that is of no use.
     pub(super) fn is_useless(&self) -> bool {
-        self.useless > 0
-    }
-
-    /// Whether the next attempt tries which commands the server supports, over several connections if it closes them.
-    /// Otherwise it is as the last connection was.
-    pub(super) fn is_thorough(&self) -> bool {
-        self.useless.is_multiple_of(ATTEMPTS_UNTIL_THOROUGH)
+        self.is_useless
     }
 
     /// Whether commands do not end the pause. They do the first time, because the server may just have been replaced.
     fn enforces_pause(&self) -> bool {
-        self.is_useless() && self.pause > FIRST_PAUSE
+        self.is_useless && self.pause > FIRST_PAUSE
     }
 
     /// Counts this time as a part of the pause.
@@ -206,20 +196,6 @@ mod tests {
         // The first command after an idle time starts one.
         assert!(!policy.starts_another(at(now + 1), false));
         assert!(policy.starts_another(at(now + 3000), true));
-    }
-
-    /// Each thorough attempt opens up to three connections, and the others one.
-    #[test]
-    fn few_attempts_to_a_useless_server_are_thorough() {
-        let mut policy = AttemptPolicy::default();
-        let mut thorough = Vec::new();
-        for attempt in 0..20 {
-            thorough.extend(policy.is_thorough().then_some(attempt));
-            policy.failed(true, false, at(0));
-        }
-        assert_eq!(thorough, [0, 8, 16]);
-        policy.failed(false, false, at(0));
-        assert!(policy.is_thorough(), "an unreachable server says nothing about its commands");
     }
 
     /// As at a failover behind a fixed address, and after a restart.

@@ -19,7 +19,7 @@ use crate::clock::{Instant, jittered};
 use crate::node::Fault;
 use crate::node::redis::commands::capabilities::Capabilities;
 use crate::node::redis::commands::command::Purpose;
-use crate::node::redis::connect::{Opened, PreviousConnections, open};
+use crate::node::redis::connect::{Discovery, Opened, PreviousConnections, open};
 use crate::node::redis::connection::task::context::Context;
 use crate::node::redis::protocol::Backlog;
 use crate::node::redis::protocol::InFlight;
@@ -69,9 +69,8 @@ impl Attempts {
         }
         let (target, resolver) = (context.target.clone(), Arc::clone(&context.resolver));
         let step = context.link.begin_attempt();
-        let known = (!reconnect.policy.is_thorough()).then_some(reconnect.supported);
         let previous_connections = reconnect.previous_connections.clone();
-        let attempt = open(target, resolver, (previous_connections, known, step));
+        let attempt = open(target, resolver, (previous_connections, reconnect.discovery(), step));
         self.running.push(Box::pin(attempt));
         self.begun = Some(context.clock.now());
         self.hangs = Some(sleep(HANGS_AFTER));
@@ -151,6 +150,19 @@ impl Reconnect {
             self.policy.attempted(attempts.begun, context.clock.now());
         }
         Some(opened)
+    }
+
+    /// Decides how the next attempt finds out what the server supports. A server that was of no use gets one connection
+    /// for each attempt.
+    ///
+    /// It may have closed the last one because it supports fewer commands than the server before, or because it does
+    /// not work. Only the former replies to the commands that locks need.
+    fn discovery(&self) -> Discovery {
+        match &self.last {
+            _ if !self.policy.is_useless() => Discovery::Full,
+            Some(fault) if fault.is_hung_up() => Discovery::IfAlive,
+            _ => Discovery::Known(self.supported),
+        }
     }
 
     /// Lets a command wait for an attempt, or refuses it immediately.

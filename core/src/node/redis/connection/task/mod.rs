@@ -22,7 +22,7 @@ use super::session::{PANICKED, Session, SessionState, Usage};
 use crate::clock::jittered;
 use crate::node::Fault;
 use crate::node::redis::commands::capabilities::{Capabilities, Feature};
-use crate::node::redis::connect::{Opening, greet};
+use crate::node::redis::connect::{Discovery, Opening, greet};
 use crate::node::redis::connection::task::context::Context;
 use crate::node::redis::io::step::Step;
 use crate::node::redis::login::BatchConnection;
@@ -308,7 +308,7 @@ async fn improves(target: Target, found: Found, supported: Capabilities) {
         // At least half of the pause is random, so that many clients do not connect at the same time.
         sleep(jittered(pause)).await;
         pause = (pause * 2).min(longest);
-        let attempt = greet(&target, &found, None);
+        let attempt = greet(&target, &found, Discovery::Full);
         if let Ok(greeting) = Step::default().within(found.endpoint.connect_timeout, attempt).await
             && greeting.supported.improves(&supported)
         {
