@@ -178,6 +178,67 @@ struct Edit {
     file: String,
     find: String,
     also: Option<Box<Edit>>,
+    test: Option<String>,
+    unit: Option<String>,
+    suite: Option<String>,
+    model: Option<String>,
+    allocations: Option<String>,
+}
+
+impl Edit {
+    /// The tests that it names, each with the first file of its crate. `test` is one of the simulation.
+    fn named_tests(&self) -> impl Iterator<Item = (&'static str, String)> {
+        let test = self.test.as_ref().map(|name| format!("tests::simulation::{name}"));
+        let kinds = [
+            ("core/src/lib.rs", &test),
+            ("core/src/lib.rs", &self.unit),
+            ("tests/rust/main.rs", &self.suite),
+            ("tests/models/lib.rs", &self.model),
+            ("tests/rust/allocations.rs", &self.allocations),
+        ];
+        let named = |(file, name): (_, &Option<String>)| Some((file, name.clone()?));
+        kinds.map(named).into_iter().flatten()
+    }
+}
+
+/// Whether a crate has this test. cargo runs none for a name that does not exist, and reports no error.
+fn has_test(file: &str, test: &str) -> bool {
+    let file = root().join(file);
+    let (mut folder, mut source) =
+        (file.parent().unwrap().to_owned(), fs::read_to_string(&file).unwrap());
+    let mut names: Vec<&str> = test.split("::").collect();
+    let function = names.pop().unwrap();
+    for name in names {
+        folder.push(name);
+        let files = [folder.with_extension("rs"), folder.join("mod.rs")];
+        source = match files.iter().find(|file| file.exists()) {
+            Some(file) => fs::read_to_string(file).unwrap(),
+            None => match source.split_once(&format!("mod {name} {{")) {
+                Some((_, inside)) => inside.to_owned(),
+                None => return false,
+            },
+        };
+    }
+    let function = format!("fn {function}(");
+    let mut before =
+        source.lines().take_while(|line| !line.contains(&function)).collect::<Vec<_>>();
+    let is_there = before.len() < source.lines().count();
+    let attributes =
+        std::iter::from_fn(|| before.pop().filter(|line| line.trim().starts_with("#[")));
+    is_there && attributes.into_iter().any(|line| line.contains("test]") || line.contains("test("))
+}
+
+#[test]
+fn test_of_a_mutant_is_found_by_its_name() {
+    let own = "tidy::test_of_a_mutant_is_found_by_its_name";
+    assert!(has_test("tests/rust/main.rs", own));
+    let inside = "node::label::tests::finds_the_label_of_a_token";
+    assert!(has_test("core/src/lib.rs", inside));
+    for wrong in
+        ["tidy::has_test", "tidy::tests::files_are_short", "urls::files_are_short", "no::test"]
+    {
+        assert!(!has_test("tests/rust/main.rs", wrong), "{wrong}");
+    }
 }
 
 #[test]
@@ -187,6 +248,9 @@ fn every_mutant_matches_the_source() {
         for edit in [Some(&mutant), mutant.also.as_deref()].into_iter().flatten() {
             let source = fs::read_to_string(root().join(&edit.file)).unwrap();
             assert_eq!(source.matches(&edit.find).count(), 1, "{:?} in {}", mutant.rule, edit.file);
+        }
+        for (file, test) in mutant.named_tests() {
+            assert!(has_test(file, &test), "{:?}: {test} does not exist", mutant.rule);
         }
     }
 }

@@ -35,8 +35,8 @@ pub(crate) struct Opening {
 pub(crate) enum Discovery {
     /// Tries all commands, over several connections if the server closes them.
     Full,
-    /// First tries only the commands that locks need, on a separate connection. If the server closes that too, it is the
-    /// only connection.
+    /// First tries only the commands that locks need, on a separate connection. If the server closes that too, there is
+    /// no other one.
     IfAlive,
     /// Tries these, on one connection.
     Known(Capabilities),
