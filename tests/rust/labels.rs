@@ -33,8 +33,9 @@ async fn refused(redlock: &Redlock) -> Error {
 }
 
 /// Sets a key to any bytes. The test server's connection sends lines.
-fn set(server: &Server, value: &str) {
-    let escaped = value.bytes().map(|byte| format!("\\x{byte:02x}")).collect::<Vec<_>>().concat();
+fn set(server: &Server, value: impl AsRef<[u8]>) {
+    let escaped =
+        value.as_ref().iter().map(|byte| format!("\\x{byte:02x}")).collect::<Vec<_>>().concat();
     server.ask(&format!("SET lock:job \"{escaped}\" PX 60000"));
 }
 
@@ -146,16 +147,34 @@ async fn each_node_reports_its_holder() {
         (["", ":b", ""], [None, Some("b"), None]),
     ] {
         for (at, (node, label)) in nodes.iter().zip(labels).enumerate() {
-            set(node, &format!("{at}{}{label}", &DIGITS[1..]));
+            set(node, format!("{at}{}{label}", &DIGITS[1..]));
         }
         let found = redlock.lock("job").inspect().await.unwrap();
         let votes: Vec<_> = found.nodes.iter().map(|node| node.label.as_deref()).collect();
         assert_eq!((found.held, found.label.as_deref(), &votes[..]), (false, None, &holder[..]));
     }
     for (label, holder) in [(":b", Some("b")), ("", None)] {
-        nodes.iter().for_each(|node| set(node, &format!("{DIGITS}{label}")));
+        nodes.iter().for_each(|node| set(node, format!("{DIGITS}{label}")));
         assert_eq!(refused(&redlock).await.holder(), holder);
         assert_eq!(redlock.lock("job").inspect().await.unwrap().label.as_deref(), holder);
+    }
+}
+
+#[tokio::test]
+async fn force_release_deletes_only_short_text() {
+    let server = Server::start();
+    let redlock = client([&server]);
+    let [longest, long] = [127, 128].map(|length| "x".repeat(length));
+    for value in ["", "forged", "gr\u{f6}\u{df}e", &longest] {
+        set(&server, value.as_bytes());
+        assert!(redlock.force_release("job").await.unwrap(), "{value:?}");
+        assert_eq!(server.ask("EXISTS lock:job"), ":0");
+    }
+    for value in [&b"\xff"[..], b"forged\xe4", "\u{fffd}".as_bytes(), long.as_bytes()] {
+        set(&server, value);
+        let error = redlock.force_release("job").await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{value:?}: {error}");
+        assert_eq!(server.ask("EXISTS lock:job"), ":1", "{value:?}");
     }
 }
 
