@@ -66,7 +66,7 @@ impl World {
         let (link, server) = (&self.links[client][place], &self.servers[place]);
         let path = link.blocked_until.max(link.slow_over).max(link.cut_at);
         let server = server.paused_until.max(server.accepts_from).max(server.started);
-        path.max(server).max(self.announced(place % self.nodes()))
+        path.max(server).max(self.settled[place % self.nodes()])
     }
 
     /// Whether the client must be connected to this server by now, because it needs it.

@@ -13,7 +13,7 @@
 //!
 //! | modules | contents |
 //! |---|---|
-//! | `scenario`, `action`, `generator`, `situations`, `special` | the events of a run: clients that acquire, hold, extend, cancel, pause and crash, and failures of nodes and connections |
+//! | `scenario`, `action`, `generator`, `situations`, `special`, `failovers` | the events of a run: clients that acquire, hold, extend, cancel, pause and crash, and failures of nodes and connections |
 //! | `play`, `start`, `steps`, `usage` | the run: tasks polled on one thread, steps applied to the world, lock operations of clients |
 //! | `world`, `clock` | virtual time and the clock of each client |
 //! | `environment`, `simulated` | the environment of a client's connections, and its nodes as the monitor observes them |
@@ -28,6 +28,7 @@ mod action;
 mod clock;
 mod commands;
 mod environment;
+mod failovers;
 mod generator;
 mod hazards;
 mod link;

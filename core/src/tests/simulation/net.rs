@@ -4,6 +4,7 @@ use std::task::{Context, Poll, Waker};
 
 use super::clock::Time;
 use super::resp::{self, Reply};
+use super::server::Server;
 use super::world::{Event, MS, World};
 
 /// The ports of the servers, by their address and place, and of the sentinels, by their node.
@@ -14,8 +15,8 @@ const SENTINELS: usize = 40_000;
 pub(super) const QUORUM: usize = 3;
 /// How long bytes of a connection that the client has reset may still arrive.
 const RESET_DELAY: Time = 3_000 * MS;
-/// The bytes that a connection takes until the server has read some of them.
-const SEND_BUFFER: usize = 1 << 17;
+/// One of this number of writes finds a send buffer that has no room for all bytes.
+const FULL_BUFFER: u16 = 200;
 
 /// What a connection leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +44,8 @@ pub(super) struct Conn {
     /// The bytes that the client has not read, and the bytes that no server has read.
     inbox: Vec<u8>,
     unread: usize,
+    /// Whether the send buffer is full. It has room again when the server has read all bytes.
+    full: bool,
     wakers: Vec<Waker>,
     /// When the last bytes arrive in each direction. No later ones arrive earlier.
     last_there: Time,
@@ -99,8 +102,10 @@ impl World {
         }
         let (place, address) = ((port - SERVERS) % PLACES, (port - SERVERS) / PLACES);
         let old = self.old.get(&place).map(|(old, _)| old);
-        let servers = [Some(&self.servers[place]), old];
-        let server = servers.into_iter().flatten().find(|it| it.address as usize == address)?;
+        let mut servers = [Some(&self.servers[place]), old].into_iter().flatten();
+        // Without sentinels, a promoted server takes over the address.
+        let is_at = |it: &&Server| self.sentinels.is_empty() || it.address as usize == address;
+        let server = servers.find(is_at)?;
         Some(Remote::Server { place, incarnation: server.incarnation })
     }
 
@@ -121,6 +126,7 @@ impl World {
             broken: false,
             inbox: Vec::new(),
             unread: 0,
+            full: false,
             wakers: Vec::new(),
             last_there: self.now,
             last_back: self.now,
@@ -252,6 +258,7 @@ impl World {
     fn receive(&mut self, conn: usize, bytes: &[u8]) {
         let one = &mut self.conns[conn];
         one.unread = one.unread.saturating_sub(bytes.len());
+        one.full &= one.unread > 0;
         one.wake();
         if let Remote::Server { place, incarnation } = one.remote
             && self.server_at(place, incarnation).is_none()
@@ -341,12 +348,15 @@ impl World {
 
     /// Returns how many of the bytes were written, or `None` if the connection broke.
     pub(super) fn write(&mut self, conn: usize, bytes: &[u8]) -> Option<usize> {
-        let one = &self.conns[conn];
+        let one = &mut self.conns[conn];
         if one.broken {
             return None;
         }
-        let room = if self.faults { SEND_BUFFER.saturating_sub(one.unread) } else { usize::MAX };
-        let count = room.min(bytes.len());
+        if one.full || bytes.is_empty() {
+            return Some(0);
+        }
+        one.full = self.faults && self.rng.u16(..FULL_BUFFER) == 0;
+        let count = if one.full { self.rng.usize(1..=bytes.len()) } else { bytes.len() };
         self.send(conn, &bytes[..count]);
         Some(count)
     }
@@ -362,7 +372,7 @@ impl World {
 
     pub(super) fn poll_writable(&mut self, conn: usize, cx: &mut Context<'_>) -> Poll<()> {
         let one = &mut self.conns[conn];
-        if self.faults && one.unread >= SEND_BUFFER && !one.broken {
+        if one.full && !one.broken {
             one.wakes(cx);
             return Poll::Pending;
         }

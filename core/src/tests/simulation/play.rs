@@ -87,7 +87,7 @@ impl<'a> Player<'a> {
             world.servers.push(server);
         }
         world.durability.min_replicas = scenario.replicas.1;
-        if scenario.has_sentinels() {
+        if scenario.sentinels {
             world.sentinels = vec![Default::default(); count];
         }
         world.clocks.clone_from(&scenario.clients);

@@ -67,6 +67,8 @@ pub(super) struct Scenario {
     pub(super) nodes: Vec<(i64, i64)>,
     /// Servers per node. A cluster has several.
     pub(super) shards: usize,
+    /// Sentinels find the servers. Otherwise a promoted server takes over the address of its predecessor.
+    pub(super) sentinels: bool,
     /// Replicas per node, and how many of them must have a grant.
     pub(super) replicas: (usize, u32),
     pub(super) clients: Vec<Rate>,
@@ -118,6 +120,10 @@ impl Scenario {
                 Promise::SlotsMove | Promise::ClustersFailOver => rng.usize(2..=3),
                 _ => 1,
             },
+            sentinels: match promise {
+                Promise::ServersChange => rng.bool(),
+                _ => matches!(promise, Promise::ReplicasConfirm | Promise::LastWritesAreLost),
+            },
             replicas,
             clients: (0..rng.usize(2..=5))
                 .map(|_| Rate {
@@ -135,14 +141,6 @@ impl Scenario {
             this.fail_over_one_by_one();
         }
         this
-    }
-
-    /// Whether sentinels find the servers.
-    pub(super) fn has_sentinels(&self) -> bool {
-        matches!(
-            self.promise,
-            Promise::ServersChange | Promise::ReplicasConfirm | Promise::LastWritesAreLost
-        )
     }
 
     /// One client acquires a lock repeatedly. Another client, which is farther from the nodes, must acquire it too.
@@ -177,6 +175,7 @@ impl Scenario {
             faults: false,
             nodes: vec![(0, 0); nodes],
             shards: 1,
+            sentinels: false,
             replicas: (0, 0),
             clients: vec![Rate { ppm: 0, wall_offset_us: 0 }; 2],
             steps: steps.into_iter().map(step).collect(),
@@ -227,8 +226,9 @@ impl fmt::Display for Scenario {
         let (nodes, clients) = (self.nodes.len(), self.clients.len());
         writeln!(
             f,
-            "  {nodes} nodes of {} servers, replicas {:?}, {clients} clients, guard {:?}, fencing {}, latency {:?}, kills {}",
+            "  {nodes} nodes of {} servers, sentinels {}, replicas {:?}, {clients} clients, guard {:?}, fencing {}, latency {:?}, kills {}",
             self.shards,
+            self.sentinels,
             self.replicas,
             self.guard,
             self.fencing,

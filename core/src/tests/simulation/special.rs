@@ -1,4 +1,4 @@
-//! Events that only one promise allows: failovers, and deletes and flushes by hand.
+//! Events that only one promise allows: migrations of slots, and deletes and flushes by hand.
 
 use fastrand::Rng;
 
@@ -39,44 +39,6 @@ impl Scenario {
             };
             self.steps.extend(steps);
         }
-    }
-
-    /// A failover and the events that lead to it. With `lost`, the last writes may be lost and the old server may run
-    /// on briefly.
-    fn switch(&self, rng: &mut Rng, at: Time, lost: bool) -> Vec<Step> {
-        let (node, mut steps) = (rng.usize(..self.nodes.len()), Vec::new());
-        let longest = [20, 300, 2000].map(|ms| rng.u64(1..ms));
-        let (lag, late) = (pick(rng, &longest), pick(rng, &longest));
-        if lost && rng.u8(..4) != 0 {
-            steps.push(Step {
-                at: at.saturating_sub(lag * MS).max(BEGIN),
-                action: Action::Lag { node },
-            });
-        }
-        let stale = if lost { late } else { 0 };
-        let down = pick(rng, &longest);
-        steps.push(Step { at, action: Action::Switch { node, stale, down } });
-        steps
-    }
-
-    /// A cluster's master fails over. It never fails over to a former master, because a client that missed both
-    /// failovers would not notice them (docs/operate/cluster.md).
-    fn fail_over(&self, rng: &mut Rng, at: Time) -> Vec<Step> {
-        let (node, mut steps) = (rng.usize(..self.nodes.len()), Vec::new());
-        let longest = [20, 300, 2000].map(|ms| rng.u64(1..ms));
-        let (lag, stale) = (pick(rng, &longest), pick(rng, &longest));
-        let before = |step: &&Step| matches!(step.action, Action::FailOver { node: other, .. } if other == node);
-        let shard = 1 + self.steps.iter().filter(before).count();
-        if shard >= self.shards {
-            return steps;
-        }
-        if rng.u8(..4) != 0 {
-            let at = at.saturating_sub(lag * MS).max(BEGIN);
-            steps.push(Step { at, action: Action::Lag { node } });
-        }
-        let cut = [1, 500, 20_000][rng.usize(..3)];
-        steps.push(Step { at, action: Action::FailOver { node, shard, stale, cut } });
-        steps
     }
 
     /// A slot moves to another server, and possibly to a third one or back. The links of clients may be slow meanwhile.
@@ -144,24 +106,6 @@ impl Scenario {
         add(rng.u64(210..250), Action::Cut { client, node: place(there), ms: 1 });
         if rng.bool() {
             add(rng.u64(260..400), Action::Migrate { node, shard: here, ms: 3 });
-        }
-        steps
-    }
-
-    /// A failover of a server whose replicas were unreachable for a while.
-    fn confirmed_switch(&self, rng: &mut Rng, at: Time) -> Vec<Step> {
-        let longest = [20, 300, 2000, 4000].map(|ms| rng.u64(1..ms));
-        let (node, mut steps) = (rng.usize(..self.nodes.len()), Vec::new());
-        for replica in 0..self.replicas.0 {
-            if rng.u8(..4) != 0 {
-                let (lag, more) = (pick(rng, &longest), rng.u64(..300));
-                let at = at.saturating_sub(lag * MS).max(BEGIN);
-                steps.push(Step { at, action: Action::Isolate { node, replica, ms: lag + more } });
-            }
-        }
-        let (stale, down) = (pick(rng, &longest), pick(rng, &longest));
-        if rng.u8(..4) != 0 {
-            steps.push(Step { at, action: Action::Switch { node, stale, down } });
         }
         steps
     }

@@ -93,7 +93,7 @@ impl Player<'_> {
         let sentinels = (0..QUORUM).map(|index| host(sentinel_port(node, index)));
         let url = if shards > 1 {
             format!("redis+cluster://{servers}")
-        } else if self.scenario.has_sentinels() {
+        } else if self.scenario.sentinels {
             format!("redis+sentinel://{}/lock", sentinels.collect::<Vec<_>>().join(","))
         } else {
             format!("redis://{servers}")

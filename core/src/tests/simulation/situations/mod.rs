@@ -73,7 +73,7 @@ impl Scenario {
     }
 
     /// Limits a TTL to the restart guard, which no TTL may exceed.
-    fn at_most(&self, ttl: u64) -> u64 {
+    pub(super) fn at_most(&self, ttl: u64) -> u64 {
         if self.guard.is_zero() {
             ttl
         } else {
