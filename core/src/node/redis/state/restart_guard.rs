@@ -2,8 +2,9 @@
 //!
 //! Such a server may have lost leases that are still held. It takes no first vote until they have ended: after the
 //! client's `restart_guard`, which no TTL exceeds. A server that replaced another one also extends no lease until every
-//! client has left the other one. [`RestartGuard`] decides this at each connect ([`RestartGuard::opened`]) and for the
-//! slots of a cluster that move ([`RestartGuard::guard_slots`]), and says why a vote does not count.
+//! client has left the other one, and its guard begins then. [`RestartGuard`] decides this at each connect
+//! ([`RestartGuard::opened`]) and for the slots of a cluster that move ([`RestartGuard::guard_slots`]), and says why a
+//! vote does not count.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
@@ -137,10 +138,13 @@ impl State {
         // A promoted replica may lack data of its predecessor, regardless of its age. Without a run ID, it may be
         // another server.
         if known.as_ref().is_some_and(|id| id.is_none() || Some(id) != self.run_id.as_ref()) {
-            self.not_before = self.not_before.max(Some(now + guard_time(guard)));
+            let mut votes_from = now + guard_time(guard);
             if !restart {
+                // Until every client has left it, the previous server grants locks.
+                votes_from = votes_from + FAILOVER_NOTICE_TIME;
                 self.extends_from = self.extends_from.max(Some(now + FAILOVER_NOTICE_TIME));
             }
+            self.not_before = self.not_before.max(Some(votes_from));
         }
         known.flatten()
     }
@@ -321,7 +325,7 @@ mod tests {
             node.greet(run_ids[0], Some(1000), None, 100);
             node.guard.lost(at(199));
             node.greet(run_ids[1], Some(1000), None, 300);
-            assert_eq!((node.votes_from(), node.extends_from()), (Some(361), Some(302)));
+            assert_eq!((node.votes_from(), node.extends_from()), (Some(363), Some(302)));
         }
     }
 
@@ -331,12 +335,12 @@ mod tests {
         node.connect("one", 1000, 100);
         node.connect("two", 1000, 200);
         node.connect("two", 1010, 210);
-        assert_eq!((node.votes_from(), node.extends_from()), (Some(261), Some(202)));
+        assert_eq!((node.votes_from(), node.extends_from()), (Some(263), Some(202)));
         // Its name cannot be read. It takes no vote, and may be another server.
         node.greet(None, None, None, 220);
         assert_eq!((node.votes_from(), node.extends_from()), (None, Some(222)));
         node.connect("two", 1030, 230);
-        assert_eq!((node.votes_from(), node.extends_from()), (Some(261), Some(222)));
+        assert_eq!((node.votes_from(), node.extends_from()), (Some(263), Some(222)));
     }
 
     #[test]
@@ -349,7 +353,7 @@ mod tests {
         // It started before the connection ended, so it is not a restart of the first one.
         node.guard.lost(at(300));
         node.connect("three", 10, 305);
-        assert_eq!((node.votes_from(), node.extends_from()), (Some(366), Some(307)));
+        assert_eq!((node.votes_from(), node.extends_from()), (Some(368), Some(307)));
     }
 
     #[test]
@@ -388,6 +392,6 @@ mod tests {
         // A restart of the server does not end this earlier.
         node.guard.lost(at(210));
         node.connect("two", 1000, 210);
-        assert_eq!((node.votes_from(), node.extends_from()), (Some(271), Some(212)));
+        assert_eq!((node.votes_from(), node.extends_from()), (Some(273), Some(212)));
     }
 }
