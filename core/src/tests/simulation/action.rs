@@ -1,6 +1,7 @@
 //! The steps of a scenario: client operations on locks, and failures of clients and nodes.
 
 use super::clock::Time;
+use super::refusals::Refusal;
 use super::world::MS;
 
 /// How a use ends its lease.
@@ -105,6 +106,17 @@ pub(super) enum Action {
     /// Freezes a node. Requests that arrive meanwhile run afterwards.
     Stop {
         node: usize,
+        ms: u64,
+    },
+    /// From now on, the connections of the client to a node drop all bytes, without notice.
+    Vanish {
+        client: usize,
+        node: usize,
+    },
+    /// A node refuses some commands for `ms`.
+    Refuse {
+        node: usize,
+        refusal: Refusal,
         ms: u64,
     },
     /// From now on, no write of the node reaches its replica.

@@ -4,8 +4,12 @@ use fastrand::Rng;
 
 use super::action::{Action, Also, End, Step, Use};
 use super::clock::Time;
+use super::refusals::Refusal;
 use super::scenario::{BEGIN, Promise, Scenario};
 use super::world::MS;
+
+pub(super) const REFUSALS: [Refusal; 5] =
+    [Refusal::Busy, Refusal::Loading, Refusal::NoDisk, Refusal::NoMemory, Refusal::NoConnection];
 
 pub(super) fn pick<T: Copy>(rng: &mut Rng, from: &[T]) -> T {
     from[rng.usize(..from.len())]
@@ -142,7 +146,9 @@ impl Scenario {
         let (client, node) = self.some(rng);
         let longest = [20, 300, 2500][rng.usize(..3)];
         let ms = rng.u64(1..longest);
-        match rng.u8(..12) {
+        match rng.u8(..14) {
+            12 => Action::Vanish { client, node },
+            13 => Action::Refuse { node, refusal: pick(rng, &REFUSALS), ms },
             0..=2 => Action::Cut { client, node, ms },
             3..=4 => Action::Slow { client, node, by: rng.u64(1..1500), ms },
             5..=7 => Action::Pause { client, ms },

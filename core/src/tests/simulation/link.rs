@@ -15,7 +15,7 @@ pub(super) struct Link {
     slow_by: Time,
     /// By then every slow message has arrived.
     pub(super) slow_over: Time,
-    /// When a connection broke last.
+    /// When a connection broke last, or when the client has noticed it.
     cut_at: Time,
     /// The client's connection and that for its notifications, as the server knows them, and since when.
     connections: Option<(usize, usize)>,
@@ -37,10 +37,16 @@ impl Link {
 /// The longest pause between two attempts is 0.8 s, and one attempt that hangs is given up after 2 s at most.
 const CONNECTS: Time = 2_000 * MS;
 const REPLIES: Time = 1_000 * MS;
+/// The time in which a client that uses a connection notices that no bytes arrive any more: the timeout of a command,
+/// and two probes on the connection for notifications.
+const NOTICED: Time = 6_000 * MS;
 
 impl World {
-    /// A client has both connections to this server.
+    /// A client has a connection to this server, and one for notifications. Both may be the same.
     pub(super) fn connected(&mut self, conn: usize, notifications: usize, place: usize) {
+        if !self.is_usable(conn) {
+            return;
+        }
         let (client, now) = (self.conns[conn].client, self.now);
         let local = self.clocks[client].local(now);
         let incarnation = self.servers[place].incarnation;
@@ -66,6 +72,7 @@ impl World {
         let (link, server) = (&self.links[client][place], &self.servers[place]);
         let path = link.blocked_until.max(link.slow_over).max(link.cut_at);
         let server = server.paused_until.max(server.accepts_from).max(server.started);
+        let server = server.max(self.servers[place].refuses_until);
         path.max(server).max(self.settled[place % self.nodes()])
     }
 
@@ -81,6 +88,7 @@ impl World {
         self.is_connected(client, place)
             && !server.poisoned
             && link.up_since.max(link.slow_over).max(server.paused_until) <= since
+            && server.refuses_until <= since
             && server.in_step_from(self.durability.min_replicas) <= since
             && link.votes_from.is_none_or(|from| self.clocks[client].local(since) >= from)
     }
@@ -88,6 +96,14 @@ impl World {
     /// Whether the server would reply promptly since then, if the client connected to it.
     pub(super) fn is_reachable(&self, client: usize, place: usize, since: Time) -> bool {
         self.reachable_since(client, place) <= since
+    }
+
+    /// From now on, no byte of these connections arrives, in either direction. Neither end is notified. New connections
+    /// work.
+    pub(super) fn vanish(&mut self, client: usize, place: usize) {
+        self.drop_bytes(client, place);
+        let (now, link) = (self.now, &mut self.links[client][place]);
+        link.cut_at = now + NOTICED;
     }
 
     /// Breaks the connections. Bytes in flight may still arrive, possibly much later. The client cannot reconnect
@@ -106,7 +122,7 @@ impl World {
         self.break_connections(client, place, Fate { lost_from, held_until });
         let link = &mut self.links[client][place];
         link.blocked_until = link.blocked_until.max(now + pause);
-        link.cut_at = now;
+        link.cut_at = link.cut_at.max(now);
     }
 
     pub(super) fn slow(&mut self, client: usize, place: usize, by: Time, length: Time) {

@@ -18,7 +18,7 @@
 //! | `world`, `clock` | virtual time and the clock of each client |
 //! | `environment`, `simulated` | the environment of a client's connections, and its nodes as the monitor observes them |
 //! | `link`, `net`, `resp`, `wire` | the path to a server, the bytes of connections, the protocol, and commands about connections |
-//! | `server`, `commands`, `scripts`, `hazards` | the keys of a server, the commands and scripts that use them, and the changes made to it |
+//! | `server`, `commands`, `scripts`, `hazards`, `refusals` | the keys of a server, the commands and scripts that use them, the changes made to it, and its errors |
 //! | `slots` | a node that is a cluster, and how its slots move |
 //! | `real_server` | the comparison of these with a real server |
 //! | `replicas`, `sentinels` | the data of a node's replicas, their promotion, and who learns of it |
@@ -40,6 +40,7 @@ mod progress;
 #[cfg(unix)]
 mod real_server;
 mod record;
+mod refusals;
 mod replicas;
 mod resp;
 mod scenario;
@@ -194,6 +195,16 @@ fn repeated_acquires_let_others_in() {
 fn free_lock_is_granted_within_about_one_round() {
     for seed in 0..20 {
         let scenario = Scenario::short_waits(seed, [1, 3][usize::from(seed % 2 == 1)]);
+        if let Err(violation) = play::play(&scenario) {
+            panic!("{}", report(seed, &scenario, &violation));
+        }
+    }
+}
+
+#[test]
+fn lost_connection_is_found_soon_after_an_idle_time() {
+    for seed in 0..20 {
+        let scenario = Scenario::idle(seed);
         if let Err(violation) = play::play(&scenario) {
             panic!("{}", report(seed, &scenario, &violation));
         }

@@ -3,6 +3,7 @@
 use std::task::{Context, Poll, Waker};
 
 use super::clock::Time;
+use super::refusals::Refusal;
 use super::resp::{self, Reply};
 use super::server::Server;
 use super::world::{Event, MS, World};
@@ -38,9 +39,10 @@ pub(super) struct Fate {
 pub(super) struct Conn {
     pub(super) client: usize,
     pub(super) remote: Remote,
-    /// Whether the client has not closed its end, and whether it broke.
+    /// Whether the client has not closed its end, whether it broke, and whether bytes are dropped without notice.
     open: bool,
     broken: bool,
+    vanished: bool,
     /// The bytes that the client has not read, and the bytes that no server has read.
     inbox: Vec<u8>,
     unread: usize,
@@ -63,7 +65,7 @@ pub(super) struct Conn {
 
 impl Conn {
     fn is_usable(&self) -> bool {
-        self.open && !self.broken && self.alive
+        self.open && !self.broken && self.alive && !self.vanished
     }
 
     fn wakes(&mut self, cx: &Context<'_>) {
@@ -115,7 +117,8 @@ impl World {
         if let Remote::Server { place, incarnation } = remote {
             let server = &self.servers[place];
             let starts = server.incarnation == incarnation && self.now < server.accepts_from;
-            if starts || self.now < self.links[client][place].blocked_until {
+            let is_full = self.refusal(place) == Some(Refusal::NoConnection);
+            if starts || is_full || self.now < self.links[client][place].blocked_until {
                 return None;
             }
         }
@@ -124,6 +127,7 @@ impl World {
             remote,
             open: true,
             broken: false,
+            vanished: false,
             inbox: Vec::new(),
             unread: 0,
             full: false,
@@ -145,19 +149,32 @@ impl World {
         self.conns[conn].is_usable()
     }
 
-    /// Breaks the client's end of its connections to a server, or only of one of them.
-    pub(super) fn break_connections(&mut self, client: usize, place: usize, fate: Fate) {
+    /// The client's connections to a server, or one of them. With `only_one_in`, it is one in this number of cases.
+    fn some_connections(&mut self, client: usize, place: usize, only_one_in: u8) -> Vec<usize> {
         let to_place = |remote| matches!(remote, Remote::Server { place: to, .. } if to == place);
         let all = (0..self.conns.len()).filter(|at| {
             let conn = &self.conns[*at];
-            conn.client == client && to_place(conn.remote) && conn.open && !conn.broken
+            let is_open = conn.open && !conn.broken && !conn.vanished;
+            conn.client == client && to_place(conn.remote) && is_open
         });
         let mut all: Vec<usize> = all.collect();
-        if all.len() > 1 && self.faults && self.rng.u8(..8) == 0 {
+        if all.len() > 1 && self.faults && self.rng.u8(..only_one_in) == 0 {
             let only = self.rng.usize(..all.len());
             all = vec![all[only]];
         }
-        for conn in all {
+        all
+    }
+
+    /// Drops all bytes of the client's connections to a server from now on, or only of one of them.
+    pub(super) fn drop_bytes(&mut self, client: usize, place: usize) {
+        for conn in self.some_connections(client, place, 2) {
+            self.conns[conn].vanished = true;
+        }
+    }
+
+    /// Breaks the client's end of its connections to a server, or only of one of them.
+    pub(super) fn break_connections(&mut self, client: usize, place: usize, fate: Fate) {
+        for conn in self.some_connections(client, place, 8) {
             let conn = &mut self.conns[conn];
             conn.broken = true;
             conn.fate = Some(fate);
@@ -180,6 +197,9 @@ impl World {
             return;
         }
         self.conns[conn].unread += bytes.len();
+        if self.conns[conn].vanished {
+            return;
+        }
         for bytes in self.pieces(bytes) {
             let at = self.now + self.delay(client, remote);
             let at = at.max(self.conns[conn].last_there);
@@ -197,7 +217,7 @@ impl World {
             one.fate.get_or_insert(Fate { lost_from, held_until: now });
         }
         // The server of a connection without a fate learns of its end after the last bytes.
-        if one.fate.is_none() {
+        if one.fate.is_none() && !one.vanished {
             let (client, remote, last) = (one.client, one.remote, one.last_there);
             let at = last.max(self.now + self.delay(client, remote));
             self.at(at, Event::Hangup { conn });
@@ -324,6 +344,9 @@ impl World {
     pub(super) fn close(&mut self, conn: usize) {
         let one = &mut self.conns[conn];
         one.alive = false;
+        if one.vanished {
+            return;
+        }
         let (client, remote, last) = (one.client, one.remote, one.last_back);
         let at = last.max(self.now + self.delay(client, remote));
         self.at(at, Event::Closed { conn });

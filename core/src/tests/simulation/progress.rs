@@ -245,6 +245,7 @@ impl Monitor {
                 if let Some(&(client, at)) = world.given_up.get(owner)
                     && at < since
                     && !world.dead[client]
+                    && world.deletes_again(node) <= since
                     && world.node_sound(client, node % world.nodes(), since)
                 {
                     self.fail(format!("left behind: a vote of client {client} on node {node}"));

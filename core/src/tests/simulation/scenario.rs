@@ -162,6 +162,17 @@ impl Scenario {
         Self::plain(seed, nodes, 15 * MS, steps.into())
     }
 
+    /// A single client is idle for long, and its connections drop all bytes meanwhile. It acquires a lock soon afterwards.
+    pub(super) fn idle(seed: u64) -> Self {
+        let how = Use { wait: Some(1300), must: true, ..plain(1000) };
+        let steps = [
+            (0, Action::Lock { client: 0, how: plain(1000) }),
+            (5000, Action::Vanish { client: 0, node: 0 }),
+            (13_000, Action::Lock { client: 0, how }),
+        ];
+        Self::plain(seed, 1, 15 * MS, steps.into())
+    }
+
     /// A scenario without failures other than these steps.
     fn plain(seed: u64, nodes: usize, latency: Time, steps: Vec<(Time, Action)>) -> Self {
         let step = |(ms, action)| Step { at: BEGIN + ms * MS, action };

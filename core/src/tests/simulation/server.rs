@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::clock::Time;
+use super::refusals::Refusal;
 use super::replicas::{Replica, Waiting};
 use super::slots::Slot;
 
@@ -25,6 +26,9 @@ pub(super) struct Server {
     /// It accepts no connection until then.
     pub(super) accepts_from: Time,
     pub(super) started: Time,
+    /// Why it refuses some commands, and until when. When the last refusal ends.
+    pub(super) refuses: Option<(Refusal, Time)>,
+    pub(super) refuses_until: Time,
     pub(super) ppm: i64,
     pub(super) offset_us: i64,
     /// When it was promoted.

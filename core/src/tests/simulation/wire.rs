@@ -45,6 +45,9 @@ impl World {
                 None
             }
             ["CLIENT", rest @ ..] => Some(self.client_command(conn, place, rest)),
+            _ if keys(words).is_empty() && self.refused(place, words).is_some() => {
+                self.refused(place, words)
+            }
             _ => Some(self.command(conn, (place, incarnation), words)),
         };
         self.log(|| {
@@ -81,6 +84,7 @@ impl World {
             }
             ["TRACKING", "ON", ..] => {
                 self.conns[conn].state.tracking = Some(None);
+                self.connected(conn, conn, place);
                 Reply::Status("OK")
             }
             ["CACHING", "NO"] => {
@@ -133,14 +137,13 @@ impl World {
         if self.faults && self.rng.u16(..SCRIPT_FLUSH) == 0 {
             self.servers[place].scripts = false;
         }
-        if self.shards == 1 {
-            return None;
+        let (now, keys) = (self.now, keys(words));
+        if self.shards > 1
+            && let Some(redirect) = self.servers[place].redirect(keys, asking, now)
+        {
+            return Some(Reply::error(redirect.text(crate::node::slot(keys[0]))));
         }
-        let now = self.now;
-        let keys = keys(words);
-        let redirect = self.servers[place].redirect(keys, asking, now)?;
-        let slot = crate::node::slot(keys[0]);
-        Some(Reply::error(redirect.text(slot)))
+        self.refused(place, words)
     }
 
     /// Counts a delete. One that is sent again and again breaks a promise.

@@ -81,6 +81,26 @@ impl Scenario {
         self.others(rng, scene, 2000);
     }
 
+    /// Many tasks of a client acquire, renew and release locks at the same time, again and again. Their commands are
+    /// combined. Some locks are held by another library.
+    pub(super) fn crowd(&self, rng: &mut Rng, scene: &mut Scene) {
+        // A cluster's client combines no commands, and its servers have no other slots.
+        const NAMES: [&str; 6] = ["c", "d", "e", "f", "g", "h"];
+        let names = if self.shards > 1 { &NAMES[..0] } else { &NAMES[..] };
+        let client = self.some(rng).0;
+        let (hold, ttl) = (rng.u64(..1500), pick(rng, &[300, 1000, 2000]));
+        let extend = rng.bool().then_some(1000);
+        for name in names {
+            let how = Use { names: vec![*name], hold, extend, wait: Some(3000), ..plain(ttl) };
+            scene.add(0, Action::Again { client, how, turns: rng.u32(1..=4) });
+            if rng.u8(..4) == 0 {
+                let (node, ttl) = (rng.usize(..self.nodes.len()), Some(rng.u64(1..3000)));
+                scene.add(rng.u64(..2000), Action::Foreign { node, name, ttl });
+            }
+        }
+        self.others(rng, scene, 2000);
+    }
+
     /// Another client continues the lease, and the first client ends its own without a release.
     pub(super) fn handed_over(&self, rng: &mut Rng, scene: &mut Scene) {
         let max_hold = (rng.u8(..4) == 0).then(|| rng.u64(100..2000));

@@ -28,7 +28,7 @@ impl Scene<'_> {
 }
 
 /// Number of kinds of situations.
-const KINDS: u8 = 11;
+const KINDS: u8 = 14;
 
 impl Scenario {
     /// Adds one or two situations, sometimes with a broken link or a pause. SITUATION selects the kind.
@@ -49,6 +49,9 @@ impl Scenario {
                 7 => self.killed(rng, &mut scene),
                 8 => self.wrong_token(rng, &mut scene),
                 9 => self.late_scouts(rng, &mut scene),
+                10 => self.refused(rng, &mut scene),
+                11 => self.vanished(rng, &mut scene),
+                12 => self.crowd(rng, &mut scene),
                 _ => self.released_early(rng, &mut scene),
             }
             for _ in 0..rng.u8(..3) {

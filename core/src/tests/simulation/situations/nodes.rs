@@ -3,10 +3,10 @@
 use fastrand::Rng;
 
 use super::super::action::{Action, Use};
-use super::super::generator::{pick, plain};
+use super::super::generator::{REFUSALS, pick, plain};
 use super::super::scenario::Scenario;
 use super::super::server::EPOCH_US;
-use super::Scene;
+use super::{Scene, usual};
 
 impl Scenario {
     /// Keys of another library on a minority of nodes while a lock changes hands.
@@ -47,6 +47,36 @@ impl Scenario {
             scene.lock((at + rng.u64(..100)).saturating_sub(50), asks, how);
         }
         self.others(rng, scene, ms + 2000);
+    }
+
+    /// A node refuses commands when leases with a long TTL end, or when votes of a failed round are deleted.
+    pub(super) fn refused(&self, rng: &mut Rng, scene: &mut Scene) {
+        let (node, ttl) = (self.some(rng).1, self.at_most(30_000));
+        for _ in 0..rng.u8(1..=4) {
+            let (client, hold) = (self.some(rng).0, rng.u64(..1500));
+            let names = pick(rng, &[&["a"][..], &["b"], &["a", "b"]]).to_vec();
+            let wait = pick(rng, &[None, Some(0), Some(500)]);
+            scene.lock(rng.u64(..1500), client, Use { names, wait, hold, ..plain(ttl) });
+        }
+        let (refusal, longest) = (pick(rng, &REFUSALS), pick(rng, &[100, 1500, 6000]));
+        scene.add(rng.u64(..1500), Action::Refuse { node, refusal, ms: rng.u64(1..longest) });
+        self.others(rng, scene, 2500);
+    }
+
+    /// The connections of a client drop all bytes while it holds and acquires locks, or after it was idle.
+    pub(super) fn vanished(&self, rng: &mut Rng, scene: &mut Scene) {
+        let (client, node) = self.some(rng);
+        let at = pick(rng, &[300, 12_000]);
+        scene.lock(0, client, Use { hold: rng.u64(..1000), ..plain(1000) });
+        for other in 0..rng.usize(1..=self.nodes.len()) {
+            let node = (node + other) % (self.nodes.len() * self.shards);
+            scene.add(rng.u64(..at), Action::Vanish { client, node });
+        }
+        for _ in 0..rng.u8(1..=3) {
+            let how = Use { wait: pick(rng, &[None, Some(3000)]), ..usual(rng) };
+            scene.lock(at + rng.u64(..300), client, how);
+        }
+        self.others(rng, scene, at + 1500);
     }
 
     /// A client is killed in the middle of a round. Some nodes keep its vote for a long time.
