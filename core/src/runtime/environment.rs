@@ -12,6 +12,15 @@ use tokio::time::MissedTickBehavior;
 
 use crate::runtime::machine::{self, Instant};
 
+/// Returns a limit of what is kept in memory. The simulation lowers it.
+pub(crate) fn limit(limit: usize) -> usize {
+    #[cfg(test)]
+    if let Some(simulated) = simulated::current() {
+        return simulated.limit(limit);
+    }
+    limit
+}
+
 /// A future that completes after some time. No caller is in the path of a lock's command, so it may be boxed.
 pub(crate) type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -128,6 +137,8 @@ pub(crate) mod simulated {
         fn sleep(&self, time: Duration) -> Sleep;
         /// Starts a task. The player of the simulation polls it.
         fn spawn(&self, work: BoxFuture<'static, ()>);
+        /// Returns the limit of what is kept in memory, or a lower one.
+        fn limit(&self, limit: usize) -> usize;
         /// Opens a connection to a server.
         fn open(&self, host: &str, port: u16) -> BoxFuture<'static, io::Result<Box<dyn Stream>>>;
     }

@@ -113,6 +113,11 @@ pub(super) enum Action {
         client: usize,
         node: usize,
     },
+    /// A node closes one connection of the client.
+    Close {
+        client: usize,
+        node: usize,
+    },
     /// A node refuses some commands for `ms`.
     Refuse {
         node: usize,

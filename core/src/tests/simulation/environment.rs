@@ -20,6 +20,8 @@ pub(super) struct ClientEnvironment {
     /// The clock of the machine runs as fast as that of the client.
     pub(super) clock: ClientClock,
     pub(super) spawned: Arc<Mutex<Vec<Spawned>>>,
+    /// The number of pending deletes and of unsent votes that it keeps, if it is small.
+    pub(super) kept: Option<usize>,
 }
 
 impl Environment for ClientEnvironment {
@@ -33,6 +35,10 @@ impl Environment for ClientEnvironment {
 
     fn spawn(&self, work: BoxFuture<'static, ()>) {
         self.spawned.lock().unwrap().push(Spawned::Task(self.client, work));
+    }
+
+    fn limit(&self, limit: usize) -> usize {
+        self.kept.map_or(limit, |kept| limit.min(kept))
     }
 
     fn open(&self, _host: &str, port: u16) -> BoxFuture<'static, io::Result<Box<dyn Stream>>> {

@@ -8,8 +8,14 @@ use super::refusals::Refusal;
 use super::scenario::{BEGIN, Promise, Scenario};
 use super::world::MS;
 
-pub(super) const REFUSALS: [Refusal; 5] =
-    [Refusal::Busy, Refusal::Loading, Refusal::NoDisk, Refusal::NoMemory, Refusal::NoConnection];
+pub(super) const REFUSALS: [Refusal; 6] = [
+    Refusal::Busy,
+    Refusal::Loading,
+    Refusal::NoDisk,
+    Refusal::NoMemory,
+    Refusal::NoConnection,
+    Refusal::NoLogin,
+];
 
 pub(super) fn pick<T: Copy>(rng: &mut Rng, from: &[T]) -> T {
     from[rng.usize(..from.len())]
@@ -43,6 +49,10 @@ impl Scenario {
             for _ in 0..rng.usize(0..4) {
                 self.burst(rng, length, amnesia);
             }
+        }
+        if self.login.is_some() {
+            let (node, ms) = (self.some(rng).1, rng.u64(500..5000));
+            self.step(rng, length, Action::Refuse { node, refusal: Refusal::NoLogin, ms });
         }
         self.unguaranteed_events(rng, length, amnesia);
     }
@@ -146,7 +156,8 @@ impl Scenario {
         let (client, node) = self.some(rng);
         let longest = [20, 300, 2500][rng.usize(..3)];
         let ms = rng.u64(1..longest);
-        match rng.u8(..14) {
+        match rng.u8(..15) {
+            14 => Action::Close { client, node },
             12 => Action::Vanish { client, node },
             13 => Action::Refuse { node, refusal: pick(rng, &REFUSALS), ms },
             0..=2 => Action::Cut { client, node, ms },

@@ -3,7 +3,7 @@
 use crate::clock::Instant;
 
 use super::clock::Time;
-use super::net::Fate;
+use super::net::{Fate, Remote};
 use super::world::{MS, World};
 
 #[derive(Default)]
@@ -130,5 +130,50 @@ impl World {
         let link = &mut self.links[client][place];
         (link.slow_until, link.slow_by) = (now + length, by);
         link.slow_over = link.slow_over.max(now + length + by + 2 * latency);
+    }
+}
+
+/// The connections of a path.
+impl World {
+    /// The client's connections to a server, or one of them. With `only_one_in`, it is one in this number of cases.
+    fn some_connections(&mut self, client: usize, place: usize, only_one_in: u8) -> Vec<usize> {
+        let to_place = |remote| matches!(remote, Remote::Server { place: to, .. } if to == place);
+        let all = (0..self.conns.len()).filter(|at| {
+            let conn = &self.conns[*at];
+            let is_open = conn.open && !conn.broken && !conn.vanished;
+            conn.client == client && to_place(conn.remote) && is_open
+        });
+        let mut all: Vec<usize> = all.collect();
+        if all.len() > 1 && self.faults && self.rng.u8(..only_one_in) == 0 {
+            let only = self.rng.usize(..all.len());
+            all = vec![all[only]];
+        }
+        all
+    }
+
+    /// Drops all bytes of the client's connections to a server from now on, or only of one of them.
+    fn drop_bytes(&mut self, client: usize, place: usize) {
+        for conn in self.some_connections(client, place, 2) {
+            self.conns[conn].vanished = true;
+        }
+    }
+
+    /// The server closes one of the client's connections, as an administrator may do.
+    pub(super) fn close_one(&mut self, client: usize, place: usize) {
+        if let Some(conn) = self.some_connections(client, place, 1).pop() {
+            self.close(conn);
+            let link = &mut self.links[client][place];
+            link.cut_at = link.cut_at.max(self.now);
+        }
+    }
+
+    /// Breaks the client's end of its connections to a server, or only of one of them.
+    fn break_connections(&mut self, client: usize, place: usize, fate: Fate) {
+        for conn in self.some_connections(client, place, 8) {
+            let conn = &mut self.conns[conn];
+            conn.broken = true;
+            conn.fate = Some(fate);
+            conn.wake();
+        }
     }
 }

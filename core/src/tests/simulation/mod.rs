@@ -16,7 +16,7 @@
 //! | `scenario`, `action`, `generator`, `situations`, `special`, `failovers` | the events of a run: clients that acquire, hold, extend, cancel, pause and crash, and failures of nodes and connections |
 //! | `play`, `start`, `steps`, `usage` | the run: tasks polled on one thread, steps applied to the world, lock operations of clients |
 //! | `world`, `clock` | virtual time and the clock of each client |
-//! | `environment`, `simulated` | the environment of a client's connections, and its nodes as the monitor observes them |
+//! | `environment`, `simulated`, `logins` | the environment of a client's connections, its nodes as the monitor observes them, and logins that expire |
 //! | `link`, `net`, `resp`, `wire` | the path to a server, the bytes of connections, the protocol, and commands about connections |
 //! | `server`, `commands`, `scripts`, `hazards`, `refusals` | the keys of a server, the commands and scripts that use them, the changes made to it, and its errors |
 //! | `slots` | a node that is a cluster, and how its slots move |
@@ -32,6 +32,7 @@ mod failovers;
 mod generator;
 mod hazards;
 mod link;
+mod logins;
 mod min_hold;
 mod monitor;
 mod net;

@@ -40,9 +40,9 @@ pub(super) struct Conn {
     pub(super) client: usize,
     pub(super) remote: Remote,
     /// Whether the client has not closed its end, whether it broke, and whether bytes are dropped without notice.
-    open: bool,
-    broken: bool,
-    vanished: bool,
+    pub(super) open: bool,
+    pub(super) broken: bool,
+    pub(super) vanished: bool,
     /// The bytes that the client has not read, and the bytes that no server has read.
     inbox: Vec<u8>,
     unread: usize,
@@ -52,7 +52,7 @@ pub(super) struct Conn {
     /// When the last bytes arrive in each direction. No later ones arrive earlier.
     last_there: Time,
     last_back: Time,
-    fate: Option<Fate>,
+    pub(super) fate: Option<Fate>,
     /// Whether the server's end is open.
     pub(super) alive: bool,
     /// An incomplete request, or requests behind a `WAIT`.
@@ -74,7 +74,7 @@ impl Conn {
         }
     }
 
-    fn wake(&mut self) {
+    pub(super) fn wake(&mut self) {
         self.wakers.drain(..).for_each(Waker::wake);
     }
 }
@@ -147,39 +147,6 @@ impl World {
     /// Whether the connection exists at both ends.
     pub(super) fn is_usable(&self, conn: usize) -> bool {
         self.conns[conn].is_usable()
-    }
-
-    /// The client's connections to a server, or one of them. With `only_one_in`, it is one in this number of cases.
-    fn some_connections(&mut self, client: usize, place: usize, only_one_in: u8) -> Vec<usize> {
-        let to_place = |remote| matches!(remote, Remote::Server { place: to, .. } if to == place);
-        let all = (0..self.conns.len()).filter(|at| {
-            let conn = &self.conns[*at];
-            let is_open = conn.open && !conn.broken && !conn.vanished;
-            conn.client == client && to_place(conn.remote) && is_open
-        });
-        let mut all: Vec<usize> = all.collect();
-        if all.len() > 1 && self.faults && self.rng.u8(..only_one_in) == 0 {
-            let only = self.rng.usize(..all.len());
-            all = vec![all[only]];
-        }
-        all
-    }
-
-    /// Drops all bytes of the client's connections to a server from now on, or only of one of them.
-    pub(super) fn drop_bytes(&mut self, client: usize, place: usize) {
-        for conn in self.some_connections(client, place, 2) {
-            self.conns[conn].vanished = true;
-        }
-    }
-
-    /// Breaks the client's end of its connections to a server, or only of one of them.
-    pub(super) fn break_connections(&mut self, client: usize, place: usize, fate: Fate) {
-        for conn in self.some_connections(client, place, 8) {
-            let conn = &mut self.conns[conn];
-            conn.broken = true;
-            conn.fate = Some(fate);
-            conn.wake();
-        }
     }
 
     /// Cuts bytes at a random position, sometimes.

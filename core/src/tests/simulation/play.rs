@@ -72,7 +72,8 @@ impl<'a> Player<'a> {
         fastrand::seed(scenario.seed);
         let mut world = World::new(scenario.seed, scenario.latency, scenario.guard, scenario.kills);
         (world.now, world.tracing) = (BEGIN - CONNECT_TIME, tracing);
-        world.faults = scenario.faults;
+        (world.faults, world.logins) = (scenario.faults, scenario.login.is_some());
+        world.keeps_deletes = scenario.keeps_deletes();
         world.shards = scenario.shards;
         let count = scenario.nodes.len();
         world.settled = vec![0; count];

@@ -170,7 +170,7 @@ impl Monitor {
                 sound.since = if keeps { sound.since.or(Some(world.now)) } else { None };
             }
         }
-        if world.kills {
+        if world.kills && world.keeps_deletes {
             self.check_leftover_keys(world);
         }
     }

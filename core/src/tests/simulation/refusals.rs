@@ -2,6 +2,7 @@
 
 use super::clock::Time;
 use super::commands::{keys, writes};
+use super::logins::RENEWED_AFTER;
 use super::resp::Reply;
 use super::scripts;
 use super::world::World;
@@ -19,6 +20,8 @@ pub(super) enum Refusal {
     NoMemory,
     /// It accepts no more connections. Those that exist work.
     NoConnection,
+    /// It refuses each login.
+    NoLogin,
 }
 
 impl Refusal {
@@ -44,7 +47,7 @@ impl Refusal {
                 !keys(words).is_empty() && writes(words) && !deletes,
                 "OOM command not allowed when used memory > 'maxmemory'.",
             ),
-            Self::NoConnection => return None,
+            Self::NoConnection | Self::NoLogin => return None,
         };
         refused.then(|| Reply::error(text))
     }
@@ -59,6 +62,10 @@ impl World {
         let server = &mut self.servers[place];
         server.refuses = Some((refusal, until));
         server.refuses_until = server.refuses_until.max(until);
+        if refusal == Refusal::NoLogin {
+            server.refuses_until += RENEWED_AFTER;
+            self.logins_refused = self.logins;
+        }
     }
 
     /// The server's current refusal.

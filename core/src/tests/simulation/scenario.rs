@@ -64,6 +64,10 @@ pub(super) struct Scenario {
     pub(super) kills: bool,
     /// Faults that need no step, such as a script cache that is flushed.
     pub(super) faults: bool,
+    /// How long a login lasts, if clients must log in.
+    pub(super) login: Option<Duration>,
+    /// The number of pending deletes and of unsent votes that a client keeps, if it is small.
+    pub(super) kept: Option<usize>,
     pub(super) nodes: Vec<(i64, i64)>,
     /// Servers per node. A cluster has several.
     pub(super) shards: usize,
@@ -115,6 +119,8 @@ impl Scenario {
             latency: pick(&mut rng, &[200_000, MS, 5 * MS, 40 * MS]),
             kills: rng.u8(..8) != 0,
             faults: true,
+            login: (rng.u8(..8) == 0).then(|| Duration::from_millis(rng.u64(3000..8000))),
+            kept: (rng.u8(..8) == 0).then(|| rng.usize(1..=4)),
             nodes: (0..nodes).map(|_| (rng.i64(-4900..=4900), rng.i64(-apart..=apart))).collect(),
             shards: match promise {
                 Promise::SlotsMove | Promise::ClustersFailOver => rng.usize(2..=3),
@@ -141,6 +147,13 @@ impl Scenario {
             this.fail_over_one_by_one();
         }
         this
+    }
+
+    /// Whether each client keeps all its pending deletes. One is kept for each list of names, and most steps use four
+    /// such lists.
+    pub(super) fn keeps_deletes(&self) -> bool {
+        let crowds = |step: &Step| matches!(step.action, Action::Again { .. });
+        self.kept.is_none_or(|kept| kept >= 4 && !self.steps.iter().any(crowds))
     }
 
     /// One client acquires a lock repeatedly. Another client, which is farther from the nodes, must acquire it too.
@@ -184,6 +197,8 @@ impl Scenario {
             latency,
             kills: true,
             faults: false,
+            login: None,
+            kept: None,
             nodes: vec![(0, 0); nodes],
             shards: 1,
             sentinels: false,
@@ -237,14 +252,16 @@ impl fmt::Display for Scenario {
         let (nodes, clients) = (self.nodes.len(), self.clients.len());
         writeln!(
             f,
-            "  {nodes} nodes of {} servers, sentinels {}, replicas {:?}, {clients} clients, guard {:?}, fencing {}, latency {:?}, kills {}",
+            "  {nodes} nodes of {} servers, sentinels {}, replicas {:?}, {clients} clients, guard {:?}, fencing {}, latency {:?}, kills {}, login {:?}, kept {:?}",
             self.shards,
             self.sentinels,
             self.replicas,
             self.guard,
             self.fencing,
             Duration::from_nanos(self.latency),
-            self.kills
+            self.kills,
+            self.login,
+            self.kept
         )?;
         for step in &self.steps {
             writeln!(f, "  {:>9.3} ms  {:?}", (step.at - BEGIN) as f64 / 1e6, step.action)?;

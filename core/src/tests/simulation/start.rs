@@ -15,6 +15,7 @@ use crate::options::client::Config;
 use super::clock::ClientClock;
 use super::environment::ClientEnvironment;
 use super::link::Link;
+use super::logins::expiring;
 use super::net::{QUORUM, sentinel_port, server_port};
 use super::play::Player;
 use super::simulated::SimulatedNode;
@@ -29,6 +30,7 @@ impl Player<'_> {
             client: id,
             clock: clock.clone(),
             spawned: Arc::clone(&self.spawned),
+            kept: self.scenario.kept,
         };
         self.environments.push(Arc::new(environment));
         self.enter(id);
@@ -98,9 +100,11 @@ impl Player<'_> {
         } else {
             format!("redis://{servers}")
         };
-        let Ok(Address::Redis(route) | Address::Cluster(route)) = Address::parse(&url) else {
-            panic!("{url}")
-        };
+        let address = Address::parse(&url).and_then(|address| match self.scenario.login {
+            Some(lifetime) => address.with(&expiring(&self.world, lifetime)),
+            None => Ok(address),
+        });
+        let Ok(Address::Redis(route) | Address::Cluster(route)) = address else { panic!("{url}") };
         let durability = Durability { min_replicas: self.scenario.replicas.1, fsync: false };
         let needs = Needs { key_prefix: String::new(), durability };
         let target = Target::alone(route, self.scenario.guard, needs, Arc::clone(run_ids));

@@ -94,6 +94,7 @@ impl Player<'_> {
             }
             Action::Cut { client, node, ms } => world.cut(client, node, ms * MS),
             Action::Vanish { client, node } => world.vanish(client, node),
+            Action::Close { client, node } => world.close_one(client, node),
             Action::Refuse { node, refusal, ms } => world.refuse(node, refusal, ms * MS),
             Action::Slow { client, node, by, ms } => world.slow(client, node, by * MS, ms * MS),
             Action::Stop { node, ms } => {

@@ -219,10 +219,13 @@ async fn acquire(client: &Client, lock: &crate::Lock, how: &Use) -> Option<Lease
         Ok(lease) => return Some(lease),
         Err(error) => error,
     };
-    let end = client.clock.world.lock().unwrap().now;
+    let (end, refused) = {
+        let world = client.clock.world.lock().unwrap();
+        (world.now, world.logins_refused)
+    };
     let least = how.wait.map_or(END, |wait| wait * MS * 99 / 100);
     let tried = matches!(error.kind(), ErrorKind::Timeout | ErrorKind::Unavailable);
-    if tried && end < now + least {
+    if tried && end < now + least && !refused {
         client.monitor.lock().unwrap().gave_up(client.id);
     }
     None

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::clock::Time;
 use super::commands::{Call, int, keys, writes};
 use super::net::{Remote, server_port};
 use super::resp::Reply;
@@ -19,6 +20,8 @@ pub(super) struct Session {
     untracked: bool,
     asking: bool,
     pub(super) subscribed: bool,
+    /// When its login ends.
+    pub(super) login_until: Time,
 }
 
 /// An administrator empties the script cache with one of this number of commands.
@@ -38,13 +41,21 @@ impl World {
             Remote::Sentinel { node, index } => return self.sentinel(conn, (node, index), words),
             Remote::Server { place, incarnation } => (place, incarnation),
         };
+        let refused = match words {
+            ["HELLO", ..] => self.log_in(conn, place, words),
+            _ => None,
+        };
+        let is_login = matches!(words, ["HELLO", _, "AUTH", ..] | ["AUTH", ..]);
+        let refused = refused.or_else(|| if is_login { None } else { self.not_logged_in(conn) });
         let reply = match words {
+            _ if refused.is_some() => refused,
             ["WAIT", replicas, time] => {
                 let (replicas, time) = (int(replicas), Duration::from_millis(int(time)));
                 self.wait(peer(client, conn), (place, incarnation), (replicas, time));
                 None
             }
             ["CLIENT", rest @ ..] => Some(self.client_command(conn, place, rest)),
+            ["AUTH", ..] => Some(self.log_in(conn, place, words).unwrap_or(Reply::Status("OK"))),
             _ if keys(words).is_empty() && self.refused(place, words).is_some() => {
                 self.refused(place, words)
             }

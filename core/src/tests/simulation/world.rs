@@ -116,6 +116,12 @@ pub(super) struct World {
     pub(super) sentinels: Vec<[Sentinel; QUORUM]>,
     /// Faults that every scenario has, unless it measures a time.
     pub(super) faults: bool,
+    /// Each client keeps all its pending deletes.
+    pub(super) keeps_deletes: bool,
+    /// Clients must log in, and their logins expire.
+    pub(super) logins: bool,
+    /// Some server has refused logins. An acquire may end early while a client knows nothing newer.
+    pub(super) logins_refused: bool,
     /// Kept for its memory.
     pub(super) reply_buffer: Vec<u8>,
     /// Since when each cluster's slot has had its current owner. `Time::MAX` while it is being moved.
@@ -154,6 +160,9 @@ impl World {
             conns: Vec::new(),
             sentinels: Vec::new(),
             faults: true,
+            keeps_deletes: true,
+            logins: false,
+            logins_refused: false,
             reply_buffer: Vec::new(),
             settled: Vec::new(),
             declines: Vec::new(),

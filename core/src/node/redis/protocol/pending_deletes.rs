@@ -22,6 +22,7 @@ use crate::node::redis::commands::command::{Command, Purpose};
 use crate::node::redis::protocol::in_flight::InFlight;
 use crate::node::redis::protocol::redirects::{ClusterSender, ConnectionEvent};
 use crate::node::redis::state::link::Link;
+use crate::runtime::environment;
 use crate::telemetry::Throttle;
 
 /// The maximum number of pending deletes, one for each set of keys. A client reaches it if a server is down for long.
@@ -120,22 +121,22 @@ impl PendingDeletes {
         };
         self.bytes += memory(&command);
         self.deletes.insert(target, command);
-        if self.deletes.len() > MAX_PENDING_DELETES || self.bytes > MAX_PENDING_BYTES {
-            self.displace();
+        let most = environment::limit(MAX_PENDING_DELETES);
+        if self.deletes.len() > most || self.bytes > MAX_PENDING_BYTES {
+            self.displace(most - most / 8);
         }
     }
 
-    /// Drops at least an eighth of the deletes, because a search for each single one would take long. Those of failed
-    /// votes come first, and among them those whose keys expire first.
-    fn displace(&mut self) {
+    /// Drops deletes until this number is left, an eighth fewer than the maximum, because a search for each single one
+    /// would take long. Those of failed votes come first, and among them those whose keys expire first.
+    fn displace(&mut self, left: usize) {
         let order = |(target, one): (&Vec<u8>, &Command)| {
             (is_of_lease(one), one.purpose.until(), target.clone())
         };
         let mut order: Vec<_> = self.deletes.iter().map(order).collect();
         order.sort_unstable();
         for (_, _, target) in order {
-            let fits = self.deletes.len() <= MAX_PENDING_DELETES / 8 * 7
-                && self.bytes <= MAX_PENDING_BYTES / 8 * 7;
+            let fits = self.deletes.len() <= left && self.bytes <= MAX_PENDING_BYTES / 8 * 7;
             if fits || self.deletes.len() == 1 {
                 break;
             }
@@ -172,7 +173,7 @@ impl UnsentVotes {
     /// sent.
     pub(crate) fn add(&mut self, command: &Command) {
         if let Purpose::FirstVote { token, sent: false } = &command.purpose {
-            if self.newer.len() >= MAX_UNSENT_VOTES / 2 {
+            if self.newer.len() >= environment::limit(MAX_UNSENT_VOTES / 2) {
                 self.older = std::mem::take(&mut self.newer);
             }
             self.newer.insert(Arc::clone(token));
