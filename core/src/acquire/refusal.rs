@@ -20,7 +20,7 @@ pub const NOT_REENTRANT: &str = "Locks are not reentrant";
 pub(crate) enum Evidence {
     /// The refusal of the scout, the only node that has replied. It gets its request before the others.
     Scout,
-    /// The refusals of so many nodes that no quorum is left.
+    /// The refusals of nodes, without which no quorum is left.
     Refusals,
     /// No quorum is left without the nodes that refused and those that failed. The refusals alone leave one. `replied`
     /// means that a quorum of nodes replied.
@@ -34,7 +34,7 @@ pub(crate) enum Refusal {
     Queued,
     /// Other clients hold some of the keys.
     Held { refused: Box<Refused>, evidence: Evidence },
-    /// Others have the places of this round, on so many nodes that no quorum is left. Other places are open. `replied`
+    /// Others have the places of this round on too many nodes for a quorum. Other places are open. `replied`
     /// means that a quorum of nodes replied.
     Missed { taken: Places, replied: bool },
     /// A quorum granted, but some of its grants did not count in the end: their server was replaced, or did not confirm
@@ -58,7 +58,7 @@ impl Refusal {
         }
     }
 
-    /// Returns who holds the keys, for votes that leave no quorum although enough nodes work.
+    /// Returns which refusal these votes are, for votes that leave no quorum although enough nodes work.
     ///
     /// The refusals decide together with the failed nodes. Otherwise one failed node of three would hide the holder,
     /// because its failure and one refusal end the round before the second refusal arrives.
@@ -172,8 +172,10 @@ impl Refusal {
     ) -> (String, Option<Duration>) {
         let refused = match self {
             Self::Held { refused, .. } => refused,
-            Self::Split | Self::Missed { .. } => {
-                return ("no client won a majority (split vote)".into(), None);
+            Self::Split => return ("no client won a majority (split vote)".into(), None),
+            // Only a semaphore has other places.
+            Self::Missed { .. } => {
+                return ("other callers took the free permits first in each round".into(), None);
             }
             _ => return ("other callers in this process were first".into(), None),
         };

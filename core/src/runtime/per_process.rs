@@ -11,8 +11,8 @@
 //!
 //! A child does not close its parent's descriptors either. A daemon closes all inherited descriptors, and its own files
 //! then have the same numbers. No check tells them apart, because all eventfds have one inode. The child therefore
-//! keeps those of the thread that forked, as it keeps the sockets of each client and the descriptors of the background
-//! thread: a few for each event loop and each level of forks.
+//! keeps those of the thread that forked, a few for each event loop and each level of forks. It also keeps the sockets
+//! of each client and the descriptors of the background thread.
 
 use std::convert::Infallible;
 use std::future::Future;

@@ -18,6 +18,8 @@ pub(super) enum End {
 #[derive(Clone, Debug)]
 pub(super) struct Use {
     pub(super) names: Vec<&'static str>,
+    /// How many permits of a semaphore.
+    pub(super) permits: u32,
     pub(super) ttl: u64,
     pub(super) node_timeout: Option<u64>,
     pub(super) wait: Option<u64>,

@@ -183,6 +183,7 @@ pub(super) fn some_time(rng: &mut Rng, length: u64) -> Time {
 pub(super) fn plain(ttl: u64) -> Use {
     Use {
         names: vec!["a"],
+        permits: 1,
         ttl,
         node_timeout: None,
         wait: None,

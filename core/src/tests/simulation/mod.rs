@@ -46,6 +46,7 @@ mod replicas;
 mod resp;
 mod scenario;
 mod scripts;
+mod semaphores;
 mod sentinels;
 mod server;
 mod simulated;

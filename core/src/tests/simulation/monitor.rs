@@ -101,7 +101,7 @@ impl Monitor {
         now: Time,
     ) {
         self.grants += 1;
-        let names = how.names.clone();
+        let names = how.keys_of(hold);
         if !hold.is_held() {
             self.fail(format!("no validity: client {client} got {names:?} when its time was over"));
         }

@@ -16,6 +16,7 @@ use super::generator::plain;
 use super::monitor::Monitor;
 use super::progress::CHECK_INTERVAL;
 use super::scenario::{BEGIN, Scenario};
+use super::semaphores::{LIMIT, POOL};
 use super::server::Server;
 use super::simulated::Outstanding;
 use super::slots::Slot;
@@ -247,6 +248,10 @@ impl<'a> Player<'a> {
         let now = self.now();
         for client in self.clients.clone().into_iter().flatten() {
             let how = Use { names: vec!["a", "b"], wait: Some(20_000), must: true, ..plain(1000) };
+            let pool = Use { names: vec![POOL], permits: LIMIT, ..how.clone() };
+            if self.scenario.has_semaphore() {
+                self.spawn(client.id, lock(client.clone(), pool));
+            }
             self.spawn(client.id, lock(client, how));
         }
         self.world.lock().unwrap().at(now, Event::Resume(0));

@@ -10,6 +10,7 @@ use super::clock::Time;
 use super::monitor::Monitor;
 use super::record::{Record, Valid, valid_at};
 use super::scenario::Promise;
+use super::semaphores::POOL;
 use super::server::FOREIGN;
 use super::simulated::Outstanding;
 use super::world::{MS, World};
@@ -32,6 +33,8 @@ pub(super) struct Waiting {
     pub(super) paused: Time,
     begun: Time,
     names: Vec<&'static str>,
+    /// It can be granted if all keys of one of these groups are free.
+    groups: Vec<Vec<&'static str>>,
     ttl: Time,
     node_timeout: Time,
     /// Since when it could have been granted, and since when if no simultaneous contender had been granted.
@@ -53,6 +56,7 @@ impl Waiting {
             paused,
             begun: now,
             names: how.names.clone(),
+            groups: how.groups(),
             ttl: how.ttl * MS,
             node_timeout: how.node_timeout() * MS,
             free_since: None,
@@ -193,12 +197,15 @@ impl Monitor {
             let could = |left| {
                 rested(waiting.client)
                     && waiting.has_time(world)
-                    && !waiting.names.iter().any(|name| taken.contains(name))
-                    && world.could_grant(waiting.client, &waiting.names, left)
+                    && waiting.groups.iter().any(|keys| {
+                        !keys.iter().any(|key| taken.contains(key))
+                            && world.could_grant(waiting.client, keys, left)
+                    })
             };
             let (free, contested) = (could(1), could(3_000));
             let behind = first.iter().any(|older| self.waiting[older].overlaps(waiting));
-            if contested {
+            // A caller of a semaphore waits for those before it, even if they want more permits than are free.
+            if contested || waiting.names == [POOL] {
                 first.push(id);
             }
             let since = |since: Option<Time>, so: bool| if so { since.or(Some(now)) } else { None };

@@ -142,6 +142,7 @@ impl Scenario {
         this.fill(&mut rng, amnesia);
         this.steps.iter_mut().for_each(|step| step.bound_hopeless(this.latency));
         this.add_min_holds(&mut Rng::with_seed(!seed));
+        this.add_semaphores(&mut Rng::with_seed(seed.rotate_left(32)));
         this.steps.sort_by_key(|step| step.at);
         if promise == Promise::ServersChange && amnesia || fails_over {
             this.fail_over_one_by_one();

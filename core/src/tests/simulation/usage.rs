@@ -16,6 +16,7 @@ use super::action::{Also, End, Use};
 use super::clock::ClientClock;
 use super::monitor::{Monitor, Tokens};
 use super::play::Task;
+use super::semaphores::LIMIT;
 use super::world::{END, MS};
 
 /// The state that the tasks of one client share with the player.
@@ -92,8 +93,12 @@ impl Client {
 
     fn lock(&self, how: &Use) -> crate::Lock {
         let ms = Duration::from_millis;
-        let mut lock = self.redlock.lock(Names::from(how.names.as_slice())).ttl(ms(how.ttl));
-        lock = lock.renew(how.renew).fencing(self.fencing).min_hold(ms(how.min_hold));
+        let lock = if how.is_of_semaphore() {
+            self.redlock.semaphore(how.names[0], LIMIT).permits(how.permits)
+        } else {
+            self.redlock.lock(Names::from(how.names.as_slice())).fencing(self.fencing)
+        };
+        let mut lock = lock.ttl(ms(how.ttl)).renew(how.renew).min_hold(ms(how.min_hold));
         if let Some(timeout) = how.node_timeout {
             lock = lock.node_timeout(ms(timeout));
         }
@@ -196,7 +201,9 @@ async fn acquire(client: &Client, lock: &crate::Lock, how: &Use) -> Option<Lease
     let node_timeout = how.node_timeout();
     let now = client.clock.world.lock().unwrap().now;
     // A `wait` of 0 is one round, in which fencing may send a second request. It connects first.
-    let round = if client.fencing { 2 * node_timeout } else { node_timeout };
+    // One of a semaphore may miss a few times.
+    let rounds = if how.is_of_semaphore() { 4 } else { 1 + u64::from(client.fencing) };
+    let round = rounds * node_timeout;
     let is_connected =
         client.nodes.iter().filter_map(Weak::upgrade).all(|node| node.is_connected(how.names[0]));
     let round = if is_connected { round } else { round + CONNECTS };

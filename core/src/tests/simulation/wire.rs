@@ -266,6 +266,9 @@ fn brief(words: &[&str]) -> String {
             [key] if key.starts_with("redlock-rights") => "EVALSHA".to_owned(),
             keys => format!("script {:?} {keys:?}", known(digest)),
         },
+        ["EVAL", ..] if keys(words).iter().any(|key| key.starts_with("redlock-rights")) => {
+            "EVAL".to_owned()
+        }
         ["SCRIPT", what, ..] => format!("SCRIPT {what}"),
         ["SET", key, _, rest @ ..] => format!("SET {key} {rest:?}"),
         words => words.join(" "),

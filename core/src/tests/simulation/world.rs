@@ -15,6 +15,7 @@ use super::clock::{Rate, Time};
 use super::link::Link;
 use super::net::{Conn, QUORUM};
 use super::replicas::Copy;
+use super::semaphores::POOL;
 use super::sentinels::Sentinel;
 use super::server::Server;
 use super::slots::Stage;
@@ -228,10 +229,10 @@ impl World {
     }
 }
 
-/// The slots of both locks, in order.
+/// The slots of both locks and of the semaphore, in order.
 fn slots() -> Vec<i64> {
     let fences = ["a", "b"].map(|name| fence_key(name).unwrap());
-    let keys = fences.iter().map(String::as_str).chain(["a", "b"]);
+    let keys = fences.iter().map(String::as_str).chain(["a", "b", POOL]);
     let slots: BTreeSet<i64> = keys.map(|key| slot(key).into()).collect();
     slots.into_iter().collect()
 }
