@@ -26,6 +26,7 @@ const PUBLIC = [
   "configure",
   "lock",
   "onWarning",
+  "semaphore",
   "withLock",
 ];
 

@@ -25,7 +25,7 @@ const FILES = [
 ];
 const CLASSES = ["Redlock", "Lock", "Lease"];
 /** Functions of the default client. */
-const FUNCTIONS = { configure: 1, lock: 1, withLock: 1 };
+const FUNCTIONS = { configure: 1, lock: 1, semaphore: 1, withLock: 1 };
 /** Before these run, `lease` holds the lock. */
 const HOLD = /\b(attach|forceRelease|leases|releaseAll|shutdown)\(/;
 

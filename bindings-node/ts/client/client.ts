@@ -252,7 +252,7 @@ export class Redlock {
   async forceRelease(names: string | readonly string[] | Lock, none?: unknown): Promise<boolean> {
     const ready = Redlock.#nativeOf(this);
     rejectSignal(none, "forceRelease()");
-    if (names instanceof Lock) {
+    if (Lock.isLock(names)) {
       const { names: list, options } = names.toJSON();
       const { shared, nativeNames } = Redlock.#bound(Redlock.#partsOf(this), list, options);
       return unwrap(await settled((slot) => shared.native.forceRelease(slot, nativeNames)));

@@ -60,6 +60,11 @@ export class Lock<Fencing extends boolean = boolean> {
     this.#description = description;
   }
 
+  /** @internal Unlike `instanceof`, it also works for a Proxy that was revoked. */
+  static isLock(value: unknown): value is Lock {
+    return isObject(value) && #description in value;
+  }
+
   /** Returns the description of a lock. Throws if a method was called on another object. */
   static #descriptionOf(lock: Lock): LockDescription {
     if (isObject(lock) && #description in lock) return lock.#description;
