@@ -77,7 +77,17 @@ def test_async_verbs_are_coroutine_functions(
 
 
 #: Methods that return immediately, in both classes.
-IMMEDIATE = {"close", "leases", "stats", "lock", "semaphore", "ensure_held", "detach", "on_lost", "from_client"}
+IMMEDIATE = {
+    "close",
+    "leases",
+    "stats",
+    "lock",
+    "semaphore",
+    "ensure_held",
+    "detach",
+    "on_lost",
+    "from_client",
+}
 
 
 @pytest.mark.parametrize("name", ["Redlock", "Lock", "Lease"])

@@ -31,7 +31,9 @@ def test_scopes_share_the_permits(redis_server: Server, name: str) -> None:
             assert pool.try_acquire() is None
             with pytest.raises(redlock.LockTimeout, match="all 2 permits are taken") as caught:
                 pool.acquire()
-            assert 0 < caught.value.remaining <= 20
+            remaining = caught.value.remaining
+            assert remaining is not None
+            assert 0 < remaining <= 20
             found = pool.inspect()
             assert (found.held, found.taken, found.limit, len(found.nodes)) == (True, 2, 2, 2)
             assert "held=True, taken=2, limit=2" in repr(found)

@@ -71,9 +71,13 @@ def test_literal_types_have_the_words_of_the_core() -> None:
     assert list(typing.get_args(redlock.types.LossReason)) == words["LossReason"]
 
 
-def test_lock_options_are_those_of_lock() -> None:
-    options = typing.get_type_hints(redlock.types.LockOptions)
-    (given,) = re.findall(r"\ndef lock\(name: .*?, \*, (?!default)(.*?)\) -> Lock:", STUB)
+@pytest.mark.parametrize(
+    ("function", "type_name"), [("lock", "LockOptions"), ("semaphore", "SemaphoreOptions")]
+)
+def test_types_of_options_are_those_of_the_function(function: str, type_name: str) -> None:
+    options = typing.get_type_hints(getattr(redlock.types, type_name))
+    pattern = rf"\ndef {function}\(name: .*?, \*, (?!default)(.*?)\) -> Lock:"
+    (given,) = re.findall(pattern, STUB)
     shown = {name: str(each).removeprefix("typing.") for name, each in options.items()}
     expected = ", ".join(f"{name}: {each} = None" for name, each in shown.items())
     assert expected == given.replace('"', "")

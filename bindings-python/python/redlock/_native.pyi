@@ -647,7 +647,10 @@ class AsyncRedlock:
             >>> redlock.AsyncRedlock("redis://user:secret@127.0.0.1:6379/1").nodes
             ['redis://127.0.0.1:6379/1']
         """
-    def semaphore(self, /, name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", limit: "int", *, default: "_D" = ..., permits: "int | None" = None, ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, label: "str | bool | None" = None) -> AsyncLock:
+    @typing.overload
+    def semaphore(self, /, name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", limit: "int", *, default: "_D", permits: "int | None" = None, ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, label: "str | bool | None" = None) -> redlock.types.AsyncLockDecorator[_D]: ...
+    @typing.overload
+    def semaphore(self, /, name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", limit: "int", *, permits: "int | None" = None, ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, label: "str | bool | None" = None) -> AsyncLock:
         """
         Describes a semaphore: at most `limit` of its permits have owners at a time. Nothing is sent.
 
@@ -1398,7 +1401,10 @@ class Redlock:
             >>> client.release_all()
             1
         """
-    def semaphore(self, /, name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", limit: "int", *, default: "_D" = ..., permits: "int | None" = None, ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, label: "str | bool | None" = None) -> Lock:
+    @typing.overload
+    def semaphore(self, /, name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", limit: "int", *, default: "_D", permits: "int | None" = None, ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, label: "str | bool | None" = None) -> redlock.types.LockDecorator[_D]: ...
+    @typing.overload
+    def semaphore(self, /, name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", limit: "int", *, permits: "int | None" = None, ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, label: "str | bool | None" = None) -> Lock:
         """
         Describes a semaphore: at most `limit` of its permits have owners at a time. Nothing is sent.
 
@@ -1676,7 +1682,10 @@ def lock(name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[...
         True
     """
 
-def semaphore(name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", limit: "int", *, default: "_D" = ..., permits: "int | None" = None, ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, label: "str | bool | None" = None) -> Lock:
+@typing.overload
+def semaphore(name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", limit: "int", *, default: "_D", permits: "int | None" = None, ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, label: "str | bool | None" = None) -> redlock.types.LockDecorator[_D]: ...
+@typing.overload
+def semaphore(name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", limit: "int", *, permits: "int | None" = None, ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, label: "str | bool | None" = None) -> Lock:
     """
     Describes a semaphore: at most `limit` of its permits have owners at a time. Nothing is sent.
 

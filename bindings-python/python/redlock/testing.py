@@ -203,13 +203,13 @@ class TestRedlock(Redlock):
 
     def _lock_of_other(self, name: "_Names", options: "dict[str, Any]") -> Lock:
         """Returns the lock of the other client."""
-        options = {**options, "wait": 0}
-        if not isinstance(name, Lock | AsyncLock):
-            return self._other.lock(name, **options)
-        lock = name.as_sync() if isinstance(name, AsyncLock) else name
-        # The parts of a pickle: another lock with the same names and options.
-        _, (_, names, own, _) = lock.__reduce__()
-        return _lock(self._other, names, {**own, **options}, ())
+        own: dict[str, Any] = {}
+        names: Any = name
+        if isinstance(name, Lock | AsyncLock):
+            lock = name.as_sync() if isinstance(name, AsyncLock) else name
+            # The parts of a pickle: another lock with the same names and options.
+            _, (_, names, own, _) = lock.__reduce__()
+        return _lock(self._other, names, {**own, **options, "wait": 0}, ())
 
     def _leases_of(self, name: "_Names") -> list[Lease]:
         lock = name if isinstance(name, Lock | AsyncLock) else self.lock(name)

@@ -14,6 +14,7 @@ __all__ = [
     "LockOptions",
     "LossReason",
     "NodeState",
+    "SemaphoreOptions",
 ]
 
 #: `code` of an error.
@@ -49,6 +50,28 @@ class LockOptions(TypedDict, total=False):
     min_hold: float | timedelta | None
     node_timeout: float | timedelta | None
     fencing: bool | None
+    label: str | bool | None
+
+
+class SemaphoreOptions(TypedDict, total=False):
+    """The options of `semaphore` besides `limit`, for code that passes them on. Times are seconds or timedelta.
+
+    Example:
+        >>> from typing import Unpack
+        >>> def permit(name: str, **options: Unpack[redlock.types.SemaphoreOptions]) -> list[str]:
+        ...     with client.semaphore(name, 2, **options) as lease:
+        ...         return lease.keys
+        >>> len(permit("job", ttl=5, permits=2))
+        2
+    """
+
+    permits: int | None
+    ttl: float | timedelta | None
+    wait: float | timedelta | None
+    renew: bool | None
+    max_hold: float | timedelta | None
+    min_hold: float | timedelta | None
+    node_timeout: float | timedelta | None
     label: str | bool | None
 
 
