@@ -14,8 +14,8 @@ pub struct Inspection {
     /// How many permits the semaphore has. For a lock, how many keys.
     pub limit: u32,
     /// The time in ms until a quorum is free, unless the lease is renewed. Undefined if the lock is free or its end is
-    /// unknown. For a lock that is not held, the time that its keys still stay (`minHold`). For a semaphore, the shortest
-    /// time if no permit is free.
+    /// unknown. For a lock that is not held, the time that its keys still stay (`minHold`). For a semaphore, the
+    /// shortest time if no permit is free.
     pub remaining: Option<f64>,
     /// The label of the holder. Undefined if the lock is free or its holder has none.
     pub label: Option<String>,

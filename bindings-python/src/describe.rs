@@ -1,4 +1,4 @@
-//! The `lock` and `semaphore` functions of both client classes and of the default client. Options are defined once, here.
+//! The `lock` and `semaphore` functions of both client classes and of the default client, with their options.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};

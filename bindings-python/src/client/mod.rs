@@ -66,7 +66,7 @@ impl Redlock {
         Lock::make(py, source, Names::Fixed(args::names(name)?), options)?.attach(py, token)
     }
 
-    /// Deletes the key of a lock, regardless of its holder. Returns True if the key existed. A `Lock` object may be passed
+    /// Deletes the key of a lock, regardless of its holder. Returns True if the key existed. A lock object may be passed
     /// instead of its name, and must be for the permits of a semaphore.
     ///
     /// The holder is notified of the loss. Raises QuorumUnavailable if too few nodes replied. Raises Unsupported if the
