@@ -176,8 +176,7 @@ impl Scenario {
         Self::plain(seed, nodes, 15 * MS, steps.into())
     }
 
-    /// A single client is idle for long, and its connections drop all bytes meanwhile. Soon afterwards, it acquires a
-    /// lock.
+    /// A single client is idle for long, and its connections drop all bytes meanwhile. It soon acquires a lock again.
     pub(super) fn idle(seed: u64) -> Self {
         let how = Use { wait: Some(1300), must: true, ..plain(1000) };
         let steps = [
