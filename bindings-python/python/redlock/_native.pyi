@@ -1334,8 +1334,8 @@ class Redlock:
         """
     def force_release(self, /, name: "str | list[str] | tuple[str, ...] | Lock | AsyncLock") -> bool:
         """
-        Deletes the key of a lock, regardless of its holder. Returns True if the key existed. A `Lock` object may be passed
-        instead of its name, and must be for the permits of a semaphore.
+        Deletes the key of a lock, regardless of its holder. Returns True if the key existed. A lock object may be
+        passed instead of its name, and must be for the permits of a semaphore.
 
         The holder is notified of the loss. Raises QuorumUnavailable if too few nodes replied. Raises Unsupported if the
         key has a value that is not a token. It is then no lock, and stays.
