@@ -172,6 +172,11 @@ bench-waiting: ## measure waiting, failing nodes and held leases (bench/measurem
 	cargo build --quiet --release -p redlock-bench --bin waits
 	@python3 bench/waits.py
 
+.PHONY: bench-semaphores
+bench-semaphores: build-release ## compare semaphores with those of redis-semaphore (bench/measurements.md)
+	@cd bench && npm ci --no-audit --no-fund --loglevel=error
+	@node bench/permits.mjs
+
 .PHONY: bench-routes
 bench-routes: build-release ## measure what Sentinel and Cluster add to an acquire and release (bench/measurements.md)
 	cargo build --quiet --release -p redlock-bench --bin waits

@@ -200,8 +200,8 @@ export interface Inspection {
   limit: number
   /**
    * The time in ms until a quorum is free, unless the lease is renewed. Undefined if the lock is free or its end is
-   * unknown. For a lock that is not held, the time that its keys still stay (`minHold`). For a semaphore, the shortest
-   * time if no permit is free.
+   * unknown. For a lock that is not held, the time that its keys still stay (`minHold`). For a semaphore, the
+   * shortest time if no permit is free.
    */
   remaining?: number
   /** The label of the holder. Undefined if the lock is free or its holder has none. */

@@ -79,7 +79,7 @@ impl<'a> Attempt<'a> {
             thorough: self.deadline.is_quorum_doubtful(now, ticket),
             expect: self.plan.next_round(now),
             is_cut: self.deadline.has_wait() && cut,
-            busy: self.last.busy(),
+            preference: self.acquirer.preference(self.request, ticket, self.refusal()),
         }
     }
 
@@ -189,6 +189,11 @@ impl<'a> Attempt<'a> {
         if let Some(pause) = pause.or_else(repeated) {
             clock.sleep_until(clock.now() + pause.min(self.deadline.left() / 2)).await;
         }
+    }
+
+    /// Why the last round failed. `None` before the first one.
+    fn refusal(&self) -> Option<&Refusal> {
+        Some(&self.last).filter(|last| !matches!(last, Refusal::Queued))
     }
 
     /// What the client knows about turns, if clients take turns.

@@ -26,11 +26,12 @@ use std::time::Duration;
 use crate::clock::{Instant, NEVER};
 use crate::error::{Error, Result};
 use crate::lease::{ExtendRound, Lease, Leases, Owner, State, Verdict};
-use crate::node::{Claim, Expect, Fencing, Places, VoteParams};
+use crate::node::{Claim, Expect, Fencing, VoteParams};
 use crate::options::lock::Request;
 use crate::quorum::Validity;
 use crate::telemetry::{Spans, log, metrics};
 use attempt::{Attempt, MAX_MISSES};
+use queue::Ticket;
 use refusal::Refusal;
 use round::{RoundParams, connect, round};
 
@@ -71,32 +72,42 @@ pub(crate) async fn try_acquire(
     let spans = Spans::acquire(|| request.key());
     // Joins the queue like every caller, so that it does not overtake a waiting one.
     let ticket = acquirer.queue.join(&request.identity, request.primitive.share());
-    let outcome = if ticket.has_turn() { ask_once(acquirer, request).await } else { Ok(None) };
+    let outcome =
+        if ticket.has_turn() { ask_once(acquirer, request, &ticket).await } else { Ok(None) };
     report(acquirer, &spans, started, outcome.as_ref().map(Option::as_ref), Duration::ZERO);
     outcome
 }
 
 /// Runs the round of [`try_acquire`].
-async fn ask_once(acquirer: &Acquirer, request: &Arc<Request>) -> Result<Option<Lease>> {
+async fn ask_once(
+    acquirer: &Acquirer,
+    request: &Arc<Request>,
+    ticket: &Ticket,
+) -> Result<Option<Lease>> {
     let granted = match connect(request, acquirer).await {
-        Ok(()) => ask_all(acquirer, request).await,
+        Ok(()) => ask_all(acquirer, request, ticket).await,
         Err(refusal) => Err(refusal),
     };
     granted.map(Some).or_else(|refusal| refusal.error(request, None).map_or(Ok(None), Err))
 }
 
 /// Runs the round, or a few if others had the places of a round and not all places.
-async fn ask_all(acquirer: &Acquirer, request: &Arc<Request>) -> Result<Lease, Refusal> {
-    let (mut busy, mut rounds) = (Places::default(), 0);
+async fn ask_all(
+    acquirer: &Acquirer,
+    request: &Arc<Request>,
+    ticket: &Ticket,
+) -> Result<Lease, Refusal> {
+    let (mut last, mut rounds) = (None, 0);
     loop {
         let now = acquirer.clock().now();
         // One command instead of the cheap pair. A refusal is likely here, and then takes one round trip.
         let expect = Expect::Unknown;
+        let preference = acquirer.preference(request, ticket, last.as_ref());
         let params =
-            RoundParams { now, until: NEVER, expect, thorough: false, is_cut: false, busy };
+            RoundParams { now, until: NEVER, expect, thorough: false, is_cut: false, preference };
         rounds += 1;
         match round(request, acquirer, params).await {
-            Err(missed @ Refusal::Missed { .. }) if rounds <= MAX_MISSES => busy = missed.busy(),
+            Err(missed @ Refusal::Missed { .. }) if rounds <= MAX_MISSES => last = Some(missed),
             outcome => return outcome,
         }
     }

@@ -166,6 +166,11 @@ impl Lines {
 }
 
 impl Ticket {
+    /// Unique among the callers of the client, and ascending.
+    pub(super) fn number(&self) -> usize {
+        usize::try_from(self.id.get()).unwrap_or_default()
+    }
+
     pub(crate) fn has_turn(&self) -> bool {
         self.queue.lines().is_none_or(|lines| !lines.waiting.contains_key(&self.id))
     }

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use crate::clock::{Clock, Instant};
 use crate::error::{Error, ErrorKind, NodeReport, NodeState, Result, measurable, seconds};
-use crate::node::{Claim, Fencing, LabelOption, Places};
+use crate::node::{Claim, Fencing, LabelOption};
 use crate::options::lock::Request;
-use crate::primitive::Primitive;
+use crate::primitive::{Preference, Primitive};
 use crate::quorum::{Collect, Nodes, Validity};
 use crate::text::shown;
 
@@ -19,12 +19,12 @@ impl Request {
         }
     }
 
-    /// Returns the claim of one round, with a new token. `busy` are the places that others had in the last round.
+    /// Returns the claim of one round, with a new token.
     ///
     /// Each round has a new token, so a late delete of one round cannot remove the grant of another.
-    pub(crate) fn claim(&self, busy: &Places) -> Claim {
+    pub(crate) fn claim(&self, preference: &Preference) -> Claim {
         let label = self.options.label.as_ref().and_then(LabelOption::text);
-        self.primitive.claim(&self.identity, busy, label.as_deref())
+        self.primitive.claim(&self.identity, preference, label.as_deref())
     }
 
     pub(crate) fn node_timeout(&self) -> Duration {

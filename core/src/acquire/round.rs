@@ -9,17 +9,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::queue::Queue;
+use super::queue::{Queue, Ticket};
 use super::refusal::{Evidence, Refusal};
 use crate::clock::{Clock, Instant};
 use crate::drivers;
 use crate::error::NodeState;
 use crate::lease::{ExtendRound, Lease, Leases, State};
 use crate::node::{
-    Claim, Expect, Fault, Fencing, IMPOSSIBLE, Places, Proof, Refused, ReleaseMode, Reply, Vote,
+    Claim, Expect, Fault, Fencing, IMPOSSIBLE, MAX_KEYS, Proof, Refused, ReleaseMode, Reply, Vote,
     VoteParams,
 };
 use crate::options::lock::Request;
+use crate::primitive::Preference;
 use crate::quorum::{Collect, Nodes, Until, Validity};
 use crate::telemetry::Throttle;
 
@@ -43,8 +44,7 @@ pub(crate) struct RoundParams {
     pub(crate) thorough: bool,
     /// Whether `wait` leaves less time for a reply than `node_timeout`.
     pub(crate) is_cut: bool,
-    /// The places that others had in the last round.
-    pub(crate) busy: Places,
+    pub(crate) preference: Preference,
 }
 
 /// Runs one round under a new token.
@@ -53,7 +53,7 @@ pub(crate) fn round<'a>(
     acquirer: &'a Acquirer,
     how: RoundParams,
 ) -> impl Future<Output = Result<Lease, Refusal>> + Send + use<'a> {
-    let RoundParams { now, until, expect, thorough, is_cut, busy } = how;
+    let RoundParams { now, until, expect, thorough, is_cut, preference } = how;
     let nodes = &acquirer.leases.nodes;
     let changes = acquirer.leases.watch.count();
     // `wait` may end before the timeout of a vote.
@@ -69,7 +69,7 @@ pub(crate) fn round<'a>(
         && !thorough
         && nodes.list.len() > 1
         && scout_timeout * 4 <= ttl;
-    let mut round = VoteRound::unsent(nodes, request.claim(&busy), params, now);
+    let mut round = VoteRound::unsent(nodes, request.claim(&preference), params, now);
     round.votes.is_cut = is_cut;
     // The future has only what the rest needs, because it is a part of every acquire.
     async move {
@@ -158,7 +158,7 @@ fn granted(
     // future.
     let votes = round.keep_votes().unanswered();
     leases.fairness.took(took);
-    let origin = (round.claim.clone().owned(), fence, false);
+    let origin = (round.claim.clone(), fence, false);
     let state = State::new(request, origin, validity, votes, leases);
     leases.watch.check_new(changes, state.keys());
     Ok(Lease::new(state))
@@ -294,15 +294,34 @@ pub(crate) struct Acquirer {
     pub(super) queue: Arc<Queue>,
     /// Limits the log records about grants that came too late.
     pub(super) late: Throttle,
+    /// A random number, so that the first callers of different clients prefer different permits.
+    spread: usize,
 }
 
 impl Acquirer {
     pub(crate) fn new(leases: Arc<Leases>) -> Self {
-        Self { leases, queue: Arc::default(), late: Throttle::default() }
+        let spread = fastrand::usize(..MAX_KEYS);
+        Self { leases, queue: Arc::default(), late: Throttle::default(), spread }
     }
 
     pub(crate) fn clock(&self) -> &dyn Clock {
         &*self.leases.nodes.clock
+    }
+
+    /// Returns which places the next round of this caller should claim. `refusal` is that of its last round.
+    pub(super) fn preference(
+        &self,
+        request: &Request,
+        ticket: &Ticket,
+        refusal: Option<&Refusal>,
+    ) -> Preference {
+        if request.primitive.is_exclusive() {
+            return Preference::default();
+        }
+        let places = request.primitive.places(&request.identity);
+        let own = || self.leases.registry.held(places).collect();
+        let busy = refusal.map_or_else(own, Refusal::busy);
+        Preference { busy, first: ticket.number().wrapping_add(self.spread) }
     }
 
     pub(crate) fn callers(&self) -> usize {

@@ -15,11 +15,11 @@ use crate::engine::running::Running;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lease::Lease;
 use crate::node::{
-    Claim, Extension, Fault, Holder, Label, Node, Places, Refused, ReleaseMode, Reply, Vote,
-    VoteParams, Watch,
+    Claim, Extension, Fault, Holder, Label, Node, Refused, ReleaseMode, Reply, Vote, VoteParams,
+    Watch,
 };
 use crate::options::lock::{Options, Request};
-use crate::primitive::Primitive;
+use crate::primitive::{Preference, Primitive};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -355,7 +355,7 @@ async fn vote_of_a_server_that_is_replaced_during_the_round_does_not_count() {
 #[tokio::test(start_paused = true)]
 async fn attach_fails_without_a_lease_if_the_keys_change_in_every_round() {
     let setup = Setup::new(&[Does::ExtendsWithHolder], None);
-    let (claim, leases) = (setup.request.claim(&Places::default()), setup.running.leases());
+    let (claim, leases) = (setup.request.claim(&Preference::default()), setup.running.leases());
     let error = attach(&setup.request, &claim, leases, || None).await.map(drop).unwrap_err();
     assert!(error.to_string().contains("changed during every attempt"), "{error}");
     assert!(leases.registry.leases().is_empty());

@@ -139,6 +139,12 @@ impl<L> Registry<L> {
         self.entries().on(key).collect()
     }
 
+    /// The positions of the keys that leases of this client have.
+    pub(crate) fn held(&self, keys: &[String]) -> impl Iterator<Item = usize> {
+        let entries = self.entries();
+        (0..keys.len()).filter(move |at| entries.by_key.contains_key(keys[*at].as_str()))
+    }
+
     /// Looks for leases, or returns `None` if another thread is inside.
     pub(super) fn try_find<T>(&self, find: impl FnOnce(&Entries<L>) -> T) -> Option<T> {
         try_lock(&self.entries).map(|entries| find(&entries))

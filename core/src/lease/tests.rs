@@ -13,10 +13,10 @@ use crate::client::Redlock;
 use crate::clock::{Clock, Instant, Sleep};
 use crate::engine::running::Running;
 use crate::error::LossReason;
-use crate::node::{MemoryNode, Places, advance_memory};
+use crate::node::{MemoryNode, advance_memory};
 use crate::options::Address;
 use crate::options::lock::{Options, Request};
-use crate::primitive::Primitive;
+use crate::primitive::{Preference, Primitive};
 use crate::quorum::Validity;
 
 /// A clock on which each reading takes a microsecond, so that work takes time.
@@ -63,7 +63,7 @@ fn granted(running: &Running, name: &str, ttl: Duration, renew: bool) -> Arc<Sta
     let validity = Validity::new(leases.nodes.clock.now(), ttl, None);
     State::new(
         &request,
-        (request.claim(&Places::default()), None, false),
+        (request.claim(&Preference::default()), None, false),
         validity,
         Vec::new(),
         leases,

@@ -62,11 +62,6 @@ impl Claim {
         Self { keys, fences: Arc::default(), token, form: Form::Keys }
     }
 
-    /// Returns the claim of the lease that this one granted. It owns whole keys, whatever acquired them.
-    pub(crate) fn owned(self) -> Self {
-        Self { form: Form::Keys, ..self }
-    }
-
     /// The keys that a refusal may name.
     pub(crate) fn places(&self) -> &[String] {
         match &self.form {

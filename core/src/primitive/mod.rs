@@ -46,6 +46,15 @@ impl Share {
     pub(crate) const WHOLE: Self = Self { own: 1, whole: 1 };
 }
 
+/// Which places a claim should have, if it can choose.
+#[derive(Default)]
+pub(crate) struct Preference {
+    /// The places that are probably taken.
+    pub(crate) busy: Places,
+    /// Where the search for others begins. Callers of one client begin at different places.
+    pub(crate) first: usize,
+}
+
 impl Primitive {
     pub(crate) fn share(&self) -> Share {
         match self {
@@ -54,16 +63,16 @@ impl Primitive {
         }
     }
 
-    /// Returns the claim of one round, with a new token. `busy` are the places that others had in the last round.
+    /// Returns the claim of one round, with a new token.
     pub(crate) fn claim(
         &self,
         identity: &Arc<[String]>,
-        busy: &Places,
+        preference: &Preference,
         label: Option<&str>,
     ) -> Claim {
         match self {
             Self::Mutex { fences } => Claim::new(Arc::clone(identity), Arc::clone(fences), label),
-            Self::Semaphore(semaphore) => semaphore.claim(busy, label),
+            Self::Semaphore(semaphore) => semaphore.claim(preference, label),
         }
     }
 

@@ -58,11 +58,11 @@ pub(crate) fn attempt_by_script(command: &Command) -> Option<Command> {
     Some(Command { timeout: command.timeout, ..script })
 }
 
-/// Builds the only command of a vote.
-pub(crate) fn acquire(claim: &Claim, params: VoteParams) -> Command {
+/// Builds the script of a vote. `sent` means that this is the second command of the vote.
+pub(crate) fn acquire(claim: &Claim, params: VoteParams, sent: bool) -> Command {
     match &claim.form {
-        Form::Keys => acquire_script(claim, params, false),
-        Form::Slots(slots) => slots_script(claim, slots, params),
+        Form::Keys => acquire_script(claim, params, sent),
+        Form::Slots(slots) => slots_script(claim, slots, params, sent),
     }
 }
 
@@ -88,7 +88,7 @@ pub(crate) fn acquire_script(claim: &Claim, params: VoteParams, sent: bool) -> C
 }
 
 /// Builds the script that acquires the chosen ones of these keys.
-fn slots_script(claim: &Claim, slots: &Slots, params: VoteParams) -> Command {
+fn slots_script(claim: &Claim, slots: &Slots, params: VoteParams, sent: bool) -> Command {
     let (mut call, _) = script(Operation::AcquireSlots).on(&slots.all, 2 + slots.chosen.len());
     call.word(&*claim.token).number(millis(params.ttl));
     for at in &slots.chosen {
@@ -96,7 +96,7 @@ fn slots_script(claim: &Claim, slots: &Slots, params: VoteParams) -> Command {
         call.number(*at as u64 + 1);
     }
     let expects = Expects::Token(Arc::clone(&claim.token));
-    let command = Command::new(call.bytes(), expects, vote(claim, params, false));
+    let command = Command::new(call.bytes(), expects, vote(claim, params, sent));
     Command { timeout: params.timeout, ..command }
 }
 

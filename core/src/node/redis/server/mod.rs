@@ -12,7 +12,7 @@ use crate::drivers::RuntimeDriver;
 use crate::node::redis::commands::command::{Command, Purpose};
 use crate::node::redis::commands::reply::{self, Answer};
 use crate::node::redis::commands::scripts::{
-    acquire, acquire_script, attempt, extend_script, inspect_script, ping, plain, release,
+    acquire, attempt, extend_script, inspect_script, ping, plain, release,
 };
 use crate::node::redis::connection::task::context::Context;
 use crate::node::redis::node_task::NodeTask;
@@ -74,8 +74,8 @@ impl RedisNode {
     ) -> impl Future<Output = Result<Vote, Fault>> + Send + use<> {
         let one = claim.keys.len() == 1 && params.fencing == Fencing::Off;
         // The cheap pair of commands: most locks are free, and one key without fencing needs no script.
-        let cheap = one && params.expect == Expect::Free && claim.form == Form::Keys;
-        let first = if cheap { attempt(claim, params) } else { acquire(claim, params) };
+        let cheap = one && params.expect == Expect::Free;
+        let first = if cheap { attempt(claim, params) } else { acquire(claim, params, false) };
         let reply = send(&self.queue, first);
         let next = cheap.then(|| (Arc::clone(&self.queue), claim.clone()));
         let route = Arc::clone(&self.route);
@@ -88,9 +88,9 @@ impl RedisNode {
                         Ok(Vote::Granted(None))
                     }
                     // The connection sent the script instead, because its user may not read the owner otherwise.
-                    Value::Array(_) => reply::vote(&reply),
+                    Value::Array(_) if claim.form == Form::Keys => reply::vote(&reply),
                     // Not reached if the caller stopped waiting, so no command follows the delete.
-                    _ => reply::vote(&send(&queue, acquire_script(&claim, params, true)).await?),
+                    _ => reply::vote(&send(&queue, acquire(&claim, params, true)).await?),
                 }
             };
             vote.await.map_err(|fault| route.redact_fault(fault))
