@@ -15,11 +15,11 @@ use super::environment::ClientEnvironment;
 use super::generator::plain;
 use super::monitor::Monitor;
 use super::progress::CHECK_INTERVAL;
-use super::scenario::{BEGIN, Scenario};
+use super::scenario::{BEGIN, Promise, Scenario};
 use super::semaphores::{LIMIT, POOL};
 use super::server::Server;
 use super::simulated::Outstanding;
-use super::slots::Slot;
+use super::slots::{Slot, Slots};
 use super::usage::{Client, Spawned, continued, lock};
 use super::world::{Event, MS, World};
 
@@ -74,10 +74,15 @@ impl<'a> Player<'a> {
         let mut world = World::new(scenario.seed, scenario.latency, scenario.guard, scenario.kills);
         (world.now, world.tracing) = (BEGIN - CONNECT_TIME, tracing);
         (world.faults, world.logins) = (scenario.faults, scenario.login.is_some());
+        world.slots_of = match scenario.promise {
+            _ if !scenario.seed.is_multiple_of(8) => Slots::Locks,
+            Promise::SlotsMove => Slots::Servers,
+            _ => Slots::Cluster,
+        };
         world.keeps_deletes = scenario.keeps_deletes();
         world.shards = scenario.shards;
         let count = scenario.nodes.len();
-        world.settled = vec![0; count];
+        (world.settled, world.moved_again) = (vec![0; count], vec![0; count]);
         for (place, &(ppm, offset_us)) in
             scenario.nodes.iter().cycle().take(count * scenario.shards).enumerate()
         {

@@ -251,6 +251,7 @@ impl Monitor {
             for owner in server.owners(world.now).filter(|owner| *owner != FOREIGN) {
                 if let Some(&(client, at)) = world.given_up.get(owner)
                     && at < since
+                    && at > world.moved_again[node % world.nodes()]
                     && !world.dead[client]
                     && world.deletes_again(node) <= since
                     && world.node_sound(client, node % world.nodes(), since)

@@ -57,6 +57,9 @@ impl World {
 
     /// A sentinel learns of a failover, and tells its subscribers.
     pub(super) fn sentinel_learns(&mut self, node: usize, index: usize, address: u32) {
+        if address < self.sentinels[node][index].address {
+            return;
+        }
         self.sentinels[node][index] = Sentinel { address, since: self.now };
         let here = Remote::Sentinel { node, index };
         for conn in 0..self.conns.len() {
@@ -88,7 +91,7 @@ impl World {
             let at = now + self.rng.u64(0..=stale);
             self.at(at, Event::SentinelLearns { node, index, address });
         }
-        self.settled[node] = now + stale;
+        self.settled[node] = self.settled[node].max(now + stale);
     }
 
     /// Since when all sentinels know the primary.

@@ -1,7 +1,10 @@
 //! A cluster's servers: the owner of the slot, and how it moves between them.
 
+use crate::node::SLOTS;
+
 use super::clock::Time;
 use super::net::server_port;
+use super::resp::Reply;
 use super::server::Server;
 use super::world::{Event, MS, World};
 
@@ -72,6 +75,20 @@ impl Redirect {
     }
 }
 
+/// A slot that moves so soon after another move may overtake a redirected delete.
+const AGAIN: Time = 1_000 * MS;
+
+/// The slots that a cluster reports. A map of all slots takes most of the time of a run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Slots {
+    /// Those of the locks.
+    Locks,
+    /// All, and only those of the locks move.
+    Servers,
+    /// All, and they move together.
+    Cluster,
+}
+
 /// The steps of a migration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
@@ -107,6 +124,9 @@ impl World {
         let (from, to) = (self.place_of(node), node + shard * self.nodes());
         if from == to || self.settled[node] == Time::MAX {
             return;
+        }
+        if self.now < self.settled[node] + AGAIN {
+            self.moved_again[node] = self.now;
         }
         self.settled[node] = Time::MAX;
         self.servers[to].slot = Slot::Importing(from);
@@ -203,4 +223,51 @@ impl World {
         }
         self.send_pushes(from, pushes);
     }
+}
+
+/// What a server reports about its cluster.
+impl World {
+    /// The owner of each slot as this server sees it. The slots of the locks have the same one. The others are missing,
+    /// never move, or have the same owner.
+    pub(super) fn cluster_slots(&self, place: usize) -> Reply {
+        let (owner, _) = self.servers[place].sees(place);
+        let row = |first: i64, last: i64, owner: usize| {
+            let port = Reply::Int(i64::from(server_port(owner, 0)));
+            let server = vec![Reply::bulk("127.0.0.1"), port, Reply::bulk(id(owner))];
+            Reply::List(vec![Reply::Int(first), Reply::Int(last), Reply::List(server)])
+        };
+        let end = i64::from(SLOTS);
+        if self.slots_of == Slots::Cluster {
+            return Reply::List(vec![row(0, end - 1, owner)]);
+        }
+        let (mut rows, mut first) = (Vec::new(), 0);
+        let others = (place % self.nodes()..self.servers.len()).step_by(self.nodes()).cycle();
+        for (slot, other) in self.slots.iter().copied().chain([end]).zip(others) {
+            if first < slot && self.slots_of == Slots::Servers {
+                rows.push(row(first, slot - 1, other));
+            }
+            if slot < end {
+                rows.push(row(slot, slot, owner));
+            }
+            first = slot + 1;
+        }
+        Reply::List(rows)
+    }
+
+    pub(super) fn cluster_nodes(&self, place: usize) -> Reply {
+        let (owner, epoch) = self.servers[place].sees(place);
+        let line = |server: usize| {
+            let (port, id) = (server_port(server, 0), id(server));
+            let flags = if server == place { "myself,master" } else { "master" };
+            let epoch = if server == owner { epoch } else { 0 };
+            format!("{id} 127.0.0.1:{port}@1 {flags} - 0 0 {epoch} connected\n")
+        };
+        let places = (place % self.nodes()..self.servers.len()).step_by(self.nodes());
+        Reply::bulk(places.map(line).collect::<String>())
+    }
+}
+
+/// The ID of a cluster's server.
+fn id(place: usize) -> String {
+    format!("{place:040}")
 }

@@ -227,34 +227,6 @@ impl World {
              uptime_in_seconds:{uptime}\r\n"
         ))
     }
-
-    /// The owner of the slots as this server sees it. All of them have the same one.
-    fn cluster_slots(&self, place: usize) -> Reply {
-        let (owner, _) = self.servers[place].sees(place);
-        let port = i64::from(server_port(owner, 0));
-        let server = || vec![Reply::bulk("127.0.0.1"), Reply::Int(port), Reply::bulk(id(owner))];
-        let row = |slot: &i64| {
-            Reply::List(vec![Reply::Int(*slot), Reply::Int(*slot), Reply::List(server())])
-        };
-        Reply::List(self.slots.iter().map(row).collect())
-    }
-
-    fn cluster_nodes(&self, place: usize) -> Reply {
-        let (owner, epoch) = self.servers[place].sees(place);
-        let line = |server: usize| {
-            let (port, id) = (server_port(server, 0), id(server));
-            let flags = if server == place { "myself,master" } else { "master" };
-            let epoch = if server == owner { epoch } else { 0 };
-            format!("{id} 127.0.0.1:{port}@1 {flags} - 0 0 {epoch} connected\n")
-        };
-        let places = (place % self.nodes()..self.servers.len()).step_by(self.nodes());
-        Reply::bulk(places.map(line).collect::<String>())
-    }
-}
-
-/// The ID of a cluster's server.
-fn id(place: usize) -> String {
-    format!("{place:040}")
 }
 
 /// A command as text, without random parts.

@@ -18,7 +18,7 @@ use super::replicas::Copy;
 use super::semaphores::POOL;
 use super::sentinels::Sentinel;
 use super::server::Server;
-use super::slots::Stage;
+use super::slots::{Slots, Stage};
 
 pub(super) const MS: Time = 1_000_000;
 /// No run lasts this long.
@@ -107,7 +107,9 @@ pub(super) struct World {
     pub(super) given_up: BTreeMap<String, (usize, Time)>,
     /// All servers, by place. The server at place `p` belongs to the node `p % nodes`.
     pub(super) servers: Vec<Server>,
-    /// The slots of the keys in a cluster. The other slots have no server, to keep the map small.
+    /// The slots that a cluster reports.
+    pub(super) slots_of: Slots,
+    /// The slots of the keys in a cluster.
     pub(super) slots: Vec<i64>,
     /// Servers per node.
     pub(super) shards: usize,
@@ -127,6 +129,9 @@ pub(super) struct World {
     pub(super) reply_buffer: Vec<u8>,
     /// Since when each cluster's slot has had its current owner. `Time::MAX` while it is being moved.
     pub(super) settled: Vec<Time>,
+    /// When each cluster's slot began to move again, if it had moved just before. A delete that follows an `ASK` may then
+    /// reach the server that the key has left.
+    pub(super) moved_again: Vec<Time>,
     /// By client and node: whether it declines first votes, at the last check.
     pub(super) declines: Vec<Vec<bool>>,
     /// Replaced servers that still act as primaries, and until when.
@@ -156,6 +161,7 @@ impl World {
             garbled: false,
             given_up: BTreeMap::new(),
             servers: Vec::new(),
+            slots_of: Slots::Locks,
             slots: slots(),
             shards: 1,
             conns: Vec::new(),
@@ -166,6 +172,7 @@ impl World {
             logins_refused: false,
             reply_buffer: Vec::new(),
             settled: Vec::new(),
+            moved_again: Vec::new(),
             declines: Vec::new(),
             old: BTreeMap::new(),
             links: Vec::new(),
