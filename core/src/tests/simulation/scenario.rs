@@ -154,7 +154,8 @@ impl Scenario {
     /// such lists.
     pub(super) fn keeps_deletes(&self) -> bool {
         let crowds = |step: &Step| matches!(step.action, Action::Again { .. });
-        self.kept.is_none_or(|kept| kept >= 4 && !self.steps.iter().any(crowds))
+        let has_more = self.has_semaphore() || self.steps.iter().any(crowds);
+        self.kept.is_none_or(|kept| kept >= 4 && !has_more)
     }
 
     /// One client acquires a lock repeatedly. Another client, which is farther from the nodes, must acquire it too.
