@@ -17,6 +17,9 @@ pub(super) const REFUSALS: [Refusal; 6] = [
     Refusal::NoLogin,
 ];
 
+/// The keys of a lease stay for at most this time, in ms. The last acquires of a run wait longer.
+const LONGEST_MIN_HOLD: u64 = 8_000;
+
 pub(super) fn pick<T: Copy>(rng: &mut Rng, from: &[T]) -> T {
     from[rng.usize(..from.len())]
 }
@@ -147,7 +150,7 @@ impl Scenario {
                 && rng.bool()
             {
                 let lives = [Some(how.ttl), how.max_hold, how.extend].into_iter().flatten();
-                how.min_hold = rng.u64(1..=lives.min().unwrap_or(1));
+                how.min_hold = rng.u64(1..=lives.min().unwrap_or(1).min(LONGEST_MIN_HOLD));
             }
         }
     }

@@ -177,7 +177,8 @@ impl Scenario {
         Self::plain(seed, nodes, 15 * MS, steps.into())
     }
 
-    /// A single client is idle for long, and its connections drop all bytes meanwhile. It soon acquires a lock again.
+    /// A single client is idle for long, and its connections drop all bytes meanwhile. It acquires a lock soon
+    /// afterwards.
     pub(super) fn idle(seed: u64) -> Self {
         let how = Use { wait: Some(1300), must: true, ..plain(1000) };
         let steps = [

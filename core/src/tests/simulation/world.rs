@@ -129,8 +129,8 @@ pub(super) struct World {
     pub(super) reply_buffer: Vec<u8>,
     /// Since when each cluster's slot has had its current owner. `Time::MAX` while it is being moved.
     pub(super) settled: Vec<Time>,
-    /// When each cluster's slot began to move again, if it had moved just before. A delete that follows an `ASK` may then
-    /// reach the server that the key has left.
+    /// When each cluster's slot began to move again, if it had moved just before. A delete that follows an `ASK` may
+    /// then reach the server that the key has left.
     pub(super) moved_again: Vec<Time>,
     /// By client and node: whether it declines first votes, at the last check.
     pub(super) declines: Vec<Vec<bool>>,
