@@ -3,8 +3,10 @@
 //! A counter on each node would not do: over three nodes, it lets three clients have two permits, because each client
 //! needs a majority of the nodes only. Two majorities for one key share a node.
 //!
-//! A round claims permits that are probably free: not those that others had in the last round, nor, at first, those of
-//! this client's leases. A wrong guess costs another round. The number of permits is not stored anywhere, so the largest limit in use applies.
+//! A round claims permits that are probably free: not those that others had in the last round, nor, at first, those
+//! of this client's leases. A wrong guess costs another round.
+//!
+//! The number of permits is not stored anywhere, so the largest limit in use applies.
 
 use std::sync::Arc;
 
