@@ -233,7 +233,9 @@ impl<'a> Attempt<'a> {
         // The refusals named open places. If others are faster each time, the delay grows.
         if matches!(self.last, Refusal::Missed { .. }) && self.misses < MAX_MISSES {
             self.misses += 1;
-            return Some(if self.misses == 1 { Duration::ZERO } else { self.delays.after_split() });
+            // Without a `wait`, a delay would be the end.
+            let at_once = self.misses == 1 || self.deadline.allows_one_round();
+            return Some(if at_once { Duration::ZERO } else { self.delays.after_split() });
         }
         self.misses = 0;
         if self.deadline.is_over(ticket) {
