@@ -76,7 +76,7 @@ impl Redirect {
 }
 
 /// A slot that moves so soon after another move may overtake a redirected delete.
-const AGAIN: Time = 1_000 * MS;
+const NEXT_MOVE_DELAY: Time = 1_000 * MS;
 
 /// The slots that a cluster reports. A map of all slots takes most of the time of a run.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -125,7 +125,7 @@ impl World {
         if from == to || self.settled[node] == Time::MAX {
             return;
         }
-        if self.now < self.settled[node] + AGAIN {
+        if self.now < self.settled[node] + NEXT_MOVE_DELAY {
             self.moved_again[node] = self.now;
         }
         self.settled[node] = Time::MAX;
