@@ -177,8 +177,13 @@ async fn min_hold_limits_a_rate() {
         }
         let error = refused(&one, 2, 1).await;
         let text = error.to_string();
-        assert!(text.contains("all 2 permits are taken") && text.contains("min_hold"), "{text}");
-        assert!(error.remaining().unwrap() < TTL * 3 / 4, "{text}");
+        // A node of several may not have the last acquire yet.
+        if let Some(remaining) = error.remaining() {
+            assert!(text.contains("all 2 permits") && text.contains("min_hold"), "{text}");
+            assert!(remaining < TTL * 3 / 4, "{text}");
+        } else {
+            assert!(text.contains("other callers took the free permits first"), "{text}");
+        }
         let found = one.semaphore("pool", 2).inspect().await.unwrap();
         assert_eq!((found.held, found.taken), (true, 2));
     }
@@ -197,7 +202,7 @@ async fn lost_permit_is_reported() {
     assert!(error.to_string().starts_with("lock:pool"), "{error}");
     drop(lease);
     // The other permit is released too.
-    redlock.semaphore("pool", 4).permits(4).wait(TTL).acquire().await.unwrap();
+    drop(redlock.semaphore("pool", 4).permits(4).wait(TTL).acquire().await.unwrap());
 }
 
 #[tokio::test]
@@ -215,13 +220,21 @@ async fn scripts_that_a_server_lost_are_loaded_again() {
 }
 
 #[tokio::test]
-async fn permit_of_another_type_is_unsupported() {
+async fn permit_of_another_type_is_taken() {
     let nodes = servers(1);
     let redlock = client(&nodes);
-    nodes[0].ask("LPUSH {lock:pool}#1 data");
-    let error = redlock.semaphore("pool", 3).acquire().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
-    assert_eq!(nodes[0].ask("DBSIZE"), ":1");
+    for round in 0..10 {
+        nodes[0].ask("LPUSH {lock:pool}#1 data");
+        let pool = redlock.semaphore("pool", 3).wait(Duration::ZERO);
+        let two = [pool.acquire().await.unwrap(), pool.acquire().await.unwrap()];
+        assert!(two.iter().all(|lease| lease.keys() != ["{lock:pool}#1"]), "{round}");
+        let error = refused(&redlock, 3, 1).await;
+        assert!(error.to_string().contains("all 3 permits are taken"), "{error}");
+        for lease in two {
+            lease.release().await.unwrap();
+        }
+        assert_eq!(nodes[0].ask("TYPE {lock:pool}#1"), "+list");
+    }
 }
 
 #[tokio::test]

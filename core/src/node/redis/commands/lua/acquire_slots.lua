@@ -6,7 +6,8 @@
 -- time is an upper bound.
 local token, ttl = ARGV[1], tonumber(ARGV[2])
 --@values
-local owners, open = values(1, #KEYS), true
+-- A key of another type is a taken permit.
+local owners, open = values(1, #KEYS, true), true
 for j = 3, #ARGV do
   local owner = owners[tonumber(ARGV[j])]
   if owner and owner ~= token then open = false end
