@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::clock::Time;
 use super::commands::{Call, int, keys, writes};
-use super::net::{Remote, server_port};
+use super::net::Remote;
 use super::resp::Reply;
 use super::scripts;
 use super::server::Peer;
