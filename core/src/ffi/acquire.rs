@@ -22,7 +22,7 @@ use crate::options::lock::{Request, Unit};
 ///
 /// The caller's thread may be late, because it was blocked or waited for the interpreter. If the lease has ended by
 /// then, it is never handed out. The caller therefore passes each result to [`Acquire::accept`] on that thread, and
-/// calls [`Acquire::ask`] again if it returns `None`.
+/// calls [`Acquire::acquire`] again if it returns `None`.
 pub struct Acquire {
     engine: Arc<Engine>,
     /// The request, or the rule that the lock breaks.
