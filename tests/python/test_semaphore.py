@@ -151,6 +151,11 @@ def test_wrong_options(fake: TestRedlock, options: "dict[str, Any]", text: str) 
     assert text in str(caught.value)
 
 
+def test_other_permits_are_no_reentry(fake: TestRedlock, recwarn: pytest.WarningsRecorder) -> None:
+    with fake.lock("pool"), fake.semaphore("pool", 2), fake.semaphore("pool", 2):
+        assert not recwarn.list
+
+
 def test_other_mistakes(fake: TestRedlock) -> None:
     lock: Any = fake.lock
     with pytest.raises(redlock.InvalidOption, match="limit is an option of the semaphore"):

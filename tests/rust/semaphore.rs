@@ -152,6 +152,25 @@ async fn dead_node_of_three_closes_no_permit() {
     }
 }
 
+/// A vote of a client that died has the other permit on one node. The first two refusals do not show that a quorum can
+/// grant it.
+#[tokio::test]
+async fn leftover_on_a_minority_closes_no_permit() {
+    let nodes = servers(3);
+    let (one, two) = (client(&nodes), client(&nodes));
+    let taken = one.semaphore("pool", 1).ttl(TTL).acquire().await.unwrap();
+    assert_eq!(taken.keys(), ["{lock:pool}#0"]);
+    for round in 0..12 {
+        let node = &nodes[round % 3];
+        node.ask("SET {lock:pool}#1 junk");
+        let lock = two.semaphore("pool", 2).ttl(TTL);
+        let lease = lock.try_acquire().await.unwrap().expect("a quorum can grant it");
+        assert_eq!(lease.keys(), ["{lock:pool}#1"]);
+        lease.release().await.unwrap();
+        node.ask("DEL {lock:pool}#1");
+    }
+}
+
 #[tokio::test]
 async fn largest_limit_applies() {
     let (_nodes, setups) = setups();

@@ -36,7 +36,7 @@ pub(crate) enum Refusal {
     Held { refused: Box<Refused>, evidence: Evidence },
     /// Others have the places of this round on too many nodes for a quorum. Other places are open. `replied`
     /// means that a quorum of nodes replied.
-    Missed { taken: Places, replied: bool },
+    Missed { busy: Places, closed: Places, replied: bool },
     /// A quorum granted, but some of its grants did not count in the end: their server was replaced, or did not confirm
     /// the fencing token. No client is known to have the keys.
     Split,
@@ -67,8 +67,7 @@ impl Refusal {
         let places = primitive.places(&request.identity).len();
         let (taken, replied) = (taken_in(votes, places, tally.spare()), tally.answered());
         if primitive.has_open(&taken) {
-            // The next round avoids every place that any node reported.
-            return Self::Missed { taken: taken_in(votes, places, 0), replied };
+            return Self::Missed { busy: taken_in(votes, places, 0), closed: taken, replied };
         }
         let evidence =
             if tally.denied() { Evidence::Refusals } else { Evidence::WithFailures { replied } };
@@ -99,12 +98,12 @@ impl Refusal {
         !matches!(self, Self::Split | Self::Missed { .. } | Self::Late(..))
     }
 
-    /// The places that others had, for the claim of the next round.
-    pub(super) fn busy(&self) -> Places {
+    /// The places that others had on some node, and on too many nodes, for the claim of the next round.
+    pub(super) fn busy(&self) -> [Places; 2] {
         match self {
-            Self::Held { refused, .. } => refused.taken.clone(),
-            Self::Missed { taken, .. } => taken.clone(),
-            _ => Places::default(),
+            Self::Held { refused, .. } => [Places::default(), refused.taken.clone()],
+            Self::Missed { busy, closed, .. } => [busy, closed].map(Places::clone),
+            _ => Default::default(),
         }
     }
 

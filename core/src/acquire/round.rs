@@ -16,8 +16,8 @@ use crate::drivers;
 use crate::error::NodeState;
 use crate::lease::{ExtendRound, Lease, Leases, State};
 use crate::node::{
-    Claim, Expect, Fault, Fencing, IMPOSSIBLE, MAX_KEYS, Proof, Refused, ReleaseMode, Reply, Vote,
-    VoteParams,
+    Claim, Expect, Fault, Fencing, IMPOSSIBLE, MAX_KEYS, Places, Proof, Refused, ReleaseMode,
+    Reply, Vote, VoteParams,
 };
 use crate::options::lock::Request;
 use crate::primitive::Preference;
@@ -319,9 +319,9 @@ impl Acquirer {
             return Preference::default();
         }
         let places = request.primitive.places(&request.identity);
-        let own = || self.leases.registry.held(places).collect();
-        let busy = refusal.map_or_else(own, Refusal::busy);
-        Preference { busy, first: ticket.number().wrapping_add(self.spread) }
+        let own = || [Places::default(), self.leases.registry.held(places).collect()];
+        let [busy, closed] = refusal.map_or_else(own, Refusal::busy);
+        Preference { busy, closed, first: ticket.number().wrapping_add(self.spread) }
     }
 
     pub(crate) fn callers(&self) -> usize {

@@ -100,11 +100,12 @@ impl Lock {
         }
     }
 
-    /// The leases of this client on one of the lock's keys.
+    /// The leases of this client for which an acquire of this lock would wait. None for a semaphore.
     ///
     /// They are found by key, so the cost does not depend on the number of leases.
     pub(crate) fn held(&self) -> Vec<LeaseHandle> {
-        let Some(running) = self.engine.running() else { return Vec::new() };
+        let is_mutex = self.options.kind == Kind::Mutex;
+        let Some(running) = self.engine.running().filter(|_| is_mutex) else { return Vec::new() };
         let on = self.keys.iter().flat_map(|key| running.leases().registry.on(key));
         on.filter(|state| state.is_held()).map(LeaseHandle).collect()
     }

@@ -49,8 +49,10 @@ impl Share {
 /// Which places a claim should have, if it can choose.
 #[derive(Default)]
 pub(crate) struct Preference {
-    /// The places that are probably taken.
+    /// The places that others have on some node. They are claimed if there are too few others.
     pub(crate) busy: Places,
+    /// The places that others have on too many nodes for a quorum. They are claimed last.
+    pub(crate) closed: Places,
     /// Where the search for others begins. Callers of one client begin at different places.
     pub(crate) first: usize,
 }

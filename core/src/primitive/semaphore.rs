@@ -51,13 +51,13 @@ impl Semaphore {
 
     pub(super) fn claim(&self, preference: &Preference, label: Option<&str>) -> Claim {
         let limit = self.slots.len();
-        let Preference { busy, first } = preference;
+        let Preference { busy, closed, first } = preference;
         let first = first % limit;
-        let order = (first..limit).chain(0..first);
-        let is_busy = |at: &usize| busy.has(*at);
-        // Busy ones too, if there are too few others. They may be free by now.
-        let (open, others) = (order.clone().filter(|at| !is_busy(at)), order.filter(is_busy));
-        let mut chosen: Vec<usize> = open.chain(others).take(self.permits).collect();
+        let mut order: Vec<usize> = (first..limit).chain(0..first).collect();
+        // Stable. A quorum can grant a place that others have on few nodes, and a closed one may be free by now.
+        order.sort_by_key(|at| (closed.has(*at), busy.has(*at)));
+        let mut chosen = order;
+        chosen.truncate(self.permits);
         chosen.sort_unstable();
         let keys = chosen.iter().map(|at| self.slots[*at].clone()).collect();
         let slots = Slots { all: Arc::clone(&self.slots), chosen };
@@ -113,17 +113,19 @@ mod tests {
     #[test]
     fn claims_open_permits_first() {
         let pool = semaphore(5, 2);
-        let claim = |busy: &[usize], first| {
-            let busy = busy.iter().copied().collect();
-            chosen(&pool.claim(&Preference { busy, first }, None)).to_vec()
+        let claim = |busy: &[usize], closed: &[usize], first| {
+            let [busy, closed] = [busy, closed].map(|places| places.iter().copied().collect());
+            chosen(&pool.claim(&Preference { busy, closed, first }, None)).to_vec()
         };
         for first in 0..10 {
             let mut two = [first % 5, (first + 1) % 5];
             two.sort_unstable();
-            assert_eq!(claim(&[], first), two);
-            assert_eq!(claim(&[0, 1, 4], first), [2, 3]);
-            let with_busy = claim(&[0, 1, 2, 4], first);
-            assert!(with_busy.len() == 2 && with_busy.contains(&3), "{with_busy:?}");
+            assert_eq!(claim(&[], &[], first), two);
+            assert_eq!(claim(&[0, 1, 4], &[], first), [2, 3]);
+            // Others have 4 on one node only, and the rest on most nodes.
+            assert_eq!(claim(&[0, 1, 2, 4], &[0, 1, 2], first), [3, 4]);
+            let with_closed = claim(&[0, 1, 2, 4], &[0, 1, 2, 4], first);
+            assert!(with_closed.len() == 2 && with_closed.contains(&3), "{with_closed:?}");
         }
     }
 

@@ -170,25 +170,20 @@ fn refused_slots(
     wanted: usize,
     token: &str,
 ) -> Reply {
-    let (mut ends, mut which, mut stays) = (Vec::new(), String::new(), "k");
-    let mut asked: BTreeMap<&String, i64> = BTreeMap::new();
-    for (at, (key, owner)) in keys.iter().zip(owners).enumerate() {
-        let Some(owner) = owner.as_ref().filter(|owner| *owner != token) else { continue };
-        which += &format!("{},", at + 1);
-        if !is_kept(owner) {
-            stays = "";
-        }
-        let known = asked.get(owner).copied();
-        if let Some(left) = known.or_else(|| (ends.len() < 16).then(|| call.pttl(key))) {
-            asked.insert(owner, left);
-            ends.push(if left == -1 { i64::MAX } else { left });
-        }
-    }
+    let others = |owner: &Option<String>| owner.as_ref().is_some_and(|owner| owner != token);
+    let which: Vec<usize> = (0..keys.len()).filter(|at| others(&owners[*at])).collect();
+    let kept = which.iter().all(|at| owners[*at].as_deref().is_some_and(is_kept));
+    let missing = wanted.saturating_sub(keys.len() - which.len());
+    let end = |at: &usize| match call.pttl(keys[*at]) {
+        -1 => i64::MAX,
+        left => left,
+    };
+    let mut ends: Vec<i64> = which.iter().take(missing.max(16)).map(end).collect();
     ends.sort_unstable();
-    let free = keys.len() - which.matches(',').count();
-    let missing = wanted.saturating_sub(free);
-    let left = missing.checked_sub(1).map_or(0, |at| ends[at.min(ends.len() - 1)]);
+    let left = missing.checked_sub(1).map_or(0, |at| ends[at]);
     let left = if left == i64::MAX { -1 } else { left };
+    let stays = if kept { "k" } else { "" };
+    let which: String = which.iter().map(|at| format!("{},", at + 1)).collect();
     list([Reply::Int(0), Reply::Int(left), Reply::bulk(which + stays)], token)
 }
 

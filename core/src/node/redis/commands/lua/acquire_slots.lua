@@ -1,9 +1,9 @@
 -- KEYS: the keys of all permits of a semaphore. ARGV: the token, the TTL in ms, and the numbers of the keys to acquire,
 -- from 1. Acquires all of these or none. Safe to run twice.
 -- Returns the token if granted. If another owner has some of them, returns {0, the time until this many keys are free or
--- -1 without an end, which keys others have, token}. The keys are listed as by acquire.lua. The ends of at most 16 owners
--- are read, because before Redis 7.2 each read in a script takes time proportional to the script's keys. With more, the
--- time is an upper bound.
+-- -1 without an end, which keys others have, token}. The keys are listed as by acquire.lua. The ends of 16 keys are read,
+-- or of as many as must be free, because before Redis 7.2 each read in a script takes time proportional to the script's
+-- keys. If others have more, the time is an upper bound.
 local token, ttl = ARGV[1], tonumber(ARGV[2])
 --@values
 -- A key of another type is a taken permit.
@@ -13,24 +13,21 @@ for j = 3, #ARGV do
   if owner and owner ~= token then open = false end
 end
 if not open then
-  local which, ends, asked, stays = {}, {}, {}, 'k'
+  local which, ends, stays = {}, {}, 'k'
   for i = 1, #KEYS do
-    local owner = owners[i]
-    if owner and owner ~= token then
-      which[#which + 1] = i .. ','
-      if string.sub(owner, 1, 5) ~= 'kept:' then stays = '' end
-      -- The keys of one owner expire together.
-      local left = asked[owner] or #ends < 16 and redis.call('PTTL', KEYS[i])
-      if left then
-        asked[owner] = left
-        ends[#ends + 1] = left == -1 and math.huge or left
-      end
+    if owners[i] and owners[i] ~= token then
+      which[#which + 1] = i
+      if string.sub(owners[i], 1, 5) ~= 'kept:' then stays = '' end
     end
   end
-  table.sort(ends)
   local missing = #ARGV - 2 - (#KEYS - #which)
-  local left = missing > 0 and ends[math.min(missing, #ends)] or 0
-  return {0, left == math.huge and -1 or left, table.concat(which) .. stays, token}
+  for j = 1, math.min(#which, math.max(missing, 16)) do
+    local left = redis.call('PTTL', KEYS[which[j]])
+    ends[j] = left == -1 and math.huge or left
+  end
+  table.sort(ends)
+  local left = missing > 0 and ends[missing] or 0
+  return {0, left == math.huge and -1 or left, table.concat(which, ',') .. ',' .. stays, token}
 end
 -- Granted from here on. A refused acquire changes nothing.
 local set, chosen = false, {}
