@@ -183,7 +183,7 @@ fn refused_slots(
     let left = missing.checked_sub(1).map_or(0, |at| ends[at]);
     let left = if left == i64::MAX { -1 } else { left };
     let stays = if kept { "k" } else { "" };
-    let which: String = which.iter().map(|at| format!("{},", at + 1)).collect();
+    let which = which.iter().fold(String::new(), |list, at| format!("{list}{},", at + 1));
     list([Reply::Int(0), Reply::Int(left), Reply::bulk(which + stays)], token)
 }
 
