@@ -28,14 +28,17 @@ export interface LockInfo {
   readonly keepAlive?: CallbacksHandle | undefined;
 }
 
+/** Returns the data of a lease that has only some of the keys. The native part knows them while the lease is held. */
+function withOwnKeys({ key, ttl, keepAlive }: LockInfo, id: number): LockInfo {
+  return { key, ttl, keepAlive, keys: native().leaseKeys(id) ?? [] };
+}
+
 /** The state behind a `Lease`. The public members of `Lease` document the members of the same name. */
 export class LeaseHandle implements Watched {
   readonly id: number;
   readonly #lock: LockInfo;
   readonly #grant: Grant | undefined;
   readonly #site: CallSite | undefined;
-  /** The keys, if they are not those of the lock. */
-  readonly #keys: readonly string[] | undefined;
   #token: string | undefined;
   #fence: number | null = null;
   /** Set by `extend`, for use after the lease has ended. */
@@ -50,11 +53,10 @@ export class LeaseHandle implements Watched {
 
   constructor(id: number, lock: LockInfo, site?: CallSite, grant?: Grant) {
     this.id = id;
-    this.#lock = lock;
+    this.#lock = lock.hasOwnKeys ? withOwnKeys(lock, id) : lock;
     this.#site = site;
     this.#grant = grant;
     // Read now, because the native part only has it while the lease is held.
-    if (lock.hasOwnKeys) this.#keys = native().leaseKeys(id) ?? [];
     if (grant?.hasToken === false) this.#token = native().leaseToken(id) ?? "";
     if (lossHasSubscribers()) this.#loss = lossOf(id, lock.key);
   }
@@ -68,7 +70,7 @@ export class LeaseHandle implements Watched {
   }
 
   get keys(): string[] {
-    return [...(this.#keys ?? this.#lock.keys)];
+    return [...this.#lock.keys];
   }
 
   get ttl(): number {

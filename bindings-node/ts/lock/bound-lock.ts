@@ -4,7 +4,7 @@ import { CallSites } from "../lease/call-sites.js";
 import type { LockInfo } from "../lease/handle.js";
 import type { OptionSet } from "../native.js";
 import type { CallbacksHandle } from "../options/callbacks.js";
-import { LOCK_OR_SEMAPHORE, type LockOptions } from "../options/options.js";
+import { LOCK, type LockOptions, SEMAPHORE } from "../options/options.js";
 import { attempt } from "../runtime/results.js";
 import type { Names } from "../runtime/rows.js";
 
@@ -29,21 +29,25 @@ export interface LockDescription {
  */
 export class OptionCache<T> {
   readonly #known = new Map<string, T>();
+  readonly #semaphores = new Map<string, T>();
 
   /** Returns the value for these options. Creates it with `make` at the first use. */
   getOrCreate(options: LockOptions, make: () => T): T {
+    // Two maps, because a lock has fewer options to compare.
+    const isSemaphore = "limit" in options;
+    const known = isSemaphore ? this.#semaphores : this.#known;
     let key = "";
-    for (const name in LOCK_OR_SEMAPHORE) {
+    for (const name in isSemaphore ? SEMAPHORE : LOCK) {
       const value = options[name as keyof LockOptions];
       // The label "true" differs from the label of the process.
       key += typeof value === "string" ? `"${value}",` : `${value},`;
     }
-    let value = this.#known.get(key);
+    let value = known.get(key);
     if (value === undefined) {
       value = make();
       // Options that differ for each lock, such as a computed `wait`, must not fill the memory.
-      if (this.#known.size === MAX_OPTION_SETS) this.#known.clear();
-      this.#known.set(key, value);
+      if (known.size === MAX_OPTION_SETS) known.clear();
+      known.set(key, value);
     }
     return value;
   }
