@@ -49,6 +49,7 @@ mod roles;
 mod runtime;
 #[cfg(unix)]
 mod runtime_lifecycle;
+mod rwlock;
 mod scope;
 mod secrets;
 mod semaphore;

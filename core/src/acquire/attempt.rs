@@ -80,7 +80,14 @@ impl<'a> Attempt<'a> {
             expect: self.plan.next_round(now),
             is_cut: self.deadline.has_wait() && cut,
             preference: self.acquirer.preference(self.request, ticket, self.refusal()),
+            turn: self.turn(),
         }
+    }
+
+    /// How long its side of a read/write lock comes first, if it waits for the other side.
+    fn turn(&self) -> Option<Duration> {
+        let rounds = || self.acquirer.leases.fairness.measured_rounds();
+        self.request.primitive.turn(rounds).filter(|_| !self.deadline.allows_one_round())
     }
 
     pub(super) async fn run(&mut self) -> Result<Lease> {
@@ -275,9 +282,11 @@ impl<'a> Attempt<'a> {
         let most = |count: usize| count * 2 > nodes.len();
         let pushes = nodes.iter().filter(|node| node.pushes(key)).count();
         let checked = nodes.iter().filter(|node| node.is_push_checked(key)).count();
+        let keeps_turn = self.request.primitive.turn(|| None).is_some();
         match (most(pushes), most(checked)) {
-            (true, true) => Pushes::Checked,
-            (true, false) => Pushes::Unchecked,
+            // The turn of a waiting caller ends if it does not ask again.
+            (true, true) if !keeps_turn => Pushes::Checked,
+            (true, _) => Pushes::Unchecked,
             (false, _) => Pushes::Missing,
         }
     }

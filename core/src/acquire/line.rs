@@ -67,8 +67,8 @@ impl Line {
             return false;
         };
         let first_waiting = self.crowd.as_ref().and_then(|crowd| crowd.held_back.first());
-        if share.whole > 1 && first_waiting.is_some_and(|waiting| *waiting < id) {
-            // Otherwise callers of one permit would overtake one that waits for several.
+        if share.own < share.whole && first_waiting.is_some_and(|waiting| *waiting < id) {
+            // Otherwise callers of one permit would overtake one that waits for several, and readers a writer.
             return true;
         }
         let room = share.whole.saturating_sub(share.own);

@@ -103,8 +103,15 @@ async fn ask_all(
         // One command instead of the cheap pair. A refusal is likely here, and then takes one round trip.
         let expect = Expect::Unknown;
         let preference = acquirer.preference(request, ticket, last.as_ref());
-        let params =
-            RoundParams { now, until: NEVER, expect, thorough: false, is_cut: false, preference };
+        let params = RoundParams {
+            now,
+            until: NEVER,
+            expect,
+            thorough: false,
+            is_cut: false,
+            preference,
+            turn: None,
+        };
         rounds += 1;
         match round(request, acquirer, params).await {
             Err(missed @ Refusal::Missed { .. }) if rounds <= MAX_MISSES => last = Some(missed),

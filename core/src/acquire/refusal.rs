@@ -71,9 +71,9 @@ impl Refusal {
         }
         let evidence =
             if tally.denied() { Evidence::Refusals } else { Evidence::WithFailures { replied } };
-        let (kept, holder) =
-            (refusals(votes).all(|refused| refused.kept), holder_in(votes).cloned());
-        let refused = Box::new(Refused { left: free_in(votes), taken, kept, holder });
+        let by = refusals(votes).map(|refused| refused.by).max().unwrap_or_default();
+        let holder = holder_in(votes).cloned();
+        let refused = Box::new(Refused { left: free_in(votes), taken, by, holder });
         Self::Held { refused, evidence }
     }
 

@@ -14,7 +14,7 @@ impl Request {
     /// Returns the name in errors and logs: the Redis keys, separated by commas, or the name of a semaphore.
     pub(crate) fn key(&self) -> String {
         match &self.primitive {
-            Primitive::Mutex { .. } => self.identity.join(", "),
+            Primitive::Mutex { .. } | Primitive::ReadWrite(_) => self.identity.join(", "),
             Primitive::Semaphore(semaphore) => semaphore.name.clone(),
         }
     }

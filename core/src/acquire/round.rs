@@ -45,6 +45,8 @@ pub(crate) struct RoundParams {
     /// Whether `wait` leaves less time for a reply than `node_timeout`.
     pub(crate) is_cut: bool,
     pub(crate) preference: Preference,
+    /// That of the votes.
+    pub(crate) turn: Option<Duration>,
 }
 
 /// Runs one round under a new token.
@@ -53,14 +55,14 @@ pub(crate) fn round<'a>(
     acquirer: &'a Acquirer,
     how: RoundParams,
 ) -> impl Future<Output = Result<Lease, Refusal>> + Send + use<'a> {
-    let RoundParams { now, until, expect, thorough, is_cut, preference } = how;
+    let RoundParams { now, until, expect, thorough, is_cut, preference, turn } = how;
     let nodes = &acquirer.leases.nodes;
     let changes = acquirer.leases.watch.count();
     // `wait` may end before the timeout of a vote.
     let timeout = request.node_timeout().min(until.since(now));
     let ttl = request.asked_ttl();
     let fencing = request.fencing(&*nodes.clock);
-    let params = VoteParams { ttl, timeout, first: true, check: false, expect, fencing };
+    let params = VoteParams { ttl, timeout, first: true, check: false, expect, fencing, turn };
     // The scout takes an additional round trip, for which a short TTL over a slow network may leave no time.
     let scout_timeout = acquirer.leases.fairness.rounds().min(timeout);
     // Without this limit, every round of such an acquire would be too late, and it would never leave the queue.

@@ -17,7 +17,7 @@ use crate::engine::Engine;
 use crate::engine::running::add_to;
 use crate::error::Result;
 use crate::lease::LeaseHandle;
-use crate::lock::{Lock, Names};
+use crate::lock::{Lock, Names, RwLock};
 use crate::node::ConnectionInfo;
 use crate::options::Address;
 use crate::options::client::Settings;
@@ -160,6 +160,33 @@ impl Redlock {
     pub fn semaphore(&self, name: impl Into<Names>, limit: u32) -> Lock {
         let options = Options { kind: Kind::Semaphore { limit }, ..Options::default() };
         Lock::new(&self.0, name.into(), options)
+    }
+
+    /// Describes a read/write lock: any number of readers hold it at a time, or one writer. Sends nothing.
+    ///
+    /// Waiting readers and waiting writers take turns, so neither waits forever for the other. [`Redlock::lock`] on the
+    /// same name excludes both sides, but takes no turns. A holder that acquires the other side waits for itself.
+    ///
+    /// It is meant for up to 100 readers at a time. It needs Redis 6.2 or later.
+    ///
+    /// # Errors
+    ///
+    /// The first use of a side returns `Invalid` for several names.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+    /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+    /// let config = client.rwlock("config");
+    /// let readers = (config.read().acquire().await?, config.read().acquire().await?);
+    /// assert!(config.write().try_acquire().await?.is_none());
+    /// drop(readers);
+    /// let _writer = config.write().acquire().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn rwlock(&self, name: impl Into<Names>) -> RwLock {
+        RwLock::new(&self.0, name.into())
     }
 
     pub(crate) fn lock_with(&self, names: Vec<String>, options: Options) -> Lock {

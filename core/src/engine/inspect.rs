@@ -10,9 +10,11 @@ use futures_util::future::join_all;
 
 use crate::error::{NodeState, Result};
 use crate::node::{
-    Claim, Fault, Holder, KEPT_PREFIX, Label, MAX_INSPECTED, Node, ReleaseMode, Reply, Watch,
+    Claim, Fault, Holder, KEPT_PREFIX, Label, MAX_INSPECTED, Node, ReleaseMode, Reply,
+    SHARED_PREFIX, Watch,
 };
 use crate::options::lock::Request;
+use crate::primitive::Primitive;
 use crate::quorum::{Collect, Nodes, Until};
 use crate::text::{escaped, shown};
 
@@ -36,6 +38,9 @@ pub struct Inspection {
     /// Whether one owner has a key on a quorum of nodes. For a [semaphore](crate::Redlock::semaphore), whether no
     /// permit is free.
     pub held: bool,
+    /// Whether readers or a writer hold a [read/write lock](crate::Redlock::rwlock): `"read"` or `"write"`. `None` if it is
+    /// free. For a lock that only readers share, `"read"`, otherwise `None`.
+    pub mode: Option<&'static str>,
     /// How many permits of a semaphore are not free. For a lock, how many of its keys.
     pub taken: usize,
     /// How many permits the semaphore has. For a lock, how many keys.
@@ -65,7 +70,8 @@ pub struct NodeInspection {
     pub state: NodeState,
     /// The remaining time. `None` if the key is free, if the node failed, or if the end is unknown.
     pub remaining: Option<Duration>,
-    /// The first 8 digits of the owner's token. If `state` is `Kept`, the token is that of the previous owner.
+    /// The first 8 digits of the owner's token. If `state` is `Kept`, the token is that of the previous owner. `None` if
+    /// readers share the key.
     ///
     /// This is enough to tell two owners apart, but not enough to release the lock.
     pub token: Option<String>,
@@ -107,7 +113,14 @@ pub(crate) async fn inspection(nodes: &Nodes, request: &Request) -> Result<Inspe
         let answers = nodes.list.iter().zip(votes.answers);
         replies.extend(answers.map(|(node, answer)| word(node, &key, answer)));
     }
-    Ok(summary(&holders, places.len(), request.primitive.is_exclusive(), replies))
+    let summary = summary(&holders, places.len(), request.primitive.is_whole(), replies);
+    let has_sides = matches!(request.primitive, Primitive::ReadWrite(_));
+    let mode = match holders.first() {
+        Some(holder) if is_shared(holder) => Some("read"),
+        Some(_) if has_sides && summary.held => Some("write"),
+        _ => None,
+    };
+    Ok(Inspection { mode, ..summary })
 }
 
 /// Summarizes the holders of the keys. Those of an `exclusive` lock belong to one owner.
@@ -128,7 +141,7 @@ fn summary(
         (taken == limit, ends.min().filter(|_| taken == limit))
     };
     let remaining = end.filter(|end| *end < Duration::MAX);
-    Inspection { held, taken, limit, remaining, label, nodes }
+    Inspection { held, mode: None, taken, limit, remaining, label, nodes }
 }
 
 /// Deletes the keys regardless of their owner. Returns true if at least one existed.
@@ -198,13 +211,19 @@ fn label_of(token: &str) -> Option<String> {
     Label::of_token(token).map(|label| label.as_str().to_owned())
 }
 
+/// Whether readers share the key. Its value may differ between nodes, because it is the token of the first reader there.
+fn is_shared(holder: &Holder) -> bool {
+    holder.token.starts_with(SHARED_PREFIX)
+}
+
 /// The token that a quorum of nodes has. Its remaining time is when the quorum breaks.
 fn quorums_holder(votes: &Collect<Option<Holder>>) -> Option<Holder> {
     let mut by_token: HashMap<&str, Vec<Duration>> = HashMap::new();
     for holder in votes.answers.iter().flatten().flatten().flatten() {
         // Keys without a known end sort last.
         let left = holder.remaining.unwrap_or(Duration::MAX);
-        by_token.entry(&holder.token).or_default().push(left);
+        let token = if is_shared(holder) { SHARED_PREFIX } else { &holder.token };
+        by_token.entry(token).or_default().push(left);
     }
     let needed = votes.tally.quorum();
     let (token, mut lefts) = by_token.into_iter().find(|(_, lefts)| lefts.len() >= needed)?;
@@ -239,7 +258,9 @@ fn word(
         state,
         remaining: holder.as_ref().and_then(|holder| holder.remaining),
         // Escaped for terminals, because another program may have written it.
-        token: token.map(|token| escaped(token.chars().take(8))),
+        token: token
+            .filter(|token| !token.starts_with(SHARED_PREFIX))
+            .map(|token| escaped(token.chars().take(8))),
         label: token.and_then(label_of),
         error,
     }

@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 use crate::acquire::{acquire, attach, try_acquire};
 use crate::error::{Error, ErrorKind, LossReason, Result};
 use crate::lease::{Lease, Leases, Owner};
-use crate::node::{Claim, KEPT_PREFIX};
+use crate::node::{Claim, KEPT_PREFIX, SHARED_PREFIX};
 use crate::options::client::Config;
 use crate::options::lock::Request;
 use crate::runtime::{Made, PerProcess, background};
@@ -184,8 +184,13 @@ impl Engine {
     /// Attaches to the lease that is already held under this token.
     pub(crate) async fn attach(&self, request: &Arc<Request>, claim: &Claim) -> Result<Lease> {
         // No lease has such a token, but the value of a key may equal it.
-        if claim.token.is_empty() || claim.token.starts_with(KEPT_PREFIX) {
-            let what = if claim.token.is_empty() { "empty" } else { "that of a released lease" };
+        let what = match &*claim.token {
+            "" => Some("empty"),
+            kept if kept.starts_with(KEPT_PREFIX) => Some("that of a released lease"),
+            shared if shared.starts_with(SHARED_PREFIX) => Some("that of all readers"),
+            _ => None,
+        };
+        if let Some(what) = what {
             let text = format!("the token is {what}. Pass the token of the lease to attach to");
             return Err(request.invalid(&text));
         }

@@ -8,7 +8,8 @@ use crate::node::{check_lock_key, fence_key, permits_key};
 use crate::options::client::DEFAULT_PREFIX;
 use crate::options::lock::{Options, Request};
 use crate::options::names::check_names;
-use crate::primitive::{Kind, Primitive, Semaphore};
+use crate::primitive::{Kind, Primitive, ReadWrite, Semaphore, Side};
+use crate::text::spelled;
 
 pub(super) fn check_keys(names: &[String], keys: &[String]) -> Result<()> {
     check_names(names)?;
@@ -35,7 +36,7 @@ pub(super) fn primitive(
     options: &Options,
 ) -> Result<(Arc<[String]>, Primitive)> {
     match options.kind {
-        Kind::Mutex if options.permits != 1 => Err(Error::invalid(format!(
+        Kind::Mutex | Kind::ReadWrite(_) if options.permits != 1 => Err(Error::invalid(format!(
             "permits is an option of a semaphore (got {}). Use semaphore() instead of lock()",
             options.permits
         ))),
@@ -62,7 +63,36 @@ pub(super) fn primitive(
             let semaphore = Semaphore::new(key, limit, options.permits)?;
             Ok(([permits_key(key)?].into(), Primitive::Semaphore(semaphore)))
         }
+        Kind::ReadWrite(side) => {
+            let [key] = &**keys else {
+                return Err(Error::invalid(format!(
+                    "a read/write lock has one name (got {}). Use one read/write lock per name",
+                    keys.len()
+                )));
+            };
+            if side == Side::Read {
+                check_reader(options)?;
+            }
+            let lock = ReadWrite::new(key, side, options.fencing)?;
+            Ok((Arc::clone(keys), Primitive::ReadWrite(lock)))
+        }
     }
+}
+
+/// Rejects the options of an owner that has the lock alone.
+fn check_reader(options: &Options) -> Result<()> {
+    if options.fencing {
+        return Err(Error::invalid(
+            "fencing is not available for readers, because several hold the lock at a time. Use write()",
+        ));
+    }
+    if !options.min_hold.is_zero() {
+        return Err(Error::invalid(format!(
+            "{} is not available for readers. Use write()",
+            spelled("min_hold")
+        )));
+    }
+    Ok(())
 }
 
 /// Checks the rules of a lock whose client is not known yet, as for a default client with one node.

@@ -2,6 +2,7 @@
 
 mod calls;
 mod checks;
+mod rwlock;
 
 use std::fmt;
 use std::future::Future;
@@ -14,7 +15,7 @@ use once_cell::race::OnceBox;
 use crate::engine::Engine;
 use crate::error::{ErrorKind, Result};
 use crate::lease::{Lease, LeaseHandle};
-use crate::node::{Claim, LabelOption};
+use crate::node::LabelOption;
 use crate::options::lock::{Options, Request};
 use crate::options::names::doubt;
 use crate::primitive::{Kind, Primitive};
@@ -24,6 +25,7 @@ use checks::{check_keys, checked, primitive};
 
 pub use crate::engine::{Inspection, NodeInspection};
 pub use crate::options::names::Names;
+pub use rwlock::RwLock;
 
 /// A lock on one name or several, with its options.
 ///
@@ -215,15 +217,13 @@ impl Lock {
         let token = token.into();
         async move {
             let request = request?;
-            if !request.primitive.is_exclusive() {
+            let Some(claim) = request.primitive.claim_of(token, &request.identity) else {
                 return Err(request.permanent(
                     ErrorKind::Unsupported,
                     "a lease of a semaphore cannot be attached, because its token does not tell which permit it has. \
                      Acquire another permit",
                 ));
-            }
-            // A fencing token stays with the owner that acquired it.
-            let claim = Claim::of_owner(token, Arc::clone(&request.identity));
+            };
             engine.attach(&request, &claim).await
         }
     }
@@ -269,7 +269,9 @@ impl Lock {
         self.engine.config.check_together(&self.keys)?;
         let (guard, options) = (self.engine.config.guard, self.options.clone());
         let (identity, primitive) = match options.kind {
-            Kind::Mutex => (Arc::clone(&self.keys), Primitive::Mutex { fences: Arc::default() }),
+            Kind::Mutex | Kind::ReadWrite(_) => {
+                (Arc::clone(&self.keys), Primitive::Mutex { fences: Arc::default() })
+            }
             Kind::Semaphore { .. } => primitive(&self.keys, &options)?,
         };
         Ok(Request { identity, primitive, options, guard, doubt: None })

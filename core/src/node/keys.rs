@@ -1,21 +1,31 @@
-//! The keys that belong to a lock key: those of its fencing tokens, and those of the permits of a semaphore.
+//! The keys that belong to a lock key: those of its fencing tokens, of the permits of a semaphore, and of the readers and
+//! the turn of a read/write lock.
 //!
 //! They are in the hash slot of the lock key, so that one script may write them on a Cluster.
 //! <https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>
 
 use super::hash_tag;
+use super::vote::Sides;
 use crate::error::{Error, Result};
 use crate::text::shown;
 
 /// Distinguishes a fence key from its lock's key. Operators type it to repair a token manually (the page Fencing
 /// tokens#repair of the documentation).
 const FENCE: &str = ":fence";
+const READERS: &str = ":readers";
+const TURN: &str = ":turn";
 /// Comes before the number of a permit.
 const PERMIT: char = '#';
 
 /// Returns the key that stores the last fencing token of a lock key.
 pub(crate) fn fence_key(key: &str) -> Result<String> {
     Ok(related(key, "a fencing token")? + FENCE)
+}
+
+/// Returns the keys of a read/write lock.
+pub(crate) fn sides(key: &str) -> Result<Sides> {
+    let common = related(key, "readers")?;
+    Ok(Sides { readers: format!("{common}{READERS}"), turn: common + TURN })
 }
 
 /// Returns the common part of the keys of a semaphore's permits.
@@ -49,11 +59,15 @@ fn related(key: &str, what: &str) -> Result<String> {
 /// Rejects a key that belongs to another lock or semaphore.
 pub(crate) fn check_lock_key(key: &str) -> Result<()> {
     // The related keys of a name without a hash tag begin with `{NAME}`, so `NAME:fence` is not one of them.
-    let (of, what, end) = match (key.strip_suffix(FENCE), permits_key_of(key)) {
-        (Some(lock), _) => (lock, "the fencing tokens of another lock", FENCE),
-        (_, Some(common)) => (common, "the permits of a semaphore", "# and a number"),
-        _ => return Ok(()),
-    };
+    let ends = [
+        (FENCE, "the fencing tokens of another lock"),
+        (READERS, "the readers of another lock"),
+        (TURN, "the turn of another lock"),
+    ];
+    let related = ends.iter().find_map(|(end, what)| Some((key.strip_suffix(end)?, *what, *end)));
+    let permit = permits_key_of(key);
+    let permit = permit.map(|common| (common, "the permits of a semaphore", "# and a number"));
+    let Some((of, what, end)) = related.or(permit) else { return Ok(()) };
     if hash_tag(of).is_none() {
         return Ok(());
     }
@@ -77,6 +91,8 @@ mod tests {
             "{x}",
             "lock:a:fence",
             "{}:fence",
+            "lock:a:readers",
+            "{}:turn",
             "{}x",
             "a#1",
             "{}#1",
@@ -85,6 +101,8 @@ mod tests {
             check_lock_key(key).unwrap();
             if let Ok(fence) = fence_key(key) {
                 check_lock_key(&fence).unwrap_err();
+                let Sides { readers, turn } = sides(key).unwrap();
+                assert!([readers, turn].iter().all(|key| check_lock_key(key).is_err()));
                 check_lock_key(&(permits_key(key).unwrap() + "12")).unwrap_err();
             }
         }
@@ -94,6 +112,8 @@ mod tests {
     fn related_keys_are_in_the_slot_of_their_lock() {
         for key in ["lock:job", "x{t}y", "a{b", "{x}", "{{x}", "lock:{a}:{b}"] {
             assert_eq!(slot(&fence_key(key).unwrap()), slot(key), "{key}");
+            let Sides { readers, turn } = sides(key).unwrap();
+            assert_eq!([slot(&readers), slot(&turn)], [slot(key); 2], "{key}");
             assert_eq!(slot(&permits_key(key).unwrap()), slot(key), "{key}");
             assert_eq!(slot(&(permits_key(key).unwrap() + "7")), slot(key), "{key}");
         }

@@ -36,7 +36,7 @@ pub(crate) use changes::{Change, Changes};
 pub(crate) use existing::{taken_over, unseen};
 pub(crate) use fault::{CONFIRMED_AFTER, Fault, Remedy};
 pub(crate) use fencing::{Fencing, IMPOSSIBLE};
-pub(crate) use keys::{check_lock_key, fence_key, permits_key};
+pub(crate) use keys::{check_lock_key, fence_key, permits_key, sides};
 pub(crate) use label::{Label, LabelOption};
 pub(crate) use memory::{Memory, MemoryNode};
 pub use memory::{advance_memory, fail_memory};
@@ -50,8 +50,8 @@ pub use redis::{DefaultTrust, Pem, TlsOptions};
 pub(crate) use redis::{Operation, Script, script, scripts};
 pub(crate) use slots::{SLOTS, hash_tag, several_slots, slot};
 pub(crate) use vote::{
-    Claim, Expect, Extension, Form, Holder, KEPT_PREFIX, MAX_INSPECTED, MAX_KEYS, Places, Refused,
-    ReleaseMode, Slots, Vote, VoteParams,
+    Blocker, Claim, Expect, Extension, Form, Holder, KEPT_PREFIX, MAX_INSPECTED, MAX_KEYS, Places,
+    Refused, ReleaseMode, SHARED_PREFIX, Side, Sides, Slots, Vote, VoteParams,
 };
 pub(crate) use watch::Watch;
 

@@ -31,6 +31,33 @@ pub(crate) enum Form {
     Keys,
     /// The keys are some of these. A refusal names all that others have.
     Slots(Arc<Slots>),
+    /// The claim shares its only key with other readers.
+    Read(Arc<Sides>),
+    /// The claim has its only key alone, as with [`Self::Keys`], and takes turns with readers.
+    Write(Arc<Sides>),
+}
+
+impl Form {
+    /// Whether it is a side of a read/write lock. Its commands are not those of a mutex, and are never combined.
+    pub(crate) fn has_sides(&self) -> bool {
+        matches!(self, Self::Read(_) | Self::Write(_))
+    }
+}
+
+/// The sides of a read/write lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Read,
+    Write,
+}
+
+/// The keys that a read/write lock needs in addition to its lock key.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Sides {
+    /// The set of readers.
+    pub(crate) readers: String,
+    /// Which side comes next.
+    pub(crate) turn: String,
 }
 
 /// The keys of all permits of a semaphore, and which of them a claim has.
@@ -43,6 +70,10 @@ pub(crate) struct Slots {
 /// The prefix of the token in a key that was released and remains for `min_hold`. Such a key has no owner: neither the
 /// client that released it nor one that attached to it.
 pub(crate) const KEPT_PREFIX: &str = "kept:";
+
+/// The prefix of the token of the first reader in a key that readers share. It is in no token, so that such a key belongs
+/// to no single reader. With the token, a forced release that arrives late deletes no key of later readers.
+pub(crate) const SHARED_PREFIX: &str = "shared:";
 
 impl Claim {
     /// Creates a claim with a new token, so that its delete can never affect the grant of another round.
@@ -65,8 +96,8 @@ impl Claim {
     /// The keys that a refusal may name.
     pub(crate) fn places(&self) -> &[String] {
         match &self.form {
-            Form::Keys => &self.keys,
             Form::Slots(slots) => &slots.all,
+            Form::Keys | Form::Read(_) | Form::Write(_) => &self.keys,
         }
     }
 
@@ -109,13 +140,16 @@ pub(crate) struct VoteParams {
     pub(crate) expect: Expect,
     /// How the node's fencing token is treated.
     pub(crate) fencing: Fencing,
+    /// How long the side of a read/write lock comes first once the other side has left, if the caller waits for that.
+    pub(crate) turn: Option<Duration>,
 }
 
 impl VoteParams {
     /// Returns the parameters for a lease that the node has, or should have. Such a vote is not a first vote: the
     /// restart guard must not end a lease that a quorum still has.
     pub(crate) fn later(ttl: Duration, timeout: Duration, fencing: Fencing) -> Self {
-        Self { ttl, timeout, first: false, check: false, expect: Expect::Unknown, fencing }
+        let (first, check, expect, turn) = (false, false, Expect::Unknown, None);
+        Self { ttl, timeout, first, check, expect, fencing, turn }
     }
 }
 
@@ -136,10 +170,21 @@ pub(crate) struct Refused {
     pub(crate) left: Option<Duration>,
     /// Which of the claim's places others have.
     pub(crate) taken: Places,
-    /// Whether these have no owner, because they were released and remain for `min_hold`.
-    pub(crate) kept: bool,
+    pub(crate) by: Blocker,
     /// The label of the owner whose keys are held longest.
     pub(crate) holder: Option<Label>,
+}
+
+/// What refuses a claim. The last one explains most, if nodes differ.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Blocker {
+    /// The key is free, but waiting callers of the other side come first.
+    Turn,
+    /// All keys have no owner, because they were released and remain for `min_hold`.
+    Kept,
+    Readers,
+    #[default]
+    Owner,
 }
 
 /// Positions in the keys of a claim.

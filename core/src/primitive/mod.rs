@@ -1,17 +1,21 @@
-//! What a lock locks: the keys of a mutex, or some permits of a semaphore.
+//! What a lock locks: the keys of a mutex, some permits of a semaphore, or a side of a read/write lock.
 //!
 //! A primitive decides which keys a round claims, which callers of this process may try at the same time, and how an
 //! error describes a refusal. Everything else is the same for all of them: `acquire` runs the rounds, and a lease owns
 //! whole keys, whichever primitive granted it.
 
+mod rwlock;
 mod semaphore;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::error::seconds;
-use crate::node::{Claim, Places, Refused};
+use crate::node::{Blocker, Claim, Places, Refused};
 use crate::text::spelled;
 
+pub(crate) use crate::node::Side;
+pub(crate) use rwlock::ReadWrite;
 pub(crate) use semaphore::Semaphore;
 
 /// The kind of primitive that an option selects.
@@ -22,6 +26,8 @@ pub(crate) enum Kind {
     Mutex,
     /// At most this many permits have owners at a time.
     Semaphore { limit: u32 },
+    /// Any number of readers have the key, or one writer.
+    ReadWrite(Side),
 }
 
 /// A primitive with its keys.
@@ -32,6 +38,7 @@ pub(crate) enum Primitive {
         fences: Arc<[String]>,
     },
     Semaphore(Semaphore),
+    ReadWrite(ReadWrite),
 }
 
 /// The part of a line of callers that one caller takes while it tries, out of the whole line.
@@ -42,8 +49,8 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    /// The share of a caller that tries alone.
-    pub(crate) const WHOLE: Self = Self { own: 1, whole: 1 };
+    /// The share of a caller that tries alone, also among readers.
+    pub(crate) const WHOLE: Self = Self { own: u32::MAX, whole: u32::MAX };
 }
 
 /// Which places a claim should have, if it can choose.
@@ -62,6 +69,7 @@ impl Primitive {
         match self {
             Self::Mutex { .. } => Share::WHOLE,
             Self::Semaphore(semaphore) => semaphore.share(),
+            Self::ReadWrite(lock) => lock.share(),
         }
     }
 
@@ -75,13 +83,30 @@ impl Primitive {
         match self {
             Self::Mutex { fences } => Claim::new(Arc::clone(identity), Arc::clone(fences), label),
             Self::Semaphore(semaphore) => semaphore.claim(preference, label),
+            Self::ReadWrite(lock) => lock.claim(identity, label),
         }
+    }
+
+    /// Returns the claim of the owner of this token, which exists already. `None` if the token does not tell what it owns.
+    pub(crate) fn claim_of(&self, token: Arc<str>, identity: &Arc<[String]>) -> Option<Claim> {
+        match self {
+            // A fencing token stays with the owner that acquired it.
+            Self::Mutex { .. } => Some(Claim::of_owner(token, Arc::clone(identity))),
+            Self::Semaphore(_) => None,
+            Self::ReadWrite(lock) => Some(lock.claim_of(token, identity)),
+        }
+    }
+
+    /// How long the side of a waiting caller comes first once the other side has left. `None` if there are no sides.
+    /// `rounds` is the time of some round trips.
+    pub(crate) fn turn(&self, rounds: impl FnOnce() -> Option<Duration>) -> Option<Duration> {
+        matches!(self, Self::ReadWrite(_)).then(|| ReadWrite::window(rounds()))
     }
 
     /// The keys that a claim may have.
     pub(crate) fn places<'a>(&'a self, identity: &'a [String]) -> &'a [String] {
         match self {
-            Self::Mutex { .. } => identity,
+            Self::Mutex { .. } | Self::ReadWrite(_) => identity,
             Self::Semaphore(semaphore) => semaphore.slots(),
         }
     }
@@ -89,31 +114,49 @@ impl Primitive {
     /// Whether the next round can win other places, although others have these.
     pub(crate) fn has_open(&self, taken: &Places) -> bool {
         match self {
-            Self::Mutex { .. } => false,
+            Self::Mutex { .. } | Self::ReadWrite(_) => false,
             Self::Semaphore(semaphore) => semaphore.has_open(taken),
         }
     }
 
     /// Whether one owner excludes all others, so that clients take turns.
     pub(crate) fn is_exclusive(&self) -> bool {
-        matches!(self, Self::Mutex { .. })
+        match self {
+            Self::Mutex { .. } => true,
+            Self::Semaphore(_) => false,
+            Self::ReadWrite(lock) => lock.side == Side::Write,
+        }
+    }
+
+    /// Whether all of its places belong to one owner or to readers, and not to several owners.
+    pub(crate) fn is_whole(&self) -> bool {
+        !matches!(self, Self::Semaphore(_))
     }
 
     /// Describes a refusal for messages. `holder` is the text about the holder, if it is known.
     pub(crate) fn describe(&self, refused: &Refused, holder: &str) -> String {
-        if let Self::Semaphore(semaphore) = self {
-            return semaphore.describe(refused);
+        match self {
+            Self::Mutex { .. } => {}
+            Self::Semaphore(semaphore) => return semaphore.describe(refused),
+            Self::ReadWrite(lock) => {
+                if let Some(text) = lock.describe(refused, holder) {
+                    return text;
+                }
+            }
         }
-        match (refused.left.map(seconds), refused.kept) {
-            (None, true) => {
+        match (refused.left.map(seconds), refused.by) {
+            (None, Blocker::Kept) => {
                 "it was released, but its key has no TTL and stays until it is deleted".into()
             }
-            (None, false) => format!("it is already held{holder}, and its key has no TTL"),
-            (Some(left), true) => {
+            (Some(left), Blocker::Kept) => {
                 let option = spelled("min_hold");
                 format!("it was released, but its key stays for {left} because of {option}")
             }
-            (Some(left), false) => {
+            (Some(left), Blocker::Readers) => {
+                format!("readers hold it. The last one ends in at most {left} unless renewed")
+            }
+            (None, _) => format!("it is already held{holder}, and its key has no TTL"),
+            (Some(left), _) => {
                 format!("it is already held{holder}, and expires in {left} unless renewed")
             }
         }

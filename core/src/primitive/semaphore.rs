@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::{Preference, Share};
 use crate::error::{Error, Result, seconds};
-use crate::node::{Claim, Form, MAX_KEYS, Places, Refused, Slots, permits_key};
+use crate::node::{Blocker, Claim, Form, MAX_KEYS, Places, Refused, Slots, permits_key};
 use crate::text::spelled;
 
 /// The keys of all permits, and how many of them each lease has.
@@ -81,7 +81,7 @@ impl Semaphore {
             _ => format!("only {free} of {limit} permits are free, and {permits} are needed"),
         };
         let end = match refused.left.map(seconds) {
-            Some(left) if refused.kept => {
+            Some(left) if refused.by == Blocker::Kept => {
                 format!("and the first stays for {left} or less because of {}", spelled("min_hold"))
             }
             None => "and no key has a TTL".to_owned(),

@@ -4,6 +4,7 @@
 //! the same results as from a server. It does not simulate delays or network errors, but a test can make it fail.
 //! Deletes that fail are pending until it replies again, as those of a server without a connection.
 
+mod sides;
 mod store;
 
 use std::collections::HashMap;
@@ -16,8 +17,8 @@ use futures_util::FutureExt;
 use tokio::sync::oneshot;
 
 use super::{
-    Claim, Extension, Fault, Fencing, Form, Holder, KEPT_PREFIX, Label, Node, Outage, Places,
-    Refused, ReleaseMode, Reply, Vote, VoteParams, Watch,
+    Blocker, Claim, Extension, Fault, Fencing, Form, Holder, Label, Node, Outage, Places, Refused,
+    ReleaseMode, Reply, Side, Vote, VoteParams, Watch,
 };
 use crate::clock::{Clock, Instant};
 use crate::runtime::lock;
@@ -81,19 +82,33 @@ fn refused(keys: &HashMap<String, Entry>, claim: &Claim, now: Instant) -> Option
     others.sort_by_key(|(_, entry)| entry.expires);
     // All or none: a single key of another owner refuses the claim. It must wait for this many of them.
     let missing = match &claim.form {
-        Form::Keys => others.len(),
+        Form::Keys | Form::Read(_) | Form::Write(_) => others.len(),
         Form::Slots(slots) if slots.chosen.iter().any(|at| taken.has(*at)) => {
             (slots.chosen.len() + others.len()).saturating_sub(slots.all.len())
         }
         Form::Slots(_) => return None,
     };
     let (_, last) = others.get(missing.saturating_sub(1))?;
+    let (by, holder) = refused_by(last);
+    let is_kept = others.iter().all(|(_, entry)| entry.is_kept());
     Some(Refused {
         left: Some(if missing == 0 { Duration::ZERO } else { last.expires.since(now) }),
         taken,
-        kept: others.iter().all(|(_, entry)| entry.token.starts_with(KEPT_PREFIX)),
-        holder: Label::of_token(&last.token).filter(|_| claim.form == Form::Keys),
+        by: if by == Blocker::Readers || is_kept { by } else { Blocker::Owner },
+        holder: holder.filter(|_| !matches!(claim.form, Form::Slots(_))),
     })
+}
+
+/// Returns what has the key of this entry, and the label of its owner.
+fn refused_by(entry: &Entry) -> (Blocker, Option<Label>) {
+    let by = if entry.is_kept() {
+        Blocker::Kept
+    } else if entry.is_shared() {
+        Blocker::Readers
+    } else {
+        Blocker::Owner
+    };
+    (by, Label::of_token(&entry.token))
 }
 
 /// Deletes each key that the claim still owns, or lets it stay for a while. Returns whether that were all its keys.
@@ -106,13 +121,23 @@ fn delete(
 ) -> bool {
     let keys = data.keys.without_expired(&*claim.keys, now);
     let ours = |key: &&String| keys.get(*key).is_some_and(|e| *e.token == *claim.token);
-    let released: Vec<String> = claim.keys.iter().filter(ours).cloned().collect();
+    let mut released: Vec<String> = claim.keys.iter().filter(ours).cloned().collect();
     for key in &released {
         let entry = keys.remove(key);
         if let (ReleaseMode::Stay(stay), Some(Entry { expires, .. })) = (how, entry) {
-            let expires = expires.min(now + stay);
-            keys.insert(key.clone(), Entry { token: claim.kept(), expires });
+            keys.insert(key.clone(), Entry::new(claim.kept(), expires.min(now + stay)));
         }
+    }
+    match (&claim.form, how) {
+        (Form::Read(sides), _) if sides::release_read(data, claim, sides, now) => {
+            released.extend(claim.keys.iter().cloned());
+        }
+        (Form::Write(sides), ReleaseMode::Delete | ReleaseMode::DeleteLate)
+            if !released.is_empty() =>
+        {
+            data.turns.open(&sides.turn, Side::Read, now);
+        }
+        _ => {}
     }
     // Notifies every other client, as a server does. A client handles its own changes itself. A notified client may
     // call this node immediately. Its command then follows this one.
@@ -149,8 +174,16 @@ impl Node for MemoryNode {
         let claim = claim.clone();
         self.run(move |data, clock| {
             let now = clock.now();
+            let by_side = match &claim.form {
+                Form::Read(sides) => {
+                    let refused = sides::acquire_read(data, &claim, sides, params, now);
+                    return refused.map_or(Vote::Granted(None), |why| Vote::Held(Box::new(why)));
+                }
+                Form::Write(sides) => sides::before_write(data, &claim, sides, params, now),
+                Form::Keys | Form::Slots(_) => None,
+            };
             let keys = data.keys.without_expired(claim.places(), now);
-            if let Some(refused) = refused(keys, &claim, now) {
+            if let Some(refused) = by_side.or_else(|| refused(keys, &claim, now)) {
                 return Vote::Held(Box::new(refused));
             }
             for key in claim.keys.iter() {
@@ -158,7 +191,7 @@ impl Node for MemoryNode {
                 // Never shortened: a second command for the same token must not reduce the time that the first one
                 // granted.
                 let expires = kept.max(now + params.ttl);
-                keys.insert(key.clone(), Entry { token: claim.token.to_string(), expires });
+                keys.insert(key.clone(), Entry::new(claim.token.to_string(), expires));
             }
             Vote::Granted(fence(data, &claim, params.fencing, clock))
         })
@@ -168,8 +201,11 @@ impl Node for MemoryNode {
         let claim = claim.clone();
         self.run(move |data, clock| {
             let now = clock.now();
+            if let Form::Read(_) = claim.form {
+                return sides::extend_read(data, &claim, params.ttl, now);
+            }
             let keys = data.keys.without_expired(&*claim.keys, now);
-            let is_held = |entry: &&Entry| !entry.token.starts_with(KEPT_PREFIX);
+            let is_held = |entry: &&Entry| !entry.is_kept();
             let owner = |key| keys.get(key).filter(is_held);
             let owners: Vec<_> = claim.keys.iter().map(owner).collect();
             // Another owner's key takes precedence over a missing one, because it is the clearer reason for a loss.
@@ -206,7 +242,7 @@ impl Node for MemoryNode {
             let now = clock.now();
             let keys = data.keys.without_expired(&*claim.keys, now);
             let ours = claim.keys.iter().filter_map(|key| keys.get(key));
-            let ours = ours.filter(|entry| *entry.token == *claim.token);
+            let ours = ours.filter(|entry| entry.has(&claim.token));
             // A vote that failed has stored nothing.
             let Some(last) = ours.map(|entry| entry.expires).max() else { return };
             let delete = move |data: &mut Data| {

@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+use super::sides::Turns;
 use crate::clock::{Clock, Instant, OffsetClock};
-use crate::node::Watch;
+use crate::node::{KEPT_PREFIX, SHARED_PREFIX, Watch};
 use crate::runtime::{Exclusive, PerProcess, Visitor, lock, poll_next};
 
 /// A command. It runs alone, as a script does.
@@ -31,8 +32,9 @@ pub(super) struct Store {
 impl Default for Store {
     fn default() -> Self {
         let (sender, commands) = unbounded_channel();
-        let (keys, fences, watchers, pending_deletes) = Default::default();
-        let data = Exclusive::new(Data { keys, fences, watchers, pending_deletes, commands });
+        let (keys, fences, turns, watchers, pending_deletes) = Default::default();
+        let data =
+            Exclusive::new(Data { keys, fences, turns, watchers, pending_deletes, commands });
         Self { data, commands: sender, down: AtomicBool::default(), clock: OffsetClock::default() }
     }
 }
@@ -51,6 +53,7 @@ impl Store {
 pub(super) struct Data {
     pub(super) keys: Keys,
     pub(super) fences: HashMap<String, u64>,
+    pub(super) turns: Turns,
     /// Every client that has used the store. Weak, so that dropped clients get no notifications.
     pub(super) watchers: Vec<Weak<Watch>>,
     /// Deletes that failed because a test has disabled the node. Each is of a key that was held.
@@ -108,6 +111,37 @@ pub(super) struct Entry {
     pub(super) token: String,
     /// By the clock of the client. All clients of a process use the same clock, unless a test sets another one.
     pub(super) expires: Instant,
+    /// Those that share the key. A key that is gone has none.
+    pub(super) readers: Vec<Reader>,
+}
+
+pub(super) struct Reader {
+    pub(super) token: Arc<str>,
+    pub(super) expires: Instant,
+}
+
+impl Entry {
+    pub(super) fn new(token: String, expires: Instant) -> Self {
+        Self { token, expires, readers: Vec::new() }
+    }
+
+    /// Whether it was released and remains for `min_hold`.
+    pub(super) fn is_kept(&self) -> bool {
+        self.token.starts_with(KEPT_PREFIX)
+    }
+
+    pub(super) fn is_shared(&self) -> bool {
+        self.token.starts_with(SHARED_PREFIX)
+    }
+
+    pub(super) fn reader(&self, token: &str) -> Option<&Reader> {
+        self.readers.iter().find(|reader| *reader.token == *token)
+    }
+
+    /// Whether the token is that of the owner or of a reader.
+    pub(super) fn has(&self, token: &str) -> bool {
+        *self.token == *token || self.reader(token).is_some()
+    }
 }
 
 /// The store of a `memory://` URL: shared by name within the process, or used by one client only.
@@ -222,7 +256,7 @@ mod tests {
             let entries = keys.without_expired([&name], now);
             // About a hundred keys are live at a time.
             let expires = now + Duration::from_millis(100);
-            entries.insert(name, Entry { token: String::new(), expires });
+            entries.insert(name, Entry::new(String::new(), expires));
             most = most.max(entries.len());
         }
         assert!((100..500).contains(&most), "{most}");

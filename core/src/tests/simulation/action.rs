@@ -3,6 +3,7 @@
 use super::clock::Time;
 use super::refusals::Refusal;
 use super::world::MS;
+use crate::node::Side;
 
 /// How a use ends its lease.
 #[derive(Clone, Debug)]
@@ -25,6 +26,8 @@ pub(super) struct Use {
     pub(super) wait: Option<u64>,
     pub(super) renew: bool,
     pub(super) max_hold: Option<u64>,
+    /// The side of a read/write lock. `None` is a mutex.
+    pub(super) side: Option<Side>,
     /// No other client acquires the lock before this time, counted from the acquire.
     pub(super) min_hold: u64,
     /// How long the lease is held.

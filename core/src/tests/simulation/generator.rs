@@ -192,6 +192,7 @@ pub(super) fn plain(ttl: u64) -> Use {
         wait: None,
         renew: true,
         max_hold: None,
+        side: None,
         min_hold: 0,
         hold: 0,
         extend: None,

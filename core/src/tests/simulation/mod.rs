@@ -18,7 +18,8 @@
 //! | `world`, `clock` | virtual time and the clock of each client |
 //! | `environment`, `simulated`, `logins` | the environment of a client's connections, its nodes as the monitor observes them, and logins that expire |
 //! | `link`, `net`, `resp`, `wire` | the path to a server, the bytes of connections, the protocol, and commands about connections |
-//! | `server`, `commands`, `scripts`, `hazards`, `refusals` | the keys of a server, the commands and scripts that use them, the changes made to it, and its errors |
+//! | `sides` | the uses and keys of read/write locks |
+//! | `server`, `commands`, `scripts`, `scripts_sides`, `hazards`, `refusals` | the keys of a server, the commands and scripts that use them, the changes made to it, and its errors |
 //! | `slots` | a node that is a cluster, and how its slots move |
 //! | `real_server` | the comparison of these with a real server |
 //! | `replicas`, `sentinels` | the data of a node's replicas, their promotion, and who learns of it |
@@ -46,9 +47,11 @@ mod replicas;
 mod resp;
 mod scenario;
 mod scripts;
+mod scripts_sides;
 mod semaphores;
 mod sentinels;
 mod server;
+mod sides;
 mod simulated;
 mod situations;
 mod slots;

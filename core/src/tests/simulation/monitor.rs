@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::error::LossReason;
 use crate::lease::{LeaseHandle, State};
+use crate::node::Form;
 
 use super::action::Use;
 use super::clock::{Rate, Time};
@@ -141,6 +142,7 @@ impl Monitor {
         let late = self.live.iter().find(|record| {
             record.names.iter().any(|name| names.contains(name))
                 && record.state.claim.token != hold.0.claim.token
+                && !(record.is_reader() && matches!(hold.0.claim.form, Form::Read(_)))
                 && !valid_at(&record.state, self.clocks[record.client].local(now))
                 && !record.notified
                 && ended(&record.state) != Some(false)
@@ -215,14 +217,16 @@ impl Monitor {
     }
 
     pub(super) fn check(&mut self, now: Time, runs: impl Fn(usize) -> bool) {
-        let mut holders: BTreeMap<&'static str, (usize, &str)> = BTreeMap::new();
+        let mut holders: BTreeMap<&'static str, (usize, &str, bool)> = BTreeMap::new();
         let mut failures = Vec::new();
         for record in &mut self.live {
             if valid_at(&record.state, self.clocks[record.client].local(now)) {
                 let token = &*record.state.claim.token;
                 for name in &record.names {
-                    let other = holders.insert(name, (record.client, token));
-                    if let Some((other, _)) = other.filter(|(_, others)| *others != token) {
+                    let reads = record.is_reader();
+                    let other = holders.insert(name, (record.client, token, reads));
+                    let differ = |(_, others, read): &_| *others != token && !(reads && *read);
+                    if let Some((other, ..)) = other.filter(differ) {
                         let client = record.client;
                         failures
                             .push(format!("two holders: {name} by clients {other} and {client}"));

@@ -23,6 +23,8 @@ const GRANT_LIMIT: Time = 2_500 * MS;
 /// The same limit where contenders may split the votes repeatedly. By then one of them has the lock, and keys of
 /// abandoned leases have expired.
 const SPLIT_VOTE_LIMIT: Time = 15_000 * MS;
+/// How long a turn lasts without a caller that sets it again.
+const TURN: Time = 3_000 * MS;
 /// How long a key may stay after its delete was sent. If its connection is lost, the delete is sent again immediately.
 const LEFTOVER_LIMIT: Time = 1_000 * MS;
 
@@ -37,6 +39,8 @@ pub(super) struct Waiting {
     groups: Vec<Vec<&'static str>>,
     ttl: Time,
     node_timeout: Time,
+    /// How long the turn of the other side may last while the lock is free.
+    turn: Time,
     /// Since when it could have been granted, and since when if no simultaneous contender had been granted.
     free_since: Option<Time>,
     contested_since: Option<Time>,
@@ -59,6 +63,7 @@ impl Waiting {
             groups: how.groups(),
             ttl: how.ttl * MS,
             node_timeout: how.node_timeout() * MS,
+            turn: if how.side.is_some() { TURN } else { 0 },
             free_since: None,
             contested_since: None,
         }
@@ -125,8 +130,8 @@ impl World {
     fn keeps(&self, record: &Record, since: Time) -> bool {
         let token = &*record.state.claim.token;
         self.quorum_of(record.client, since, |node| {
-            let owner = |name| self.servers[self.place_of(node)].owner_at(name, self.now);
-            record.names.iter().all(|name| owner(name).is_some_and(|(owner, _)| owner == token))
+            let server = &self.servers[self.place_of(node)];
+            record.names.iter().all(|name| server.has_now(name, token, self.now))
         })
     }
 
@@ -214,9 +219,10 @@ impl Monitor {
             waiting.contested_since = since(waiting.contested_since, contested && !behind);
             let over =
                 |since: Option<Time>, bound| since.is_some_and(|at| now > at + bound + slack);
+            let turn = waiting.turn;
             let (client, names) = (waiting.client, waiting.names.clone());
-            if over(waiting.free_since, GRANT_LIMIT)
-                || over(waiting.contested_since, SPLIT_VOTE_LIMIT)
+            if over(waiting.free_since, GRANT_LIMIT + turn)
+                || over(waiting.contested_since, SPLIT_VOTE_LIMIT + turn)
             {
                 self.fail(format!("starved: client {client} waits for {names:?}, which are free"));
             }
@@ -249,7 +255,7 @@ impl Monitor {
         let same = world.servers.iter().enumerate().filter(|(_, server)| server.switched.is_none());
         for (node, server) in same {
             for owner in server.owners(world.now).filter(|owner| *owner != FOREIGN) {
-                if let Some(&(client, at)) = world.given_up.get(owner)
+                if let Some(&(client, at)) = world.given_up.get(&owner)
                     && at < since
                     && at > world.moved_again[node % world.nodes()]
                     && !world.dead[client]

@@ -15,11 +15,14 @@ use crate::node::{Operation, script, scripts};
 
 use super::commands::Call;
 use super::resp::Reply;
+use super::scripts_sides::readers;
 use super::server::{EPOCH_US, Peer, Server};
 
 const LOCKS: [&str; 3] = ["lock-1", "lock-2", "lock-3"];
 const FENCES: [&str; 3] = ["fence-1", "fence-2", "fence-3"];
-const STEPS: u64 = 3_000;
+/// The set of readers and the turn of the first lock.
+const SIDES: [&str; 2] = ["readers", "turn"];
+const STEPS: u64 = 5_000;
 /// `SLACK` of fencing, in µs.
 const SLACK: u64 = 1_000_000;
 
@@ -79,6 +82,7 @@ impl Connection {
             "+" => Reply::Status(if rest == "OK" { "OK" } else { "PONG" }),
             "-" => Reply::error(rest),
             "_" => Reply::Nil,
+            "," => Reply::bulk(rest),
             ":" => Reply::Int(rest.parse().unwrap()),
             "*" => Reply::List(parts(rest.parse().unwrap())),
             ">" => Reply::Push(parts(rest.parse().unwrap())),
@@ -146,7 +150,8 @@ impl Commands {
         let (keys, token, ttl) = (&LOCKS[..count], self.token(), self.ttl());
         let fenced = self.rng.bool();
         let locks = || if fenced { [keys, &FENCES[..count]].concat() } else { keys.to_vec() };
-        match self.rng.u8(..25) {
+        match self.rng.u8(..60) {
+            25..=59 => self.next_of_sides(),
             0 => words(&["GET", key]),
             1 => words(&["GETRANGE", key, "0", "7"]),
             2 => words(&[&["MGET"], keys].concat()),
@@ -206,6 +211,44 @@ impl Commands {
                 Self::call(Operation::AcquireSlots, &LOCKS, arguments)
             }
             _ => Self::call(Operation::Inspect, &[key], Vec::new()),
+        }
+    }
+}
+
+impl Commands {
+    /// A call of a script of a read/write lock. The window of a turn is longer than the test takes.
+    fn next_of_sides(&mut self) -> Vec<String> {
+        let ([set, turn], lock) = (SIDES, LOCKS[0]);
+        let (token, ttl) = (self.token(), self.ttl());
+        let window = self.pick(&["0", "700000", "800000"]).to_owned();
+        match self.rng.u8(..60) {
+            0..=18 => {
+                let again = self.pick(&["0", "0", "1"]).to_owned();
+                let arguments = vec![token, ttl, window, again];
+                Self::call(Operation::AcquireRead, &[lock, set, turn], arguments)
+            }
+            19..=24 => Self::call(Operation::ExtendRead, &[lock, set], vec![token, ttl]),
+            25..=40 => {
+                let mut arguments = vec![token];
+                if self.rng.bool() {
+                    arguments.extend(["0".to_owned(), self.token()]);
+                }
+                Self::call(Operation::ReleaseRead, &[lock, set, turn], arguments)
+            }
+            41..=50 => {
+                let arguments = vec![token, ttl, window];
+                Self::call(Operation::AcquireWrite, &[lock, turn], arguments)
+            }
+            51..=58 => {
+                let mut arguments = vec![token];
+                match self.rng.u8(..3) {
+                    0 => arguments.push(ttl),
+                    1 => arguments.extend(["0".to_owned(), self.token()]),
+                    _ => {}
+                }
+                Self::call(Operation::ReleaseWrite, &[lock, turn], arguments)
+            }
+            _ => vec!["DEL".to_owned(), lock.to_owned(), self.pick(&SIDES).to_owned()],
         }
     }
 }
@@ -291,6 +334,13 @@ fn model_replies_like_a_real_server() {
             model.scripts = true;
         }
         compare_keys(&mut control, &mut model, now, (slack_ms, &context));
+        compare_readers(&mut control, &mut model, (slack_ms, &context));
+        // A turn ends at no other time than the model's.
+        let words = ["PEXPIRE", SIDES[1], "900000"];
+        control.ask(&words);
+        let (peer, pushes) = ((2, 2), Vec::new());
+        Call { server: &mut model, peer, tracks: false, now, pushes }.run(&words);
+        clients.iter_mut().for_each(|client| drop(client.pushes()));
     }
     assert!(granted > 100, "only {granted} scripts succeeded");
 }
@@ -302,7 +352,7 @@ fn compare_keys(
     now: u64,
     (slack_ms, context): (u64, &str),
 ) {
-    for key in LOCKS.iter().chain(&FENCES) {
+    for key in LOCKS.iter().chain(&FENCES).chain(&SIDES[1..]) {
         let (value, left) = (control.ask(&["GET", key]), control.ask(&["PTTL", key]));
         let peer = (2, 2);
         let mut call = Call { server: model, peer, tracks: false, now, pushes: Vec::new() };
@@ -316,5 +366,15 @@ fn compare_keys(
         if let (Reply::Bulk(value), Some(entry)) = (value, model.keys.get_mut(*key)) {
             entry.0 = value;
         }
+    }
+}
+
+/// Compares the end of each reader, and the TTL of their set.
+fn compare_readers(control: &mut Connection, model: &mut Server, (slack_ms, context): (u64, &str)) {
+    let known = readers(model.owner(SIDES[0]));
+    for token in ["token-1", "token-2", "token-3"] {
+        let known = Reply::text(known.get(token).map(u64::to_string));
+        let end = control.ask(&["ZSCORE", SIDES[0], token]);
+        assert!(same(&known, &end, slack_ms), "{context}: {token} ends at {end:?}, not {known:?}");
     }
 }

@@ -143,6 +143,7 @@ impl Scenario {
         this.steps.iter_mut().for_each(|step| step.bound_hopeless(this.latency));
         this.add_min_holds(&mut Rng::with_seed(!seed));
         this.add_semaphores(&mut Rng::with_seed(seed.rotate_left(32)));
+        this.add_sides(&mut Rng::with_seed(seed ^ 0x5ead));
         this.steps.sort_by_key(|step| step.at);
         if promise == Promise::ServersChange && amnesia || fails_over {
             this.fail_over_one_by_one();
@@ -190,7 +191,12 @@ impl Scenario {
     }
 
     /// A scenario without failures other than these steps.
-    fn plain(seed: u64, nodes: usize, latency: Time, steps: Vec<(Time, Action)>) -> Self {
+    pub(super) fn plain(
+        seed: u64,
+        nodes: usize,
+        latency: Time,
+        steps: Vec<(Time, Action)>,
+    ) -> Self {
         let step = |(ms, action)| Step { at: BEGIN + ms * MS, action };
         Self {
             seed,

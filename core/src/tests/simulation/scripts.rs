@@ -8,6 +8,7 @@ use crate::node::{KEPT_PREFIX, Operation, script};
 
 use super::commands::{Call, When, int};
 use super::resp::Reply;
+use super::scripts_sides::{self, is_shared};
 use super::server::NO_END;
 
 /// Runs a script.
@@ -25,6 +26,11 @@ pub(super) fn run(
         Operation::ReleaseMany => release_many,
         Operation::Inspect => inspect,
         Operation::AcquireSlots => acquire_slots,
+        Operation::AcquireRead => scripts_sides::acquire_read,
+        Operation::ExtendRead => scripts_sides::extend_read,
+        Operation::ReleaseRead => scripts_sides::release_read,
+        Operation::AcquireWrite => scripts_sides::acquire_write,
+        Operation::ReleaseWrite => scripts_sides::release_write,
     };
     script(call, keys, arguments)
 }
@@ -36,17 +42,21 @@ pub(super) fn writes(digest: &str) -> bool {
 
 /// Whether the call with this digest deletes keys.
 pub(super) fn deletes(digest: &str) -> bool {
-    [Operation::Release, Operation::ReleaseMany]
-        .iter()
-        .any(|operation| script(*operation).digest == digest)
+    let deletes = [
+        Operation::Release,
+        Operation::ReleaseMany,
+        Operation::ReleaseRead,
+        Operation::ReleaseWrite,
+    ];
+    deletes.iter().any(|operation| script(*operation).digest == digest)
 }
 
 /// A result that ends with the token.
-fn list(parts: impl IntoIterator<Item = Reply>, token: &str) -> Reply {
+pub(super) fn list(parts: impl IntoIterator<Item = Reply>, token: &str) -> Reply {
     Reply::List(parts.into_iter().chain([Reply::bulk(token)]).collect())
 }
 
-fn is_kept(owner: &str) -> bool {
+pub(super) fn is_kept(owner: &str) -> bool {
     owner.starts_with(KEPT_PREFIX)
 }
 
@@ -69,7 +79,7 @@ fn kept(stored: Option<&str>, most: u64) -> Option<u64> {
     (fence <= most).then_some(fence)
 }
 
-fn acquire(call: &mut Call<'_>, keys: &[&str], arguments: &[&str]) -> Reply {
+pub(super) fn acquire(call: &mut Call<'_>, keys: &[&str], arguments: &[&str]) -> Reply {
     let (token, ttl) = (arguments[0], int(arguments[1]));
     if let [key] = keys
         && call.server.owner(key).is_none()
@@ -116,7 +126,7 @@ fn refused(
     token: &str,
 ) -> Option<Reply> {
     let (mut left, mut which, mut stays) = (None, String::new(), "k");
-    let mut asked = BTreeMap::new();
+    let (mut asked, mut holder) = (BTreeMap::new(), "");
     for (at, (key, owner)) in locks.iter().zip(owners).enumerate() {
         let Some(owner) = owner.as_ref().filter(|owner| *owner != token) else { continue };
         which += &format!("{},", at + 1);
@@ -126,7 +136,12 @@ fn refused(
         // The keys of one owner expire together.
         let its = *asked.entry(owner).or_insert_with(|| call.pttl(key));
         let longer = |left: i64| its == -1 || left != -1 && its > left;
-        left = Some(left.filter(|left| !longer(*left)).unwrap_or(its));
+        if left.is_none_or(longer) {
+            (left, holder) = (Some(its), owner);
+        }
+    }
+    if is_shared(holder) {
+        which.push('s');
     }
     let parts = [Reply::Int(0), Reply::Int(left?), Reply::bulk(which + stays)];
     Some(list(parts, token))
@@ -260,7 +275,7 @@ fn raise(call: &mut Call<'_>, fences: &[&str], fence: u64) -> Result<(), Reply> 
     Ok(())
 }
 
-fn release(call: &mut Call<'_>, keys: &[&str], arguments: &[&str]) -> Reply {
+pub(super) fn release(call: &mut Call<'_>, keys: &[&str], arguments: &[&str]) -> Reply {
     let token = arguments[0];
     let stay = arguments.get(1).map_or(0, |stay| int(stay));
     let tokens: Vec<&str> = [token].into_iter().chain(arguments.iter().skip(2).copied()).collect();

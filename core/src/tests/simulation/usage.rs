@@ -10,7 +10,7 @@ use crate::clock::Clock;
 use crate::error::ErrorKind;
 use crate::lease::{Lease, LeaseHandle};
 use crate::lock::Names;
-use crate::node::Node;
+use crate::node::{Node, Side};
 
 use super::action::{Also, End, Use};
 use super::clock::ClientClock;
@@ -93,10 +93,14 @@ impl Client {
 
     fn lock(&self, how: &Use) -> crate::Lock {
         let ms = Duration::from_millis;
-        let lock = if how.is_of_semaphore() {
-            self.redlock.semaphore(how.names[0], LIMIT).permits(how.permits)
-        } else {
-            self.redlock.lock(Names::from(how.names.as_slice())).fencing(self.fencing)
+        let names = || Names::from(how.names.as_slice());
+        let lock = match how.side {
+            None if how.is_of_semaphore() => {
+                self.redlock.semaphore(how.names[0], LIMIT).permits(how.permits)
+            }
+            None => self.redlock.lock(names()).fencing(self.fencing),
+            Some(Side::Read) => self.redlock.rwlock(names()).read(),
+            Some(Side::Write) => self.redlock.rwlock(names()).write().fencing(self.fencing),
         };
         let mut lock = lock.ttl(ms(how.ttl)).renew(how.renew).min_hold(ms(how.min_hold));
         if let Some(timeout) = how.node_timeout {

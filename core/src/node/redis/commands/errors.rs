@@ -112,12 +112,13 @@ fn wrong_type() -> &'static str {
     }
 }
 
-/// Explains a syntax error. All commands are valid since Redis 6.2, which has the last of them: `SET PXAT` for fencing.
+/// Explains a syntax error. All commands are valid since Redis 6.2, which has the last of them: `SET PXAT` for fencing,
+/// and `ZADD GT` for readers.
 fn too_old() -> &'static str {
     if camel_case() {
-        " (fencing and minHold need Redis 6.2 or newer; see the page Server compatibility of the documentation)"
+        " (fencing, readers and minHold need Redis 6.2 or newer; see the page Server compatibility of the documentation)"
     } else {
-        " (fencing and min_hold need Redis 6.2 or newer; see the page Server compatibility of the documentation)"
+        " (fencing, readers and min_hold need Redis 6.2 or newer; see the page Server compatibility of the documentation)"
     }
 }
 
@@ -128,7 +129,8 @@ pub(crate) fn refusal(text: &str) -> Fault {
     let denied_in_script = text.contains("can't run this command") || text.contains("ACL failure");
     let hint = match code {
         _ if denied_in_script => {
-            " (its user lacks a right in scripts: GET, SET, DEL, PTTL, PEXPIRE, or TIME for fencing)"
+            " (its user lacks a right in scripts: GET, SET, DEL, PTTL, PEXPIRE, for readers also TIME, ZADD, ZREM, \
+             ZRANGE, ZREMRANGEBYSCORE and ZSCORE, or TIME for fencing)"
         }
         "WRONGTYPE" => wrong_type(),
         "NOPERM" if text.contains("cluster|") => {

@@ -9,4 +9,5 @@ pub(super) mod durability;
 pub(super) mod encode;
 pub(super) mod errors;
 pub(super) mod reply;
+mod script;
 pub(super) mod scripts;

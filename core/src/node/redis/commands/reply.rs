@@ -7,7 +7,7 @@ use std::time::Duration;
 use redis::Value;
 
 use super::errors::{refusal, words};
-use crate::node::{Extension, Fault, Holder, Label, MAX_KEYS, Places, Refused, Vote};
+use crate::node::{Blocker, Extension, Fault, Holder, Label, MAX_KEYS, Places, Refused, Vote};
 
 /// A parsed reply, or an error.
 pub(crate) type Answer<T> = Result<T, Fault>;
@@ -54,14 +54,29 @@ pub(crate) fn vote(value: &Value) -> Answer<Vote> {
                     [Value::BulkString(label)] => Some(read_label(label)?),
                     _ => return None,
                 };
-                let kept = which.ends_with(b"k");
-                let taken = places(which.strip_suffix(b"k").unwrap_or(which))?;
-                Some(Box::new(Refused { left: remaining(*left), taken, kept, holder }))
+                let (by, which) = blocker(which);
+                Some(Box::new(Refused {
+                    left: remaining(*left),
+                    taken: places(which)?,
+                    by,
+                    holder,
+                }))
             };
             refused().map(Vote::Held).ok_or_else(|| unexpected(value))
         }
         _ => Err(unexpected(value)),
     }
+}
+
+/// Parses the letter after the list of held keys.
+fn blocker(which: &[u8]) -> (Blocker, &[u8]) {
+    let by = match which.last() {
+        Some(b'k') => Blocker::Kept,
+        Some(b's') => Blocker::Readers,
+        Some(b't') => Blocker::Turn,
+        _ => return (Blocker::Owner, which),
+    };
+    (by, &which[..which.len() - 1])
 }
 
 /// Parses a label. The script has checked it already.

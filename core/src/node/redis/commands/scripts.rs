@@ -1,25 +1,21 @@
-//! Builds the commands for a server, and defines the Lua scripts that most of them call.
+//! Builds the commands for a server. Most of them call a script.
 //!
 //! Each command has its bytes and the form of its reply. Times are sent as durations and not as points in time, because
 //! a server has its own clock.
-//!
-//! Each file of `lua` begins with its contract. Scripts are loaded at connect and called by digest. They are loaded
-//! again if a server has lost them (`NOSCRIPT`). Running a script twice is safe, because commands may be sent again and
-//! deletes repeated.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{Cmd, cmd};
+use redis::Cmd;
 
 use super::encode::RequestBuffer;
+use super::script::TOKEN;
+pub(crate) use super::script::{Operation, Script, in_full, load_scripts, script, scripts};
 use crate::node::redis::commands::command::{BatchKind, Combinable, Command, Expects, Purpose};
 
 use crate::node::fencing::SLACK;
-use crate::node::{Claim, Fencing, Form, ReleaseMode, Slots, VoteParams};
-use once_cell::race::OnceBox;
-use redis::Script as Digest;
+use crate::node::{Claim, Fencing, Form, ReleaseMode, Sides, Slots, VoteParams};
 
 /// Builds the attempt to acquire one key without fencing, which needs no script. It consists of a `SET NX` and a read
 /// of the owner. The read also makes the server track the key, which must happen after the write.
@@ -63,22 +59,50 @@ pub(crate) fn acquire(claim: &Claim, params: VoteParams, sent: bool) -> Command 
     match &claim.form {
         Form::Keys => acquire_script(claim, params, sent),
         Form::Slots(slots) => slots_script(claim, slots, params, sent),
+        Form::Read(sides) => read_script(claim, sides, params),
+        // The keys of a lease are restored whether it is the turn of readers or not.
+        Form::Write(_) if !params.first => acquire_script(claim, params, sent),
+        Form::Write(sides) => write_script(claim, sides, params),
     }
 }
 
 /// Builds the acquire script, which acquires all keys or none. It supports fencing, and reports which keys are held.
 pub(crate) fn acquire_script(claim: &Claim, params: VoteParams, sent: bool) -> Command {
+    keys_script(Operation::Acquire, claim, None, params, sent)
+}
+
+/// Builds the script of a writer, which is the acquire script behind the turn of waiting readers.
+fn write_script(claim: &Claim, sides: &Sides, params: VoteParams) -> Command {
+    keys_script(Operation::AcquireWrite, claim, Some(&sides.turn), params, false)
+}
+
+/// Builds the script that acquires whole keys. With a `turn`, that of a writer.
+fn keys_script(
+    operation: Operation,
+    claim: &Claim,
+    turn: Option<&String>,
+    params: VoteParams,
+    sent: bool,
+) -> Command {
     // The proposal and the minimum, one of which is 0. The script distinguishes a first vote from a heal by them.
     let fence = match params.fencing {
         Fencing::Off => None,
         Fencing::Propose(fence) => Some([fence, 0]),
         Fencing::AtLeast(fence) => Some([0, fence]),
     };
-    let arguments = if fence.is_some() { 5 } else { 2 };
-    let (mut call, _) = script(Operation::Acquire).on(&lock_keys(claim, params), arguments);
+    let keys = lock_keys(claim, params);
+    let keys = match turn {
+        Some(turn) => Cow::Owned([&*keys, std::slice::from_ref(turn)].concat()),
+        None => keys,
+    };
+    let arguments = if fence.is_some() { 5 } else { 2 } + usize::from(turn.is_some());
+    let (mut call, _) = script(operation).on(&keys, arguments);
     call.word(&*claim.token).number(millis(params.ttl));
     if let Some([proposed, least]) = fence {
         call.number(proposed).number(least).number(micros(SLACK));
+    }
+    if turn.is_some() {
+        call.number(window(params));
     }
     let token = Arc::clone(&claim.token);
     // With fencing the token alone is not a grant, because the fencing token is missing.
@@ -100,6 +124,26 @@ fn slots_script(claim: &Claim, slots: &Slots, params: VoteParams, sent: bool) ->
     Command { timeout: params.timeout, ..command }
 }
 
+/// Builds the script of a reader.
+fn read_script(claim: &Claim, sides: &Sides, params: VoteParams) -> Command {
+    let (mut call, _) = script(Operation::AcquireRead).on(&read_keys(claim, sides), 4);
+    call.word(&*claim.token).number(millis(params.ttl)).number(window(params));
+    call.number((!params.first).into());
+    let expects = Expects::Token(Arc::clone(&claim.token));
+    let command = Command::new(call.bytes(), expects, vote(claim, params, false));
+    Command { timeout: params.timeout, ..command }
+}
+
+/// The keys of a reader's scripts.
+fn read_keys(claim: &Claim, sides: &Sides) -> [String; 3] {
+    [claim.keys[0].clone(), sides.readers.clone(), sides.turn.clone()]
+}
+
+/// The window of the turn that a waiting caller sets, in ms. 0 if it does not wait.
+fn window(params: VoteParams) -> u64 {
+    params.turn.map_or(0, millis)
+}
+
 /// Returns the purpose of a vote. Both kinds may have set the token on a key when the connection breaks.
 fn vote(claim: &Claim, params: VoteParams, sent: bool) -> Purpose {
     let token = Arc::clone(&claim.token);
@@ -109,7 +153,16 @@ fn vote(claim: &Claim, params: VoteParams, sent: bool) -> Purpose {
 /// Builds the release. Keys that remain are not tracked, because no caller waits for them.
 pub(crate) fn release(claim: &Claim, lifetime: Duration, how: ReleaseMode) -> Command {
     let stay = if let ReleaseMode::Stay(stay) = how { Some(stay) } else { None };
-    let mut command = release_script(claim, lifetime, stay);
+    let by =
+        |operation, keys: &[String]| release_by(operation, keys, &claim.token, lifetime, stay).0;
+    let mut command = match &claim.form {
+        Form::Read(sides) => by(Operation::ReleaseRead, &read_keys(claim, sides)),
+        // A vote that is undone never had the lock, so no turn begins.
+        Form::Write(sides) if how != ReleaseMode::Undo => {
+            by(Operation::ReleaseWrite, &[claim.keys[0].clone(), sides.turn.clone()])
+        }
+        Form::Keys | Form::Slots(_) | Form::Write(_) => release_script(claim, lifetime, stay),
+    };
     command.untracked = matches!(how, ReleaseMode::DeleteLate | ReleaseMode::Stay(_));
     if let Purpose::Delete { of_lease, .. } = &mut command.purpose {
         *of_lease = how != ReleaseMode::Undo;
@@ -120,24 +173,47 @@ pub(crate) fn release(claim: &Claim, lifetime: Duration, how: ReleaseMode) -> Co
 /// Builds the script that deletes the keys that the claim owns. With `stay`, it limits their TTL to that instead. The
 /// keys live for at most the given time before that.
 pub(crate) fn release_script(claim: &Claim, lifetime: Duration, stay: Option<Duration>) -> Command {
-    let (mut call, [from, to]) =
-        script(Operation::Release).on(&claim.keys, 1 + usize::from(stay.is_some()));
-    let end = call.word(&*claim.token).len();
-    if let Some(stay) = stay {
-        call.number(millis(stay));
-    }
-    let combinable = (claim.keys.len() == 1 && stay.is_none())
-        .then(|| Combinable::new(BatchKind::Releases, [from, to, end]));
-    let token = Arc::clone(&claim.token);
-    let purpose = Purpose::delete(Arc::clone(&token), lifetime);
-    let command = Command::new(call.bytes(), Expects::Token(token), purpose);
+    let (command, positions) =
+        release_by(Operation::Release, &claim.keys, &claim.token, lifetime, stay);
+    let combinable = (claim.keys.len() == 1 && !claim.form.has_sides() && stay.is_none())
+        .then(|| Combinable::new(BatchKind::Releases, positions));
     Command { combinable: combinable.flatten(), ..command }
 }
 
-/// Builds the release script for keys that any of these claims may own.
-pub(crate) fn merged_release(keys: &[&[u8]], token: &str, earlier: &[Arc<str>]) -> Vec<u8> {
+/// Builds the call of this script for the release. Also returns where its keys begin and end, and where its token ends.
+fn release_by(
+    operation: Operation,
+    keys: &[String],
+    token: &Arc<str>,
+    lifetime: Duration,
+    stay: Option<Duration>,
+) -> (Command, [usize; 3]) {
+    let (mut call, [from, to]) = script(operation).on(keys, 1 + usize::from(stay.is_some()));
+    let end = call.word(&**token).len();
+    if let Some(stay) = stay {
+        call.number(millis(stay));
+    }
+    let purpose = Purpose::delete(Arc::clone(token), lifetime);
+    let command = Command::new(call.bytes(), Expects::Token(Arc::clone(token)), purpose);
+    (command, [from, to, end])
+}
+
+/// Builds the delete of what this vote may have set.
+pub(crate) fn undo(vote: &Command, token: &Arc<str>, lifetime: Duration) -> Command {
+    let is_read = Script::of(vote).is_some_and(|one| one.operation == Operation::AcquireRead);
+    let operation = if is_read { Operation::ReleaseRead } else { Operation::Release };
+    release_by(operation, &vote.vote_keys(), token, lifetime, None).0
+}
+
+/// Builds the release by this script for keys that any of these claims may own.
+pub(crate) fn merged_release(
+    script: &Script,
+    keys: &[&[u8]],
+    token: &str,
+    earlier: &[Arc<str>],
+) -> Vec<u8> {
     let long = keys.iter().map(|key| key.len()).sum::<usize>() + TOKEN * earlier.len();
-    let mut call = script(Operation::Release).call(keys.len(), 2 + earlier.len(), long);
+    let mut call = script.call(keys.len(), 2 + earlier.len(), long);
     keys.iter().for_each(|key| {
         call.word(key);
     });
@@ -170,6 +246,17 @@ fn millis(time: Duration) -> u64 {
 /// Builds the script that extends the keys and keeps the fencing token from expiring. With `durable` it always writes,
 /// so that `WAIT` covers it.
 pub(crate) fn extend_script(claim: &Claim, params: VoteParams, durable: bool) -> Command {
+    // A check does not need replicas or disks.
+    let purpose = if params.check { Purpose::Plain } else { Purpose::Extend };
+    let expects = Expects::Token(Arc::clone(&claim.token));
+    if let Form::Read(sides) = &claim.form {
+        let keys = [claim.keys[0].clone(), sides.readers.clone()];
+        // Always writes.
+        let (mut call, _) = script(Operation::ExtendRead).on(&keys, 2);
+        call.word(&*claim.token).number(millis(params.ttl));
+        let command = Command::new(call.bytes(), expects, purpose);
+        return Command { timeout: params.timeout, ..command };
+    }
     let fence = match params.fencing {
         Fencing::AtLeast(fence) => Some(fence),
         _ => None,
@@ -181,11 +268,9 @@ pub(crate) fn extend_script(claim: &Claim, params: VoteParams, durable: bool) ->
     if let Some(fence) = fence {
         call.number(fence);
     }
-    let combinable = (claim.keys.len() == 1 && fence.is_none() && !durable)
+    let is_plain = !claim.form.has_sides() && fence.is_none() && !durable;
+    let combinable = (claim.keys.len() == 1 && is_plain)
         .then(|| Combinable::new(BatchKind::Extends, [from, to, end]));
-    let expects = Expects::Token(Arc::clone(&claim.token));
-    // A check does not need replicas or disks.
-    let purpose = if params.check { Purpose::Plain } else { Purpose::Extend };
     let command = Command::new(call.bytes(), expects, purpose);
     Command { timeout: params.timeout, combinable: combinable.flatten(), ..command }
 }
@@ -209,107 +294,4 @@ pub(crate) fn ping() -> Command {
 /// Builds a command with any reply and the default timeout.
 pub(crate) fn plain(command: &Cmd, purpose: Purpose) -> Command {
     Command::new(command.get_packed_command(), Expects::Anything, purpose)
-}
-
-/// Loads the scripts of every lock into the server, or `all` scripts.
-pub(crate) fn load_scripts(all: bool) -> impl Iterator<Item = Cmd> {
-    let wanted = move |script: &&Script| all || script.operation != Operation::AcquireSlots;
-    let scripts = scripts().iter().filter(wanted);
-    scripts.map(|script| cmd("SCRIPT").arg("LOAD").arg(&script.text).clone())
-}
-
-/// What a script does. Those for many extend or delete the keys of different leases.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Operation {
-    Acquire,
-    Extend,
-    ExtendMany,
-    Release,
-    ReleaseMany,
-    Inspect,
-    /// Acquires some of the keys of a semaphore.
-    AcquireSlots,
-}
-
-/// A script and its digest.
-pub(crate) struct Script {
-    pub(crate) operation: Operation,
-    /// The text to load.
-    pub(crate) text: String,
-    /// The SHA-1 of the text, by which `EVALSHA` calls it.
-    pub(crate) digest: String,
-    /// The encoded first two words of its call.
-    name: Vec<u8>,
-}
-
-impl Script {
-    /// Creates a script. Shared functions replace the line `--@values`, because scripts cannot call each other.
-    fn new(operation: Operation, text: &str) -> Self {
-        let text = text.replace("--@values\n", include_str!("lua/values.lua"));
-        let digest = Digest::new(&text).get_hash().to_owned();
-        let mut call = RequestBuffer::with_room(2, digest.len());
-        call.word("EVALSHA").word(&digest);
-        Self { operation, text, digest, name: call.bytes() }
-    }
-
-    /// Begins the call on these keys. The arguments follow. Also returns where the keys begin and end.
-    fn on(&self, keys: &[String], arguments: usize) -> (RequestBuffer, [usize; 2]) {
-        let long = keys.iter().map(String::len).sum::<usize>() + TOKEN;
-        let mut call = self.call(keys.len(), arguments, long);
-        let positions = [call.len(), call.words(keys).len()];
-        (call, positions)
-    }
-
-    /// Begins the call on this number of keys and arguments, which follow. `long` is their total length.
-    pub(crate) fn call(&self, keys: usize, arguments: usize, long: usize) -> RequestBuffer {
-        let words = 3 + keys + arguments;
-        let mut call = RequestBuffer::with_room(words, long + self.name.len());
-        call.request(words).packed(&self.name).number(keys as u64);
-        call
-    }
-}
-
-/// Converts a call by digest into a call with the full script, for servers that do not store scripts. `None` for other
-/// commands.
-pub(crate) fn in_full<'a>(mut words: impl Iterator<Item = &'a [u8]>) -> Option<Vec<u8>> {
-    words.next().filter(|name| *name == b"EVALSHA")?;
-    let digest = words.next()?;
-    let script = scripts().iter().find(|script| script.digest.as_bytes() == digest)?;
-    let rest: Vec<_> = words.collect();
-    let long = rest.iter().map(|word| word.len()).sum::<usize>() + script.text.len();
-    let mut call = RequestBuffer::with_room(2 + rest.len(), long);
-    call.request(2 + rest.len()).word("EVAL").word(&script.text);
-    rest.iter().for_each(|word| {
-        call.word(word);
-    });
-    Some(call.bytes())
-}
-
-/// The usual length of a token, with its encoding. A longer one makes the buffer grow.
-const TOKEN: usize = 40;
-
-/// Returns the script for this operation.
-pub(crate) fn script(operation: Operation) -> &'static Script {
-    &scripts()[operation as usize]
-}
-
-/// Returns all scripts, in the order of [`Operation`].
-///
-/// Threads that call this first at the same time each create them, and one result is kept. With a lock instead, a
-/// process that is forked meanwhile would find it locked forever.
-pub(crate) fn scripts() -> &'static [Script; 7] {
-    static SCRIPTS: OnceBox<[Script; 7]> = OnceBox::new();
-    SCRIPTS.get_or_init(|| Box::new(all()))
-}
-
-fn all() -> [Script; 7] {
-    [
-        Script::new(Operation::Acquire, include_str!("lua/acquire.lua")),
-        Script::new(Operation::Extend, include_str!("lua/extend.lua")),
-        Script::new(Operation::ExtendMany, include_str!("lua/extend_many.lua")),
-        Script::new(Operation::Release, include_str!("lua/release.lua")),
-        Script::new(Operation::ReleaseMany, include_str!("lua/release_many.lua")),
-        Script::new(Operation::Inspect, include_str!("lua/inspect.lua")),
-        Script::new(Operation::AcquireSlots, include_str!("lua/acquire_slots.lua")),
-    ]
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::node::redis::commands::command::{Command, Expects, Purpose};
-use crate::node::redis::commands::scripts::merged_release;
+use crate::node::redis::commands::scripts::{Script, merged_release};
 
 /// The memory of a pending delete in addition to its command, and that of a further token, in bytes.
 const ENTRY_BYTES: usize = 512;
@@ -71,10 +71,11 @@ pub(super) fn merged(first: &Command, last: Command) -> Command {
     }
     let (lifetime, until, of_lease) = (lifetime.max(long), until.max(end), of_lease || too);
     let newest = Command { untracked: first.untracked || last.untracked, ..last };
-    let Some(keys) = deleted_keys(&newest).filter(|_| !earlier.is_empty()) else {
+    let keys = deleted_keys(&newest).filter(|_| !earlier.is_empty());
+    let Some((script, keys)) = Script::of(&newest).zip(keys) else {
         return newest;
     };
-    let bytes = merged_release(&keys, &main, &earlier);
+    let bytes = merged_release(script, &keys, &main, &earlier);
     let expects = Expects::Token(Arc::clone(&main));
     let earlier = earlier.into();
     let purpose = Purpose::Delete { token: main, earlier, lifetime, until, of_lease };
@@ -87,8 +88,8 @@ pub(super) mod tests {
 
     use super::*;
     use crate::clock::Instant;
-    use crate::node::Claim;
-    use crate::node::redis::commands::scripts::release_script;
+    use crate::node::redis::commands::scripts::{self as commands, Operation, release_script};
+    use crate::node::{Claim, Form, ReleaseMode, Sides};
 
     const TTL: Duration = Duration::from_secs(10);
 
@@ -142,6 +143,25 @@ pub(super) mod tests {
         let released = merged(&pending("a", "attempt", false, 10), pending("a", "lease", true, 10));
         assert!(is_of_lease(&released));
         assert_eq!(tokens(&released), ["lease", "attempt"]);
+    }
+
+    #[test]
+    fn deletes_of_readers_are_merged() {
+        let keys: Arc<[String]> = Arc::from(["a".to_owned()]);
+        let sides = Arc::new(Sides { readers: "{a}:readers".into(), turn: "{a}:turn".into() });
+        let [first, last] = ["first", "last"].map(|token| {
+            let claim = Claim::of_owner(token.into(), Arc::clone(&keys));
+            let claim = Claim { form: Form::Read(Arc::clone(&sides)), ..claim };
+            commands::release(&claim, TTL, ReleaseMode::Undo)
+        });
+        assert_eq!(target(&first), target(&last));
+        assert_ne!(target(&first), target(&release("a", "other", false)));
+        let both = merged(&first, last);
+        let digest = &commands::script(Operation::ReleaseRead).digest;
+        let words: Vec<_> = both.words().collect();
+        let expected =
+            ["EVALSHA", digest, "3", "a", "{a}:readers", "{a}:turn", "last", "0", "first"];
+        assert_eq!(words, expected.map(str::as_bytes));
     }
 
     #[test]

@@ -3,8 +3,6 @@
 //! Each command is appended to the expected replies before its bytes can be written. The order of both is the same. It
 //! assigns each reply to its command, and shows which commands were never sent.
 
-use std::sync::Arc;
-
 use bytes::Buf;
 use redis::Value;
 use tokio::sync::oneshot;
@@ -13,12 +11,12 @@ use super::SILENCE;
 use super::combined::{MAX_COMBINED, Request};
 use super::state::Protocol;
 use crate::clock::Instant;
+use crate::node::Fault;
 use crate::node::redis::commands::capabilities::Feature;
 use crate::node::redis::commands::command::{BatchKind, Command, Expects, Purpose};
 use crate::node::redis::commands::scripts;
 use crate::node::redis::commands::scripts::{PING, ping};
 use crate::node::redis::protocol::in_flight::InFlight;
-use crate::node::{Claim, Fault};
 use crate::runtime::is_ending;
 
 /// The number of unwritten bytes beyond which no more commands are taken, because the server does not read. A lower
@@ -84,16 +82,14 @@ impl Protocol {
             if vote.reply_to.is_closed() {
                 continue;
             }
-            let (keys, token) = (vote.command.vote_keys().into(), Arc::clone(token));
-            deletes.push(Claim::of_owner(token, keys));
+            deletes.push(scripts::undo(&vote.command, token, SILENCE));
             let reply_to = std::mem::replace(&mut vote.reply_to, oneshot::channel().0);
             let _ = reply_to.send(Err(Fault::new(ENDING)));
         }
         for extension in held {
             let _ = extension.reply_to.send(Err(Fault::new(ENDING)));
         }
-        for claim in deletes {
-            let delete = scripts::release_script(&claim, SILENCE, None);
+        for delete in deletes {
             self.send(InFlight::without_caller(delete), now);
         }
     }

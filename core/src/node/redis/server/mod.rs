@@ -74,7 +74,7 @@ impl RedisNode {
     ) -> impl Future<Output = Result<Vote, Fault>> + Send + use<> {
         let one = claim.keys.len() == 1 && params.fencing == Fencing::Off;
         // The cheap pair of commands: most locks are free, and one key without fencing needs no script.
-        let cheap = one && params.expect == Expect::Free;
+        let cheap = one && params.expect == Expect::Free && !claim.form.has_sides();
         let first = if cheap { attempt(claim, params) } else { acquire(claim, params, false) };
         let reply = send(&self.queue, first);
         let next = cheap.then(|| (Arc::clone(&self.queue), claim.clone()));
