@@ -38,8 +38,8 @@ pub struct Inspection {
     /// Whether one owner has a key on a quorum of nodes. For a [semaphore](crate::Redlock::semaphore), whether no
     /// permit is free.
     pub held: bool,
-    /// Whether readers or a writer hold a [read/write lock](crate::Redlock::rwlock): `"read"` or `"write"`. `None` if it is
-    /// free. For a lock that only readers share, `"read"`, otherwise `None`.
+    /// Which side holds a [read/write lock](crate::Redlock::rwlock): `"read"` or `"write"`. `None` if it is free. Any
+    /// lock on the same name shows `"read"`.
     pub mode: Option<&'static str>,
     /// How many permits of a semaphore are not free. For a lock, how many of its keys.
     pub taken: usize,
@@ -70,8 +70,8 @@ pub struct NodeInspection {
     pub state: NodeState,
     /// The remaining time. `None` if the key is free, if the node failed, or if the end is unknown.
     pub remaining: Option<Duration>,
-    /// The first 8 digits of the owner's token. If `state` is `Kept`, the token is that of the previous owner. `None` if
-    /// readers share the key.
+    /// The first 8 digits of the owner's token. If `state` is `Kept`, the token is that of the previous owner. `None`
+    /// if readers share the key.
     ///
     /// This is enough to tell two owners apart, but not enough to release the lock.
     pub token: Option<String>,
@@ -211,7 +211,8 @@ fn label_of(token: &str) -> Option<String> {
     Label::of_token(token).map(|label| label.as_str().to_owned())
 }
 
-/// Whether readers share the key. Its value may differ between nodes, because it is the token of the first reader there.
+/// Whether readers share the key. Its value may differ between nodes, because it is the token of the first reader
+/// there.
 fn is_shared(holder: &Holder) -> bool {
     holder.token.starts_with(SHARED_PREFIX)
 }

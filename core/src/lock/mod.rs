@@ -269,10 +269,8 @@ impl Lock {
         self.engine.config.check_together(&self.keys)?;
         let (guard, options) = (self.engine.config.guard, self.options.clone());
         let (identity, primitive) = match options.kind {
-            Kind::Mutex | Kind::ReadWrite(_) => {
-                (Arc::clone(&self.keys), Primitive::Mutex { fences: Arc::default() })
-            }
             Kind::Semaphore { .. } => primitive(&self.keys, &options)?,
+            _ => (Arc::clone(&self.keys), Primitive::Mutex { fences: Arc::default() }),
         };
         Ok(Request { identity, primitive, options, guard, doubt: None })
     }

@@ -51,7 +51,8 @@ impl RwLock {
         self.side(Side::Read)
     }
 
-    /// The lock of a writer, which excludes everyone. [`Redlock::lock`](crate::Redlock::lock) on the same name does too.
+    /// The lock of a writer, which excludes everyone. [`Redlock::lock`](crate::Redlock::lock) on the same name does
+    /// too.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {

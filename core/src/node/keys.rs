@@ -1,5 +1,5 @@
-//! The keys that belong to a lock key: those of its fencing tokens, of the permits of a semaphore, and of the readers and
-//! the turn of a read/write lock.
+//! The keys that belong to a lock key: those of its fencing tokens, of the permits of a semaphore, and of the readers
+//! and the turn of a read/write lock.
 //!
 //! They are in the hash slot of the lock key, so that one script may write them on a Cluster.
 //! <https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>

@@ -71,8 +71,8 @@ pub(crate) struct Slots {
 /// client that released it nor one that attached to it.
 pub(crate) const KEPT_PREFIX: &str = "kept:";
 
-/// The prefix of the token of the first reader in a key that readers share. It is in no token, so that such a key belongs
-/// to no single reader. With the token, a forced release that arrives late deletes no key of later readers.
+/// The prefix of the token of the first reader in a key that readers share. It is in no token, so that such a key
+/// belongs to no single reader. With the token, a forced release that arrives late deletes no key of later readers.
 pub(crate) const SHARED_PREFIX: &str = "shared:";
 
 impl Claim {

@@ -87,7 +87,8 @@ impl Primitive {
         }
     }
 
-    /// Returns the claim of the owner of this token, which exists already. `None` if the token does not tell what it owns.
+    /// Returns the claim of the owner of this token, which exists already. `None` if the token does not tell what it
+    /// owns.
     pub(crate) fn claim_of(&self, token: Arc<str>, identity: &Arc<[String]>) -> Option<Claim> {
         match self {
             // A fencing token stays with the owner that acquired it.

@@ -1,7 +1,7 @@
 //! The scripts of a read/write lock as functions, command for command.
 //!
-//! A set of readers is stored as text, because the server model stores one text for each key. It has `token=end` for each
-//! reader, separated by spaces.
+//! A set of readers is stored as text, because the server model stores one text for each key. It has `token=end` for
+//! each reader, separated by spaces.
 
 use std::collections::BTreeMap;
 

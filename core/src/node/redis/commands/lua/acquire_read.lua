@@ -1,9 +1,9 @@
--- A reader's vote. KEYS: the lock key, the set of readers, the turn. ARGV: the token, the TTL in ms, the window of a turn in
--- ms or 0 if the caller does not wait, and 1 if the token may have the lock already, else 0. Safe to run twice.
--- All readers share the lock key, whose value is shared: and the token of the first one. It lives at least as long as each
--- reader of the set, which has the end of each by this server's clock. So no other command must know about readers.
--- Returns the token if granted, else the same as acquire.lua. A final t means that the key is free for readers, but that
--- waiting writers come first.
+-- A reader's vote. KEYS: the lock key, the set of readers, the turn. ARGV: the token, the TTL in ms, the window of a
+-- turn in ms or 0 if the caller does not wait, and 1 if the token may have the lock already, else 0. Safe to run twice.
+-- All readers share the lock key, whose value is shared: and the token of the first one. It lives at least as long as
+-- each reader of the set, which has the end of each by this server's clock. So no other command must know about
+-- readers. Returns the token if granted, else the same as acquire.lua. A final t means that the key is free for
+-- readers, but that waiting writers come first.
 local key, readers, turn, token, ttl = KEYS[1], KEYS[2], KEYS[3], ARGV[1], tonumber(ARGV[2])
 --@values
 --@turn
@@ -13,7 +13,8 @@ if owner and string.sub(owner, 1, 7) ~= 'shared:' then
   return refusal(redis.call('PTTL', key), string.sub(owner, 1, 5) == 'kept:' and '1,k' or '1,', owner, token)
 end
 -- A reader that is in the set already is granted again. A refusal would leave it there.
-if ARGV[4] == '0' and string.sub(stored or '', 1, 1) == 'w' and not (owner and redis.call('ZSCORE', readers, token)) then
+if ARGV[4] == '0' and string.sub(stored or '', 1, 1) == 'w'
+  and not (owner and redis.call('ZSCORE', readers, token)) then
   return {0, redis.call('PTTL', turn), '1,t', token}
 end
 local time = redis.call('TIME')

@@ -1,6 +1,6 @@
--- A writer's vote: acquire.lua, which follows, behind the turn of waiting readers. KEYS: as acquire.lua, then the turn. ARGV:
--- as acquire.lua, then the window of a turn in ms or 0 if the caller does not wait.
--- A final t in a refusal means that the key is free, but that waiting readers come first.
+-- A writer's vote: acquire.lua, which follows, behind the turn of waiting readers. KEYS: as acquire.lua, then the turn.
+-- ARGV: as acquire.lua, then the window of a turn in ms or 0 if the caller does not wait. A final t in a refusal means
+-- that the key is free, but that waiting readers come first.
 do
   local turn, window = table.remove(KEYS), table.remove(ARGV)
   local owner, stored = redis.pcall('GET', KEYS[1]), redis.call('GET', turn)

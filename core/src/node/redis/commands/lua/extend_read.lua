@@ -1,7 +1,7 @@
 -- Extends a reader. KEYS: the lock key, the set of readers. ARGV: the token and the TTL in ms. Never creates a lock and
--- never shortens one. Always writes, so that WAIT covers it. Safe to run twice.
--- Returns the token if it is a reader, {0, token} if it is not or if the key is missing or only remains, and {-1, token} if
--- another owner has the key. A key of another type belongs to another client.
+-- never shortens one. Always writes, so that WAIT covers it. Safe to run twice. Returns the token if it is a reader,
+-- {0, token} if it is not or if the key is missing or only remains, and {-1, token} if another owner has the key. A key
+-- of another type belongs to another client.
 local key, readers, token, ttl = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2])
 local owner = redis.pcall('GET', key)
 if type(owner) == 'table' then

@@ -1,7 +1,7 @@
--- Removes a reader. KEYS: the lock key, the set of readers, the turn. ARGV: the token. If 0 follows, further arguments are
--- tokens of earlier claims, which are ours too. The last reader deletes the lock key, others shorten its TTL to what the
--- remaining readers need. Safe to run twice, however late: it looks at those that are in the set now.
--- Returns the token if it was a reader, else {0, token}. A key of another type is not ours.
+-- Removes a reader. KEYS: the lock key, the set of readers, the turn. ARGV: the token. If 0 follows, further arguments
+-- are tokens of earlier claims, which are ours too. The last reader deletes the lock key, others shorten its TTL to
+-- what the remaining readers need. Safe to run twice, however late: it looks at those that are in the set now. Returns
+-- the token if it was a reader, else {0, token}. A key of another type is not ours.
 local key, readers, turn, token = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
 --@turn
 local owner = redis.pcall('GET', key)

@@ -1,5 +1,5 @@
--- Releases a writer: release.lua, which follows, and the turn of waiting readers begins. KEYS: the lock key, the turn. ARGV: as
--- release.lua. A late repeat finds another value in the key, and begins no turn.
+-- Releases a writer: release.lua, which follows, and the turn of waiting readers begins. KEYS: the lock key, the turn.
+-- ARGV: as release.lua. A late repeat finds another value in the key, and begins no turn.
 do
   --@turn
   local turn = table.remove(KEYS)
