@@ -50,6 +50,7 @@ mod runtime;
 #[cfg(unix)]
 mod runtime_lifecycle;
 mod rwlock;
+mod rwlock_faults;
 mod scope;
 mod secrets;
 mod semaphore;

@@ -116,9 +116,9 @@ fn wrong_type() -> &'static str {
 /// and `ZADD GT` for readers.
 fn too_old() -> &'static str {
     if camel_case() {
-        " (fencing, readers and minHold need Redis 6.2; see the page Server compatibility of the documentation)"
+        " (fencing, readers, minHold need Redis 6.2 or newer; see the page Server compatibility of the documentation)"
     } else {
-        " (fencing, readers and min_hold need Redis 6.2; see the page Server compatibility of the documentation)"
+        " (fencing, readers, min_hold need Redis 6.2 or newer; see the page Server compatibility of the documentation)"
     }
 }
 

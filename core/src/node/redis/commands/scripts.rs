@@ -11,7 +11,9 @@ use redis::Cmd;
 
 use super::encode::RequestBuffer;
 use super::script::TOKEN;
-pub(crate) use super::script::{Operation, Script, in_full, load_scripts, script, scripts};
+#[cfg(test)]
+pub(crate) use super::script::scripts;
+pub(crate) use super::script::{Operation, Script, in_full, load_scripts, script};
 use crate::node::redis::commands::command::{BatchKind, Combinable, Command, Expects, Purpose};
 
 use crate::node::fencing::SLACK;
