@@ -17,6 +17,8 @@ export const {
   onWarning,
   QuorumUnavailable,
   Redlock,
+  RwLock,
+  rwlock,
   semaphore,
   Unsupported,
   withLock,

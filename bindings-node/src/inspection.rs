@@ -9,6 +9,10 @@ use crate::errors::millis;
 pub struct Inspection {
     /// Whether one owner has the lock on a quorum of nodes. For a semaphore, whether no permit is free.
     pub held: bool,
+    /// Which side holds a read/write lock. Undefined if it is free. For a lock, `read` if readers hold it, and otherwise
+    /// undefined.
+    #[napi(ts_type = "'read' | 'write'")]
+    pub mode: Option<String>,
     /// How many permits of a semaphore are not free. For a lock, how many of its keys.
     pub taken: u32,
     /// How many permits the semaphore has. For a lock, how many keys.
@@ -36,7 +40,7 @@ pub struct NodeInspection {
     pub state: String,
     /// The remaining time in ms. Undefined if the key is free, the node failed, or the end is unknown.
     pub remaining: Option<f64>,
-    /// The first 8 digits of the owner's token.
+    /// The first 8 digits of the owner's token. Undefined if readers share the key.
     pub token: Option<String>,
     /// The label of the owner. For `kept`, that of the previous owner. Undefined if it has none.
     pub label: Option<String>,
@@ -50,6 +54,7 @@ impl From<redlock::Inspection> for Inspection {
         let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         Self {
             held: seen.held,
+            mode: seen.mode.map(str::to_owned),
             taken: count(seen.taken),
             limit: count(seen.limit),
             remaining: seen.remaining.map(millis),

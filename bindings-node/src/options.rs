@@ -4,8 +4,8 @@ use napi::bindgen_prelude::{Either, JsObjectValue, Null, Object, Uint8Array};
 use napi_derive::napi;
 use redlock::Pem;
 use redlock::ffi::{
-    self, AddressMapOption, Args, CLIENT_OPTIONS, ClientArgs, DefaultTrust, Kind, LOCK_OPTIONS,
-    LockArgs, Row, Unit, semaphore_rows,
+    self, AddressMapOption, Args, CLIENT_OPTIONS, ClientArgs, DefaultTrust, Described, Kind,
+    LockArgs, Row, Unit,
 };
 
 use crate::callbacks::{address_map, credentials};
@@ -33,13 +33,19 @@ pub fn client_options() -> Vec<OptionRow> {
 /// Returns the options of a lock.
 #[napi(catch_unwind)]
 pub fn lock_options() -> Vec<OptionRow> {
-    LOCK_OPTIONS.iter().map(OptionRow::from).collect()
+    Described::Lock.rows().map(OptionRow::from).collect()
 }
 
 /// Returns the options of a semaphore.
 #[napi(catch_unwind)]
 pub fn semaphore_options() -> Vec<OptionRow> {
-    semaphore_rows().map(OptionRow::from).collect()
+    Described::Semaphore.rows().map(OptionRow::from).collect()
+}
+
+/// Returns the options of a side of a read/write lock.
+#[napi(catch_unwind)]
+pub fn side_options(shared: bool) -> Vec<OptionRow> {
+    Described::Side { shared }.rows().map(OptionRow::from).collect()
 }
 
 /// Returns what to write instead of an option that a call does not have. `valid` are the options of the call.
@@ -80,14 +86,10 @@ pub(crate) fn default_trust(given: &Object<'_>) -> napi::Result<Option<DefaultTr
     Ok(Some(DefaultTrust { roots, with_system }))
 }
 
-/// Reads the options of a lock or a semaphore from an object whose names and types are checked. A semaphore has a
-/// `limit`.
+/// Reads the options of a lock from an object whose names and types are checked.
 pub(crate) fn lock_args(given: &Object<'_>) -> napi::Result<LockArgs> {
-    if given.has_named_property("limit")? {
-        let args = LockArgs::of_semaphore(Unit::Milliseconds);
-        return read_options(args, semaphore_rows(), given, None);
-    }
-    read_options(LockArgs::of_lock(Unit::Milliseconds), LOCK_OPTIONS, given, None)
+    let described = Described::of(given.get("shared")?, given.has_named_property("limit")?);
+    read_options(LockArgs::of_lock(Unit::Milliseconds), described.rows(), given, None)
 }
 
 fn read_options<T: 'static>(

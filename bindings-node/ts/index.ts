@@ -5,9 +5,10 @@
  * describes them:
  *
  * - `load` loads the native binary.
- * - `client` has `Redlock`, and the default client with `lock`, `semaphore`, `withLock` and `configure`.
+ * - `client` has `Redlock`, and the default client with `lock`, `semaphore`, `rwlock`, `withLock` and
+ *   `configure`.
  * - `compat` reads the settings of the clients of other packages.
- * - `lock` has `Lock`, `scope` runs a body under a lock, and `lease` has `Lease`.
+ * - `lock` has `Lock` and `RwLock`, `scope` runs a body under a lock, and `lease` has `Lease`.
  * - `runtime` exchanges calls and outcomes with the native part.
  * - `telemetry` publishes events and warnings.
  * - `options` checks arguments, `errors` has the error classes, and `platform` contains what depends on Node.js.
@@ -16,7 +17,7 @@
 import "./load/load.js";
 
 export { Redlock } from "./client/client.js";
-export { configure, lock, semaphore, withLock } from "./client/default.js";
+export { configure, lock, rwlock, semaphore, withLock } from "./client/default.js";
 export {
   ClientClosed,
   type ErrorKind,
@@ -34,12 +35,14 @@ export {
 } from "./errors/errors.js";
 export { Lease } from "./lease/lease.js";
 export { Lock } from "./lock/lock.js";
+export { RwLock } from "./lock/rwlock.js";
 export type { Inspection, NodeInspection, Stats } from "./native.js";
 export type { AddressFunction, AddressMap, ServerAddress } from "./options/address-map.js";
 export type { Credentials, CredentialsSource } from "./options/credentials.js";
 export type {
   AcquireOptions,
   LockOptions,
+  ReaderOptions,
   RedlockOptions,
   SemaphoreOptions,
   TryAcquireOptions,

@@ -194,6 +194,11 @@ export interface Failure {
 export interface Inspection {
   /** Whether one owner has the lock on a quorum of nodes. For a semaphore, whether no permit is free. */
   held: boolean
+  /**
+   * Which side holds a read/write lock. Undefined if it is free. For a lock, `read` if readers hold it, and otherwise
+   * undefined.
+   */
+  mode?: 'read' | 'write'
   /** How many permits of a semaphore are not free. For a lock, how many of its keys. */
   taken: number
   /** How many permits the semaphore has. For a lock, how many keys. */
@@ -242,7 +247,7 @@ export interface NodeInspection {
   state: 'free' | 'held' | 'kept' | 'fault'
   /** The remaining time in ms. Undefined if the key is free, the node failed, or the end is unknown. */
   remaining?: number
-  /** The first 8 digits of the owner's token. */
+  /** The first 8 digits of the owner's token. Undefined if readers share the key. */
   token?: string
   /** The label of the owner. For `kept`, that of the previous owner. Undefined if it has none. */
   label?: string
@@ -322,6 +327,9 @@ export declare function semaphoreOptions(): Array<OptionRow>
 
 /** Returns the text on one line, without control characters for a terminal, and shortened. */
 export declare function shown(text: string): string
+
+/** Returns the options of a side of a read/write lock. */
+export declare function sideOptions(shared: boolean): Array<OptionRow>
 
 /** The statistics of a client in this process. Times are in ms. */
 export interface Stats {

@@ -134,8 +134,11 @@ export class TestRedlock extends Redlock {
     if (!(names instanceof Lock)) return this.#other.lock(names, options);
     const { names: list, options: own } = names.toJSON();
     const all = { ...own, ...options };
-    if (!("limit" in all)) return this.#other.lock(list, all);
-    return this.#other.semaphore(list[0] as string, all as SemaphoreOptions);
+    const [name = ""] = list;
+    if ("limit" in all) return this.#other.semaphore(name, all as SemaphoreOptions);
+    if (!("shared" in all)) return this.#other.lock(list, all);
+    const { shared, ...rest } = all;
+    return shared ? this.#other.rwlock(name).read(rest) : this.#other.rwlock(name).write(rest);
   }
 
   /**

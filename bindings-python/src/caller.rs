@@ -67,10 +67,11 @@ impl Caller {
     pub(crate) fn warn_of_own(&self, py: Python<'_>, held: &LeaseHandle) -> PyResult<()> {
         let (key, whence) = (ffi::shown(&self.lock.key()), ffi::acquired_at(held));
         let who = self.owner.0;
+        let when = if ffi::shared_by(&self.lock, held) { " once a writer waits" } else { "" };
         warn::<PyRuntimeWarning>(
             py,
             &format!(
-                "{key}: {who} already holds it{whence}. {NOT_REENTRANT}, so this call waits for itself"
+                "{key}: {who} already holds it{whence}. {NOT_REENTRANT}, so this call waits for itself{when}"
             ),
         )
     }

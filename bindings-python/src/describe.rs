@@ -1,21 +1,140 @@
-//! The `lock` and `semaphore` functions of both client classes and of the default client, with their options.
+//! The `lock` and `semaphore` functions of both client classes and of the default client, and the sides of a read/write
+//! lock, with their options.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
+use redlock::ffi::Described;
 
 use crate::args::Anything;
 use crate::client::Redlock;
 use crate::client::async_client::AsyncRedlock;
 use crate::lock::async_lock::AsyncLock;
 use crate::lock::{Lock, Names};
-use crate::options::{lock_args, refuse_lock, refuse_semaphore, semaphore_args};
+use crate::options::{lock_args, refuse_lock};
+use crate::rwlock::{AsyncRwLock, RwLock};
 use crate::source::ClientSource;
 
-/// Generates the functions with these options. Each option is a line of the docstring and a parameter instead of
+/// A class whose methods describe locks. They receive `N` names: the sides of a read/write lock have one already.
+trait Describes<const N: usize> {
+    fn parts(
+        &self,
+        py: Python<'_>,
+        name: [&Bound<'_, PyAny>; N],
+    ) -> PyResult<(ClientSource, Names)>;
+}
+
+impl Describes<1> for Redlock {
+    fn parts(
+        &self,
+        _: Python<'_>,
+        [name]: [&Bound<'_, PyAny>; 1],
+    ) -> PyResult<(ClientSource, Names)> {
+        Ok((ClientSource::Client(self.client.clone()), Names::given(name)?))
+    }
+}
+
+impl Describes<1> for AsyncRedlock {
+    fn parts(
+        &self,
+        py: Python<'_>,
+        name: [&Bound<'_, PyAny>; 1],
+    ) -> PyResult<(ClientSource, Names)> {
+        self.client.get().parts(py, name)
+    }
+}
+
+impl Describes<0> for RwLock {
+    fn parts(&self, py: Python<'_>, _: [&Bound<'_, PyAny>; 0]) -> PyResult<(ClientSource, Names)> {
+        Ok(self.writer.parts(py))
+    }
+}
+
+impl Describes<0> for AsyncRwLock {
+    fn parts(
+        &self,
+        py: Python<'_>,
+        name: [&Bound<'_, PyAny>; 0],
+    ) -> PyResult<(ClientSource, Names)> {
+        self.as_sync(py).get().parts(py, name)
+    }
+}
+
+/// A class of locks.
+trait FromLock: Sized {
+    fn from_lock(py: Python<'_>, lock: Lock) -> PyResult<Self>;
+}
+
+impl FromLock for Lock {
+    fn from_lock(_: Python<'_>, lock: Lock) -> PyResult<Self> {
+        Ok(lock)
+    }
+}
+
+impl FromLock for AsyncLock {
+    fn from_lock(py: Python<'_>, lock: Lock) -> PyResult<Self> {
+        Ok(Self::of(Py::new(py, lock)?))
+    }
+}
+
+/// Generates one method with these options. Each option is a line of the docstring and a parameter instead of
 /// `**options`, so that `inspect.signature`, type checkers and editors know it. Core validates the values.
+macro_rules! method {
+    (
+        $class:ident -> $made:ident;
+        $function:ident($described:expr, $call:literal);
+        $($name:ident: $name_kind:tt)?;
+        $(#[$about:meta])+;
+        $(#[$example:meta])+;
+        $($(#[$required_about:meta])+ $required:ident: $required_kind:tt,)*;
+        $($(#[$option_about:meta])+ $option:ident: $kind:tt,)+
+    ) => {
+        #[pymethods]
+        impl $class {
+            $(#[$about])+
+            ///
+            $($(#[$required_about])+)*
+            $($(#[$option_about])+)+
+            /// - default: For decorators, the value that a call returns if it cannot acquire within `wait`. The
+            ///   function does not run then. Without `default`, the call raises LockTimeout.
+            ///
+            /// Raises InvalidOption for an invalid value.
+            ///
+            $(#[$example])+
+            #[pyo3(signature = (
+                $($name: $name_kind,)?
+                $($required: $required_kind,)*
+                *args: "typing.Never",
+                default: "_D" = Anything::NotGiven,
+                $($option: $kind = None,)+
+                **kwargs: "typing.Never"
+            ))]
+            #[expect(clippy::too_many_arguments, reason = "each is an option with a name in Python")]
+            fn $function(
+                &self,
+                py: Python<'_>,
+                $($name: &Bound<'_, PyAny>,)?
+                $($required: &Bound<'_, PyAny>,)*
+                args: &Bound<'_, PyTuple>,
+                default: Anything,
+                $($option: Option<&Bound<'_, PyAny>>,)+
+                kwargs: Option<&Bound<'_, PyDict>>,
+            ) -> PyResult<$made> {
+                refuse_lock($described, $call, args, kwargs)?;
+                let options = lock_args($described, &[
+                    $((stringify!($required), Some($required)),)*
+                    $((stringify!($option), $option)),+
+                ])?;
+                let (source, names) = self.parts(py, [$($name)?])?;
+                FromLock::from_lock(py, Lock::decorating(py, source, names, options, default)?)
+            }
+        }
+    };
+}
+
+/// Generates the methods of both client classes, and the function of the default client.
 macro_rules! functions {
     (
-        $function:ident($refuse:ident, $convert:ident, $call:literal);
+        $function:ident($described:expr, $call:literal);
         $(#[$about:meta])+;
         $(#[$of_default:meta])+;
         $(#[$of_client:meta])+;
@@ -53,101 +172,69 @@ macro_rules! functions {
             $($option: Option<&Bound<'_, PyAny>>,)+
             kwargs: Option<&Bound<'_, PyDict>>,
         ) -> PyResult<Lock> {
-            $refuse($call, args, kwargs)?;
-            let options = $convert(&[
+            refuse_lock($described, $call, args, kwargs)?;
+            let options = lock_args($described, &[
                 $((stringify!($required), Some($required)),)*
                 $((stringify!($option), $option)),+
             ])?;
             Lock::decorating(py, ClientSource::Default, Names::given(name)?, options, default)
         }
 
-        #[pymethods]
-        impl Redlock {
-            $(#[$about])+
-            ///
-            $($(#[$required_about])+)*
-            $($(#[$option_about])+)+
-            /// - default: For decorators, the value that a call returns if it cannot acquire within `wait`. The
-            ///   function does not run then. Without `default`, the call raises LockTimeout.
-            ///
-            /// Raises InvalidOption for an invalid value.
-            ///
-            $(#[$of_client])+
-            #[pyo3(signature = (
-                name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]",
-                $($required: $required_kind,)*
-                *args: "typing.Never",
-                default: "_D" = Anything::NotGiven,
-                $($option: $kind = None,)+
-                **kwargs: "typing.Never"
-            ))]
-            #[expect(clippy::too_many_arguments, reason = "each is an option with a name in Python")]
-            fn $function(
-                &self,
-                py: Python<'_>,
-                name: &Bound<'_, PyAny>,
-                $($required: &Bound<'_, PyAny>,)*
-                args: &Bound<'_, PyTuple>,
-                default: Anything,
-                $($option: Option<&Bound<'_, PyAny>>,)+
-                kwargs: Option<&Bound<'_, PyDict>>,
-            ) -> PyResult<Lock> {
-                $refuse($call, args, kwargs)?;
-                let options = $convert(&[
-                    $((stringify!($required), Some($required)),)*
-                    $((stringify!($option), $option)),+
-                ])?;
-                let source = ClientSource::Client(self.client.clone());
-                Lock::decorating(py, source, Names::given(name)?, options, default)
-            }
+        method! {
+            Redlock -> Lock;
+            $function($described, $call);
+            name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]";
+            $(#[$about])+;
+            $(#[$of_client])+;
+            $($(#[$required_about])+ $required: $required_kind,)*;
+            $($(#[$option_about])+ $option: $kind,)+
         }
 
-        #[pymethods]
-        impl AsyncRedlock {
-            $(#[$about])+
-            ///
-            $($(#[$required_about])+)*
-            $($(#[$option_about])+)+
-            /// - default: For decorators, the value that a call returns if it cannot acquire within `wait`. The
-            ///   function does not run then. Without `default`, the call raises LockTimeout.
-            ///
-            /// Raises InvalidOption for an invalid value.
-            ///
-            $(#[$of_async])+
-            #[pyo3(signature = (
-                name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]",
-                $($required: $required_kind,)*
-                *args: "typing.Never",
-                default: "_D" = Anything::NotGiven,
-                $($option: $kind = None,)+
-                **kwargs: "typing.Never"
-            ))]
-            #[expect(clippy::too_many_arguments, reason = "each is an option with a name in Python")]
-            fn $function(
-                &self,
-                py: Python<'_>,
-                name: &Bound<'_, PyAny>,
-                $($required: &Bound<'_, PyAny>,)*
-                args: &Bound<'_, PyTuple>,
-                default: Anything,
-                $($option: Option<&Bound<'_, PyAny>>,)+
-                kwargs: Option<&Bound<'_, PyDict>>,
-            ) -> PyResult<AsyncLock> {
-                $refuse($call, args, kwargs)?;
-                let options = $convert(&[
-                    $((stringify!($required), Some($required)),)*
-                    $((stringify!($option), $option)),+
-                ])?;
-                let source = ClientSource::Client(self.client.get().client.clone());
-                let lock = Lock::decorating(py, source, Names::given(name)?, options, default)?;
-                Ok(AsyncLock::of(Py::new(py, lock)?))
-            }
+        method! {
+            AsyncRedlock -> AsyncLock;
+            $function($described, $call);
+            name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]";
+            $(#[$about])+;
+            $(#[$of_async])+;
+            $($(#[$required_about])+ $required: $required_kind,)*;
+            $($(#[$option_about])+ $option: $kind,)+
+        }
+    };
+}
+
+/// Generates a side of both classes of a read/write lock.
+macro_rules! side {
+    (
+        $function:ident($described:expr, $call:literal);
+        $(#[$about:meta])+;
+        $(#[$of_sync:meta])+;
+        $(#[$of_async:meta])+;
+        $($(#[$option_about:meta])+ $option:ident: $kind:tt,)+
+    ) => {
+        method! {
+            RwLock -> Lock;
+            $function($described, $call);
+            ;
+            $(#[$about])+;
+            $(#[$of_sync])+;
+            ;
+            $($(#[$option_about])+ $option: $kind,)+
+        }
+
+        method! {
+            AsyncRwLock -> AsyncLock;
+            $function($described, $call);
+            ;
+            $(#[$about])+;
+            $(#[$of_async])+;
+            ;
+            $($(#[$option_about])+ $option: $kind,)+
         }
     };
 }
 
 functions! {
-    lock(refuse_lock, lock_args, "lock()");
+    lock(Described::Lock, "lock()");
     /// Describes a lock on one name, or on several (1,000 at most) as one. Nothing is sent.
     ///
     /// Times are seconds or timedelta. For a decorator, the name may contain parameters of the decorated function in
@@ -192,7 +279,7 @@ functions! {
 }
 
 functions! {
-    semaphore(refuse_semaphore, semaphore_args, "semaphore()");
+    semaphore(Described::Semaphore, "semaphore()");
     /// Describes a semaphore: at most `limit` of its permits have owners at a time. Nothing is sent.
     ///
     /// It is used like a lock, and each lease has one permit, or `permits`. Each permit is a key that expires with its
@@ -238,5 +325,80 @@ functions! {
     node_timeout: "float | datetime.timedelta | None",
     /// - label: Label of this holder in the value of the keys, which `inspect` shows. 1 to 48 ASCII letters, digits or
     ///   characters of `._@-`. True writes the host and the process, False none. Default the client's.
+    label: "str | bool | None",
+}
+
+side! {
+    read(Described::Side { shared: true }, "read()");
+    /// Describes the lock of a reader, which other readers share. Nothing is sent.
+    ///
+    /// A waiting writer comes before further readers, so do not acquire it again while you hold it: both may wait for
+    /// each other. A reader that dies delays a writer by its TTL and at most one second more. Fencing tokens and
+    /// `min_hold` are not available.
+    ;
+    ///     >>> config = client.rwlock("config")
+    ///     >>> with config.read(ttl=10) as lease:
+    ///     ...     config.read().inspect().mode
+    ///     'read'
+    ;
+    ///     >>> async with redlock.AsyncRedlock("memory://") as client:
+    ///     ...     async with client.rwlock("config").read(wait=5) as lease:
+    ///     ...         lease.key
+    ///     'lock:config'
+    ;
+    /// - ttl: Time in seconds until the lease expires, unless renewed. Minimum 0.1, default 10.
+    ttl: "float | datetime.timedelta | None",
+    /// - wait: Maximum time in seconds that an acquire waits, both for the holder and for failed nodes. 0 tries once.
+    ///   Default None, which waits for the holder forever, and for failed nodes up to the client's `unavailable_after`.
+    wait: "float | datetime.timedelta | None",
+    /// - renew: Whether to renew the lease every third of the ttl until it is released. Default True.
+    renew: "bool | None",
+    /// - max_hold: Maximum time in seconds to hold the lock. The lease is then lost. Default None, which sets no limit.
+    max_hold: "float | datetime.timedelta | None",
+    /// - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5),
+    ///   with `fsync` min(2, ttl / 5).
+    node_timeout: "float | datetime.timedelta | None",
+    /// - label: Label of this holder in the value of the key, which other clients show as the holder. 1 to 48 ASCII
+    ///   letters, digits or characters of `._@-`. True writes the host and the process, False none. Every client that
+    ///   can read the keys sees it. Default the client's.
+    label: "str | bool | None",
+}
+
+side! {
+    write(Described::Side { shared: false }, "write()");
+    /// Describes the lock of a writer, which excludes everyone. Nothing is sent.
+    ///
+    /// `lock()` on the same name excludes readers and writers too, but takes no turns with waiting readers.
+    ;
+    ///     >>> config = client.rwlock("config")
+    ///     >>> with config.write(ttl=10):
+    ///     ...     config.read().try_acquire() is None
+    ///     True
+    ;
+    ///     >>> async with redlock.AsyncRedlock("memory://") as client:
+    ///     ...     async with client.rwlock("config").write(fencing=True) as lease:
+    ///     ...         lease.fencing_token > 0
+    ///     True
+    ;
+    /// - ttl: Time in seconds until the lease expires, unless renewed. Minimum 0.1, default 10.
+    ttl: "float | datetime.timedelta | None",
+    /// - wait: Maximum time in seconds that an acquire waits, both for the holder and for failed nodes. 0 tries once.
+    ///   Default None, which waits for the holder forever, and for failed nodes up to the client's `unavailable_after`.
+    wait: "float | datetime.timedelta | None",
+    /// - renew: Whether to renew the lease every third of the ttl until it is released. Default True.
+    renew: "bool | None",
+    /// - max_hold: Maximum time in seconds to hold the lock. The lease is then lost. Default None, which sets no limit.
+    max_hold: "float | datetime.timedelta | None",
+    /// - min_hold: Minimum time in seconds to keep the key, even if the lease is released earlier. Must not exceed
+    ///   `ttl` or `max_hold`. Default 0.
+    min_hold: "float | datetime.timedelta | None",
+    /// - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5),
+    ///   with `fsync` min(2, ttl / 5).
+    node_timeout: "float | datetime.timedelta | None",
+    /// - fencing: Whether to issue a fencing token, available as `lease.fencing_token`. Default False.
+    fencing: "bool | None",
+    /// - label: Label of this holder in the value of the key, which other clients show as the holder. 1 to 48 ASCII
+    ///   letters, digits or characters of `._@-`. True writes the host and the process, False none. Every client that
+    ///   can read the keys sees it. Default the client's.
     label: "str | bool | None",
 }

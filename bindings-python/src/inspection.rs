@@ -15,6 +15,9 @@ use pyo3::types::PyList;
 pub(crate) struct Inspection {
     /// Whether one owner holds the lock on a quorum of nodes. For a semaphore, whether no permit is free.
     held: bool,
+    /// Which side holds a read/write lock: `read` or `write`. None if it is free. For a lock, `read` if readers hold it,
+    /// else None.
+    mode: Option<&'static str>,
     /// How many permits of a semaphore are not free. For a lock, how many of its keys.
     taken: usize,
     /// How many permits the semaphore has. For a lock, how many keys.
@@ -44,7 +47,7 @@ pub(crate) struct NodeInspection {
     state: &'static str,
     /// The seconds left. None if the lock is free, the node failed, or the end is unknown.
     remaining: Option<f64>,
-    /// The first 8 digits of the owner's token.
+    /// The first 8 digits of the owner's token. None if readers share the key.
     token: Option<String>,
     /// The owner's label. For `kept`, that of the previous owner. None if it has none.
     label: Option<String>,
@@ -59,8 +62,9 @@ impl Inspection {
         let nodes = python(py, PyList::new(py, nodes)?)?;
         let (held, remaining) = (python(py, self.held)?, python(py, self.remaining)?);
         let (taken, limit, label) = (self.taken, self.limit, python(py, &self.label)?);
+        let mode = python(py, self.mode)?;
         Ok(format!(
-            "Inspection(held={held}, taken={taken}, limit={limit}, remaining={remaining}, label={label}, nodes={nodes})"
+            "Inspection(held={held}, mode={mode}, taken={taken}, limit={limit}, remaining={remaining}, label={label}, nodes={nodes})"
         ))
     }
 }
@@ -109,7 +113,7 @@ impl Inspection {
             )
         });
         let nodes = nodes.collect::<PyResult<_>>()?;
-        let redlock::Inspection { held, taken, limit, remaining, label, .. } = found;
-        Py::new(py, Self { held, taken, limit, remaining: seconds(remaining), label, nodes })
+        let redlock::Inspection { held, mode, taken, limit, remaining, label, .. } = found;
+        Py::new(py, Self { held, mode, taken, limit, remaining: seconds(remaining), label, nodes })
     }
 }

@@ -20,6 +20,8 @@ mod classes;
 mod describe;
 mod pickle;
 
+mod rwlock;
+
 mod client;
 mod construct;
 mod lock;
@@ -82,13 +84,15 @@ mod _native {
     #[pymodule_export]
     use crate::panic::_panic_for_tests;
     #[pymodule_export]
-    use crate::pickle::{unpickled_client, unpickled_lock};
+    use crate::pickle::{unpickled_client, unpickled_lock, unpickled_rwlock};
     #[pymodule_export]
     use crate::runtime::async_backends::set_trio;
     #[pymodule_export]
     use crate::runtime::log::{log_by, log_from};
     #[pymodule_export]
     use crate::runtime::observe::observe_by;
+    #[pymodule_export]
+    use crate::rwlock::{AsyncRwLock, RwLock, rwlock};
     #[pymodule_export]
     use crate::stats::Stats;
     #[pymodule_export]

@@ -2,9 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use redlock::ffi::{
-    self, Args, CLIENT_OPTIONS, ClientArgs, Kind, LOCK_OPTIONS, LockArgs, Row, Unit, semaphore_rows,
-};
+use redlock::ffi::{self, Args, CLIENT_OPTIONS, ClientArgs, Described, Kind, LockArgs, Row, Unit};
 
 use crate::args;
 use crate::callbacks::Kept;
@@ -15,13 +13,12 @@ use crate::{address_map, credentials};
 type Given<'a, 'py> = (&'static str, Option<&'a Bound<'py, PyAny>>);
 
 /// Converts the options of a lock.
-pub(crate) fn lock_args(given: &[Given<'_, '_>]) -> PyResult<LockArgs> {
-    converted(LockArgs::of_lock(Unit::Seconds), LOCK_OPTIONS, given, &mut None)
-}
-
-/// Converts the options of a semaphore.
-pub(crate) fn semaphore_args(given: &[Given<'_, '_>]) -> PyResult<LockArgs> {
-    converted(LockArgs::of_semaphore(Unit::Seconds), semaphore_rows(), given, &mut None)
+pub(crate) fn lock_args(described: Described, given: &[Given<'_, '_>]) -> PyResult<LockArgs> {
+    let mut args = LockArgs::of_lock(Unit::Seconds);
+    if let Described::Side { shared } = described {
+        args = args.with("shared", Some(shared));
+    }
+    converted(args, described.rows(), given, &mut None)
 }
 
 /// Converts the options of a client.
@@ -67,20 +64,14 @@ fn converted<T>(
 
 /// Rejects arguments that are not options of a lock.
 pub(crate) fn refuse_lock(
+    described: Described,
     call: &str,
     args: &Bound<'_, PyTuple>,
     kwargs: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<()> {
-    refuse(call, &names(LOCK_OPTIONS), args, kwargs)
-}
-
-/// Rejects arguments that are not options of a semaphore.
-pub(crate) fn refuse_semaphore(
-    call: &str,
-    args: &Bound<'_, PyTuple>,
-    kwargs: Option<&Bound<'_, PyDict>>,
-) -> PyResult<()> {
-    refuse(call, &names(semaphore_rows()), args, kwargs)
+    // Programs do not pass this one.
+    let rows = described.rows().filter(|row| row.name != "shared");
+    refuse(call, &names(rows), args, kwargs)
 }
 
 /// Rejects arguments that are not options of a client.

@@ -4,9 +4,7 @@
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyBytes, PyDict, PyTuple};
-use redlock::ffi::{
-    AddressMapOption, Args, CLIENT_OPTIONS, LOCK_OPTIONS, Row, Value, semaphore_rows,
-};
+use redlock::ffi::{AddressMapOption, Args, CLIENT_OPTIONS, Described, Row, Value};
 
 use crate::args::Anything;
 use crate::callbacks::Kept;
@@ -17,7 +15,8 @@ use crate::lease::Lease;
 use crate::lease::async_lease::AsyncLease;
 use crate::lock::async_lock::AsyncLock;
 use crate::lock::{Lock, Names};
-use crate::options::{client_args, lock_args, semaphore_args};
+use crate::options::{client_args, lock_args};
+use crate::rwlock::{AsyncRwLock, RwLock};
 use crate::source::{ClientSource, Numbered};
 
 /// The name of an option, and its value in a pickle.
@@ -58,6 +57,44 @@ impl Lock {
         let options = given(py, &self.args, None)?;
         let parts = (client, self.given(py)?, options, self.default(py)?).into_pyobject(py)?;
         (py.import(HERE)?.getattr("_lock")?, parts).into_pyobject(py)
+    }
+
+    fn __copy__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (memo: "object"))]
+    fn __deepcopy__(slf: Py<Self>, memo: &Bound<'_, PyAny>) -> Py<Self> {
+        let _ = memo;
+        slf
+    }
+}
+
+#[pymethods]
+impl RwLock {
+    #[pyo3(signature = () -> "tuple[typing.Any, ...]")]
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
+        let py = slf.py();
+        let writer = slf.call_method0("write")?;
+        (py.import(HERE)?.getattr("_rwlock")?, (writer,)).into_pyobject(py)
+    }
+
+    fn __copy__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (memo: "object"))]
+    fn __deepcopy__(slf: Py<Self>, memo: &Bound<'_, PyAny>) -> Py<Self> {
+        let _ = memo;
+        slf
+    }
+}
+
+#[pymethods]
+impl AsyncRwLock {
+    #[pyo3(signature = () -> "tuple[typing.Any, ...]")]
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
+        as_async(slf.py(), slf.call_method0("as_sync")?)
     }
 
     fn __copy__(slf: Py<Self>) -> Py<Self> {
@@ -168,17 +205,25 @@ pub(crate) fn unpickled_lock(
 ) -> PyResult<Lock> {
     let source = client
         .map_or(ClientSource::Default, |client| ClientSource::Client(client.get().client.clone()));
-    let is_semaphore = options.contains("limit")?;
-    let rows: Vec<_> =
-        if is_semaphore { semaphore_rows().collect() } else { LOCK_OPTIONS.iter().collect() };
-    let found = of_table(&rows, options)?;
-    let found: Vec<_> = found.iter().map(|(name, value)| (*name, value.as_ref())).collect();
-    let args = if is_semaphore { semaphore_args(&found)? } else { lock_args(&found)? };
+    let shared = options.get_item("shared")?.map(|shared| shared.extract()).transpose()?;
+    let described = Described::of(shared, options.contains("limit")?);
+    let found = of_table(&described.rows().collect::<Vec<_>>(), options)?;
+    let given = found.iter().filter(|(name, _)| *name != "shared");
+    let given: Vec<_> = given.map(|(name, value)| (*name, value.as_ref())).collect();
+    let args = lock_args(described, &given)?;
     let default = match default.get_item(0) {
         Ok(default) => Anything::Given(default.unbind()),
         Err(_) => Anything::NotGiven,
     };
     Lock::decorating(py, source, Names::given(names)?, args, default)
+}
+
+/// Returns the read/write lock of a pickle, whose side of writers this is.
+#[pyfunction]
+#[pyo3(name = "_rwlock", signature = (writer: "Lock"))]
+pub(crate) fn unpickled_rwlock(py: Python<'_>, writer: &Bound<'_, Lock>) -> PyResult<RwLock> {
+    let (source, names) = writer.get().parts(py);
+    RwLock::make(py, source, names)
 }
 
 /// Returns the options that were set, as Python values.

@@ -18,8 +18,10 @@ let lease;
 const offset = BigInt(process.env.BOOTTIME_OFFSET_NS ?? 0);
 const now = () => Number(process.hrtime.bigint() + offset);
 
-const lockOf = ({ name, ttl_ms, fencing, min_hold_ms, limit, permits }) => {
+const lockOf = ({ name, ttl_ms, fencing, min_hold_ms, limit, permits, side }) => {
   const options = { ttl: ttl_ms, minHold: min_hold_ms };
+  if (side === "read") return client.rwlock(name).read({ ttl: ttl_ms });
+  if (side === "write") return client.rwlock(name).write({ ...options, fencing });
   if (limit === undefined) return client.lock(name, { ...options, fencing });
   return client.semaphore(name, { ...options, limit, permits });
 };
@@ -44,8 +46,7 @@ const commands = {
       ? keep(acquired, command)
       : { ok: false, code: "held", message: "held by another" };
   },
-  attach: async ({ name, token, ttl_ms }) =>
-    keep(await client.attach(name, token, { ttl: ttl_ms }), {}),
+  attach: async (command) => keep(await lockOf(command).attach(command.token), {}),
   extend: async ({ ttl_ms }) => {
     await lease.extend(ttl_ms);
     return { remaining_ms: lease.remaining };
@@ -57,8 +58,8 @@ const commands = {
   detach: async () => ({ held: lease.detach() }),
   held: async () => ({ held: lease.held, remaining_ms: lease.remaining }),
   inspect: async (command) => {
-    const { held, taken, limit } = await lockOf(command).inspect();
-    return { held, taken, limit };
+    const { held, mode, taken, limit } = await lockOf(command).inspect();
+    return { held, mode: mode ?? null, taken, limit };
   },
   force_release: async (command) => ({ deleted: await client.forceRelease(lockOf(command)) }),
   lost: async ({ timeout_ms }) => {

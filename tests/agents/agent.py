@@ -37,6 +37,10 @@ class Agent:
             limit, permits = command["limit"], command.get("permits")
             return self.client.semaphore(name, limit, permits=permits, ttl=ttl, min_hold=min_hold)
         fencing = command.get("fencing", False)
+        if command.get("side") == "read":
+            return self.client.rwlock(name).read(ttl=ttl)
+        if "side" in command:
+            return self.client.rwlock(name).write(ttl=ttl, fencing=fencing, min_hold=min_hold)
         return self.client.lock(name, ttl=ttl, fencing=fencing, min_hold=min_hold)
 
     def held_lease(self) -> redlock.Lease:
@@ -67,9 +71,7 @@ class Agent:
         return self.keep(lease)
 
     def attach(self, command: Reply) -> Reply:
-        return self.keep(
-            self.client.attach(command["name"], command["token"], ttl=command["ttl_ms"] / 1000)
-        )
+        return self.keep(self.lock(command).attach(command["token"]))
 
     def extend(self, command: Reply) -> Reply:
         self.held_lease().extend(ttl=command["ttl_ms"] / 1000)
@@ -88,7 +90,7 @@ class Agent:
 
     def inspect(self, command: Reply) -> Reply:
         found = self.lock(command).inspect()
-        return {"held": found.held, "taken": found.taken, "limit": found.limit}
+        return {"held": found.held, "mode": found.mode, "taken": found.taken, "limit": found.limit}
 
     def force_release(self, command: Reply) -> Reply:
         return {"deleted": self.client.force_release(self.lock(command))}

@@ -70,7 +70,8 @@ impl Agent {
 
     async fn inspect(&self, command: &Value) -> Result<Value, Error> {
         let found = self.lock(command).inspect().await?;
-        Ok(json!({"held": found.held, "taken": found.taken, "limit": found.limit}))
+        let (held, mode, taken, limit) = (found.held, found.mode, found.taken, found.limit);
+        Ok(json!({"held": held, "mode": mode, "taken": taken, "limit": limit}))
     }
 
     async fn force_release(&self, command: &Value) -> Result<Value, Error> {
@@ -112,11 +113,13 @@ impl Agent {
         let min_hold = command["min_hold_ms"].as_u64().unwrap_or_default();
         let count =
             |field: &str| command[field].as_u64().map(|count| u32::try_from(count).unwrap());
-        let lock = match count("limit") {
-            Some(limit) => {
+        let lock = match (count("limit"), command["side"].as_str()) {
+            (Some(limit), _) => {
                 self.client.semaphore(name, limit).permits(count("permits").unwrap_or(1))
             }
-            None => self.client.lock(name),
+            (_, Some("read")) => self.client.rwlock(name).read(),
+            (_, Some(_)) => self.client.rwlock(name).write(),
+            (None, None) => self.client.lock(name),
         };
         let lock = lock.fencing(fencing).min_hold(Duration::from_millis(min_hold));
         match command["ttl_ms"].as_u64() {

@@ -7,6 +7,7 @@ import { leasesOf } from "../lease/lease-list.js";
 import { awaitScopeEnd } from "../lease/scope-end.js";
 import { BoundLock, OptionCache, SharedOptions } from "../lock/bound-lock.js";
 import { Lock } from "../lock/lock.js";
+import { RwLock } from "../lock/rwlock.js";
 import { NativeClient, type Stats } from "../native.js";
 import type { CallbacksHandle } from "../options/callbacks.js";
 import type {
@@ -158,6 +159,25 @@ export class Redlock {
     return Redlock.#lock(Redlock.#partsOf(this), list, checkSemaphore(options));
   }
 
+  /**
+   * Creates a read/write lock: any number of readers hold it at a time, or one writer. Sends nothing.
+   *
+   * Its sides are locks. Readers and writers that wait take turns, so neither waits forever for the other. `lock()` on
+   * the same name excludes both sides, but takes no turns.
+   * @param name The name.
+   * @throws `InvalidOption` for an invalid name.
+   * @example
+   * ```js
+   * const config = client.rwlock("config");
+   * await config.read().using(() => config.write().tryAcquire()); // null
+   * ```
+   */
+  rwlock(name: string): RwLock;
+  rwlock(name: string, none?: unknown): RwLock {
+    const parts = Redlock.#partsOf(this);
+    return new RwLock(name, (names, options) => Redlock.#lock(parts, names, options), none);
+  }
+
   /** Creates a lock. The names and types of the options were checked before, and core checks their values. */
   static #lock<Fencing extends boolean>(
     parts: Parts,
@@ -239,7 +259,7 @@ export class Redlock {
 
   /**
    * Deletes the lock, even if another client holds it. A running holder is notified of the loss.
-   * @param names One name or several, or a lock. A semaphore needs the latter.
+   * @param names One name or several, or a lock. A semaphore needs the latter. Readers lose a read/write lock together.
    * @returns Whether any node had a key of the lock.
    * @throws `QuorumUnavailable` if too few nodes reply.
    * @throws `Unsupported` if the key has a value that is not a token. It is then no lock, and stays.

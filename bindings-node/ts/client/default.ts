@@ -3,6 +3,7 @@
 import { CallSites } from "../lease/call-sites.js";
 import { BoundLock, isAlwaysValid, OptionCache, SharedOptions } from "../lock/bound-lock.js";
 import { Lock } from "../lock/lock.js";
+import { RwLock } from "../lock/rwlock.js";
 import { checkLock } from "../native.js";
 import type { CallbacksHandle } from "../options/callbacks.js";
 import {
@@ -89,6 +90,22 @@ export function lock<Fencing extends boolean = false>(
  */
 export function semaphore(name: string, options: SemaphoreOptions): Lock<false> {
   return createLock(nameList(name, "the name", "semaphore()"), checkSemaphore(options));
+}
+
+/**
+ * Creates a read/write lock of the default client, which is looked up at each acquire: any number of readers hold it at a
+ * time, or one writer.
+ * @param name The name.
+ * @throws `InvalidOption` for an invalid name.
+ *
+ * @example
+ * ```js
+ * await rwlock("config").read({ ttl: 10_000 }).using((lease) => lease.held); // true
+ * ```
+ */
+export function rwlock(name: string): RwLock;
+export function rwlock(name: string, none?: unknown): RwLock {
+  return new RwLock(name, createLock, none);
 }
 
 /** The option sets of the default client. */

@@ -4,7 +4,7 @@ import { CallSites } from "../lease/call-sites.js";
 import type { LockInfo } from "../lease/handle.js";
 import type { OptionSet } from "../native.js";
 import type { CallbacksHandle } from "../options/callbacks.js";
-import { LOCK, type LockOptions, SEMAPHORE } from "../options/options.js";
+import { type LockOptions, type Rules, rulesFor } from "../options/options.js";
 import { attempt } from "../runtime/results.js";
 import type { Names } from "../runtime/rows.js";
 
@@ -28,16 +28,19 @@ export interface LockDescription {
  * @internal
  */
 export class OptionCache<T> {
-  readonly #known = new Map<string, T>();
-  readonly #semaphores = new Map<string, T>();
+  /** A map for each primitive, because a lock has fewer options to compare. */
+  readonly #known = new Map<Rules, Map<string, T>>();
 
   /** Returns the value for these options. Creates it with `make` at the first use. */
   getOrCreate(options: LockOptions, make: () => T): T {
-    // Two maps, because a lock has fewer options to compare.
-    const isSemaphore = "limit" in options;
-    const known = isSemaphore ? this.#semaphores : this.#known;
+    const rules = rulesFor(options);
+    let known = this.#known.get(rules);
+    if (known === undefined) {
+      known = new Map();
+      this.#known.set(rules, known);
+    }
     let key = "";
-    for (const name in isSemaphore ? SEMAPHORE : LOCK) {
+    for (const name in rules) {
       const value = options[name as keyof LockOptions];
       // The label "true" differs from the label of the process.
       key += typeof value === "string" ? `"${value}",` : `${value},`;

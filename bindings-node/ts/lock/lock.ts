@@ -7,8 +7,8 @@ import type { Inspection } from "../native.js";
 import {
   ACQUIRE,
   type AcquireOptions,
+  ANY_LOCK,
   checkOptions,
-  LOCK_OR_SEMAPHORE,
   type LockOptions,
   rejectSignal,
   shownOptions,
@@ -304,7 +304,7 @@ export class Lock<Fencing extends boolean = boolean> {
     if (!(#description in this)) return {} as never;
     const options = shownOptions(
       Lock.#descriptionOf(this).options,
-      LOCK_OR_SEMAPHORE,
+      ANY_LOCK,
     ) as LockOptions<Fencing>;
     const key = Lock.#descriptionOf(this).known()?.key;
     const found = key === undefined ? {} : { key };

@@ -9,6 +9,7 @@ import {
   type OptionRow,
   semaphoreOptions,
   shown,
+  sideOptions,
 } from "../native.js";
 import { defaultTrust } from "../platform/trust.js";
 import { type AddressMap, addressEntries, describeAddressMap } from "./address-map.js";
@@ -140,6 +141,12 @@ export interface SemaphoreOptions extends Omit<LockOptions<false>, "fencing"> {
   permits?: number | undefined;
 }
 
+/** Options of a reader. Times are in ms, rounded to whole numbers. */
+export type ReaderOptions = Omit<LockOptions<false>, "fencing" | "minHold">;
+
+/** Options of a side of a read/write lock, with the side. */
+export type SideOptions = LockOptions & { shared: boolean };
+
 /** Options of `tryAcquire`. */
 export interface TryAcquireOptions {
   /** Ends the attempt when it aborts. No key remains. */
@@ -175,8 +182,17 @@ export const CONFIGURE: Rules = { ...CLIENT, replace: "boolean" };
 export const LOCK = rulesOf(lockOptions());
 /** Options of `semaphore()`. */
 export const SEMAPHORE = rulesOf(semaphoreOptions());
-/** Options of locks and semaphores. */
-export const LOCK_OR_SEMAPHORE: Rules = { ...LOCK, ...SEMAPHORE };
+/** Options of `read()` and `write()`, with the side. */
+const SIDE = rulesOf(sideOptions(false));
+const { shared: _, ...READER }: Rules = rulesOf(sideOptions(true));
+/** Options of all primitives. */
+export const ANY_LOCK: Rules = { ...SIDE, ...SEMAPHORE };
+
+/** Returns the options that a description with these options may have. */
+export function rulesFor(options: object): Rules {
+  if ("limit" in options) return SEMAPHORE;
+  return "shared" in options ? SIDE : LOCK;
+}
 /** Options of `acquire()`. */
 export const ACQUIRE: Rules = { signal: "signal", wait: "milliseconds" };
 /** Options of `tryAcquire()`. */
@@ -258,6 +274,12 @@ export function checkSemaphore(given: SemaphoreOptions): SemaphoreOptions {
   if (options.limit !== undefined) return options;
   const rule = "limit is missing, the number of permits";
   throw new InvalidOption(`semaphore(): ${rule}. Pass { limit: 5 }`);
+}
+
+/** Checks the options of a side of a read/write lock. */
+export function checkSide(given: LockOptions | undefined, shared: boolean): SideOptions {
+  const call = shared ? "read()" : "write()";
+  return { ...checkOptions(given, shared ? READER : LOCK, call), shared };
 }
 
 /** Options as `toJSON` shows them. */

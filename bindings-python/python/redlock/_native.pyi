@@ -18,7 +18,7 @@ _T = typing.TypeVar("_T")
 _R = typing.TypeVar("_R")
 from typing_extensions import disjoint_base
 
-__all__ = ["__version__", "AsyncLease", "AsyncLock", "AsyncRedlock", "Inspection", "Lease", "Lock", "NodeInspection", "Redlock", "Stats", "_Acquire", "_advance_memory", "_client", "_conclude", "_fail_memory", "_lock", "_log_by", "_log_from", "_make_classes", "_now", "_observe_by", "_set_trio", "_swap_default", "configure", "lock", "semaphore"]
+__all__ = ["__version__", "AsyncLease", "AsyncLock", "AsyncRedlock", "AsyncRwLock", "Inspection", "Lease", "Lock", "NodeInspection", "Redlock", "RwLock", "Stats", "_Acquire", "_advance_memory", "_client", "_conclude", "_fail_memory", "_lock", "_log_by", "_log_from", "_make_classes", "_now", "_observe_by", "_rwlock", "_set_trio", "_swap_default", "configure", "lock", "rwlock", "semaphore"]
 
 __version__: Final[str]
 """
@@ -647,6 +647,20 @@ class AsyncRedlock:
             >>> redlock.AsyncRedlock("redis://user:secret@127.0.0.1:6379/1").nodes
             ['redis://127.0.0.1:6379/1']
         """
+    def rwlock(self, /, name: "str | collections.abc.Callable[..., str]") -> AsyncRwLock:
+        """
+        Describes a read/write lock: any number of readers hold it at a time, or one writer. Nothing is sent.
+
+        `read()` and `write()` of the result return its sides, which are locks with options of their own. Readers and
+        writers that wait take turns.
+
+        Raises InvalidOption for an invalid name.
+
+            >>> async with redlock.AsyncRedlock("memory://") as client:
+            ...     async with client.rwlock("config").write(ttl=10) as lease:
+            ...         lease.key
+            'lock:config'
+        """
     @typing.overload
     def semaphore(self, /, name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", limit: "int", *, default: "_D", permits: "int | None" = None, ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, label: "str | bool | None" = None) -> redlock.types.AsyncLockDecorator[_D]: ...
     @typing.overload
@@ -692,6 +706,109 @@ class AsyncRedlock:
         """
 
 @final
+class AsyncRwLock:
+    """
+    A read/write lock for asyncio, trio and anyio. Its sides are asynchronous locks.
+
+        >>> async with redlock.AsyncRedlock("memory://") as client:
+        ...     config = client.rwlock("config")
+        ...     async with config.read(), config.read():
+        ...         await config.write().try_acquire() is None
+        True
+    """
+    def __copy__(self, /) -> AsyncRwLock: ...
+    def __deepcopy__(self, /, memo: "object") -> AsyncRwLock: ...
+    def __new__(cls, /, *args: "typing.Never", **kwargs: "typing.Never") -> AsyncRwLock: ...
+    def __reduce__(self, /) -> "tuple[typing.Any, ...]": ...
+    def __repr__(self, /) -> str: ...
+    def as_sync(self, /) -> RwLock:
+        """
+        Returns the blocking form of this lock.
+
+            >>> redlock.AsyncRedlock("memory://").rwlock("config").as_sync()
+            <redlock.RwLock config>
+        """
+    @property
+    def key(self, /) -> str:
+        """
+        The Redis key.
+
+            >>> redlock.AsyncRedlock("memory://").rwlock("config").key
+            'lock:config'
+        """
+    @property
+    def name(self, /) -> str:
+        """
+        The name, without the client's prefix.
+
+            >>> redlock.AsyncRedlock("memory://").rwlock("config").name
+            'config'
+        """
+    @typing.overload
+    def read(self, /, *, default: "_D", ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, label: "str | bool | None" = None) -> redlock.types.AsyncLockDecorator[_D]: ...
+    @typing.overload
+    def read(self, /, *, ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, label: "str | bool | None" = None) -> AsyncLock:
+        """
+        Describes the lock of a reader, which other readers share. Nothing is sent.
+
+        A waiting writer comes before further readers, so do not acquire it again while you hold it: both may wait for
+        each other. A reader that dies delays a writer by its TTL and at most one second more. Fencing tokens and
+        `min_hold` are not available.
+
+        - ttl: Time in seconds until the lease expires, unless renewed. Minimum 0.1, default 10.
+        - wait: Maximum time in seconds that an acquire waits, both for the holder and for failed nodes. 0 tries once.
+          Default None, which waits for the holder forever, and for failed nodes up to the client's `unavailable_after`.
+        - renew: Whether to renew the lease every third of the ttl until it is released. Default True.
+        - max_hold: Maximum time in seconds to hold the lock. The lease is then lost. Default None, which sets no limit.
+        - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5),
+          with `fsync` min(2, ttl / 5).
+        - label: Label of this holder in the value of the key, which other clients show as the holder. 1 to 48 ASCII
+          letters, digits or characters of `._@-`. True writes the host and the process, False none. Every client that
+          can read the keys sees it. Default the client's.
+        - default: For decorators, the value that a call returns if it cannot acquire within `wait`. The
+          function does not run then. Without `default`, the call raises LockTimeout.
+
+        Raises InvalidOption for an invalid value.
+
+            >>> async with redlock.AsyncRedlock("memory://") as client:
+            ...     async with client.rwlock("config").read(wait=5) as lease:
+            ...         lease.key
+            'lock:config'
+        """
+    @typing.overload
+    def write(self, /, *, default: "_D", ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None, label: "str | bool | None" = None) -> redlock.types.AsyncLockDecorator[_D]: ...
+    @typing.overload
+    def write(self, /, *, ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None, label: "str | bool | None" = None) -> AsyncLock:
+        """
+        Describes the lock of a writer, which excludes everyone. Nothing is sent.
+
+        `lock()` on the same name excludes readers and writers too, but takes no turns with waiting readers.
+
+        - ttl: Time in seconds until the lease expires, unless renewed. Minimum 0.1, default 10.
+        - wait: Maximum time in seconds that an acquire waits, both for the holder and for failed nodes. 0 tries once.
+          Default None, which waits for the holder forever, and for failed nodes up to the client's `unavailable_after`.
+        - renew: Whether to renew the lease every third of the ttl until it is released. Default True.
+        - max_hold: Maximum time in seconds to hold the lock. The lease is then lost. Default None, which sets no limit.
+        - min_hold: Minimum time in seconds to keep the key, even if the lease is released earlier. Must not exceed
+          `ttl` or `max_hold`. Default 0.
+        - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5),
+          with `fsync` min(2, ttl / 5).
+        - fencing: Whether to issue a fencing token, available as `lease.fencing_token`. Default False.
+        - label: Label of this holder in the value of the key, which other clients show as the holder. 1 to 48 ASCII
+          letters, digits or characters of `._@-`. True writes the host and the process, False none. Every client that
+          can read the keys sees it. Default the client's.
+        - default: For decorators, the value that a call returns if it cannot acquire within `wait`. The
+          function does not run then. Without `default`, the call raises LockTimeout.
+
+        Raises InvalidOption for an invalid value.
+
+            >>> async with redlock.AsyncRedlock("memory://") as client:
+            ...     async with client.rwlock("config").write(fencing=True) as lease:
+            ...         lease.fencing_token > 0
+            True
+        """
+
+@final
 class Inspection:
     """
     A snapshot of the holder of a lock, as reported by each node.
@@ -715,6 +832,12 @@ class Inspection:
     def limit(self, /) -> int:
         """
         How many permits the semaphore has. For a lock, how many keys.
+        """
+    @property
+    def mode(self, /) -> str | None:
+        """
+        Which side holds a read/write lock: `read` or `write`. None if it is free. For a lock, `read` if readers hold it,
+        else None.
         """
     @property
     def nodes(self, /) -> list[NodeInspection]:
@@ -1179,7 +1302,7 @@ class NodeInspection:
     @property
     def token(self, /) -> str | None:
         """
-        The first 8 digits of the owner's token.
+        The first 8 digits of the owner's token. None if readers share the key.
         """
     @property
     def url(self, /) -> str:
@@ -1401,6 +1524,20 @@ class Redlock:
             >>> client.release_all()
             1
         """
+    def rwlock(self, /, name: "str | collections.abc.Callable[..., str]") -> RwLock:
+        """
+        Describes a read/write lock: any number of readers hold it at a time, or one writer. Nothing is sent.
+
+        `read()` and `write()` of the result return its sides, which are locks with options of their own. Readers and
+        writers that wait take turns.
+
+        Raises InvalidOption for an invalid name.
+
+            >>> @client.rwlock("config:{tenant}").read(ttl=10)
+            ... def load(tenant): return len(tenant)
+            >>> load("acme")
+            4
+        """
     @typing.overload
     def semaphore(self, /, name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", limit: "int", *, default: "_D", permits: "int | None" = None, ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, label: "str | bool | None" = None) -> redlock.types.LockDecorator[_D]: ...
     @typing.overload
@@ -1465,6 +1602,109 @@ class Redlock:
             >>> with client.lock("job"):
             ...     client.stats().held
             1
+        """
+
+@final
+class RwLock:
+    """
+    A read/write lock: any number of readers hold it at a time, or one writer. Its sides are locks.
+
+        >>> config = client.rwlock("config")
+        >>> with config.read(), config.read():
+        ...     config.write().try_acquire() is None
+        True
+    """
+    def __copy__(self, /) -> RwLock: ...
+    def __deepcopy__(self, /, memo: "object") -> RwLock: ...
+    def __new__(cls, /, *args: "typing.Never", **kwargs: "typing.Never") -> RwLock: ...
+    def __reduce__(self, /) -> "tuple[typing.Any, ...]": ...
+    def __repr__(self, /) -> str: ...
+    def as_async(self, /) -> AsyncRwLock:
+        """
+        Returns the asynchronous form of this lock.
+
+            >>> async with client.rwlock("config").as_async().read() as lease:
+            ...     lease.key
+            'lock:config'
+        """
+    @property
+    def key(self, /) -> str:
+        """
+        The Redis key.
+
+            >>> client.rwlock("config").key
+            'lock:config'
+        """
+    @property
+    def name(self, /) -> str:
+        """
+        The name, without the client's prefix.
+
+            >>> client.rwlock("config").name
+            'config'
+        """
+    @typing.overload
+    def read(self, /, *, default: "_D", ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, label: "str | bool | None" = None) -> redlock.types.LockDecorator[_D]: ...
+    @typing.overload
+    def read(self, /, *, ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, label: "str | bool | None" = None) -> Lock:
+        """
+        Describes the lock of a reader, which other readers share. Nothing is sent.
+
+        A waiting writer comes before further readers, so do not acquire it again while you hold it: both may wait for
+        each other. A reader that dies delays a writer by its TTL and at most one second more. Fencing tokens and
+        `min_hold` are not available.
+
+        - ttl: Time in seconds until the lease expires, unless renewed. Minimum 0.1, default 10.
+        - wait: Maximum time in seconds that an acquire waits, both for the holder and for failed nodes. 0 tries once.
+          Default None, which waits for the holder forever, and for failed nodes up to the client's `unavailable_after`.
+        - renew: Whether to renew the lease every third of the ttl until it is released. Default True.
+        - max_hold: Maximum time in seconds to hold the lock. The lease is then lost. Default None, which sets no limit.
+        - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5),
+          with `fsync` min(2, ttl / 5).
+        - label: Label of this holder in the value of the key, which other clients show as the holder. 1 to 48 ASCII
+          letters, digits or characters of `._@-`. True writes the host and the process, False none. Every client that
+          can read the keys sees it. Default the client's.
+        - default: For decorators, the value that a call returns if it cannot acquire within `wait`. The
+          function does not run then. Without `default`, the call raises LockTimeout.
+
+        Raises InvalidOption for an invalid value.
+
+            >>> config = client.rwlock("config")
+            >>> with config.read(ttl=10) as lease:
+            ...     config.read().inspect().mode
+            'read'
+        """
+    @typing.overload
+    def write(self, /, *, default: "_D", ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None, label: "str | bool | None" = None) -> redlock.types.LockDecorator[_D]: ...
+    @typing.overload
+    def write(self, /, *, ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None, label: "str | bool | None" = None) -> Lock:
+        """
+        Describes the lock of a writer, which excludes everyone. Nothing is sent.
+
+        `lock()` on the same name excludes readers and writers too, but takes no turns with waiting readers.
+
+        - ttl: Time in seconds until the lease expires, unless renewed. Minimum 0.1, default 10.
+        - wait: Maximum time in seconds that an acquire waits, both for the holder and for failed nodes. 0 tries once.
+          Default None, which waits for the holder forever, and for failed nodes up to the client's `unavailable_after`.
+        - renew: Whether to renew the lease every third of the ttl until it is released. Default True.
+        - max_hold: Maximum time in seconds to hold the lock. The lease is then lost. Default None, which sets no limit.
+        - min_hold: Minimum time in seconds to keep the key, even if the lease is released earlier. Must not exceed
+          `ttl` or `max_hold`. Default 0.
+        - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5),
+          with `fsync` min(2, ttl / 5).
+        - fencing: Whether to issue a fencing token, available as `lease.fencing_token`. Default False.
+        - label: Label of this holder in the value of the key, which other clients show as the holder. 1 to 48 ASCII
+          letters, digits or characters of `._@-`. True writes the host and the process, False none. Every client that
+          can read the keys sees it. Default the client's.
+        - default: For decorators, the value that a call returns if it cannot acquire within `wait`. The
+          function does not run then. Without `default`, the call raises LockTimeout.
+
+        Raises InvalidOption for an invalid value.
+
+            >>> config = client.rwlock("config")
+            >>> with config.write(ttl=10):
+            ...     config.read().try_acquire() is None
+            True
         """
 
 @final
@@ -1624,6 +1864,11 @@ def _observe_by(observer: "collections.abc.Callable[[str, float, str, str | None
     Sets the function that is called after each acquire. None removes it.
     """
 
+def _rwlock(writer: "Lock") -> RwLock:
+    """
+    Returns the read/write lock of a pickle, whose side of writers this is.
+    """
+
 def _set_trio(running: "collections.abc.Callable[[], object | None]") -> "None":
     """
     Sets the function that returns the running trio. It is called only after the program has imported trio.
@@ -1678,6 +1923,21 @@ def lock(name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[...
     Raises InvalidOption for an invalid value.
 
         >>> with redlock.lock("job", ttl=10) as lease:
+        ...     lease.held
+        True
+    """
+
+def rwlock(name: "str | collections.abc.Callable[..., str]") -> RwLock:
+    """
+    Describes a read/write lock: any number of readers hold it at a time, or one writer. Nothing is sent.
+
+    `read()` and `write()` of the result return its sides, which are locks with options of their own. Readers and writers
+    that wait take turns. Each acquire looks up the default client, which `configure` sets.
+
+    Raises InvalidOption for an invalid name.
+
+        >>> config = redlock.rwlock("config")
+        >>> with config.read(ttl=10) as lease:
         ...     lease.held
         True
     """

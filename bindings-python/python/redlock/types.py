@@ -14,6 +14,7 @@ __all__ = [
     "LockOptions",
     "LossReason",
     "NodeState",
+    "ReaderOptions",
     "SemaphoreOptions",
 ]
 
@@ -71,6 +72,26 @@ class SemaphoreOptions(TypedDict, total=False):
     renew: bool | None
     max_hold: float | timedelta | None
     min_hold: float | timedelta | None
+    node_timeout: float | timedelta | None
+    label: str | bool | None
+
+
+class ReaderOptions(TypedDict, total=False):
+    """The options of `read`, for code that passes them on. Those of `write` are `LockOptions`.
+
+    Example:
+        >>> from typing import Unpack
+        >>> def load(name: str, **options: Unpack[redlock.types.ReaderOptions]) -> bool:
+        ...     with client.rwlock(name).read(**options) as lease:
+        ...         return lease.held
+        >>> load("config", ttl=5)
+        True
+    """
+
+    ttl: float | timedelta | None
+    wait: float | timedelta | None
+    renew: bool | None
+    max_hold: float | timedelta | None
     node_timeout: float | timedelta | None
     label: str | bool | None
 

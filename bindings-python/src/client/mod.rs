@@ -9,6 +9,7 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyDict, PyTuple};
 use pyo3::{PyTraverseError, PyVisit};
+use redlock::ffi::Described;
 
 use crate::args;
 use crate::callbacks::Kept;
@@ -61,7 +62,7 @@ impl Redlock {
         token: &Bound<'_, PyAny>,
         ttl: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<Lease>> {
-        let options = lock_args(&[("ttl", ttl)])?;
+        let options = lock_args(Described::Lock, &[("ttl", ttl)])?;
         let source = ClientSource::Client(self.client.clone());
         Lock::make(py, source, Names::Fixed(args::names(name)?), options)?.attach(py, token)
     }

@@ -3,6 +3,7 @@
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
+use pyo3::{PyTraverseError, PyVisit};
 use redlock::ffi;
 
 use super::exit_stack::{self, InterruptedEntry};
@@ -113,7 +114,7 @@ impl Lock {
     ///     >>> client.lock(["a", "b"]).key
     ///     'lock:a, lock:b'
     #[getter]
-    pub(super) fn key(&self, py: Python<'_>) -> PyResult<String> {
+    pub(crate) fn key(&self, py: Python<'_>) -> PyResult<String> {
         Ok(self.core(py)?.1.key())
     }
 
@@ -131,7 +132,7 @@ impl Lock {
     ///     >>> client.lock("job").name
     ///     'job'
     #[getter]
-    pub(super) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         self.names().join(", ")
     }
 
@@ -204,13 +205,8 @@ impl Lock {
         self.shown("Lock")
     }
 
-    fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
-        self.source.traverse(&visit)?;
-        if let Names::Of(function) = &self.names {
-            visit.call(function)?;
-        }
-        visit.call(&self.default)?;
-        self.open_scopes.traverse(&visit)
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.traverse(&visit)
     }
 
     fn __clear__(&self) {
@@ -219,8 +215,18 @@ impl Lock {
 }
 
 impl Lock {
+    /// For the garbage collector.
+    pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.source.traverse(visit)?;
+        if let Names::Of(function) = &self.names {
+            visit.call(function)?;
+        }
+        visit.call(&self.default)?;
+        self.open_scopes.traverse(visit)
+    }
+
     /// The representation of a lock of this class, for messages.
-    pub(super) fn shown(&self, class: &str) -> String {
+    pub(crate) fn shown(&self, class: &str) -> String {
         match &self.names {
             Names::Fixed(names) => {
                 format!("<redlock.{class} {}>", redlock::ffi::shown(&names.join(", ")))

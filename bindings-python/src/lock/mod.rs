@@ -42,6 +42,13 @@ impl Names {
         }
         args::names(name).map(Self::Fixed)
     }
+
+    fn clone_ref(&self, py: Python<'_>) -> Self {
+        match self {
+            Self::Fixed(names) => Self::Fixed(names.clone()),
+            Self::Of(function) => Self::Of(function.clone_ref(py)),
+        }
+    }
 }
 
 /// A lock on one name, or on several as one. You can reuse it, and share it between threads and tasks.
@@ -106,6 +113,11 @@ impl Lock {
             made.default = Some(default);
         }
         Ok(made)
+    }
+
+    /// What other locks on the same names need.
+    pub(crate) fn parts(&self, py: Python<'_>) -> (ClientSource, Names) {
+        (self.source.clone(), self.names.clone_ref(py))
     }
 
     /// The names, unless a function returns them.

@@ -16,6 +16,7 @@ use crate::engine::Engine;
 use crate::error::{Error, LossReason, Result};
 use crate::lease::{CallSite, Lease, LeaseHandle, Owner, undo as undo_lease};
 use crate::lock::Lock;
+use crate::node::Form;
 use crate::options::lock::{Request, Unit};
 
 /// One acquire of a binding, within one time budget.
@@ -172,6 +173,11 @@ pub fn note_owner(lease: &LeaseHandle, owner: Owner) {
 pub fn held_by(lock: &Lock, owner: Owner) -> Option<LeaseHandle> {
     let is_theirs = |lease: &LeaseHandle| lease.0.owner.get() == Some(&owner);
     lock.held().into_iter().find(is_theirs)
+}
+
+/// Whether this lease and a lease of the lock may exist at the same time, because both are those of readers.
+pub fn shared_by(lock: &Lock, lease: &LeaseHandle) -> bool {
+    lock.is_of_readers() && matches!(lease.0.claim.form, Form::Read(_))
 }
 
 /// `, acquired at CALL SITE` for messages, or an empty string if no call site was recorded.

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use super::options::{CLIENT_OPTIONS, LOCK_OPTIONS, Row, SEMAPHORE_OPTIONS, Value};
+use super::options::{CLIENT_OPTIONS, LOCK_OPTIONS, LOCK_TABLES, Row, SEMAPHORE_OPTIONS, Value};
 use crate::client::Redlock;
 use crate::error::{Error, Result};
 use crate::lock::{Lock, Names, check_alone};
@@ -40,12 +40,7 @@ impl<T> Clone for Args<T> {
 impl LockArgs {
     /// No options yet. Times will be in this unit.
     pub fn of_lock(unit: Unit) -> Self {
-        Self { unit, given: Vec::new(), tables: &[LOCK_OPTIONS] }
-    }
-
-    /// No options of a semaphore yet. Times will be in this unit.
-    pub fn of_semaphore(unit: Unit) -> Self {
-        Self { unit, given: Vec::new(), tables: &[SEMAPHORE_OPTIONS, LOCK_OPTIONS] }
+        Self { unit, given: Vec::new(), tables: LOCK_TABLES }
     }
 }
 
@@ -192,7 +187,8 @@ pub fn instead_of(option: &str, valid: &[&str], unit: Unit) -> String {
     if !similar.is_empty() {
         return format!("Use {}", similar.join(" or "));
     }
-    if let Some(name) = nearest(&written, valid) {
+    let of_lock = LOCK_OPTIONS.iter().any(|row| words(row.name) == given);
+    if let Some(name) = nearest(&written, valid).filter(|_| !of_lock) {
         return format!("Did you mean {}?", spelled(name));
     }
     let elsewhere = of_table(&given, LOCK_OPTIONS, "lock")
@@ -288,6 +284,10 @@ const FOREIGN: &[(&str, &str)] = &[
     (
         "value max_count max_concurrent max_leases max_locks count size slots bound max_permits",
         "Use semaphore() with limit, the number of permits",
+    ),
+    (
+        "shared mode reader readers writer writers exclusive read_only read_lock write_lock",
+        "Use rwlock(), whose read() and write() are locks",
     ),
     ("num_extensions", "Use max_hold, the maximum hold time in UNIT"),
     (

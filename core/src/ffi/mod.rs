@@ -1,6 +1,6 @@
 //! Code that the Python and Node bindings share. It is not part of the public interface and may change at any time.
 //!
-//! - [`LOCK_OPTIONS`], [`SEMAPHORE_OPTIONS`] and [`LockArgs`]: options
+//! - [`Described`], [`LOCK_OPTIONS`] and [`LockArgs`]: options
 //! - [`Acquire`]: an acquire whose caller may be late
 //! - [`Driver`] and [`Completions`]: futures of an event loop, and their results
 //! - [`PerProcess`] and [`DefaultClient`]: values that exist once per process
@@ -13,7 +13,7 @@ mod options;
 
 pub use acquire::{
     Acquire, acquired_at, advice, call_site, extend, fence, held_by, identity, note_call_site,
-    note_owner, own_ttl, undo,
+    note_owner, own_ttl, shared_by, undo,
 };
 pub use args::{
     Args, ClientArgs, LockArgs, check_lock, check_names, client, client_trusting, instead_of,
@@ -21,9 +21,7 @@ pub use args::{
 };
 pub use default_client::{DefaultClient, default_nodes};
 pub use driver::{Completions, Driver, Job};
-pub use options::{
-    CLIENT_OPTIONS, Kind, LOCK_OPTIONS, Row, SEMAPHORE_OPTIONS, Value, semaphore_rows,
-};
+pub use options::{CLIENT_OPTIONS, Described, Kind, LOCK_OPTIONS, Row, SEMAPHORE_OPTIONS, Value};
 
 use crate::lease::LeaseHandle;
 

@@ -17,7 +17,7 @@ use crate::node::credentials::Ask;
 use crate::node::{LabelOption, Pem};
 use crate::options::client::Settings;
 use crate::options::lock::{Options, Unit};
-use crate::primitive::Kind as LockKind;
+use crate::primitive::{Kind as LockKind, Side};
 use crate::text::spelled;
 
 /// The kind of value that an option takes, and the function that stores it.
@@ -140,9 +140,54 @@ pub const SEMAPHORE_OPTIONS: &[Row<Options>] = &[
     },
 ];
 
-/// The rows of all options of a semaphore.
-pub fn semaphore_rows() -> impl Iterator<Item = &'static Row<Options>> {
-    SEMAPHORE_OPTIONS.iter().chain(LOCK_OPTIONS).filter(|row| row.name != "fencing")
+/// The option of both sides of a read/write lock, which also have those of a lock. Bindings set it, not programs.
+const SIDE_OPTIONS: &[Row<Options>] = &[Row {
+    name: "shared",
+    kind: Kind::Switch(|options, shared| {
+        options.kind = LockKind::ReadWrite(if shared { Side::Read } else { Side::Write });
+    }),
+    default: "none, it is required",
+    rule: "",
+    about: "whether other readers may have the lock at the same time",
+}];
+
+/// The tables with the options of all primitives.
+pub(super) const LOCK_TABLES: &[&[Row<Options>]] = &[SIDE_OPTIONS, SEMAPHORE_OPTIONS, LOCK_OPTIONS];
+
+/// What a function of a binding describes, which decides on its options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Described {
+    /// A mutex.
+    Lock,
+    /// A semaphore, which has a `limit`.
+    Semaphore,
+    /// A side of a read/write lock, which is `shared` or not.
+    Side {
+        /// Whether it is the side of readers.
+        shared: bool,
+    },
+}
+
+impl Described {
+    /// Returns what has these options. `shared` is the value of that option.
+    pub fn of(shared: Option<bool>, has_limit: bool) -> Self {
+        match shared {
+            Some(shared) => Self::Side { shared },
+            None if has_limit => Self::Semaphore,
+            None => Self::Lock,
+        }
+    }
+
+    /// Returns the rows of its options.
+    pub fn rows(self) -> impl Iterator<Item = &'static Row<Options>> {
+        let (own, without): (&[_], &[_]) = match self {
+            Self::Lock => (&[], &[]),
+            Self::Semaphore => (SEMAPHORE_OPTIONS, &["fencing"]),
+            Self::Side { shared: true } => (SIDE_OPTIONS, &["fencing", "min_hold"]),
+            Self::Side { shared: false } => (SIDE_OPTIONS, &[]),
+        };
+        own.iter().chain(LOCK_OPTIONS).filter(|row| !without.contains(&row.name))
+    }
 }
 
 /// The options of a client.

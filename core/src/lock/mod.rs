@@ -18,7 +18,7 @@ use crate::lease::{Lease, LeaseHandle};
 use crate::node::LabelOption;
 use crate::options::lock::{Options, Request};
 use crate::options::names::doubt;
-use crate::primitive::{Kind, Primitive};
+use crate::primitive::{Kind, Primitive, Side};
 use crate::text::shown;
 pub(crate) use checks::check_alone;
 use checks::{check_keys, checked, primitive};
@@ -106,10 +106,16 @@ impl Lock {
     ///
     /// They are found by key, so the cost does not depend on the number of leases.
     pub(crate) fn held(&self) -> Vec<LeaseHandle> {
-        let is_mutex = self.options.kind == Kind::Mutex;
-        let Some(running) = self.engine.running().filter(|_| is_mutex) else { return Vec::new() };
+        let has_own_keys = !matches!(self.options.kind, Kind::Semaphore { .. });
+        let running = self.engine.running().filter(|_| has_own_keys);
+        let Some(running) = running else { return Vec::new() };
         let on = self.keys.iter().flat_map(|key| running.leases().registry.on(key));
         on.filter(|state| state.is_held()).map(LeaseHandle).collect()
+    }
+
+    /// Whether it is the side of readers of a read/write lock.
+    pub(crate) fn is_of_readers(&self) -> bool {
+        self.options.kind == Kind::ReadWrite(Side::Read)
     }
 
     /// The names, without the client's prefix.

@@ -61,6 +61,7 @@ const PYTHON_RUST: &[&str] = &[
     "classes",
     "describe",
     "pickle",
+    "rwlock",
     "client",
     "construct",
     "lock",

@@ -1,0 +1,176 @@
+"""Processes in any of the three languages share a read/write lock, on one node and on five.
+
+The pairs of a test run at the same time, each with its own name.
+"""
+
+import random
+import time
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import redlock
+
+from .agents import LANGUAGES, Agent, HoldPeriod, now
+from .pairs import NEXT_LANGUAGE, every_pair
+from .servers import Server
+
+TTL_MS = 8000
+
+
+def test_readers_share_and_a_writer_waits_for_the_last(nodes: list[str]) -> None:
+    def scenario(one: Agent, two: Agent, name: str) -> None:
+        read, write = [{"name": name, "ttl_ms": TTL_MS, "side": side} for side in ("read", "write")]
+        one.must("acquire", **read, wait_ms=0)
+        two.must("acquire", **read, wait_ms=0)
+        assert one.must("inspect", **write)["mode"] == "read"
+        one.must("release")
+        for lock in (write, {"name": name, "ttl_ms": TTL_MS}):
+            refused = one.ask("acquire", **lock, wait_ms=0)
+            assert refused["code"] == "timeout", refused
+            assert "readers hold it. The last one ends in at most" in refused["message"], refused
+        one.send("acquire", **write, wait_ms=None, fencing=True)
+        assert one.silent_for(0.2), "a writer beside a reader"
+        asked = now()
+        two.must("release")
+        granted = one.receive()
+        assert granted["at"] > asked, "acquired before the release"
+        assert granted["fencing_token"] > 0, granted
+        assert two.must("inspect", **read)["mode"] == "write"
+        refused = two.ask("acquire", **read, wait_ms=0)
+        assert "a writer holds it, and expires in" in refused["message"], refused
+        two.send("acquire", **read, wait_ms=None)
+        one.must("release")
+        assert two.receive()["ok"]
+
+    every_pair(nodes, scenario)
+
+
+def test_waiting_writer_comes_before_further_readers(nodes: list[str]) -> None:
+    def scenario(one: Agent, two: Agent, name: str) -> None:
+        read, write = [{"name": name, "ttl_ms": TTL_MS, "side": side} for side in ("read", "write")]
+        with redlock.Redlock(nodes, restart_guard=0) as client:
+            first = client.rwlock(name).read(ttl=TTL_MS / 1000).acquire()
+            two.send("acquire", **write, wait_ms=None)
+            # The nodes know about the writer after its first refusal.
+            for _ in range(1000):
+                refused = one.ask("acquire", **read, wait_ms=0)
+                if not refused["ok"]:
+                    break
+                one.must("release")
+            else:
+                pytest.fail("readers always come first")
+            assert "a waiting writer comes first" in refused["message"], refused
+            first.release()
+            assert two.receive()["ok"]
+
+    every_pair(nodes, scenario, NEXT_LANGUAGE)
+
+
+def test_extended_and_lost_readers(nodes: list[str]) -> None:
+    def scenario(one: Agent, two: Agent, name: str) -> None:
+        read = {"name": name, "ttl_ms": TTL_MS, "side": "read"}
+        one.must("acquire", **read, wait_ms=0)
+        two.must("acquire", **read, wait_ms=0)
+        one.must("extend", ttl_ms=TTL_MS * 2)
+        # By its name, as an operator does. All readers lose it.
+        assert two.must("force_release", name=name)["deleted"]
+        for agent in (one, two):
+            assert agent.must("lost", timeout_ms=TTL_MS)["reason"] in ("missing", "quorum")
+        assert two.must("try", **read | {"side": "write"})["ok"]
+
+    every_pair(nodes, scenario, NEXT_LANGUAGE)
+
+
+def test_another_process_continues_a_reader(nodes: list[str]) -> None:
+    def scenario(one: Agent, two: Agent, name: str) -> None:
+        read = {"name": name, "ttl_ms": TTL_MS, "side": "read"}
+        token = one.must("acquire", **read, wait_ms=0)["token"]
+        two.must("attach", **read, token=token)
+        one.must("detach")
+        assert one.ask("try", **read | {"side": "write"})["code"] == "held"
+        two.must("release")
+        assert one.must("try", **read | {"side": "write"})["ok"]
+
+    every_pair(nodes, scenario, NEXT_LANGUAGE)
+
+
+@pytest.mark.slow("a ttl of eight seconds that ends")
+def test_reader_of_a_killed_process_expires(nodes: list[str]) -> None:
+    def scenario(one: Agent, two: Agent, name: str) -> None:
+        read, write = [{"name": name, "ttl_ms": TTL_MS, "side": side} for side in ("read", "write")]
+        one.must("acquire", **read, wait_ms=0)
+        two.send("acquire", **write, wait_ms=None)
+        killed = one.kill()
+        waited = (two.receive()["at"] - killed) / 1e6
+        # The key lives for up to a second longer than the last reader.
+        assert TTL_MS * 0.6 < waited < TTL_MS + 2000, f"waited {waited} ms"
+
+    every_pair(nodes, scenario, NEXT_LANGUAGE)
+
+
+def overlaps(found: list[tuple[str, HoldPeriod]]) -> list[str]:
+    """Returns each hold that began while a writer had the lock, or of a writer that began while anyone had it."""
+    wrong, edges = [], []
+    for side, (begin, end, _) in found:
+        edges += [(begin, 1, side), (end, 0, side)]
+    held = {"read": 0, "write": 0}
+    for at, begins, side in sorted(edges):
+        if begins and (held["write"] or (side == "write" and held["read"])):
+            wrong.append(f"{side} at {at} beside {held}")
+        held[side] += 1 if begins else -1
+    return wrong
+
+
+def test_overlap_is_noticed() -> None:
+    assert overlaps([("read", (1, 5, "")), ("read", (2, 6, "")), ("write", (6, 7, ""))]) == []
+    assert overlaps([("read", (1, 5, "")), ("write", (4, 7, ""))])
+    assert overlaps([("write", (1, 5, "")), ("write", (4, 7, ""))])
+    assert overlaps([("write", (1, 5, "")), ("read", (4, 7, ""))])
+
+
+@pytest.mark.slow("real servers are killed for a while")
+def test_writers_are_alone_while_servers_are_killed() -> None:
+    """Agents in three languages read and write while two of five servers are killed in turn."""
+    seconds, name = 40.0, f"kill-{uuid.uuid4().hex[:8]}"
+    servers = [Server() for _ in range(5)]
+    urls = [server.url for server in servers]
+    # Killed servers lose their data, and grant nothing new for 2.5 seconds.
+    agents = [Agent(language, urls, guard_ms=2500) for language in LANGUAGES * 2]
+    end = time.monotonic() + seconds
+
+    def holds_of(agent: Agent, number: int) -> list[tuple[str, HoldPeriod]]:
+        found: list[tuple[str, HoldPeriod]] = []
+        chance = random.Random(number)
+        while time.monotonic() < end:
+            side = chance.choice(["read", "read", "write"])
+            reply = agent.ask("acquire", name=name, ttl_ms=2000, side=side, wait_ms=5000)
+            if not reply["ok"]:
+                continue
+            time.sleep(0.005)
+            held, until = agent.must("held"), now()
+            if held["held"]:
+                found.append((side, (reply["at"], until, reply["token"])))
+            agent.ask("release")
+        return found
+
+    try:
+        with ThreadPoolExecutor(len(agents)) as pool:
+            running = [pool.submit(holds_of, agent, at) for at, agent in enumerate(agents)]
+            while time.monotonic() < end:
+                for server in servers[:2]:
+                    server.kill()
+                    time.sleep(1)
+                for server in servers[:2]:
+                    server.restart()
+                # Longer than the guard, so that they vote again.
+                time.sleep(3)
+            found = [hold for holds in running for hold in holds.result()]
+    finally:
+        for agent in agents:
+            agent.kill()
+        for server in servers:
+            server.close()
+    assert overlaps(found) == []
+    for side in ("read", "write"):
+        assert sum(of == side for of, _ in found) > 50, f"few holds of {side}: {len(found)} in all"
