@@ -15,8 +15,8 @@ use pyo3::types::PyList;
 pub(crate) struct Inspection {
     /// Whether one owner holds the lock on a quorum of nodes. For a semaphore, whether no permit is free.
     held: bool,
-    /// Which side holds a read/write lock: `read` or `write`. None if it is free. For a lock, `read` if readers hold it,
-    /// else None.
+    /// Which side holds a read/write lock: `read` or `write`. None if it is free. For a lock, `read` if readers hold
+    /// it, else None.
     mode: Option<&'static str>,
     /// How many permits of a semaphore are not free. For a lock, how many of its keys.
     taken: usize,

@@ -47,8 +47,8 @@ impl RwLock {
 
 /// Describes a read/write lock: any number of readers hold it at a time, or one writer. Nothing is sent.
 ///
-/// `read()` and `write()` of the result return its sides, which are locks with options of their own. Readers and writers
-/// that wait take turns. Each acquire looks up the default client, which `configure` sets.
+/// `read()` and `write()` of the result return its sides, which are locks with options. Readers and
+/// writers that wait take turns. Each acquire looks up the default client, which `configure` sets.
 ///
 /// Raises InvalidOption for an invalid name.
 ///
@@ -82,7 +82,7 @@ fn refuse_options(args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>)
 impl Redlock {
     /// Describes a read/write lock: any number of readers hold it at a time, or one writer. Nothing is sent.
     ///
-    /// `read()` and `write()` of the result return its sides, which are locks with options of their own. Readers and
+    /// `read()` and `write()` of the result return its sides, which are locks with options. Readers and
     /// writers that wait take turns.
     ///
     /// Raises InvalidOption for an invalid name.
@@ -108,7 +108,7 @@ impl Redlock {
 impl AsyncRedlock {
     /// Describes a read/write lock: any number of readers hold it at a time, or one writer. Nothing is sent.
     ///
-    /// `read()` and `write()` of the result return its sides, which are locks with options of their own. Readers and
+    /// `read()` and `write()` of the result return its sides, which are locks with options. Readers and
     /// writers that wait take turns.
     ///
     /// Raises InvalidOption for an invalid name.
@@ -231,7 +231,7 @@ macro_rules! without_side {
             #[expect(clippy::unused_self, reason = "a method of Python's data model")]
             fn __getattr__(&self, name: &Bound<'_, PyString>) -> PyResult<Py<PyAny>> {
                 Err(PyAttributeError::new_err(format!(
-                    "redlock.{} has no '{}'. Use lock.read() or lock.write(), which return locks",
+                    "redlock.{} has no '{}'. Use rwlock.read() or rwlock.write(), which return locks",
                     stringify!($class),
                     ffi::shown(&name.to_string_lossy())
                 )))
@@ -245,9 +245,9 @@ macro_rules! without_side {
                     stringify!($class),
                     " has two sides: use '",
                     $with,
-                    " lock.read():' or '",
+                    " rwlock.read():' or '",
                     $with,
-                    " lock.write():'"
+                    " rwlock.write():'"
                 )))
             }
 

@@ -83,6 +83,9 @@ IMMEDIATE = {
     "stats",
     "lock",
     "semaphore",
+    "rwlock",
+    "read",
+    "write",
     "ensure_held",
     "detach",
     "on_lost",
@@ -90,7 +93,7 @@ IMMEDIATE = {
 }
 
 
-@pytest.mark.parametrize("name", ["Redlock", "Lock", "Lease"])
+@pytest.mark.parametrize("name", ["Redlock", "Lock", "RwLock", "Lease"])
 def test_both_classes_have_the_same_members(name: str) -> None:
     """Every verb that waits is a coroutine function of the asynchronous class, also one that is added later."""
     blocking, awaited = getattr(redlock, name), getattr(redlock, f"Async{name}")

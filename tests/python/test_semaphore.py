@@ -36,7 +36,7 @@ def test_scopes_share_the_permits(redis_server: Server, name: str) -> None:
             assert 0 < remaining <= 20
             found = pool.inspect()
             assert (found.held, found.taken, found.limit, len(found.nodes)) == (True, 2, 2, 2)
-            assert "held=True, taken=2, limit=2" in repr(found)
+            assert "held=True, mode=None, taken=2, limit=2" in repr(found)
         assert redis_server.client.keys(f"*{name}*") == []
         assert pool.keys == [f"{{lock:{name}}}#{at}" for at in range(2)]
 

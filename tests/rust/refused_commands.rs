@@ -101,6 +101,33 @@ async fn run_scripted_operations(redlock: &Redlock) {
     let fenced = redlock.lock("fenced").fencing(true).acquire().await.unwrap();
     fenced.extend(millis(20_000)).await.unwrap();
     fenced.release().await.unwrap();
+    run_primitives(redlock).await;
+}
+
+/// Uses a semaphore and both sides of a read/write lock, which wait for each other.
+async fn run_primitives(redlock: &Redlock) {
+    let pool = redlock.semaphore("pool", 3).permits(2);
+    let permits = pool.acquire().await.unwrap();
+    assert!(pool.try_acquire().await.unwrap().is_none());
+    assert_eq!(pool.inspect().await.unwrap().taken, 2);
+    permits.extend(millis(20_000)).await.unwrap();
+    permits.release().await.unwrap();
+    let config = redlock.rwlock("config");
+    let [first, second] = [config.read(), config.read()].map(|read| read.acquire());
+    let (first, second) = (first.await.unwrap(), second.await.unwrap());
+    assert!(config.write().try_acquire().await.unwrap().is_none());
+    let writer = tokio::spawn(config.write().fencing(true).acquire());
+    eventually("a waiting writer", || redlock.stats().waiting == 1).await;
+    first.extend(millis(20_000)).await.unwrap();
+    first.release().await.unwrap();
+    second.release().await.unwrap();
+    let writer = writer.await.unwrap().unwrap();
+    let reader = tokio::spawn(config.read().acquire());
+    eventually("a waiting reader", || redlock.stats().waiting == 1).await;
+    writer.release().await.unwrap();
+    let reader = reader.await.unwrap().unwrap();
+    assert!(redlock.force_release("config").await.unwrap());
+    reader.lost().await;
 }
 
 /// Acquires, renews and releases many leases at once.
@@ -201,11 +228,17 @@ async fn documented_user_runs_a_cluster() {
     let redlock = Redlock::builder([url]).build().unwrap();
     run_operations(&redlock).await;
     run_scripted_operations(&redlock).await;
-    let lease = redlock.lock("moved").acquire().await.unwrap();
+    let held = [
+        redlock.lock("moved").acquire().await.unwrap(),
+        redlock.semaphore("moved", 2).acquire().await.unwrap(),
+        redlock.rwlock("{lock:moved}:rw").read().acquire().await.unwrap(),
+    ];
     let owner = cluster.owner_of("lock:moved");
     cluster.move_slot("lock:moved", (owner + 1) % 3);
-    lease.extend(millis(20_000)).await.unwrap();
-    lease.release().await.unwrap();
+    for lease in held {
+        lease.extend(millis(20_000)).await.unwrap();
+        lease.release().await.unwrap();
+    }
     assert_none_refused(&cluster.masters.iter().collect::<Vec<_>>());
 }
 

@@ -76,6 +76,12 @@ async fn names_a_feature_permission_when_it_is_used() {
     let fenced = redlock.lock("job").fencing(true).wait(Duration::ZERO);
     let error = fenced.acquire().await.unwrap_err().to_string();
     assert!(error.contains("or TIME for fencing)"), "{error}");
+    let redlock = as_user(&server, &format!("{RIGHTS} -zadd"));
+    redlock.rwlock("config").write().acquire().await.unwrap().release().await.unwrap();
+    let reader = redlock.rwlock("config").read().wait(Duration::ZERO);
+    let error = reader.acquire().await.unwrap_err().to_string();
+    assert!(error.contains("for readers also TIME, ZADD, ZREM"), "{error}");
+    assert_eq!(server.ask("DBSIZE"), ":0");
     // A user with rights for other keys only.
     let elsewhere = as_user(&server, &RIGHTS.replace("lock:", "other:"));
     let error = elsewhere.lock("job").wait(Duration::ZERO).acquire().await.unwrap_err();

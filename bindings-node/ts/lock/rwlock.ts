@@ -111,7 +111,7 @@ export class RwLock {
     return create(names, checkSide(options, false)) as Lock<Fencing>;
   }
 
-  /** @internal A side has this method. The error says so. */
+  /** @internal A side has this method. The error names the sides. */
   acquire(): never {
     throw methodOfSide("acquire");
   }

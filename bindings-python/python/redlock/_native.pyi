@@ -647,11 +647,11 @@ class AsyncRedlock:
             >>> redlock.AsyncRedlock("redis://user:secret@127.0.0.1:6379/1").nodes
             ['redis://127.0.0.1:6379/1']
         """
-    def rwlock(self, /, name: "str | collections.abc.Callable[..., str]") -> AsyncRwLock:
+    def rwlock(self, /, name: "str | collections.abc.Callable[..., str]", *args: "typing.Never", **kwargs: "typing.Never") -> AsyncRwLock:
         """
         Describes a read/write lock: any number of readers hold it at a time, or one writer. Nothing is sent.
 
-        `read()` and `write()` of the result return its sides, which are locks with options of their own. Readers and
+        `read()` and `write()` of the result return its sides, which are locks with options. Readers and
         writers that wait take turns.
 
         Raises InvalidOption for an invalid name.
@@ -836,8 +836,8 @@ class Inspection:
     @property
     def mode(self, /) -> str | None:
         """
-        Which side holds a read/write lock: `read` or `write`. None if it is free. For a lock, `read` if readers hold it,
-        else None.
+        Which side holds a read/write lock: `read` or `write`. None if it is free. For a lock, `read` if readers hold
+        it, else None.
         """
     @property
     def nodes(self, /) -> list[NodeInspection]:
@@ -1524,11 +1524,11 @@ class Redlock:
             >>> client.release_all()
             1
         """
-    def rwlock(self, /, name: "str | collections.abc.Callable[..., str]") -> RwLock:
+    def rwlock(self, /, name: "str | collections.abc.Callable[..., str]", *args: "typing.Never", **kwargs: "typing.Never") -> RwLock:
         """
         Describes a read/write lock: any number of readers hold it at a time, or one writer. Nothing is sent.
 
-        `read()` and `write()` of the result return its sides, which are locks with options of their own. Readers and
+        `read()` and `write()` of the result return its sides, which are locks with options. Readers and
         writers that wait take turns.
 
         Raises InvalidOption for an invalid name.
@@ -1927,12 +1927,12 @@ def lock(name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[...
         True
     """
 
-def rwlock(name: "str | collections.abc.Callable[..., str]") -> RwLock:
+def rwlock(name: "str | collections.abc.Callable[..., str]", *args: "typing.Never", **kwargs: "typing.Never") -> RwLock:
     """
     Describes a read/write lock: any number of readers hold it at a time, or one writer. Nothing is sent.
 
-    `read()` and `write()` of the result return its sides, which are locks with options of their own. Readers and writers
-    that wait take turns. Each acquire looks up the default client, which `configure` sets.
+    `read()` and `write()` of the result return its sides, which are locks with options. Readers and
+    writers that wait take turns. Each acquire looks up the default client, which `configure` sets.
 
     Raises InvalidOption for an invalid name.
 

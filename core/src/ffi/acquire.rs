@@ -18,6 +18,7 @@ use crate::lease::{CallSite, Lease, LeaseHandle, Owner, undo as undo_lease};
 use crate::lock::Lock;
 use crate::node::Form;
 use crate::options::lock::{Request, Unit};
+use crate::primitive::{Kind, Side};
 
 /// One acquire of a binding, within one time budget.
 ///
@@ -177,7 +178,8 @@ pub fn held_by(lock: &Lock, owner: Owner) -> Option<LeaseHandle> {
 
 /// Whether this lease and a lease of the lock may exist at the same time, because both are those of readers.
 pub fn shared_by(lock: &Lock, lease: &LeaseHandle) -> bool {
-    lock.is_of_readers() && matches!(lease.0.claim.form, Form::Read(_))
+    let reads = lock.options().kind == Kind::ReadWrite(Side::Read);
+    reads && matches!(lease.0.claim.form, Form::Read(_))
 }
 
 /// `, acquired at CALL SITE` for messages, or an empty string if no call site was recorded.

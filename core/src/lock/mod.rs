@@ -18,7 +18,7 @@ use crate::lease::{Lease, LeaseHandle};
 use crate::node::LabelOption;
 use crate::options::lock::{Options, Request};
 use crate::options::names::doubt;
-use crate::primitive::{Kind, Primitive, Side};
+use crate::primitive::{Kind, Primitive};
 use crate::text::shown;
 pub(crate) use checks::check_alone;
 use checks::{check_keys, checked, primitive};
@@ -107,15 +107,9 @@ impl Lock {
     /// They are found by key, so the cost does not depend on the number of leases.
     pub(crate) fn held(&self) -> Vec<LeaseHandle> {
         let has_own_keys = !matches!(self.options.kind, Kind::Semaphore { .. });
-        let running = self.engine.running().filter(|_| has_own_keys);
-        let Some(running) = running else { return Vec::new() };
+        let Some(running) = self.engine.running().filter(|_| has_own_keys) else { return vec![] };
         let on = self.keys.iter().flat_map(|key| running.leases().registry.on(key));
         on.filter(|state| state.is_held()).map(LeaseHandle).collect()
-    }
-
-    /// Whether it is the side of readers of a read/write lock.
-    pub(crate) fn is_of_readers(&self) -> bool {
-        self.options.kind == Kind::ReadWrite(Side::Read)
     }
 
     /// The names, without the client's prefix.

@@ -98,7 +98,7 @@ impl Primitive {
         }
     }
 
-    /// How long the side of a waiting caller comes first once the other side has left. `None` if there are no sides.
+    /// How long the side of a waiting caller comes first once the other side has left. `None` without sides.
     /// `rounds` is the time of some round trips.
     pub(crate) fn turn(&self, rounds: impl FnOnce() -> Option<Duration>) -> Option<Duration> {
         matches!(self, Self::ReadWrite(_)).then(|| ReadWrite::window(rounds()))
