@@ -103,3 +103,56 @@ impl Line {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::super::queue::{Queue, Ticket};
+    use super::*;
+
+    #[test]
+    fn callers_of_the_same_keys_have_their_turn_in_order_of_arrival() {
+        let queue = Arc::new(Queue::default());
+        let join = |names: [&str; 2]| queue.join(&names.map(str::to_owned).into(), Share::WHOLE);
+        // The second one waits in the line of `a`, and the third one in that of `b`.
+        let mut tickets: Vec<_> = [["b", "a"], ["a", "b"], ["b", "a"]].map(join).into();
+        while !tickets.is_empty() {
+            let turns: Vec<_> = tickets.iter().map(Ticket::has_turn).collect();
+            assert!(turns[0] && !turns[1..].contains(&true), "{turns:?}");
+            tickets.remove(0);
+        }
+        assert_eq!(queue.callers(), 0);
+    }
+
+    /// Whatever the nodes refuse, and whoever leaves.
+    #[test]
+    fn callers_do_not_overtake_earlier_ones_of_the_same_keys() {
+        let (queue, mut random) = (Arc::new(Queue::default()), fastrand::Rng::with_seed(7));
+        let mut callers = Vec::new();
+        for _ in 0..10_000 {
+            while callers.len() < 12 {
+                let mut keys = ["a", "b", "c"].map(str::to_owned);
+                random.shuffle(&mut keys);
+                let ticket = queue.join(&keys[..2].into(), Share::WHOLE);
+                // The key that it does not want identifies the other two.
+                callers.push((keys[2].clone(), ticket));
+            }
+            let mut seen = HashSet::new();
+            for (keys, ticket) in &callers {
+                assert!(seen.insert(keys) || !ticket.has_turn());
+            }
+            let turns: Vec<_> = (0..12).filter(|at| callers[*at].1.has_turn()).collect();
+            let at = *random.choice(&turns).expect("the first one has its turn");
+            match random.u8(..3) {
+                0 => drop(callers.remove(at)),
+                1 => drop(callers.remove(random.usize(..12))),
+                _ => {
+                    let taken: Places = [random.usize(..2)].into_iter().collect();
+                    callers[at].1.refused(Some(&taken));
+                    callers[at].1.requeue(Some(taken));
+                }
+            }
+        }
+    }
+}

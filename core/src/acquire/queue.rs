@@ -13,7 +13,8 @@
 //! protects all lines of a client and is locked only briefly. No waker is called under it, because a waker may run
 //! arbitrary code.
 
-use std::collections::{HashMap, HashSet};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::future::poll_fn;
 use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -134,34 +135,46 @@ impl Lines {
         }
     }
 
+    /// The first caller that waits in the line of this key, if earlier callers leave room for it there.
+    fn first_with_room(&self, key: &str) -> Option<NonZeroU64> {
+        let line = self.by_key.get(key)?;
+        let id = *line.crowd.as_ref()?.held_back.first()?;
+        let share = self.waiting.get(&id).map_or(Share::WHOLE, |waiting| waiting.share);
+        (!line.holds_back(id, share)).then_some(id)
+    }
+
     /// Gives each caller that waits in these lines its turn if no earlier caller holds it back. Returns the wakers to
     /// call.
+    ///
+    /// In order of arrival, and not line by line: each caller waits in one line only, and callers of the same keys may
+    /// wait in different ones.
     fn admit(&mut self, keys: &[String]) -> Vec<Waker> {
+        let first =
+            |lines: &Self, at: usize| lines.first_with_room(&keys[at]).map(|id| Reverse((id, at)));
         let mut woken = Vec::new();
-        for key in keys {
-            // Up to the first caller for which earlier ones leave no room.
-            while let Some(line) = self.by_key.get_mut(key.as_str())
-                && let Some(id) =
-                    line.crowd.as_ref().and_then(|crowd| crowd.held_back.first().copied())
-                && let share = self.waiting.get(&id).map_or(Share::WHOLE, |waiting| waiting.share)
-                && !line.holds_back(id, share)
-                && let Some(crowd) = &mut line.crowd
-            {
-                crowd.held_back.remove(&id);
-                let Some(mut waiting) = self.waiting.remove(&id) else { continue };
-                // In another line it may still be held back. It waits there from now on.
-                if let Some(line) = self.held_back(id, &waiting.keys, share) {
-                    waiting.line = line;
-                    self.wait_in(id, &waiting.keys[line]);
-                    self.waiting.insert(id, waiting);
-                } else {
-                    let Waiting { keys, taken, waker, .. } = waiting;
-                    self.hold(id, &keys, |at| part_at(taken.as_ref(), share, at));
-                    woken.extend(waker);
-                }
-            }
+        let mut next: BinaryHeap<_> = (0..keys.len()).filter_map(|at| first(self, at)).collect();
+        while let Some(Reverse((id, at))) = next.pop() {
+            // By now, an earlier one may hold it back in this line too.
+            woken.extend(self.leave_line(id, &keys[at]));
+            next.extend(first(self, at));
         }
         woken
+    }
+
+    /// Gives a caller its turn that waits in the line of this key, and returns its waker. If a line holds it back, it
+    /// waits there from now on.
+    fn leave_line(&mut self, id: NonZeroU64, key: &str) -> Option<Waker> {
+        self.by_key.get_mut(key)?.crowd.as_mut()?.held_back.remove(&id);
+        let mut waiting = self.waiting.remove(&id)?;
+        if let Some(line) = self.held_back(id, &waiting.keys, waiting.share) {
+            waiting.line = line;
+            self.wait_in(id, &waiting.keys[line]);
+            self.waiting.insert(id, waiting);
+            return None;
+        }
+        let Waiting { keys, share, taken, waker, .. } = waiting;
+        self.hold(id, &keys, |at| part_at(taken.as_ref(), share, at));
+        waker
     }
 }
 
