@@ -65,6 +65,18 @@ impl NativeClient {
             .start(slot, release.map(|done| done.map_or_else(Outcome::Failed, Outcome::Yes)));
     }
 
+    /// Asks the nodes whether they would grant a lock. Settles with a `Ping`. Throws for an invalid timeout.
+    #[napi(catch_unwind)]
+    pub fn ping(&self, slot: u32, timeout: f64) -> napi::Result<()> {
+        let timeout = Unit::Milliseconds
+            .duration("timeout", timeout)
+            .map_err(|error| throw(self.thread.env, &error))?;
+        let found = |found| Outcome::Ping(Box::new(found));
+        let ping = self.client.ping(timeout);
+        self.thread.start(slot, ping.map(move |done| done.map_or_else(Outcome::Failed, found)));
+        Ok(())
+    }
+
     /// Returns the numbers of the leases that this client holds now.
     #[napi(catch_unwind)]
     pub fn leases(&self) -> Vec<i64> {

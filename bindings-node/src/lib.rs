@@ -25,6 +25,7 @@ mod outcome;
 #[cfg(feature = "panics")]
 mod panic;
 mod pending;
+mod ping;
 mod rows;
 mod runtime;
 mod sender;

@@ -9,6 +9,7 @@ use crate::errors::Failure;
 use crate::event::CoreEvent;
 use crate::inspection::Inspection;
 use crate::number::Number;
+use crate::ping::Ping;
 
 /// A call that has ended.
 pub(crate) struct Ended {
@@ -36,6 +37,8 @@ pub enum Outcome {
     Done,
     /// The result of `inspect`.
     Inspection(Box<redlock::Inspection>),
+    /// The result of `ping`.
+    Ping(Box<redlock::Ping>),
     /// The call failed.
     Failed(redlock::Error),
     /// The lease with this number was lost, for this reason. Not the outcome of a call.
@@ -75,6 +78,7 @@ impl ToNapiValue for Outcome {
                     <(u32, String, u16)>::to_napi_value(env, (request, host, port))
                 }
                 Self::Inspection(seen) => ToNapiValue::to_napi_value(env, Inspection::from(*seen)),
+                Self::Ping(found) => ToNapiValue::to_napi_value(env, Ping::from(*found)),
                 Self::Failed(error) | Self::Lost(_, error) => {
                     ToNapiValue::to_napi_value(env, Failure::from(&error))
                 }

@@ -36,7 +36,7 @@ export {
 export { Lease } from "./lease/lease.js";
 export { Lock } from "./lock/lock.js";
 export { RwLock } from "./lock/rwlock.js";
-export type { Inspection, NodeInspection, Stats } from "./native.js";
+export type { Inspection, NodeInspection, NodePing, Ping, Stats } from "./native.js";
 export type { AddressFunction, AddressMap, ServerAddress } from "./options/address-map.js";
 export type { Credentials, CredentialsSource } from "./options/credentials.js";
 export type {

@@ -21,6 +21,8 @@ export declare class NativeClient {
   optionSet(names: Array<string>, options: object): OptionSet
   /** Deletes the lock. Settles with whether it was held. */
   forceRelease(slot: number, names: Array<string>): void
+  /** Asks the nodes whether they would grant a lock. Settles with a `Ping`. Throws for an invalid timeout. */
+  ping(slot: number, timeout: number): void
   /** Returns the numbers of the leases that this client holds now. */
   leases(): Array<number>
   /** Releases all leases. Settles with the number of released leases. */
@@ -255,6 +257,23 @@ export interface NodeInspection {
   error?: string
 }
 
+/** The reply of one node to a ping. */
+export interface NodePing {
+  /** The node's URL, without its password. */
+  url: string
+  /** Whether it would grant a lock now. */
+  ready: boolean
+  /** The time in ms until it would, because of `restartGuard`. 0 if it would now. Undefined if that is unknown. */
+  readyIn?: number
+  /**
+   * The time in ms from the call to its reply. The first one includes connecting. Undefined if it did not reply, or
+   * with an error.
+   */
+  latency?: number
+  /** Why it would grant no lock. */
+  error?: string
+}
+
 /** What a row reports that is not the outcome of a call. Slots of calls are not negative. */
 export declare enum Notice {
   /** A warning, which is a side value. */
@@ -320,6 +339,19 @@ export declare enum OutcomeValue {
   SideValue = -1,
   /** A failure, which is a side value. */
   Failure = -2,
+}
+
+/** Whether the nodes would grant locks now. */
+export interface Ping {
+  /** Whether a quorum of the nodes would grant a lock now. */
+  ready: boolean
+  /**
+   * The time in ms until a quorum would, if only `restartGuard` prevents it. 0 if it would now. Undefined if too few
+   * nodes replied.
+   */
+  readyIn?: number
+  /** The reply of each node, in the order of `client.nodes`. */
+  nodes: Array<NodePing>
 }
 
 /** Returns the options of a semaphore. */

@@ -38,13 +38,15 @@ fn is_bool(value: &Bound<'_, PyAny>) -> bool {
     value.is_instance_of::<PyBool>() || matches!(class(value).as_str(), "bool" | "bool_")
 }
 
-/// The argument `timeout=` of a shutdown.
+/// The argument `timeout=` of a shutdown or a ping.
 #[derive(Clone, Copy)]
 pub(crate) struct Timeout(pub(crate) Duration);
 
 impl Timeout {
-    /// Ten seconds, the default.
-    pub(crate) const DEFAULT: Self = Self(Duration::from_secs(10));
+    /// The default of a shutdown.
+    pub(crate) const OF_SHUTDOWN: Self = Self(Duration::from_secs(10));
+    /// The default of a ping.
+    pub(crate) const OF_PING: Self = Self(Duration::from_secs(1));
 }
 
 impl FromPyObject<'_, '_> for Timeout {

@@ -14,47 +14,34 @@ use crate::options::{lock_args, refuse_lock};
 use crate::rwlock::{AsyncRwLock, RwLock};
 use crate::source::ClientSource;
 
+/// The client and the names of a lock.
+type Parts = PyResult<(ClientSource, Names)>;
+
 /// A class whose methods describe locks. They receive `N` names: the sides of a read/write lock have one already.
 trait Describes<const N: usize> {
-    fn parts(
-        &self,
-        py: Python<'_>,
-        name: [&Bound<'_, PyAny>; N],
-    ) -> PyResult<(ClientSource, Names)>;
+    fn parts(&self, py: Python<'_>, name: [&Bound<'_, PyAny>; N]) -> Parts;
 }
 
 impl Describes<1> for Redlock {
-    fn parts(
-        &self,
-        _: Python<'_>,
-        [name]: [&Bound<'_, PyAny>; 1],
-    ) -> PyResult<(ClientSource, Names)> {
+    fn parts(&self, _: Python<'_>, [name]: [&Bound<'_, PyAny>; 1]) -> Parts {
         Ok((ClientSource::Client(self.client.clone()), Names::given(name)?))
     }
 }
 
 impl Describes<1> for AsyncRedlock {
-    fn parts(
-        &self,
-        py: Python<'_>,
-        name: [&Bound<'_, PyAny>; 1],
-    ) -> PyResult<(ClientSource, Names)> {
+    fn parts(&self, py: Python<'_>, name: [&Bound<'_, PyAny>; 1]) -> Parts {
         self.client.get().parts(py, name)
     }
 }
 
 impl Describes<0> for RwLock {
-    fn parts(&self, py: Python<'_>, _: [&Bound<'_, PyAny>; 0]) -> PyResult<(ClientSource, Names)> {
+    fn parts(&self, py: Python<'_>, _: [&Bound<'_, PyAny>; 0]) -> Parts {
         Ok(self.writer.parts(py))
     }
 }
 
 impl Describes<0> for AsyncRwLock {
-    fn parts(
-        &self,
-        py: Python<'_>,
-        name: [&Bound<'_, PyAny>; 0],
-    ) -> PyResult<(ClientSource, Names)> {
+    fn parts(&self, py: Python<'_>, name: [&Bound<'_, PyAny>; 0]) -> Parts {
         self.as_sync(py).get().parts(py, name)
     }
 }

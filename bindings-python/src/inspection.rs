@@ -87,7 +87,7 @@ impl NodeInspection {
 }
 
 /// Formats a value as Python does.
-fn python<'py>(py: Python<'py>, value: impl IntoPyObject<'py>) -> PyResult<String> {
+pub(crate) fn python<'py>(py: Python<'py>, value: impl IntoPyObject<'py>) -> PyResult<String> {
     Ok(value.into_bound_py_any(py)?.repr()?.to_string_lossy().into_owned())
 }
 

@@ -63,6 +63,8 @@ mod _native {
     #[pymodule_export]
     use crate::classes::make;
     #[pymodule_export]
+    use crate::client::ping::{NodePing, Ping};
+    #[pymodule_export]
     use crate::construct::{AsyncRedlock, Redlock, configure};
     #[pymodule_export]
     use crate::describe::{lock, semaphore};

@@ -228,7 +228,6 @@ macro_rules! without_side {
     ($class:ident, $with:literal) => {
         #[pymethods]
         impl $class {
-            #[expect(clippy::unused_self, reason = "a method of Python's data model")]
             fn __getattr__(&self, name: &Bound<'_, PyString>) -> PyResult<Py<PyAny>> {
                 Err(PyAttributeError::new_err(format!(
                     "redlock.{} has no '{}'. Use rwlock.read() or rwlock.write(), which return locks",
@@ -237,7 +236,6 @@ macro_rules! without_side {
                 )))
             }
 
-            #[expect(clippy::unused_self, reason = "a method of Python's data model")]
             #[pyo3(signature = () -> "typing.NoReturn")]
             fn __enter__(&self) -> PyResult<Py<PyAny>> {
                 Err(PyTypeError::new_err(concat!(

@@ -34,6 +34,7 @@ mod load;
 mod min_hold;
 mod options;
 mod permanent_errors;
+mod ping;
 mod polling;
 mod proxies;
 mod quorum;

@@ -5,10 +5,10 @@ import { InvalidOption } from "../errors/errors.js";
 import type { Lease } from "../lease/lease.js";
 import { leasesOf } from "../lease/lease-list.js";
 import { awaitScopeEnd } from "../lease/scope-end.js";
-import { BoundLock, OptionCache, SharedOptions } from "../lock/bound-lock.js";
 import { Lock } from "../lock/lock.js";
+import { Locks } from "../lock/locks.js";
 import { RwLock } from "../lock/rwlock.js";
-import { NativeClient, type Stats } from "../native.js";
+import { NativeClient, type Ping, type Stats } from "../native.js";
 import type { CallbacksHandle } from "../options/callbacks.js";
 import type {
   LockOptions,
@@ -24,8 +24,8 @@ import {
   LOCK,
   nativeOptions,
   rejectSignal,
-  SHUTDOWN,
   shownOptions,
+  TIMEOUT,
   USING,
 } from "../options/options.js";
 import {
@@ -49,8 +49,7 @@ interface Parts {
   keepAlive: CallbacksHandle | undefined;
   /** The options that `toJSON` shows. The options themselves may contain secrets. */
   shown: ShownOptions;
-  /** The option sets of the client's locks. */
-  sets: OptionCache<SharedOptions>;
+  locks: Locks;
 }
 
 /**
@@ -81,7 +80,7 @@ export class Redlock {
     const shown = shownOptions(given, CLIENT);
     const [args, keepAlive] = nativeOptions(given, urls);
     const client = attempt(() => new NativeClient(native(), urls, args));
-    this.#parts = { native: client, keepAlive, shown, sets: new OptionCache() };
+    this.#parts = { native: client, keepAlive, shown, locks: new Locks(client, keepAlive) };
   }
 
   /** Returns the state of a client. Throws if a method was called on another object. */
@@ -136,7 +135,7 @@ export class Redlock {
     options?: LockOptions<Fencing>,
   ): Lock<Fencing> {
     const list = nameList(names, "the name", "lock()");
-    return Redlock.#lock(Redlock.#partsOf(this), list, checkOptions(options, LOCK, "lock()"));
+    return Redlock.#partsOf(this).locks.create(list, checkOptions(options, LOCK, "lock()"));
   }
 
   /**
@@ -156,7 +155,7 @@ export class Redlock {
    */
   semaphore(name: string, options: SemaphoreOptions): Lock<false> {
     const list = nameList(name, "the name", "semaphore()");
-    return Redlock.#lock(Redlock.#partsOf(this), list, checkSemaphore(options));
+    return Redlock.#partsOf(this).locks.create(list, checkSemaphore(options));
   }
 
   /**
@@ -174,33 +173,8 @@ export class Redlock {
    */
   rwlock(name: string): RwLock;
   rwlock(name: string, none?: unknown): RwLock {
-    const parts = Redlock.#partsOf(this);
-    return new RwLock(name, (names, options) => Redlock.#lock(parts, names, options), none);
-  }
-
-  /** Creates a lock. The names and types of the options were checked before, and core checks their values. */
-  static #lock<Fencing extends boolean>(
-    parts: Parts,
-    names: string[],
-    options: LockOptions,
-  ): Lock<Fencing> {
-    return new Lock<Fencing>(Redlock.#bound(parts, names, options));
-  }
-
-  static #bound(
-    { native, keepAlive, sets }: Parts,
-    names: string[],
-    options: LockOptions,
-  ): BoundLock {
-    const make = () =>
-      new SharedOptions(
-        attempt(() => native.optionSet(names, options)),
-        options,
-        keepAlive,
-      );
-    const shared = sets.getOrCreate(options, make);
-    shared.check(names);
-    return new BoundLock(shared, names);
+    const { locks } = Redlock.#partsOf(this);
+    return new RwLock(name, (names, options) => locks.create(names, options), none);
   }
 
   /** @internal node-redlock has this method. The error says what to write instead. */
@@ -231,10 +205,10 @@ export class Redlock {
     second: UsingOptions | Body<T>,
     third?: Body<T>,
   ): Promise<T> {
-    const parts = Redlock.#partsOf(this);
+    const { locks } = Redlock.#partsOf(this);
     const [{ signal, ...options }, body] = bodyOf(second, third, USING, "using()");
     const list = nameList(names, "the name", "using()");
-    return await Redlock.#lock(parts, list, options).run(body, { signal }, this.using);
+    return await locks.create(list, options).run(body, { signal }, this.using);
   }
 
   /**
@@ -274,11 +248,32 @@ export class Redlock {
     rejectSignal(none, "forceRelease()");
     if (Lock.isLock(names)) {
       const { names: list, options } = names.toJSON();
-      const { shared, nativeNames } = Redlock.#bound(Redlock.#partsOf(this), list, options);
+      const { shared, nativeNames } = Redlock.#partsOf(this).locks.bound(list, options);
       return unwrap(await settled((slot) => shared.native.forceRelease(slot, nativeNames)));
     }
     const list = nameList(names, "the name", "forceRelease()");
     return unwrap(await settled((slot) => ready.forceRelease(slot, list)));
+  }
+
+  /**
+   * Asks each node whether it would grant a lock now, for readiness probes. No lock is acquired.
+   *
+   * It sends a write without effect, which a replica, a server that is loading, and one without memory or disk refuse.
+   * Nodes that fail are part of the result, and no error.
+   * @param timeout Maximum time to wait for all replies, in ms. Default 1,000.
+   * @returns A `Ping`, whose `ready` is true if a quorum of the nodes would grant a lock.
+   * @throws `ClientClosed`, or `InvalidOption` for an invalid timeout.
+   * @example
+   * ```js
+   * (await client.ping(500)).ready; // true
+   * ```
+   */
+  async ping(timeout?: number): Promise<Ping>;
+  async ping(timeout = 1_000, none?: unknown): Promise<Ping> {
+    const ready = Redlock.#nativeOf(this);
+    rejectSignal(none, "ping()");
+    const given = checkOptions({ timeout }, TIMEOUT, "ping()");
+    return unwrap(await settled((slot) => attempt(() => ready.ping(slot, given.timeout))));
   }
 
   /**
@@ -339,7 +334,7 @@ export class Redlock {
   async shutdown(timeout = 10_000, none?: unknown): Promise<number> {
     const ready = Redlock.#nativeOf(this);
     rejectSignal(none, "shutdown()");
-    const given = checkOptions({ timeout }, SHUTDOWN, "shutdown()");
+    const given = checkOptions({ timeout }, TIMEOUT, "shutdown()");
     const begin = (slot: number) => attempt(() => ready.shutdown(slot, given.timeout));
     return unwrap(await settled(begin));
   }

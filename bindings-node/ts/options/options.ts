@@ -199,8 +199,8 @@ export const ACQUIRE: Rules = { signal: "signal", wait: "milliseconds" };
 export const TRY: Rules = { signal: "signal" };
 /** Options of `withLock()` and `client.using()`. */
 export const USING: Rules = { ...LOCK, signal: "signal" };
-/** Options of `shutdown()`. */
-export const SHUTDOWN: Rules = { timeout: "milliseconds" };
+/** The argument of `shutdown()` and `ping()`. */
+export const TIMEOUT: Rules = { timeout: "milliseconds" };
 
 /** Whether values of this kind are in ms. */
 function isTime(kind: Kind | undefined): boolean {

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from redlock._native import AsyncLock as _AsyncLock
     from redlock._native import AsyncRedlock as _AsyncRedlock
     from redlock._native import Lock as _Lock
+    from redlock._native import Ping as _Ping
     from redlock._native import Redlock as _Redlock
 
     _Names = str | list[str] | tuple[str, ...]
@@ -209,6 +210,28 @@ class AsyncRedlock(Redlock, _AsyncRedlock):
             True
         """
         return await self._client._force_release(name)
+
+    async def ping(self, timeout: "float | timedelta" = 1) -> "_Ping":
+        """Asks each node whether it would grant a lock now, for readiness probes. No lock is acquired.
+
+        It sends a write without effect, which a replica, a server that is loading, and one without memory or disk
+        refuse. Nodes that fail are part of the result, and no error.
+
+        Args:
+            timeout: Maximum time to wait for all replies, in seconds or as a timedelta. Default 1.
+
+        Returns:
+            A `Ping`, whose `ready` is True if a quorum of the nodes would grant a lock.
+
+        Raises:
+            ClientClosed: The client was closed.
+            InvalidOption: `timeout` is 0 or invalid.
+
+        Example:
+            >>> (await client.as_async().ping(timeout=0.5)).ready
+            True
+        """
+        return await self._client._ping(timeout)
 
     async def release_all(self) -> int:
         """Releases all leases of this client. Code that still uses one gets LockLost with reason `revoked`.

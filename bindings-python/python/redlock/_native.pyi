@@ -18,7 +18,7 @@ _T = typing.TypeVar("_T")
 _R = typing.TypeVar("_R")
 from typing_extensions import disjoint_base
 
-__all__ = ["__version__", "AsyncLease", "AsyncLock", "AsyncRedlock", "AsyncRwLock", "Inspection", "Lease", "Lock", "NodeInspection", "Redlock", "RwLock", "Stats", "_Acquire", "_advance_memory", "_client", "_conclude", "_fail_memory", "_lock", "_log_by", "_log_from", "_make_classes", "_now", "_observe_by", "_rwlock", "_set_trio", "_swap_default", "configure", "lock", "rwlock", "semaphore"]
+__all__ = ["__version__", "AsyncLease", "AsyncLock", "AsyncRedlock", "AsyncRwLock", "Inspection", "Lease", "Lock", "NodeInspection", "NodePing", "Ping", "Redlock", "RwLock", "Stats", "_Acquire", "_advance_memory", "_client", "_conclude", "_fail_memory", "_lock", "_log_by", "_log_from", "_make_classes", "_now", "_observe_by", "_rwlock", "_set_trio", "_swap_default", "configure", "lock", "rwlock", "semaphore"]
 
 __version__: Final[str]
 """
@@ -531,6 +531,27 @@ class AsyncRedlock:
 
         Example:
             >>> await client.as_async().force_release("job")
+            True
+        """
+    async def ping(self, timeout: float | datetime.timedelta=1) -> Ping:
+        """
+        Asks each node whether it would grant a lock now, for readiness probes. No lock is acquired.
+
+        It sends a write without effect, which a replica, a server that is loading, and one without memory or disk
+        refuse. Nodes that fail are part of the result, and no error.
+
+        Args:
+            timeout: Maximum time to wait for all replies, in seconds or as a timedelta. Default 1.
+
+        Returns:
+            A `Ping`, whose `ready` is True if a quorum of the nodes would grant a lock.
+
+        Raises:
+            ClientClosed: The client was closed.
+            InvalidOption: `timeout` is 0 or invalid.
+
+        Example:
+            >>> (await client.as_async().ping(timeout=0.5)).ready
             True
         """
     async def release_all(self) -> int:
@@ -1310,6 +1331,69 @@ class NodeInspection:
         The node's URL, without its password.
         """
 
+@final
+class NodePing:
+    """
+    The reply of one node to a ping.
+
+        >>> node = client.ping().nodes[0]
+        >>> node.url, node.ready, node.ready_in, node.error, node.latency < 1
+        ('memory://', True, 0.0, None, True)
+    """
+    def __repr__(self, /) -> str: ...
+    @property
+    def error(self, /) -> str | None:
+        """
+        Why it would grant no lock.
+        """
+    @property
+    def latency(self, /) -> float | None:
+        """
+        Seconds from the call to the reply. The first one includes connecting. None if it did not reply, or with an error.
+        """
+    @property
+    def ready(self, /) -> bool:
+        """
+        Whether it would grant a lock now.
+        """
+    @property
+    def ready_in(self, /) -> float | None:
+        """
+        Seconds until it would, because of `restart_guard`. 0 if it would now. None if that is unknown.
+        """
+    @property
+    def url(self, /) -> str:
+        """
+        The node's URL, without its password.
+        """
+
+@final
+class Ping:
+    """
+    Whether the nodes would grant locks now, as each of them replied.
+
+        >>> found = client.ping()
+        >>> found.ready, found.ready_in, found.nodes[0].error
+        (True, 0.0, None)
+    """
+    def __repr__(self, /) -> str: ...
+    @property
+    def nodes(self, /) -> list[NodePing]:
+        """
+        The reply of each node, in the order of `client.nodes`.
+        """
+    @property
+    def ready(self, /) -> bool:
+        """
+        Whether a quorum of the nodes would grant a lock now.
+        """
+    @property
+    def ready_in(self, /) -> float | None:
+        """
+        Seconds until a quorum would, if only `restart_guard` prevents it. 0 if it would now. None if too few nodes
+        replied.
+        """
+
 @disjoint_base
 class Redlock:
     """
@@ -1419,6 +1503,10 @@ class Redlock:
         """
         Sends the commands of the end of a `with` and does not wait.
         """
+    def _ping(self, /, timeout: "float | datetime.timedelta") -> "collections.abc.Awaitable[Ping]":
+        """
+        Sends the commands of `ping`.
+        """
     def _release_all(self, /) -> "collections.abc.Awaitable[int]":
         """
         Sends the commands of `release_all`.
@@ -1513,6 +1601,27 @@ class Redlock:
 
             >>> redlock.Redlock("redis://user:secret@127.0.0.1:6379/1").nodes
             ['redis://127.0.0.1:6379/1']
+        """
+    def ping(self, /, timeout: "float | datetime.timedelta" = 1) -> Ping:
+        """
+        Asks each node whether it would grant a lock now, for readiness probes. No lock is acquired.
+
+        It sends a write without effect, which a replica, a server that is loading, and one without memory or disk
+        refuse. Nodes that fail are part of the result, and no error.
+
+        Args:
+            timeout: Maximum time to wait for all replies, in seconds or as a timedelta. Default 1.
+
+        Returns:
+            A `Ping`, whose `ready` is True if a quorum of the nodes would grant a lock.
+
+        Raises:
+            ClientClosed: The client was closed.
+            InvalidOption: `timeout` is 0 or invalid.
+
+        Example:
+            >>> client.ping(timeout=0.5).ready
+            True
         """
     def release_all(self, /) -> int:
         """

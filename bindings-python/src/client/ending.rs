@@ -35,7 +35,7 @@ impl Redlock {
     ///     >>> client.shutdown(timeout=0)            # a lease is still held
     ///     1
     #[pyo3(
-        signature = (timeout: "float | datetime.timedelta" = Timeout::DEFAULT) -> "int",
+        signature = (timeout: "float | datetime.timedelta" = Timeout::OF_SHUTDOWN) -> "int",
         text_signature = "($self, timeout=10)"
     )]
     fn shutdown(&self, py: Python<'_>, timeout: Timeout) -> PyResult<usize> {

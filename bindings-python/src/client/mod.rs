@@ -3,6 +3,7 @@
 pub(crate) mod async_client;
 mod asyncio;
 mod ending;
+pub(crate) mod ping;
 
 use std::sync::Arc;
 

@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(queue.callers(), 0);
     }
 
-    /// Whatever the nodes refuse, and whoever leaves.
+    /// Also after refusals, and when callers leave.
     #[test]
     fn callers_do_not_overtake_earlier_ones_of_the_same_keys() {
         let (queue, mut random) = (Arc::new(Queue::default()), fastrand::Rng::with_seed(7));

@@ -12,12 +12,15 @@ use std::fmt;
 use std::future::Future;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
+use std::time::Duration;
+
+use uuid::Uuid;
 
 use crate::engine::Engine;
 use crate::engine::running::add_to;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::lease::LeaseHandle;
-use crate::lock::{Lock, Names, RwLock};
+use crate::lock::{Lock, Names, Ping, RwLock};
 use crate::node::ConnectionInfo;
 use crate::options::Address;
 use crate::options::client::Settings;
@@ -218,6 +221,44 @@ impl Redlock {
         names: impl Into<Names>,
     ) -> impl Future<Output = Result<bool>> + Send + 'static {
         self.lock(names).force_release()
+    }
+
+    /// Asks each node whether it would grant a lock now, and waits for all replies within `timeout`. For readiness
+    /// probes.
+    ///
+    /// It sends a write of a random key that has no effect, because the key does not exist. A replica, a server that is
+    /// loading, and one without memory or disk refuse it. Nodes that fail are part of the result, and no error.
+    ///
+    /// # Errors
+    ///
+    /// `Closed` if the client is closed. `Invalid` for a timeout of 0.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+    /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+    /// let ping = client.ping(std::time::Duration::from_secs(1)).await?;
+    /// for node in &ping.nodes {
+    ///     println!("{}: {:?} {:?}", node.url, node.latency, node.error);
+    /// }
+    /// assert!(ping.ready);
+    /// # Ok(()) }
+    /// ```
+    pub fn ping(
+        &self,
+        timeout: Duration,
+    ) -> impl Future<Output = Result<Ping>> + Send + 'static + use<> {
+        // No lock has this name.
+        let name = format!("redlock-ping-{}", Uuid::new_v4().simple());
+        let (engine, request) = (Arc::clone(&self.0), self.lock(name).request());
+        async move {
+            let request = request?;
+            if timeout.is_zero() {
+                return Err(Error::invalid("the timeout of ping must be above 0"));
+            }
+            engine.ping(&request, timeout).await
+        }
     }
 
     /// The leases that this client holds now.

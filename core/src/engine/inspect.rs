@@ -239,7 +239,7 @@ fn word(
     answer: Option<Result<Option<Holder>, Fault>>,
 ) -> NodeInspection {
     // A node may be free and still grant no lease. This explains why an acquire fails although the lock is not held.
-    let guarded = node.guard_fault(key).map(|fault| fault.to_string());
+    let guarded = node.guarded(key).map(|guarded| guarded.fault().to_string());
     let (state, holder, error) = match answer {
         Some(Ok(Some(holder))) if holder.token.starts_with(KEPT_PREFIX) => {
             (NodeState::Kept, Some(holder), guarded)

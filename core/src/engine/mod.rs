@@ -7,6 +7,7 @@
 //! a client. A client that shuts down rejects new commands, and a closed client returns no lease.
 
 mod inspect;
+mod ping;
 pub(crate) mod running;
 
 use std::future::Future;
@@ -26,9 +27,11 @@ use crate::options::lock::Request;
 use crate::runtime::{Made, PerProcess, background};
 use crate::telemetry::Counts;
 use inspect::{force_release, inspection};
+use ping::ping;
 use running::Running;
 
 pub use inspect::{Inspection, NodeInspection};
+pub use ping::{NodePing, Ping};
 
 /// Runs a call until the components fail that it uses. A function would hold the call's future twice.
 macro_rules! while_running {
@@ -221,6 +224,13 @@ impl Engine {
             while_running!(running, request, inspection(&running.leases().nodes, request)),
         )
         .await
+    }
+
+    /// Asks whether the nodes would grant the lock, whose key does not exist.
+    pub(crate) async fn ping(&self, request: &Request, timeout: Duration) -> Result<Ping> {
+        let running = self.start(self.is_open(), request)?;
+        let asked = async { Ok(ping(&running.leases().nodes, &request.key(), timeout).await) };
+        in_own_process(request, while_running!(running, request, asked)).await
     }
 
     /// Deletes the keys regardless of their owner. Returns true if at least one existed.

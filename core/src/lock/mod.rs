@@ -23,7 +23,7 @@ use crate::text::shown;
 pub(crate) use checks::check_alone;
 use checks::{check_keys, checked, primitive};
 
-pub use crate::engine::{Inspection, NodeInspection};
+pub use crate::engine::{Inspection, NodeInspection, NodePing, Ping};
 pub use crate::options::names::Names;
 pub use rwlock::RwLock;
 

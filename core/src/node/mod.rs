@@ -15,6 +15,7 @@ pub(crate) mod credentials;
 mod existing;
 mod fault;
 mod fencing;
+mod guarded;
 mod keys;
 mod label;
 mod memory;
@@ -36,6 +37,7 @@ pub(crate) use changes::{Change, Changes};
 pub(crate) use existing::{taken_over, unseen};
 pub(crate) use fault::{CONFIRMED_AFTER, Fault, Remedy};
 pub(crate) use fencing::{Fencing, IMPOSSIBLE};
+pub(crate) use guarded::Guarded;
 pub(crate) use keys::{check_lock_key, fence_key, permits_key, sides};
 pub(crate) use label::{Label, LabelOption};
 pub(crate) use memory::{Memory, MemoryNode};
@@ -100,10 +102,11 @@ pub(crate) trait Node: Send + Sync {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Returns why the node currently takes no first vote for the key, if its server restarted within `restart_guard`.
+    /// Returns whether the node currently takes no first vote for the key, because its server restarted within
+    /// `restart_guard`.
     /// Only first votes are refused. Extends, heals and releases are always sent, because a restart must not end live
     /// leases.
-    fn guard_fault(&self, _key: &str) -> Option<Fault> {
+    fn guarded(&self, _key: &str) -> Option<Guarded> {
         None
     }
 
@@ -136,6 +139,14 @@ pub(crate) trait Node: Send + Sync {
         how: ReleaseMode,
         timeout: Duration,
     ) -> Reply<bool>;
+
+    /// Asks whether the server would write a key now, with a write that has no effect because the key does not exist.
+    ///
+    /// Each server of a cluster is asked about a key of its own, which begins with this one.
+    fn ping(&self, key: &str, timeout: Duration) -> Reply<()> {
+        let free = self.inspect(key, timeout);
+        Box::pin(async move { free.await.map(drop) })
+    }
 
     /// Returns the holder of the key, if it is held. Reads only, without any effect on waiters and holders. The caller
     /// waits for `timeout`.

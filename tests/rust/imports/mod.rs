@@ -122,6 +122,7 @@ const NODE_RUST: &[&str] = &[
     "outcome",
     "callback_requests",
     "inspection",
+    "ping",
     "stats",
     "event",
     "errors",

@@ -205,9 +205,8 @@ impl<'a> Player<'a> {
 
     /// Whether each client's node declines first votes now, by its own word.
     fn declines(&self) -> Vec<Vec<bool>> {
-        let declines = |node: &Weak<dyn Node>| {
-            node.upgrade().is_some_and(|node| node.guard_fault("a").is_some())
-        };
+        let declines =
+            |node: &Weak<dyn Node>| node.upgrade().is_some_and(|node| node.guarded("a").is_some());
         let client = |nodes: &Vec<Weak<dyn Node>>| nodes.iter().map(declines).collect();
         self.nodes.iter().map(client).collect()
     }

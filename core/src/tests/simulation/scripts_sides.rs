@@ -11,7 +11,7 @@ use super::scripts::{acquire, is_kept, list, release};
 use super::server::NO_END;
 use crate::node::SHARED_PREFIX;
 
-/// The readers of a set, with their ends in ms. None if the key is no such set.
+/// The readers of a set, with their ends in ms. None if the key has another type.
 pub(super) fn readers(stored: Option<&str>) -> BTreeMap<String, u64> {
     let one = |word: &str| word.split_once('=').map(|(token, end)| (token.to_owned(), int(end)));
     stored.unwrap_or_default().split_whitespace().filter_map(one).collect()

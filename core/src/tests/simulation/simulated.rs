@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::clock::Instant;
 use crate::node::{
-    Claim, Extension, Fault, Holder, Node, Outage, ReleaseMode, Reply, Vote, VoteParams,
+    Claim, Extension, Guarded, Holder, Node, Outage, ReleaseMode, Reply, Vote, VoteParams,
 };
 
 use super::world::World;
@@ -74,8 +74,8 @@ impl Node for SimulatedNode {
         self.node.connected(key)
     }
 
-    fn guard_fault(&self, key: &str) -> Option<Fault> {
-        self.node.guard_fault(key)
+    fn guarded(&self, key: &str) -> Option<Guarded> {
+        self.node.guarded(key)
     }
 
     fn still_counts(&self, key: &str, asked: Instant) -> bool {

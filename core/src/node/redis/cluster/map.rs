@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::node::SLOTS;
 use crate::node::redis::io::endpoint::ServerAddress;
 use crate::node::redis::server::RedisNode;
+use crate::node::{SLOTS, slot};
+
+/// How many keys are tried to find one for each server.
+const MAX_TRIED: usize = 4096;
 
 /// One server of a cluster, or the placeholder, which gets the commands whose owner is not known.
 pub(crate) struct Member {
@@ -43,6 +46,24 @@ impl Map {
 
     pub(crate) fn servers(&self) -> &[Arc<Member>] {
         &self.servers
+    }
+
+    /// Returns each server with a key in one of its slots, which begins with `prefix`. Servers with very few slots may
+    /// be left out.
+    pub(crate) fn key_of_each_server(&self, prefix: &str) -> Vec<(Arc<Member>, String)> {
+        let mut found: Vec<(Arc<Member>, String)> = Vec::new();
+        for number in 0..MAX_TRIED {
+            if found.len() == self.servers.len() {
+                break;
+            }
+            let key = format!("{prefix}{{{number}}}");
+            if let Some(owner) = self.known_owner(slot(&key))
+                && !found.iter().any(|(known, _)| Arc::ptr_eq(known, owner))
+            {
+                found.push((Arc::clone(owner), key));
+            }
+        }
+        found
     }
 
     pub(crate) fn has(&self, address: &ServerAddress) -> bool {

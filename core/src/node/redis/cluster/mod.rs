@@ -29,8 +29,8 @@ use crate::node::redis::protocol::redirects::{ClusterSender, pause};
 use crate::node::redis::server::queue;
 use crate::node::redis::server::{RedisNode, unless_replaced};
 use crate::node::{
-    Claim, Extension, Fault, Holder, Node, Outage, ReleaseMode, Reply, Vote, VoteParams, Watch,
-    slot,
+    Claim, Extension, Fault, Guarded, Holder, Node, Outage, ReleaseMode, Reply, Vote, VoteParams,
+    Watch, slot,
 };
 use crate::runtime::background;
 use map::{Map, Member};
@@ -133,8 +133,8 @@ impl Node for ClusterNode {
         self.owner(key).node.connected(key)
     }
 
-    fn guard_fault(&self, key: &str) -> Option<Fault> {
-        self.owner(key).node.guard_fault(key)
+    fn guarded(&self, key: &str) -> Option<Guarded> {
+        self.owner(key).node.guarded(key)
     }
 
     fn still_counts(&self, key: &str, asked: Instant) -> bool {
@@ -167,6 +167,19 @@ impl Node for ClusterNode {
         timeout: Duration,
     ) -> Reply<bool> {
         self.owner(first(&claim.keys)).node.release(claim, lifetime, how, timeout)
+    }
+
+    fn ping(&self, key: &str, timeout: Duration) -> Reply<()> {
+        let same = key.to_owned();
+        let first = self.ask(key, timeout, move |owner| owner.ping(&same, timeout));
+        let (map, key) = (Arc::clone(&self.map), key.to_owned());
+        Box::pin(async move {
+            // Afterwards the map is known.
+            first.await?;
+            let keys = map.load().key_of_each_server(&key);
+            let asked = keys.iter().map(|(server, key)| server.node.ping(key, timeout));
+            join_all(asked).await.into_iter().collect()
+        })
     }
 
     fn inspect(&self, key: &str, timeout: Duration) -> Reply<Option<Holder>> {

@@ -18,7 +18,7 @@ use crate::node::redis::io::endpoint::ServerAddress;
 use crate::node::redis::parse_cluster;
 use crate::node::redis::protocol::InFlight;
 use crate::node::redis::state::restart_guard::FAILOVER_NOTICE_TIME;
-use crate::node::{Claim, Durability, Fault, Needs, Node, Watch, slot};
+use crate::node::{Claim, Durability, Fault, Guarded, Needs, Node, Watch, slot};
 
 /// The restart guard.
 const GUARD: Duration = Duration::from_secs(60);
@@ -70,7 +70,7 @@ fn replaced_fault(state: &Task, key: &str, later: Duration) -> Option<Fault> {
 
 /// Returns why the owner of the key takes no first vote.
 fn guard_fault(state: &Task, key: &str) -> Option<Fault> {
-    state.map.load().owner(slot(key)).node.guard_fault(key)
+    state.map.load().owner(slot(key)).node.guarded(key).map(Guarded::fault)
 }
 
 #[tokio::test]

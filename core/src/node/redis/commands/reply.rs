@@ -104,6 +104,14 @@ fn fence_token(digits: &[u8]) -> Option<Option<u64>> {
     }
 }
 
+/// Parses the reply to a write without effect.
+pub(crate) fn written(value: &Value) -> Answer<()> {
+    match value {
+        Value::Nil => Ok(()),
+        _ => Err(unexpected(value)),
+    }
+}
+
 /// Parses the reply to `extend`.
 pub(crate) fn extension(value: &Value) -> Answer<Extension> {
     if let Value::BulkString(_) = value {

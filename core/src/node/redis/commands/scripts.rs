@@ -284,6 +284,13 @@ pub(crate) fn inspect_script(key: &str) -> Command {
     Command { untracked: true, ..command }
 }
 
+/// Builds a write without effect on a key that does not exist. Unlike a `PING`, it is refused by replicas, and by
+/// servers without memory or disk.
+pub(crate) fn probe(key: &str) -> Command {
+    let write = redis::cmd("SET").arg(key).arg("").arg("XX").arg("PX").arg(1).clone();
+    Command { untracked: true, ..plain(&write, Purpose::Plain) }
+}
+
 /// The encoded `PING`.
 pub(crate) const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 

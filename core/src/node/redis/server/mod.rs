@@ -12,7 +12,7 @@ use crate::drivers::RuntimeDriver;
 use crate::node::redis::commands::command::{Command, Purpose};
 use crate::node::redis::commands::reply::{self, Answer};
 use crate::node::redis::commands::scripts::{
-    acquire, attempt, extend_script, inspect_script, ping, plain, release,
+    acquire, attempt, extend_script, inspect_script, ping, plain, probe, release,
 };
 use crate::node::redis::connection::task::context::Context;
 use crate::node::redis::node_task::NodeTask;
@@ -20,8 +20,8 @@ use crate::node::redis::protocol::Target;
 use crate::node::redis::state::link::Link;
 use crate::node::redis::url::route::Route;
 use crate::node::{
-    Claim, Expect, Extension, Fault, Fencing, Form, Holder, Node, Outage, ReleaseMode, Reply, Vote,
-    VoteParams, Watch, slot,
+    Claim, Expect, Extension, Fault, Fencing, Form, Guarded, Holder, Node, Outage, ReleaseMode,
+    Reply, Vote, VoteParams, Watch, slot,
 };
 use crate::runtime::background;
 use queue::Queue;
@@ -167,8 +167,8 @@ impl Node for RedisNode {
         Box::pin(self.ask(plain(&read, Purpose::Ready), |_| Ok(())))
     }
 
-    fn guard_fault(&self, key: &str) -> Option<Fault> {
-        self.link.guard.vote_fault(|| Some(slot(key)), || self.clock.now())
+    fn guarded(&self, key: &str) -> Option<Guarded> {
+        self.link.guard.guarded(|| Some(slot(key)), || self.clock.now())
     }
 
     fn still_counts(&self, key: &str, asked: Instant) -> bool {
@@ -197,6 +197,10 @@ impl Node for RedisNode {
     ) -> Reply<bool> {
         let command = release(claim, lifetime, how);
         Box::pin(self.ask(Command { timeout, ..command }, reply::released))
+    }
+
+    fn ping(&self, key: &str, timeout: Duration) -> Reply<()> {
+        Box::pin(self.ask(Command { timeout, ..probe(key) }, reply::written))
     }
 
     fn inspect(&self, key: &str, timeout: Duration) -> Reply<Option<Holder>> {

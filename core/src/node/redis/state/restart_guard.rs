@@ -11,9 +11,8 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use crate::clock::Instant;
-use crate::node::Fault;
+use crate::node::{Fault, Guarded};
 use crate::runtime::lock;
-use crate::text::spelled;
 
 /// The time after which every client has noticed a failover and left the old primary, which may have granted locks
 /// until then. Sentinels are polled every second and send an event earlier. In a cluster, a partitioned master stops
@@ -158,37 +157,31 @@ impl State {
 }
 
 impl RestartGuard {
-    /// Returns why the server currently takes no first vote, if so. `slot` is that of the vote's keys.
-    ///
-    /// The text tells when it will, for callers that wait for a quorum.
-    pub(crate) fn vote_fault(
+    /// Returns whether and for how long the server takes no first vote. `slot` is that of the vote's keys.
+    pub(crate) fn guarded(
         &self,
         slot: impl FnOnce() -> Option<u16>,
         now: impl FnOnce() -> Instant,
-    ) -> Option<Fault> {
+    ) -> Option<Guarded> {
         let (votes_from, not_before) = {
             let state = self.state();
             (state.votes_from, state.moved_slot(slot).map(|slot| slot.votes_from))
         };
         let left = match votes_from {
             VotesFrom::Now => not_before?.since(now()),
-            VotesFrom::Never => {
-                let option = spelled("restart_guard");
-                let text = format!(
-                    "its uptime cannot be read (INFO), so it grants no new lease while {option} is on"
-                );
-                return Some(Fault::new(text).declined());
-            }
+            VotesFrom::Never => return Some(Guarded { left: None }),
             VotesFrom::At(from) => not_before.map_or(from, |at| at.max(from)).since(now()),
         };
-        (!left.is_zero()).then(|| {
-            let (left, option) = (left.as_secs_f64(), spelled("restart_guard"));
-            Fault::new(format!(
-                "it restarted within {option} or replaced another server, and grants new leases in \
-                {left:.1} s"
-            ))
-            .declined()
-        })
+        (!left.is_zero()).then_some(Guarded { left: Some(left) })
+    }
+
+    /// Returns why the server currently takes no first vote, if so.
+    pub(crate) fn vote_fault(
+        &self,
+        slot: impl FnOnce() -> Option<u16>,
+        now: impl FnOnce() -> Instant,
+    ) -> Option<Fault> {
+        self.guarded(slot, now).map(Guarded::fault)
     }
 
     /// Returns why an extension that was sent at `asked` does not confirm a lease, if so.

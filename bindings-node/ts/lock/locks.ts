@@ -1,0 +1,40 @@
+/** The locks of one client. */
+
+import type { NativeClient } from "../native.js";
+import type { CallbacksHandle } from "../options/callbacks.js";
+import type { LockOptions } from "../options/options.js";
+import { attempt } from "../runtime/results.js";
+import { BoundLock, OptionCache, SharedOptions } from "./bound-lock.js";
+import { Lock } from "./lock.js";
+
+/**
+ * Creates the locks of a client. The names and types of the options were checked before, and core checks their values.
+ * @internal
+ */
+export class Locks {
+  /** The option sets of the locks. */
+  readonly #sets = new OptionCache<SharedOptions>();
+  readonly #native: NativeClient;
+  readonly #keepAlive: CallbacksHandle | undefined;
+
+  constructor(native: NativeClient, keepAlive: CallbacksHandle | undefined) {
+    this.#native = native;
+    this.#keepAlive = keepAlive;
+  }
+
+  create<Fencing extends boolean>(names: string[], options: LockOptions): Lock<Fencing> {
+    return new Lock<Fencing>(this.bound(names, options));
+  }
+
+  bound(names: string[], options: LockOptions): BoundLock {
+    const make = () =>
+      new SharedOptions(
+        attempt(() => this.#native.optionSet(names, options)),
+        options,
+        this.#keepAlive,
+      );
+    const shared = this.#sets.getOrCreate(options, make);
+    shared.check(names);
+    return new BoundLock(shared, names);
+  }
+}
