@@ -60,7 +60,7 @@ impl<T> From<&Row<T>> for OptionRow {
         let kind = match row.kind {
             Kind::Time(_) | Kind::TimeOrForEver(_) => "milliseconds",
             Kind::TimeOrNull(_) => "milliseconds or null",
-            Kind::Count(_) => "count",
+            Kind::Count(..) => "count",
             Kind::Switch(_) => "boolean",
             Kind::Text(_) => "string",
             Kind::Label(_) => "label",
@@ -101,7 +101,7 @@ fn read_options<T: 'static>(
     for row in rows {
         let (to, name) = (row.name, ffi::spelled(row.name));
         args = match row.kind {
-            Kind::Time(_) | Kind::TimeOrForEver(_) | Kind::Count(_) => {
+            Kind::Time(_) | Kind::TimeOrForEver(_) | Kind::Count(..) => {
                 args.with(to, given.get::<f64>(&name)?)
             }
             Kind::TimeOrNull(_) => {

@@ -50,7 +50,7 @@ fn converted<T>(
                 options.with(name, Some(f64::INFINITY))
             }
             Kind::TimeOrNull(_) => options.with(name, args::seconds(name, *value)?),
-            Kind::Count(_) => options.with(name, args::count(name, *value)?),
+            Kind::Count(..) => options.with(name, args::count(name, *value)?),
             Kind::Switch(_) => options.with(name, args::switch(name, *value)?),
             Kind::Text(_) => options.with(name, args::text(name, *value)?),
             Kind::Label(_) => options.with(name, args::label(name, *value)?),

@@ -109,6 +109,10 @@ test("mistakes are refused immediately", async () => {
     [() => client.semaphore("pool", {}), "limit is missing"],
     [() => client.semaphore("pool", 5), "To set limit, pass { limit: 5 }"],
     [() => client.semaphore("pool", { limit: 0 }), "limit must be 1 to 1000 (got 0)"],
+    [
+      () => client.semaphore("pool", { limit: -1 }),
+      "limit must be a whole number, 1 or more (got -1)",
+    ],
     [() => client.semaphore("pool", { limit: 1.5 }), "limit must be a whole number"],
     [() => client.semaphore("pool", { limit: 2, permits: 3 }), "permits must be 1 to the limit"],
     [() => client.semaphore("pool", { limit: 2, fencing: true }), "unknown option fencing"],

@@ -136,7 +136,9 @@ def test_crossed_permits_of_several_callers_end(fake: TestRedlock) -> None:
     [
         ({"limit": 0}, "limit must be 1 to 1000 (got 0)"),
         ({"limit": 1001}, "limit must be 1 to 1000 (got 1001)"),
-        ({"limit": 2.5}, "limit must be a whole number, 0 or more (got 2.5)"),
+        ({"limit": -1}, "limit must be a whole number, 1 or more (got -1)"),
+        ({"limit": 2.5}, "limit must be a whole number, 1 or more (got 2.5)"),
+        ({"limit": 2, "permits": -1}, "permits must be a whole number, 1 or more (got -1)"),
         ({"limit": "five"}, "limit is 'five': it must be a whole number"),
         ({"limit": True}, "limit is True: it must be a whole number"),
         ({"limit": 2, "permits": 3}, "permits must be 1 to the limit of 2 (got 3)"),

@@ -22,7 +22,7 @@ fn lock(client: &Redlock, ttl: f64, wait: f64) -> Lock {
 fn valid_value<T>(kind: &Kind<T>) -> Value {
     match kind {
         Kind::Time(_) | Kind::TimeOrForEver(_) | Kind::TimeOrNull(_) => Value::Number(20.0),
-        Kind::Count(_) => Value::Number(2.0),
+        Kind::Count(..) => Value::Number(2.0),
         Kind::Switch(_) | Kind::Label(_) => Value::Switch(true),
         Kind::Text(_) => Value::Text("text".into()),
         Kind::Pem(_) => Value::Pem("file.pem".into()),

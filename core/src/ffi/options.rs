@@ -30,8 +30,8 @@ pub enum Kind<T> {
     TimeOrNull(fn(&mut T, Option<Duration>)),
     /// True or false.
     Switch(fn(&mut T, bool)),
-    /// A whole number, 0 or more.
-    Count(fn(&mut T, u32)),
+    /// A whole number, and the least that the rule allows.
+    Count(u32, fn(&mut T, u32)),
     /// Text.
     Text(fn(&mut T, String)),
     /// A label as text, true for that of the process, or false for none.
@@ -126,14 +126,14 @@ pub const LOCK_OPTIONS: &[Row<Options>] = &[
 pub const SEMAPHORE_OPTIONS: &[Row<Options>] = &[
     Row {
         name: "limit",
-        kind: Kind::Count(|options, limit| options.kind = LockKind::Semaphore { limit }),
+        kind: Kind::Count(1, |options, limit| options.kind = LockKind::Semaphore { limit }),
         default: "none, it is required",
         rule: "1 to 1000. Of different limits the largest applies",
         about: "number of permits. Meant for up to 100, because each acquire reads the keys of all permits",
     },
     Row {
         name: "permits",
-        kind: Kind::Count(|options, permits| options.permits = permits),
+        kind: Kind::Count(1, |options, permits| options.permits = permits),
         default: "1",
         rule: "1 to `limit`",
         about: "number of permits that each lease has. An acquire gets all of them or none",
@@ -231,7 +231,7 @@ pub const CLIENT_OPTIONS: &[Row<Settings>] = &[
     },
     Row {
         name: "min_replicas",
-        kind: Kind::Count(|settings, replicas| settings.durability.min_replicas = replicas),
+        kind: Kind::Count(0, |settings, replicas| settings.durability.min_replicas = replicas),
         default: "0",
         rule: "at most 100",
         about: "number of replicas that must confirm a grant or renewal before it counts (`WAIT`)",
@@ -324,7 +324,9 @@ impl<T> Row<T> {
                 set(into, Some(unit.duration(self.name, *time)?));
             }
             (Kind::Time(set), Value::Number(time)) => set(into, unit.duration(self.name, *time)?),
-            (Kind::Count(set), Value::Number(count)) => set(into, whole(self.name, *count)?),
+            (Kind::Count(least, set), Value::Number(count)) => {
+                set(into, whole(self.name, *count, *least)?);
+            }
             (Kind::Switch(set), Value::Switch(yes)) => set(into, *yes),
             (Kind::Text(set), Value::Text(text)) => set(into, text.clone()),
             (Kind::Label(set), Value::Text(text)) => {
@@ -347,8 +349,9 @@ impl<T> Row<T> {
     }
 }
 
-/// Converts a number to a count. Some languages only have floats.
-fn whole(name: &str, number: f64) -> Result<u32> {
+/// Converts a number to a count. Some languages only have floats. `least` is for the error, because the rule of the
+/// option is checked elsewhere.
+fn whole(name: &str, number: f64, least: u32) -> Result<u32> {
     let whole = number.fract() == 0.0 && (0.0..=f64::from(u32::MAX)).contains(&number);
     #[expect(
         clippy::cast_possible_truncation,
@@ -357,7 +360,7 @@ fn whole(name: &str, number: f64) -> Result<u32> {
     )]
     whole.then_some(number as u32).ok_or_else(|| {
         let name = spelled(name);
-        Error::invalid(format!("{name} must be a whole number, 0 or more (got {number})"))
+        Error::invalid(format!("{name} must be a whole number, {least} or more (got {number})"))
     })
 }
 
