@@ -40,7 +40,7 @@ pub struct NodeInspection {
     pub state: String,
     /// The remaining time in ms. Undefined if the key is free, the node failed, or the end is unknown.
     pub remaining: Option<f64>,
-    /// The first 8 digits of the owner's token. Undefined if readers share the key.
+    /// The first 8 digits of the owner's token. Undefined if readers share the key, or if it has data of another type.
     pub token: Option<String>,
     /// The label of the owner. For `kept`, that of the previous owner. Undefined if it has none.
     pub label: Option<String>,

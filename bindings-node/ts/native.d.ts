@@ -249,7 +249,7 @@ export interface NodeInspection {
   state: 'free' | 'held' | 'kept' | 'fault'
   /** The remaining time in ms. Undefined if the key is free, the node failed, or the end is unknown. */
   remaining?: number
-  /** The first 8 digits of the owner's token. Undefined if readers share the key. */
+  /** The first 8 digits of the owner's token. Undefined if readers share the key, or if it has data of another type. */
   token?: string
   /** The label of the owner. For `kept`, that of the previous owner. Undefined if it has none. */
   label?: string

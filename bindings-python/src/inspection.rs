@@ -47,7 +47,7 @@ pub(crate) struct NodeInspection {
     state: &'static str,
     /// The seconds left. None if the lock is free, the node failed, or the end is unknown.
     remaining: Option<f64>,
-    /// The first 8 digits of the owner's token. None if readers share the key.
+    /// The first 8 digits of the owner's token. None if readers share the key, or if it has data of another type.
     token: Option<String>,
     /// The owner's label. For `kept`, that of the previous owner. None if it has none.
     label: Option<String>,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use redlock::{Error, ErrorKind, Redlock};
+use redlock::{Error, ErrorKind, NodeState, Redlock};
 
 use crate::support::{Server, client, eventually, servers};
 
@@ -253,6 +253,32 @@ async fn permit_of_another_type_is_taken() {
             lease.release().await.unwrap();
         }
         assert_eq!(nodes[0].ask("TYPE {lock:pool}#1"), "+list");
+    }
+}
+
+#[tokio::test]
+async fn inspection_shows_a_permit_of_another_type_as_taken() {
+    for count in [1, 3] {
+        let nodes = servers(count);
+        let redlock = client(&nodes);
+        for node in &nodes {
+            node.ask("HSET {lock:pool}#1 field value");
+        }
+        let found = redlock.semaphore("pool", 2).inspect().await.unwrap();
+        assert_eq!((found.held, found.taken, found.label), (false, 1, None));
+        for node in &found.nodes {
+            let is_foreign = node.key == "{lock:pool}#1";
+            let state = if is_foreign { NodeState::Held } else { NodeState::Free };
+            assert_eq!((node.state, &node.token, &node.error), (state, &None, &None), "{node:?}");
+        }
+        let _other = redlock.semaphore("pool", 2).ttl(TTL).acquire().await.unwrap();
+        let found = redlock.semaphore("pool", 2).inspect().await.unwrap();
+        assert_eq!((found.held, found.taken), (true, 2));
+        assert!(found.remaining.is_some_and(|remaining| remaining <= TTL), "{found:?}");
+        // The name of such a lock is wrong.
+        nodes.iter().for_each(|node| drop(node.ask("HSET lock:job field value")));
+        let error = redlock.lock("job").inspect().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     }
 }
 

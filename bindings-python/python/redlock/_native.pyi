@@ -1323,7 +1323,7 @@ class NodeInspection:
     @property
     def token(self, /) -> str | None:
         """
-        The first 8 digits of the owner's token. None if readers share the key.
+        The first 8 digits of the owner's token. None if readers share the key, or if it has data of another type.
         """
     @property
     def url(self, /) -> str:

@@ -6,11 +6,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::future::{FutureExt, join_all};
 
 use crate::error::{NodeState, Result};
 use crate::node::{
-    Claim, Fault, Holder, KEPT_PREFIX, Label, MAX_INSPECTED, Node, ReleaseMode, Reply,
+    Claim, Fault, Holder, KEPT_PREFIX, Label, MAX_INSPECTED, Node, ReleaseMode, Remedy, Reply,
     SHARED_PREFIX, Watch,
 };
 use crate::options::lock::Request;
@@ -71,7 +71,7 @@ pub struct NodeInspection {
     /// The remaining time. `None` if the key is free, if the node failed, or if the end is unknown.
     pub remaining: Option<Duration>,
     /// The first 8 digits of the owner's token. If `state` is `Kept`, the token is that of the previous owner. `None`
-    /// if readers share the key.
+    /// if readers share the key, or if it has data of another type.
     ///
     /// This is enough to tell two owners apart, but not enough to release the lock.
     pub token: Option<String>,
@@ -88,8 +88,12 @@ pub(crate) async fn inspection(nodes: &Nodes, request: &Request) -> Result<Inspe
     request.connect(nodes).await?;
     let (clock, timeout) = (&*nodes.clock, request.node_timeout());
     let deadline = clock.now() + timeout;
+    let is_whole = request.primitive.is_whole();
     let ask = |key: &String| {
-        let replies = nodes.list.iter().map(|node| node.inspect(key, timeout));
+        let replies = nodes.list.iter().map(|node| {
+            let reply = node.inspect(key, timeout);
+            if is_whole { reply } else { Box::pin(reply.map(|answer| answer.or_else(foreign))) }
+        });
         (
             key.clone(),
             Collect::new(replies, |holder: &Option<Holder>| match holder {
@@ -113,7 +117,7 @@ pub(crate) async fn inspection(nodes: &Nodes, request: &Request) -> Result<Inspe
         let answers = nodes.list.iter().zip(votes.answers);
         replies.extend(answers.map(|(node, answer)| word(node, &key, answer)));
     }
-    let summary = summary(&holders, places.len(), request.primitive.is_whole(), replies);
+    let summary = summary(&holders, places.len(), is_whole, replies);
     let has_sides = matches!(request.primitive, Primitive::ReadWrite(_));
     let mode = match holders.first() {
         Some(holder) if is_shared(holder) => Some("read"),
@@ -121,6 +125,16 @@ pub(crate) async fn inspection(nodes: &Nodes, request: &Request) -> Result<Inspe
         _ => None,
     };
     Ok(Inspection { mode, ..summary })
+}
+
+/// Turns the error for a permit with data of another type into an unknown owner, because such a permit is taken. A server
+/// declines an inspection as unsupported for no other reason.
+fn foreign(fault: Fault) -> Result<Option<Holder>, Fault> {
+    let has_other_type = fault.is_declined() && fault.remedy() == Remedy::Unsupported;
+    if !has_other_type {
+        return Err(fault);
+    }
+    Ok(Some(Holder { token: String::new(), remaining: None }))
 }
 
 /// Summarizes the holders of the keys. Those of an `exclusive` lock belong to one owner.
@@ -260,7 +274,7 @@ fn word(
         remaining: holder.as_ref().and_then(|holder| holder.remaining),
         // Escaped for terminals, because another program may have written it.
         token: token
-            .filter(|token| !token.starts_with(SHARED_PREFIX))
+            .filter(|token| !token.is_empty() && !token.starts_with(SHARED_PREFIX))
             .map(|token| escaped(token.chars().take(8))),
         label: token.and_then(label_of),
         error,
