@@ -66,12 +66,12 @@ impl Caller {
     /// Warns that this thread or task holds the lock and would wait for itself.
     pub(crate) fn warn_of_own(&self, py: Python<'_>, held: &LeaseHandle) -> PyResult<()> {
         let (key, whence) = (ffi::shown(&self.lock.key()), ffi::acquired_at(held));
-        let who = self.owner.0;
+        let (who, what) = (self.owner.0, ffi::own_part(&self.lock));
         let when = if ffi::shared_by(&self.lock, held) { " once a writer waits" } else { "" };
         warn::<PyRuntimeWarning>(
             py,
             &format!(
-                "{key}: {who} already holds it{whence}. {NOT_REENTRANT}, so this call waits for itself{when}"
+                "{key}: {who} already holds {what}{whence}. {NOT_REENTRANT}, so this call waits for itself{when}"
             ),
         )
     }

@@ -2,6 +2,7 @@
 
 import asyncio
 import pickle
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -156,6 +157,37 @@ def test_wrong_options(fake: TestRedlock, options: "dict[str, Any]", text: str) 
 def test_other_permits_are_no_reentry(fake: TestRedlock, recwarn: pytest.WarningsRecorder) -> None:
     with fake.lock("pool"), fake.semaphore("pool", 2), fake.semaphore("pool", 2):
         assert not recwarn.list
+
+
+def test_caller_that_waits_for_its_own_permits_is_warned(fake: TestRedlock) -> None:
+    own = r"this thread already holds too many of its permits, acquired at .*test_semaphore\.py:\d+"
+    pool = fake.semaphore("pool", 3)
+    # As an error, the warning ends the call before it waits.
+    with warnings.catch_warnings(), pool, pool:
+        warnings.simplefilter("error")
+        pool.acquire().release()
+        two = fake.semaphore("pool", 3, permits=2)
+        with pytest.raises(RuntimeWarning, match=own + r"\. Locks are not reentrant, so this call"):
+            two.acquire()
+        with pytest.raises(redlock.LockTimeout, match=own) as caught:
+            two.acquire(wait=0)
+        assert str(caught.value).count("reentrant") == 1
+
+
+def test_permits_of_another_caller_are_no_reentry(fake: TestRedlock) -> None:
+    pool = fake.semaphore("pool", 2)
+
+    async def wait() -> str:
+        with pytest.raises(redlock.LockTimeout) as caught:
+            await pool.as_async().acquire(wait=0)
+        return str(caught.value)
+
+    async def main() -> None:
+        async with pool, pool:
+            assert "reentrant" not in await asyncio.create_task(wait())
+            assert "this task already holds too many of its permits" in await wait()
+
+    asyncio.run(main())
 
 
 def test_other_mistakes(fake: TestRedlock) -> None:

@@ -19,17 +19,17 @@ use crate::registry;
 use crate::runtime::lock;
 
 impl Lease {
-    /// Returns the lease on this lock that this thread or task holds itself, if it does.
+    /// Returns a lease that this thread or task holds itself and would wait for, if there is one.
     pub(crate) fn own(py: Python<'_>, caller: &Caller) -> PyResult<Option<LeaseHandle>> {
-        let Some(held) = ffi::held_by(&caller.lock, caller.owner) else { return Ok(None) };
-        if ffi::call_site::<CallSite>(&held).is_none_or(|call_site| call_site.is_awaited) {
-            return Ok(Some(held));
-        }
-        let Some(lease) = registry::objects(py, slice::from_ref(&held)).pop() else {
-            return Ok(None);
-        };
-        let is_held = lease.cast::<Self>()?.get().is_held_by_running_code(&lease)?;
-        Ok(is_held.then_some(held))
+        ffi::held_by(&caller.lock, caller.owner, |held| {
+            if ffi::call_site::<CallSite>(held).is_none_or(|call_site| call_site.is_awaited) {
+                return Ok(true);
+            }
+            let Some(lease) = registry::objects(py, slice::from_ref(held)).pop() else {
+                return Ok(false);
+            };
+            lease.cast::<Self>()?.get().is_held_by_running_code(&lease)
+        })
     }
 
     fn is_held_by_running_code(&self, object: &Bound<'_, PyAny>) -> PyResult<bool> {

@@ -299,9 +299,9 @@ impl<'a> Attempt<'a> {
         if !is_wanted || !self.log.is_due(waited) || !ticket.is_first() {
             return;
         }
-        let own = own_lease(&self.acquirer.leases, self.request);
+        let own = own_lease(&self.acquirer.leases, self.request, self.owner);
         let (why, _) = self.last.describe_holder(self.request, own.as_deref());
-        let why = why + &own_holder(own.as_deref(), self.owner);
+        let why = why + &own_holder(own.as_deref(), self.owner, &self.request.primitive);
         self.log.held(&self.last, self.request, waited, &why);
     }
 
@@ -330,9 +330,9 @@ impl<'a> Attempt<'a> {
             }
             Some(error) => error.with_waited(waited),
             None => {
-                let own = own_lease(&self.acquirer.leases, self.request);
+                let own = own_lease(&self.acquirer.leases, self.request, self.owner);
                 let (why, remaining) = last.describe_holder(self.request, own.as_deref());
-                let text = why + &own_holder(own.as_deref(), self.owner);
+                let text = why + &own_holder(own.as_deref(), self.owner, &self.request.primitive);
                 Error::timeout(&self.request.key(), waited, &text)
                     .with_remaining(remaining)
                     .with_holder(last.holder())

@@ -10,6 +10,7 @@ use crate::error::{Error, ErrorKind, NodeReport, seconds};
 use crate::lease::{Leases, Owner, State};
 use crate::node::{CONFIRMED_AFTER, Label, Places, Refused, Remedy, Vote};
 use crate::options::lock::Request;
+use crate::primitive::Primitive;
 use crate::quorum::{Collect, Nodes};
 
 /// The error text for an owner that waits for its own lock.
@@ -223,19 +224,34 @@ fn free_in(votes: &Collect<Vote>) -> Option<Duration> {
     (left != Duration::MAX).then_some(left)
 }
 
-/// Returns a lease of this client on one of the keys.
-pub(super) fn own_lease(leases: &Leases, request: &Request) -> Option<Arc<State>> {
+/// Returns a lease of this client on one of the keys. Permits count only if `owner` waits for itself, because others
+/// may have the rest of them.
+pub(super) fn own_lease(
+    leases: &Leases,
+    request: &Request,
+    owner: Option<Owner>,
+) -> Option<Arc<State>> {
+    let primitive = &request.primitive;
+    let is_own = |state: &State| owner.is_some() && state.owner.get() == owner.as_ref();
+    let counts = |state: &State| state.is_held() && (primitive.is_whole() || is_own(state));
     // Searched by key, because one shared name is enough to wait for oneself.
-    let held = |key: &String| leases.registry.on(key).into_iter().find(|state| state.is_held());
-    request.identity.iter().find_map(held)
+    let held = |key: &String| leases.registry.on(key).into_iter().find(|state| counts(state));
+    primitive.places(&request.identity).iter().find_map(held)
 }
 
 /// Returns the message part about a lease of this client that `owner` waits for.
-pub(super) fn own_holder(own: Option<&State>, owner: Option<Owner>) -> String {
+pub(super) fn own_holder(
+    own: Option<&State>,
+    owner: Option<Owner>,
+    primitive: &Primitive,
+) -> String {
     own.map_or_else(String::new, |state| {
         let place = state.acquired_at();
         match owner.filter(|owner| state.owner.get() == Some(owner)) {
-            Some(Owner(who, _)) => format!("; {who} already holds it{place}. {NOT_REENTRANT}"),
+            Some(Owner(who, _)) => {
+                let what = primitive.own_part();
+                format!("; {who} already holds {what}{place}. {NOT_REENTRANT}")
+            }
             None => format!("; this client holds it{place}"),
         }
     })

@@ -127,8 +127,8 @@ pub(crate) async fn inspection(nodes: &Nodes, request: &Request) -> Result<Inspe
     Ok(Inspection { mode, ..summary })
 }
 
-/// Turns the error for a permit with data of another type into an unknown owner, because such a permit is taken. A server
-/// declines an inspection as unsupported for no other reason.
+/// Turns the error for a permit with data of another type into an unknown owner, because such a permit is taken. A
+/// server declines an inspection as unsupported for no other reason.
 fn foreign(fault: Fault) -> Result<Option<Holder>, Fault> {
     let has_other_type = fault.is_declined() && fault.remedy() == Remedy::Unsupported;
     if !has_other_type {

@@ -170,10 +170,32 @@ pub fn note_owner(lease: &LeaseHandle, owner: Owner) {
     let _ = lease.0.owner.set(owner);
 }
 
-/// A lease of this lock's client on one of the lock's keys, with this recorded owner.
-pub fn held_by(lock: &Lock, owner: Owner) -> Option<LeaseHandle> {
-    let is_theirs = |lease: &LeaseHandle| lease.0.owner.get() == Some(&owner);
-    lock.held().into_iter().find(is_theirs)
+/// A lease with this recorded owner for which an acquire of the lock by that owner would wait.
+///
+/// `has` tells whether the owner still has a lease. A semaphore has room for several leases.
+///
+/// # Errors
+///
+/// The first one of `has`.
+pub fn held_by<E>(
+    lock: &Lock,
+    owner: Owner,
+    has: impl Fn(&LeaseHandle) -> Result<bool, E>,
+) -> Result<Option<LeaseHandle>, E> {
+    let mut held = lock.held();
+    held.retain(|lease| lease.0.owner.get() == Some(&owner));
+    if lock.waits_for(&held) {
+        let known = held.iter().map(&has).collect::<Result<Vec<_>, E>>()?;
+        let mut known = known.into_iter();
+        held.retain(|_| known.next() == Some(true));
+    }
+    let waits = lock.waits_for(&held);
+    Ok(held.pop().filter(|_| waits))
+}
+
+/// What an owner has of this lock that waits for itself, for messages.
+pub fn own_part(lock: &Lock) -> &'static str {
+    lock.request().map_or("", |request| request.primitive.own_part())
 }
 
 /// Whether this lease and a lease of the lock may exist at the same time, because both are those of readers.

@@ -13,7 +13,7 @@ mod options;
 
 pub use acquire::{
     Acquire, acquired_at, advice, call_site, extend, fence, held_by, identity, note_call_site,
-    note_owner, own_ttl, shared_by, undo,
+    note_owner, own_part, own_ttl, shared_by, undo,
 };
 pub use args::{
     Args, ClientArgs, LockArgs, check_lock, check_names, client, client_trusting, instead_of,

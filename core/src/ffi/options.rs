@@ -349,8 +349,7 @@ impl<T> Row<T> {
     }
 }
 
-/// Converts a number to a count. Some languages only have floats. `least` is for the error, because the rule of the
-/// option is checked elsewhere.
+/// Converts a number to a count. Some languages only have floats. `least` is for the error, as rules are checked later.
 fn whole(name: &str, number: f64, least: u32) -> Result<u32> {
     let whole = number.fract() == 0.0 && (0.0..=f64::from(u32::MAX)).contains(&number);
     #[expect(

@@ -2,6 +2,7 @@
 
 mod calls;
 mod checks;
+mod own;
 mod rwlock;
 
 use std::fmt;
@@ -14,7 +15,7 @@ use once_cell::race::OnceBox;
 
 use crate::engine::Engine;
 use crate::error::{ErrorKind, Result};
-use crate::lease::{Lease, LeaseHandle};
+use crate::lease::Lease;
 use crate::node::LabelOption;
 use crate::options::lock::{Options, Request};
 use crate::options::names::doubt;
@@ -100,16 +101,6 @@ impl Lock {
             Ok(request) => request.primitive.places(&request.identity),
             Err(_) => &self.keys,
         }
-    }
-
-    /// The leases of this client for which an acquire of this lock would wait. None for a semaphore.
-    ///
-    /// They are found by key, so the cost does not depend on the number of leases.
-    pub(crate) fn held(&self) -> Vec<LeaseHandle> {
-        let has_own_keys = !matches!(self.options.kind, Kind::Semaphore { .. });
-        let Some(running) = self.engine.running().filter(|_| has_own_keys) else { return vec![] };
-        let on = self.keys.iter().flat_map(|key| running.leases().registry.on(key));
-        on.filter(|state| state.is_held()).map(LeaseHandle).collect()
     }
 
     /// The names, without the client's prefix.

@@ -134,6 +134,11 @@ impl Primitive {
         !matches!(self, Self::Semaphore(_))
     }
 
+    /// What an owner has that waits for itself, for messages.
+    pub(crate) fn own_part(&self) -> &'static str {
+        if self.is_whole() { "it" } else { "too many of its permits" }
+    }
+
     /// Describes a refusal for messages. `holder` is the text about the holder, if it is known.
     pub(crate) fn describe(&self, refused: &Refused, holder: &str) -> String {
         match self {

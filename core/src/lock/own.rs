@@ -1,0 +1,29 @@
+//! The leases of this client on a lock, for which one of its own callers may wait.
+
+use crate::lease::LeaseHandle;
+use crate::lock::Lock;
+use crate::primitive::Kind;
+
+impl Lock {
+    /// The leases of this client on this lock, once for each of its keys that they have.
+    ///
+    /// They are found by key, so the cost does not depend on the number of leases.
+    pub(crate) fn held(&self) -> Vec<LeaseHandle> {
+        let Some(running) = self.engine.running() else { return Vec::new() };
+        let (registry, keys) = (&running.leases().registry, self.keys());
+        // At once, because a semaphore may have many.
+        let held: Vec<_> = registry.held(keys).collect();
+        let on = held.into_iter().flat_map(|at| registry.on(&keys[at]));
+        on.filter(|state| state.is_held()).map(LeaseHandle).collect()
+    }
+
+    /// Whether an acquire of this lock waits for one of these, which are some of [`Self::held`].
+    pub(crate) fn waits_for(&self, held: &[LeaseHandle]) -> bool {
+        match self.options.kind {
+            Kind::Semaphore { limit } => {
+                held.len() + self.options.permits as usize > limit as usize
+            }
+            Kind::Mutex | Kind::ReadWrite(_) => !held.is_empty(),
+        }
+    }
+}
