@@ -9,8 +9,8 @@ use crate::errors::millis;
 pub struct Inspection {
     /// Whether one owner has the lock on a quorum of nodes. For a semaphore, whether no permit is free.
     pub held: bool,
-    /// Which side holds a read/write lock. Undefined if it is free. For a lock, `read` if readers hold it, and otherwise
-    /// undefined.
+    /// Which side holds a read/write lock. Undefined if it is free. For a lock, `read` if readers hold it, and
+    /// otherwise undefined.
     #[napi(ts_type = "'read' | 'write'")]
     pub mode: Option<String>,
     /// How many permits of a semaphore are not free. For a lock, how many of its keys.

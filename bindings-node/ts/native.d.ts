@@ -197,8 +197,8 @@ export interface Inspection {
   /** Whether one owner has the lock on a quorum of nodes. For a semaphore, whether no permit is free. */
   held: boolean
   /**
-   * Which side holds a read/write lock. Undefined if it is free. For a lock, `read` if readers hold it, and otherwise
-   * undefined.
+   * Which side holds a read/write lock. Undefined if it is free. For a lock, `read` if readers hold it, and
+   * otherwise undefined.
    */
   mode?: 'read' | 'write'
   /** How many permits of a semaphore are not free. For a lock, how many of its keys. */

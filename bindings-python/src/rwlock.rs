@@ -40,7 +40,9 @@ pub(crate) struct AsyncRwLock {
 impl RwLock {
     /// Raises InvalidOption for an invalid name here, not when a side is used.
     pub(crate) fn make(py: Python<'_>, source: ClientSource, names: Names) -> PyResult<Self> {
+        // The shortest times, so that only the name is checked.
         let options = lock_args(Described::Side { shared: false }, &[])?;
+        let options = options.with("ttl", Some(0.1)).with("node_timeout", Some(0.05));
         Ok(Self { writer: Lock::make(py, source, names, options)? })
     }
 }

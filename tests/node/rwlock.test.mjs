@@ -114,6 +114,16 @@ test("sides of the same options are different locks", async () => {
   assert.equal(JSON.stringify(new Proxy(config, {})), "{}");
 });
 
+test("the default TTL of the sides does not matter for the name", async () => {
+  const client = new Redlock(["memory://a", "memory://b"], {
+    restartGuard: 5_000,
+    nodeTimeout: 2_000,
+  });
+  const config = client.rwlock("config");
+  assert.throws(() => config.read(), /restartGuard/);
+  assert.equal(config.write({ ttl: 3_000 }).key, "lock:config");
+});
+
 test("mistakes are refused immediately", async () => {
   const client = new Redlock("memory://");
   const config = client.rwlock("config");

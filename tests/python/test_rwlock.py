@@ -130,6 +130,14 @@ def test_owner_that_waits_for_itself_is_warned(fake: TestRedlock) -> None:
             config.read().acquire()
 
 
+def test_default_ttl_of_the_sides_does_not_matter_for_the_name() -> None:
+    client = redlock.Redlock(["memory://a", "memory://b"], restart_guard=5, node_timeout=2)
+    config = client.rwlock("config")
+    with pytest.raises(redlock.InvalidOption, match="restart_guard"):
+        config.read()
+    assert config.write(ttl=3).ttl == 3
+
+
 def test_pickled_locks_have_the_same_sides(redis_server: Server, name: str) -> None:
     with redlock.Redlock(redis_server.url, key_prefix="app:") as client:
         config = client.rwlock(name)

@@ -147,18 +147,83 @@ async fn waiting_readers_come_before_the_next_writer() {
         // As if the waiting reader asked again just before the release.
         nodes.iter().for_each(|node| drop(node.ask("SET {lock:cfg}:turn r5000 PX 60000")));
         writer.release().await.unwrap();
-        // Its turn lasts for its window from now on.
+        let text = refused(write(&one)).await.to_string();
+        assert!(text.contains("waiting readers come first for "), "{text}");
+        // Its turn lasts for its window, since the other side was found to have left.
         let turns = || nodes.iter().map(|node| remaining_ttl(node, "{lock:cfg}:turn"));
         assert!(
             turns().all(|left| (1..=5000).contains(&left)),
             "{:?}",
             turns().collect::<Vec<_>>()
         );
-        let text = refused(write(&one)).await.to_string();
-        assert!(text.contains("it is free, but waiting readers come first for "), "{text}");
         // A mutex takes no turns.
         one.lock("cfg").acquire().await.unwrap().release().await.unwrap();
         read(&two).acquire().await.unwrap().release().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn turn_ends_soon_if_nothing_waits_any_more() {
+    for count in [1, 3] {
+        let nodes = servers(count);
+        let [one, two] = [(); 2].map(|()| client(&nodes));
+        let reader = read(&one).acquire().await.unwrap();
+        let waiting = tokio::spawn(write(&two).wait(TTL).acquire());
+        turn_is_set(&nodes, "w").await;
+        waiting.abort();
+        drop(waiting.await);
+        nodes.iter().for_each(|node| drop(node.ask("SET {lock:cfg}:turn w200 PX 60000")));
+        reader.release().await.unwrap();
+        // A waiting reader learns when the turn ends, and makes it end after its window.
+        read(&one).wait(TTL).acquire().await.unwrap().release().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn writer_ends_its_turn_when_it_acquires() {
+    for count in [1, 3] {
+        let nodes = servers(count);
+        let [one, two] = [(); 2].map(|()| client(&nodes));
+        let reader = read(&one).acquire().await.unwrap();
+        let waiting = tokio::spawn(write(&two).wait(TTL).acquire());
+        turn_is_set(&nodes, "w").await;
+        reader.release().await.unwrap();
+        waiting.await.unwrap().unwrap().release().await.unwrap();
+        let left = |node: &Server| node.ask("EXISTS {lock:cfg}:turn");
+        assert!(nodes.iter().all(|node| left(node) == ":0"));
+        assert!(read(&one).try_acquire().await.unwrap().is_some());
+    }
+}
+
+#[tokio::test]
+async fn writer_follows_the_turn_of_readers_that_overlap() {
+    for count in [1, 3] {
+        let nodes = servers(count);
+        let [one, two] = [(); 2].map(|()| client(&nodes));
+        let reader = read(&one).acquire().await.unwrap();
+        nodes.iter().for_each(|node| drop(node.ask("SET {lock:cfg}:turn s300 PX 300")));
+        let waiting = tokio::spawn(write(&two).wait(TTL).acquire());
+        // Although no change of the lock key wakes it.
+        turn_is_set(&nodes, "w").await;
+        reader.release().await.unwrap();
+        waiting.await.unwrap().unwrap().release().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn turn_of_readers_ends_when_they_leave() {
+    for count in [1, 3] {
+        let nodes = servers(count);
+        let [one, two] = [(); 2].map(|()| client(&nodes));
+        for (turn, reader_is_next) in [("s60000 PX 60000", true), ("b60000 PX 60000", false)] {
+            let set = format!("SET {{lock:cfg}}:turn {turn}");
+            nodes.iter().for_each(|node| drop(node.ask(&set)));
+            let reader = read(&one).try_acquire().await.unwrap();
+            assert_eq!(reader.is_some(), reader_is_next);
+            drop(reader);
+            write(&two).wait(TTL).acquire().await.unwrap().release().await.unwrap();
+            assert_eq!(nodes[0].ask("EXISTS {lock:cfg}:turn"), ":0");
+        }
     }
 }
 
@@ -185,7 +250,9 @@ impl Holders {
         let [readers, writers] = &self.0;
         let mine = if is_writer { writers } else { readers };
         mine.fetch_add(1, Ordering::SeqCst);
-        tokio::task::yield_now().await;
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
         let (readers, writers) = (readers.load(Ordering::SeqCst), writers.load(Ordering::SeqCst));
         assert!(writers == 0 || (readers, writers) == (0, 1), "{readers} and {writers}");
         self.1.fetch_max(readers, Ordering::SeqCst);
@@ -218,6 +285,7 @@ async fn crowd_is_served_and_writers_are_alone() {
             caller.await.unwrap();
         }
         assert_eq!(read(&clients[0]).inspect().await.unwrap().taken, 0);
+        assert!(holders.1.load(Ordering::SeqCst) > 1, "readers never shared it");
     }
 }
 

@@ -32,7 +32,7 @@ fn recording(server: &Server, lost: &Arc<AtomicUsize>) -> (Redlock, Arc<Mutex<Ve
     let (deletes, lost) = (Arc::<Mutex<Vec<String>>>::default(), Arc::clone(lost));
     let seen = Arc::clone(&deletes);
     let gateway = Gateway::to(server.port, move |words, _| {
-        let is_delete = words[0] == "EVALSHA" && words[2] == "3" && words.len() == 7;
+        let is_delete = words[0] == "EVALSHA" && words[2] == "2" && words.len() == 6;
         if !is_delete {
             return Verdict::Pass;
         }

@@ -87,7 +87,8 @@ export class LeaseHandle implements Watched {
     if (this.#fence !== null) return this.#fence;
     const { key } = this.#lock;
     const text = "this lease has no fencing token. Create the lock with { fencing: true }";
-    const attached = "An attached lease never has one, so send it with the token";
+    const attached =
+      "Readers and permits have none, and an attached lease has none either, so send it with the token";
     throw new InvalidOption(`${shown(key)}: ${text}. ${attached}`, { resource: key });
   }
 

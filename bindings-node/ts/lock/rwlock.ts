@@ -49,8 +49,8 @@ export class RwLock {
       );
     }
     const names = nameList(name, "the name", "rwlock()");
-    // Checks the name.
-    create(names, { shared: false });
+    // Checks the name, and with the shortest times nothing else.
+    create(names, { shared: false, ttl: 100, nodeTimeout: 50 });
     this.#parts = { names, create };
   }
 

@@ -42,7 +42,8 @@ pub(crate) struct NodePing {
     ready: bool,
     /// Seconds until it would, because of `restart_guard`. 0 if it would now. None if that is unknown.
     ready_in: Option<f64>,
-    /// Seconds from the call to the reply. The first one includes connecting. None if it did not reply, or with an error.
+    /// Seconds from the call to the reply. The first one includes connecting. None if it did not reply, or with an
+    /// error.
     latency: Option<f64>,
     /// Why it would grant no lock.
     error: Option<String>,

@@ -14,7 +14,7 @@ use crate::clock::{Clock, Instant, jittered};
 use crate::error::{Error, Result};
 use crate::fairness::Fairness;
 use crate::lease::{Lease, Owner};
-use crate::node::Expect;
+use crate::node::{Expect, WantedTurn};
 use crate::options::lock::Request;
 use crate::runtime::background;
 use crate::telemetry::Spans;
@@ -84,10 +84,11 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// How long its side of a read/write lock comes first, if it waits for the other side.
-    fn turn(&self) -> Option<Duration> {
+    /// The turn of a side of a read/write lock, if it waits for the other side.
+    fn turn(&self) -> Option<WantedTurn> {
         let rounds = || self.acquirer.leases.fairness.measured_rounds();
-        self.request.primitive.turn(rounds).filter(|_| !self.deadline.allows_one_round())
+        let turn = self.request.primitive.turn(rounds, || self.deadline.left());
+        turn.filter(|_| !self.deadline.allows_one_round())
     }
 
     pub(super) async fn run(&mut self) -> Result<Lease> {
@@ -282,7 +283,7 @@ impl<'a> Attempt<'a> {
         let most = |count: usize| count * 2 > nodes.len();
         let pushes = nodes.iter().filter(|node| node.pushes(key)).count();
         let checked = nodes.iter().filter(|node| node.is_push_checked(key)).count();
-        let keeps_turn = self.request.primitive.turn(|| None).is_some();
+        let keeps_turn = self.request.primitive.has_turns();
         match (most(pushes), most(checked)) {
             // The turn of a waiting caller ends if it does not ask again.
             (true, true) if !keeps_turn => Pushes::Checked,

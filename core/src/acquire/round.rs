@@ -17,7 +17,7 @@ use crate::error::NodeState;
 use crate::lease::{ExtendRound, Lease, Leases, State};
 use crate::node::{
     Claim, Expect, Fault, Fencing, IMPOSSIBLE, MAX_KEYS, Places, Proof, Refused, ReleaseMode,
-    Reply, Vote, VoteParams,
+    Reply, Vote, VoteParams, WantedTurn,
 };
 use crate::options::lock::Request;
 use crate::primitive::Preference;
@@ -46,7 +46,7 @@ pub(crate) struct RoundParams {
     pub(crate) is_cut: bool,
     pub(crate) preference: Preference,
     /// That of the votes.
-    pub(crate) turn: Option<Duration>,
+    pub(crate) turn: Option<WantedTurn>,
 }
 
 /// Runs one round under a new token.

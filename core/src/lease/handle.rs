@@ -110,8 +110,8 @@ impl LeaseHandle {
     /// ```
     pub fn fencing_token(&self) -> Result<u64> {
         self.0.fence.ok_or_else(|| {
-            let text = "this lease has no fencing token. Create the lock with fencing on. An attached lease \
-                never has one, so send it with the token";
+            let text = "this lease has no fencing token. Create the lock with fencing on. Readers and permits have \
+                none, and an attached lease has none either, so send it with the token";
             Error::invalid(format!("{}: {text}", shown(&self.key()))).about(&self.key())
         })
     }

@@ -53,7 +53,7 @@ pub(crate) use redis::{Operation, Script, script, scripts};
 pub(crate) use slots::{SLOTS, hash_tag, several_slots, slot};
 pub(crate) use vote::{
     Blocker, Claim, Expect, Extension, Form, Holder, KEPT_PREFIX, MAX_INSPECTED, MAX_KEYS, Places,
-    Refused, ReleaseMode, SHARED_PREFIX, Side, Sides, Slots, Vote, VoteParams,
+    Refused, ReleaseMode, SHARED_PREFIX, Side, Sides, Slots, Vote, VoteParams, WantedTurn,
 };
 pub(crate) use watch::Watch;
 
@@ -142,7 +142,7 @@ pub(crate) trait Node: Send + Sync {
 
     /// Asks whether the server would write a key now, with a write that has no effect because the key does not exist.
     ///
-    /// Each server of a cluster is asked about a key of its own, which begins with this one.
+    /// Each server of a cluster is asked about another key, which begins with this one.
     fn ping(&self, key: &str, timeout: Duration) -> Reply<()> {
         let free = self.inspect(key, timeout);
         Box::pin(async move { free.await.map(drop) })

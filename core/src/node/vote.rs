@@ -1,6 +1,7 @@
 //! The requests to a node and their replies as plain data, the same for every kind of node. [`crate::quorum`] decides
 //! by them.
 
+use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,7 +39,7 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    /// Whether it is a side of a read/write lock. Its commands are not those of a mutex, and are never combined.
+    /// Whether it is a side of a read/write lock, whose votes need a script.
     pub(crate) fn has_sides(&self) -> bool {
         matches!(self, Self::Read(_) | Self::Write(_))
     }
@@ -49,6 +50,34 @@ impl Form {
 pub(crate) enum Side {
     Read,
     Write,
+}
+
+/// The turn that a waiting caller of a read/write lock sets for its side. It is small, because every acquire has room
+/// for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WantedTurn {
+    window_ms: NonZeroU16,
+    lasts_ms: NonZeroU16,
+}
+
+impl WantedTurn {
+    /// The side comes first for the window once the other side has left, and for `left` of the caller's wait until
+    /// then, at most for three seconds. A waiting caller asks again before that.
+    pub(crate) fn new(window: Duration, left: Duration) -> Self {
+        let ms = |time: Duration, most: u16| {
+            let ms = u16::try_from(time.as_millis()).unwrap_or(u16::MAX).min(most);
+            NonZeroU16::new(ms).unwrap_or(NonZeroU16::MIN)
+        };
+        Self { window_ms: ms(window, u16::MAX), lasts_ms: ms(left, 3000) }
+    }
+
+    pub(crate) fn window(self) -> Duration {
+        Duration::from_millis(self.window_ms.get().into())
+    }
+
+    pub(crate) fn lasts(self) -> Duration {
+        Duration::from_millis(self.lasts_ms.get().into())
+    }
 }
 
 /// The keys that a read/write lock needs in addition to its lock key.
@@ -140,8 +169,8 @@ pub(crate) struct VoteParams {
     pub(crate) expect: Expect,
     /// How the node's fencing token is treated.
     pub(crate) fencing: Fencing,
-    /// How long the side of a read/write lock comes first once the other side has left, if the caller waits for that.
-    pub(crate) turn: Option<Duration>,
+    /// The turn of a read/write lock, if the caller waits for it.
+    pub(crate) turn: Option<WantedTurn>,
 }
 
 impl VoteParams {
@@ -178,7 +207,7 @@ pub(crate) struct Refused {
 /// What refuses a claim. The last one explains most, if nodes differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Blocker {
-    /// The key is free, but waiting callers of the other side come first.
+    /// Waiting callers of the other side come first. Otherwise the key is free, or readers have it.
     Turn,
     /// All keys have no owner, because they were released and remain for `min_hold`.
     Kept,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::seconds;
-use crate::node::{Blocker, Claim, Places, Refused};
+use crate::node::{Blocker, Claim, Places, Refused, WantedTurn};
 use crate::text::spelled;
 
 pub(crate) use crate::node::Side;
@@ -98,10 +98,19 @@ impl Primitive {
         }
     }
 
-    /// How long the side of a waiting caller comes first once the other side has left. `None` without sides.
-    /// `rounds` is the time of some round trips.
-    pub(crate) fn turn(&self, rounds: impl FnOnce() -> Option<Duration>) -> Option<Duration> {
-        matches!(self, Self::ReadWrite(_)).then(|| ReadWrite::window(rounds()))
+    /// The turn that a caller sets which waits for this long. `None` without sides. `rounds` is the time of some round
+    /// trips.
+    pub(crate) fn turn(
+        &self,
+        rounds: impl FnOnce() -> Option<Duration>,
+        left: impl FnOnce() -> Duration,
+    ) -> Option<WantedTurn> {
+        self.has_turns().then(|| WantedTurn::new(ReadWrite::window(rounds()), left()))
+    }
+
+    /// Whether two sides take turns.
+    pub(crate) fn has_turns(&self) -> bool {
+        matches!(self, Self::ReadWrite(_))
     }
 
     /// The keys that a claim may have.

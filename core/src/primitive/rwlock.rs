@@ -15,6 +15,8 @@ use crate::node::{Blocker, Claim, Form, Refused, Side, Sides, fence_key, sides};
 /// The minimum time for which one side comes first. It is enough to receive a notification and to send a vote, also on
 /// a busy machine.
 const MIN_WINDOW: Duration = Duration::from_millis(100);
+/// The maximum, so that a distant caller that has given up stops the others for a moment only.
+const MAX_WINDOW: Duration = Duration::from_secs(1);
 
 /// One side of a read/write lock, with its keys.
 #[derive(Debug)]
@@ -60,7 +62,7 @@ impl ReadWrite {
 
     /// How long this side comes first once the other side has left, if some round trips take `rounds`.
     pub(super) fn window(rounds: Option<Duration>) -> Duration {
-        rounds.unwrap_or_default().max(MIN_WINDOW)
+        rounds.unwrap_or_default().clamp(MIN_WINDOW, MAX_WINDOW)
     }
 
     /// Describes a refusal. `None` if that of a mutex describes it.
@@ -81,7 +83,7 @@ impl ReadWrite {
                 left()
             )),
             (Side::Write, Blocker::Turn) => {
-                Some(format!("it is free, but waiting readers come first for {}", left()))
+                Some(format!("waiting readers come first for {}", left()))
             }
             (_, Blocker::Kept | Blocker::Readers) | (Side::Write, Blocker::Owner) => None,
         }

@@ -128,16 +128,8 @@ fn delete(
             keys.insert(key.clone(), Entry::new(claim.kept(), expires.min(now + stay)));
         }
     }
-    match (&claim.form, how) {
-        (Form::Read(sides), _) if sides::release_read(data, claim, sides, now) => {
-            released.extend(claim.keys.iter().cloned());
-        }
-        (Form::Write(sides), ReleaseMode::Delete | ReleaseMode::DeleteLate)
-            if !released.is_empty() =>
-        {
-            data.turns.open(&sides.turn, Side::Read, now);
-        }
-        _ => {}
+    if matches!(claim.form, Form::Read(_)) && sides::release_read(data, claim, now) {
+        released.extend(claim.keys.iter().cloned());
     }
     // Notifies every other client, as a server does. A client handles its own changes itself. A notified client may
     // call this node immediately. Its command then follows this one.

@@ -7,15 +7,22 @@ use super::refused_by;
 use super::store::{Data, Entry, Reader};
 use crate::clock::Instant;
 use crate::node::{
-    Blocker, Claim, Extension, Places, Refused, SHARED_PREFIX, Side, Sides, VoteParams,
+    Blocker, Claim, Extension, Places, Refused, SHARED_PREFIX, Side, Sides, VoteParams, WantedTurn,
 };
 
-/// How long a turn lasts while the other side has the lock. A waiting caller sets it again before that.
-const TURN: Duration = Duration::from_secs(3);
+/// What a turn is about, as the letters of `turn.lua`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Next {
+    /// Waiting callers of this side come next.
+    Waiting(Side),
+    /// Readers that waited have the lock, and others may join them. A writer may wait.
+    Joining { writer_waits: bool },
+}
 
-/// The side that comes next.
-pub(super) struct Turn {
-    side: Side,
+/// Who comes next.
+#[derive(Clone, Copy)]
+struct Turn {
+    next: Next,
     /// How long it lasts once the other side has left.
     window: Duration,
     until: Instant,
@@ -26,22 +33,25 @@ pub(super) struct Turn {
 pub(super) struct Turns(HashMap<String, Turn>);
 
 impl Turns {
-    /// How long the turn of this side lasts, if it is its turn.
-    fn left(&self, key: &str, side: Side, now: Instant) -> Option<Duration> {
-        let turn = self.0.get(key).filter(|turn| turn.side == side && turn.until > now)?;
-        Some(turn.until.since(now))
+    fn now(&self, key: &str, now: Instant) -> Option<Turn> {
+        self.0.get(key).copied().filter(|turn| turn.until > now)
     }
 
-    fn set(&mut self, key: &str, side: Side, window: Duration, now: Instant) {
+    fn set(&mut self, key: &str, side: Side, wanted: WantedTurn, now: Instant) {
         self.0.retain(|_, turn| turn.until > now);
-        self.0.insert(key.to_owned(), Turn { side, window, until: now + TURN });
+        let (next, until) = (Next::Waiting(side), now + wanted.lasts());
+        // A caller that waits for less time does not end the turn of another one earlier.
+        if self.0.get(key).is_some_and(|turn| turn.next == next && turn.until > until) {
+            return;
+        }
+        self.0.insert(key.to_owned(), Turn { next, window: wanted.window(), until });
     }
 
-    /// Begins the turn of this side, whose callers wait for the other side no more.
-    pub(super) fn open(&mut self, key: &str, side: Side, now: Instant) {
-        if let Some(turn) = self.0.get_mut(key).filter(|turn| turn.side == side) {
-            turn.until = turn.until.min(now + turn.window);
-        }
+    /// Makes a turn last for its window only, because the other side has left. Returns the refusal of that side.
+    fn opened(&mut self, key: &str, turn: Turn, now: Instant) -> Refused {
+        let until = turn.until.min(now + turn.window);
+        self.0.insert(key.to_owned(), Turn { until, ..turn });
+        refusal(until.since(now), Blocker::Turn)
     }
 }
 
@@ -61,13 +71,27 @@ pub(super) fn before_write(
 ) -> Option<Refused> {
     let key = &claim.keys[0];
     let entry = data.keys.without_expired([key], now).get(key);
-    let readers = data.turns.left(&sides.turn, Side::Read, now);
-    match entry {
-        None => readers.filter(|_| params.first).map(|left| refusal(left, Blocker::Turn)),
-        Some(entry) => {
-            if let Some(window) = params.turn.filter(|_| readers.is_none() && entry.is_shared()) {
-                data.turns.set(&sides.turn, Side::Write, window, now);
-            }
+    let waits = params.turn.filter(|_| entry.is_some_and(Entry::is_shared));
+    if !params.first || entry.is_some() && waits.is_none() {
+        return None;
+    }
+    let turn = data.turns.now(&sides.turn, now);
+    match (turn.map(|turn| (turn, turn.next)), waits) {
+        (Some((turn, Next::Waiting(Side::Read))), _) => {
+            Some(data.turns.opened(&sides.turn, turn, now))
+        }
+        // Until the readers' turn ends, others join them. Afterwards, or once all have left, it is the writers' turn.
+        (Some((turn, Next::Joining { .. })), Some(_)) => {
+            let next = Next::Joining { writer_waits: true };
+            data.turns.0.insert(sides.turn.clone(), Turn { next, ..turn });
+            Some(refusal(turn.until.since(now), Blocker::Turn))
+        }
+        (_, Some(wanted)) => {
+            data.turns.set(&sides.turn, Side::Write, wanted, now);
+            None
+        }
+        (_, None) => {
+            data.turns.0.remove(&sides.turn);
             None
         }
     }
@@ -84,23 +108,32 @@ pub(super) fn acquire_read(
     let (key, end) = (&claim.keys[0], now + params.ttl);
     let entries = data.keys.without_expired([key], now);
     if let Some(entry) = entries.get(key).filter(|entry| !entry.is_shared()) {
-        if let Some(window) = params.turn {
-            data.turns.set(&sides.turn, Side::Read, window, now);
+        if let Some(wanted) = params.turn {
+            data.turns.set(&sides.turn, Side::Read, wanted, now);
         }
         let (by, holder) = refused_by(entry);
         return Some(Refused { holder, ..refusal(entry.expires.since(now), by) });
     }
     let is_reader = entries.get(key).is_some_and(|entry| entry.reader(&claim.token).is_some());
-    if params.first
-        && !is_reader
-        && let Some(left) = data.turns.left(&sides.turn, Side::Write, now)
-    {
-        return Some(refusal(left, Blocker::Turn));
+    let (is_free, turn) = (!entries.contains_key(key), data.turns.now(&sides.turn, now));
+    if let Some(turn) = turn.filter(|_| params.first && !is_reader) {
+        match (turn.next, is_free) {
+            (Next::Waiting(Side::Write), false) => {
+                return Some(refusal(turn.until.since(now), Blocker::Turn));
+            }
+            (Next::Waiting(Side::Write) | Next::Joining { writer_waits: true }, true) => {
+                return Some(data.turns.opened(&sides.turn, turn, now));
+            }
+            _ => {}
+        }
     }
-    let entry = entries.entry(key.clone()).or_insert_with(|| {
-        data.turns.open(&sides.turn, Side::Read, now);
-        Entry::new(format!("{SHARED_PREFIX}{}", claim.token), end)
-    });
+    // The first reader begins the turn of those that waited with it.
+    if let Some(turn) = turn.filter(|turn| is_free && turn.next == Next::Waiting(Side::Read)) {
+        let next = Next::Joining { writer_waits: false };
+        data.turns.0.insert(sides.turn.clone(), Turn { next, until: now + turn.window, ..turn });
+    }
+    let new = || Entry::new(format!("{SHARED_PREFIX}{}", claim.token), end);
+    let entry = entries.entry(key.clone()).or_insert_with(new);
     entry.readers.retain(|reader| reader.expires > now || reader.token == claim.token);
     match entry.readers.iter_mut().find(|reader| reader.token == claim.token) {
         Some(reader) => reader.expires = reader.expires.max(end),
@@ -133,7 +166,7 @@ pub(super) fn extend_read(
 }
 
 /// Removes the reader. The last one deletes the key. Returns whether it was a reader.
-pub(super) fn release_read(data: &mut Data, claim: &Claim, sides: &Sides, now: Instant) -> bool {
+pub(super) fn release_read(data: &mut Data, claim: &Claim, now: Instant) -> bool {
     let key = &claim.keys[0];
     let entries = data.keys.without_expired([key], now);
     let Some(entry) = entries.get_mut(key).filter(|entry| entry.is_shared()) else { return false };
@@ -144,7 +177,6 @@ pub(super) fn release_read(data: &mut Data, claim: &Claim, sides: &Sides, now: I
         entry.expires = entry.expires.min(last);
     } else {
         entries.remove(key);
-        data.turns.open(&sides.turn, Side::Write, now);
     }
     was_reader
 }

@@ -221,10 +221,11 @@ impl Commands {
         let ([set, turn], lock) = (SIDES, LOCKS[0]);
         let (token, ttl) = (self.token(), self.ttl());
         let window = self.pick(&["0", "700000", "800000"]).to_owned();
+        let lasts = self.pick(&["850000", "950000"]).to_owned();
         match self.rng.u8(..60) {
             0..=18 => {
                 let again = self.pick(&["0", "0", "1"]).to_owned();
-                let arguments = vec![token, ttl, window, again];
+                let arguments = vec![token, ttl, again, window, lasts];
                 Self::call(Operation::AcquireRead, &[lock, set, turn], arguments)
             }
             19..=24 => Self::call(Operation::ExtendRead, &[lock, set], vec![token, ttl]),
@@ -233,21 +234,13 @@ impl Commands {
                 if self.rng.bool() {
                     arguments.extend(["0".to_owned(), self.token()]);
                 }
-                Self::call(Operation::ReleaseRead, &[lock, set, turn], arguments)
+                Self::call(Operation::ReleaseRead, &[lock, set], arguments)
             }
-            41..=50 => {
-                let arguments = vec![token, ttl, window];
+            41..=52 => {
+                let arguments = vec![token, ttl, window, lasts];
                 Self::call(Operation::AcquireWrite, &[lock, turn], arguments)
             }
-            51..=58 => {
-                let mut arguments = vec![token];
-                match self.rng.u8(..3) {
-                    0 => arguments.push(ttl),
-                    1 => arguments.extend(["0".to_owned(), self.token()]),
-                    _ => {}
-                }
-                Self::call(Operation::ReleaseWrite, &[lock, turn], arguments)
-            }
+            53..=56 => vec!["DEL".to_owned(), turn.to_owned()],
             _ => vec!["DEL".to_owned(), lock.to_owned(), self.pick(&SIDES).to_owned()],
         }
     }

@@ -30,7 +30,6 @@ pub(super) fn run(
         Operation::ExtendRead => scripts_sides::extend_read,
         Operation::ReleaseRead => scripts_sides::release_read,
         Operation::AcquireWrite => scripts_sides::acquire_write,
-        Operation::ReleaseWrite => scripts_sides::release_write,
     };
     script(call, keys, arguments)
 }
@@ -42,12 +41,7 @@ pub(super) fn writes(digest: &str) -> bool {
 
 /// Whether the call with this digest deletes keys.
 pub(super) fn deletes(digest: &str) -> bool {
-    let deletes = [
-        Operation::Release,
-        Operation::ReleaseMany,
-        Operation::ReleaseRead,
-        Operation::ReleaseWrite,
-    ];
+    let deletes = [Operation::Release, Operation::ReleaseMany, Operation::ReleaseRead];
     deletes.iter().any(|operation| script(*operation).digest == digest)
 }
 

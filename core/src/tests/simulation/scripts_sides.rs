@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::commands::{Call, When, int};
 use super::resp::Reply;
-use super::scripts::{acquire, is_kept, list, release};
+use super::scripts::{acquire, is_kept, list};
 use super::server::NO_END;
 use crate::node::SHARED_PREFIX;
 
@@ -37,12 +37,18 @@ fn change(call: &mut Call<'_>, key: &str, edit: impl FnOnce(&mut BTreeMap<String
 }
 
 /// The function `open`.
-fn open(call: &mut Call<'_>, turn: &str, side: char) {
-    let stored = call.get(turn);
-    let window = stored.as_deref().and_then(|stored| stored.strip_prefix(side));
-    let Some(window) = window.map(|window| window.parse::<u64>().unwrap()) else { return };
+fn open(call: &mut Call<'_>, turn: &str, stored: &str) {
+    let window = int(&stored[1..]);
     if call.pttl(turn) > i64::try_from(window).unwrap() {
         call.pexpire(turn, window, When::Always);
+    }
+}
+
+/// The function `set_turn`.
+fn set_turn(call: &mut Call<'_>, turn: &str, stored: Option<&String>, value: &str, lasts: u64) {
+    let is_same = stored.is_some_and(|stored| stored[..1] == value[..1]);
+    if !is_same || call.pttl(turn) < i64::try_from(lasts).unwrap() {
+        call.set(turn, value, call.ms() + lasts);
     }
 }
 
@@ -61,15 +67,22 @@ pub(super) fn acquire_read(call: &mut Call<'_>, keys: &[&str], arguments: &[&str
     let (token, ttl) = (arguments[0], int(arguments[1]));
     let (owner, stored) = (call.get(key), call.get(turn));
     if let Some(owner) = owner.as_ref().filter(|owner| !is_shared(owner)) {
-        if arguments[2] != "0" {
-            call.set(turn, &format!("r{}", arguments[2]), call.ms() + 3000);
+        if arguments[3] != "0" {
+            let value = format!("r{}", arguments[3]);
+            set_turn(call, turn, stored.as_ref(), &value, int(arguments[4]));
         }
         let left = call.pttl(key);
         let which = if is_kept(owner) { "1,k" } else { "1," };
         return list([Reply::Int(0), Reply::Int(left), Reply::bulk(which)], token);
     }
     let is_reader = owner.is_some() && readers(call.server.owner(set)).contains_key(token);
-    if arguments[3] == "0" && stored.is_some_and(|side| side.starts_with('w')) && !is_reader {
+    let is_writers =
+        |turn: &&String| turn.starts_with('w') || turn.starts_with('b') && owner.is_none();
+    let writers_turn = stored.as_ref().filter(is_writers);
+    if let Some(stored) = writers_turn.filter(|_| arguments[2] == "0" && !is_reader) {
+        if owner.is_none() {
+            open(call, turn, stored);
+        }
         return turn_refusal(call, turn, token);
     }
     let now = call.ms();
@@ -86,8 +99,10 @@ pub(super) fn acquire_read(call: &mut Call<'_>, keys: &[&str], arguments: &[&str
         call.set(key, &value, now + left);
     }
     call.pexpire(set, left, When::Always);
-    if owner.is_none() {
-        open(call, turn, 'r');
+    if let Some(window) = stored.as_ref().and_then(|stored| stored.strip_prefix('r'))
+        && owner.is_none()
+    {
+        call.set(turn, &format!("s{window}"), now + int(window));
     }
     call.pttl(key);
     Reply::bulk(token)
@@ -119,7 +134,7 @@ pub(super) fn extend_read(call: &mut Call<'_>, keys: &[&str], arguments: &[&str]
 }
 
 pub(super) fn release_read(call: &mut Call<'_>, keys: &[&str], arguments: &[&str]) -> Reply {
-    let [key, set, turn] = keys[..] else { panic!("{keys:?}") };
+    let [key, set] = keys[..] else { panic!("{keys:?}") };
     let (token, earlier) = (arguments[0], arguments.get(2..).unwrap_or_default());
     let owner = call.get(key);
     let is_ours = readers(call.server.owner(set)).contains_key(token);
@@ -131,7 +146,6 @@ pub(super) fn release_read(call: &mut Call<'_>, keys: &[&str], arguments: &[&str
         let last = readers(call.server.owner(set)).into_values().max().unwrap_or_default();
         if last <= now {
             call.del(&[key, set]);
-            open(call, turn, 'w');
         } else if call.pttl(key) > i64::try_from(last - now).unwrap() + 1100 {
             call.pexpire(key, last - now, When::Always);
         }
@@ -140,23 +154,28 @@ pub(super) fn release_read(call: &mut Call<'_>, keys: &[&str], arguments: &[&str
 }
 
 pub(super) fn acquire_write(call: &mut Call<'_>, keys: &[&str], arguments: &[&str]) -> Reply {
-    let ([locks @ .., turn], [others @ .., window]) = (keys, arguments) else { panic!("{keys:?}") };
+    let ([locks @ .., turn], [others @ .., window, lasts]) = (keys, arguments) else {
+        panic!("{keys:?}")
+    };
     let (owner, stored) = (call.get(locks[0]), call.get(turn));
-    let is_readers_turn = stored.is_some_and(|side| side.starts_with('r'));
-    if owner.is_none() && is_readers_turn {
+    let is_shared = owner.as_ref().is_some_and(|owner| is_shared(owner));
+    let waits = is_shared && *window != "0";
+    let side = stored.as_ref().and_then(|stored| stored.chars().next()).unwrap_or('-');
+    if let Some(stored) = stored.as_ref().filter(|_| waits && side == 's') {
+        let end = call.server.keys[*turn].1;
+        call.set(turn, &stored.replace('s', "b"), end);
+    }
+    if owner.is_none() && side == 'r' || waits && "rsb".contains(side) {
+        if let Some(stored) = stored.as_ref().filter(|_| side == 'r') {
+            open(call, turn, stored);
+        }
         return turn_refusal(call, turn, others[0]);
     }
-    if owner.is_some_and(|owner| is_shared(&owner)) && !is_readers_turn && *window != "0" {
-        call.set(turn, &format!("w{window}"), call.ms() + 3000);
+    if waits {
+        set_turn(call, turn, stored.as_ref(), &format!("w{window}"), int(lasts));
+    }
+    if owner.is_none() && stored.is_some() {
+        call.del(&[turn]);
     }
     acquire(call, locks, others)
-}
-
-pub(super) fn release_write(call: &mut Call<'_>, keys: &[&str], arguments: &[&str]) -> Reply {
-    let [key, turn] = keys[..] else { panic!("{keys:?}") };
-    let stays = arguments.get(1).is_some_and(|stay| *stay != "0");
-    if call.get(key).as_deref() == Some(arguments[0]) && !stays {
-        open(call, turn, 'r');
-    }
-    release(call, &[key], arguments)
 }

@@ -32,7 +32,6 @@ pub(crate) enum Operation {
     ExtendRead,
     ReleaseRead,
     AcquireWrite,
-    ReleaseWrite,
 }
 
 /// A script and its digest.
@@ -115,15 +114,14 @@ pub(crate) fn script(operation: Operation) -> &'static Script {
 ///
 /// Threads that call this first at the same time each create them, and one result is kept. With a lock instead, a
 /// process that is forked meanwhile would find it locked forever.
-pub(crate) fn scripts() -> &'static [Script; 12] {
-    static SCRIPTS: OnceBox<[Script; 12]> = OnceBox::new();
+pub(crate) fn scripts() -> &'static [Script; 11] {
+    static SCRIPTS: OnceBox<[Script; 11]> = OnceBox::new();
     SCRIPTS.get_or_init(|| Box::new(all()))
 }
 
-fn all() -> [Script; 12] {
-    // A writer's scripts are those of a mutex behind the turn of waiting readers.
+fn all() -> [Script; 11] {
+    // A writer's vote is that of a mutex behind the turn of waiting readers.
     let write = concat!(include_str!("lua/acquire_write.lua"), include_str!("lua/acquire.lua"));
-    let unwrite = concat!(include_str!("lua/release_write.lua"), include_str!("lua/release.lua"));
     [
         Script::new(Operation::Acquire, include_str!("lua/acquire.lua")),
         Script::new(Operation::Extend, include_str!("lua/extend.lua")),
@@ -136,6 +134,5 @@ fn all() -> [Script; 12] {
         Script::new(Operation::ExtendRead, include_str!("lua/extend_read.lua")),
         Script::new(Operation::ReleaseRead, include_str!("lua/release_read.lua")),
         Script::new(Operation::AcquireWrite, write),
-        Script::new(Operation::ReleaseWrite, unwrite),
     ]
 }

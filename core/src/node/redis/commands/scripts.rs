@@ -97,14 +97,14 @@ fn keys_script(
         Some(turn) => Cow::Owned([&*keys, std::slice::from_ref(turn)].concat()),
         None => keys,
     };
-    let arguments = if fence.is_some() { 5 } else { 2 } + usize::from(turn.is_some());
+    let arguments = if fence.is_some() { 5 } else { 2 } + if turn.is_some() { 2 } else { 0 };
     let (mut call, _) = script(operation).on(&keys, arguments);
     call.word(&*claim.token).number(millis(params.ttl));
     if let Some([proposed, least]) = fence {
         call.number(proposed).number(least).number(micros(SLACK));
     }
     if turn.is_some() {
-        call.number(window(params));
+        turn_arguments(&mut call, params);
     }
     let token = Arc::clone(&claim.token);
     // With fencing the token alone is not a grant, because the fencing token is missing.
@@ -128,22 +128,24 @@ fn slots_script(claim: &Claim, slots: &Slots, params: VoteParams, sent: bool) ->
 
 /// Builds the script of a reader.
 fn read_script(claim: &Claim, sides: &Sides, params: VoteParams) -> Command {
-    let (mut call, _) = script(Operation::AcquireRead).on(&read_keys(claim, sides), 4);
-    call.word(&*claim.token).number(millis(params.ttl)).number(window(params));
-    call.number((!params.first).into());
+    let keys = [&held_keys(claim, sides)[..], std::slice::from_ref(&sides.turn)].concat();
+    let (mut call, _) = script(Operation::AcquireRead).on(&keys, 5);
+    call.word(&*claim.token).number(millis(params.ttl)).number((!params.first).into());
+    turn_arguments(&mut call, params);
     let expects = Expects::Token(Arc::clone(&claim.token));
     let command = Command::new(call.bytes(), expects, vote(claim, params, false));
     Command { timeout: params.timeout, ..command }
 }
 
-/// The keys of a reader's scripts.
-fn read_keys(claim: &Claim, sides: &Sides) -> [String; 3] {
-    [claim.keys[0].clone(), sides.readers.clone(), sides.turn.clone()]
+/// The keys that readers have.
+fn held_keys(claim: &Claim, sides: &Sides) -> [String; 2] {
+    [claim.keys[0].clone(), sides.readers.clone()]
 }
 
-/// The window of the turn that a waiting caller sets, in ms. 0 if it does not wait.
-fn window(params: VoteParams) -> u64 {
-    params.turn.map_or(0, millis)
+/// Appends the window of the turn that a waiting caller sets, and how long it lasts until then. 0 if it does not wait.
+fn turn_arguments(call: &mut RequestBuffer, params: VoteParams) {
+    let turn = params.turn.map_or((0, 0), |turn| (millis(turn.window()), millis(turn.lasts())));
+    call.number(turn.0).number(turn.1);
 }
 
 /// Returns the purpose of a vote. Both kinds may have set the token on a key when the connection breaks.
@@ -155,13 +157,10 @@ fn vote(claim: &Claim, params: VoteParams, sent: bool) -> Purpose {
 /// Builds the release. Keys that remain are not tracked, because no caller waits for them.
 pub(crate) fn release(claim: &Claim, lifetime: Duration, how: ReleaseMode) -> Command {
     let stay = if let ReleaseMode::Stay(stay) = how { Some(stay) } else { None };
-    let by =
-        |operation, keys: &[String]| release_by(operation, keys, &claim.token, lifetime, stay).0;
     let mut command = match &claim.form {
-        Form::Read(sides) => by(Operation::ReleaseRead, &read_keys(claim, sides)),
-        // A vote that is undone never had the lock, so no turn begins.
-        Form::Write(sides) if how != ReleaseMode::Undo => {
-            by(Operation::ReleaseWrite, &[claim.keys[0].clone(), sides.turn.clone()])
+        Form::Read(sides) => {
+            let keys = held_keys(claim, sides);
+            release_by(Operation::ReleaseRead, &keys, &claim.token, lifetime, stay).0
         }
         Form::Keys | Form::Slots(_) | Form::Write(_) => release_script(claim, lifetime, stay),
     };
@@ -177,7 +176,7 @@ pub(crate) fn release(claim: &Claim, lifetime: Duration, how: ReleaseMode) -> Co
 pub(crate) fn release_script(claim: &Claim, lifetime: Duration, stay: Option<Duration>) -> Command {
     let (command, positions) =
         release_by(Operation::Release, &claim.keys, &claim.token, lifetime, stay);
-    let combinable = (claim.keys.len() == 1 && !claim.form.has_sides() && stay.is_none())
+    let combinable = (claim.keys.len() == 1 && stay.is_none())
         .then(|| Combinable::new(BatchKind::Releases, positions));
     Command { combinable: combinable.flatten(), ..command }
 }
@@ -202,9 +201,15 @@ fn release_by(
 
 /// Builds the delete of what this vote may have set.
 pub(crate) fn undo(vote: &Command, token: &Arc<str>, lifetime: Duration) -> Command {
-    let is_read = Script::of(vote).is_some_and(|one| one.operation == Operation::AcquireRead);
+    let mut keys = vote.vote_keys();
+    let of = Script::of(vote).map(|script| script.operation);
+    if matches!(of, Some(Operation::AcquireRead | Operation::AcquireWrite)) {
+        // The turn is last, and belongs to no vote.
+        keys.pop();
+    }
+    let is_read = of == Some(Operation::AcquireRead);
     let operation = if is_read { Operation::ReleaseRead } else { Operation::Release };
-    release_by(operation, &vote.vote_keys(), token, lifetime, None).0
+    release_by(operation, &keys, token, lifetime, None).0
 }
 
 /// Builds the release by this script for keys that any of these claims may own.
@@ -252,9 +257,8 @@ pub(crate) fn extend_script(claim: &Claim, params: VoteParams, durable: bool) ->
     let purpose = if params.check { Purpose::Plain } else { Purpose::Extend };
     let expects = Expects::Token(Arc::clone(&claim.token));
     if let Form::Read(sides) = &claim.form {
-        let keys = [claim.keys[0].clone(), sides.readers.clone()];
         // Always writes.
-        let (mut call, _) = script(Operation::ExtendRead).on(&keys, 2);
+        let (mut call, _) = script(Operation::ExtendRead).on(&held_keys(claim, sides), 2);
         call.word(&*claim.token).number(millis(params.ttl));
         let command = Command::new(call.bytes(), expects, purpose);
         return Command { timeout: params.timeout, ..command };
@@ -270,8 +274,7 @@ pub(crate) fn extend_script(claim: &Claim, params: VoteParams, durable: bool) ->
     if let Some(fence) = fence {
         call.number(fence);
     }
-    let is_plain = !claim.form.has_sides() && fence.is_none() && !durable;
-    let combinable = (claim.keys.len() == 1 && is_plain)
+    let combinable = (claim.keys.len() == 1 && fence.is_none() && !durable)
         .then(|| Combinable::new(BatchKind::Extends, [from, to, end]));
     let command = Command::new(call.bytes(), expects, purpose);
     Command { timeout: params.timeout, combinable: combinable.flatten(), ..command }

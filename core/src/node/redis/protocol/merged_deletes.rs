@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::node::redis::commands::command::{Command, Expects, Purpose};
-use crate::node::redis::commands::scripts::{Script, merged_release};
+use crate::node::redis::commands::scripts::{Operation, Script, merged_release};
 
 /// The memory of a pending delete in addition to its command, and that of a further token, in bytes.
 const ENTRY_BYTES: usize = 512;
@@ -12,6 +12,9 @@ const TOKEN_BYTES: usize = 80;
 /// The maximum number of earlier tokens in one delete. Beyond it, some between the oldest and the newest are dropped.
 /// The oldest attempt whose delete was lost is the one that may have the key, because it refuses all later ones.
 const MAX_EARLIER: usize = 255;
+/// The same for readers, who may all have had the lock. Lua passes fewer than 8,000 values to a function.
+const MAX_READERS: usize = 2000;
+
 /// Whether a lease had the keys of a delete.
 pub(super) fn is_of_lease(command: &Command) -> bool {
     matches!(command.purpose, Purpose::Delete { of_lease: true, .. })
@@ -66,8 +69,12 @@ pub(super) fn merged(first: &Command, last: Command) -> Command {
     let mut earlier = earlier.into_vec();
     let mut known: HashSet<Arc<str>> = earlier.iter().cloned().chain([Arc::clone(&main)]).collect();
     earlier.extend(more.into_iter().chain([added]).filter(|token| known.insert(Arc::clone(token))));
-    if let Some(excess) = earlier.len().checked_sub(MAX_EARLIER) {
-        earlier.drain(MAX_EARLIER / 2..MAX_EARLIER / 2 + excess);
+    let most = match Script::of(&last) {
+        Some(script) if script.operation == Operation::ReleaseRead => MAX_READERS,
+        _ => MAX_EARLIER,
+    };
+    if let Some(excess) = earlier.len().checked_sub(most) {
+        earlier.drain(most / 2..most / 2 + excess);
     }
     let (lifetime, until, of_lease) = (lifetime.max(long), until.max(end), of_lease || too);
     let newest = Command { untracked: first.untracked || last.untracked, ..last };
@@ -88,7 +95,7 @@ pub(super) mod tests {
 
     use super::*;
     use crate::clock::Instant;
-    use crate::node::redis::commands::scripts::{self as commands, Operation, release_script};
+    use crate::node::redis::commands::scripts::{self as commands, release_script};
     use crate::node::{Claim, Form, ReleaseMode, Sides};
 
     const TTL: Duration = Duration::from_secs(10);
@@ -159,8 +166,7 @@ pub(super) mod tests {
         let both = merged(&first, last);
         let digest = &commands::script(Operation::ReleaseRead).digest;
         let words: Vec<_> = both.words().collect();
-        let expected =
-            ["EVALSHA", digest, "3", "a", "{a}:readers", "{a}:turn", "last", "0", "first"];
+        let expected = ["EVALSHA", digest, "2", "a", "{a}:readers", "last", "0", "first"];
         assert_eq!(words, expected.map(str::as_bytes));
     }
 

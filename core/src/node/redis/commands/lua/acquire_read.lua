@@ -1,5 +1,6 @@
--- A reader's vote. KEYS: the lock key, the set of readers, the turn. ARGV: the token, the TTL in ms, the window of a
--- turn in ms or 0 if the caller does not wait, and 1 if the token may have the lock already, else 0. Safe to run twice.
+-- A reader's vote. KEYS: the lock key, the set of readers, the turn. ARGV: the token, the TTL in ms, and 1 if the token
+-- may have the lock already, else 0. Then the window of the turn that it sets and how long it lasts before, in ms, or 0
+-- and 0 if the caller does not wait. Safe to run twice.
 -- All readers share the lock key, whose value is shared: and the token of the first one. It lives at least as long as
 -- each reader of the set, which has the end of each by this server's clock. So no other command must know about
 -- readers. Returns the token if granted, else the same as acquire.lua. A final t means that the key is free for
@@ -9,12 +10,15 @@ local key, readers, turn, token, ttl = KEYS[1], KEYS[2], KEYS[3], ARGV[1], tonum
 --@turn
 local owner, stored = redis.call('GET', key), redis.call('GET', turn)
 if owner and string.sub(owner, 1, 7) ~= 'shared:' then
-  if ARGV[3] ~= '0' then redis.call('SET', turn, 'r' .. ARGV[3], 'PX', 3000) end
+  if ARGV[4] ~= '0' then set_turn(turn, stored, 'r', ARGV[4], ARGV[5]) end
   return refusal(redis.call('PTTL', key), string.sub(owner, 1, 5) == 'kept:' and '1,k' or '1,', owner, token)
 end
--- A reader that is in the set already is granted again. A refusal would leave it there.
-if ARGV[4] == '0' and string.sub(stored or '', 1, 1) == 'w'
+-- Between two turns of readers that a writer waits for, it comes first. A reader that is in the set already is granted
+-- again. A refusal would leave it there.
+local side = string.sub(stored or '', 1, 1)
+if ARGV[3] == '0' and (side == 'w' or side == 'b' and not owner)
   and not (owner and redis.call('ZSCORE', readers, token)) then
+  if not owner then open(turn, stored) end
   return {0, redis.call('PTTL', turn), '1,t', token}
 end
 local time = redis.call('TIME')
@@ -29,6 +33,8 @@ if left < ttl then
   redis.call('SET', key, owner or 'shared:' .. token, 'PX', left)
 end
 redis.call('PEXPIRE', readers, left)
-if not owner then open(turn, 'r') end
+-- The first reader begins the turn of those that waited with it.
+local window = side == 'r' and not owner and window_of(stored)
+if window and window >= 1 then redis.call('SET', turn, 's' .. window, 'PX', window) end
 track(1)
 return token

@@ -1,9 +1,8 @@
--- Removes a reader. KEYS: the lock key, the set of readers, the turn. ARGV: the token. If 0 follows, further arguments
--- are tokens of earlier claims, which are ours too. The last reader deletes the lock key, others shorten its TTL to
--- what the remaining readers need. Safe to run twice, however late: it looks at those that are in the set now. Returns
--- the token if it was a reader, else {0, token}. A key of another type is not ours.
-local key, readers, turn, token = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
---@turn
+-- Removes a reader. KEYS: the lock key, the set of readers. ARGV: the token. If 0 follows, further arguments are tokens
+-- of earlier claims, which are ours too. The last reader deletes the lock key, others shorten its TTL to what the
+-- remaining readers need. Safe to run twice, however late: it looks at those that are in the set now. Returns the token
+-- if it was a reader, else {0, token}. A key of another type is not ours.
+local key, readers, token = KEYS[1], KEYS[2], ARGV[1]
 local owner = redis.pcall('GET', key)
 if type(owner) == 'table' then
   if string.find(owner.err, '^%-?WRONGTYPE') then return {0, token} end
@@ -18,7 +17,6 @@ if owner and string.sub(owner, 1, 7) == 'shared:' then
   local left = last and tonumber(last) - now or 0
   if left <= 0 then
     redis.call('DEL', key, readers)
-    open(turn, 'w')
   elseif redis.call('PTTL', key) > left + 1100 then
     -- What acquire_read.lua adds is not worth a write, which would wake all clients that track the key.
     redis.call('PEXPIRE', key, left)

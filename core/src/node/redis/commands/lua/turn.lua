@@ -1,7 +1,15 @@
--- The turn is a letter for the side that comes next, r or w, followed by its window in ms. A waiting caller sets it
--- while the other side has the lock. Once that side has left, the turn lasts for the window.
-local function open(turn, side)
-  local stored = redis.pcall('GET', turn)
-  local window = type(stored) == 'string' and string.match(stored, '^' .. side .. '(%d+)$')
-  if window and redis.call('PTTL', turn) > tonumber(window) then redis.call('PEXPIRE', turn, window) end
+-- The turn is a letter, followed by a window in ms:
+-- r  waiting readers come next, w  waiting writers come next. A waiting caller sets it while the other side has the
+-- lock. Once a caller finds that this side has left, it lasts for the window.
+-- s  readers that waited have the lock, and others may join them for the window. b  The same, and a writer waits.
+local function window_of(stored) return tonumber(string.sub(stored, 2)) end
+local function open(turn, stored)
+  local window = window_of(stored)
+  if window and redis.call('PTTL', turn) > window then redis.call('PEXPIRE', turn, window) end
+end
+-- A caller that waits for less time does not end the turn of another one earlier.
+local function set_turn(turn, stored, side, window, lasts)
+  if string.sub(stored or '', 1, 1) ~= side or redis.call('PTTL', turn) < tonumber(lasts) then
+    redis.call('SET', turn, side .. window, 'PX', lasts)
+  end
 end
