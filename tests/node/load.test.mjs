@@ -22,10 +22,12 @@ const PUBLIC = [
   "LockTimeout",
   "QuorumUnavailable",
   "Redlock",
+  "RwLock",
   "Unsupported",
   "configure",
   "lock",
   "onWarning",
+  "rwlock",
   "semaphore",
   "withLock",
 ];

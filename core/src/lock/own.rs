@@ -1,4 +1,4 @@
-//! The leases of this client on a lock, for which one of its own callers may wait.
+//! The leases of this client on a lock, for which another caller of the client may wait.
 
 use crate::lease::LeaseHandle;
 use crate::lock::Lock;

@@ -15,7 +15,7 @@ use crate::node::{Blocker, Claim, Form, Refused, Side, Sides, fence_key, sides};
 /// The minimum time for which one side comes first. It is enough to receive a notification and to send a vote, also on
 /// a busy machine.
 const MIN_WINDOW: Duration = Duration::from_millis(100);
-/// The maximum, so that a distant caller that has given up stops the others for a moment only.
+/// The maximum, so that a distant caller that has given up stops the others for this time only.
 const MAX_WINDOW: Duration = Duration::from_secs(1);
 
 /// One side of a read/write lock, with its keys.
