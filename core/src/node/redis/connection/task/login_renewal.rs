@@ -34,6 +34,12 @@ pub(crate) struct LoginRenewal {
     failed: bool,
 }
 
+/// A login that renews another one.
+pub(crate) struct Login {
+    pub(crate) command: InFlight,
+    pub(crate) credentials: Credentials,
+}
+
 enum Stage {
     /// Waits, then requests credentials.
     Asking(BoxFuture<'static, Result<Granted, Fault>>),
@@ -55,15 +61,16 @@ impl LoginRenewal {
     }
 
     /// Returns the next login to send, or an error. Dropping the future does not lose its progress.
-    pub(crate) async fn next(&mut self) -> Result<InFlight, Fault> {
+    pub(crate) async fn next(&mut self) -> Result<Login, Fault> {
         loop {
             match &mut self.stage {
                 Stage::Asking(asking) => match asking.await {
                     Ok(granted) => {
                         let (reply_to, replied) = oneshot::channel();
-                        let login = InFlight::new(auth(&granted.credentials, self.hello), reply_to);
+                        let credentials = granted.credentials.clone();
+                        let command = InFlight::new(auth(&credentials, self.hello), reply_to);
                         self.stage = Stage::Confirming(granted, replied);
-                        return Ok(login);
+                        return Ok(Login { command, credentials });
                     }
                     Err(fault) => return Err(self.again(fault)),
                 },

@@ -30,7 +30,7 @@ use crate::node::redis::protocol::Target;
 use crate::node::redis::protocol::{InFlight, Protocol, PushHandler, TICK};
 use crate::node::redis::sentinel::{Found, News};
 use crate::runtime::environment::{Interval, race, sleep};
-use login_renewal::LoginRenewal;
+use login_renewal::{Login, LoginRenewal};
 use notifications::{Event, Notifications, Silence};
 
 /// How a connection ended.
@@ -243,13 +243,13 @@ impl ConnectionTask<'_> {
     }
 
     /// Sends a renewed login, or logs that there is none.
-    async fn log_in(&mut self, login: Result<InFlight, Fault>) {
+    async fn log_in(&mut self, login: Result<Login, Fault>) {
         match login {
             Ok(login) => {
                 if let Some(notifications) = &mut self.notifications {
-                    notifications.log_in(&login.command.bytes).await;
+                    notifications.log_in(&login).await;
                 }
-                self.send(login).await;
+                self.send(login.command).await;
             }
             Err(fault) => {
                 if self.renewal.as_mut().is_some_and(LoginRenewal::is_news) {

@@ -5,7 +5,6 @@
 //! one of the two ends, the other is closed too. Without a second connection, the notifications arrive on the first
 //! one, which only the background thread reads then.
 
-use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,12 +19,13 @@ use crate::node::redis::commands::capabilities::Capabilities;
 use crate::node::redis::commands::command::{Command, Purpose};
 use crate::node::redis::commands::reply::{self, field, text};
 use crate::node::redis::commands::scripts::plain;
+use crate::node::redis::connection::task::login_renewal::Login;
 use crate::node::redis::io::endpoint::Endpoint;
 use crate::node::redis::io::step::Step;
 use crate::node::redis::login::BatchConnection;
 use crate::node::redis::login::connect;
 use crate::node::redis::protocol::{InFlight, LARGEST, PushHandler, SILENCE, TICK};
-use crate::runtime::environment::{self, race};
+use crate::runtime::environment::{self, Sleep, race};
 
 /// After this time without bytes, the next use of the first connection probes the second one. Otherwise a server or a
 /// NAT could drop it as idle.
@@ -37,12 +37,10 @@ pub(super) const RETRY: Duration = Duration::from_secs(30);
 
 /// The second connection, or the attempt to open it.
 pub(crate) struct Notifications {
-    /// The address of the server, and the login of the first connection.
+    /// The address of the server, and the last login of the first connection.
     endpoint: Endpoint,
     /// The run ID of the server, if it reports one.
     run_id: Option<String>,
-    /// Whether the login was renewed since.
-    renewed: bool,
     /// The command that checks the connection.
     probe: &'static [u8],
     /// Handles the notifications, with the time of the client.
@@ -56,6 +54,8 @@ type Opened = Result<(BatchConnection, i64), Fault>;
 type Redirected = oneshot::Receiver<Result<Value, Fault>>;
 
 enum State {
+    /// Before the next attempt.
+    Pausing(Sleep),
     Opening(BoxFuture<'static, Opened>),
     /// With the receiver until the notifications arrive here.
     Open(Box<Line>, Option<Redirected>),
@@ -134,52 +134,55 @@ impl Notifications {
         handler: (Arc<PushHandler>, Arc<dyn Clock>),
         pause: Duration,
     ) -> Self {
-        let state = State::Opening(Box::pin(pending()));
-        let mut this = Self { endpoint, run_id, renewed: false, probe, handler, state };
-        this.open_after(pause);
-        this
+        let state = State::Pausing(environment::sleep(pause));
+        Self { endpoint, run_id, probe, handler, state }
     }
 
-    fn open_after(&mut self, pause: Duration) {
-        let (endpoint, run_id, renewed) =
-            (self.endpoint.clone(), self.run_id.clone(), self.renewed);
-        self.state = State::Opening(Box::pin(async move {
-            environment::sleep(pause).await;
-            open(&endpoint, run_id, renewed).await
-        }));
+    /// Starts an attempt with the current login.
+    fn begin(&mut self) {
+        let (endpoint, run_id) = (self.endpoint.clone(), self.run_id.clone());
+        self.state = State::Opening(Box::pin(open(endpoint, run_id)));
     }
 
     /// Waits for the next event. Dropping the future loses no progress.
     pub(crate) async fn next(&mut self) -> Event {
-        let failed = match &mut self.state {
-            State::Opening(opening) => match opening.await {
-                Ok((connection, id)) => {
-                    let (reply_to, redirected) = oneshot::channel();
-                    let line = Line { connection, heard: environment::now(), probe: None };
-                    self.state = State::Open(Box::new(line), Some(redirected));
-                    return Event::Opened(Box::new(InFlight::new(redirect(id), reply_to)));
+        let failed = loop {
+            match &mut self.state {
+                State::Pausing(pause) => {
+                    pause.await;
+                    self.begin();
                 }
-                Err(fault) => fault,
-            },
-            State::Open(line, waiting) => {
-                let Some(redirected) = waiting else { return line.receive(&self.handler).await };
-                let reply = race! {
-                    reply = redirected => reply,
-                    event = line.receive(&self.handler) => return event,
-                };
-                match reply {
-                    Ok(Ok(Value::Okay)) => {
-                        *waiting = None;
-                        return Event::Redirected;
+                State::Opening(opening) => match opening.await {
+                    Ok((connection, id)) => {
+                        let (reply_to, redirected) = oneshot::channel();
+                        let line = Line { connection, heard: environment::now(), probe: None };
+                        self.state = State::Open(Box::new(line), Some(redirected));
+                        return Event::Opened(Box::new(InFlight::new(redirect(id), reply_to)));
                     }
-                    Ok(Ok(value)) => reply::unexpected(&value),
-                    Ok(Err(fault)) => fault,
-                    Err(_) => Fault::new("the connection ended"),
+                    Err(fault) => break fault,
+                },
+                State::Open(line, waiting) => {
+                    let Some(redirected) = waiting else {
+                        return line.receive(&self.handler).await;
+                    };
+                    let reply = race! {
+                        reply = redirected => reply,
+                        event = line.receive(&self.handler) => return event,
+                    };
+                    match reply {
+                        Ok(Ok(Value::Okay)) => {
+                            *waiting = None;
+                            return Event::Redirected;
+                        }
+                        Ok(Ok(value)) => break reply::unexpected(&value),
+                        Ok(Err(fault)) => break fault,
+                        Err(_) => break Fault::new("the connection ended"),
+                    }
                 }
             }
         };
         // The background thread continues to read the first connection.
-        self.open_after(RETRY);
+        self.state = State::Pausing(environment::sleep(RETRY));
         Event::Failed(failed)
     }
 
@@ -204,11 +207,16 @@ impl Notifications {
     }
 
     /// Logs in again, as the first connection does.
-    pub(crate) async fn log_in(&mut self, auth: &[u8]) {
-        self.renewed = true;
-        if let State::Open(line, _) = &mut self.state {
-            // If it fails, the next read returns the error.
-            let _ = line.send(auth).await;
+    pub(crate) async fn log_in(&mut self, login: &Login) {
+        self.endpoint = self.endpoint.with_login(&login.credentials);
+        match &mut self.state {
+            State::Pausing(_) => {}
+            // The previous login would end soon, and the connection with it.
+            State::Opening(_) => self.begin(),
+            State::Open(line, _) => {
+                // If it fails, the next read returns the error.
+                let _ = line.send(&login.command.command.bytes).await;
+            }
         }
     }
 }
@@ -265,14 +273,11 @@ impl Line {
     }
 }
 
-/// Opens a connection. It uses the login of the first one, or requests the credentials again if they were renewed.
-async fn open(endpoint: &Endpoint, run_id: Option<String>, renewed: bool) -> Opened {
+/// Opens a connection.
+async fn open(endpoint: Endpoint, run_id: Option<String>) -> Opened {
     let attempt = async {
-        let granted = if renewed { endpoint.granted().await? } else { None };
-        let login = granted.as_ref().map(|granted| endpoint.with_login(&granted.credentials));
-        let endpoint = login.as_ref().unwrap_or(endpoint);
         let (mut connection, hello) =
-            connect(endpoint, &mut Capabilities::default(), false).await?;
+            connect(&endpoint, &mut Capabilities::default(), false).await?;
         let id = hello
             .and_then(|hello| hello.id)
             .ok_or_else(|| Fault::new("the server does not report connection IDs"))?;
@@ -304,7 +309,45 @@ fn redirect(id: i64) -> Command {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncBufReadExt, BufReader};
+    use tokio::net::TcpListener;
+
     use super::*;
+    use crate::clock::SystemClock;
+    use crate::node::Watch;
+    use crate::node::credentials::Credentials;
+
+    /// Returns the password that the next connection sends: `HELLO 3 AUTH user password`.
+    async fn password_at(server: &TcpListener) -> String {
+        let (stream, _) = server.accept().await.unwrap();
+        let (mut lines, mut last) = (BufReader::new(stream).lines(), String::new());
+        // The number of the five words, then each word after its length.
+        for _ in 0..11 {
+            last = lines.next_line().await.unwrap().unwrap();
+        }
+        last
+    }
+
+    #[tokio::test]
+    async fn attempt_uses_the_last_login() {
+        let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("redis://app:first@{}", server.local_addr().unwrap());
+        let clock = Arc::new(SystemClock);
+        let pushes = PushHandler::new(Arc::new(Watch::new(Arc::default())), clock.now());
+        let handler = (Arc::new(pushes), clock as Arc<dyn Clock>);
+        let endpoint = Endpoint::parse(&url).unwrap();
+        let mut notifications = Notifications::open(endpoint, None, b"", handler, Duration::ZERO);
+        // During the pause, and during the attempt that follows.
+        for password in ["second", "third"] {
+            let command = InFlight::without_caller(redirect(0));
+            let credentials = Credentials::new(password).user("app");
+            notifications.log_in(&Login { command, credentials }).await;
+            tokio::select! {
+                _ = notifications.next() => panic!("the server replies to none"),
+                used = password_at(&server) => assert_eq!(used, password),
+            }
+        }
+    }
 
     #[test]
     fn silence_is_limited_by_the_longest_timeout_since_the_probe() {
