@@ -17,8 +17,9 @@ pub(super) struct Link {
     pub(super) slow_over: Time,
     /// When a connection broke last, or when the client has noticed it.
     cut_at: Time,
-    /// The client's connection and that for its notifications, as the server knows them, and since when.
-    connections: Option<(usize, usize)>,
+    /// The client's connections and those for their notifications, as the server knows them, and since when. Parallel
+    /// attempts may open several, of which the client uses any.
+    connections: Vec<(usize, usize)>,
     up_since: Time,
     /// The incarnation of the server at that time.
     incarnation: u32,
@@ -54,7 +55,9 @@ impl World {
         let wait = self.quarantine(place, is_other);
         let guarded = !self.guard.is_zero();
         let link = &mut self.links[client][place];
-        (link.connections, link.up_since) = (Some((conn, notifications)), now);
+        link.connections.retain(|(one, _)| *one != conn && !is_other);
+        link.connections.push((conn, notifications));
+        link.up_since = now;
         link.incarnation = incarnation;
         link.votes_from = link.votes_from.max(guarded.then(|| local + wait));
     }
@@ -62,8 +65,8 @@ impl World {
     pub(super) fn is_connected(&self, client: usize, place: usize) -> bool {
         let link = &self.links[client][place];
         link.incarnation == self.servers[place].incarnation
-            && link.connections.is_some_and(|(conn, notifications)| {
-                self.is_usable(conn) && self.is_usable(notifications)
+            && link.connections.iter().any(|(conn, notifications)| {
+                self.is_usable(*conn) && self.is_usable(*notifications)
             })
     }
 

@@ -39,6 +39,8 @@ pub(super) struct Waiting {
     groups: Vec<Vec<&'static str>>,
     ttl: Time,
     node_timeout: Time,
+    /// Its `wait` is 0. Its single attempt may wait for connections and then fail. `due` limits that.
+    once: bool,
     /// How long the turn of the other side may last while the lock is free.
     turn: Time,
     /// Since when it could have been granted, and since when if no simultaneous contender had been granted.
@@ -63,6 +65,7 @@ impl Waiting {
             groups: how.groups(),
             ttl: how.ttl * MS,
             node_timeout: how.node_timeout() * MS,
+            once: how.wait == Some(0),
             turn: if how.side.is_some() { TURN } else { 0 },
             free_since: None,
             contested_since: None,
@@ -220,10 +223,10 @@ impl Monitor {
             let over =
                 |since: Option<Time>, bound| since.is_some_and(|at| now > at + bound + slack);
             let turn = waiting.turn;
+            let is_over = over(waiting.free_since, GRANT_LIMIT + turn)
+                || over(waiting.contested_since, SPLIT_VOTE_LIMIT + turn);
             let (client, names) = (waiting.client, waiting.names.clone());
-            if over(waiting.free_since, GRANT_LIMIT + turn)
-                || over(waiting.contested_since, SPLIT_VOTE_LIMIT + turn)
-            {
+            if is_over && !waiting.once {
                 self.fail(format!("starved: client {client} waits for {names:?}, which are free"));
             }
         }
