@@ -8,6 +8,8 @@ mod api;
 mod attempt;
 mod batching;
 mod blocking;
+#[cfg(unix)]
+mod cli;
 mod cluster;
 mod cluster_setups;
 mod connecting;

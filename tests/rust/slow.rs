@@ -3,6 +3,9 @@
 #![allow(missing_docs, reason = "tests document themselves by their names")]
 #![allow(dead_code, reason = "what is shared is used by the other tests")]
 
+#[cfg(unix)]
+#[path = "cli/command.rs"]
+mod command;
 #[cfg(target_os = "linux")]
 #[path = "../../core/src/tests/limit.rs"]
 mod limit;
@@ -14,6 +17,8 @@ mod slow {
     mod bursts;
     #[cfg(target_os = "linux")]
     mod calls;
+    #[cfg(unix)]
+    mod cli;
     mod cluster;
     mod cluster_setups;
     mod connecting;

@@ -54,6 +54,10 @@ const CORE: &[&str] = &[
     "text",
 ];
 
+/// The modules of the command line, from top to bottom.
+const CLI: &[&str] =
+    &["run", "inspect", "wait", "release", "connection", "snapshot", "report", "times", "status"];
+
 /// The folders of the Python binding's Rust part, from top to bottom.
 const PYTHON_RUST: &[&str] = &[
     "panic",
@@ -156,8 +160,9 @@ type Files = BTreeMap<String, File>;
 
 /// The parts: where each is, its folders from top to bottom, and how its imports are read.
 #[expect(clippy::type_complexity, reason = "a table with one function in each row")]
-const PARTS: [(&str, &[&str], fn(&Path) -> Files); 5] = [
+const PARTS: [(&str, &[&str], fn(&Path) -> Files); 6] = [
     ("core/src", CORE, rust::read),
+    ("cli/src", CLI, rust::read),
     ("bindings-python/src", PYTHON_RUST, rust::read),
     ("bindings-python/python/redlock", PYTHON, python::read),
     ("bindings-node/src", NODE_RUST, rust::read),

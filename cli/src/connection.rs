@@ -1,0 +1,124 @@
+//! The options of the client, which every command has.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use redlock::{Builder, Lock, Redlock, Result, TlsOptions};
+
+use crate::report::say;
+use crate::times;
+
+/// The lock space: the servers, and the options that all their clients must share.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Servers")]
+pub(crate) struct Connection {
+    /// A node, such as `redis://127.0.0.1:6379`. Repeat it for a quorum of independent servers.
+    ///
+    /// Without it, the environment variables `REDLOCK_NODES` and `REDIS_URL` apply, as for the libraries. Prefer
+    /// them for URLs with a password, because other users can read the arguments of a process.
+    #[arg(long, value_name = "URL")]
+    url: Vec<String>,
+    /// The prefix before every name [default: lock:]
+    #[arg(long, value_name = "TEXT")]
+    key_prefix: Option<String>,
+    /// How long a restarted node grants no new lease [default: 60s over several nodes]
+    #[arg(long, value_name = "TIME", value_parser = times::parse)]
+    restart_guard: Option<Duration>,
+    /// How long to wait for the reply of one node [default: min(1s, ttl/5)]
+    #[arg(long, value_name = "TIME", value_parser = times::parse)]
+    node_timeout: Option<Duration>,
+    /// How long one attempt to connect may take [default: 5s]
+    #[arg(long, value_name = "TIME", value_parser = times::parse)]
+    connect_timeout: Option<Duration>,
+    /// How many replicas of a node must confirm each grant [default: 0]
+    #[arg(long, value_name = "NUMBER")]
+    min_replicas: Option<u32>,
+    /// Each grant must be on disk before it counts
+    #[arg(long)]
+    fsync: bool,
+    /// A PEM file with the certificates to trust
+    #[arg(long, value_name = "FILE")]
+    tls_ca: Option<PathBuf>,
+    /// A PEM file with the certificate to present
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// A PEM file with the key of that certificate
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+}
+
+impl Connection {
+    /// Creates the client. Sends nothing.
+    pub(crate) fn client(&self) -> Result<Redlock> {
+        let mut client = self.nodes()?;
+        if let Some(prefix) = &self.key_prefix {
+            client = client.key_prefix(prefix);
+        }
+        if let Some(guard) = self.restart_guard {
+            client = client.restart_guard(guard);
+        }
+        if let Some(timeout) = self.node_timeout {
+            client = client.node_timeout(timeout);
+        }
+        if let Some(timeout) = self.connect_timeout {
+            client = client.connect_timeout(timeout);
+        }
+        if let Some(replicas) = self.min_replicas {
+            client = client.min_replicas(replicas);
+        }
+        if self.fsync {
+            client = client.fsync(true);
+        }
+        self.tls(client).client_name("redlock-cli").build()
+    }
+
+    fn nodes(&self) -> Result<Builder> {
+        if !self.url.is_empty() {
+            return Ok(Redlock::builder(&self.url));
+        }
+        let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        if !["REDLOCK_NODES", "REDIS_URL"].into_iter().any(is_set) {
+            // Each machine would lock for itself only, which must not remain unnoticed.
+            say(
+                "neither --url nor REDLOCK_NODES nor REDIS_URL is set: using redis://127.0.0.1:6379",
+            );
+        }
+        Builder::from_env()
+    }
+
+    fn tls(&self, client: Builder) -> Builder {
+        if self.tls_ca.is_none() && self.tls_cert.is_none() {
+            return client;
+        }
+        let mut tls = TlsOptions::new();
+        if let Some(file) = &self.tls_ca {
+            tls = tls.ca(file.clone());
+        }
+        if let (Some(cert), Some(key)) = (&self.tls_cert, &self.tls_key) {
+            tls = tls.cert(cert.clone()).key(key.clone());
+        }
+        client.tls(tls)
+    }
+}
+
+/// A lock that a command looks at.
+#[derive(clap::Args)]
+pub(crate) struct Subject {
+    /// The name of the lock, without the key prefix
+    pub(crate) name: String,
+    /// The lock is a semaphore with this many permits
+    #[arg(long, value_name = "NUMBER")]
+    limit: Option<u32>,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+impl Subject {
+    pub(crate) fn lock(&self) -> Result<Lock> {
+        let client = self.connection.client()?;
+        Ok(match self.limit {
+            Some(limit) => client.semaphore(&*self.name, limit),
+            None => client.lock(&*self.name),
+        })
+    }
+}

@@ -1,0 +1,97 @@
+//! The command line `redlock`, as a library: the binary, `python -m redlock` and `npx redlock` call [`main()`].
+//!
+//! Each command has a module with its arguments. Below them are what they share: the client's options, the output, and
+//! the exit statuses. All decisions about locks are the core's.
+
+mod inspect;
+mod release;
+#[cfg(unix)]
+mod run;
+mod wait;
+
+mod connection;
+mod report;
+mod snapshot;
+mod status;
+mod times;
+
+use std::ffi::OsString;
+use std::future::Future;
+use std::{io, iter};
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+pub use status::Status;
+
+/// Distributed locks over Redis and Valkey, for scripts and operators.
+#[derive(Parser)]
+#[command(name = "redlock", version, propagate_version = true, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    #[cfg(unix)]
+    Run(run::Args),
+    Inspect(inspect::Args),
+    Wait(wait::Args),
+    Release(release::Args),
+    /// Prints a script that completes commands and options in a shell.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+}
+
+/// Runs one command line, whose first word is the name of the program. Returns its exit status.
+///
+/// ```
+/// let status = redlock_cli::main(["redlock", "inspect", "job", "--url", "memory://"].map(Into::into));
+/// assert_eq!(status.code(), 0);
+/// ```
+pub fn main(words: impl IntoIterator<Item = OsString>) -> Status {
+    // The caller may have another name, such as that of a script.
+    let words = iter::once("redlock".into()).chain(words.into_iter().skip(1));
+    let cli = match Cli::try_parse_from(words) {
+        Ok(cli) => cli,
+        Err(message) => {
+            // Nothing is left to do if the output is closed.
+            let _ = message.print();
+            return if message.use_stderr() { status::USAGE } else { Status::SUCCESS };
+        }
+    };
+    match cli.command {
+        #[cfg(unix)]
+        Command::Run(args) => block_on(run::run(args)),
+        Command::Inspect(args) => block_on(inspect::inspect(args)),
+        Command::Wait(args) => block_on(wait::wait(args)),
+        Command::Release(args) => block_on(release::release(args)),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "redlock", &mut io::stdout());
+            Status::SUCCESS
+        }
+    }
+}
+
+fn block_on(command: impl Future<Output = Status>) -> Status {
+    match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime.block_on(command),
+        Err(error) => {
+            report::say(&format!("cannot start: {error}"));
+            status::INTERNAL
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// clap checks its own rules, such as those of names that collide, only when a command is used.
+    #[test]
+    fn definition_of_every_command_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

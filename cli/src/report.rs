@@ -1,0 +1,58 @@
+//! The output: messages for people and events for programs on stderr, results on stdout.
+//!
+//! Output that nobody can read any more is no reason to end a command that holds a lock. Errors of writing are ignored.
+
+use std::io::{self, IsTerminal, Write};
+use std::time::SystemTime;
+
+use redlock::{Error, ErrorKind};
+use serde_json::{Value, json};
+
+use crate::status::Status;
+
+/// Writes a message to stderr.
+pub(crate) fn say(text: &str) {
+    let _ = writeln!(io::stderr(), "redlock: {text}");
+}
+
+/// Writes a line of a result to stdout.
+pub(crate) fn print(line: &str) {
+    let _ = writeln!(io::stdout(), "{line}");
+}
+
+/// How a command reports what happens.
+#[derive(Clone, Copy)]
+pub(crate) struct Report {
+    pub(crate) json: bool,
+}
+
+impl Report {
+    /// Reports an event to programs. `fields` is an object.
+    pub(crate) fn event(self, name: &str, fields: Value) {
+        if !self.json {
+            return;
+        }
+        let now = humantime::format_rfc3339_millis(SystemTime::now());
+        let mut event = json!({ "at": now.to_string(), "event": name });
+        if let (Value::Object(event), Value::Object(fields)) = (&mut event, fields) {
+            event.extend(fields);
+        }
+        let _ = writeln!(io::stderr(), "{event}");
+    }
+
+    /// Reports an event to programs, or a message to people.
+    pub(crate) fn problem(self, name: &str, fields: Value, message: &str) {
+        if self.json { self.event(name, fields) } else { say(message) }
+    }
+
+    /// Reports why a command failed. Returns its exit status.
+    pub(crate) fn failure(self, error: &Error) -> Status {
+        let message = error.to_string();
+        let fields = json!({ "code": error.code(), "holder": error.holder(), "message": message });
+        // As flock, because cron would send each message by mail. A lock that another host holds is no problem there.
+        if self.json || error.kind() != ErrorKind::Timeout || io::stderr().is_terminal() {
+            self.problem("failed", fields, &message);
+        }
+        Status::of_error(error)
+    }
+}

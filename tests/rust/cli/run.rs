@@ -1,0 +1,225 @@
+//! What `redlock run` has beyond flock: events, the environment, the end of the command after a loss.
+
+use std::io::{BufRead, BufReader};
+use std::process::{ChildStderr, Command, Stdio};
+
+use serde_json::Value;
+
+use super::command::{Running, is_running, outcome, redlock, redlock_at};
+use crate::support::{Server, eventually_blocking};
+
+pub(super) type Events = std::io::Lines<BufReader<ChildStderr>>;
+
+/// Starts a command with `--json`. Returns its events too.
+pub(super) fn with_events(mut command: Command) -> (Running, Events) {
+    command.stderr(Stdio::piped());
+    let mut running = Running::start(command);
+    let events = BufReader::new(running.child.stderr.take().unwrap()).lines();
+    (running, events)
+}
+
+/// The next event with this name.
+pub(super) fn until(events: &mut Events, name: &str) -> Value {
+    loop {
+        let line = events.next().unwrap_or_else(|| panic!("no event {name}")).unwrap();
+        let event: Value =
+            serde_json::from_str(&line).unwrap_or_else(|_| panic!("no event: {line}"));
+        if event["event"] == name {
+            return event;
+        }
+    }
+}
+
+const HOLD: &str = "echo ready; exec cat";
+
+fn holding(server: &Server, options: &[&str], script: &str) -> Running {
+    let mut command =
+        redlock_at(server, &[&["run"], options, &["job", "--", "sh", "-c", script]].concat());
+    command.stdin(Stdio::piped());
+    Running::ready(command)
+}
+
+#[test]
+fn command_sees_its_lock() {
+    let server = Server::start();
+    let script = "echo $REDLOCK_NAME $REDLOCK_TOKEN ${REDLOCK_FENCING_TOKEN-none}";
+    let command = |options: &[&str]| {
+        let words = [&["run", "job"], options, &["--", "sh", "-c", script]].concat();
+        let mut command = redlock_at(&server, &words);
+        command.env("REDLOCK_FENCING_TOKEN", "1");
+        let outcome = outcome(command);
+        assert_eq!((outcome.status, &*outcome.stderr), (0, ""));
+        outcome.stdout.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let plain = command(&["--label", "web-3"]);
+    let (token, label) = plain[1].split_once(':').unwrap();
+    assert_eq!((&*plain[0], token.len(), label, &*plain[2]), ("job", 32, "web-3", "none"));
+    let fencing = || command(&["--fencing"])[2].parse::<u64>().unwrap();
+    let first = fencing();
+    assert!(first < fencing());
+    assert_eq!(server.ask("EXISTS lock:job"), ":0");
+}
+
+#[test]
+fn events_tell_the_whole_run() {
+    let server = Server::start();
+    let holder = holding(&server, &["--label", "web-1"], HOLD);
+    let command =
+        redlock_at(&server, &["run", "--json", "--fencing", "job", "--", "sh", "-c", "exit 7"]);
+    let (running, mut events) = with_events(command);
+    let waiting = until(&mut events, "waiting");
+    assert_eq!((&waiting["name"], &waiting["holder"]), (&"job".into(), &"web-1".into()));
+    assert_eq!(holder.status(), 0);
+    let acquired = until(&mut events, "acquired");
+    assert!(acquired["fencing_token"].is_u64() && acquired["waited"].is_f64(), "{acquired}");
+    assert_eq!(until(&mut events, "exited")["status"], 7);
+    assert_eq!(until(&mut events, "released")["name"], "job");
+    assert_eq!(running.status(), 7);
+    assert!(events.next().is_none());
+}
+
+#[test]
+fn signal_reaches_every_process_of_the_command() {
+    let server = Server::start();
+    let script = "trap 'exit 5' TERM; sleep 100 & echo ready; echo $!; wait";
+    let mut running = holding(&server, &[], script);
+    let grandchild = running.line();
+    assert!(is_running(&grandchild));
+    running.signal(libc::SIGTERM);
+    assert_eq!(running.status(), 5);
+    eventually_blocking("the grandchild ends", || !is_running(&grandchild));
+    assert_eq!(server.ask("EXISTS lock:job"), ":0", "released");
+}
+
+/// nohup(1) ignores the signal, so it must not be passed on.
+#[test]
+fn ignored_signal_stays_ignored() {
+    let server = Server::start();
+    let words = ["-c", "trap '' HUP; exec \"$0\" run job -- sh -c 'echo ready; exec cat'"];
+    let mut command = Command::new("sh");
+    command.args(words).arg(redlock(&[]).get_program()).env("REDIS_URL", server.url());
+    command.env_remove("REDLOCK_NODES").stdin(Stdio::piped());
+    let running = Running::ready(command);
+    running.signal(libc::SIGHUP);
+    assert_eq!(running.status(), 0);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn command_ends_if_redlock_is_killed() {
+    let server = Server::start();
+    let mut running = holding(&server, &[], "echo ready; echo $$; exec cat");
+    let command = running.line();
+    running.signal(libc::SIGKILL);
+    eventually_blocking("the command ends", || !is_running(&command));
+    assert_eq!(running.status(), -libc::SIGKILL);
+    // With `warn`, it may go on without the lock in every case.
+    server.ask("DEL lock:job");
+    let mut running = holding(&server, &["--on-lost", "warn"], "echo ready; echo $$; exec cat");
+    let command = running.line();
+    // Its input stays open.
+    let input = running.child.stdin.take();
+    running.signal(libc::SIGKILL);
+    assert_eq!(running.status(), -libc::SIGKILL);
+    assert!(is_running(&command));
+    drop(input);
+    eventually_blocking("the command ends with its input", || !is_running(&command));
+}
+
+#[test]
+fn loss_ends_every_process_of_the_command() {
+    let server = Server::start();
+    // The command ends at SIGTERM. What it has started ignores that, and ends after the grace time.
+    let script = "(trap '' TERM; sleep 100) & echo ready; echo $!; wait";
+    let options = ["--json", "--grace", "0.1"];
+    let mut command =
+        redlock_at(&server, &[&["run"], &options[..], &["job", "--", "sh", "-c", script]].concat());
+    command.stderr(Stdio::piped());
+    let mut running = Running::ready(command);
+    let mut events = BufReader::new(running.child.stderr.take().unwrap()).lines();
+    let grandchild = running.line();
+    server.ask("DEL lock:job");
+    assert_eq!(until(&mut events, "lost")["reason"], "missing");
+    assert_eq!(until(&mut events, "exited")["signal"], libc::SIGTERM);
+    assert_eq!(running.status(), 99);
+    eventually_blocking("the grandchild ends", || !is_running(&grandchild));
+}
+
+#[test]
+fn loss_ends_the_command_as_requested() {
+    let server = Server::start();
+    let cases: [(&[&str], &str, i32); 4] = [
+        // The command may end in order within the grace time.
+        (
+            &[],
+            "trap 'echo stopped; exit 0' TERM; echo ready; while :; do sleep 100 & wait; done",
+            99,
+        ),
+        (&["--grace", "0.1"], "trap '' TERM; echo ready; exec cat", 99),
+        (&["--on-lost", "kill"], "trap '' TERM; echo ready; exec cat", 99),
+        (&["--on-lost", "warn"], "echo ready; read line; echo $line; exit 0", 99),
+    ];
+    for (options, script, expected) in cases {
+        let mut running = {
+            let words = [&["run"], options, &["job", "--", "sh", "-c", script]].concat();
+            let mut command = redlock_at(&server, &words);
+            command.stdin(Stdio::piped()).stderr(Stdio::piped());
+            Running::ready(command)
+        };
+        let mut messages = BufReader::new(running.child.stderr.take().unwrap()).lines();
+        server.ask("DEL lock:job");
+        let message = messages.next().unwrap().unwrap();
+        assert!(
+            message.contains("lock:job: the lease was lost") || message.contains("lost"),
+            "{message}"
+        );
+        if script.contains("read line") {
+            use std::io::Write;
+            writeln!(running.child.stdin.as_ref().unwrap(), "went on").unwrap();
+            assert_eq!(running.line(), "went on");
+        }
+        if script.contains("echo stopped") {
+            assert_eq!(running.line(), "stopped");
+        }
+        assert_eq!(running.status(), expected, "{options:?}");
+    }
+}
+
+#[test]
+fn max_hold_ends_the_command() {
+    let server = Server::start();
+    let words = ["run", "--json", "--max-hold", "0.2", "job", "--", "sleep", "1000"];
+    let (running, mut events) = with_events(redlock_at(&server, &words));
+    assert_eq!(until(&mut events, "lost")["reason"], "max_hold");
+    assert_eq!(running.status(), 99);
+}
+
+#[test]
+fn permits_are_shared_by_as_many_commands() {
+    let server = Server::start();
+    let one = holding(&server, &["--permits", "1/2"], HOLD);
+    let two = holding(&server, &["--permits", "1/2"], HOLD);
+    let third = || outcome(redlock_at(&server, &["run", "-n", "--permits", "1/2", "job", "true"]));
+    assert_eq!(third().status, 1);
+    assert_eq!(one.status(), 0);
+    assert_eq!(third().status, 0);
+    assert_eq!(two.status(), 0);
+}
+
+#[test]
+fn min_hold_keeps_the_lock_after_the_command() {
+    let server = Server::start();
+    let tick = || {
+        let words = ["run", "-n", "--ttl", "60", "--min-hold", "50", "job", "--", "echo", "ran"];
+        outcome(redlock_at(&server, &words))
+    };
+    let outcomes = [tick(), tick()].map(|outcome| (outcome.status, outcome.stdout));
+    assert_eq!(outcomes, [(0, "ran\n".to_owned()), (1, String::new())]);
+}
+
+#[test]
+fn nothing_is_written_on_success() {
+    let server = Server::start();
+    let outcome = outcome(redlock_at(&server, &["run", "job", "--", "true"]));
+    assert_eq!((outcome.status, &*outcome.stdout, &*outcome.stderr), (0, "", ""));
+}
