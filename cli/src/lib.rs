@@ -4,6 +4,7 @@
 //! the exit statuses. All decisions about locks are the core's.
 
 mod inspect;
+mod list;
 mod release;
 #[cfg(unix)]
 mod run;
@@ -36,6 +37,7 @@ enum Command {
     #[cfg(unix)]
     Run(run::Args),
     Inspect(inspect::Args),
+    Ls(list::Args),
     Wait(wait::Args),
     Release(release::Args),
     /// Prints a script that completes commands and options in a shell.
@@ -66,6 +68,7 @@ pub fn main(words: impl IntoIterator<Item = OsString>) -> Status {
         #[cfg(unix)]
         Command::Run(args) => block_on(run::run(args)),
         Command::Inspect(args) => block_on(inspect::inspect(args)),
+        Command::Ls(args) => block_on(list::list(args)),
         Command::Wait(args) => block_on(wait::wait(args)),
         Command::Release(args) => block_on(release::release(args)),
         Command::Completions { shell } => {

@@ -75,7 +75,7 @@ async fn names_a_feature_permission_when_it_is_used() {
     redlock.lock("job").acquire().await.unwrap().release().await.unwrap();
     let fenced = redlock.lock("job").fencing(true).wait(Duration::ZERO);
     let error = fenced.acquire().await.unwrap_err().to_string();
-    assert!(error.contains("or TIME for fencing)"), "{error}");
+    assert!(error.contains("TIME for fencing, or SCAN for a list)"), "{error}");
     let redlock = as_user(&server, &format!("{RIGHTS} -zadd"));
     redlock.rwlock("config").write().acquire().await.unwrap().release().await.unwrap();
     let reader = redlock.rwlock("config").read().wait(Duration::ZERO);

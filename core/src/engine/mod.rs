@@ -9,6 +9,7 @@
 mod inspect;
 mod ping;
 pub(crate) mod running;
+mod stored;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -29,9 +30,11 @@ use crate::telemetry::Counts;
 use inspect::{force_release, inspection};
 use ping::ping;
 use running::Running;
+use stored::stored;
 
 pub use inspect::{Inspection, NodeInspection};
 pub use ping::{NodePing, Ping};
+pub use stored::StoredLock;
 
 /// Runs a call until the components fail that it uses. A function would hold the call's future twice.
 macro_rules! while_running {
@@ -242,6 +245,14 @@ impl Engine {
             while_running!(running, request, force_release(nodes, request, watch)),
         )
         .await
+    }
+
+    /// Returns the locks that have keys on the nodes.
+    pub(crate) async fn stored(&self, request: &Request) -> Result<Vec<StoredLock>> {
+        let running = self.start(self.is_open(), request)?;
+        let (nodes, prefix) = (&running.leases().nodes, &self.config.key_prefix);
+        in_own_process(request, while_running!(running, request, stored(nodes, request, prefix)))
+            .await
     }
 
     /// Closes the client: new commands fail, and every lease is lost.

@@ -23,12 +23,15 @@ pub use default_client::{DefaultClient, default_nodes};
 pub use driver::{Completions, Driver, Job};
 pub use options::{CLIENT_OPTIONS, Described, Kind, LOCK_OPTIONS, Row, SEMAPHORE_OPTIONS, Value};
 
+use crate::client::Redlock;
+use crate::error::Result;
 use crate::lease::LeaseHandle;
 
 // Items of the core that the bindings use unchanged.
 pub use crate::acquire::NOT_REENTRANT;
 pub use crate::clock::{Clock, Instant, Sleep, SystemClock};
 pub use crate::drivers::{about_to_ask, about_to_wait, wait};
+pub use crate::engine::StoredLock;
 pub use crate::lease::{CallSite, Owner};
 pub use crate::node::address_map::{AddressMapOption, AskAddress, HostPort};
 pub use crate::node::callback::{Answer, Function};
@@ -42,6 +45,15 @@ pub use crate::runtime::{
 };
 pub use crate::telemetry::{Level, Record, Topic, Value as Field, listen, tell, want};
 pub use crate::text::{shown, spell_in_camel_case, spelled};
+
+/// The locks that have keys on the nodes of the client, whoever holds them.
+///
+/// # Errors
+///
+/// `Unavailable` if fewer nodes than a quorum replied. `Unsupported` if the user may not run `SCAN`.
+pub async fn stored_locks(client: &Redlock) -> Result<Vec<StoredLock>> {
+    client.lock("*").stored().await
+}
 
 /// Whether to log that no quorum confirmed the release of this lease at the end of a scope. Returns the end of the
 /// record.

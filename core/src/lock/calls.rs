@@ -2,10 +2,12 @@
 
 use std::future::Future;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use crate::drivers;
+use crate::engine::StoredLock;
 use crate::error::{ErrorKind, Result};
 use crate::lease::{Lease, LeaseHandle};
 use crate::lock::Lock;
@@ -83,6 +85,16 @@ impl Lock {
             };
             ended(lease).await.map(|()| value)
         }
+    }
+}
+
+impl Lock {
+    /// Returns the locks of this client's prefix that have keys on the nodes. The name and the options do not matter.
+    pub(crate) fn stored(
+        &self,
+    ) -> impl Future<Output = Result<Vec<StoredLock>>> + Send + 'static + use<> {
+        let (engine, request) = (Arc::clone(&self.engine), self.request_of_any());
+        async move { engine.stored(&request?).await }
     }
 }
 

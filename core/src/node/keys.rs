@@ -77,9 +77,40 @@ pub(crate) fn check_lock_key(key: &str) -> Result<()> {
     )))
 }
 
+/// Returns the name of the lock that a key belongs to, and for the permit of a semaphore its number. `None` for a key
+/// that is not one of a lock of clients with this prefix.
+pub(crate) fn stored_name<'a>(key: &'a str, prefix: &str) -> Option<(&'a str, Option<u32>)> {
+    if check_lock_key(key).is_ok() {
+        return Some((key.strip_prefix(prefix)?, None));
+    }
+    let common = permits_key_of(key)?;
+    let number = key[common.len()..].parse().ok()?;
+    let related = &common[..common.len() - PERMIT.len_utf8()];
+    // Only a name without a hash tag was put into braces.
+    let inside = related.strip_prefix('{').and_then(|inside| inside.strip_suffix('}'));
+    let inside = inside.filter(|inside| hash_tag(inside).is_none()).unwrap_or(related);
+    Some((inside.strip_prefix(prefix)?, Some(number)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_key_of_a_lock_has_its_name() {
+        for (prefix, name) in
+            [("lock:", "job"), ("lock:", "{t}y"), ("lock:", "a#1"), ("", "job"), ("x{t}", "job")]
+        {
+            let key = format!("{prefix}{name}");
+            assert_eq!(stored_name(&key, prefix), Some((name, None)), "{key}");
+            let permit = permits_key(&key).unwrap() + "12";
+            assert_eq!(stored_name(&permit, prefix), Some((name, Some(12))), "{permit}");
+            assert_eq!(stored_name(&fence_key(&key).unwrap(), prefix), None, "{key}");
+        }
+        for other in ["job", "clock:job", "{clock:job}#1", "{job}#1", "{lock:job}:fence"] {
+            assert_eq!(stored_name(other, "lock:"), None, "{other}");
+        }
+    }
     use crate::node::slot;
 
     #[test]

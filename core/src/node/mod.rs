@@ -38,7 +38,7 @@ pub(crate) use existing::{taken_over, unseen};
 pub(crate) use fault::{CONFIRMED_AFTER, Fault, Remedy};
 pub(crate) use fencing::{Fencing, IMPOSSIBLE};
 pub(crate) use guarded::Guarded;
-pub(crate) use keys::{check_lock_key, fence_key, permits_key, sides};
+pub(crate) use keys::{check_lock_key, fence_key, permits_key, sides, stored_name};
 pub(crate) use label::{Label, LabelOption};
 pub(crate) use memory::{Memory, MemoryNode};
 pub use memory::{advance_memory, fail_memory};
@@ -151,6 +151,12 @@ pub(crate) trait Node: Send + Sync {
     /// Returns the holder of the key, if it is held. Reads only, without any effect on waiters and holders. The caller
     /// waits for `timeout`.
     fn inspect(&self, key: &str, timeout: Duration) -> Reply<Option<Holder>>;
+
+    /// Returns the keys that contain this text, of the values that may be those of locks. Reads only. The caller waits
+    /// for `timeout` for each page.
+    fn keys(&self, _containing: &str, _timeout: Duration) -> Reply<Vec<String>> {
+        Box::pin(std::future::ready(Err(Fault::new("this node cannot list its keys"))))
+    }
 
     /// Whether a delete is under way or pending. A delete that was only just sent may not count yet.
     fn may_leave_keys(&self) -> bool {

@@ -1,4 +1,4 @@
-//! `redlock inspect`, `wait` and `release`.
+//! `redlock inspect`, `ls`, `wait` and `release`.
 
 use std::process::Stdio;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::command::{Running, outcome, redlock_at};
 use crate::support::{Server, eventually_blocking, servers};
 
-fn holding(server: &Server) -> Running {
+pub(super) fn holding(server: &Server) -> Running {
     let words = ["run", "--label", "web-3", "job", "--", "sh", "-c", "echo ready; exec cat"];
     let mut command = redlock_at(server, &words);
     command.stdin(Stdio::piped());

@@ -2,7 +2,9 @@
 
 pub(crate) mod command;
 mod flock;
+mod list;
 mod looking;
+mod page;
 mod run;
 #[cfg(target_os = "linux")]
 mod terminal;

@@ -55,8 +55,18 @@ const CORE: &[&str] = &[
 ];
 
 /// The modules of the command line, from top to bottom.
-const CLI: &[&str] =
-    &["run", "inspect", "wait", "release", "connection", "snapshot", "report", "times", "status"];
+const CLI: &[&str] = &[
+    "run",
+    "inspect",
+    "list",
+    "wait",
+    "release",
+    "connection",
+    "snapshot",
+    "report",
+    "times",
+    "status",
+];
 
 /// The folders of the Python binding's Rust part, from top to bottom.
 const PYTHON_RUST: &[&str] = &[

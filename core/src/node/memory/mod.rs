@@ -256,6 +256,16 @@ impl Node for MemoryNode {
         failed()
     }
 
+    fn keys(&self, containing: &str, _timeout: Duration) -> Reply<Vec<String>> {
+        let containing = containing.to_owned();
+        self.run(move |data, clock| {
+            let now = clock.now();
+            let keys = data.keys.without_expired([], now).iter();
+            let live = keys.filter(|(key, entry)| entry.expires > now && key.contains(&containing));
+            live.map(|(key, _)| key.clone()).collect()
+        })
+    }
+
     fn may_leave_keys(&self) -> bool {
         lock(&self.pending_until).is_some_and(|until| until > self.clock.now())
     }

@@ -30,6 +30,7 @@ pub(super) fn run(
         Operation::ExtendRead => scripts_sides::extend_read,
         Operation::ReleaseRead => scripts_sides::release_read,
         Operation::AcquireWrite => scripts_sides::acquire_write,
+        Operation::Keys => panic!("no simulated client lists locks"),
     };
     script(call, keys, arguments)
 }

@@ -13,6 +13,7 @@ mod task;
 mod tests;
 mod topology;
 
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -185,6 +186,21 @@ impl Node for ClusterNode {
     fn inspect(&self, key: &str, timeout: Duration) -> Reply<Option<Holder>> {
         let same = key.to_owned();
         self.ask(key, timeout, move |owner| owner.inspect(&same, timeout))
+    }
+
+    fn keys(&self, containing: &str, timeout: Duration) -> Reply<Vec<String>> {
+        let map = self.map.load_full();
+        if map.servers().is_empty() {
+            return Box::pin(ready(Err(Fault::new(
+                "the servers of the cluster are not known yet",
+            ))));
+        }
+        let pages = map.servers().iter().map(|server| server.node.keys(containing, timeout));
+        let pages = join_all(pages.collect::<Vec<_>>());
+        Box::pin(async move {
+            let pages: Result<Vec<_>, Fault> = pages.await.into_iter().collect();
+            pages.map(|pages| pages.concat())
+        })
     }
 
     fn may_leave_keys(&self) -> bool {

@@ -167,12 +167,12 @@ impl Command {
     pub(crate) fn slot(&self) -> Option<u16> {
         // Either `EVALSHA digest count key`, `EVAL script count key`, or `SET key`.
         let mut words = self.words();
-        let at = match words.next()? {
-            b"EVALSHA" | b"EVAL" => 2,
-            b"SET" | b"GETRANGE" => 0,
-            _ => return None,
+        let key = match words.next()? {
+            b"EVALSHA" | b"EVAL" => words.nth(1).filter(|count| *count != b"0").and(words.next()),
+            b"SET" | b"GETRANGE" => words.next(),
+            _ => None,
         };
-        words.nth(at).map(|key| slot(&String::from_utf8_lossy(key)))
+        key.map(|key| slot(&String::from_utf8_lossy(key)))
     }
 
     /// Returns the keys of a vote.

@@ -130,7 +130,7 @@ pub(crate) fn refusal(text: &str) -> Fault {
     let hint = match code {
         _ if denied_in_script => {
             " (its user lacks a right in scripts: GET, SET, DEL, PTTL, PEXPIRE, for readers also TIME, ZADD, ZREM, \
-             ZRANGE, ZREMRANGEBYSCORE and ZSCORE, or TIME for fencing)"
+             ZRANGE, ZREMRANGEBYSCORE and ZSCORE, TIME for fencing, or SCAN for a list)"
         }
         "WRONGTYPE" => wrong_type(),
         "NOPERM" if text.contains("cluster|") => {

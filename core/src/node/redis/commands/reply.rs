@@ -147,6 +147,19 @@ pub(crate) fn holder(value: &Value) -> Answer<Option<Holder>> {
     }
 }
 
+/// Parses the reply to `keys`: the cursor of the next page, and the keys of this one. Keys of other programs may be any
+/// bytes. Those of locks are text.
+pub(crate) fn page(value: &Value) -> Answer<(Vec<u8>, Vec<String>)> {
+    let [Value::BulkString(cursor), Value::Array(keys)] = parts(value)? else {
+        return Err(unexpected(value));
+    };
+    let text = |key: &Value| match key {
+        Value::BulkString(key) => String::from_utf8(key.clone()).ok(),
+        _ => None,
+    };
+    Ok((cursor.clone(), keys.iter().filter_map(text).collect()))
+}
+
 /// Returns the reply of a script without the echo, which was checked before.
 fn parts(value: &Value) -> Answer<&[Value]> {
     match value {

@@ -32,6 +32,8 @@ pub(crate) enum Operation {
     ExtendRead,
     ReleaseRead,
     AcquireWrite,
+    /// Lists keys.
+    Keys,
 }
 
 /// A script and its digest.
@@ -114,12 +116,12 @@ pub(crate) fn script(operation: Operation) -> &'static Script {
 ///
 /// Threads that call this first at the same time each create them, and one result is kept. With a lock instead, a
 /// process that is forked meanwhile would find it locked forever.
-pub(crate) fn scripts() -> &'static [Script; 11] {
-    static SCRIPTS: OnceBox<[Script; 11]> = OnceBox::new();
+pub(crate) fn scripts() -> &'static [Script; 12] {
+    static SCRIPTS: OnceBox<[Script; 12]> = OnceBox::new();
     SCRIPTS.get_or_init(|| Box::new(all()))
 }
 
-fn all() -> [Script; 11] {
+fn all() -> [Script; 12] {
     // A writer's vote is that of a mutex behind the turn of waiting readers.
     let write = concat!(include_str!("lua/acquire_write.lua"), include_str!("lua/acquire.lua"));
     [
@@ -134,5 +136,6 @@ fn all() -> [Script; 11] {
         Script::new(Operation::ExtendRead, include_str!("lua/extend_read.lua")),
         Script::new(Operation::ReleaseRead, include_str!("lua/release_read.lua")),
         Script::new(Operation::AcquireWrite, write),
+        Script::new(Operation::Keys, include_str!("lua/keys.lua")),
     ]
 }

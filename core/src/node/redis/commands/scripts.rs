@@ -294,6 +294,16 @@ pub(crate) fn probe(key: &str) -> Command {
     Command { untracked: true, ..plain(&write, Purpose::Plain) }
 }
 
+/// How many keys a server looks at for one page of a listing.
+const PAGE: u64 = 1000;
+
+/// Builds the script that lists a page of the keys that match, from a cursor on.
+pub(crate) fn list_script(cursor: &[u8], pattern: &str) -> Command {
+    let mut call = script(Operation::Keys).call(0, 3, cursor.len() + pattern.len());
+    call.word(cursor).word(pattern).number(PAGE);
+    Command::new(call.bytes(), Expects::Echo(pattern.into()), Purpose::Plain)
+}
+
 /// The encoded `PING`.
 pub(crate) const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 

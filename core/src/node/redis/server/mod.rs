@@ -12,7 +12,7 @@ use crate::drivers::RuntimeDriver;
 use crate::node::redis::commands::command::{Command, Purpose};
 use crate::node::redis::commands::reply::{self, Answer};
 use crate::node::redis::commands::scripts::{
-    acquire, attempt, extend_script, inspect_script, ping, plain, probe, release,
+    acquire, attempt, extend_script, inspect_script, list_script, ping, plain, probe, release,
 };
 use crate::node::redis::connection::task::context::Context;
 use crate::node::redis::node_task::NodeTask;
@@ -132,6 +132,22 @@ pub(super) fn unless_replaced(
     fault.map_or(Ok(extension), Err)
 }
 
+/// The cursor of a listing's first page. As a reply, there is no further page.
+const FIRST_PAGE: &[u8] = b"0";
+
+/// The pattern of the keys that contain this text.
+fn containing_pattern(text: &str) -> String {
+    let mut pattern = String::from("*");
+    for character in text.chars() {
+        if "*?[]^-\\".contains(character) {
+            pattern.push('\\');
+        }
+        pattern.push(character);
+    }
+    pattern.push('*');
+    pattern
+}
+
 impl Node for RedisNode {
     fn url(&self) -> &str {
         &self.url
@@ -206,6 +222,26 @@ impl Node for RedisNode {
     fn inspect(&self, key: &str, timeout: Duration) -> Reply<Option<Holder>> {
         let command = inspect_script(key);
         Box::pin(self.ask(Command { timeout, ..command }, reply::holder))
+    }
+
+    fn keys(&self, containing: &str, timeout: Duration) -> Reply<Vec<String>> {
+        let (queue, route) = (Arc::clone(&self.queue), Arc::clone(&self.route));
+        let pattern = containing_pattern(containing);
+        let ask =
+            move |cursor: &[u8]| send(&queue, Command { timeout, ..list_script(cursor, &pattern) });
+        let mut reply = ask(FIRST_PAGE);
+        Box::pin(async move {
+            let mut found = Vec::new();
+            loop {
+                let page = reply.await.and_then(|value| reply::page(&value));
+                let (cursor, keys) = page.map_err(|fault| route.redact_fault(fault))?;
+                found.extend(keys);
+                if cursor == FIRST_PAGE {
+                    return Ok(found);
+                }
+                reply = ask(&cursor);
+            }
+        })
     }
 
     fn may_leave_keys(&self) -> bool {
