@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::connection::Connection;
 use crate::report::{Report, print};
-use crate::snapshot::{holder, object};
+use crate::snapshot::{has_readers, holder, object};
 use crate::status::Status;
 use crate::times;
 
@@ -100,13 +100,17 @@ fn show(args: &Args, found: &[(StoredLock, Inspection)]) {
     print(&format!("{clear}{}", lines.join("\n")));
 }
 
-fn kind(lock: &StoredLock) -> &'static str {
-    if lock.permits.is_some() { "semaphore" } else { "mutex" }
+fn kind(lock: &StoredLock, snapshot: &Inspection) -> &'static str {
+    match lock.permits {
+        Some(_) => "semaphore",
+        None if has_readers(snapshot) => "rwlock",
+        None => "mutex",
+    }
 }
 
 fn entry(lock: &StoredLock, snapshot: &Inspection) -> Value {
     let mut entry = object(&lock.name, snapshot);
-    entry["kind"] = json!(kind(lock));
+    entry["kind"] = json!(kind(lock, snapshot));
     if lock.permits.is_some() {
         // It is that of the highest permit that is taken. The semaphore may have more.
         entry["held"] = json!(snapshot.taken > 0);
@@ -136,7 +140,7 @@ fn row(lock: &StoredLock, snapshot: &Inspection) -> [String; 4] {
         }
     }
     let nodes: Vec<_> = nodes.into_iter().map(|(_, left)| left).collect();
-    [shown(&lock.name), kind(lock).to_owned(), holder, nodes.join(", ")]
+    [shown(&lock.name), kind(lock, snapshot).to_owned(), holder, nodes.join(", ")]
 }
 
 /// Why a lock without a holder has keys.

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use crate::times;
 
-/// The holder of a lock: its label, otherwise the first digits of its token. `None` if no client holds it.
+/// The holder of a lock: its label, otherwise the first digits of its token, or that readers share it. `None` if no
+/// client holds it.
 pub(crate) fn holder(found: &Inspection) -> Option<String> {
     let token = || {
         found
@@ -15,7 +16,13 @@ pub(crate) fn holder(found: &Inspection) -> Option<String> {
             .iter()
             .find_map(|node| node.token.clone().filter(|_| node.state == NodeState::Held))
     };
-    found.label.clone().or_else(token).filter(|_| found.held)
+    let owner = if has_readers(found) { Some("readers".to_owned()) } else { found.label.clone() };
+    owner.or_else(token).filter(|_| found.held)
+}
+
+/// Whether the readers of a read/write lock share it.
+pub(crate) fn has_readers(found: &Inspection) -> bool {
+    found.mode == Some("read")
 }
 
 /// The state of a lock in a few words.
@@ -57,6 +64,7 @@ pub(crate) fn object(name: &str, found: &Inspection) -> Value {
     json!({
         "name": name,
         "held": found.held,
+        "mode": found.mode,
         "holder": holder(found),
         "remaining": seconds(found.remaining),
         "taken": found.taken,
@@ -77,6 +85,8 @@ fn node_object(node: &NodeInspection) -> Value {
     })
 }
 
+/// A time in seconds, with the digits of whole microseconds.
+#[expect(clippy::cast_precision_loss, reason = "exact for ten years, the longest valid time")]
 pub(crate) fn seconds(time: Option<Duration>) -> Option<f64> {
-    time.map(|time| time.as_secs_f64())
+    time.map(|time| time.as_micros() as f64 / 1e6)
 }

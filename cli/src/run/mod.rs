@@ -69,6 +69,9 @@ struct LockOptions {
     /// Passes a fencing token to the command
     #[arg(long)]
     fencing: bool,
+    /// Shares the lock with other commands that do
+    #[arg(short, long, conflicts_with_all = ["permits", "fencing", "min_hold"])]
+    shared: bool,
     /// M permits of a semaphore that has N
     #[arg(long, value_name = "M/N", value_parser = permits)]
     permits: Option<(u32, u32)>,
@@ -116,6 +119,7 @@ impl LockOptions {
     fn lock(&self, client: &Redlock, name: &str) -> Lock {
         let mut lock = match self.permits {
             Some((permits, limit)) => client.semaphore(name, limit).permits(permits),
+            None if self.shared => client.rwlock(name).read(),
             None => client.lock(name),
         };
         if let Some(ttl) = self.ttl {

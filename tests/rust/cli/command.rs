@@ -72,9 +72,15 @@ impl Running {
         assert_eq!(unsafe { libc::kill(self.child.id().cast_signed(), signal) }, 0);
     }
 
-    /// Waits until it has ended.
+    /// Waits until it has ended, which it may do at the end of its input.
     pub(crate) fn status(mut self) -> i32 {
         drop(self.child.stdin.take());
+        number(self.child.wait().unwrap())
+    }
+
+    /// Waits until it has ended before its input does. Waiting would close the input otherwise.
+    pub(crate) fn status_with_input(mut self) -> i32 {
+        let _input = self.child.stdin.take();
         number(self.child.wait().unwrap())
     }
 }
@@ -84,6 +90,12 @@ impl Drop for Running {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Whether a process runs this program. A shell that has not started it yet may lose signals.
+pub(crate) fn runs(pid: &str, program: &str) -> bool {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    name.trim_end() == program
 }
 
 /// Whether a process exists that is not a zombie.

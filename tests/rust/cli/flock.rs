@@ -106,6 +106,31 @@ fn held_lock_is_reported_as_by_flock() {
 }
 
 #[test]
+fn shared_locks_are_held_together() {
+    let tools = Tools::new("shared");
+    let share = |options: &[&str]| {
+        tools.commands(options, &HOLD).map(|(_, mut command)| {
+            command.stdin(Stdio::piped());
+            Running::ready(command)
+        })
+    };
+    let holders = [share(&["-s"]), share(&["--shared", "-n"])];
+    for (tool, each) in tools.commands(&["-n"], &["true"]) {
+        assert_eq!(outcome(each).status, 1, "{tool}");
+    }
+    for holder in holders.into_iter().flatten() {
+        assert_eq!(holder.status(), 0);
+    }
+    let exclusive = share(&["-n"]);
+    for (tool, each) in tools.commands(&["-s", "-n"], &["true"]) {
+        assert_eq!(outcome(each).status, 1, "{tool}");
+    }
+    for holder in exclusive {
+        assert_eq!(holder.status(), 0);
+    }
+}
+
+#[test]
 fn signal_ends_the_tool_itself_as_flock() {
     let tools = Tools::new("signals");
     for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT, libc::SIGUSR1] {
@@ -113,7 +138,7 @@ fn signal_ends_the_tool_itself_as_flock() {
             command.stdin(Stdio::piped());
             let running = Running::ready(command);
             running.signal(signal);
-            assert_eq!(running.status(), -signal, "{tool}");
+            assert_eq!(running.status_with_input(), -signal, "{tool}");
         }
         // While it waits, too. The lock of flock is that of its command, which goes on without it.
         let mut holder = redlock_at(&tools.server, &[&["run", "lock"], &HOLD[..]].concat());

@@ -32,16 +32,21 @@ fn list_shows_locks_and_semaphores_with_the_time_on_each_node() {
     for number in 0..3000 {
         server.ask(&format!("SET data:{number} 1"));
     }
+    let words = ["run", "--shared", "config", "--", "sh", "-c", "echo ready; exec cat"];
+    let mut command = redlock_at(&server, &words);
+    command.stdin(Stdio::piped());
+    let reader = Running::ready(command);
     let text = outcome(redlock_at(&server, &["ls"])).stdout;
     let rows: Vec<Vec<_>> = text.lines().map(|line| line.split("  ").collect()).collect();
     let cells =
         |row: usize| rows[row].iter().map(|cell| cell.trim()).filter(|cell| !cell.is_empty());
     let cells: Vec<Vec<_>> = (0..rows.len()).map(|row| cells(row).collect()).collect();
-    assert_eq!(cells.len(), 4, "{text}");
+    assert_eq!(cells.len(), 5, "{text}");
     assert_eq!(cells[0], ["NAME", "KIND", "HOLDER", "LEFT ON EACH NODE"]);
-    assert_eq!(cells[1][..3], ["job", "mutex", "web-3"], "{text}");
-    assert_eq!(cells[2][..3], ["orders:{eu}", "mutex", "(kept by min_hold)"], "{text}");
-    assert_eq!(cells[3][..3], ["pool", "semaphore", "2 permits taken"], "{text}");
+    assert_eq!(cells[1][..3], ["config", "rwlock", "readers"], "{text}");
+    assert_eq!(cells[2][..3], ["job", "mutex", "web-3"], "{text}");
+    assert_eq!(cells[3][..3], ["orders:{eu}", "mutex", "(kept by min_hold)"], "{text}");
+    assert_eq!(cells[4][..3], ["pool", "semaphore", "2 permits taken"], "{text}");
     assert!(cells[1..].iter().all(|row| row[3].ends_with(" s")), "{text}");
     let some = outcome(redlock_at(&server, &["ls", "--json", "j*"])).stdout;
     let some: Value = serde_json::from_str(&some).unwrap();
@@ -54,7 +59,7 @@ fn list_shows_locks_and_semaphores_with_the_time_on_each_node() {
         outcome(redlock_at(&server, &["ls", "--key-prefix", "[x]*"])).stdout.lines().count(),
         1
     );
-    assert_eq!([holder.status(), permits.status()], [0, 0]);
+    assert_eq!([holder.status(), permits.status(), reader.status()], [0, 0, 0]);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::process::{ChildStderr, Command, Stdio};
 
 use serde_json::Value;
 
-use super::command::{Running, is_running, outcome, redlock, redlock_at};
+use super::command::{Running, is_running, outcome, redlock, redlock_at, runs};
 use crate::support::{Server, eventually_blocking};
 
 pub(super) type Events = std::io::Lines<BufReader<ChildStderr>>;
@@ -84,7 +84,7 @@ fn signal_reaches_every_process_of_the_command() {
     let script = "trap 'exit 5' TERM; sleep 100 & echo ready; echo $!; wait";
     let mut running = holding(&server, &[], script);
     let grandchild = running.line();
-    assert!(is_running(&grandchild));
+    eventually_blocking("the grandchild runs", || runs(&grandchild, "sleep"));
     running.signal(libc::SIGTERM);
     assert_eq!(running.status(), 5);
     eventually_blocking("the grandchild ends", || !is_running(&grandchild));
@@ -111,7 +111,10 @@ fn command_ends_if_redlock_is_killed() {
     let mut running = holding(&server, &[], "echo ready; echo $$; exec cat");
     let command = running.line();
     running.signal(libc::SIGKILL);
+    // Its input stays open.
+    let input = running.child.stdin.take();
     eventually_blocking("the command ends", || !is_running(&command));
+    drop(input);
     assert_eq!(running.status(), -libc::SIGKILL);
     // With `warn`, it may go on without the lock in every case.
     server.ask("DEL lock:job");
