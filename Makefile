@@ -11,7 +11,7 @@ export VIRTUAL_ENV := $(CURDIR)/.venv
 export PYO3_PYTHON := $(CURDIR)/$(PY)
 export PYO3_BUILD_EXTENSION_MODULE := 1
 
-SOURCES := $(shell find Cargo.toml Cargo.lock core bindings-python bindings-node examples/quickstart package.json pyproject.toml scripts/build \
+SOURCES := $(shell find Cargo.toml Cargo.lock core cli bindings-python bindings-node examples/quickstart package.json pyproject.toml scripts/build \
 	\( -name '*.rs' -o -name '*.lua' -o -name '*.toml' -o -name '*.lock' -o -name '*.ts' -o -name '*.mjs' -o -name '*.json' -o -name build \) \
 	-type f -not -path '*/tests/*' -not -name native.d.ts -not -name '*.cdx.json' -not -path '*/dist/*' -not -path '*/npm/*')
 # The cargo profile: `dev` for the tests and the demo, `release` as in published packages, with a slow link.

@@ -13,6 +13,8 @@ use pyo3::prelude::*;
 #[cfg(feature = "panics")]
 mod panic;
 
+mod command_line;
+
 mod testing;
 
 mod classes;
@@ -64,6 +66,8 @@ mod _native {
     use crate::classes::make;
     #[pymodule_export]
     use crate::client::ping::{NodePing, Ping};
+    #[pymodule_export]
+    use crate::command_line::command_line;
     #[pymodule_export]
     use crate::construct::{AsyncRedlock, Redlock, configure};
     #[pymodule_export]

@@ -18,7 +18,7 @@ _T = typing.TypeVar("_T")
 _R = typing.TypeVar("_R")
 from typing_extensions import disjoint_base
 
-__all__ = ["__version__", "AsyncLease", "AsyncLock", "AsyncRedlock", "AsyncRwLock", "Inspection", "Lease", "Lock", "NodeInspection", "NodePing", "Ping", "Redlock", "RwLock", "Stats", "_Acquire", "_advance_memory", "_client", "_conclude", "_fail_memory", "_lock", "_log_by", "_log_from", "_make_classes", "_now", "_observe_by", "_rwlock", "_set_trio", "_swap_default", "configure", "lock", "rwlock", "semaphore"]
+__all__ = ["__version__", "AsyncLease", "AsyncLock", "AsyncRedlock", "AsyncRwLock", "Inspection", "Lease", "Lock", "NodeInspection", "NodePing", "Ping", "Redlock", "RwLock", "Stats", "_Acquire", "_advance_memory", "_client", "_command_line", "_conclude", "_fail_memory", "_lock", "_log_by", "_log_from", "_make_classes", "_now", "_observe_by", "_rwlock", "_set_trio", "_swap_default", "configure", "lock", "rwlock", "semaphore"]
 
 __version__: Final[str]
 """
@@ -1931,6 +1931,11 @@ def _advance_memory(name: "str", seconds: "float | datetime.timedelta") -> "None
 def _client(identity: "str", nodes: "list[str]", options: "dict[str, typing.Any]") -> Redlock:
     """
     Returns the client of a pickle. All pickles of one client return the same client while it exists in this process.
+    """
+
+def _command_line(words: "list[str]") -> "typing.Never":
+    """
+    Runs the command line with these words, the first of which is the name of the program. Ends the process.
     """
 
 def _conclude(problem: "redlock.errors.LockError", error: "BaseException | None") -> "None":

@@ -71,6 +71,7 @@ const CLI: &[&str] = &[
 /// The folders of the Python binding's Rust part, from top to bottom.
 const PYTHON_RUST: &[&str] = &[
     "panic",
+    "command_line",
     "testing",
     "classes",
     "describe",
@@ -99,6 +100,7 @@ const PYTHON_RUST: &[&str] = &[
 
 /// The modules of the package, from top to bottom. `_native` is the Rust part, which uses the classes of `errors`.
 const PYTHON: &[&str] = &[
+    "__main__",
     "pytest_plugin",
     "testing",
     "otel",
