@@ -88,6 +88,7 @@ const mainFiles = () => ({
   "testing.d.mts": flat("testing.d.mts", { "./dist/": "./" }),
   "loaded.js": flat("dist/loaded.js", {}),
   "native.js": flat("dist/native.js", {}),
+  "command-line.mjs": flat("command-line.mjs", { "./dist/": "./" }),
   "README.md": flat("README.md", {}),
 });
 
@@ -102,6 +103,7 @@ function mainManifest(files, platforms) {
   });
   const published = {
     ...manifest,
+    bin: { redlock: "./command-line.mjs" },
     main: "./index.js",
     types: "./index.d.ts",
     // In this tree, one of the modules is imported only for its effects. Here they are bundled.

@@ -13,6 +13,7 @@
 mod callback_requests;
 mod callbacks;
 mod client;
+mod command_line;
 mod errors;
 mod event;
 mod held;

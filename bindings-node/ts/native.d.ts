@@ -153,6 +153,9 @@ export declare function checkLock(names: Array<string>, options: object): void
 /** Returns the options of a client. */
 export declare function clientOptions(): Array<OptionRow>
 
+/** Runs the command line with these words, the first of which is the name of the program. Ends the process. */
+export declare function commandLine(words: Array<string>): void
+
 /** A background event of core. */
 export interface CoreEvent {
   /** `acquire`, `lease`, `node` or `client`. */

@@ -125,6 +125,7 @@ const PYTHON: &[&str] = &[
 /// The folders of the Node.js binding's Rust part, from top to bottom.
 const NODE_RUST: &[&str] = &[
     "panic",
+    "command_line",
     "client",
     "sender",
     "lock",

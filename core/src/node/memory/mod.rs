@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 
 use super::{
     Blocker, Claim, Extension, Fault, Fencing, Form, Holder, Label, Node, Outage, Places, Refused,
-    ReleaseMode, Reply, Side, Vote, VoteParams, Watch,
+    ReleaseMode, Reply, Vote, VoteParams, Watch,
 };
 use crate::clock::{Clock, Instant};
 use crate::runtime::lock;
