@@ -25,7 +25,8 @@ const GRANT_LIMIT: Time = 2_500 * MS;
 const SPLIT_VOTE_LIMIT: Time = 15_000 * MS;
 /// How long a turn lasts without a caller that sets it again.
 const TURN: Time = 3_000 * MS;
-/// How long a key may stay after its delete was sent. If its connection is lost, the delete is sent again immediately.
+/// How long a key may stay after its delete was sent, while its client runs. If its connection is lost, or the server
+/// has lost the script, the delete is sent again immediately.
 const LEFTOVER_LIMIT: Time = 1_000 * MS;
 
 /// An acquire in progress.
@@ -259,7 +260,7 @@ impl Monitor {
         for (node, server) in same {
             for owner in server.owners(world.now).filter(|owner| *owner != FOREIGN) {
                 if let Some(&(client, at)) = world.given_up.get(&owner)
-                    && at < since
+                    && at.max(self.paused_until[client]) < since
                     && at > world.moved_again[node % world.nodes()]
                     && !world.dead[client]
                     && world.deletes_again(node) <= since
