@@ -1349,7 +1349,8 @@ class NodePing:
     @property
     def latency(self, /) -> float | None:
         """
-        Seconds from the call to the reply. The first one includes connecting. None if it did not reply, or with an error.
+        Seconds from the call to the reply. The first one includes connecting. None if it did not reply, or with an
+        error.
         """
     @property
     def ready(self, /) -> bool:

@@ -41,6 +41,7 @@ impl Child {
         }
         #[cfg(not(target_os = "linux"))]
         let _ = orphaned;
+        pass_on_streams();
         let child = command.spawn()?;
         Ok(Self { group: child.id().cast_signed(), terminal: None })
     }
@@ -124,6 +125,19 @@ impl Child {
     fn give_back(&self, terminal: Option<&Terminal>, own: pid_t) {
         if let Some(terminal) = terminal.filter(|terminal| terminal.has_in_foreground(self.group)) {
             terminal.give_to(own);
+        }
+    }
+}
+
+/// Lets the command have the standard streams of this process. Node.js marks its own to be closed.
+fn pass_on_streams() {
+    for stream in 0..=2 {
+        // SAFETY: system calls without memory. A stream that is not open stays so.
+        unsafe {
+            let flags = libc::fcntl(stream, libc::F_GETFD);
+            if flags & libc::FD_CLOEXEC != 0 && flags != -1 {
+                libc::fcntl(stream, libc::F_SETFD, flags & !libc::FD_CLOEXEC);
+            }
         }
     }
 }
