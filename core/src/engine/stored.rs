@@ -1,4 +1,4 @@
-//! Lists the locks whose keys are on the nodes, whoever holds them.
+//! Lists the locks whose keys are on the nodes, also those of other clients.
 //!
 //! A listing reads only. It looks at every key of a server, in pages that do not block other commands for long.
 

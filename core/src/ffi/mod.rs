@@ -46,7 +46,7 @@ pub use crate::runtime::{
 pub use crate::telemetry::{Level, Record, Topic, Value as Field, listen, tell, want};
 pub use crate::text::{shown, spell_in_camel_case, spelled};
 
-/// The locks that have keys on the nodes of the client, whoever holds them.
+/// The locks that have keys on the nodes of the client, also those that other clients hold.
 ///
 /// # Errors
 ///

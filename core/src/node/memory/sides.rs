@@ -19,7 +19,7 @@ enum Next {
     Joining { writer_waits: bool },
 }
 
-/// Who comes next.
+/// Which callers come next.
 #[derive(Clone, Copy)]
 struct Turn {
     next: Next,

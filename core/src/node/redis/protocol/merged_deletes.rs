@@ -12,7 +12,7 @@ const TOKEN_BYTES: usize = 80;
 /// The maximum number of earlier tokens in one delete. Beyond it, some between the oldest and the newest are dropped.
 /// The oldest attempt whose delete was lost is the one that may have the key, because it refuses all later ones.
 const MAX_EARLIER: usize = 255;
-/// The same for readers, who may all have had the lock. Lua passes fewer than 8,000 values to a function.
+/// The same for readers, all of which may have had the lock. Lua passes fewer than 8,000 values to a function.
 const MAX_READERS: usize = 2000;
 
 /// Whether a lease had the keys of a delete.

@@ -132,7 +132,7 @@ pub(super) fn unless_replaced(
     fault.map_or(Ok(extension), Err)
 }
 
-/// The cursor of a listing's first page. As a reply, there is no further page.
+/// The cursor of a listing's first page. As a reply, it means the last page.
 const FIRST_PAGE: &[u8] = b"0";
 
 /// The pattern of the keys that contain this text.
