@@ -11,7 +11,9 @@ from .servers import Server
 
 
 def redlock(server: Server, *words: str) -> list[str]:
-    return [sys.executable, "-m", "redlock", *words[:1], "--url", server.url, *words[1:]]
+    # The tests may run under nohup, or in the background of a script, where some signals are ignored.
+    start = ["env", "--default-signal", sys.executable, "-m", "redlock"]
+    return [*start, *words[:1], "--url", server.url, *words[1:]]
 
 
 def test_command_has_its_status_and_its_lock(redis_server: Server, name: str) -> None:

@@ -8,7 +8,7 @@ use std::time::Duration;
 use redlock::{ErrorKind, Redlock};
 
 use crate::rwlock::{TTL, read, write};
-use crate::support::{Gateway, Server, Verdict, builder, client, eventually, servers};
+use crate::support::{Cluster, Gateway, Server, Verdict, builder, client, eventually, servers};
 
 #[tokio::test]
 async fn lost_reader_is_notified_although_others_read() {
@@ -143,5 +143,22 @@ async fn keys_of_another_type_are_unsupported_and_stay() {
         assert!(lease.extend(TTL).await.is_err());
         drop(lease);
         nodes[0].ask("FLUSHALL");
+    }
+}
+
+#[tokio::test]
+async fn sides_are_released_while_their_slot_moves() {
+    let cluster = Cluster::start(3, false);
+    let redlock = Redlock::builder([cluster.url()]).build().unwrap();
+    for side in [redlock.rwlock("cfg").read(), redlock.rwlock("cfg").write()] {
+        let lease = side.acquire().await.unwrap();
+        let owner = cluster.owner_of("lock:cfg");
+        let (slot, _) = cluster.begin_move("lock:cfg", (owner + 1) % 3);
+        lease.extend(TTL * 2).await.unwrap();
+        lease.release().await.unwrap();
+        for master in &cluster.masters {
+            master.ask(&format!("CLUSTER SETSLOT {slot} STABLE"));
+        }
+        assert_eq!(cluster.masters[owner].ask("EXISTS lock:cfg"), ":0");
     }
 }

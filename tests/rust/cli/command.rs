@@ -1,14 +1,30 @@
 //! Runs the command line, and reads its lines as they appear.
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Lines};
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 
 use crate::support::Server;
 
+/// A program that ignores no signal, as it would if the tests ran under `nohup` or in the background of a script.
+pub(crate) fn program(name: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(name);
+    let reset = || {
+        for signal in 1..32 {
+            // SAFETY: a system call. It fails for SIGKILL and SIGSTOP, which cannot be ignored.
+            unsafe { libc::signal(signal, libc::SIG_DFL) };
+        }
+        Ok(())
+    };
+    // SAFETY: the closure only makes system calls.
+    unsafe { command.pre_exec(reset) };
+    command
+}
+
 /// A command line of `redlock` that reads no environment variable of the caller.
 pub(crate) fn redlock(words: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_command"));
+    let mut command = program(env!("CARGO_BIN_EXE_command"));
     command.args(words).env_remove("REDLOCK_NODES").env_remove("REDIS_URL").stdin(Stdio::null());
     command
 }

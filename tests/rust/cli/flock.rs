@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use super::command::{Running, outcome, redlock_at};
+use super::command::{Running, outcome, program, redlock_at};
 use crate::support::Server;
 
 /// Both tools, with a lock of each.
@@ -23,7 +23,7 @@ impl Tools {
 
     /// The commands that hold the lock while they run others, which are in their folder.
     fn commands(&self, options: &[&str], command: &[&str]) -> [(&'static str, Command); 2] {
-        let mut flock = Command::new("flock");
+        let mut flock = program("flock");
         flock.args(options).arg("lock").args(command);
         let redlock = redlock_at(&self.server, &[&["run"], options, &["lock"], command].concat());
         [("flock", flock), ("redlock", redlock)].map(|(tool, mut each)| {

@@ -2,9 +2,9 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
-use super::command::{Running, redlock};
+use super::command::{Running, program, redlock};
 use crate::support::{Server, eventually_blocking};
 use crate::tidy::root;
 
@@ -57,7 +57,7 @@ fn commands_of_the_page_have_the_output_of_the_page() {
     let (commands, mut in_background) = (commands(&page), Vec::new());
     assert!(commands.len() > 8);
     for (command, expected) in commands {
-        let mut shell = Command::new("sh");
+        let mut shell = program("sh");
         let alone = command.strip_suffix(" &");
         let words =
             alone.map_or_else(|| format!("exec 2>&1; {command}"), |one| format!("exec {one}"));

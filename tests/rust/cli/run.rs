@@ -5,7 +5,7 @@ use std::process::{ChildStderr, Command, Stdio};
 
 use serde_json::Value;
 
-use super::command::{Running, is_running, outcome, redlock, redlock_at, runs};
+use super::command::{Running, is_running, outcome, program, redlock, redlock_at, runs};
 use crate::support::{Server, eventually_blocking};
 
 pub(super) type Events = std::io::Lines<BufReader<ChildStderr>>;
@@ -96,7 +96,7 @@ fn signal_reaches_every_process_of_the_command() {
 fn ignored_signal_stays_ignored() {
     let server = Server::start();
     let words = ["-c", "trap '' HUP; exec \"$0\" run job -- sh -c 'echo ready; exec cat'"];
-    let mut command = Command::new("sh");
+    let mut command = program("sh");
     command.args(words).arg(redlock(&[]).get_program()).env("REDIS_URL", server.url());
     command.env_remove("REDLOCK_NODES").stdin(Stdio::piped());
     let running = Running::ready(command);

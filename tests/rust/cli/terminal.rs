@@ -4,9 +4,9 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command};
+use std::process::Child;
 
-use super::command::redlock;
+use super::command::{program, redlock};
 use crate::support::{Server, eventually_blocking};
 
 /// Generous, for a busy machine.
@@ -31,7 +31,7 @@ impl Shell {
         assert_eq!(opened, 0);
         // SAFETY: both were just opened.
         let (terminal, theirs) = unsafe { (File::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs)) };
-        let mut command = Command::new("bash");
+        let mut command = program("bash");
         command
             .args(["--norc", "--noprofile", "--noediting", "-i"])
             .envs([("PS1", "$ "), ("TERM", "xterm")]);

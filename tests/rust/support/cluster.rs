@@ -124,16 +124,24 @@ impl Cluster {
         self.masters.iter().position(has).expect("a master of this slot")
     }
 
-    /// Moves the slot of a key with its data, as `redis-cli --cluster reshard` does.
-    pub(crate) fn move_slot(&self, key: &str, to: usize) {
+    /// Begins to move the slot of a key. Returns the slot and the name of the server that gets it.
+    pub(crate) fn begin_move(&self, key: &str, to: usize) -> (String, String) {
         let (from, to) = (&self.masters[self.owner_of(key)], &self.masters[to]);
-        if from.port == to.port {
-            return;
-        }
         let slot = from.ask(&format!("CLUSTER KEYSLOT {key}")).split_off(1);
         let (source, target) = (from.ask("CLUSTER MYID"), to.ask("CLUSTER MYID"));
         assert_eq!(to.ask(&format!("CLUSTER SETSLOT {slot} IMPORTING {source}")), "+OK");
         assert_eq!(from.ask(&format!("CLUSTER SETSLOT {slot} MIGRATING {target}")), "+OK");
+        (slot, target)
+    }
+
+    /// Moves the slot of a key with its data, as `redis-cli --cluster reshard` does.
+    pub(crate) fn move_slot(&self, key: &str, to: usize) {
+        let from = &self.masters[self.owner_of(key)];
+        if from.port == self.masters[to].port {
+            return;
+        }
+        let (slot, target) = self.begin_move(key, to);
+        let to = &self.masters[to];
         loop {
             let listed = from.text(&format!("CLUSTER GETKEYSINSLOT {slot} 10"));
             let keys: Vec<&str> =

@@ -168,6 +168,13 @@ pub(super) mod tests {
         let words: Vec<_> = both.words().collect();
         let expected = ["EVALSHA", digest, "2", "a", "{a}:readers", "last", "0", "first"];
         assert_eq!(words, expected.map(str::as_bytes));
+        // Unlike attempts, all of many readers may have had the lock.
+        let all = (0..500).fold(both, |all, at| {
+            let claim = Claim::of_owner(at.to_string().into(), Arc::clone(&keys));
+            let claim = Claim { form: Form::Read(Arc::clone(&sides)), ..claim };
+            merged(&all, commands::release(&claim, TTL, ReleaseMode::Delete))
+        });
+        assert_eq!(tokens(&all).len(), 502);
     }
 
     #[test]

@@ -8,15 +8,21 @@ if type(owner) == 'table' then
   if string.find(owner.err, '^%-?WRONGTYPE') then return {0, token} end
   return owner
 end
-local ours = redis.call('ZREM', readers, token) == 1
-if #ARGV > 2 then redis.call('ZREM', readers, unpack(ARGV, 3)) end
+local tokens = math.max(#ARGV - 1, 1)
+local known = #redis.call('ZRANGE', readers, 0, tokens)
+local removed = redis.call('ZREM', readers, token)
+local ours = removed == 1
+if #ARGV > 2 then removed = removed + redis.call('ZREM', readers, unpack(ARGV, 3)) end
+-- A set without members is gone. While its slot of a cluster moves, it must not be read then.
+local any = known > removed
 if owner and string.sub(owner, 1, 7) == 'shared:' then
   local time = redis.call('TIME')
   local now = time[1] * 1000 + math.floor(time[2] / 1000)
-  local last = redis.call('ZRANGE', readers, -1, -1, 'WITHSCORES')[2]
+  local last = any and redis.call('ZRANGE', readers, -1, -1, 'WITHSCORES')[2]
   local left = last and tonumber(last) - now or 0
   if left <= 0 then
-    redis.call('DEL', key, readers)
+    redis.call('DEL', key)
+    if any then redis.call('DEL', readers) end
   elseif redis.call('PTTL', key) > left + 1100 then
     -- What acquire_read.lua adds is not worth a write, which would wake all clients that track the key.
     redis.call('PEXPIRE', key, left)
