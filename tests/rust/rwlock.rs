@@ -189,8 +189,9 @@ async fn writer_ends_its_turn_when_it_acquires() {
         turn_is_set(&nodes, "w").await;
         reader.release().await.unwrap();
         waiting.await.unwrap().unwrap().release().await.unwrap();
-        let left = |node: &Server| node.ask("EXISTS {lock:cfg}:turn");
-        assert!(nodes.iter().all(|node| left(node) == ":0"));
+        // A minority may have refused the writer, because the release came later there.
+        let ended = |node: &&Server| node.ask("EXISTS {lock:cfg}:turn") == ":0";
+        assert!(nodes.iter().filter(ended).count() > count / 2);
         assert!(read(&one).try_acquire().await.unwrap().is_some());
     }
 }
@@ -220,9 +221,14 @@ async fn turn_of_readers_ends_when_they_leave() {
             nodes.iter().for_each(|node| drop(node.ask(&set)));
             let reader = read(&one).try_acquire().await.unwrap();
             assert_eq!(reader.is_some(), reader_is_next);
-            drop(reader);
+            if let Some(reader) = reader {
+                reader.release().await.unwrap();
+            }
             write(&two).wait(TTL).acquire().await.unwrap().release().await.unwrap();
-            assert_eq!(nodes[0].ask("EXISTS {lock:cfg}:turn"), ":0");
+            // A minority may have refused the writer, because the release came later there.
+            let ended = |node: &&Server| node.ask("EXISTS {lock:cfg}:turn") == ":0";
+            assert!(nodes.iter().filter(ended).count() > count / 2);
+            nodes.iter().for_each(|node| drop(node.ask("DEL {lock:cfg}:turn")));
         }
     }
 }
