@@ -16,7 +16,7 @@ use crate::source::ClientSource;
 /// A read/write lock: any number of readers hold it at a time, or one writer. Its sides are locks.
 ///
 ///     >>> config = client.rwlock("config")
-///     >>> with config.read(), config.read():
+///     >>> with config.read():
 ///     ...     config.write().try_acquire() is None
 ///     True
 #[pyclass(frozen, weakref, module = "redlock")]
@@ -29,7 +29,7 @@ pub(crate) struct RwLock {
 ///
 ///     >>> async with redlock.AsyncRedlock("memory://") as client:
 ///     ...     config = client.rwlock("config")
-///     ...     async with config.read(), config.read():
+///     ...     async with config.read():
 ///     ...         await config.write().try_acquire() is None
 ///     True
 #[pyclass(frozen, weakref, module = "redlock")]

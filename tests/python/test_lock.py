@@ -328,14 +328,14 @@ def test_repr_of_an_inspection_shows_its_fields(redis_client: redlock.Redlock, n
     found = redis_client.lock(name).inspect()
     (url,) = redis_client.nodes
     assert repr(found) == (
-        "Inspection(held=False, taken=0, limit=1, remaining=None, label=None, nodes=["
+        "Inspection(held=False, mode=None, taken=0, limit=1, remaining=None, label=None, nodes=["
         f"NodeInspection(url='{url}', key='lock:{name}', state='free', remaining=None, "
         "token=None, label=None, error=None)])"
     )
     with redis_client.lock(name):
         found = redis_client.lock(name).inspect()
     assert (
-        f"Inspection(held=True, taken=1, limit=1, remaining={found.remaining}, label=None, nodes=["
+        f"Inspection(held=True, mode=None, taken=1, limit=1, remaining={found.remaining}, label=None, nodes=["
         in repr(found)
     )
     assert f"token='{found.nodes[0].token}'" in repr(found)

@@ -733,7 +733,7 @@ class AsyncRwLock:
 
         >>> async with redlock.AsyncRedlock("memory://") as client:
         ...     config = client.rwlock("config")
-        ...     async with config.read(), config.read():
+        ...     async with config.read():
         ...         await config.write().try_acquire() is None
         True
     """
@@ -1720,7 +1720,7 @@ class RwLock:
     A read/write lock: any number of readers hold it at a time, or one writer. Its sides are locks.
 
         >>> config = client.rwlock("config")
-        >>> with config.read(), config.read():
+        >>> with config.read():
         ...     config.write().try_acquire() is None
         True
     """
