@@ -22,13 +22,13 @@ pub(crate) struct Connection {
     #[arg(long, value_name = "TEXT")]
     key_prefix: Option<String>,
     /// How long a restarted node grants no new lease [default: 60s over several nodes]
-    #[arg(long, value_name = "TIME", value_parser = times::parse)]
+    #[arg(long, value_name = "TIME", value_parser = times::parse, allow_negative_numbers = true)]
     restart_guard: Option<Duration>,
     /// How long to wait for the reply of one node [default: min(1s, ttl/5)]
-    #[arg(long, value_name = "TIME", value_parser = times::parse)]
+    #[arg(long, value_name = "TIME", value_parser = times::parse, allow_negative_numbers = true)]
     node_timeout: Option<Duration>,
     /// How long one attempt to connect may take [default: 5s]
-    #[arg(long, value_name = "TIME", value_parser = times::parse)]
+    #[arg(long, value_name = "TIME", value_parser = times::parse, allow_negative_numbers = true)]
     connect_timeout: Option<Duration>,
     /// How many replicas of a node must confirm each grant [default: 0]
     #[arg(long, value_name = "NUMBER")]

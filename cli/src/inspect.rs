@@ -1,5 +1,7 @@
 //! `redlock inspect`: who holds a lock, and what each node says.
 
+use redlock::ffi::shown;
+
 use crate::connection::Subject;
 use crate::report::{Report, print};
 use crate::snapshot;
@@ -29,7 +31,7 @@ pub(crate) async fn inspect(args: Args) -> Status {
         print(&snapshot::object(&args.subject.name, &found).to_string());
         return Status::SUCCESS;
     }
-    print(&format!("{}: {}", args.subject.name, snapshot::summary(&found)));
+    print(&format!("{}: {}", shown(&args.subject.name), snapshot::summary(&found)));
     found.nodes.iter().for_each(|node| print(&snapshot::node_line(node)));
     Status::SUCCESS
 }

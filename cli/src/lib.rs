@@ -18,7 +18,7 @@ mod times;
 
 use std::ffi::OsString;
 use std::future::Future;
-use std::{io, iter};
+use std::iter;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
@@ -72,7 +72,9 @@ pub fn main(words: impl IntoIterator<Item = OsString>) -> Status {
         Command::Wait(args) => block_on(wait::wait(args)),
         Command::Release(args) => block_on(release::release(args)),
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "redlock", &mut io::stdout());
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "redlock", &mut script);
+            report::print(String::from_utf8_lossy(&script).trim_end());
             Status::SUCCESS
         }
     }

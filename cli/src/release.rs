@@ -2,6 +2,7 @@
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
+use redlock::ffi::shown;
 use redlock::{Lock, Result};
 use serde_json::json;
 
@@ -47,7 +48,11 @@ async fn delete(args: &Args, lock: &Lock) -> Result<Status> {
             return Ok(USAGE);
         }
         let found = lock.inspect().await?;
-        if !is_confirmed(&format!("{name} is {}. Release it? [y/N] ", snapshot::summary(&found))) {
+        if !is_confirmed(&format!(
+            "{} is {}. Release it? [y/N] ",
+            shown(name),
+            snapshot::summary(&found)
+        )) {
             return Ok(CONFLICT);
         }
     }
@@ -55,7 +60,7 @@ async fn delete(args: &Args, lock: &Lock) -> Result<Status> {
     if args.json {
         print(&json!({ "name": name, "released": was_held }).to_string());
     } else {
-        print(&format!("{name}: {}", if was_held { "released" } else { "was free" }));
+        print(&format!("{}: {}", shown(name), if was_held { "released" } else { "was free" }));
     }
     Ok(Status::SUCCESS)
 }

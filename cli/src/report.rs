@@ -1,6 +1,7 @@
 //! The output: messages for people and events for programs on stderr, results on stdout.
 //!
-//! Output that nobody can read any more is no reason to end a command that holds a lock. Errors of writing are ignored.
+//! Messages that nobody can read any more are no reason to end a command that holds a lock. Errors of writing them are
+//! ignored.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::SystemTime;
@@ -15,9 +16,15 @@ pub(crate) fn say(text: &str) {
     let _ = writeln!(io::stderr(), "redlock: {text}");
 }
 
-/// Writes a line of a result to stdout.
+/// Writes a line of a result to stdout. Ends the process if nobody reads it any more, because results are its only
+/// purpose: a command that holds a lock prints none.
 pub(crate) fn print(line: &str) {
-    let _ = writeln!(io::stdout(), "{line}");
+    if let Err(error) = writeln!(io::stdout(), "{line}") {
+        if error.kind() != io::ErrorKind::BrokenPipe {
+            say(&format!("cannot write the result: {error}"));
+        }
+        std::process::exit(1);
+    }
 }
 
 /// How a command reports what happens.

@@ -45,7 +45,7 @@ pub(crate) fn summary(found: &Inspection) -> String {
 /// The reply of a node in one line.
 pub(crate) fn node_line(node: &NodeInspection) -> String {
     let left = node.remaining.map(times::shown).unwrap_or_default();
-    let mut line = format!("  {}  {}  {}", node.url, node.key, node.state);
+    let mut line = format!("  {}  {}  {}", node.url, redlock::ffi::shown(&node.key), node.state);
     for part in [Some(left), node.token.clone(), node.label.clone(), node.error.clone()]
         .into_iter()
         .flatten()

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use redlock::ffi::shown;
 use redlock::{Inspection, Result};
 use serde_json::json;
 
@@ -22,7 +23,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     subject: Subject,
     /// How long to wait [default: forever]
-    #[arg(short = 'w', long, value_name = "TIME", value_parser = times::parse)]
+    #[arg(short = 'w', long, value_name = "TIME", value_parser = times::parse, allow_negative_numbers = true)]
     timeout: Option<Duration>,
     /// Exit status if the lock is still held then
     #[arg(short = 'E', long, value_name = "STATUS", default_value_t = CONFLICT.code())]
@@ -43,7 +44,7 @@ pub(crate) async fn wait(args: Args) -> Status {
         return Status::SUCCESS;
     };
     let name = &args.subject.name;
-    let message = format!("{name} is still {}", snapshot::summary(&found));
+    let message = format!("{} is still {}", shown(name), snapshot::summary(&found));
     report.problem(
         "failed",
         json!({ "code": "timeout", "name": name, "message": message }),

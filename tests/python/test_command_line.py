@@ -41,6 +41,8 @@ def test_signal_ends_the_command(
         assert holder.stdout.readline() == b"ready\n"
         if not waits:
             os.kill(holder.pid, number)
+            # Before its input is closed, which would end it too.
+            holder.wait()
         else:
             watch = redlock(redis_server, "ls", "--watch", "--json", name)
             with subprocess.Popen(watch, stdout=subprocess.PIPE) as watching:

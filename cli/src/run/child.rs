@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus};
 
-use libc::{SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU, c_int, pid_t};
+use libc::{SIGCONT, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU, c_int, pid_t};
 
 use super::signals::suspend;
 use super::terminal::Terminal;
@@ -55,7 +55,9 @@ impl Child {
     /// Whether the group has a process.
     pub(super) fn has_processes(&self) -> bool {
         // SAFETY: as above. Signal 0 is not sent.
-        unsafe { libc::kill(-self.group, 0) == 0 }
+        let exists = unsafe { libc::kill(-self.group, 0) } == 0;
+        // Those of another user exist too.
+        exists || io::Error::last_os_error().kind() == io::ErrorKind::PermissionDenied
     }
 
     /// Whether the group is in the foreground of the terminal, or was when the command ended.
@@ -99,6 +101,8 @@ impl Child {
         let is_foreground =
             || terminal.as_ref().is_some_and(|terminal| terminal.has_in_foreground(own));
         if !(reads && is_foreground()) {
+            // Others of the group may not have stopped, and would go on while this process cannot notice a loss.
+            self.signal(SIGSTOP);
             // The shell must see that its job stopped. It continues this process first.
             self.give_back(terminal.as_ref(), own);
             suspend(signal, terminal.is_some());

@@ -52,19 +52,19 @@ pub(crate) struct Args {
 #[derive(clap::Args)]
 struct LockOptions {
     /// How long the lock stays if this process dies [default: 10s]
-    #[arg(long, value_name = "TIME", value_parser = times::parse)]
+    #[arg(long, value_name = "TIME", value_parser = times::parse, allow_negative_numbers = true)]
     ttl: Option<Duration>,
     /// How long to wait for the lock [default: forever]
-    #[arg(short = 'w', long, visible_alias = "timeout", value_name = "TIME", value_parser = times::parse)]
+    #[arg(short = 'w', long, visible_alias = "timeout", value_name = "TIME", value_parser = times::parse, allow_negative_numbers = true)]
     wait: Option<Duration>,
     /// Fails at once if the lock is held
     #[arg(short = 'n', long, visible_alias = "nonblock", conflicts_with = "wait")]
     no_wait: bool,
     /// How long the lock stays after the acquire, even if the command ends earlier
-    #[arg(long, value_name = "TIME", value_parser = times::parse)]
+    #[arg(long, value_name = "TIME", value_parser = times::parse, allow_negative_numbers = true)]
     min_hold: Option<Duration>,
     /// The lock is lost after this time
-    #[arg(long, value_name = "TIME", value_parser = times::parse)]
+    #[arg(long, value_name = "TIME", value_parser = times::parse, allow_negative_numbers = true)]
     max_hold: Option<Duration>,
     /// Passes a fencing token to the command
     #[arg(long)]
@@ -87,7 +87,7 @@ struct CommandOptions {
     #[arg(long, value_name = "ACTION", default_value = "term")]
     on_lost: OnLost,
     /// How long the command has between SIGTERM and SIGKILL
-    #[arg(long, value_name = "TIME", value_parser = times::parse, default_value = "10s")]
+    #[arg(long, value_name = "TIME", value_parser = times::parse, default_value = "10s", allow_negative_numbers = true)]
     grace: Duration,
     /// Exit status if the lock was not acquired in time
     #[arg(short = 'E', long, value_name = "STATUS", default_value_t = CONFLICT.code())]
@@ -166,10 +166,16 @@ impl Run {
     async fn run(mut self) -> Status {
         let lock = self.args.lock.lock(&self.client, &self.args.name);
         let began = Instant::now();
-        let acquired = tokio::select! {
-            biased;
-            acquired = waiting::acquire(&lock, self.report) => acquired,
-            signal = self.signals.next() => {
+        let acquired = {
+            tokio::select! {
+                biased;
+                acquired = waiting::acquire(&lock, self.report) => Ok(acquired),
+                signal = self.signals.next_end() => Err(signal),
+            }
+        };
+        let acquired = match acquired {
+            Ok(acquired) => acquired,
+            Err(signal) => {
                 self.shut_down().await;
                 return Status::by_signal(signal);
             }
@@ -249,7 +255,11 @@ impl Run {
             biased;
             released = lease.release() => released,
             // The server does not reply, and the caller does not want to wait for it.
-            _ = self.signals.next() => Ok(()),
+            _ = self.signals.next_end() => {
+                let message = "a signal ended the wait for the release, so the lock may end with its TTL";
+                self.report.problem("unreleased", json!({ "message": message }), message);
+                return false;
+            }
         };
         self.report_released(&released)
     }

@@ -61,6 +61,7 @@ impl Signals {
         SENDER.store(sender.as_raw_fd(), Ordering::Relaxed);
         let receiver = UnixStream::from_std(receiver)?;
         let mut signals = Self { receiver, _sender: sender, before: Vec::new() };
+        unblock();
         for signal in CAUGHT {
             let before = action(signal, None)?;
             // Without a handler for it, the end of a child could not be awaited.
@@ -83,6 +84,19 @@ impl Signals {
     }
 }
 
+impl Signals {
+    /// Waits for the next signal that ends a wait. A stop takes effect, and the wait goes on afterwards.
+    pub(super) async fn next_end(&mut self) -> c_int {
+        loop {
+            match self.next().await {
+                SIGCHLD | SIGCONT => {}
+                SIGTSTP => suspend(SIGTSTP, false),
+                signal => return signal,
+            }
+        }
+    }
+}
+
 impl Drop for Signals {
     fn drop(&mut self) {
         for (signal, before) in &self.before {
@@ -90,6 +104,19 @@ impl Drop for Signals {
             unsafe { libc::sigaction(*signal, before, ptr::null_mut()) };
         }
         SENDER.store(-1, Ordering::Relaxed);
+    }
+}
+
+/// Lets the signals arrive, also if the caller of this process has blocked them.
+fn unblock() {
+    let mut set = MaybeUninit::zeroed();
+    // SAFETY: the set is initialized by the first call, and no pointer outlives it.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        for signal in CAUGHT {
+            libc::sigaddset(set.as_mut_ptr(), signal);
+        }
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, set.as_ptr(), ptr::null_mut());
     }
 }
 

@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use libc::{SIGCHLD, SIGCONT, SIGINT, SIGKILL, SIGQUIT, SIGTERM, c_int};
+use libc::{SIGCHLD, SIGCONT, SIGINT, SIGKILL, SIGQUIT, SIGTERM, SIGTSTP, c_int};
 use redlock::{Error, LeaseHandle};
 use serde_json::json;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -91,7 +91,10 @@ impl Supervision {
                 signal = signals.next() => match signal {
                     SIGCHLD => exit = self.child.changed(),
                     signal => {
-                        self.passed_on = Some(signal);
+                        // Those that stop and continue it do not end it. systemd sends SIGCONT after SIGTERM.
+                        if ![SIGCONT, SIGTSTP].contains(&signal) {
+                            self.passed_on = Some(signal);
+                        }
                         self.child.signal(signal);
                     }
                 },
@@ -136,7 +139,10 @@ impl Supervision {
         while self.child.has_processes() && Instant::now() < kill_at {
             sleep(LOOK).await;
         }
-        self.kill();
+        // Without processes, another group may have its number by now.
+        if self.child.has_processes() {
+            self.kill();
+        }
     }
 }
 

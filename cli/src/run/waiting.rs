@@ -43,7 +43,11 @@ async fn show(lock: &Lock, report: Report) -> Infallible {
         if let Ok(found) = lock.inspect().await {
             let name = lock.names().join(", ");
             let waited = times::shown(began.elapsed());
-            line.set_message(format!("waiting for {name}: {} (waited {waited})", summary(&found)));
+            line.set_message(format!(
+                "waiting for {}: {} (waited {waited})",
+                redlock::ffi::shown(&name),
+                summary(&found)
+            ));
             line.tick();
             let holder = holder(&found);
             if found.held && shown != Some(holder.clone()) {

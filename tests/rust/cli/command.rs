@@ -94,6 +94,13 @@ impl Running {
         number(self.child.wait().unwrap())
     }
 
+    /// Waits until it has ended because nobody reads its output.
+    pub(crate) fn status_without_reader(mut self) -> i32 {
+        let (end, _) = std::io::pipe().unwrap();
+        self.lines = BufReader::new(ChildStdout::from(std::os::fd::OwnedFd::from(end))).lines();
+        number(self.child.wait().unwrap())
+    }
+
     /// Waits until it has ended before its input does. Waiting would close the input otherwise.
     pub(crate) fn status_with_input(mut self) -> i32 {
         let _input = self.child.stdin.take();

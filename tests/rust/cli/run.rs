@@ -226,3 +226,35 @@ fn nothing_is_written_on_success() {
     let outcome = outcome(redlock_at(&server, &["run", "job", "--", "true"]));
     assert_eq!((outcome.status, &*outcome.stdout, &*outcome.stderr), (0, "", ""));
 }
+
+#[test]
+fn signals_that_end_nothing_do_not_end_the_wait() {
+    let server = Server::start();
+    server.ask("SET lock:job other PX 600000");
+    let mut waiting = Running::start(redlock_at(&server, &["run", "job", "--", "echo", "ready"]));
+    eventually_blocking("connected", || server.text("CLIENT LIST").contains("name=redlock-cli"));
+    waiting.signal(libc::SIGCHLD);
+    waiting.signal(libc::SIGCONT);
+    server.ask("DEL lock:job");
+    assert_eq!(waiting.line(), "ready");
+    assert_eq!(waiting.status(), 0);
+}
+
+/// As systemd and timeout(1) do.
+#[test]
+fn sigcont_after_sigterm_does_not_hide_it() {
+    let server = Server::start();
+    let running = holding(&server, &[], "echo ready; exec cat");
+    running.signal(libc::SIGTERM);
+    running.signal(libc::SIGCONT);
+    assert_eq!(running.status_with_input(), -libc::SIGTERM);
+}
+
+#[test]
+fn list_ends_with_its_reader() {
+    let server = Server::start();
+    let words = ["ls", "--watch", "--interval", "100ms"];
+    let mut listing = Running::start(redlock_at(&server, &words));
+    listing.line();
+    assert_eq!(listing.status_without_reader(), 1);
+}
