@@ -366,7 +366,13 @@ def matches(labels: dict[str, str], selector: str) -> bool:
 
 def test_expressions_select_real_series() -> None:
     """A label or a value that no counter has would select nothing, or exclude nothing."""
-    done = subprocess.run([sys.executable, LOSSES], capture_output=True, text=True, timeout=30)
+    done = subprocess.run(
+        [sys.executable, LOSSES],
+        capture_output=True,
+        text=True,
+        timeout=90,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
     assert done.returncode == 0, done.stderr
     series = [
         (name, dict(re.findall(r'(\w+)="([^"]*)"', labels)), float(value))

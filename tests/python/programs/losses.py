@@ -9,6 +9,8 @@ from opentelemetry.exporter.prometheus import PrometheusMetricReader
 from opentelemetry.sdk.metrics import MeterProvider
 from prometheus_client import generate_latest
 
+from tests.waiting import eventually
+
 client, closed = redlock.Redlock("memory://"), redlock.Redlock("memory://")
 provider = MeterProvider([PrometheusMetricReader()])
 redlock.otel.instrument(client, closed, meter_provider=provider)
@@ -34,4 +36,6 @@ closed.close()
 lose(other, "closed")
 with client.lock("released"):
     assert client.lock("released").try_acquire() is None
+# A hold is recorded by another thread.
+eventually(lambda: b"redlock_hold_duration_seconds_bucket" in generate_latest(), "no hold")
 print(generate_latest().decode())
