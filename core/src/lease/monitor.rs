@@ -189,12 +189,15 @@ impl Monitor {
         let now = self.clock.now();
         // Not while earlier checks are left, so that their number is limited.
         let many = now >= self.all_from && self.to_check.is_empty();
-        let (changes, on_keys, all) = self.registry.try_find(|leases| {
+        let (changes, mut on_keys, all) = self.registry.try_find(|leases| {
             let changes = self.changes.take(many);
             let on_keys: Vec<_> = changes.keys.iter().flat_map(|key| leases.on(key)).collect();
             let many = changes.all || !changes.slots.is_empty();
             (changes, on_keys, many.then(|| leases.all()))
         })?;
+        // In order of creation, which a simulation can repeat, and each lease once, whatever the number of its keys.
+        on_keys.sort_unstable_by_key(|state| state.id);
+        on_keys.dedup_by_key(|state| state.id);
         self.to_check.extend(on_keys.iter().map(Arc::downgrade));
         if let Some(mut leases) = all {
             // Rate limit: a node that reconnects or sends many notifications would otherwise trigger a check of every

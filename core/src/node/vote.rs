@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::fencing::Fencing;
 use super::label::Label;
+use crate::runtime::environment;
 
 /// What a round requests: these keys for the owner of this token.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -111,7 +112,7 @@ impl Claim {
         // repeats itself in a machine that is restored from a snapshot. Two owners with the same token do not exclude
         // each other.
         let mut digits = Uuid::encode_buffer();
-        let digits = &*Uuid::new_v4().simple().encode_lower(&mut digits);
+        let digits = &*environment::new_id().simple().encode_lower(&mut digits);
         let token =
             label.map_or_else(|| digits.into(), |label| [digits, ":", label].concat().into());
         Self { keys, fences, token, form: Form::Keys }

@@ -1,4 +1,5 @@
-//! The environment of a connection: timers, the machine's clock, background tasks, and the order of concurrent events.
+//! The environment of a connection: timers, the machine's clock, background tasks, tokens, and the order of concurrent
+//! events.
 //!
 //! In a release build these are tokio's timers, the clock of the operating system and the background thread. A unit
 //! test may replace them for its thread ([`simulated`]), as the simulation does. The tasks of the connections use
@@ -9,6 +10,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use tokio::time::MissedTickBehavior;
+use uuid::Uuid;
 
 use crate::runtime::machine::{self, Instant};
 
@@ -31,6 +33,15 @@ pub(crate) fn now() -> Instant {
         return simulated.now();
     }
     machine::now()
+}
+
+/// Returns a new random identifier, from the randomness of the operating system.
+pub(crate) fn new_id() -> Uuid {
+    #[cfg(test)]
+    if simulated::current().is_some() {
+        return uuid::Builder::from_random_bytes(fastrand::u128(..).to_ne_bytes()).into_uuid();
+    }
+    Uuid::new_v4()
 }
 
 /// Returns a timer of the current runtime.

@@ -219,7 +219,11 @@ fn lost_connection_is_found_soon_after_an_idle_time() {
 #[test]
 fn seed_replays_identically() {
     let mut lines = 0;
-    for (seed, promise) in (0..50).zip(ALL.into_iter().cycle()) {
+    let first = (0..50).zip(ALL.into_iter().cycle());
+    // In the first, the keys of three permits change together, and their leases were checked in any order. In the
+    // other, a random key decided which server a client connects to.
+    let unordered = [(22, Promise::SlotsMove), (62, Promise::SlotsMove)];
+    for (seed, promise) in first.chain(unordered.into_iter().cycle().take(8)) {
         let scenario = Scenario::from_seed(seed, promise);
         let (one, two) = (play::trace(&scenario), play::trace(&scenario));
         let differ = one.iter().zip(&two).find(|(one, two)| one != two);

@@ -84,8 +84,7 @@ impl Task {
                 in_flight.redirects = Redirects { asking: false, ..redirects };
                 owner.node.queue.put(in_flight);
             }
-            None if self.pending.unsent_votes.has_vote_of(&command) => {}
-            None => drop(self.pending.add(command, self.clock.now())),
+            None => self.pending.add_moved(command, self.clock.now()),
         }
     }
 

@@ -7,12 +7,12 @@
 //! does not track the key. The requirements of options ([`Durability`]) are checked together with them.
 
 use redis::{Cmd, ServerError, Value, cmd};
-use uuid::Uuid;
 
 use super::durability::Durability;
 use super::errors::{is_missing, text_of, without_arguments};
 use super::scripts::{Operation, PING, script};
 use crate::node::Fault;
+use crate::runtime::environment;
 
 /// A command or another feature that locks can do without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,7 +172,7 @@ impl Needs {
 
     /// Returns a random key, which does not exist. It has the prefix, because permissions may depend on key patterns.
     fn key(&self) -> String {
-        format!("{}redlock-rights-{}", self.key_prefix, Uuid::new_v4().simple())
+        format!("{}redlock-rights-{}", self.key_prefix, environment::new_id().simple())
     }
 }
 

@@ -19,6 +19,7 @@ mod sending;
 mod state;
 #[cfg(test)]
 mod tests;
+mod unsent_votes;
 
 use std::collections::HashMap;
 use std::fmt::Display;

@@ -10,12 +10,13 @@
 //! which names the token of each attempt. If there are too many, the deletes of failed votes are dropped first, because
 //! the key of a released lease certainly exists.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::merged_deletes::{is_of_lease, memory, merged, target};
+use super::unsent_votes::UnsentVotes;
 use crate::clock::Instant;
 use crate::node::Fault;
 use crate::node::redis::commands::command::{Command, Purpose};
@@ -29,9 +30,6 @@ use crate::telemetry::Throttle;
 const MAX_PENDING_DELETES: usize = 10_000;
 /// The maximum memory of pending deletes, in bytes. A lock may have many long names.
 const MAX_PENDING_BYTES: usize = 16 << 20;
-/// The maximum number of unsent votes to remember. At this number the older half is forgotten. The delete of a
-/// forgotten one is kept needlessly.
-const MAX_UNSENT_VOTES: usize = 32_768;
 
 /// The pending deletes of one node, across reconnects.
 pub(crate) struct PendingDeletes {
@@ -39,6 +37,8 @@ pub(crate) struct PendingDeletes {
     deletes: BTreeMap<Vec<u8>, Command>,
     /// The memory that they take.
     bytes: usize,
+    /// The number of seconds in which the deletes were not sent again.
+    waited: u32,
     /// Shares with the node how long deletes are pending.
     pub(crate) link: Arc<Link>,
     /// Sends events to the cluster of the node, if there is one.
@@ -52,7 +52,7 @@ pub(crate) struct PendingDeletes {
 impl PendingDeletes {
     pub(crate) fn new(link: Arc<Link>, cluster: Option<ClusterSender>) -> Self {
         let (deletes, unsent_votes, refusals) = Default::default();
-        Self { deletes, bytes: 0, link, cluster, unsent_votes, refusals }
+        Self { deletes, bytes: 0, waited: 0, link, cluster, unsent_votes, refusals }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -100,12 +100,41 @@ impl PendingDeletes {
         Some(until)
     }
 
-    /// Keeps a delete that succeeded. A command of the previous connection may set its key again until this time after
-    /// `opened`.
-    pub(super) fn repeat(&mut self, mut command: Command, opened: Instant) {
-        if let Purpose::Delete { lifetime, until, .. } = &mut command.purpose {
-            *until = Some(opened + *lifetime);
-            self.keep(command);
+    /// Adds a delete of a server that does not own its key any more, unless its vote was never sent.
+    pub(crate) fn add_moved(&mut self, command: Command, now: Instant) {
+        if !self.unsent_votes.has_vote_of(&command) {
+            self.add(command, now);
+        }
+    }
+
+    /// Whether a delete stays pending after this error of its server, which may be busy, unable to write, or lack a
+    /// right for now. After other errors the key is not a lock's key on this server.
+    pub(super) fn stays_after(fault: &Fault) -> bool {
+        fault.permanent().is_none()
+    }
+
+    /// Called after the server carried out a delete. `unkilled` is when its connection was opened, if the previous one
+    /// may still exist. A command of that one may set the key again, so the delete is kept for its lifetime.
+    pub(super) fn carried_out(
+        &mut self,
+        command: &Command,
+        unkilled: Option<Instant>,
+        now: Instant,
+    ) {
+        let Purpose::Delete { lifetime, .. } = command.purpose else { return };
+        let end = unkilled.map(|opened| opened + lifetime).filter(|end| *end > now);
+        let Some(end) = end else { return self.end_wait() };
+        let mut command = command.clone();
+        if let Purpose::Delete { until, .. } = &mut command.purpose {
+            *until = Some(end);
+        }
+        self.keep(command);
+    }
+
+    /// Lets the next delete be sent again after one second, if none is left and none is under way.
+    fn end_wait(&mut self) {
+        if self.is_empty() && !self.link.has_deletes() {
+            self.waited = 0;
         }
     }
 
@@ -145,6 +174,28 @@ impl PendingDeletes {
         }
     }
 
+    /// Takes the deletes to send over a new connection, all of them.
+    pub(crate) fn take_for_connection(&mut self) -> Vec<Command> {
+        self.waited = 0;
+        self.take()
+    }
+
+    /// Takes the deletes to send again over an open connection: all of them after 1, 2, 4 and 8 seconds, then every 8.
+    /// Called once per second.
+    pub(crate) fn take_due(&mut self, now: Instant) -> Option<Vec<Command>> {
+        if self.is_empty() {
+            return None;
+        }
+        self.waited += 1;
+        // Each delay is added to the previous ones.
+        if !matches!(self.waited, 1 | 3) && self.waited % 8 != 7 {
+            return None;
+        }
+        self.forget_expired(now);
+        self.end_wait();
+        Some(self.take())
+    }
+
     /// Takes all pending deletes, those of leases first. Those that fail are added again.
     pub(crate) fn take(&mut self) -> Vec<Command> {
         self.bytes = 0;
@@ -158,73 +209,6 @@ impl PendingDeletes {
     pub(crate) fn forget_expired(&mut self, now: Instant) {
         self.deletes.retain(|_, command| command.purpose.until().is_some_and(|until| until > now));
         self.bytes = self.deletes.values().map(memory).sum();
-    }
-}
-
-/// The tokens of votes that were never sent, which have nothing to delete.
-#[derive(Default)]
-pub(crate) struct UnsentVotes {
-    newer: HashSet<Arc<str>>,
-    older: HashSet<Arc<str>>,
-}
-
-impl UnsentVotes {
-    /// Records that a vote is not sent. This does not apply to the second command of a vote, because the first one was
-    /// sent.
-    pub(crate) fn add(&mut self, command: &Command) {
-        if let Purpose::FirstVote { token, sent: false } = &command.purpose {
-            if self.newer.len() >= environment::limit(MAX_UNSENT_VOTES / 2) {
-                self.older = std::mem::take(&mut self.newer);
-            }
-            self.newer.insert(Arc::clone(token));
-        }
-    }
-
-    /// Called before a command is written. From then on, a vote may set its token on a key.
-    pub(super) fn sending(&mut self, in_flight: &mut InFlight) {
-        // Checked first, because this runs for each command and is almost always empty.
-        if self.newer.is_empty() && self.older.is_empty() {
-            return;
-        }
-        if let Purpose::FirstVote { token, .. } | Purpose::Heal(token) = &in_flight.command.purpose
-        {
-            self.remove(token);
-        }
-        in_flight.unneeded |= self.has_vote_of(&in_flight.command);
-    }
-
-    /// Called when a command fails without being written.
-    pub(crate) fn not_sent(&mut self, in_flight: &mut InFlight) {
-        self.add(&in_flight.command);
-        in_flight.unneeded |= self.has_vote_of(&in_flight.command);
-    }
-
-    /// Whether this is the delete of such a vote, so that it created no key. The delete follows the vote, which is not
-    /// remembered any more.
-    pub(crate) fn has_vote_of(&mut self, command: &Command) -> bool {
-        let Purpose::Delete { token, earlier, .. } = &command.purpose else { return false };
-        // A merged delete was pending, so its votes were sent.
-        earlier.is_empty() && self.remove(token)
-    }
-
-    /// Called for a command that waits for a connection.
-    ///
-    /// Without its caller, a vote is never sent. If its delete is refused meanwhile, it must not become pending,
-    /// because it could displace one that is needed. If its delete also waits, a shutdown need not wait for it.
-    pub(crate) fn waiting(&mut self, in_flight: &mut InFlight) {
-        self.add(&in_flight.command);
-        if let Purpose::Delete { token, earlier, .. } = &in_flight.command.purpose
-            && earlier.is_empty()
-            && (self.newer.contains(token) || self.older.contains(token))
-        {
-            in_flight.stop_counting();
-        }
-    }
-
-    /// Forgets a vote. Returns whether it was remembered.
-    fn remove(&mut self, token: &str) -> bool {
-        // From both.
-        self.newer.remove(token) | self.older.remove(token)
     }
 }
 
@@ -251,7 +235,7 @@ impl Backlog {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::time::Duration;
 
     use super::super::merged_deletes::tests::{release, tokens};
@@ -262,17 +246,13 @@ mod tests {
 
     const TTL: Duration = Duration::from_secs(10);
 
-    fn command(bytes: &str, purpose: Purpose) -> Command {
+    pub(crate) fn command(bytes: &str, purpose: Purpose) -> Command {
         let (bytes, expects) = (bytes.to_owned().into(), Expects::Anything);
         Command { timeout: TTL, ..Command::new(bytes, expects, purpose) }
     }
 
-    fn delete(token: &str) -> Command {
+    pub(crate) fn delete(token: &str) -> Command {
         command(token, Purpose::delete(token.into(), TTL))
-    }
-
-    fn vote(token: &str, sent: bool) -> Command {
-        command("vote", Purpose::FirstVote { token: token.into(), sent })
     }
 
     #[test]
@@ -289,25 +269,39 @@ mod tests {
     }
 
     #[test]
-    fn delete_is_unneeded_only_if_its_vote_was_never_sent() {
-        let mut unsent = UnsentVotes::default();
-        unsent.add(&vote("unsent", false));
-        unsent.add(&vote("second command", true));
-        unsent.add(&vote("sent later", false));
-        unsent.sending(&mut InFlight::without_caller(command(
-            "heal",
-            Purpose::Heal("sent later".into()),
-        )));
-        let mut unneeded = |token| {
-            let mut delete = InFlight::without_caller(delete(token));
-            unsent.sending(&mut delete);
-            delete.unneeded
-        };
-        assert_eq!(
-            ["unsent", "second command", "sent later"].map(&mut unneeded),
-            [true, false, false]
-        );
-        assert!(!unneeded("unsent"), "the delete of its next vote is needed");
+    fn deletes_are_sent_again_after_1_2_4_8_seconds_and_then_every_8() {
+        let (mut pending, now) =
+            (PendingDeletes::new(Arc::default(), None), Instant::from_start(TTL));
+        for _ in 0..2 {
+            let mut due = Vec::new();
+            for second in 1..=32 {
+                pending.add(delete("a"), now);
+                if pending.take_due(now).is_some() {
+                    due.push(second);
+                }
+            }
+            assert_eq!(due, [1, 3, 7, 15, 23, 31]);
+            // A new connection sends them at once, and the delays begin again.
+            pending.add(delete("a"), now);
+            assert_eq!(pending.take_for_connection().len(), 1);
+        }
+        assert!(pending.take_due(now).is_none(), "none is pending");
+    }
+
+    #[test]
+    fn a_delete_that_was_carried_out_is_kept_while_the_previous_connection_may_exist() {
+        let now = Instant::from_start(TTL * 10);
+        for (opened, until) in [
+            (None, None),
+            (Some(now - TTL), None),
+            (Some(now - TTL / 2), Some(now + TTL / 2)),
+            (Some(now), Some(now + TTL)),
+        ] {
+            let mut pending = PendingDeletes::new(Arc::default(), None);
+            pending.carried_out(&delete("a"), opened, now);
+            let kept = pending.take().pop();
+            assert_eq!(kept.and_then(|command| command.purpose.until()), until, "{opened:?}");
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ use redis::Value;
 
 use super::combined::{Combined, Request, has_long};
 use super::merged_deletes::deleted_keys;
+use super::pending_deletes::PendingDeletes;
 use super::state::Protocol;
 use super::{LARGEST, LARGEST_MAP};
 use crate::clock::Instant;
@@ -239,48 +240,35 @@ impl Protocol {
     }
 
     fn deliver_delete(&mut self, mut in_flight: InFlight, value: Value, now: Now<'_>) {
-        if let Some(fault) = self.refused_delete(&value, now) {
-            return self.pending.fail(in_flight, &fault, now());
+        if matches!(value, Value::ServerError(_)) {
+            let fault = self.target.route.redact_fault(reply::unexpected(&value));
+            if PendingDeletes::stays_after(&fault) {
+                self.log_refusal(&fault, now());
+                return self.pending.fail(in_flight, &fault, now());
+            }
         }
         in_flight.stop_counting();
         self.pending.link.outage.voted(&self.target.url, Proof::Write, now);
-        let Purpose::Delete { lifetime, until, .. } = in_flight.command.purpose else { return };
-        if until.is_some() {
+        if in_flight.command.purpose.until().is_some() {
             // The server does not notify the client of its own changes, and the local callers were woken when the
             // delete was sent for the first time.
             for key in deleted_keys(&in_flight.command).into_iter().flatten() {
                 self.push_handler.watch.wake(&String::from_utf8_lossy(key));
             }
         }
-        match self.unkilled {
-            // A command of the previous connection may still arrive after this delete.
-            Some(opened) if opened + lifetime > now() => {
-                self.pending.repeat(in_flight.command.clone(), opened);
-            }
-            _ => self.end_retries(),
-        }
+        self.pending.carried_out(&in_flight.command, self.unkilled, now());
         let _ = in_flight.reply_to.send(Ok(value));
     }
 
-    /// Returns why the server did not carry out a delete. The delete stays pending: the server may be busy, unable to
-    /// write, or lack a right for now. Returns `None` if it was carried out, or if the error means that the key is not
-    /// a lock's key on this server.
-    fn refused_delete(&mut self, value: &Value, now: Now<'_>) -> Option<Fault> {
-        if !matches!(value, Value::ServerError(_)) {
-            return None;
-        }
-        let fault = self.target.route.redact_fault(reply::unexpected(value));
-        if fault.permanent().is_some() {
-            return None;
-        }
+    /// Logs the first delete that the server of this connection refused.
+    fn log_refusal(&mut self, fault: &Fault, now: Instant) {
         if !std::mem::replace(&mut self.refusal_logged, true)
-            && let Some(omitted) = self.pending.refusals.admit(now())
+            && let Some(omitted) = self.pending.refusals.admit(now)
         {
             self.target.warn(&format_args!(
                 "a released key is not deleted yet, retrying until its TTL ends: {fault}{omitted}"
             ));
         }
-        Some(fault)
     }
 }
 

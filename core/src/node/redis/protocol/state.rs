@@ -63,8 +63,6 @@ pub(crate) struct Protocol {
     pub(super) confirm: Confirmations<(InFlight, Value)>,
     /// The deletes without a confirmation.
     pub(crate) pending: PendingDeletes,
-    /// The number of seconds in which pending deletes were not sent again.
-    pending_for: u32,
     /// Whether it was logged that the server refuses deletes.
     pub(super) refusal_logged: bool,
     /// When the connection began, if the previous one may still exist. Deletes are then repeated until the keys have
@@ -105,7 +103,6 @@ impl Protocol {
             probe_limit: (round_trip * PROBE.1).max(PROBE.0),
             confirm: Confirmations::new(target.needs.durability),
             pending,
-            pending_for: 0,
             refusal_logged: false,
             unkilled,
             supported,
@@ -124,36 +121,27 @@ impl Protocol {
         self.replies
     }
 
-    /// Sends all pending deletes.
+    /// Sends all pending deletes over a new connection.
     pub(crate) fn send_pending_deletes(&mut self, now: Instant) {
-        for command in self.pending.take() {
+        let deletes = self.pending.take_for_connection();
+        self.send_deletes(deletes, now);
+    }
+
+    /// Sends the pending deletes again if they are due. Called once per second.
+    pub(crate) fn retry_deletes(&mut self, now: Instant) {
+        if let Some(due) = self.pending.take_due(now) {
+            self.send_deletes(due, now);
+        }
+    }
+
+    fn send_deletes(&mut self, deletes: Vec<Command>, now: Instant) {
+        for command in deletes {
             // Not tracked, because the keys have probably expired and no caller waits for them.
             let command = Command { untracked: true, ..command };
             self.send(InFlight::without_caller(command), now);
         }
         // After they are counted as under way, so that they are counted at every time.
         self.pending.link.pending_deletes_sent(None);
-    }
-
-    /// Sends the pending deletes again after 1, 2, 4 and 8 seconds, then every 8. Called once per second.
-    pub(crate) fn retry_deletes(&mut self, now: Instant) {
-        if self.pending.is_empty() {
-            return;
-        }
-        self.pending_for += 1;
-        // Each delay is added to the previous ones.
-        if matches!(self.pending_for, 1 | 3) || self.pending_for % 8 == 7 {
-            self.pending.forget_expired(now);
-            self.end_retries();
-            self.send_pending_deletes(now);
-        }
-    }
-
-    /// Lets the next pending delete be sent again after one second, if none is left and none is under way.
-    pub(super) fn end_retries(&mut self) {
-        if self.pending.is_empty() && !self.pending.link.has_deletes() {
-            self.pending_for = 0;
-        }
     }
 
     /// Records that something was read.
