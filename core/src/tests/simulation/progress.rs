@@ -64,7 +64,8 @@ impl Waiting {
             begun: now,
             names: how.names.clone(),
             groups: how.groups(),
-            ttl: how.ttl * MS,
+            // The lease has no more time than that.
+            ttl: how.max_hold.unwrap_or(how.ttl).min(how.ttl) * MS,
             node_timeout: how.node_timeout() * MS,
             once: how.wait == Some(0),
             turn: if how.side.is_some() { TURN } else { 0 },

@@ -16,7 +16,7 @@ use std::os::fd::{AsRawFd, RawFd};
 #[cfg(unix)]
 use tokio::io::unix::AsyncFd;
 
-use bytes::BytesMut;
+use bytes::{Buf, BytesMut};
 use tokio::io::Interest;
 
 use super::transport::Transport;
@@ -165,46 +165,75 @@ impl Socket {
 impl Socket {
     /// Waits for bytes, and appends them. Returns 0 at the end. Dropping the future loses nothing.
     pub(crate) async fn receive(&mut self, into: &mut BytesMut) -> io::Result<usize> {
-        poll_fn(|cx| {
-            loop {
-                let begin = into.len();
-                into.resize(begin + RECEIVED, 0);
-                let read = self.read(&mut into[begin..]);
-                into.truncate(begin + *read.as_ref().unwrap_or(&0));
-                match read {
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                        self.spent(Interest::READABLE);
-                        ready!(self.poll_readable(cx))?;
-                    }
-                    read => return Poll::Ready(read),
-                }
-            }
-        })
-        .await
+        poll_fn(|cx| self.poll_receive(into, cx)).await
     }
 
     /// Writes all of these bytes. TLS accepts bytes before it writes them.
     pub(crate) async fn send(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        poll_fn(|cx| self.poll_send(&mut bytes, cx)).await
+    }
+
+    /// Waits for bytes like [`Self::receive`], and writes those of `unsent` meanwhile. Dropping the future loses
+    /// nothing.
+    pub(crate) async fn exchange(
+        &mut self,
+        unsent: &mut BytesMut,
+        into: &mut BytesMut,
+    ) -> io::Result<usize> {
         poll_fn(|cx| {
-            loop {
-                let written = match bytes {
-                    [] => self.flush(),
-                    bytes_left => self.write(bytes_left).map(|count| bytes = &bytes_left[count..]),
-                };
-                match written {
-                    Ok(()) if !bytes.is_empty() => {}
-                    Ok(()) if !self.is_unflushed() => return Poll::Ready(Ok(())),
-                    Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
-                        return Poll::Ready(Err(error));
-                    }
-                    _ => {
-                        self.spent(Interest::WRITABLE);
-                        ready!(self.poll_writable(cx))?;
-                    }
+            if !unsent.is_empty() || self.is_unflushed() {
+                let mut left = &unsent[..];
+                let sent = self.poll_send(&mut left, cx);
+                let left = left.len();
+                unsent.advance(unsent.len() - left);
+                if let Poll::Ready(Err(error)) = sent {
+                    return Poll::Ready(Err(error));
                 }
             }
+            self.poll_receive(into, cx)
         })
         .await
+    }
+
+    fn poll_receive(
+        &mut self,
+        into: &mut BytesMut,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            let begin = into.len();
+            into.resize(begin + RECEIVED, 0);
+            let read = self.read(&mut into[begin..]);
+            into.truncate(begin + *read.as_ref().unwrap_or(&0));
+            match read {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.spent(Interest::READABLE);
+                    ready!(self.poll_readable(cx))?;
+                }
+                read => return Poll::Ready(read),
+            }
+        }
+    }
+
+    /// Leaves in `bytes` what is not written yet.
+    fn poll_send(&mut self, bytes: &mut &[u8], cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            let written = match *bytes {
+                [] => self.flush(),
+                left => self.write(left).map(|count| *bytes = &left[count..]),
+            };
+            match written {
+                Ok(()) if !bytes.is_empty() => {}
+                Ok(()) if !self.is_unflushed() => return Poll::Ready(Ok(())),
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
+                    return Poll::Ready(Err(error));
+                }
+                _ => {
+                    self.spent(Interest::WRITABLE);
+                    ready!(self.poll_writable(cx))?;
+                }
+            }
+        }
     }
 }
 
@@ -319,5 +348,31 @@ impl Socket {
     #[expect(clippy::unused_self, reason = "other systems can")]
     pub(crate) fn watch(&mut self, _: Option<(&Arc<Poller>, u64)>) -> io::Result<i32> {
         Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use futures_util::FutureExt;
+    use tokio::io::AsyncReadExt;
+    use tokio::net::UnixStream;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn bytes_that_do_not_fit_are_neither_lost_nor_repeated() {
+        let (ours, mut server) = UnixStream::pair().unwrap();
+        let mut socket = Socket::over(Transport::unix(ours).unwrap());
+        let all: Vec<u8> = (0..4 << 20).map(|at: u32| (at % 251) as u8).collect();
+        let (mut unsent, mut received) = (BytesMut::from(&all[..]), BytesMut::new());
+        let mut sent = Vec::new();
+        while sent.len() < all.len() {
+            // Dropped each time.
+            assert!(socket.exchange(&mut unsent, &mut received).now_or_never().is_none());
+            let mut bytes = vec![0; 100_000];
+            let count = server.read(&mut bytes).await.unwrap();
+            sent.extend_from_slice(&bytes[..count]);
+        }
+        assert!(sent == all && unsent.is_empty());
     }
 }

@@ -247,7 +247,7 @@ impl ConnectionTask<'_> {
         match login {
             Ok(login) => {
                 if let Some(notifications) = &mut self.notifications {
-                    notifications.log_in(&login).await;
+                    notifications.log_in(&login);
                 }
                 self.send(login.command).await;
             }
@@ -276,7 +276,7 @@ impl ConnectionTask<'_> {
         // Without a session, the next write ends the task.
         let Some(limit) = connection.use_session(tick).await.transpose()? else { return Ok(()) };
         let Some(notifications) = &mut self.notifications else { return Ok(()) };
-        if notifications.tick(limit).await? == Silence::Long {
+        if notifications.tick(limit)? == Silence::Long {
             self.context.set_silent(true);
         }
         Ok(())

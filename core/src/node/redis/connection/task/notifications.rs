@@ -8,6 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::BytesMut;
 use futures_util::future::BoxFuture;
 use redis::{Value, cmd};
 use tokio::sync::oneshot;
@@ -89,6 +90,8 @@ pub(crate) enum Silence {
 /// An open connection.
 struct Line {
     connection: BatchConnection,
+    /// What the server does not accept yet. The next bytes must not follow the first part of a command.
+    unsent: BytesMut,
     /// When bytes arrived last.
     heard: Instant,
     /// The probe without a reply, if there is one.
@@ -155,7 +158,8 @@ impl Notifications {
                 State::Opening(opening) => match opening.await {
                     Ok((connection, id)) => {
                         let (reply_to, redirected) = oneshot::channel();
-                        let line = Line { connection, heard: environment::now(), probe: None };
+                        let (unsent, heard) = (BytesMut::new(), environment::now());
+                        let line = Line { connection, unsent, heard, probe: None };
                         self.state = State::Open(Box::new(line), Some(redirected));
                         return Event::Opened(Box::new(InFlight::new(redirect(id), reply_to)));
                     }
@@ -188,7 +192,7 @@ impl Notifications {
 
     /// Called regularly while the first connection is in use. Returns how long the server has been silent, and an error
     /// if that is too long: for the `limit` of the first connection, or for as long as a slow network needs.
-    pub(crate) async fn tick(&mut self, limit: Duration) -> Result<Silence, Fault> {
+    pub(crate) fn tick(&mut self, limit: Duration) -> Result<Silence, Fault> {
         let State::Open(line, None) = &mut self.state else { return Ok(Silence::Short) };
         let slow = line.connection.round_trip.unwrap_or_default() * SILENT_ROUND_TRIPS;
         let Some(probe) = &mut line.probe else {
@@ -196,7 +200,8 @@ impl Notifications {
                 return Ok(Silence::Short);
             }
             line.probe = Some(LineProbe::default());
-            return line.send(self.probe).await.map(|()| Silence::Short);
+            line.unsent.extend_from_slice(self.probe);
+            return Ok(Silence::Short);
         };
         match probe.tick(limit, slow) {
             Silence::TooLong => {
@@ -207,38 +212,27 @@ impl Notifications {
     }
 
     /// Logs in again, as the first connection does.
-    pub(crate) async fn log_in(&mut self, login: &Login) {
+    pub(crate) fn log_in(&mut self, login: &Login) {
         self.endpoint = self.endpoint.with_login(&login.credentials);
         match &mut self.state {
             State::Pausing(_) => {}
             // The previous login would end soon, and the connection with it.
             State::Opening(_) => self.begin(),
             State::Open(line, _) => {
-                // If it fails, the next read returns the error.
-                let _ = line.send(&login.command.command.bytes).await;
+                line.unsent.extend_from_slice(&login.command.command.bytes);
             }
         }
     }
 }
 
 impl Line {
-    async fn send(&mut self, bytes: &[u8]) -> Result<(), Fault> {
-        match environment::timeout(SILENCE, self.connection.socket.send(bytes)).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(Fault::broken(&error)),
-            Err(_) => {
-                Err(Fault::new("the server does not read from the connection for notifications"))
-            }
-        }
-    }
-
-    /// Waits for bytes, and handles the notifications in them.
+    /// Waits for bytes while it writes those that are unsent, and handles the notifications in them.
     async fn receive(&mut self, handler: &(Arc<PushHandler>, Arc<dyn Clock>)) -> Event {
         let (handler, clock) = handler;
         let parser = &mut self.connection.parser;
         // Bytes may have arrived directly after the handshake.
         if parser.unread.is_empty() || parser.partial() > 0 {
-            match self.connection.socket.receive(&mut parser.unread).await {
+            match self.connection.socket.exchange(&mut self.unsent, &mut parser.unread).await {
                 Ok(0) => return Event::Broken(Fault::new("the server closed the connection")),
                 Ok(count) => parser.count_read(count),
                 Err(error) => return Event::Broken(Fault::broken(&error)),
@@ -341,7 +335,7 @@ mod tests {
         for password in ["second", "third"] {
             let command = InFlight::without_caller(redirect(0));
             let credentials = Credentials::new(password).user("app");
-            notifications.log_in(&Login { command, credentials }).await;
+            notifications.log_in(&Login { command, credentials });
             tokio::select! {
                 _ = notifications.next() => panic!("the server replies to none"),
                 used = password_at(&server) => assert_eq!(used, password),
