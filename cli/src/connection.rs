@@ -3,10 +3,16 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use redlock::ffi::shown;
 use redlock::{Builder, Lock, Redlock, Result, TlsOptions};
+use serde_json::json;
 
-use crate::report::say;
+use crate::report::{Report, say};
+use crate::status::{Status, USAGE};
 use crate::times;
+
+/// How many permits a semaphore has at most.
+const MAX_PERMITS: u32 = 1000;
 
 /// The lock space: the servers, and the options that all their clients must share.
 #[derive(clap::Args)]
@@ -114,11 +120,43 @@ pub(crate) struct Subject {
 }
 
 impl Subject {
-    pub(crate) fn lock(&self) -> Result<Lock> {
+    pub(crate) fn open(&self) -> Result<Opened<'_>> {
         let client = self.connection.client()?;
-        Ok(match self.limit {
+        let lock = match self.limit {
             Some(limit) => client.semaphore(&*self.name, limit),
             None => client.lock(&*self.name),
-        })
+        };
+        Ok(Opened { subject: self, client, lock })
+    }
+}
+
+/// That lock, of a client.
+pub(crate) struct Opened<'a> {
+    subject: &'a Subject,
+    client: Redlock,
+    pub(crate) lock: Lock,
+}
+
+impl Opened<'_> {
+    /// Refuses a name without a lock that is one of a semaphore with taken permits, which its lock does not show.
+    /// Returns the exit status then.
+    pub(crate) async fn refuse_semaphore(&self, report: Report) -> Option<Status> {
+        if self.subject.limit.is_some() {
+            return None;
+        }
+        let name = &self.subject.name;
+        // The number of its permits is not stored anywhere. A user without the right to their keys has no semaphore.
+        let found = self.client.semaphore(&**name, MAX_PERMITS).inspect().await;
+        let taken = found.ok()?.taken;
+        if taken == 0 {
+            return None;
+        }
+        let permits = if taken == 1 { "1 permit is" } else { &format!("{taken} permits are") };
+        let message = format!(
+            "{} is a semaphore, of which {permits} taken. Pass the number of all its permits as --limit",
+            shown(name)
+        );
+        report.problem("failed", json!({ "code": "invalid", "message": message }), &message);
+        Some(USAGE)
     }
 }

@@ -1,5 +1,6 @@
-//! `redlock inspect`: who holds a lock, and what each node says.
+//! `redlock inspect`: the holder of a lock, and the reply of each node.
 
+use redlock::Result;
 use redlock::ffi::shown;
 
 use crate::connection::Subject;
@@ -7,7 +8,7 @@ use crate::report::{Report, print};
 use crate::snapshot;
 use crate::status::Status;
 
-/// Shows who holds a lock, for how long, and what each node reports.
+/// Shows the holder of a lock, for how long, and what each node reports.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -19,19 +20,22 @@ pub(crate) struct Args {
 
 pub(crate) async fn inspect(args: Args) -> Status {
     let report = Report { json: args.json };
-    let found = match args.subject.lock() {
-        Ok(lock) => lock.inspect().await,
-        Err(error) => Err(error),
-    };
-    let found = match found {
-        Ok(found) => found,
-        Err(error) => return report.failure(&error),
-    };
+    look(&args, report).await.unwrap_or_else(|error| report.failure(&error))
+}
+
+async fn look(args: &Args, report: Report) -> Result<Status> {
+    let subject = args.subject.open()?;
+    let found = subject.lock.inspect().await?;
+    if found.taken == 0
+        && let Some(refused) = subject.refuse_semaphore(report).await
+    {
+        return Ok(refused);
+    }
     if args.json {
         print(&snapshot::object(&args.subject.name, &found).to_string());
-        return Status::SUCCESS;
+        return Ok(Status::SUCCESS);
     }
     print(&format!("{}: {}", shown(&args.subject.name), snapshot::summary(&found)));
     found.nodes.iter().for_each(|node| print(&snapshot::node_line(node)));
-    Status::SUCCESS
+    Ok(Status::SUCCESS)
 }

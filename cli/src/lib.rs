@@ -45,6 +45,11 @@ enum Command {
         /// The shell.
         shell: clap_complete::Shell,
     },
+    /// Prints a man page.
+    Man {
+        /// The command of which to print the page [default: redlock itself]
+        command: Option<String>,
+    },
 }
 
 /// Runs one command line, whose first word is the name of the program. Returns its exit status.
@@ -77,7 +82,28 @@ pub fn main(words: impl IntoIterator<Item = OsString>) -> Status {
             report::print(String::from_utf8_lossy(&script).trim_end());
             Status::SUCCESS
         }
+        Command::Man { command } => man(command.as_deref()),
     }
+}
+
+/// Prints the man page of the program, or of one of its commands.
+fn man(command: Option<&str>) -> Status {
+    // Names the program in the pages of its commands.
+    let mut cli = Cli::command();
+    cli.build();
+    let page = match command {
+        None => Some(&cli),
+        Some(name) => cli.find_subcommand(name),
+    };
+    let Some(page) = page else {
+        report::say(&format!("no command has this name (got {:?})", command.unwrap_or_default()));
+        return status::USAGE;
+    };
+    let mut text = Vec::new();
+    // Writing to memory cannot fail.
+    let _ = clap_mangen::Man::new(page.clone()).render(&mut text);
+    report::print(String::from_utf8_lossy(&text).trim_end());
+    Status::SUCCESS
 }
 
 fn block_on(command: impl Future<Output = Status>) -> Status {

@@ -15,7 +15,7 @@ use crate::status::Status;
 use crate::times;
 
 /// How many locks are inspected at a time.
-const BATCH: usize = 100;
+const BATCH: usize = 1000;
 /// The shortest time between two lists.
 const SHORTEST: Duration = Duration::from_millis(100);
 /// Moves the cursor to the first line of a terminal, and clears it.
@@ -51,7 +51,7 @@ pub(crate) async fn list(args: Args) -> Status {
         Err(error) => return report.failure(&error),
     };
     loop {
-        match found(&client, &args.pattern).await {
+        match found(&client, &args.pattern, report).await {
             Ok(found) => show(&args, &found),
             Err(error) if args.watch => drop(report.failure(&error)),
             Err(error) => return report.failure(&error),
@@ -65,9 +65,19 @@ pub(crate) async fn list(args: Args) -> Status {
 }
 
 /// The locks whose names match, with a snapshot of each. Some may have ended in between.
-async fn found(client: &Redlock, pattern: &str) -> Result<Vec<(StoredLock, Inspection)>> {
+async fn found(
+    client: &Redlock,
+    pattern: &str,
+    report: Report,
+) -> Result<Vec<(StoredLock, Inspection)>> {
     let stored = stored_locks(client).await?;
-    let matching: Vec<_> = stored.into_iter().filter(|lock| matches(pattern, &lock.name)).collect();
+    for node in &stored.failed {
+        let error = node.error.as_deref().unwrap_or_default();
+        let message = format!("{}: {error}. Locks that only this node has are missing", node.url);
+        report.problem("incomplete", json!({ "url": node.url, "message": message }), &message);
+    }
+    let matching: Vec<_> =
+        stored.locks.into_iter().filter(|lock| matches(pattern, &lock.name)).collect();
     let mut found = Vec::new();
     for locks in matching.chunks(BATCH) {
         let snapshots = locks.iter().map(|lock| {

@@ -2,8 +2,8 @@
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
+use redlock::Result;
 use redlock::ffi::shown;
-use redlock::{Lock, Result};
 use serde_json::json;
 
 use crate::connection::Subject;
@@ -11,7 +11,7 @@ use crate::report::{Report, print, say};
 use crate::snapshot;
 use crate::status::{CONFLICT, Status, USAGE};
 
-/// Deletes a lock, whoever holds it. Its holder is notified of the loss.
+/// Deletes a lock, also that of another client. Its holder is notified of the loss.
 ///
 /// Use it only if the holder is known to be gone. A running holder continues until it is notified.
 #[derive(clap::Args)]
@@ -32,14 +32,12 @@ pub(crate) struct Args {
 pub(crate) async fn release(args: Args) -> Status {
     debug_assert!(args.force, "clap requires it");
     let report = Report { json: args.json };
-    match args.subject.lock() {
-        Ok(lock) => delete(&args, &lock).await.unwrap_or_else(|error| report.failure(&error)),
-        Err(error) => report.failure(&error),
-    }
+    delete(&args, report).await.unwrap_or_else(|error| report.failure(&error))
 }
 
-async fn delete(args: &Args, lock: &Lock) -> Result<Status> {
-    let name = &args.subject.name;
+async fn delete(args: &Args, report: Report) -> Result<Status> {
+    let (name, subject) = (&args.subject.name, args.subject.open()?);
+    let lock = &subject.lock;
     if !args.yes {
         if !io::stdin().is_terminal() {
             say(
@@ -48,6 +46,11 @@ async fn delete(args: &Args, lock: &Lock) -> Result<Status> {
             return Ok(USAGE);
         }
         let found = lock.inspect().await?;
+        if found.taken == 0
+            && let Some(refused) = subject.refuse_semaphore(report).await
+        {
+            return Ok(refused);
+        }
         if !is_confirmed(&format!(
             "{} is {}. Release it? [y/N] ",
             shown(name),
@@ -57,6 +60,9 @@ async fn delete(args: &Args, lock: &Lock) -> Result<Status> {
         }
     }
     let was_held = lock.force_release().await?;
+    if !was_held && let Some(refused) = subject.refuse_semaphore(report).await {
+        return Ok(refused);
+    }
     if args.json {
         print(&json!({ "name": name, "released": was_held }).to_string());
     } else {

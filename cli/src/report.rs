@@ -1,10 +1,10 @@
 //! The output: messages for people and events for programs on stderr, results on stdout.
 //!
-//! Messages that nobody can read any more are no reason to end a command that holds a lock. Errors of writing them are
-//! ignored.
+//! A closed output must not end a command that holds a lock. Errors of writing messages are ignored.
 
+use std::collections::HashSet;
 use std::io::{self, IsTerminal, Write};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use redlock::{Error, ErrorKind};
 use serde_json::{Value, json};
@@ -16,8 +16,8 @@ pub(crate) fn say(text: &str) {
     let _ = writeln!(io::stderr(), "redlock: {text}");
 }
 
-/// Writes a line of a result to stdout. Ends the process if nobody reads it any more, because results are its only
-/// purpose: a command that holds a lock prints none.
+/// Writes a line of a result to stdout. Ends the process if its reader has ended, because results are its only purpose.
+/// A command that holds a lock prints none.
 pub(crate) fn print(line: &str) {
     if let Err(error) = writeln!(io::stdout(), "{line}") {
         if error.kind() != io::ErrorKind::BrokenPipe {
@@ -61,5 +61,34 @@ impl Report {
             self.problem("failed", fields, &message);
         }
         Status::of_error(error)
+    }
+}
+
+/// How long a wait may be without a reply before it says why.
+const SILENT: Duration = Duration::from_secs(2);
+
+/// A wait for servers that do not reply, which would otherwise look like one for another client.
+pub(crate) struct Silence {
+    report: Report,
+    last_reply: Instant,
+    said: HashSet<String>,
+}
+
+impl Silence {
+    pub(crate) fn new(report: Report) -> Self {
+        Self { report, last_reply: Instant::now(), said: HashSet::new() }
+    }
+
+    /// Notes a reply, or why there is none. Says each reason once, until there is a reply.
+    pub(crate) fn note(&mut self, error: Option<&Error>) {
+        let Some(error) = error else {
+            self.last_reply = Instant::now();
+            return self.said.clear();
+        };
+        let message = error.to_string();
+        if self.last_reply.elapsed() >= SILENT && self.said.insert(message.clone()) {
+            let fields = json!({ "code": error.code(), "message": message });
+            self.report.problem("unreachable", fields, &format!("still waiting: {message}"));
+        }
     }
 }

@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use redlock::ffi::shown;
-use redlock::{Inspection, Result};
+use redlock::{ErrorKind, Inspection, Result};
 use serde_json::json;
 
 use crate::connection::Subject;
-use crate::report::Report;
+use crate::report::{Report, Silence};
 use crate::snapshot;
 use crate::status::{CONFLICT, Status};
 use crate::times;
@@ -35,42 +35,49 @@ pub(crate) struct Args {
 
 pub(crate) async fn wait(args: Args) -> Status {
     let report = Report { json: args.json };
-    let last = match until_free(&args).await {
-        Ok(last) => last,
-        Err(error) => return report.failure(&error),
-    };
-    let Some(found) = last else {
-        report.event("free", json!({ "name": args.subject.name }));
-        return Status::SUCCESS;
-    };
+    until_free(&args, report).await.unwrap_or_else(|error| report.failure(&error))
+}
+
+async fn until_free(args: &Args, report: Report) -> Result<Status> {
+    let subject = args.subject.open()?;
+    let (began, mut silence) = (Instant::now(), Silence::new(report));
+    loop {
+        let found = match subject.lock.inspect().await {
+            Ok(found) if !found.held => {
+                let refused = subject.refuse_semaphore(report).await;
+                return Ok(refused.unwrap_or_else(|| free(args, report)));
+            }
+            // Servers that restart are waited for too.
+            Err(error) if error.kind() != ErrorKind::Unavailable => return Err(error),
+            found => found,
+        };
+        let (least, most) = PAUSES;
+        let left = found.as_ref().ok().and_then(|found| found.remaining);
+        let mut pause = left.unwrap_or(most).clamp(least, most);
+        if let Some(timeout) = args.timeout {
+            let left = timeout.saturating_sub(began.elapsed());
+            if left.is_zero() {
+                return found.map(|found| still_held(args, report, &found));
+            }
+            pause = pause.min(left);
+        }
+        silence.note(found.as_ref().err());
+        tokio::time::sleep(pause).await;
+    }
+}
+
+fn free(args: &Args, report: Report) -> Status {
+    report.event("free", json!({ "name": args.subject.name }));
+    Status::SUCCESS
+}
+
+fn still_held(args: &Args, report: Report, found: &Inspection) -> Status {
     let name = &args.subject.name;
-    let message = format!("{} is still {}", shown(name), snapshot::summary(&found));
+    let message = format!("{} is still {}", shown(name), snapshot::summary(found));
     report.problem(
         "failed",
         json!({ "code": "timeout", "name": name, "message": message }),
         &message,
     );
     Status::of(args.conflict_exit_code)
-}
-
-/// Returns `None` once the lock is free, or the last snapshot at the end of the time.
-async fn until_free(args: &Args) -> Result<Option<Inspection>> {
-    let lock = args.subject.lock()?;
-    let began = Instant::now();
-    loop {
-        let found = lock.inspect().await?;
-        if !found.held {
-            return Ok(None);
-        }
-        let (least, most) = PAUSES;
-        let mut pause = found.remaining.unwrap_or(most).clamp(least, most);
-        if let Some(timeout) = args.timeout {
-            let left = timeout.saturating_sub(began.elapsed());
-            if left.is_zero() {
-                return Ok(Some(found));
-            }
-            pause = pause.min(left);
-        }
-        tokio::time::sleep(pause).await;
-    }
 }

@@ -7,6 +7,8 @@ use std::process::{Command, ExitStatus};
 
 use libc::{SIGCONT, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU, c_int, pid_t};
 
+#[cfg(target_os = "linux")]
+use super::descendants;
 use super::signals::suspend;
 use super::terminal::Terminal;
 
@@ -37,6 +39,7 @@ impl Child {
         }
         #[cfg(target_os = "linux")]
         if let Some(signal) = orphaned {
+            descendants::adopt_orphans();
             end_with_this_process(&mut command, signal);
         }
         #[cfg(not(target_os = "linux"))]
@@ -52,8 +55,30 @@ impl Child {
         unsafe { libc::kill(-self.group, signal) };
     }
 
-    /// Whether the group has a process.
+    /// Sends a signal to every process that the command has started, as far as the system tells them.
+    pub(super) fn signal_all(&self, signal: c_int) {
+        // Without processes, another group may have its number by now.
+        if self.has_group() {
+            self.signal(signal);
+        }
+        #[cfg(target_os = "linux")]
+        descendants::signal_outside(self.group, signal);
+    }
+
+    /// Whether a process is left of the command, which has ended.
     pub(super) fn has_processes(&self) -> bool {
+        #[cfg(target_os = "linux")]
+        {
+            descendants::reap_orphans();
+            if !descendants::descendants().is_empty() {
+                return true;
+            }
+        }
+        self.has_group()
+    }
+
+    /// Whether the group has a process.
+    fn has_group(&self) -> bool {
         // SAFETY: as above. Signal 0 is not sent.
         let exists = unsafe { libc::kill(-self.group, 0) } == 0;
         // Those of another user exist too.
@@ -65,16 +90,17 @@ impl Child {
         self.terminal.is_some()
     }
 
-    /// Handles every change of the command's state. Returns its exit status once it has ended.
+    /// Handles every change of the command's state, and the end of orphans. Returns its exit status once it has ended.
     pub(super) fn changed(&mut self) -> Option<ExitStatus> {
         loop {
             let mut status = 0;
             // SAFETY: the pointer is valid.
-            let changed = unsafe {
-                libc::waitpid(self.group, &raw mut status, libc::WNOHANG | libc::WUNTRACED)
-            };
+            let changed =
+                unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG | libc::WUNTRACED) };
             let status = ExitStatus::from_raw(status);
-            if changed == self.group {
+            if changed > 0 && changed != self.group {
+                // An orphan, of which nothing is wanted.
+            } else if changed == self.group {
                 let Some(signal) = status.stopped_signal() else {
                     self.take_terminal();
                     return Some(status);

@@ -4,6 +4,9 @@
 //! loss reach all processes that it started.
 
 mod child;
+#[cfg(target_os = "linux")]
+mod descendants;
+mod nested;
 mod signals;
 mod supervision;
 mod terminal;
@@ -166,15 +169,26 @@ impl Run {
     async fn run(mut self) -> Status {
         let lock = self.args.lock.lock(&self.client, &self.args.name);
         let began = Instant::now();
+        let conflict = Status::of(self.args.command.conflict_exit_code);
+        // Of a semaphore, another permit may be free.
+        let can_be_nested = self.args.lock.permits.is_none();
+        let own = (&*self.args.name, self.args.lock.shared);
+        let acquire = async {
+            if can_be_nested && nested::is_own(&lock, own, self.report).await {
+                return None;
+            }
+            Some(waiting::acquire(&lock, self.report).await)
+        };
         let acquired = {
             tokio::select! {
                 biased;
-                acquired = waiting::acquire(&lock, self.report) => Ok(acquired),
+                acquired = acquire => Ok(acquired),
                 signal = self.signals.next_end() => Err(signal),
             }
         };
         let acquired = match acquired {
-            Ok(acquired) => acquired,
+            Ok(Some(acquired)) => acquired,
+            Ok(None) => return conflict,
             Err(signal) => {
                 self.shut_down().await;
                 return Status::by_signal(signal);
@@ -189,7 +203,7 @@ impl Run {
                 // The deletes of a last attempt may be under way.
                 self.shut_down().await;
                 match self.report.failure(&error) {
-                    CONFLICT => Status::of(self.args.command.conflict_exit_code),
+                    CONFLICT => conflict,
                     status => status,
                 }
             }

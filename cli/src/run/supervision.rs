@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use libc::{SIGCHLD, SIGCONT, SIGINT, SIGKILL, SIGQUIT, SIGTERM, SIGTSTP, c_int};
+use libc::{SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, SIGTSTP, c_int};
 use redlock::{Error, LeaseHandle};
 use serde_json::json;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -18,6 +18,8 @@ use crate::status::Status;
 
 /// How often to look whether the processes that the command has left are gone. Nothing notifies of their end.
 const LOOK: Duration = Duration::from_millis(20);
+/// How often to kill them.
+const KILLS: usize = 50;
 
 impl OnLost {
     /// The signal that ends the command, if one does.
@@ -90,6 +92,7 @@ impl Supervision {
                 error = self.lease.lost(), if !self.lost => self.lose(&error, report),
                 signal = signals.next() => match signal {
                     SIGCHLD => exit = self.child.changed(),
+                    signal if self.is_impatient(signal) => self.kill(),
                     signal => {
                         // Those that stop and continue it do not end it. systemd sends SIGCONT after SIGTERM.
                         if ![SIGCONT, SIGTSTP].contains(&signal) {
@@ -101,7 +104,7 @@ impl Supervision {
                 () = until(self.kill_at) => self.kill(),
             }
         }
-        self.end_the_rest().await;
+        self.end_the_rest(signals).await;
         let exit = exit.unwrap_or_default();
         Ended {
             exit,
@@ -121,27 +124,47 @@ impl Supervision {
         let fields = json!({ "reason": error.reason(), "message": error.to_string() });
         report.problem("lost", fields, &format!("{error}: {action}"));
         if let Some(signal) = self.on_lost.signal() {
-            self.child.signal(signal);
+            self.child.signal_all(signal);
             // A stopped process handles a signal only when it continues.
-            self.child.signal(SIGCONT);
+            self.child.signal_all(SIGCONT);
             self.kill_at = Some(Instant::now() + self.grace);
         }
     }
 
     fn kill(&mut self) {
-        self.child.signal(SIGKILL);
+        self.child.signal_all(SIGKILL);
         self.kill_at = None;
     }
 
+    /// Whether the user does not want to wait for the end of the grace time, as with a second Ctrl-C.
+    fn is_impatient(&self, signal: c_int) -> bool {
+        self.kill_at.is_some() && [SIGHUP, SIGINT, SIGQUIT, SIGTERM].contains(&signal)
+    }
+
     /// After a loss, no process that the command started may go on.
-    async fn end_the_rest(&mut self) {
-        let Some(kill_at) = self.kill_at else { return };
-        while self.child.has_processes() && Instant::now() < kill_at {
-            sleep(LOOK).await;
+    async fn end_the_rest(&mut self, signals: &mut Signals) {
+        if !self.lost || self.on_lost.signal().is_none() {
+            return;
         }
-        // Without processes, another group may have its number by now.
-        if self.child.has_processes() {
+        // After a kill, at once.
+        let kill_at = self.kill_at.unwrap_or_else(Instant::now);
+        while self.child.has_processes() && Instant::now() < kill_at {
+            tokio::select! {
+                () = sleep(LOOK) => {}
+                signal = signals.next() => {
+                    if self.is_impatient(signal) {
+                        break;
+                    }
+                }
+            }
+        }
+        // A process may have started another one meanwhile. One that cannot be killed does not end.
+        for _ in 0..KILLS {
+            if !self.child.has_processes() {
+                break;
+            }
             self.kill();
+            sleep(LOOK).await;
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Acquires the lock, and shows meanwhile for whom it waits.
+//! Acquires the lock, and shows meanwhile what it waits for.
 
 use std::convert::Infallible;
 use std::io::{self, IsTerminal};
@@ -8,21 +8,21 @@ use indicatif::{ProgressBar, ProgressStyle};
 use redlock::{Lease, Lock, Result};
 use serde_json::json;
 
-use crate::report::Report;
+use crate::report::{Report, Silence};
 use crate::snapshot::{holder, seconds, summary};
 use crate::times;
 
-/// When the first line is shown. Most acquires take less.
+/// When the lock is looked at first. Most acquires take less.
 const FIRST: Duration = Duration::from_millis(300);
 /// How often the line is updated.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// How often to look whether the servers reply, if nothing else is shown.
+const UNSEEN: Duration = Duration::from_secs(5);
 
-/// Acquires the lock. On a terminal, one line shows its holder until then. Programs get an event for each holder.
+/// Acquires the lock. On a terminal, one line shows its holder until then. Programs get an event for each holder. If
+/// the servers do not reply, a message says so in every case.
 pub(super) async fn acquire(lock: &Lock, report: Report) -> Result<Lease> {
     let acquired = lock.acquire();
-    if !report.json && !io::stderr().is_terminal() {
-        return acquired.await;
-    }
     tokio::select! {
         biased;
         acquired = acquired => acquired,
@@ -31,25 +31,28 @@ pub(super) async fn acquire(lock: &Lock, report: Report) -> Result<Lease> {
 }
 
 async fn show(lock: &Lock, report: Report) -> Infallible {
-    let line = if report.json { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
+    let has_line = !report.json && io::stderr().is_terminal();
+    let line = if has_line { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
     let line = line.with_style(
         ProgressStyle::with_template("{msg}").unwrap_or_else(|_| ProgressStyle::default_bar()),
     );
     let _cleared = Cleared(&line);
-    let (began, mut shown) = (Instant::now(), None);
+    let (began, mut shown, mut silence) = (Instant::now(), None, Silence::new(report));
     tokio::time::sleep(FIRST).await;
     loop {
-        // An error is that of the acquire too, which reports it.
-        if let Ok(found) = lock.inspect().await {
+        let found = lock.inspect().await;
+        // An error that ends the acquire is reported by it.
+        line.suspend(|| silence.note(found.as_ref().err()));
+        if let Ok(found) = &found {
             let name = lock.names().join(", ");
             let waited = times::shown(began.elapsed());
             line.set_message(format!(
                 "waiting for {}: {} (waited {waited})",
                 redlock::ffi::shown(&name),
-                summary(&found)
+                summary(found)
             ));
             line.tick();
-            let holder = holder(&found);
+            let holder = holder(found);
             if found.held && shown != Some(holder.clone()) {
                 let left = seconds(found.remaining);
                 report
@@ -57,7 +60,8 @@ async fn show(lock: &Lock, report: Report) -> Infallible {
                 shown = Some(holder);
             }
         }
-        tokio::time::sleep(INTERVAL).await;
+        let is_seen = has_line || report.json || found.is_err();
+        tokio::time::sleep(if is_seen { INTERVAL } else { UNSEEN }).await;
     }
 }
 

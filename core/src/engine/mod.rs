@@ -34,7 +34,7 @@ use stored::stored;
 
 pub use inspect::{Inspection, NodeInspection};
 pub use ping::{NodePing, Ping};
-pub use stored::StoredLock;
+pub use stored::{Stored, StoredLock};
 
 /// Runs a call until the components fail that it uses. A function would hold the call's future twice.
 macro_rules! while_running {
@@ -248,7 +248,7 @@ impl Engine {
     }
 
     /// Returns the locks that have keys on the nodes.
-    pub(crate) async fn stored(&self, request: &Request) -> Result<Vec<StoredLock>> {
+    pub(crate) async fn stored(&self, request: &Request) -> Result<Stored> {
         let running = self.start(self.is_open(), request)?;
         let (nodes, prefix) = (&running.leases().nodes, &self.config.key_prefix);
         in_own_process(request, while_running!(running, request, stored(nodes, request, prefix)))

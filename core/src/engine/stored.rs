@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::error::{NodeState, Result};
+use crate::error::{NodeReport, NodeState, Result};
 use crate::node::stored_name;
 use crate::options::lock::Request;
 use crate::quorum::{Collect, Nodes, Until};
@@ -22,22 +22,29 @@ pub struct StoredLock {
     pub permits: Option<u32>,
 }
 
-/// Returns the locks that any node has a key of, sorted by name. The nodes that replied are a quorum, so every lock
-/// that is held throughout is among them.
-pub(crate) async fn stored(
-    nodes: &Nodes,
-    request: &Request,
-    prefix: &str,
-) -> Result<Vec<StoredLock>> {
+/// The locks that have keys on the nodes.
+#[derive(Clone, Debug)]
+pub struct Stored {
+    /// Sorted by name. Those of which any node has a key.
+    pub locks: Vec<StoredLock>,
+    /// The nodes without a reply, in the order of the client's nodes.
+    pub failed: Vec<NodeReport>,
+}
+
+/// Returns the locks that any node has a key of. The nodes that replied are a quorum, so every lock that is held
+/// throughout is among them. A node that is silent for `node_timeout` counts as failed.
+pub(crate) async fn stored(nodes: &Nodes, request: &Request, prefix: &str) -> Result<Stored> {
     request.connect(nodes).await?;
     let timeout = request.node_timeout();
     let replies = nodes.list.iter().map(|node| node.keys(prefix, timeout));
     let mut votes = Collect::new(replies, |_: &Vec<String>| NodeState::Granted);
     votes.until(Until::Complete, &*nodes.clock, nodes.clock.now() + LIMIT).await;
+    votes.count_silence();
     if !votes.tally.met() {
-        votes.count_silence();
         return Err(request.no_quorum(nodes, &votes, timeout));
     }
+    let reports = nodes.report(&votes, timeout).into_iter();
+    let failed = reports.filter(|report| report.state == NodeState::Fault).collect();
     let mut found: BTreeMap<(&str, bool), u32> = BTreeMap::new();
     for key in votes.answers.iter().flatten().flatten().flatten() {
         let Some((name, permit)) = stored_name(key, prefix) else { continue };
@@ -48,5 +55,5 @@ pub(crate) async fn stored(
         name: name.to_owned(),
         permits: is_semaphore.then_some(permits),
     };
-    Ok(found.into_iter().map(lock).collect())
+    Ok(Stored { locks: found.into_iter().map(lock).collect(), failed })
 }

@@ -31,7 +31,7 @@ use crate::lease::LeaseHandle;
 pub use crate::acquire::NOT_REENTRANT;
 pub use crate::clock::{Clock, Instant, Sleep, SystemClock};
 pub use crate::drivers::{about_to_ask, about_to_wait, wait};
-pub use crate::engine::StoredLock;
+pub use crate::engine::{Stored, StoredLock};
 pub use crate::lease::{CallSite, Owner};
 pub use crate::node::address_map::{AddressMapOption, AskAddress, HostPort};
 pub use crate::node::callback::{Answer, Function};
@@ -51,7 +51,7 @@ pub use crate::text::{shown, spell_in_camel_case, spelled};
 /// # Errors
 ///
 /// `Unavailable` if fewer nodes than a quorum replied. `Unsupported` if the user may not run `SCAN`.
-pub async fn stored_locks(client: &Redlock) -> Result<Vec<StoredLock>> {
+pub async fn stored_locks(client: &Redlock) -> Result<Stored> {
     client.lock("*").stored().await
 }
 

@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use crate::drivers;
-use crate::engine::StoredLock;
+use crate::engine::Stored;
 use crate::error::{ErrorKind, Result};
 use crate::lease::{Lease, LeaseHandle};
 use crate::lock::Lock;
@@ -90,9 +90,7 @@ impl Lock {
 
 impl Lock {
     /// Returns the locks of this client's prefix that have keys on the nodes. The name and the options do not matter.
-    pub(crate) fn stored(
-        &self,
-    ) -> impl Future<Output = Result<Vec<StoredLock>>> + Send + 'static + use<> {
+    pub(crate) fn stored(&self) -> impl Future<Output = Result<Stored>> + Send + 'static + use<> {
         let (engine, request) = (Arc::clone(&self.engine), self.request_of_any());
         async move { engine.stored(&request?).await }
     }

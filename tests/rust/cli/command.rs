@@ -94,7 +94,7 @@ impl Running {
         number(self.child.wait().unwrap())
     }
 
-    /// Waits until it has ended because nobody reads its output.
+    /// Waits until it has ended because its output has no reader.
     pub(crate) fn status_without_reader(mut self) -> i32 {
         let (end, _) = std::io::pipe().unwrap();
         self.lines = BufReader::new(ChildStdout::from(std::os::fd::OwnedFd::from(end))).lines();

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::command::{Running, outcome, redlock_at};
 use super::looking::holding;
-use crate::support::{Cluster, Server};
+use crate::support::{Cluster, Server, servers};
 
 /// The rights of the tests' user, and the one that only a list needs.
 fn lists(server: &Server) {
@@ -112,4 +112,30 @@ fn list_has_the_locks_of_every_server_of_a_cluster() {
     let list: Value = serde_json::from_str(&outcome(command).stdout).unwrap();
     let listed: Vec<_> = list.as_array().unwrap().iter().map(|lock| lock["name"].clone()).collect();
     assert_eq!(listed, names);
+}
+
+/// It must not wait for `connect_timeout`, which is much longer.
+#[test]
+fn list_does_not_wait_for_a_frozen_node() {
+    let nodes = servers(3);
+    nodes.iter().for_each(lists);
+    for node in &nodes[..2] {
+        node.ask("SET lock:job 0123456789abcdef0123456789abcdef:web-3 PX 600000");
+    }
+    nodes[2].signal(libc::SIGSTOP);
+    let mut command = redlock_at(
+        &nodes[0],
+        &["ls", "--node-timeout", "2", "--connect-timeout", "600", "--restart-guard", "0"],
+    );
+    command.env("REDLOCK_NODES", nodes.iter().map(Server::url).collect::<Vec<_>>().join(" "));
+    let outcome = outcome(command);
+    nodes[2].signal(libc::SIGCONT);
+    assert_eq!(outcome.status, 0, "{}", outcome.stderr);
+    assert!(
+        outcome.stdout.contains("web-3") && outcome.stdout.contains("failed"),
+        "{}",
+        outcome.stdout
+    );
+    let frozen = format!("127.0.0.1:{}: no reply within 2.000 s", nodes[2].port);
+    assert!(outcome.stderr.contains(&frozen), "{}", outcome.stderr);
 }

@@ -5,6 +5,7 @@ use std::process::Stdio;
 use serde_json::Value;
 
 use super::command::{Running, outcome, redlock_at};
+use super::run::{until, with_events};
 use crate::support::{Server, eventually_blocking, servers};
 
 pub(super) fn holding(server: &Server) -> Running {
@@ -123,4 +124,41 @@ fn release_refuses_a_key_that_is_not_a_lock() {
     let outcome = outcome(redlock_at(&server, &["release", "job", "--force", "--yes"]));
     assert_eq!(outcome.status, 78, "{}", outcome.stderr);
     assert_eq!(server.ask("EXISTS lock:job"), ":1");
+}
+
+/// The number of its permits is not stored, and its keys are not that of a lock.
+#[test]
+fn semaphore_without_its_limit_is_not_shown_as_free() {
+    let server = Server::start();
+    let words = ["run", "--permits", "2/3", "pool", "--", "sh", "-c", "echo ready; exec cat"];
+    let mut command = redlock_at(&server, &words);
+    command.stdin(Stdio::piped());
+    let holder = Running::ready(command);
+    let commands: [&[&str]; 3] = [&["inspect"], &["wait"], &["release", "--force", "--yes"]];
+    for words in commands {
+        let outcome = outcome(redlock_at(&server, &[words, &["pool"]].concat()));
+        assert_eq!((outcome.status, &*outcome.stdout), (64, ""), "{words:?}");
+        let expected = "pool is a semaphore, of which 2 permits are taken";
+        assert!(outcome.stderr.contains(expected), "{}", outcome.stderr);
+        assert!(outcome.stderr.contains("--limit"), "{}", outcome.stderr);
+    }
+    assert_eq!(server.ask("DBSIZE"), ":2", "nothing was released");
+    assert_eq!(outcome(redlock_at(&server, &["wait", "--limit", "3", "pool"])).status, 0);
+    assert_eq!(holder.status(), 0);
+    assert_eq!(outcome(redlock_at(&server, &["inspect", "pool"])).status, 0);
+}
+
+#[test]
+fn wait_goes_on_while_the_server_restarts() {
+    let mut server = Server::start();
+    server.ask("SET lock:job other PX 600000");
+    let (waiting, mut events) = with_events(redlock_at(&server, &["wait", "--json", "job"]));
+    eventually_blocking("connected", || server.text("CLIENT LIST").contains("name=redlock-cli"));
+    server.kill();
+    let message = until(&mut events, "unreachable")["message"].to_string();
+    assert!(message.contains("lock:job: not available"), "{message}");
+    server.restart();
+    server.ask("DEL lock:job");
+    assert_eq!(until(&mut events, "free")["name"], "job");
+    assert_eq!(waiting.status(), 0);
 }

@@ -258,3 +258,88 @@ fn list_ends_with_its_reader() {
     listing.line();
     assert_eq!(listing.status_without_reader(), 1);
 }
+
+/// Also without a terminal, as a job of cron that waits without a limit.
+#[test]
+fn wait_for_an_unreachable_server_says_so() {
+    let mut command = redlock(&["run", "job", "true"]);
+    command.env("REDIS_URL", "redis://127.0.0.1:1").stderr(Stdio::piped());
+    let mut waiting = Running::start(command);
+    let mut messages = BufReader::new(waiting.child.stderr.take().unwrap()).lines();
+    let message = messages.next().unwrap().unwrap();
+    assert!(message.starts_with("redlock: still waiting: lock:job: not available"), "{message}");
+    assert!(message.contains("refused"), "{message}");
+    waiting.signal(libc::SIGTERM);
+    assert_eq!(waiting.status(), -libc::SIGTERM);
+    assert!(messages.next().is_none(), "once");
+}
+
+#[test]
+fn nested_run_of_the_same_name_does_not_wait_for_itself() {
+    let server = Server::start();
+    let own = redlock(&[]).get_program().to_str().unwrap().to_owned();
+    let nested = |outer: &[&str], inner: &[&str]| {
+        let command = [&["run"], outer, &["job", &*own, "run"], inner, &["echo", "ran"]].concat();
+        outcome(redlock_at(&server, &command))
+    };
+    for inner in [&["job"][..], &["-w", "600", "job"], &["-n", "job"], &["--shared", "job"]] {
+        let outcome = nested(&[], inner);
+        assert_eq!((outcome.status, &*outcome.stdout), (1, ""), "{inner:?}");
+        let message = "job is the lock under which this command runs already. It is not reentrant";
+        assert!(outcome.stderr.contains(message), "{}", outcome.stderr);
+    }
+    let shared = nested(&["--shared"], &["-n", "job"]);
+    assert_eq!(shared.status, 1);
+    assert!(
+        shared.stderr.contains("job is shared, perhaps by the lock under"),
+        "{}",
+        shared.stderr
+    );
+    // Nothing is wrong with these.
+    for (outer, inner) in [
+        (&[][..], &["other"][..]),
+        (&["--shared"], &["--shared", "job"]),
+        (&["--permits", "1/2"], &["--permits", "1/2", "job"]),
+        (&[], &["--key-prefix", "other:", "job"]),
+    ] {
+        let outcome = nested(outer, inner);
+        let seen = (outcome.status, &*outcome.stdout, &*outcome.stderr);
+        assert_eq!(seen, (0, "ran\n", ""), "{outer:?} {inner:?}");
+    }
+}
+
+#[test]
+fn signal_during_the_grace_time_kills() {
+    let server = Server::start();
+    let scripts = [
+        "trap '' TERM; echo ready; exec cat",
+        "(trap '' TERM; exec sleep 1000) & echo ready; exec cat",
+    ];
+    for (script, signal) in scripts.into_iter().zip([libc::SIGTERM, libc::SIGINT]) {
+        let words = ["run", "--json", "--grace", "600", "job", "--", "sh", "-c", script];
+        let mut command = redlock_at(&server, &words);
+        command.stdin(Stdio::piped()).stderr(Stdio::piped());
+        let mut running = Running::ready(command);
+        let mut events = BufReader::new(running.child.stderr.take().unwrap()).lines();
+        server.ask("DEL lock:job");
+        until(&mut events, "lost");
+        running.signal(signal);
+        assert_eq!(running.status_with_input(), 99);
+    }
+}
+
+/// As of `timeout` in a script, and of a daemon, whose parent has ended.
+#[cfg(target_os = "linux")]
+#[test]
+fn loss_ends_what_has_left_the_process_group() {
+    let server = Server::start();
+    let left = "setsid sh -c 'trap \"\" TERM; echo $$; exec sleep 1000'";
+    let script = format!("echo ready; ({left} &); timeout 1000 sleep 1000 & {left} & wait");
+    let mut running = holding(&server, &["--grace", "0.1"], &script);
+    let processes = [running.line(), running.line()];
+    server.ask("DEL lock:job");
+    assert_eq!(running.status(), 99);
+    for process in processes {
+        assert!(!is_running(&process), "{process}");
+    }
+}

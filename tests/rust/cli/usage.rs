@@ -62,7 +62,7 @@ fn unreachable_server_is_a_temporary_failure() {
     let commands: [&[&str]; 4] = [
         &["run", "-n", "job", "true"],
         &["inspect", "job"],
-        &["wait", "job"],
+        &["wait", "-w", "0", "job"],
         &["release", "--force", "--yes", "job"],
     ];
     for words in commands {
@@ -95,4 +95,18 @@ fn every_shell_gets_completions() {
         assert_eq!(outcome.status, 0);
         assert!(outcome.stdout.contains("min-hold"), "{shell}");
     }
+}
+
+#[test]
+fn every_command_has_a_man_page() {
+    for command in ["run", "inspect", "ls", "wait", "release"] {
+        let outcome = outcome(redlock(&["man", command]));
+        assert_eq!(outcome.status, 0);
+        assert!(outcome.stdout.contains(&format!("redlock\\-{command}")), "{}", outcome.stdout);
+        assert!(outcome.stdout.contains("\\-\\-key\\-prefix"), "{command}");
+    }
+    assert!(outcome(redlock(&["man"])).stdout.contains(".SH SUBCOMMANDS"));
+    let unknown = outcome(redlock(&["man", "lock"]));
+    assert_eq!(unknown.status, 64);
+    assert!(unknown.stderr.contains("\"lock\""), "{}", unknown.stderr);
 }

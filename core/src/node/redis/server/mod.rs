@@ -2,13 +2,16 @@
 
 mod queue;
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::{Either, select};
 use redis::Value;
 
 use crate::clock::{Clock, Instant};
 use crate::drivers::RuntimeDriver;
+use crate::error::seconds;
 use crate::node::redis::commands::command::{Command, Purpose};
 use crate::node::redis::commands::reply::{self, Answer};
 use crate::node::redis::commands::scripts::{
@@ -226,14 +229,21 @@ impl Node for RedisNode {
 
     fn keys(&self, containing: &str, timeout: Duration) -> Reply<Vec<String>> {
         let (queue, route) = (Arc::clone(&self.queue), Arc::clone(&self.route));
-        let pattern = containing_pattern(containing);
+        let (pattern, clock) = (containing_pattern(containing), Arc::clone(&self.clock));
         let ask =
             move |cursor: &[u8]| send(&queue, Command { timeout, ..list_script(cursor, &pattern) });
         let mut reply = ask(FIRST_PAGE);
         Box::pin(async move {
             let mut found = Vec::new();
             loop {
-                let page = reply.await.and_then(|value| reply::page(&value));
+                // A page is small, so a server without one in time is silent.
+                let late = clock.sleep_until(clock.now() + timeout);
+                let page = match select(pin!(reply), late).await {
+                    Either::Left((page, _)) => page.and_then(|value| reply::page(&value)),
+                    Either::Right(_) => {
+                        Err(Fault::new(format!("no reply within {}", seconds(timeout))))
+                    }
+                };
                 let (cursor, keys) = page.map_err(|fault| route.redact_fault(fault))?;
                 found.extend(keys);
                 if cursor == FIRST_PAGE {
