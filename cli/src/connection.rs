@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use redlock::ffi::shown;
+use redlock::ffi::{default_nodes, shown};
 use redlock::{Builder, Lock, Redlock, Result, TlsOptions};
 use serde_json::json;
 
@@ -15,7 +15,7 @@ use crate::times;
 const MAX_PERMITS: u32 = 1000;
 
 /// The lock space: the servers, and the options that all their clients must share.
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args)]
 #[command(next_help_heading = "Servers")]
 pub(crate) struct Connection {
     /// A node, such as `redis://127.0.0.1:6379`. Repeat it for a quorum of independent servers.
@@ -76,6 +76,36 @@ impl Connection {
             client = client.fsync(true);
         }
         self.tls(client).client_name("redlock-cli").build()
+    }
+
+    /// The same options for these nodes, if there are any.
+    pub(crate) fn at(&self, urls: &[String]) -> Self {
+        let url = if urls.is_empty() { self.url.clone() } else { urls.to_vec() };
+        Self { url, ..self.clone() }
+    }
+
+    /// Creates the client of one node alone, which a guard of several nodes does not concern.
+    pub(crate) fn client_of(&self, url: &str) -> Result<Redlock> {
+        let alone = Self { restart_guard: Some(Duration::ZERO), ..self.at(&[url.to_owned()]) };
+        alone.client()
+    }
+
+    /// The URLs of the nodes, with their passwords.
+    pub(crate) fn urls(&self) -> Result<Vec<String>> {
+        let variable = |name| std::env::var(name).ok();
+        if self.url.is_empty() {
+            return default_nodes(variable("REDLOCK_NODES"), variable("REDIS_URL"));
+        }
+        Ok(self.url.clone())
+    }
+
+    /// `node_timeout` and `connect_timeout`.
+    pub(crate) fn timeouts(&self) -> (Option<Duration>, Option<Duration>) {
+        (self.node_timeout, self.connect_timeout)
+    }
+
+    pub(crate) fn min_replicas(&self) -> u32 {
+        self.min_replicas.unwrap_or(0)
     }
 
     fn nodes(&self) -> Result<Builder> {

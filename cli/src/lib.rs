@@ -3,6 +3,7 @@
 //! Each command has a module with its arguments. Below them are what they share: the client's options, the output, and
 //! the exit statuses. All decisions about locks are the core's.
 
+mod doctor;
 mod inspect;
 mod list;
 mod release;
@@ -40,6 +41,7 @@ enum Command {
     Ls(list::Args),
     Wait(wait::Args),
     Release(release::Args),
+    Doctor(doctor::Args),
     /// Prints a script that completes commands and options in a shell.
     Completions {
         /// The shell.
@@ -76,6 +78,7 @@ pub fn main(words: impl IntoIterator<Item = OsString>) -> Status {
         Command::Ls(args) => block_on(list::list(args)),
         Command::Wait(args) => block_on(wait::wait(args)),
         Command::Release(args) => block_on(release::release(args)),
+        Command::Doctor(args) => block_on(doctor::doctor(args)),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "redlock", &mut script);

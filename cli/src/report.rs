@@ -88,7 +88,7 @@ impl Silence {
         let message = error.to_string();
         if self.last_reply.elapsed() >= SILENT && self.said.insert(message.clone()) {
             let fields = json!({ "code": error.code(), "message": message });
-            self.report.problem("unreachable", fields, &format!("still waiting: {message}"));
+            self.report.problem("unreachable", fields, &format!("still waiting. {message}"));
         }
     }
 }

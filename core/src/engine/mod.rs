@@ -8,6 +8,7 @@
 
 mod inspect;
 mod ping;
+mod questions;
 pub(crate) mod running;
 mod stored;
 
@@ -29,11 +30,13 @@ use crate::runtime::{Made, PerProcess, background};
 use crate::telemetry::Counts;
 use inspect::{force_release, inspection};
 use ping::ping;
+use questions::questions;
 use running::Running;
 use stored::stored;
 
 pub use inspect::{Inspection, NodeInspection};
 pub use ping::{NodePing, Ping};
+pub use questions::NodeReplies;
 pub use stored::{Stored, StoredLock};
 
 /// Runs a call until the components fail that it uses. A function would hold the call's future twice.
@@ -253,6 +256,17 @@ impl Engine {
         let (nodes, prefix) = (&running.leases().nodes, &self.config.key_prefix);
         in_own_process(request, while_running!(running, request, stored(nodes, request, prefix)))
             .await
+    }
+
+    /// Sends these commands to every server, for a diagnosis.
+    pub(crate) async fn questions(
+        &self,
+        request: &Request,
+        commands: Vec<Vec<String>>,
+    ) -> Result<Vec<NodeReplies>> {
+        let running = self.start(self.is_open(), request)?;
+        let asked = async { Ok(questions(&running.leases().nodes, commands).await) };
+        in_own_process(request, while_running!(running, request, asked)).await
     }
 
     /// Closes the client: new commands fail, and every lease is lost.

@@ -23,6 +23,8 @@ pub use default_client::{DefaultClient, default_nodes};
 pub use driver::{Completions, Driver, Job};
 pub use options::{CLIENT_OPTIONS, Described, Kind, LOCK_OPTIONS, Row, SEMAPHORE_OPTIONS, Value};
 
+use std::time::Duration;
+
 use crate::client::Redlock;
 use crate::error::Result;
 use crate::lease::LeaseHandle;
@@ -31,12 +33,12 @@ use crate::lease::LeaseHandle;
 pub use crate::acquire::NOT_REENTRANT;
 pub use crate::clock::{Clock, Instant, Sleep, SystemClock};
 pub use crate::drivers::{about_to_ask, about_to_wait, wait};
-pub use crate::engine::{Stored, StoredLock};
+pub use crate::engine::{NodeReplies, Stored, StoredLock};
 pub use crate::lease::{CallSite, Owner};
 pub use crate::node::address_map::{AddressMapOption, AskAddress, HostPort};
 pub use crate::node::callback::{Answer, Function};
 pub use crate::node::credentials::{Ask, Credentials};
-pub use crate::node::{DefaultTrust, advance_memory, fail_memory};
+pub use crate::node::{DefaultTrust, ServerReplies, advance_memory, fail_memory};
 pub use crate::options::lock::Unit;
 pub use crate::quorum::{Tally, drift};
 pub use crate::runtime::background::{Observer, Task, has_lost_descriptors, observe, spawn};
@@ -53,6 +55,21 @@ pub use crate::text::{shown, spell_in_camel_case, spelled};
 /// `Unavailable` if fewer nodes than a quorum replied. `Unsupported` if the user may not run `SCAN`.
 pub async fn stored_locks(client: &Redlock) -> Result<Stored> {
     client.lock("*").stored().await
+}
+
+/// Sends commands to every server of the client, over separate connections that need no feature of locks. For
+/// `redlock doctor`.
+///
+/// # Errors
+///
+/// `Closed` if the client is closed.
+pub async fn ask_servers(client: &Redlock, commands: Vec<Vec<String>>) -> Result<Vec<NodeReplies>> {
+    client.lock("*").questions(commands).await
+}
+
+/// The `restart_guard` that applies to a client.
+pub fn restart_guard(client: &Redlock) -> Duration {
+    client.lock("*").restart_guard()
 }
 
 /// Whether to log that no quorum confirmed the release of this lease at the end of a scope. Returns the end of the

@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use crate::drivers;
-use crate::engine::Stored;
+use crate::engine::{NodeReplies, Stored};
 use crate::error::{ErrorKind, Result};
 use crate::lease::{Lease, LeaseHandle};
 use crate::lock::Lock;
@@ -93,6 +93,20 @@ impl Lock {
     pub(crate) fn stored(&self) -> impl Future<Output = Result<Stored>> + Send + 'static + use<> {
         let (engine, request) = (Arc::clone(&self.engine), self.request_of_any());
         async move { engine.stored(&request?).await }
+    }
+
+    /// Sends these commands to every server of this client. The name and the options do not matter.
+    pub(crate) fn questions(
+        &self,
+        commands: Vec<Vec<String>>,
+    ) -> impl Future<Output = Result<Vec<NodeReplies>>> + Send + 'static + use<> {
+        let (engine, request) = (Arc::clone(&self.engine), self.request_of_any());
+        async move { engine.questions(&request?, commands).await }
+    }
+
+    /// The guard of this client.
+    pub(crate) fn restart_guard(&self) -> Duration {
+        self.engine.config.guard
     }
 }
 

@@ -26,6 +26,7 @@ mod slots;
 mod vote;
 mod watch;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -47,7 +48,7 @@ pub(crate) use redis::{
     CLIENT_NAME_RULE, CONNECT_TIMEOUT, ClusterNode, Durability, Given, Needs, Parameters,
     RedisNode, Route, RunIds, Shared, Target, is_client_name, parse_cluster, parse_service,
 };
-pub use redis::{DefaultTrust, Pem, TlsOptions};
+pub use redis::{DefaultTrust, Pem, ServerReplies, TlsOptions};
 #[cfg(test)]
 pub(crate) use redis::{Operation, Script, script, scripts};
 pub(crate) use slots::{SLOTS, hash_tag, several_slots, slot};
@@ -156,6 +157,11 @@ pub(crate) trait Node: Send + Sync {
     /// for `timeout` for each page.
     fn keys(&self, _containing: &str, _timeout: Duration) -> Reply<Vec<String>> {
         Box::pin(std::future::ready(Err(Fault::new("this node cannot list its keys"))))
+    }
+
+    /// Sends these commands to each server of the node, over separate connections that need no feature of locks.
+    fn questions(&self, _commands: &Arc<[Vec<String>]>) -> Reply<Vec<ServerReplies>> {
+        Box::pin(std::future::ready(Err(Fault::new("this node is not a server"))))
     }
 
     /// Whether a delete is under way or pending. A delete that was only just sent may not count yet.

@@ -1,6 +1,7 @@
 //! The command line `redlock`.
 
 pub(crate) mod command;
+mod doctor;
 mod flock;
 mod list;
 mod looking;

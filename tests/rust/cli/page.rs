@@ -9,7 +9,7 @@ use crate::support::{Server, eventually_blocking};
 use crate::tidy::root;
 
 /// The commands of a page with the output below each.
-fn commands(page: &str) -> Vec<(String, String)> {
+pub(super) fn commands(page: &str) -> Vec<(String, String)> {
     let mut found: Vec<(String, String)> = Vec::new();
     for block in page.split("```sh\n").skip(1) {
         for line in block.split("```").next().unwrap().lines() {
@@ -24,7 +24,7 @@ fn commands(page: &str) -> Vec<(String, String)> {
 }
 
 /// The text with the same word for each token, and for each number, which differ in every run.
-fn comparable(text: &str) -> String {
+pub(super) fn comparable(text: &str) -> String {
     let mut shown = String::new();
     let mut rest = text;
     while let Some(first) = rest.chars().next() {

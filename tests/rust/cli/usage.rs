@@ -4,7 +4,8 @@ use super::command::{outcome, redlock};
 
 #[test]
 fn message_names_value_rule_and_fix() {
-    let cases: [(&[&str], &[&str]); 14] = [
+    let cases: [(&[&str], &[&str]); 15] = [
+        (&["doctor", "--ttl", "10ms"], &["ttl", "at least 0.1 s", "0.01"]),
         (
             &["run", "--ttl", "soon", "job", "true"],
             &["'soon'", "--ttl", "a number of seconds", "30s"],
@@ -99,7 +100,7 @@ fn every_shell_gets_completions() {
 
 #[test]
 fn every_command_has_a_man_page() {
-    for command in ["run", "inspect", "ls", "wait", "release"] {
+    for command in ["run", "inspect", "ls", "wait", "release", "doctor"] {
         let outcome = outcome(redlock(&["man", command]));
         assert_eq!(outcome.status, 0);
         assert!(outcome.stdout.contains(&format!("redlock\\-{command}")), "{}", outcome.stdout);

@@ -57,6 +57,7 @@ const CORE: &[&str] = &[
 /// The modules of the command line, from top to bottom.
 const CLI: &[&str] = &[
     "run",
+    "doctor",
     "inspect",
     "list",
     "wait",

@@ -38,6 +38,7 @@ pub(crate) use commands::capabilities::Needs;
 pub(crate) use commands::durability::Durability;
 #[cfg(test)]
 pub(crate) use commands::scripts::{Operation, Script, script, scripts};
+pub use connect::questions::ServerReplies;
 pub(crate) use io::endpoint::{Given, Parameters};
 pub use io::tls::{DefaultTrust, Pem, TlsOptions};
 pub(crate) use protocol::{RunIds, Target};

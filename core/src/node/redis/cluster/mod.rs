@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use futures_util::future::join_all;
+use futures_util::future::{FutureExt, join_all};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::oneshot;
 
@@ -30,12 +30,15 @@ use crate::node::redis::protocol::redirects::{ClusterSender, pause};
 use crate::node::redis::server::queue;
 use crate::node::redis::server::{RedisNode, unless_replaced};
 use crate::node::{
-    Claim, Extension, Fault, Guarded, Holder, Node, Outage, ReleaseMode, Reply, Vote, VoteParams,
-    Watch, slot,
+    Claim, Extension, Fault, Guarded, Holder, Node, Outage, ReleaseMode, Reply, ServerReplies,
+    Vote, VoteParams, Watch, slot,
 };
 use crate::runtime::background;
 use map::{Map, Member};
 use task::Task;
+
+/// Why a command for every server was not sent.
+const UNKNOWN_SERVERS: &str = "the servers of the cluster are not known yet";
 
 pub(crate) struct ClusterNode {
     /// Without its password.
@@ -191,9 +194,7 @@ impl Node for ClusterNode {
     fn keys(&self, containing: &str, timeout: Duration) -> Reply<Vec<String>> {
         let map = self.map.load_full();
         if map.servers().is_empty() {
-            return Box::pin(ready(Err(Fault::new(
-                "the servers of the cluster are not known yet",
-            ))));
+            return Box::pin(ready(Err(Fault::new(UNKNOWN_SERVERS))));
         }
         let pages = map.servers().iter().map(|server| server.node.keys(containing, timeout));
         let pages = join_all(pages.collect::<Vec<_>>());
@@ -201,6 +202,23 @@ impl Node for ClusterNode {
             let pages: Result<Vec<_>, Fault> = pages.await.into_iter().collect();
             pages.map(|pages| pages.concat())
         })
+    }
+
+    fn questions(&self, commands: &Arc<[Vec<String>]>) -> Reply<Vec<ServerReplies>> {
+        let map = self.map.load_full();
+        if map.servers().is_empty() {
+            return Box::pin(ready(Err(Fault::new(UNKNOWN_SERVERS))));
+        }
+        let servers = map.servers().iter().map(|server| {
+            let origin = server.address.to_string();
+            let asked = server.node.questions(commands);
+            asked.map(move |replies| replies.map_err(|fault| fault.with_origin(&origin)))
+        });
+        let servers = join_all(servers.collect::<Vec<_>>());
+        Box::pin(servers.map(|replies| {
+            let replies: Result<Vec<_>, Fault> = replies.into_iter().collect();
+            replies.map(|replies| replies.concat())
+        }))
     }
 
     fn may_leave_keys(&self) -> bool {

@@ -5,6 +5,7 @@
 //! commands. [`super::node_task`] decides when to try.
 
 pub(super) mod handshake;
+pub(super) mod questions;
 
 use std::sync::Arc;
 

@@ -6,8 +6,10 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use futures_util::future::{Either, select};
 use redis::Value;
+use tokio::sync::oneshot;
 
 use crate::clock::{Clock, Instant};
 use crate::drivers::RuntimeDriver;
@@ -17,6 +19,7 @@ use crate::node::redis::commands::reply::{self, Answer};
 use crate::node::redis::commands::scripts::{
     acquire, attempt, extend_script, inspect_script, list_script, ping, plain, probe, release,
 };
+use crate::node::redis::connect::questions;
 use crate::node::redis::connection::task::context::Context;
 use crate::node::redis::node_task::NodeTask;
 use crate::node::redis::protocol::Target;
@@ -24,7 +27,7 @@ use crate::node::redis::state::link::Link;
 use crate::node::redis::url::route::Route;
 use crate::node::{
     Claim, Expect, Extension, Fault, Fencing, Form, Guarded, Holder, Node, Outage, ReleaseMode,
-    Reply, Vote, VoteParams, Watch, slot,
+    Reply, ServerReplies, Vote, VoteParams, Watch, slot,
 };
 use crate::runtime::background;
 use queue::Queue;
@@ -35,7 +38,7 @@ pub(super) use queue::{queue, send};
 pub(crate) struct RedisNode {
     /// Without its password.
     url: String,
-    /// Used only for the passwords to redact.
+    /// Used for the passwords to redact, and for a diagnosis.
     pub(super) route: Arc<Route>,
     /// Ordered, so that a delete follows the vote that it undoes. Dropping it ends the node's task.
     pub(super) queue: Arc<Queue>,
@@ -252,6 +255,18 @@ impl Node for RedisNode {
                 reply = ask(&cursor);
             }
         })
+    }
+
+    fn questions(&self, commands: &Arc<[Vec<String>]>) -> Reply<Vec<ServerReplies>> {
+        let (route, commands) = (Arc::clone(&self.route), Arc::clone(commands));
+        let (reply_to, reply) = oneshot::channel();
+        // Sockets and timers belong to the runtime of the background thread.
+        let asked = questions::ask(route, commands).map(|replies| drop(reply_to.send(replies)));
+        background::spawn(asked).detach();
+        let ended = |_| Err(Fault::new("the background thread has ended"));
+        Box::pin(
+            reply.map(move |replies| replies.unwrap_or_else(ended).map(|replies| vec![replies])),
+        )
     }
 
     fn may_leave_keys(&self) -> bool {
