@@ -14,6 +14,7 @@ export const {
   LockReleased,
   LockTimeout,
   lock,
+  onLog,
   onWarning,
   QuorumUnavailable,
   Redlock,

@@ -86,6 +86,10 @@ const mainFiles = () => ({
   "testing.mjs": flat("testing.mjs", { "./dist/": "./" }),
   "testing.d.ts": rollup(binaries, "./testing.js", ["./index.js"]),
   "testing.d.mts": flat("testing.d.mts", { "./dist/": "./" }),
+  "otel.js": flat("dist/otel.js", {}),
+  "otel.mjs": flat("otel.mjs", { "./dist/": "./" }),
+  "otel.d.ts": rollup(binaries, "./otel.js", ["./index.js", "@opentelemetry/api"]),
+  "otel.d.mts": flat("otel.d.mts", { "./dist/": "./" }),
   "loaded.js": flat("dist/loaded.js", {}),
   "native.js": flat("dist/native.js", {}),
   "command-line.mjs": flat("command-line.mjs", { "./dist/": "./" }),
@@ -111,6 +115,7 @@ function mainManifest(files, platforms) {
     exports: {
       ".": exported("index"),
       "./testing": exported("testing"),
+      "./otel": exported("otel"),
       "./package.json": "./package.json",
     },
     files: [...files, ...licenses].filter((name) => name !== "README.md"),

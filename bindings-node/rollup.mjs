@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { join, posix } from "node:path";
 
 const IMPORT =
-  /^(?:import|export)(?: type)? (?:\{([^}]*)\} from )?"(\.\.?\/[\w/-]+\.js|node:[\w/]+)";$/;
+  /^(?:import|export)(?: type)? (?:\{([^}]*)\} from )?"(\.\.?\/[\w/-]+\.js|node:[\w/]+|@[\w/-]+)";$/;
 const NAME =
   /^(?:export )?(?:declare )?(?:abstract )?(?:class|interface|type|function|const|let|enum|namespace) (\w+)/;
 

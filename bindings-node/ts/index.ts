@@ -5,7 +5,7 @@
  * describes them:
  *
  * - `load` loads the native binary.
- * - `client` has `Redlock`, and the default client with `lock`, `semaphore`, `rwlock`, `withLock` and
+ * - `client` has `Redlock`, `onLog`, and the default client with `lock`, `semaphore`, `rwlock`, `withLock` and
  *   `configure`.
  * - `compat` reads the settings of the clients of other packages.
  * - `lock` has `Lock` and `RwLock`, `scope` runs a body under a lock, and `lease` has `Lease`.
@@ -18,6 +18,7 @@ import "./load/load.js";
 
 export { Redlock } from "./client/client.js";
 export { configure, lock, rwlock, semaphore, withLock } from "./client/default.js";
+export { type LogOptions, onLog } from "./client/log.js";
 export {
   ClientClosed,
   type ErrorKind,
@@ -49,7 +50,8 @@ export type {
   UsingOptions,
 } from "./options/options.js";
 export type { Body } from "./scope/body.js";
-export type { LockConnection, LockRenewal } from "./telemetry/events.js";
+export type { LockConnection, LockEnd, LockRenewal } from "./telemetry/events.js";
+export type { LogEvent, LogLevel, LogListener } from "./telemetry/log.js";
 export type { LockCall, LockLoss } from "./telemetry/trace.js";
 export { onWarning, type WarningListener } from "./telemetry/warnings.js";
 

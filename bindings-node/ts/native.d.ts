@@ -115,8 +115,13 @@ export declare class Runtime {
    * side values, if there are any.
    */
   constructor(calls: Float64Array, outcomes: Float64Array, settle: (rows: number, sideValues?: unknown[]) => void)
-  /** Sets the topics whose events this thread receives from now on: `acquire`, `lease`, `node`, `client`. */
-  wantEvents(topics: Array<string>): void
+  /**
+   * Sets the events that this thread receives from now on. Four bits belong to each of the topics `acquire`,
+   * `lease`, `node` and `client`, one for each of the levels `error`, `warn`, `info` and `debug`.
+   */
+  wantEvents(bits: number): void
+  /** Takes the events that were not delivered, when the process ends. */
+  takeLastEvents(): CoreEvent[]
   /**
    * Returns a function that starts the calls in the first rows. `names` are the names for a single row, or else a
    * list with the names for each row. It is not a method, because napi locks a process-wide table twice for each
@@ -158,13 +163,17 @@ export declare function commandLine(words: Array<string>): void
 
 /** A background event of core. */
 export interface CoreEvent {
+  /** `error`, `warn`, `info` or `debug`. */
+  level: string
   /** `acquire`, `lease`, `node` or `client`. */
   topic: string
   /** The message, with names in braces for the parts that differ between events of this kind. */
   template: string
+  /** The message without the fields. */
+  message: string
   /** The message and the fields, on one line. */
   text: string
-  /** The data. Times are in ms. */
+  /** The fields, and the parts of the message that differ. Times are in ms. */
   fields: Record<string, string | number>
   /** Number of events that were dropped before this one, because this thread was too slow. */
   dropped: number

@@ -33,6 +33,12 @@ TYPEDOC = {
         "Node.js testing API",
         "Everything that `redlock-native/testing` exports, for the tests of programs.",
     ),
+    "otel": (
+        "node-otel",
+        "Node.js OpenTelemetry API",
+        "Everything that `redlock-native/otel` exports. "
+        "[Logs, metrics and traces](../how-to/logs-and-metrics.md) shows its use.",
+    ),
 }
 #: A copy of the Python package.
 PYTHON = ROOT / "target/site-python/redlock"
@@ -172,7 +178,7 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
     if uri == "reference/python.md":
         html = DEFAULT.sub("", html)
     html = TABLE.sub(with_labels, html)
-    if not re.fullmatch(r"reference/(python|node|node-testing)\.md", uri):
+    if not re.fullmatch(r"reference/(python|node|node-testing|node-otel)\.md", uri):
         return html
 
     def link(match: re.Match[str]) -> str:

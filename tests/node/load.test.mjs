@@ -26,6 +26,7 @@ const PUBLIC = [
   "Unsupported",
   "configure",
   "lock",
+  "onLog",
   "onWarning",
   "rwlock",
   "semaphore",
@@ -36,6 +37,13 @@ test("require and import return the same classes and names", () => {
   assert.deepEqual(Object.keys(esm).sort(), PUBLIC);
   assert.deepEqual(Object.keys(cjs).sort(), PUBLIC);
   for (const [name, value] of Object.entries(esm)) assert.equal(value, cjs[name]);
+});
+
+test("require and import return the same functions for OpenTelemetry", async () => {
+  const otel = await import("redlock-native/otel");
+  assert.deepEqual(Object.keys(otel), ["instrument", "uninstrument"]);
+  const common = createRequire(import.meta.url)("redlock-native/otel");
+  for (const [name, value] of Object.entries(otel)) assert.equal(value, common[name]);
 });
 
 test("importing starts no thread and does not keep the process alive", async () => {

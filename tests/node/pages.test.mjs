@@ -7,7 +7,9 @@ import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import { MeterProvider } from "@opentelemetry/sdk-metrics";
 import * as redlock from "redlock-native";
+import * as otel from "redlock-native/otel";
 import { TestRedlock } from "redlock-native/testing";
 import { pageBlocks } from "./page-blocks.mjs";
 import { describe, test } from "./testing.mjs";
@@ -17,11 +19,13 @@ const root = fileURLToPath(new URL("../..", import.meta.url));
 const AsyncFunction = (async () => {}).constructor;
 const FILES = [
   "client/default",
+  "client/log",
   "client/client",
   "lock/lock",
   "lease/lease",
   "errors/errors",
   "testing",
+  "otel",
 ];
 const CLASSES = ["Redlock", "Lock", "Lease"];
 /** Functions of the default client. */
@@ -63,7 +67,17 @@ describe("the examples in the type definitions run:", () => {
   for (const { owner, name, example } of found.filter((each) => each.example)) {
     test(`${owner}.${name}`, async () => {
       const client = new redlock.Redlock("memory://");
-      const scope = { ...redlock, assert, once, client, TestRedlock, redlock: new TestRedlock() };
+      const meterProvider = new MeterProvider();
+      const scope = {
+        ...redlock,
+        ...otel,
+        meterProvider,
+        assert,
+        once,
+        client,
+        TestRedlock,
+        redlock: new TestRedlock(),
+      };
       if (owner in FUNCTIONS) redlock.configure("memory://", { replace: true });
       else scope.lock = client.lock("job");
       const makesNone = !/const (lease|ours) =|new Redlock|"row"/.test(example);

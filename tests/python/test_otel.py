@@ -302,14 +302,18 @@ def test_every_hold_span_ends_under_load_with_a_failing_handler() -> None:
     assert run_program(MANY) == [1600, 0]
 
 
-@pytest.fixture
-def scraped() -> Iterator[Callable[[], str]]:
-    """Yields what Prometheus receives from the example."""
+WORKERS = {"Python": [sys.executable, "worker.py"], "Node.js": ["node", "worker.mjs"]}
+
+
+@pytest.fixture(params=WORKERS)
+def scraped(request: pytest.FixtureRequest) -> Iterator[Callable[[], str]]:
+    """Yields what Prometheus receives from the example in each language."""
     with socket.socket() as place:
         place.bind(("127.0.0.1", 0))
         port = place.getsockname()[1]
     worker = subprocess.Popen(
-        [sys.executable, OBSERVABILITY / "worker.py"],
+        WORKERS[request.param],
+        cwd=OBSERVABILITY,
         env={**os.environ, "PORT": str(port), "REDIS_URL": "memory://"},
     )
 

@@ -87,9 +87,9 @@ impl Records {
     }
 }
 
-/// The bit of a topic.
-fn bit(topic: Topic) -> u32 {
-    1 << topic as u32
+/// The bit of the events of a topic and a level. JavaScript's `telemetry/events.ts` makes the same ones.
+fn bit(topic: Topic, level: Level) -> u32 {
+    1 << (4 * topic as u32 + level as u32 - 1)
 }
 
 /// An outcome that is not that of a call.
@@ -103,26 +103,25 @@ pub(crate) struct EventLoop {
     wake: Wake,
     /// The callback for outcomes is gone.
     ended: AtomicBool,
-    /// The topics whose events the program requested, one bit for each.
-    event_topics: AtomicU32,
+    /// The events that the program requested, one bit for each topic and level.
+    wanted_events: AtomicU32,
 }
 
 impl EventLoop {
     /// `wake` runs the function that reads the queue.
     pub(crate) fn new(queue: Queue, wake: Wake) -> Self {
-        let (ended, event_topics) = (AtomicBool::new(false), AtomicU32::new(0));
-        Self { queue, wake, ended, event_topics }
+        let (ended, wanted_events) = (AtomicBool::new(false), AtomicU32::new(0));
+        Self { queue, wake, ended, wanted_events }
     }
 
-    /// Sets the topics whose events the event loop receives.
-    pub(super) fn want_events(&self, topics: impl Iterator<Item = Topic>) {
-        let bits = topics.fold(0, |bits, topic| bits | bit(topic));
-        self.event_topics.store(bits, Ordering::Relaxed);
+    /// Sets the events that the event loop receives, one bit for each topic and level.
+    pub(super) fn want_events(&self, bits: u32) {
+        self.wanted_events.store(bits, Ordering::Relaxed);
     }
 
-    /// Whether the event loop receives the events of this topic.
-    pub(super) fn wants_events(&self, topic: Topic) -> bool {
-        self.event_topics.load(Ordering::Relaxed) & bit(topic) != 0
+    /// Whether the event loop receives the events of this topic and level.
+    pub(super) fn wants_events(&self, topic: Topic, level: Level) -> bool {
+        self.wanted_events.load(Ordering::Relaxed) & bit(topic, level) != 0
     }
 
     /// Queues an event and wakes the loop.
@@ -159,6 +158,13 @@ impl EventLoop {
     /// Takes the oldest warning or event. JavaScript thread only.
     pub(super) fn take_record(&self) -> Option<Ended> {
         self.queue.records().pop().map(ended)
+    }
+
+    /// Takes all events and drops the warnings, because Node.js prints no more of them. JavaScript thread only.
+    pub(super) fn take_last_events(&self) -> Vec<Outcome> {
+        let is_event = |outcome: &Outcome| matches!(outcome, Outcome::Event(..));
+        let mut records = self.queue.records();
+        std::iter::from_fn(|| records.pop()).filter(is_event).collect()
     }
 
     /// Wakes the loop again if anything is left. JavaScript thread only.

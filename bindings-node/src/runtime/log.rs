@@ -17,12 +17,13 @@ pub(crate) fn forward_to(event_loop: &Arc<EventLoop>) {
     request_events();
 }
 
-/// Requests events from core for the topics with subscribers, and only warnings for the others.
+/// Requests from core the events that have subscribers, and in any case warnings.
 pub(super) fn request_events() {
     let loops = alive();
     for topic in Topic::ALL {
-        let wanted = loops.iter().any(|event_loop| event_loop.wants_events(topic));
-        ffi::want(topic, Some(if wanted { Level::Debug } else { Level::Warn }));
+        let wanted = |level| loops.iter().any(|event_loop| event_loop.wants_events(topic, level));
+        let least = [Level::Debug, Level::Info].into_iter().find(|level| wanted(*level));
+        ffi::want(topic, least.or(Some(Level::Warn)));
     }
 }
 
@@ -44,7 +45,7 @@ fn alive() -> Vec<Arc<EventLoop>> {
 /// Called on the thread of the event.
 fn on_event(record: Record) {
     for event_loop in alive() {
-        if event_loop.wants_events(record.topic) {
+        if event_loop.wants_events(record.topic, record.level) {
             event_loop.push_event(&record);
         }
     }

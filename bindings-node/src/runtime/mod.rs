@@ -31,7 +31,7 @@ use std::sync::Arc;
 
 use napi::bindgen_prelude::{Env, Float64ArraySlice, FnArgs, Function};
 use napi_derive::napi;
-use redlock::ffi::{self, Topic};
+use redlock::ffi;
 
 use self::event_loop::{EventLoop, Queue};
 use self::outcomes::forward_warnings;
@@ -85,12 +85,18 @@ impl Runtime {
         Ok(Self { thread })
     }
 
-    /// Sets the topics whose events this thread receives from now on: `acquire`, `lease`, `node`, `client`.
+    /// Sets the events that this thread receives from now on. Four bits belong to each of the topics `acquire`,
+    /// `lease`, `node` and `client`, one for each of the levels `error`, `warn`, `info` and `debug`.
     #[napi(catch_unwind)]
-    pub fn want_events(&self, topics: Vec<String>) {
-        let wanted = |topic: &Topic| topics.iter().any(|name| name == topic.as_str());
-        self.thread.event_loop.want_events(Topic::ALL.into_iter().filter(wanted));
+    pub fn want_events(&self, bits: u32) {
+        self.thread.event_loop.want_events(bits);
         log::request_events();
+    }
+
+    /// Takes the events that were not delivered, when the process ends.
+    #[napi(catch_unwind, ts_return_type = "CoreEvent[]")]
+    pub fn take_last_events(&self) -> Vec<Outcome> {
+        self.thread.event_loop.take_last_events()
     }
 }
 

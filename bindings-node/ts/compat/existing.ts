@@ -7,7 +7,7 @@ import { InvalidOption } from "../errors/errors.js";
 import { foreignAddressMap } from "../options/address-map.js";
 import type { RedlockOptions } from "../options/options.js";
 import { describeType, isList } from "../options/values.js";
-import { warn } from "../telemetry/warnings.js";
+import { warnOwn } from "../telemetry/warnings.js";
 import {
   buildNode,
   type ClientSettings,
@@ -65,7 +65,9 @@ export function readClients(clients: unknown, given: RedlockOptions): [string[],
   }
   const ignored = [...new Set(found.flatMap((each) => each.ignored))].sort();
   if (ignored.length > 0) {
-    warn(`Redlock.${CALL}: ignored settings that redlock does not support: ${ignored.join(", ")}`);
+    const template =
+      "Redlock.fromClient(): ignored settings that redlock does not support: {settings}";
+    warnOwn("client", template, { settings: ignored.join(", ") });
   }
   return [nodes.map((node) => node.url), options];
 }

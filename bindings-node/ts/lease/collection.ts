@@ -3,7 +3,7 @@
 import { shown, weakly } from "../native.js";
 import { setTimeout } from "../platform/clock.js";
 import { native } from "../runtime/runtime.js";
-import { warn } from "../telemetry/warnings.js";
+import { warnOwn } from "../telemetry/warnings.js";
 import { type CallSite, formatCallSite } from "./call-sites.js";
 import { forget } from "./loss.js";
 
@@ -42,9 +42,10 @@ const collected = new FinalizationRegistry<LeaseRecord>(({ id, key, site }) => {
   known.delete(id);
   forget(id);
   if (!native().leaseDetach(id)) return;
-  warn(
-    `${shown(key)}: a lease was garbage-collected without release(). It is no longer renewed and expires when its TTL ends. Acquired at ${formatCallSite(site)}`,
-    "collected",
+  warnOwn(
+    "lease",
+    "{key}: a lease was garbage-collected without release(). It is no longer renewed and expires when its TTL ends. Acquired at {acquired_at}",
+    { key: shown(key), acquired_at: formatCallSite(site) },
   );
 });
 

@@ -1,6 +1,8 @@
 /** The release at the end of a scope. */
 
 import type { LockError } from "../errors/errors.js";
+import { shown } from "../native.js";
+import { type LogEvent, logOwnEvent } from "../telemetry/log.js";
 import { warn } from "../telemetry/warnings.js";
 
 /**
@@ -16,9 +18,13 @@ export async function awaitScopeEnd(
   try {
     await ending;
   } catch (error) {
-    const { kind, message } = error as LockError;
+    const { kind, message, resource } = error as LockError;
     if (kind === "lost" && alreadyThrown) return;
     if (kind !== "unavailable") throw error;
+    const fields: LogEvent["fields"] = { why: message };
+    if (resource !== undefined) fields.key = shown(resource);
+    // The same event as that of core, which ends the scopes of other languages.
+    logOwnEvent("warn", "lease", "the key expires when its TTL ends: {why}", fields);
     warn(`${message}. ${consequence}`, consequence);
   }
 }

@@ -6,7 +6,7 @@ import { publishEvent } from "../telemetry/events.js";
 import { emitCoreWarning } from "../telemetry/warnings.js";
 import { runtime } from "./connection.js";
 import { deliverLoss } from "./loss-watches.js";
-import { updateTopics } from "./sender.js";
+import { requestEvents } from "./sender.js";
 
 /** Handles a notice. `number` is that of a lease, or of the functions of a client. */
 export function handleNotice(kind: Notice, number: number, payload: unknown): void {
@@ -19,7 +19,7 @@ export function handleNotice(kind: Notice, number: number, payload: unknown): vo
       break;
     case Notice.Event:
       publishEvent(payload as CoreEvent);
-      updateTopics();
+      requestEvents();
       break;
     case Notice.Warning:
       emitCoreWarning(payload as string);

@@ -1,6 +1,7 @@
 /** The native part for direct calls, and the end of this copy of the package when the process exits. */
 
 import { type Runtime, weakly } from "../native.js";
+import { publishEvent } from "../telemetry/events.js";
 import { runtime } from "./connection.js";
 import { undelivered } from "./delivery.js";
 import { release } from "./operations.js";
@@ -37,5 +38,7 @@ function endAtExit(): void {
   const acquired = leasesIn(undelivered()).filter((lease) => runtime.isAcquired(lease));
   for (const lease of acquired) release(lease, () => undefined);
   send();
+  // The call after it drops what was not delivered.
+  for (const event of runtime.takeLastEvents()) publishEvent(event);
   runtime.cancelAll();
 }

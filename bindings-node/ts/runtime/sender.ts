@@ -4,7 +4,7 @@
  */
 
 import type { Operation } from "../native.js";
-import { TOPICS, wantedTopics } from "../telemetry/events.js";
+import { wantedEvents } from "../telemetry/events.js";
 import { runtime } from "./connection.js";
 import { type Receiver, slotFor } from "./pending.js";
 import { keepReleases, MAX_CALLS, type Names, writeCall } from "./rows.js";
@@ -19,20 +19,20 @@ let batching = false;
 /** Sends this number of recorded calls to the native part. */
 const sendRows = runtime.sender();
 
-/** The topics that the native part currently reports. */
-let topics: readonly string[] = TOPICS.none;
+/** The bits of the events that the native part currently reports. */
+let reported = 0;
 
-/** Requests the topics that have subscribers. A new subscriber gets the events from the next call on. */
-export function updateTopics(): void {
-  const wanted = wantedTopics();
-  if (wanted === topics) return;
-  topics = wanted;
-  runtime.wantEvents([...wanted]);
+/** Requests the events that have subscribers. A new subscriber gets the events from the next call on. */
+export function requestEvents(): void {
+  const wanted = wantedEvents();
+  if (wanted === reported) return;
+  reported = wanted;
+  runtime.wantEvents(wanted);
 }
 
 /** Sends the recorded calls. */
 export function send(): void {
-  updateTopics();
+  requestEvents();
   if (unsent === 0) return;
   const rows = unsent;
   unsent = 0;

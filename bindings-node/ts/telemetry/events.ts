@@ -1,8 +1,12 @@
-/** Publishes background events. Renewals and connections have channels, and `NODE_DEBUG` prints all events. */
+/**
+ * Publishes background events. All are logged, and those of renewals, connections and the ends of leases have channels.
+ */
 
 import { channel } from "node:diagnostics_channel";
 import { debuglog } from "node:util";
+import type { LossReason } from "../errors/errors.js";
 import type { CoreEvent } from "../native.js";
+import { eventBits, logCoreEvent, loggedEvents } from "./log.js";
 
 /** The message of the channel `redlock:renew`, for a background renewal of any lease in this process. */
 export interface LockRenewal {
@@ -28,30 +32,45 @@ export interface LockConnection {
   outage?: number;
 }
 
+/** The message of the channel `redlock:end`, for the end of any lease in this process. */
+export interface LockEnd {
+  /** The Redis key. Several keys are separated by commas. */
+  key: string;
+  /** The first eight digits of the lease's token. */
+  token: string;
+  /** How the lease ended. */
+  end: "released" | "detached" | "lost";
+  /** Why the lease was lost. Undefined if it was not lost. */
+  reason?: LossReason;
+  /** How long the lease was held, in ms. */
+  held: number;
+  /** Whether the lease is from `attach`. */
+  attached: boolean;
+}
+
 const renew = channel("redlock:renew");
+const end = channel("redlock:end");
 const connect = channel("redlock:connect");
 const debug = debuglog("redlock");
 /** `NODE_DEBUG` does not change while the process runs. */
 const debugEnabled = debug.enabled;
 
-/** The lists of topics that this module may want. Equal lists are the same object. */
-export const TOPICS = {
-  none: [],
-  renewals: ["lease"],
-  connections: ["node"],
-  both: ["lease", "node"],
-  all: ["acquire", "lease", "node", "client"],
-} as const;
+/** What the channels and `NODE_DEBUG` need. */
+const LEASES = eventBits("debug", ["lease"]);
+const NODES = eventBits("debug", ["node"]);
+const ALL = eventBits("debug");
 
-/** Returns the topics with subscribers. This runs for each call. */
-export function wantedTopics(): readonly string[] {
-  if (debugEnabled) return TOPICS.all;
-  if (renew.hasSubscribers) return connect.hasSubscribers ? TOPICS.both : TOPICS.renewals;
-  return connect.hasSubscribers ? TOPICS.connections : TOPICS.none;
+/** Returns the bits of the events that have subscribers. This runs for each call. */
+export function wantedEvents(): number {
+  if (debugEnabled) return ALL;
+  const leases = renew.hasSubscribers || end.hasSubscribers ? LEASES : 0;
+  return loggedEvents() | leases | (connect.hasSubscribers ? NODES : 0);
 }
 
-/** Publishes an event on the channel that it belongs to. */
-export function publishEvent({ template, text, fields, dropped }: CoreEvent): void {
+/** Passes an event to the log and to the channel that it belongs to. */
+export function publishEvent(event: CoreEvent): void {
+  logCoreEvent(event);
+  const { template, text, fields, dropped } = event;
   if (debugEnabled) {
     if (dropped > 0) debug("%d events were dropped, because this thread was too slow", dropped);
     debug("%s", text);
@@ -65,6 +84,10 @@ export function publishEvent({ template, text, fields, dropped }: CoreEvent): vo
     publish(connect, { node, connected: true });
   } else if (template === "connected again") {
     publish(connect, { node, connected: true, outage });
+  } else if (template === "released" || template === "detached" || template === "lease lost") {
+    const { reason, held_ms: held, attached } = fields;
+    const how = template === "lease lost" ? "lost" : template;
+    publish(end, { key, token, end: how, reason, held, attached: attached === "true" });
   }
 }
 

@@ -3,9 +3,9 @@
 import { shown, weakly } from "../native.js";
 import { checkCallback } from "../options/values.js";
 import { nextTick, setTimeout } from "../platform/clock.js";
+import { fillTemplate, type LogEvent, type LogTopic, logOwnEvent, logsWarnings } from "./log.js";
+import { createWarning, emitProcessWarning } from "./process-warning.js";
 
-/** The name and code of the warnings. */
-const KIND = { name: "RedlockWarning", code: "REDLOCK" };
 /** Maximum number of warnings of a kind within `PERIOD`. Others are only counted. */
 const MAX_PER_KIND = 10;
 /** Milliseconds. */
@@ -34,31 +34,12 @@ export function onWarning(listener: WarningListener | null): void {
 }
 
 function emit(text: string): void {
-  const warning = new Error(text) as Error & { code: string };
-  // An assignment would throw if the program has frozen `Error.prototype`.
-  for (const [name, value] of Object.entries(KIND)) {
-    Object.defineProperty(warning, name, {
-      value,
-      configurable: true,
-      enumerable: true,
-      writable: true,
-    });
-  }
   try {
-    if (activeListener === null) emitToProcess(warning, text);
-    else activeListener(warning);
+    // The log has every warning, so a program that reads it needs no other ones.
+    if (activeListener !== null) activeListener(createWarning(text));
+    else if (!logsWarnings()) emitProcessWarning(text);
   } catch (thrown) {
     throwLater(thrown);
-  }
-}
-
-function emitToProcess(warning: Error, text: string): void {
-  try {
-    process.emitWarning(warning);
-  } catch (thrown) {
-    // In a sandbox, such as Jest's, `Error` is not the class that Node.js checks for.
-    if ((thrown as NodeJS.ErrnoException | null)?.code !== "ERR_INVALID_ARG_TYPE") throw thrown;
-    process.emitWarning(text, { type: KIND.name, code: KIND.code });
   }
 }
 
@@ -76,6 +57,17 @@ interface WarningCount {
 }
 
 const counts = new Map<string, WarningCount>();
+
+/** Logs a warning of this package, and emits it. Names in braces stand for fields. */
+export function warnOwn(
+  topic: LogTopic,
+  template: string,
+  fields: LogEvent["fields"],
+  kind = template,
+): void {
+  logOwnEvent("warn", topic, template, fields);
+  warn(fillTemplate(template, fields), kind);
+}
 
 /** Emits a warning, unless its kind has reached the limit. */
 export function warn(text: string, kind = text): void {

@@ -9,15 +9,18 @@ import {
   LockError,
   LockLost,
   type LockOptions,
+  type LogEvent,
   type LossReason,
   lock,
   type NodeState,
+  onLog,
   Redlock,
   type RedlockOptions,
   type Stats,
   withLock,
 } from "redlock-native";
 
+import { instrument } from "redlock-native/otel";
 import { TestRedlock } from "redlock-native/testing";
 
 const clientOptions: RedlockOptions = { keyPrefix: "", nodeTimeout: 500, restartGuard: 0 };
@@ -145,6 +148,20 @@ export async function fencing(given: LockOptions): Promise<number> {
   const perhaps: number = (await redlock.lock("a", given).acquire()).fencingToken;
   return token + none + theirs + perhaps;
 }
+
+const stopLogging: () => void = onLog(
+  ({ level, logger, event, message, fields }: LogEvent) => {
+    const key: string | number | undefined = fields.key;
+    console[level](logger, event, message, key);
+  },
+  { level: "info" },
+);
+stopLogging();
+// @ts-expect-error an unknown level
+onLog(() => undefined, { level: "trace" });
+instrument([redlock], { meterProvider: undefined });
+// @ts-expect-error not a client
+instrument("memory://");
 
 // @ts-expect-error a number is not options
 redlock.lock("a", 1000);

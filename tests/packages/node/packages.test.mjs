@@ -139,9 +139,9 @@ describe("what linters say of the tarballs", () => {
 test("the main package is flat, and the platform's one contains the binary", async () => {
   const list = async (tarball) => (await run("tar", ["-tzf", tarball])).stdout.trim().split("\n");
   const [files, binary] = [await list(main), await list(platform)];
-  const types = ["index", "testing"].flatMap((name) => [`${name}.d.ts`, `${name}.d.mts`]);
-  const entries = ["index.js", "index.mjs", "testing.js", "testing.mjs", "command-line.mjs"];
-  const code = [...entries, "loaded.js", "native.js"];
+  const types = ["index", "testing", "otel"].flatMap((name) => [`${name}.d.ts`, `${name}.d.mts`]);
+  const entries = ["index.js", "index.mjs", "testing.js", "testing.mjs", "otel.js", "otel.mjs"];
+  const code = [...entries, "command-line.mjs", "loaded.js", "native.js"];
   const licenses = ["LICENSE-APACHE", "LICENSE-MIT", "THIRD-PARTY-LICENSES"];
   const all = [...code, ...types, ...licenses, "README.md", "package.json"];
   assert.deepEqual(files.sort(), all.map((name) => `package/${name}`).sort());
